@@ -235,7 +235,7 @@ async def test_full_store_makes_the_service_unready_until_there_is_room() -> Non
         with pytest.raises(SaveFailed):
             await fleet.hold(by="ada", reason="audit")
         [problem] = await fleet.health.problems()
-        assert problem.startswith("the store cannot write: no room left for")
+        assert problem.startswith("the store cannot write: no space left for")
         store.full = False
         assert await fleet.health.problems() == ()
 

@@ -101,7 +101,7 @@ async def test_nothing_changes_when_the_store_cannot_save() -> None:
     store = FailingStore()
     async with run_fleet(web_scope(), store=store) as fleet:
         store.full = True
-        with pytest.raises(SaveFailed, match="no room left"):
+        with pytest.raises(SaveFailed, match="no space left"):
             await fleet.schedule(schedule_request(EventType.REBOOT, "web-0"))
         assert fleet.replica.scope("web").events == ()
         store.full = False

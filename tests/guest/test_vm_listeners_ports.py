@@ -270,7 +270,7 @@ async def test_lower_ports_are_tried_before_those_that_systems_lend(monkeypatch:
 
 async def test_more_vms_than_ports_is_said() -> None:
     async with run_fleet(web_scope()) as fleet:
-        with pytest.raises(PortUnavailable, match="not every VM can have a port of its own from 65534 on"):
+        with pytest.raises(PortUnavailable, match="there are not enough ports from 65534 on"):
             async with ports(fleet, 65_534):
                 pass
         assert fleet.ports == {}

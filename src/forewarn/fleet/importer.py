@@ -404,16 +404,14 @@ class _Import:
 
 
 class FleetFileConflict(FleetError):
-    """Filling was interrupted, and what is there now is not from this file."""
+    """Filling was interrupted, and the existing data are not from this file."""
 
     code = "fleet-not-empty"
-
-    def __init__(self, scope: str) -> None:
-        self.scope = scope
-        super().__init__(
-            f"an earlier start was interrupted while it filled these data from another fleet file (see scope {scope}): "
-            "start with that file again, or with an empty data directory"
-        )
+    template = (
+        "an earlier start was interrupted while it filled these data from another fleet file (see scope {scope}): "
+        "start with that file again, or with an empty data directory"
+    )
+    scope: str
 
 
 async def fill_fleet(fleet: Fleet, scopes: Sequence[Scope], *, by: str, on_saved: Callable[[int], None]) -> None:

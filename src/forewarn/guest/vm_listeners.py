@@ -12,6 +12,7 @@ from hashlib import blake2s
 from itertools import chain
 from pathlib import Path
 
+from forewarn.core.base_error import BaseError
 from forewarn.core.errors import CoreError
 from forewarn.core.text import natural_sort_key
 from forewarn.core.vm import Vm
@@ -39,35 +40,41 @@ LISTEN_ERROR_TEXT = {
 }
 
 
-class ListenFailed(Exception):
-    """The system does not let us listen there; mostly because another program does."""
+class ListenFailed(BaseError):
+    """The system does not let this process listen there; mostly because another program does."""
 
-    def __init__(self, host: str, port: int, what: str, error: OSError, advice: str) -> None:
-        self.host, self.port, self.what = host, port, what
-        why = LISTEN_ERROR_TEXT.get(error.errno or 0, f"{error.strerror}:")
-        super().__init__(f"cannot listen on port {port} of {host} for {what}, {why} {advice}")
+    template = "cannot listen on port {port} of {host} for {what}, {why} {advice}"
+    host: str
+    port: int
+    what: str
+    error: OSError
+    advice: str
+
+    @property
+    def why(self) -> str:
+        """The system's reason."""
+        return LISTEN_ERROR_TEXT.get(self.error.errno or 0, f"{self.error.strerror}:")
 
 
-class PortUnavailable(Exception):
+class PortUnavailable(BaseError):
     """There are more VMs than ports."""
 
-    def __init__(self, first: int) -> None:
-        self.first = first
-        super().__init__(
-            f"not every VM can have a port of its own from {first} on: begin at a lower one, "
-            "or use no ports (--listen none) and let the endpoint know its callers by address"
-        )
+    template = (
+        "there are not enough ports from {first} on for all VMs: start at a lower port, "
+        "or use no ports (--listen none) and identify VMs by their addresses"
+    )
+    first: int
 
 
-class TooManyListeners(Exception):
+class TooManyListeners(BaseError):
     """The process may not have a listener open for every VM."""
 
-    def __init__(self, vms: int, files: int) -> None:
-        self.vms, self.files = vms, files
-        super().__init__(
-            f"{vms} VMs need a listener each, but the system allows {files} open files: raise that limit (ulimit -n), "
-            "or use no ports (--listen none) and let the endpoint know its callers by address"
-        )
+    template = (
+        "{vms} VMs need one listener each, but the system allows {files} open files: raise that limit (ulimit -n), "
+        "or use no ports (--listen none) and identify VMs by their addresses"
+    )
+    vms: int
+    files: int
 
 
 LISTEN_ERRORS = (ListenFailed, PortUnavailable, TooManyListeners, FleetError, CoreError)

@@ -480,11 +480,13 @@ async def test_campaign_is_found_by_id_in_any_case_and_by_name() -> None:
 async def test_what_cannot_be_started_is_refused_before_anything_is_saved() -> None:
     store = MemoryStore()
     async with run_fleet(web_scope(), store=store) as fleet:
-        with pytest.raises(GateNotFound, match="there is no gate health: there is none yet; gates are set in forewarn"):
+        with pytest.raises(
+            GateNotFound, match="there is no gate health: the settings have no gates; gates are set in forewarn"
+        ):
             await start_campaign(fleet, campaign_spec(gate="health"))
         with pytest.raises(Invalid, match="no time zone"):
             fleet.campaigns.check(campaign_spec(windows=(Window(start="22:00", end="04:00", zone="Mars/Olympus"),)))
-        with pytest.raises(PlacementFailed, match="2 VMs of scope web have no place, because of vms_at_once"):
+        with pytest.raises(PlacementFailed, match="2 VMs of scope web cannot be placed because of vms_at_once"):
             await start_campaign(fleet, campaign_spec(vms_at_once=Limit(1)))
         nothing = Plan(waves=(), unplaced=(), ends_at=None, totals=Counts())
         with pytest.raises(Invalid, match="fits no VM"):

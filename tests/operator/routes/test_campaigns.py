@@ -17,6 +17,7 @@ from forewarn.clock import SystemClock
 from forewarn.core.access import Role
 from forewarn.core.campaign.record import CampaignState
 from forewarn.core.event import EventType
+from forewarn.core.explain import BlockerCode
 from forewarn.core.impact import Failed
 from forewarn.core.journal import EntryKind
 from forewarn.core.policy import EMULATOR
@@ -556,4 +557,9 @@ async def test_event_of_a_campaign_says_that_it_waits_for_it() -> None:
         await service.fleet.advance(HOUR)
         (event,) = await service.client(lambda api: list(api.events(scope="web", type_=EventType.REBOOT)))
     assert (event.status, event.campaign) == ("Scheduled", campaign.id)
-    assert event.explanation == ["campaign kernel has not cleared it, as it is Paused"]
+    text = "campaign kernel has not cleared it, as it is Paused"
+    assert (event.explanation, event.blockers, event.is_stuck) == (
+        [text],
+        [v1.Blocker(code=BlockerCode.CAMPAIGN, text=text)],
+        True,
+    )

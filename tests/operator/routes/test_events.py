@@ -8,6 +8,7 @@ from forewarn.api import v1
 from forewarn.api.errors import NotFound, RequestRefused
 from forewarn.core.access import Role
 from forewarn.core.event import EventType, Source
+from forewarn.core.explain import BlockerCode
 from forewarn.core.impact import Failed, ImpactState
 from forewarn.core.journal import EntryKind
 from forewarn.core.scope import EventOutcome
@@ -98,6 +99,17 @@ async def test_every_listing_shows_the_holds() -> None:
         "the scope is held by admin: closing",
         "not before 2026-03-02 10:15:00Z, or earlier if any VM of the scope approves",
     ]
+    assert (shown.is_stuck, list(shown.blockers[:2])) == (
+        True,
+        [
+            v1.Blocker(
+                code=BlockerCode.HOLD,
+                text="all maintenance is held by admin: audit",
+                hold=v1.Hold(scope=None, created_by="admin", created_at=TEN, reason="audit"),
+            ),
+            v1.Blocker(code=BlockerCode.HOLD, text="the scope is held by admin: closing", hold=shown.hold),
+        ],
+    )
 
 
 async def test_detail_of_an_open_event_has_the_event_and_its_timeline() -> None:
@@ -213,6 +225,27 @@ async def test_event_is_approved_on_behalf_of_a_vm() -> None:
         assert (note.actor, note.reason) == ("admin", "in the name of web-2: drained by hand")
         with pytest.raises(NotFound, match="BackEnd_IN_0"):
             await service.client(lambda api: api.approve(id_, v1.ApproveEvent(vm="shop/BackEnd_IN_0")))
+
+
+async def test_event_behind_a_stuck_one_names_it() -> None:
+    async with run_api() as service:
+        service.platform.set_outcomes("web/web-0", Failed("no power"))
+        first = await schedule(service, "Reboot", "web-0")
+        second = await schedule(service, "Reboot", "web-1")
+        await service.fleet.advance(timedelta(hours=1))
+        failed, waiting = [(await event_detail(service, id_)).event for id_ in (first, second)]
+    assert failed is not None
+    assert waiting is not None
+    assert (failed.is_stuck, failed.blockers) == (
+        True,
+        [v1.Blocker(code=BlockerCode.IMPACT_STUCK, text="the work on web-0 has failed: no power")],
+    )
+    turn = f"update domain 0 has its turn: event {first}"
+    assert (waiting.is_stuck, waiting.blockers, waiting.explanation) == (
+        True,
+        [v1.Blocker(code=BlockerCode.UPDATE_DOMAIN_BUSY, text=turn, event=first)],
+        [turn],
+    )
 
 
 async def test_failed_impact_is_retried_then_resolved() -> None:

@@ -180,7 +180,7 @@ async def test_second_import_is_refused_while_one_runs(monkeypatch: pytest.Monke
             service.request("POST", "/v1/fleet/import", ONE_MORE.encode())
         )
         await gate.reached.wait()
-        with pytest.raises(RequestRefused, match="an import of admin runs, 0 of 1 scopes are done"):
+        with pytest.raises(RequestRefused, match="an import by admin is running, 0 of 1 scopes are done"):
             await service.client(lambda api: list(api.import_fleet(b"")))
         gate.open.set()
         assert (await first).status == 200
@@ -222,8 +222,8 @@ async def test_import_under_way_says_so_when_the_service_ends(monkeypatch: pytes
         None,
         {
             "code": "import-failed",
-            "message": "the import has ended after 0 of 1 scopes: the service ends; "
-            "ask again, and it goes on with what differs",
+            "message": "the import ended after 0 of 1 scopes: the service ends; "
+            "retry, and it continues with the differences",
             "details": {"done": "0", "total": "1", "reason": "the service ends"},
         },
     )
@@ -240,8 +240,8 @@ async def test_import_that_cannot_be_saved_tells_how_far_it_got(monkeypatch: pyt
         again = await service.request("POST", "/v1/fleet/import", ONE_MORE.encode())
     assert (reply.status, reply.code, again.status) == (503, "import-failed", 200)
     assert reply.json["error"]["message"] == (
-        "the import has ended after 0 of 1 scopes: what came next could not be saved: no room left on the disk; "
-        "ask again, and it goes on with what differs"
+        "the import ended after 0 of 1 scopes: what came next could not be saved: no room left on the disk; "
+        "retry, and it continues with the differences"
     )
 
 

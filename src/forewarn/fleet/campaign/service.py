@@ -177,6 +177,11 @@ class Campaigns:
         campaign, _ = self._records.get(id_, (None, 0))
         return "" if campaign is None else stop_reason(campaign)
 
+    def is_stopped(self, id_: str) -> bool:
+        """Tell whether a campaign lets nothing start until a person resumes it."""
+        campaign, _ = self._records.get(id_, (None, 0))
+        return campaign is not None and campaign.state in (CampaignState.PAUSED, CampaignState.HALTED)
+
     async def overlaps(self, spec: CampaignSpec, is_visible: IsVisible = _all_visible) -> tuple[str, ...]:
         """Say which campaigns that are not over have still to do VMs that are selected here."""
         selected, warnings = Selector(spec.selection), []
