@@ -256,7 +256,7 @@ EXITS: dict[str, tuple[tuple[str, ...], int, str]] = {
     "short event id": (("event", "show", "12A"), 2, "at least 4 characters"),
     "no past": (("journal", "--since", "lately"), 2, "--since: 'lately' is no time: write how long ago, like 2h, or"),
     "at and since": (("journal", "--at", "03:12", "--since", "2h"), 2, "--at stands alone"),
-    "unknown role": (("token", "create", "me", "--role", "boss"), 2, "boss is not among viewer, operator and admin"),
+    "unknown role": (("token", "create", "me", "--role", "boss"), 2, "boss is not one of viewer, operator and admin"),
     "no fleet file": (
         ("fleet", "import", "/no/fleet.toml"),
         2,
@@ -267,12 +267,12 @@ EXITS: dict[str, tuple[tuple[str, ...], int, str]] = {
         5,
         "/no",
     ),
-    "unknown type": (("event", "schedule", "Explode", "web-0"), 2, "Explode is not among Freeze, Reboot, Redeploy, P"),
-    "mistyped type": (("event", "schedule", "rebot", "web-0"), 2, "Do you mean Reboot?"),
+    "unknown type": (("event", "schedule", "Explode", "web-0"), 2, "Explode is not one of Freeze, Reboot, Redeploy, P"),
+    "mistyped type": (("event", "schedule", "rebot", "web-0"), 2, "Did you mean Reboot?"),
     "unknown source": (
         ("event", "schedule", "Reboot", "web-0", "--source", "me"),
         2,
-        "me is not among Platform and User",
+        "me is not one of Platform and User",
     ),
     "unknown output": (("vm", "list", "-o", "xml"), 2, "xml"),
     "no duration": (("event", "schedule", "Reboot", "web-0", "--in", "soon"), 2, "--in: 'soon' is not a duration"),
@@ -285,7 +285,7 @@ EXITS: dict[str, tuple[tuple[str, ...], int, str]] = {
     ),
     "past": (("event", "schedule", "Reboot", "web-0", "--at", "2020-01-31T10:15Z"), 2, "to start at once say --in 0s"),
     "no distance": (("clock", "advance"), 2, "say how far, like `forewarn clock advance 15m`, or --to-next"),
-    "two distances": (("clock", "advance", "5m", "--to-next"), 2, "5m and --to-next: say one of them"),
+    "two distances": (("clock", "advance", "5m", "--to-next"), 2, "5m and --to-next are mutually exclusive"),
     "distance back": (("clock", "advance", "-5m"), 2, "-5m: time never goes back"),
     "mistyped option": (("clock", "advance", "--to-nxt"), 2, "there is no option --to-nxt"),
     "wrong distance": (("clock", "advance", "far"), 2, "'far' is not a duration"),
@@ -295,7 +295,7 @@ EXITS: dict[str, tuple[tuple[str, ...], int, str]] = {
     "in and at": (
         ("event", "schedule", "Reboot", "web-0", "--in", "1m", "--at", "2026-01-31T10:15Z"),
         2,
-        "--in and --at: say",
+        "--in and --at are mutually exclusive",
     ),
     "unknown VM": (
         ("event", "schedule", "Reboot", "nothing"),

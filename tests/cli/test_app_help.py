@@ -4,30 +4,26 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
-from typing import Any
 
+import click
 import pytest
-import typer
-from typer.main import get_group
 
-from forewarn.cli.app import COMMAND_SECTIONS
+from forewarn.cli.app import COMMAND_SECTIONS, command_entries, load_command
 from tests.cli.in_process import run
 from tests.support.program import Machine
 
 PAGE = (Path(__file__).parents[2] / "docs/reference/cli.md").read_text()
 
 
-def _commands() -> Iterator[tuple[str, Any]]:
-    for offer in (offer for offers in COMMAND_SECTIONS.values() for offer in offers):
-        module, _, attribute = offer.target.partition(":")
-        found = getattr(import_module(f"forewarn.cli.commands.{module}"), attribute)
-        if isinstance(found, typer.Typer):
-            for name, command in get_group(found).commands.items():
-                yield f"{offer.name} {name}", command
+def _commands() -> Iterator[tuple[str, click.Command]]:
+    for entry in command_entries():
+        found = load_command(entry)
+        if isinstance(found, click.Group):
+            for name, command in found.commands.items():
+                yield f"{entry.name} {name}", command
         else:
-            yield offer.name, found
+            yield entry.name, found
 
 
 COMMANDS = dict(_commands())
@@ -61,9 +57,27 @@ def _options(page: str) -> list[str]:
     return re.split(r"\n  (?=-)", page.partition("\nOptions:")[2])[1:]
 
 
-@pytest.mark.parametrize("group", sorted({name.partition(" ")[0] for name in COMMANDS if " " in name}))
-def test_no_description_of_a_command_is_cut(machine: Machine, group: str) -> None:
-    assert "..." not in _help(machine, group).partition("\nCommands:")[2]
+GROUPS = sorted({name.partition(" ")[0] for name in COMMANDS if " " in name})
+
+VERBS = {
+    "Abort", "Add", "Advance", "Approve", "Cancel", "Change", "Check", "Clear", "Create", "Delete", "End", "Evict",
+    "Export", "Find", "Follow", "Import", "List", "Make", "Manage", "Pause", "Plan", "Prepare", "Redeploy", "Remove",
+    "Resolve", "Restart", "Resume", "Retry", "Revoke", "Roll", "Run", "Schedule", "Show", "Simulate", "Skip", "Start",
+    "Stop",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("group", ["", *GROUPS])
+def test_every_command_has_one_whole_line_in_its_list(machine: Machine, group: str) -> None:
+    page = _help(machine, group).partition("--help")[2].partition("\n")[2]
+    lines = [line for line in page.splitlines() if line.startswith(" ")]
+    assert lines
+    assert [line for line in lines if not re.match(r"  [a-z]+ +[A-Z].*[^.]\.$", line)] == []
+
+
+def test_every_help_starts_with_a_verb() -> None:
+    helps = [entry.help for entry in command_entries()] + [command.help or "" for command in COMMANDS.values()]
+    assert {text for text in helps if text.split()[0].rstrip(":,") not in VERBS} == set()
 
 
 def test_every_command_of_the_issue_is_there() -> None:
@@ -101,7 +115,7 @@ def test_commands_are_listed_by_chapter(machine: Machine) -> None:
     page = run(machine, "--help").stdout
     assert [line[:-1] for line in page.splitlines() if re.fullmatch(r"\S.*:", line)] == ["Options", *COMMAND_SECTIONS]
     listed = re.findall(r"^  ([a-z]+) ", page.partition("--help")[2], re.MULTILINE)
-    assert listed == [offer.name for offers in COMMAND_SECTIONS.values() for offer in offers]
+    assert listed == [entry.name for entry in command_entries()]
 
 
 def test_program_without_a_command_explains_itself(machine: Machine) -> None:

@@ -15,7 +15,7 @@ NAMES = """
 """
 
 HEAVY = ("asyncio", "email", "http.client", "ipaddress", "logging", "ssl", "urllib.parse", "forewarn.wire.request")
-SERVER_PARTS = ("httptools", "litestar", "prometheus_client", "uvicorn", "uvloop", "rich", "typer")
+SERVER_PARTS = ("httptools", "litestar", "prometheus_client", "uvicorn", "uvloop", "rich", "click")
 
 
 def test_public_names_are_these() -> None:

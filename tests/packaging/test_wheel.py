@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import venv
 from collections.abc import Iterator
 from pathlib import Path
 from zipfile import ZipFile
@@ -16,15 +17,42 @@ pytestmark = pytest.mark.process
 ROOT = Path(__file__).parents[2]
 
 
+PLAIN_DISTRIBUTIONS = {"click", "forewarn", "markdown-it-py", "mdurl", "msgspec", "pygments", "rich"}
+
+
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZipFile]:
+def wheel_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("wheel")
     build = (sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(directory))
     ended = subprocess.run(build, cwd=ROOT, capture_output=True, text=True, timeout=250, check=False)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     (made,) = directory.iterdir()
-    with ZipFile(made) as wheel:
-        yield wheel
+    return made
+
+
+@pytest.fixture(scope="module")
+def wheel(wheel_file: Path) -> Iterator[ZipFile]:
+    with ZipFile(wheel_file) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def plain_python(wheel_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Python with nothing but what a plain install of the wheel brings."""
+    environment = tmp_path_factory.mktemp("plain")
+    venv.create(environment)
+    python = environment / "bin/python"
+    pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", str(python), "install", "--quiet")
+    install = (*pip, "--constraint", str(ROOT / "constraints.txt"))
+    if _run(*install, "--dry-run", "--ignore-installed", "click").returncode:
+        pytest.skip("no package can be installed here")
+    ended = _run(*install, str(wheel_file))
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    return python
+
+
+def _run(*command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
 
 
 def test_every_module_is_in_the_wheel_and_so_is_the_mark_of_its_types(wheel: ZipFile) -> None:
@@ -38,11 +66,25 @@ def test_nothing_else_is_installed(wheel: ZipFile) -> None:
     assert {name.split("/")[0].partition("-")[0] for name in wheel.namelist()} == {"forewarn"}
 
 
+def test_plain_install_brings_these_distributions_and_no_others(plain_python: Path) -> None:
+    script = "import importlib.metadata as m; print(*(d.metadata['Name'].lower() for d in m.distributions()))"
+    assert set(_run(str(plain_python), "-c", script).stdout.split()) == PLAIN_DISTRIBUTIONS
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("vm", "list", "--help"), ("guest", "list"), ("agent", "check")])
+def test_commands_of_a_plain_install_import_what_they_need(plain_python: Path, arguments: tuple[str, ...]) -> None:
+    elsewhere = ("--endpoint", "http://127.0.0.1:1") if arguments[0] in {"guest", "agent"} else ()
+    at_once = ("--retry-for", "0s") if arguments[0] == "guest" else ()
+    ended = _run(str(plain_python.with_name("forewarn")), *arguments, *elsewhere, *at_once)
+    assert "Traceback" not in ended.stderr
+    assert ended.returncode == (5 if arguments[0] == "guest" else 0), ended.stderr
+
+
 def test_plain_install_needs_three_packages(wheel: ZipFile) -> None:
     (metadata,) = (name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
     needs = [line for line in wheel.read(metadata).decode().splitlines() if line.startswith("Requires-Dist: ")]
     plain = {line.split()[1].partition(">")[0] for line in needs if "extra ==" not in line}
-    assert plain == {"msgspec", "rich", "typer"}
+    assert plain == {"click", "msgspec", "rich"}
 
 
 def test_pytest_finds_the_fixtures_of_an_installed_wheel(wheel: ZipFile, tmp_path: Path) -> None:

@@ -119,16 +119,16 @@ def test_missing_programs_are_named_to_an_ordinary_user(machine: Machine, option
 
 
 PIP = """
-echo "Collecting typer"
-echo "  Downloading typer-1.0-py3-none-any.whl"
+echo "Collecting click"
+echo "  Downloading click-1.0-py3-none-any.whl"
 echo "WARNING: something" >&2
-echo "Successfully installed rich-1.0 typer-1.0"
+echo "Successfully installed rich-1.0 click-1.0"
 """
 
 
 def test_of_pip_little_is_seen_but_what_it_complains_of(machine: Machine) -> None:
     machine.has("pip", PIP)
-    code, lines = machine.run("install-packages", "pip", "install", "typer")
+    code, lines = machine.run("install-packages", "pip", "install", "click")
     assert (code, sorted(lines)) == (
         0,
         ["Installed 2 packages.", "Installing packages: this can take a minute.", "WARNING: something"],

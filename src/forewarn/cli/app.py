@@ -1,164 +1,198 @@
-"""The program: the lazy command table, the root command group, and how errors become exit codes."""
+"""The program: the table of commands, loaded when they are needed, and how errors become exit codes."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
-from typing import Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import typer
-from typer.core import TyperCommand, TyperGroup
-from typer.main import get_group
+import click
 
 from forewarn import __version__
-from forewarn.cli.errors import EXIT_INTERRUPTED, EXPECTED_ERRORS, ExitCode, error_message, exit_code
-from forewarn.cli.options.common import PlainUsage, ProgramCommand
-from forewarn.cli.output import discard_stdout, ensure_streams, write, write_message
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 
 class CommandEntry(NamedTuple):
-    """A command, or a group of commands: where in `forewarn.cli` it is made, and what it is for."""
+    """A command, or a group of commands: where in `forewarn.cli.commands` it is, and what it does."""
 
     name: str
     target: str
-    """`module:attribute`, which is a function or a Typer with commands of its own."""
+    """`module:attribute`."""
     help: str
-    command_class: type[TyperCommand] = PlainUsage
+    """One line of the command list; of a group, its whole help."""
 
 
 COMMAND_SECTIONS: Mapping[str, Sequence[CommandEntry]] = {
     "The service": (
-        CommandEntry("up", "up:up", "Start the emulator: the whole service in one process, until Ctrl-C."),
-        CommandEntry("serve", "serve:serve", "Run the service for real VMs, as forewarn.toml says."),
-        CommandEntry("config", "config:config", "Show the settings that hold, and where each came from."),
-        CommandEntry("token", "token:app", "Say who may ask the service for what."),
-        CommandEntry("clock", "clock:app", "See the service's time, and move a manual clock."),
-        CommandEntry("fault", "fault:app", "Have the emulator answer VMs wrongly, to test their handlers."),
+        CommandEntry("up", "up:up", "Start the emulator: the whole service in one process."),
+        CommandEntry("serve", "serve:serve", "Run the service for real VMs, as set in forewarn.toml."),
+        CommandEntry("config", "config:config", "Show the effective settings and where each comes from."),
+        CommandEntry("token", "token:app", "Create, list and revoke API tokens."),
+        CommandEntry("clock", "clock:app", "Show the service's time, and advance a manual clock."),
+        CommandEntry("fault", "fault:app", "Make the emulator answer VMs wrongly, to test handlers."),
     ),
     "The fleet": (
-        CommandEntry("vm", "vm:app", "The VMs: see and change them, restart, move and delete them, let them fail."),
-        CommandEntry("scope", "scope:app", "The groups within which events are shown and take their turn."),
-        CommandEntry("host", "host:app", "The hosts, as seen from the VMs on them."),
-        CommandEntry("fleet", "fleet:app", "The whole inventory as a file: import and export."),
-        CommandEntry("doctor", "doctor:doctor", "Find out why a VM sees nothing."),
+        CommandEntry("vm", "vm:app", "Manage VMs; restart, redeploy, delete, evict or fail them."),
+        CommandEntry("scope", "scope:app", "Manage scopes: groups of VMs that see each other's events."),
+        CommandEntry("host", "host:app", "List hosts with their VMs and open events."),
+        CommandEntry("fleet", "fleet:app", "Import and export the whole inventory as a file."),
+        CommandEntry("doctor", "doctor:doctor", "Find out why a VM does not see its events."),
     ),
     "Maintenance": (
-        CommandEntry("event", "event:app", "Announce maintenance, see what it waits for, follow it to its end."),
-        CommandEntry(
-            "campaign", "campaign:app", "Roll maintenance over many scopes, wave by wave: plan, start, follow."
-        ),
-        CommandEntry("hold", "hold:hold", "Let no planned maintenance start, anywhere or in one scope."),
+        CommandEntry("event", "event:app", "Schedule maintenance, see what it waits for, follow it."),
+        CommandEntry("campaign", "campaign:app", "Roll out maintenance over many scopes, wave by wave."),
+        CommandEntry("hold", "hold:hold", "Stop planned maintenance from starting."),
         CommandEntry("release", "hold:release", "End a hold."),
-        CommandEntry("watch", "watch:watch", "Show what is open and what happens, live."),
+        CommandEntry("watch", "watch:watch", "Show open events and the journal, live."),
         CommandEntry("journal", "journal:journal", "Show what happened, when, by whom and why."),
     ),
     "Testing": (
-        CommandEntry(
-            "run", "run:run", "Run a program as a VM: 169.254.169.254 answers it, without root.", ProgramCommand
-        ),
-        CommandEntry("scenario", "scenario:app", "Play stories of maintenance, and see whether they go as told."),
-        CommandEntry(
-            "exam", "exam:exam", "Examine a handler in every scenario: what it must do, and must not.", ProgramCommand
-        ),
+        CommandEntry("run", "run:run", "Run a program as a VM: 169.254.169.254 answers it."),
+        CommandEntry("scenario", "scenario:app", "List, check and run maintenance scenarios."),
+        CommandEntry("exam", "exam:exam", "Run a handler in every scenario and grade it."),
         CommandEntry("conformance", "conformance:conformance", "Check an endpoint against the protocol, row by row."),
     ),
     "Inside a VM": (
-        CommandEntry("guest", "guest:app", "See what is going to happen to this VM, and let it happen."),
-        CommandEntry("agent", "agent:app", "Prepare for events, approve and recover, as agent.toml says."),
+        CommandEntry("guest", "guest:app", "List, watch and approve the events of this VM."),
+        CommandEntry("agent", "agent:app", "Prepare for events, approve and recover automatically."),
     ),
 }
 
 
-class CommandGroup(TyperGroup):
-    """The commands of the program, by chapter."""
-
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(**settings)
-        self.loaded: dict[str, Any] = {}
-
-    def list_commands(self, _: typer.Context) -> list[str]:  # type: ignore[override]  # Typer's own context
-        """Return the names of all commands."""
-        return [offer.name for offer in _entries()]
-
-    def get_command(self, _: typer.Context, cmd_name: str) -> Any:  # type: ignore[override]  # Typer's own context
-        """Return a command, or None if there is none of that name."""
-        for offer in _entries():
-            if offer.name == cmd_name and cmd_name not in self.loaded:
-                self.loaded[cmd_name] = _load_command(offer)
-        return self.loaded.get(cmd_name)
-
-    def format_commands(self, _: typer.Context, formatter: Any) -> None:  # type: ignore[override]  # likewise
-        """Write the part of the help that lists the commands."""
-        widest = max(len(offer.name) for offer in _entries())
-        for chapter, offers in COMMAND_SECTIONS.items():
-            with formatter.section(chapter):
-                formatter.write_dl([(offer.name.ljust(widest), offer.help) for offer in offers])
-
-    def resolve_command(self, ctx: typer.Context, args: list[str]) -> Any:  # type: ignore[override]  # likewise
-        """Find the command that was typed; for one that does not exist, the nearest is named."""
-        names: dict[str, Any] = {offer.name: self.loaded.get(offer.name) for offer in _entries()}
-        self.commands = names
-        return super().resolve_command(ctx, args)
+def command_entries() -> Iterator[CommandEntry]:
+    """Give the commands in the order of the help."""
+    for entries in COMMAND_SECTIONS.values():
+        yield from entries
 
 
-def _entries() -> list[CommandEntry]:
-    return [offer for offers in COMMAND_SECTIONS.values() for offer in offers]
-
-
-def _load_command(entry: CommandEntry) -> Any:
+def load_command(entry: CommandEntry) -> click.Command:
+    """Import a command."""
     module, _, attribute = entry.target.partition(":")
-    found = getattr(import_module(f"forewarn.cli.commands.{module}"), attribute)
-    parent = typer.Typer(add_completion=False, rich_markup_mode=None, callback=_callback)
-    if isinstance(found, typer.Typer):
-        parent.add_typer(found, name=entry.name, help=entry.help, no_args_is_help=True)
-    else:
-        parent.command(entry.name, cls=entry.command_class)(found)
-    return get_group(parent).commands[entry.name]
+    command: click.Command = getattr(import_module(f"forewarn.cli.commands.{module}"), attribute)
+    if isinstance(command, click.Group):
+        command.help = entry.help
+    return command
 
 
-def _callback() -> None:
-    """Do nothing: with a callback Typer keeps a single command apart from its home."""
+class ProgramCommands(click.Group):
+    """The commands of the table; a module is imported when its command is used.
+
+    See https://click.palletsprojects.com/en/stable/complex/#lazily-loading-subcommands
+    """
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  # Click's signature
+        """Return the names of all commands."""
+        return [entry.name for entry in command_entries()]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002  # likewise
+        """Return a command, or None if it does not exist."""
+        entry = next((entry for entry in command_entries() if entry.name == cmd_name), None)
+        return None if entry is None else load_command(entry)
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        """Find the command that was typed; for one that does not exist, suggest the nearest."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.NoSuchCommand as error:
+            names = self.list_commands(ctx)
+            raise click.NoSuchCommand(error.command_name, possibilities=names, ctx=ctx) from None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002  # likewise
+        """Write the list of commands, by section, without importing them."""
+        widest = max(len(entry.name) for entry in command_entries())
+        for section, entries in COMMAND_SECTIONS.items():
+            with formatter.section(section):
+                formatter.write_dl([(entry.name.ljust(widest), entry.help) for entry in entries])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem]":
+        """Offer the commands that begin as typed, without importing them, or else the options."""
+        from click.shell_completion import CompletionItem
+
+        matching = (entry for entry in command_entries() if entry.name.startswith(incomplete))
+        options = click.Command.shell_complete(self, ctx, incomplete)
+        return [*(CompletionItem(entry.name, help=entry.help) for entry in matching), *options]
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; Ctrl-C ends it as shells expect."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            from forewarn.cli.errors import EXIT_INTERRUPTED
+
+            raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
 
 
-app = typer.Typer(
-    name="forewarn",
-    cls=CommandGroup,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
+def _show_completion(ctx: click.Context, _: click.Parameter, shell: str | None) -> None:
+    if shell is not None and not ctx.resilient_parsing:
+        from forewarn.cli.completion_script import completion_script, find_shell
+
+        click.echo(completion_script(app, shell or find_shell()), nl=False)
+        ctx.exit()
+
+
+def _install_completion(ctx: click.Context, _: click.Parameter, shell: str | None) -> None:
+    if shell is not None and not ctx.resilient_parsing:
+        from forewarn.cli.completion_script import find_shell, install_completion
+
+        installed = install_completion(app, shell or find_shell())
+        click.echo(f"Completion is installed in {installed}. Start a new shell to use it.", err=True)
+        ctx.exit()
+
+
+@click.group(
+    cls=ProgramCommands,
     help="Tell every machine before you touch it: Azure's Scheduled Events as software that anyone can run.",
 )
-
-
-def _show_version(is_given: bool) -> None:
-    if is_given:
-        write(f"forewarn {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def forewarn(
-    version: Annotated[
-        bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Show the version and exit.")
-    ] = False,
-) -> None:
+@click.version_option(__version__, message="%(prog)s %(version)s", prog_name="forewarn")
+@click.option(
+    "--install-completion",
+    is_flag=False,
+    flag_value="",
+    metavar="[SHELL]",
+    is_eager=True,
+    expose_value=False,
+    callback=_install_completion,
+    help="Install completion for bash, zsh or fish; without SHELL, for the current shell.",
+)
+@click.option(
+    "--show-completion",
+    is_flag=False,
+    flag_value="",
+    metavar="[SHELL]",
+    is_eager=True,
+    expose_value=False,
+    callback=_show_completion,
+    help="Show the completion script, to install it elsewhere.",
+)
+def app() -> None:
     """Take the options that stand before any command."""
 
 
 def main() -> None:
     """Run the program."""
-    ensure_streams()
+    if sys.stdout is None or sys.stderr is None:
+        from forewarn.cli.output import ensure_streams
+
+        ensure_streams()
     if any(word.startswith("--token") for word in sys.argv):
         from forewarn.cli.argv import redact_tokens  # takes a while, and is seldom needed
 
         redact_tokens(sys.argv)
     try:
         app()
-    except EXPECTED_ERRORS as error:
+    except BrokenPipeError:
+        from forewarn.cli.output import discard_stdout
+
+        # The reader of our output has closed it; the interpreter must not complain about that at its end.
+        discard_stdout()
+        sys.exit(1)
+    except Exception as error:
+        from forewarn.cli.errors import EXPECTED_ERRORS, error_message, exit_code
+
+        if not isinstance(error, EXPECTED_ERRORS):
+            raise
+        from forewarn.cli.output import write_message
+
         write_message(f"forewarn: {error_message(error)}")
         sys.exit(exit_code(error))
-    except KeyboardInterrupt:
-        sys.exit(EXIT_INTERRUPTED)
-    except BrokenPipeError:
-        # Whoever read our output has had enough; the interpreter must not complain about it at its end.
-        discard_stdout()
-        sys.exit(ExitCode.FAILED)

@@ -100,11 +100,11 @@ def test_beginning_of_several_ids_is_no_event(service_machine: ServiceMachine) -
     ("arguments", "said"),
     [
         (("journal", "--since", "1h", "--until", "2h"), "comes after --until"),
-        (("event", "schedule", "Freeze", "web-0", "--host", "hv-0"), "VM… and --host: say one of them"),
+        (("event", "schedule", "Freeze", "web-0", "--host", "hv-0"), "VM… and --host are mutually exclusive"),
         (("event", "schedule", "Freeze", "web-0", "--update-domain", "1"), "--update-domain says which VMs of a scope"),
         (("event", "schedule", "Freeze", "web-0", "--at", "2001-01-01T00:00Z"), "to start at once say --in 0s"),
         (("event", "schedule", "Freeze", "web-0", "--at", "2101-01-01T00:00"), "has no zone"),
-        (("event", "resolve", "ABCD1234", "--done", "--give-up"), "--done and --give-up: say one of them"),
+        (("event", "resolve", "ABCD1234", "--done", "--give-up"), "--done and --give-up are mutually exclusive"),
         (("event", "resolve", "ABCD1234"), "say how it ends: --done if it was done after all, --give-up if not; and"),
         (("event", "resolve", "ABCD1234"), "what you found out: --reason TEXT"),
         (("event", "show", "zzzz"), "digits and A to F"),

@@ -402,11 +402,11 @@ def test_ids_of_events_complete_in_the_shell(vm: Vm) -> None:
     ids = vm.told_of("Reboot", "Freeze")
     for typed, completions in (("", ids), (ids[0][:8], [ids[0]])):
         completing = {
-            "_FOREWARN_COMPLETE": "complete_bash",
+            "_FOREWARN_COMPLETE": "bash_complete",
             "COMP_WORDS": f"forewarn guest approve {typed}",
             "COMP_CWORD": "3",
         }
-        assert sorted(vm.run(**completing).stdout.split()) == sorted(completions)
+        assert sorted(vm.run(**completing).stdout.split()) == sorted(f"plain,{id_}" for id_ in completions)
 
 
 @pytest.mark.parametrize("command", COMMANDS)

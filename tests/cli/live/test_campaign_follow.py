@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from threading import Event
 from typing import Any
 
+import click
 import msgspec
 import pytest
-import typer
 
 from forewarn.api import v1
 from forewarn.api.client import ApiClient
@@ -37,7 +37,7 @@ def test_campaign_is_asked_for_now_and_then_without_news(monkeypatch: pytest.Mon
     monkeypatch.setattr(campaign_follow, "POLL_INTERVAL", 0.0)
     running = campaign_of(v1.WaveProgress(number=1, wave_count=2, vm_count=2, announced=1, failed=1))
     stuck = msgspec.structs.replace(running, is_stuck=True)
-    with pytest.raises(typer.Exit) as ended:
+    with pytest.raises(click.exceptions.Exit) as ended:
         follow(ServiceConnection(FlakyApiClient([running, running, running, stuck]), Output.TABLE), running)
     assert ended.value.exit_code == 1
 

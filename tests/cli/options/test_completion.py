@@ -34,13 +34,11 @@ def service_machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machin
 
 def completions(machine: Machine, *words: str, shell: str = "bash", **environment: str) -> list[str]:
     typed = ("forewarn", *words)
-    if shell == "bash":
-        asked = {"COMP_WORDS": " ".join(typed), "COMP_CWORD": str(len(typed) - 1)}
-    else:
-        asked = {"_TYPER_COMPLETE_ARGS": " ".join(typed)}
-    ended = run(machine, _FOREWARN_COMPLETE=f"complete_{shell}", **asked, **environment)
+    asked = {"COMP_WORDS": " ".join(typed), "COMP_CWORD": words[-1] if shell == "fish" else str(len(words))}
+    ended = run(machine, _FOREWARN_COMPLETE=f"{shell}_complete", **asked, **environment)
     assert ended.stderr == ""
-    return ended.stdout.splitlines() if shell != "bash" else sorted(ended.stdout.split())
+    lines = ended.stdout.splitlines()
+    return lines if shell != "bash" else sorted(line.removeprefix("plain,") for line in lines if line)
 
 
 @pytest.mark.parametrize(
@@ -83,9 +81,8 @@ def test_campaigns_complete_by_their_names_and_say_what_they_are(service_machine
         "--notice",
         "1h",
     )
-    assert completions(service_machine, "campaign", "show", "k", shell="zsh") == [
-        '_arguments \'*: :(("kernel":"Running Freeze"))\''
-    ]
+    assert completions(service_machine, "campaign", "show", "k", shell="zsh") == ["plain", "kernel", "Running Freeze"]
+    assert completions(service_machine, "campaign", "show", "k", shell="fish") == ["plain,kernel\tRunning Freeze"]
     assert completions(service_machine, "journal", "--campaign", "") == ["kernel"]
     assert completions(service_machine, "campaign", "skip", "kernel", "") == ["batch", "web"]
     assert completions(service_machine, "campaign", "retry", "kernel", "") == [], "nothing has failed"

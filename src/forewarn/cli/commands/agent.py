@@ -4,16 +4,16 @@ import asyncio
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
+import click
 import msgspec
-import typer
 
 from forewarn.agent.settings import AgentSettings, read_settings, settings_file, variable
 from forewarn.cli.colours import Colour, coloured
 from forewarn.cli.errors import CliError, ExitCode
-from forewarn.cli.options.common import OutputOption
-from forewarn.cli.options.endpoint import Endpoint
+from forewarn.cli.options.common import FILE_PATH, CommandGroup, option, output_option
+from forewarn.cli.options.endpoint import endpoint_option
 from forewarn.cli.output import Output, write, write_json, write_message
 from forewarn.clock import SystemClock
 from forewarn.core.duration import format_duration
@@ -21,28 +21,17 @@ from forewarn.core.duration import format_duration
 if TYPE_CHECKING:
     from forewarn.agent.handlers.base import Handler
 
-app = typer.Typer(no_args_is_help=True, help="Prepare for events, approve and recover, as agent.toml says.")
+app = CommandGroup()
 
-Config = Annotated[
-    str | None,
-    typer.Option(
-        "--config",
-        envvar="FOREWARN_AGENT_CONFIG",
-        metavar="FILE",
-        help="The settings file; else agent.toml here, else /etc/forewarn/agent.toml.",
-    ),
-]
-StateDirectory = Annotated[
-    str | None,
-    typer.Option("--state", envvar="FOREWARN_AGENT_STATE", metavar="DIR", help="Where the agent keeps its journal."),
-]
-EventFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--event", metavar="FILE", help="With --dry-run: the event to think of, as JSON of the endpoint; - is stdin."
-    ),
-]
-
+agent_config_option = option(
+    "--config",
+    envvar="FOREWARN_AGENT_CONFIG",
+    metavar="FILE",
+    help="The settings file; else agent.toml here, else /etc/forewarn/agent.toml.",
+)
+state_option = option(
+    "--state", envvar="FOREWARN_AGENT_STATE", metavar="DIR", help="The directory of the agent's journal."
+)
 
 AGENT = "the agent itself"
 
@@ -56,14 +45,11 @@ class HandlerCheck(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @app.command("run")
-def run(
-    config: Config = None,
-    endpoint: Endpoint = None,
-    state: StateDirectory = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Watch, and log what would be done. Nothing is done or approved.")
-    ] = False,
-) -> None:
+@agent_config_option
+@endpoint_option
+@state_option
+@click.option("--dry-run", is_flag=True, help="Watch, and log what would be done. Nothing is done or approved.")
+def run(config: str | None, endpoint: str | None, state: str | None, dry_run: bool) -> None:
     """Prepare for events that affect this VM, approve, recover. Until SIGTERM or Ctrl-C.
 
     Settings are in agent.toml; `forewarn agent check` tries them. Logs go to stderr.
@@ -78,19 +64,23 @@ def run(
 
 
 @app.command("check")
+@agent_config_option
+@endpoint_option
+@state_option
+@click.option("--dry-run", is_flag=True, help="Show what would be done about events, and the time of each step.")
+@click.option(
+    "--event",
+    type=FILE_PATH,
+    metavar="FILE",
+    help="With --dry-run: an event as JSON, as the endpoint shows it; - is stdin.",
+)
+@output_option
 def check(
-    config: Config = None,
-    endpoint: Endpoint = None,
-    state: StateDirectory = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be done about events, and how much time each step has.")
-    ] = False,
-    event: EventFile = None,
-    output: OutputOption = Output.TABLE,
+    config: str | None, endpoint: str | None, state: str | None, dry_run: bool, event: Path | None, output: Output
 ) -> None:
-    """Read the settings, and have every handler test itself. Nothing is changed, and nobody is told anything.
+    """Check the settings and let every handler test itself. Nothing is changed, and nothing is sent to others.
 
-    With --dry-run it says what would happen: for every type of event with its usual notice, or for a given one.
+    With --dry-run it shows what would happen: for every type of event with its usual notice, or for a given one.
     The exit code is 0 if all is well, 1 if a handler would not work, 2 if the settings are wrong.
 
     Example: forewarn agent check --dry-run
@@ -109,13 +99,16 @@ def check(
     failed = [finding.handler for finding in checks if finding.problems]
     if failed:
         write_message(f"The settings are good, but this would not work: {', '.join(failed)}.")
-        raise typer.Exit(ExitCode.FAILED)
+        raise click.exceptions.Exit(ExitCode.FAILED)
     write_message("All is well.")
 
 
 @app.command("status")
-def status(config: Config = None, state: StateDirectory = None, output: OutputOption = Output.TABLE) -> None:
-    """Show what the agent on this machine does about events. Of one that does not run, what it left.
+@agent_config_option
+@state_option
+@output_option
+def status(config: str | None, state: str | None, output: Output) -> None:
+    """Show the agent's work on events. If no agent runs, the state that the last one left.
 
     The exit code is 0 if an agent runs, else 1.
 
@@ -134,7 +127,7 @@ def status(config: Config = None, state: StateDirectory = None, output: OutputOp
     else:
         write_status(agent_status, directory)
     if not agent_status.is_running:
-        raise typer.Exit(ExitCode.FAILED)
+        raise click.exceptions.Exit(ExitCode.FAILED)
 
 
 def _settings(config: str | None, endpoint: str | None, state: str | None) -> AgentSettings:

@@ -1,17 +1,17 @@
 """`forewarn campaign …`: plan, start, follow and control campaigns, and retry or skip their waves."""
 
 from collections.abc import Callable, Sequence
-from typing import Annotated, Protocol
+from typing import Protocol
 from uuid import NAMESPACE_OID, uuid5
 
-import typer
+import click
 
 from forewarn.api import v1
 from forewarn.api.errors import NotFound, RequestRefused
 from forewarn.cli.errors import CliError, ExitCode, error_message, exit_code
 from forewarn.cli.options.campaign import with_campaign
-from forewarn.cli.options.common import Key, PlainUsage, Reason, choice_option
-from forewarn.cli.options.completion import CampaignName, complete_failed_scopes, complete_scopes
+from forewarn.cli.options.common import ChoiceType, CommandGroup, key_option, reason_option
+from forewarn.cli.options.completion import campaign_argument, complete_failed_scopes, complete_scopes
 from forewarn.cli.options.connection import ServiceConnection, with_service
 from forewarn.cli.options.lookup import MIN_PREFIX_LENGTH
 from forewarn.cli.output import Output, write_json, write_message
@@ -28,11 +28,7 @@ from forewarn.cli.views.event import write_fleet_hold
 from forewarn.cli.views.progress import ProgressBar
 from forewarn.core.campaign.record import CampaignState
 
-ScopeNames = Annotated[list[str] | None, typer.Argument(metavar="SCOPE", autocompletion=complete_scopes, hidden=True)]
-FailedScopes = Annotated[
-    list[str] | None, typer.Argument(metavar="SCOPE", autocompletion=complete_failed_scopes, hidden=True)
-]
-AllFailed = Annotated[bool, typer.Option("--failed", help="In every scope whose wave has failed.")]
+failed_option = click.option("--failed", is_flag=True, help="In every scope whose wave has failed.")
 
 
 class WaveAction(Protocol):
@@ -44,7 +40,7 @@ class WaveAction(Protocol):
 
 
 def selected_scopes(
-    connection: ServiceConnection, campaign: v1.Campaign, named: Sequence[str] | None, failed: bool
+    connection: ServiceConnection, campaign: v1.Campaign, named: Sequence[str], failed: bool
 ) -> list[str]:
     """Return the scopes that were named, or those with a failed wave, each once."""
     if bool(named) is failed:
@@ -81,7 +77,7 @@ def apply_to_scopes(
     show(campaign)
     write_message(_summary(len(scopes), len(refused)))
     if refused:
-        raise typer.Exit(exit_code(refused[0]))
+        raise click.exceptions.Exit(exit_code(refused[0]))
 
 
 def _key_of(scope: str, key: str | None) -> str | None:
@@ -95,26 +91,22 @@ def _summary(scopes: int, refused: int) -> str:
     return f"Done in {count_text(scopes - refused, 'scope')}" + (f", refused in {refused}." if refused else ".")
 
 
-app = typer.Typer()
+app = CommandGroup()
 
-RequiredReason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for the journal; required.")]
-EveryWave = Annotated[bool, typer.Option("--waves", help="Show every wave of every scope instead.")]
-WavesOf = Annotated[
-    str | None,
-    typer.Option("--scope", metavar="NAME", help="Show the waves of this scope.", autocompletion=complete_scopes),
-]
-Follow = Annotated[bool, typer.Option("--wait", help="Follow it to its end. Ctrl-C stops watching, not it.")]
+required_reason_option = click.option(
+    "--reason", metavar="TEXT", default="", help="The reason, for the journal; required."
+)
 
 
-@app.command("plan", cls=PlainUsage)
-@with_service
+@app.command("plan")
 @with_campaign
+@with_service
 def plan(connection: ServiceConnection, spec: v1.CampaignSpec) -> None:
-    """Show every wave with its times, hosts and VMs. Nothing is announced.
+    """Plan a campaign: show every wave with its times, hosts and VMs. Nothing is announced.
 
-    FILE is TOML, - is stdin; options come before what it says, and can say everything without it; none switches off
-    what it says: --gate none. What has no place is shown with the rule and by how much it is missed; then the exit
-    code is 3.
+    FILE is TOML, - is stdin. Options take precedence over it, and can say everything without it; the value none
+    switches off what it says: --gate none. A VM without a place in the plan is shown with the rule that it misses, and
+    by how much; then the exit code is 3.
 
     Examples: forewarn campaign plan kernel.toml; forewarn campaign plan --name kernel --type Reboot --scope 'web-*'
     --gap 1h --scopes-at-once 10%
@@ -128,16 +120,17 @@ def plan(connection: ServiceConnection, spec: v1.CampaignSpec) -> None:
         write_message(remark)
     write_message(plan_summary(campaign_plan))
     if campaign_plan.unplaced:
-        raise typer.Exit(ExitCode.REFUSED)
+        raise click.exceptions.Exit(ExitCode.REFUSED)
 
 
-@app.command("start", cls=PlainUsage)
-@with_service
+@app.command("start")
 @with_campaign
-def start(
-    connection: ServiceConnection, spec: v1.CampaignSpec, reason: Reason = "", key: Key = None, wait: Follow = False
-) -> None:
-    """Start a campaign. It is planned anew; if not every VM has a place, nothing is started.
+@reason_option
+@key_option
+@click.option("--wait", is_flag=True, help="Follow it to its end. Ctrl-C stops watching, not the campaign.")
+@with_service
+def start(connection: ServiceConnection, spec: v1.CampaignSpec, reason: str, key: str | None, wait: bool) -> None:
+    """Start a campaign. It is planned again; if not every VM has a place, nothing is started.
 
     FILE and options are those of `campaign plan`.
 
@@ -164,15 +157,11 @@ def start(
 
 
 @app.command("list")
+@click.option("--state", type=ChoiceType(CampaignState), metavar="STATE", help="Only those in this state: Halted.")
+@click.option("--all", "all_", is_flag=True, help="Also those that have ended.")
 @with_service
-def list_campaigns(
-    connection: ServiceConnection,
-    state: Annotated[
-        CampaignState | None, choice_option(CampaignState, metavar="STATE", help_="Only those that stand so: Halted.")
-    ] = None,
-    all_: Annotated[bool, typer.Option("--all", help="Those that are over, too.")] = False,
-) -> None:
-    """List the campaigns that are not over, the newest first.
+def list_campaigns(connection: ServiceConnection, state: CampaignState | None, all_: bool) -> None:
+    """List the campaigns that have not ended, newest first.
 
     Example: forewarn campaign list --all
     """
@@ -187,14 +176,15 @@ def list_campaigns(
         )
 
 
-@app.command("show", cls=PlainUsage)
+@app.command("show")
+@campaign_argument
+@click.option("--waves", is_flag=True, help="Show every wave of every scope instead.")
+@click.option("--scope", metavar="NAME", help="Show the waves of this scope.", shell_complete=complete_scopes)
 @with_service
-def show(
-    connection: ServiceConnection, campaign: CampaignName, waves: EveryWave = False, scope: WavesOf = None
-) -> None:
-    """Show how far a campaign is. Its progress wave by wave, what it waits for, and what has failed.
+def show(connection: ServiceConnection, campaign: str, waves: bool, scope: str | None) -> None:
+    """Show the progress of a campaign. Wave by wave, with what it waits for and what has failed.
 
-    CAMPAIGN is its name, its id, or the beginning of that.
+    CAMPAIGN is its name, its id, or a prefix of its id.
 
     Examples: forewarn campaign show kernel; forewarn campaign show kernel --waves --scope web
     """
@@ -206,22 +196,26 @@ def show(
     write_fleet_hold(connection)
 
 
-@app.command("watch", cls=PlainUsage)
+@app.command("watch")
+@campaign_argument
 @with_service
-def watch(connection: ServiceConnection, campaign: CampaignName) -> None:
+def watch(connection: ServiceConnection, campaign: str) -> None:
     """Follow a campaign to its end, live. Ctrl-C stops watching, not the campaign.
 
-    Where it does not go on unless a person decides, it says what can be done, and ends with exit code 1.
+    If the campaign cannot go on before a person decides, the command shows what can be done, and ends with exit code 1.
 
     Example: forewarn campaign watch kernel
     """
     _follow(connection, _find_campaign(connection, campaign))
 
 
-@app.command("pause", cls=PlainUsage)
+@app.command("pause")
+@campaign_argument
+@reason_option
+@key_option
 @with_service
-def pause(connection: ServiceConnection, campaign: CampaignName, reason: Reason = "", key: Key = None) -> None:
-    """Let no further wave start. What is Started ends.
+def pause(connection: ServiceConnection, campaign: str, reason: str, key: str | None) -> None:
+    """Pause a campaign: no further wave starts. Started events go on to their end.
 
     Example: forewarn campaign pause kernel --reason "let us look at the first wave"
     """
@@ -230,10 +224,13 @@ def pause(connection: ServiceConnection, campaign: CampaignName, reason: Reason 
     )
 
 
-@app.command("resume", cls=PlainUsage)
+@app.command("resume")
+@campaign_argument
+@reason_option
+@key_option
 @with_service
-def resume(connection: ServiceConnection, campaign: CampaignName, reason: Reason = "", key: Key = None) -> None:
-    """Go on after a pause or a halt. Failures are counted anew.
+def resume(connection: ServiceConnection, campaign: str, reason: str, key: str | None) -> None:
+    """Resume a paused or halted campaign. Failures are counted from zero again.
 
     Example: forewarn campaign resume kernel
     """
@@ -242,10 +239,13 @@ def resume(connection: ServiceConnection, campaign: CampaignName, reason: Reason
     )
 
 
-@app.command("abort", cls=PlainUsage)
+@app.command("abort")
+@campaign_argument
+@required_reason_option
+@key_option
 @with_service
-def abort(connection: ServiceConnection, campaign: CampaignName, reason: RequiredReason = "", key: Key = None) -> None:
-    """End a campaign for good. What is Scheduled is canceled, what is Started ends.
+def abort(connection: ServiceConnection, campaign: str, reason: str, key: str | None) -> None:
+    """Abort a campaign for good. Scheduled events are canceled, started ones go on to their end.
 
     Example: forewarn campaign abort kernel --reason "the kernel was withdrawn"
     """
@@ -255,19 +255,19 @@ def abort(connection: ServiceConnection, campaign: CampaignName, reason: Require
     )
 
 
-@app.command("retry", cls=PlainUsage)
+@app.command("retry")
+@campaign_argument
+@click.argument("scopes", metavar="[SCOPE]...", nargs=-1, shell_complete=complete_failed_scopes)
+@failed_option
+@reason_option
+@key_option
 @with_service
 def retry(
-    connection: ServiceConnection,
-    campaign: CampaignName,
-    scopes: FailedScopes = None,
-    failed: AllFailed = False,
-    reason: Reason = "",
-    key: Key = None,
+    connection: ServiceConnection, campaign: str, scopes: Sequence[str], failed: bool, reason: str, key: str | None
 ) -> None:
-    """Have failed waves made once more.
+    """Retry failed waves.
 
-    Each scope is asked for by itself: what is refused in one is said, and the others are done.
+    Each scope is a request of its own: a refusal of one is reported, and the others are done.
 
     Examples: forewarn campaign retry kernel web --reason "the host is back"; forewarn campaign retry kernel --failed
     """
@@ -279,19 +279,19 @@ def retry(
     _decide(connection, found, selected_scopes(connection, found, scopes, failed), retry_scope, key)
 
 
-@app.command("skip", cls=PlainUsage)
+@app.command("skip")
+@campaign_argument
+@click.argument("scopes", metavar="[SCOPE]...", nargs=-1, shell_complete=complete_scopes)
+@failed_option
+@required_reason_option
+@key_option
 @with_service
 def skip(
-    connection: ServiceConnection,
-    campaign: CampaignName,
-    scopes: ScopeNames = None,
-    failed: AllFailed = False,
-    reason: RequiredReason = "",
-    key: Key = None,
+    connection: ServiceConnection, campaign: str, scopes: Sequence[str], failed: bool, reason: str, key: str | None
 ) -> None:
-    """Go on without waves that failed, or wait.
+    """Skip waves that failed or wait, and go on without them.
 
-    Each scope is asked for by itself: what is refused in one is said, and the others are done.
+    Each scope is a request of its own: a refusal of one is reported, and the others are done.
 
     Examples: forewarn campaign skip kernel web --reason "rebooted by hand"; forewarn campaign skip kernel --failed
     --reason "the rack is gone"

@@ -1,12 +1,12 @@
 """`forewarn clock …`: show the service's clock and advance a manual clock."""
 
 from collections.abc import Sequence
-from typing import Annotated
 
-import typer
+import click
 
 from forewarn.api import v1
 from forewarn.cli.errors import CliError, ExitCode
+from forewarn.cli.options.common import CommandGroup
 from forewarn.cli.options.connection import ServiceConnection, with_service
 from forewarn.cli.output import Output, moment_text, write, write_json, write_message
 from forewarn.cli.views.event import SHORT_ID, entry_location, entry_reason
@@ -15,7 +15,7 @@ from forewarn.core.errors import Invalid
 from forewarn.core.explain import CAMPAIGN_PREFIX
 from forewarn.core.journal import CAMPAIGN_CHANGE_KINDS
 
-app = typer.Typer()
+app = CommandGroup()
 
 MAX_CHANGES = 20
 """How many changes are told; the journal has all."""
@@ -24,26 +24,26 @@ MAX_CHANGES = 20
 @app.command("show")
 @with_service
 def show(connection: ServiceConnection) -> None:
-    """Show what time it is for the service."""
+    """Show the service's time."""
     _write_clock(connection.api.clock(), connection.output)
 
 
 # A distance back is to be answered as such, and not as an option that does not exist.
 @app.command("advance", context_settings={"ignore_unknown_options": True})
+@click.argument("by", metavar="[DURATION]", required=False)
+@click.option("--to-next", is_flag=True, help="To the next change of an event.")
 @with_service
-def advance(
-    connection: ServiceConnection,
-    by: Annotated[str | None, typer.Argument(metavar="DURATION", hidden=True)] = None,
-    to_next: Annotated[bool, typer.Option("--to-next", help="To the next change of an event.")] = False,
-) -> None:
-    """Move a clock that stands still. What is due on the way happens.
+def advance(connection: ServiceConnection, by: str | None, to_next: bool) -> None:
+    """Advance a manual clock. Everything that becomes due on the way happens.
 
-    Only the clock of a service that was started with --manual-time can be moved.
+    Only the clock of a service that was started with --manual-time can be advanced.
 
     DURATION is how far: 90s, 15m, 1h30m, 2d.
+
+    Example: forewarn clock advance 15m
     """
     if by is not None and to_next:
-        raise CliError(ExitCode.USAGE, f"{by} and --to-next: say one of them")
+        raise CliError(ExitCode.USAGE, f"{by} and --to-next are mutually exclusive")
     if by is None and not to_next:
         raise CliError(ExitCode.USAGE, "say how far, like `forewarn clock advance 15m`, or --to-next")
     result = connection.api.advance(None if by is None else _parse_distance(by))

@@ -2,12 +2,11 @@
 
 import os
 from pathlib import Path
-from typing import Annotated
 
+import click
 import msgspec
-import typer
 
-from forewarn.cli.options.common import Config, OutputOption
+from forewarn.cli.options.common import config_option, output_option
 from forewarn.cli.output import Output, write_json
 from forewarn.cli.views.tables import Column, write_table
 from forewarn.settings import (
@@ -24,8 +23,6 @@ from forewarn.settings import (
     variable_name,
 )
 
-For = Annotated[str, typer.Option("--for", metavar="|".join(PRESETS), help="The command whose settings are shown.")]
-
 
 class EffectiveSetting(msgspec.Struct, frozen=True, kw_only=True):
     """A setting, as programs are shown it."""
@@ -37,14 +34,24 @@ class EffectiveSetting(msgspec.Struct, frozen=True, kw_only=True):
     allowed: str
 
 
-def config(for_: For = "up", config: Config = None, output: OutputOption = Output.TABLE) -> None:
-    """Show the settings that hold here, and where each came from."""
-    if for_ not in PRESETS:
-        raise typer.BadParameter(f"{for_} is not among {' and '.join(PRESETS)}.", param_hint="--for")
+@click.command()
+@click.option(
+    "--for",
+    "preset",
+    type=click.Choice(list(PRESETS)),
+    metavar="|".join(PRESETS),
+    default="up",
+    show_default=True,
+    help="The command whose settings are shown.",
+)
+@config_option
+@output_option
+def config(preset: str, config: str | None, output: Output) -> None:
+    """Show the effective settings and where each comes from."""
     resolved = load_settings(
-        PRESETS[for_], flags={}, environ=os.environ, file=find_settings_file(config, os.environ, Path.cwd())
+        PRESETS[preset], flags={}, environ=os.environ, file=find_settings_file(config, os.environ, Path.cwd())
     )
-    effective = _effective_settings(_with_directory(resolved), PRESETS[for_])
+    effective = _effective_settings(_with_directory(resolved), PRESETS[preset])
     if output is Output.JSON:
         write_json(effective)
         return

@@ -2,14 +2,13 @@
 
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated
 
-import typer
+import click
 
 from forewarn.cli.colours import Colour
 from forewarn.cli.errors import CliError, ExitCode
 from forewarn.cli.files import atomic_write
-from forewarn.cli.options.common import OutputOption
+from forewarn.cli.options.common import ANY_NUMBER, FILE_PATH, option, output_option
 from forewarn.cli.options.endpoint import exit_code_for
 from forewarn.cli.output import Output, write_json, write_message
 from forewarn.cli.views.progress import ProgressBar
@@ -45,41 +44,51 @@ COLUMNS = (
 )
 
 
+@click.command()
+@click.argument("url", metavar="[URL]", required=False, envvar="FOREWARN_ENDPOINT")
+@click.option("--approve", metavar="EVENTID", help="Approve this event, and check what needs an approval.")
+@click.option("--problems", is_flag=True, help="Show only the rows that are wrong or differ, and count the others.")
+@click.option("--burst", is_flag=True, help="Send 12 requests at once, to check the answer to too many requests.")
+@option(
+    "--pace",
+    type=ANY_NUMBER,
+    envvar="FOREWARN_PACE",
+    metavar="NUMBER",
+    default=4,
+    show_default=True,
+    help="Requests per second. A real endpoint takes 5 from a VM, including those of its handlers.",
+)
+@option(
+    "--timeout",
+    envvar="FOREWARN_TIMEOUT",
+    metavar="DURATION",
+    default="10s",
+    show_default=True,
+    help="How long an answer may take.",
+)
+@option(
+    "--junit",
+    "report",
+    type=FILE_PATH,
+    envvar="FOREWARN_JUNIT",
+    metavar="FILE",
+    help="Also write the findings as JUnit XML.",
+)
+@output_option
 def conformance(
-    url: Annotated[str | None, typer.Argument(metavar="URL", envvar="FOREWARN_ENDPOINT", hidden=True)] = None,
-    approve: Annotated[
-        str | None,
-        typer.Option("--approve", metavar="EVENTID", help="Approve this event, and check what takes an approval."),
-    ] = None,
-    problems: Annotated[
-        bool, typer.Option("--problems", help="Show only the rows that are wrong or differ, and count the others.")
-    ] = False,
-    burst: Annotated[
-        bool, typer.Option("--burst", help="Ask 12 times at once, to check the answer to too many requests.")
-    ] = False,
-    pace: Annotated[
-        float,
-        typer.Option(
-            "--pace",
-            envvar="FOREWARN_PACE",
-            metavar="NUMBER",
-            help="Requests in a second. A real endpoint takes 5 from a VM, those of its handlers included.",
-        ),
-    ] = 4,
-    timeout: Annotated[
-        str,
-        typer.Option("--timeout", envvar="FOREWARN_TIMEOUT", metavar="DURATION", help="How long an answer may take."),
-    ] = "10s",
-    report: Annotated[
-        Path | None,
-        typer.Option("--junit", envvar="FOREWARN_JUNIT", metavar="FILE", help="Write the findings as JUnit XML too."),
-    ] = None,
-    output: OutputOption = Output.TABLE,
+    url: str | None,
+    approve: str | None,
+    problems: bool,
+    burst: bool,
+    pace: float,
+    timeout: str,
+    report: Path | None,
+    output: Output,
 ) -> None:
-    """Check an endpoint against the protocol, row by row. It is the one at 169.254.169.254 unless you name another.
+    """Check an endpoint against the protocol, row by row. Without URL, the endpoint at 169.254.169.254.
 
-    Unless you name an event to approve, nothing is sent that could change anything. What is Forewarn's own choice is
-    reported as differing, not as wrong. The exit code is 0 if nothing is wrong, else 1.
+    Without --approve, nothing is sent that could change anything. A difference from Forewarn's own choices is reported
+    as differing, not as wrong. The exit code is 0 if nothing is wrong, else 1.
 
     Example: forewarn conformance http://127.0.0.1:8180
     """
@@ -164,7 +173,7 @@ def _write_summary(found: Report) -> None:
         raise CliError(ExitCode.REFUSED, f"{found.endpoint} does not serve this machine: ask from inside a VM")
     if wrong := found.of(Verdict.WRONG):
         write_message(f"Wrong: {', '.join(finding.row for finding in wrong)}.")
-        raise typer.Exit(ExitCode.FAILED)
+        raise click.exceptions.Exit(ExitCode.FAILED)
 
 
 def _count_text(count: int, verdict: Verdict) -> str:

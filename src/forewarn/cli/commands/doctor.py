@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from ipaddress import ip_address
 from urllib.parse import SplitResult, urlsplit
 
-import typer
+import click
 
 from forewarn.api import v1
 from forewarn.cli.colours import Colour, coloured
 from forewarn.cli.errors import ExitCode
-from forewarn.cli.options.completion import VmName
+from forewarn.cli.options.completion import vm_argument
 from forewarn.cli.options.connection import ServiceConnection, with_service
 from forewarn.cli.output import Output, write, write_json, write_message
 from forewarn.wire.protocol import NEWEST_VERSION
@@ -26,9 +26,12 @@ NAME_TARGET = f"/metadata/instance/compute/name?api-version={NEWEST_VERSION}&for
 ENDPOINT_QUESTION = "Does its endpoint answer?"
 
 
+@click.command()
+@vm_argument
 @with_service
-def doctor(connection: ServiceConnection, vm: VmName) -> None:
-    """Find out why a VM sees nothing: is it known, enabled, is its address right, does its endpoint answer?
+def doctor(connection: ServiceConnection, vm: str) -> None:
+    """Find out why a VM does not see its events: is it known and enabled, is its address right, does its endpoint
+    answer?
 
     The exit code is 0 if all is well, else 1.
 
@@ -43,7 +46,7 @@ def doctor(connection: ServiceConnection, vm: VmName) -> None:
     failed = sum(not check.passed for check in checks)
     if failed:
         write_message(f"Not all is well with {diagnosis.vm}: {failed} of {len(checks)} answers are bad.")
-        raise typer.Exit(ExitCode.FAILED)
+        raise click.exceptions.Exit(ExitCode.FAILED)
     write_message(f"All is well with {diagnosis.vm}.")
 
 

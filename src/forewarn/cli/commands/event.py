@@ -2,23 +2,22 @@
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Annotated
 
-import typer
+import click
 
 from forewarn.api import v1
 from forewarn.cli.errors import CliError, ExitCode
-from forewarn.cli.options.common import Key, PlainUsage, Reason, Wait, choice_completer, choice_option, choice_parser
+from forewarn.cli.options.common import FROM_0, ChoiceType, CommandGroup, key_option, reason_option, wait_option
 from forewarn.cli.options.completion import (
-    EventId,
-    EventIds,
-    HostFilter,
-    ScopeFilter,
-    VmFilter,
-    VmNames,
     complete_hosts,
     complete_scopes,
     complete_vms,
+    event_argument,
+    events_argument,
+    host_filter,
+    scope_filter,
+    vm_filter,
+    vms_argument,
 )
 from forewarn.cli.options.connection import ServiceConnection, with_service
 from forewarn.cli.options.lookup import find_event
@@ -59,71 +58,73 @@ def _unannounced_text(event: v1.Event) -> str:
     )
 
 
-app = typer.Typer()
+app = CommandGroup()
 
 CLOCK_TOLERANCE = timedelta(minutes=1)
 """A time that has passed by no more than this was the present when it was typed; the service takes it, too."""
 
-# Typer would show the type as Python knows it; the command's own words say what it is.
-Type = Annotated[
-    EventType,
-    typer.Argument(
-        metavar="TYPE", parser=choice_parser(EventType), autocompletion=choice_completer(EventType), hidden=True
-    ),
-]
-OneVm = Annotated[str | None, typer.Option("--vm", metavar="VM", help="On this VM.", autocompletion=complete_vms)]
+on_vm_option = click.option("--vm", metavar="VM", help="On this VM.", shell_complete=complete_vms)
 
 
-@app.command("schedule", cls=PlainUsage)
+@app.command("schedule")
+@click.argument("type_", type=ChoiceType(EventType), metavar="TYPE")
+@vms_argument
+@click.option("--host", metavar="NAME", help="All VMs of this host.", shell_complete=complete_hosts)
+@click.option("--scope", metavar="NAME", help="All VMs of this scope.", shell_complete=complete_scopes)
+@click.option("--update-domain", type=FROM_0, metavar="NUMBER", help="With --scope: those of this update domain.")
+@click.option("--in", "notice", metavar="DURATION", help="Start after this time: 20m.")
+@click.option("--at", metavar="TIME", help="Start at this time: 2026-01-31T10:15Z, 03:12.")
+@click.option("--duration", metavar="DURATION", help="How long the VMs are interrupted: 9s.")
+@click.option("--description", metavar="TEXT", default="", help="The description that the VMs get.")
+@click.option(
+    "--source",
+    type=ChoiceType(Source),
+    metavar="SOURCE",
+    default=Source.PLATFORM.value,
+    show_default=True,
+    help="Who requests it: Platform or User.",
+)
+@click.option("--user", is_flag=True, help="The same as --source User.")
+@click.option("--failure", is_flag=True, help="The hardware has failed: start at once.")
+@reason_option
+@key_option
+@wait_option
 @with_service
 def schedule(
     connection: ServiceConnection,
-    type_: Type,
-    vms: VmNames = None,
-    host: Annotated[
-        str | None, typer.Option(metavar="NAME", help="All VMs of this host.", autocompletion=complete_hosts)
-    ] = None,
-    scope: Annotated[
-        str | None, typer.Option(metavar="NAME", help="All VMs of this scope.", autocompletion=complete_scopes)
-    ] = None,
-    update_domain: Annotated[
-        int | None, typer.Option(metavar="NUMBER", min=0, help="With --scope: those of this update domain.")
-    ] = None,
-    notice: Annotated[str | None, typer.Option("--in", metavar="DURATION", help="Start after this time: 20m.")] = None,
-    at: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Start at this time: 2026-01-31T10:15Z, 03:12.")
-    ] = None,
-    duration: Annotated[
-        str | None, typer.Option(metavar="DURATION", help="For how long the VMs are interrupted: 9s.")
-    ] = None,
-    description: Annotated[str, typer.Option(metavar="TEXT", help="What the VMs are told.")] = "",
-    source: Annotated[
-        Source,
-        choice_option(Source, metavar="SOURCE", help_="Who wants it: Platform or User."),
-    ] = Source.PLATFORM,
-    user: Annotated[bool, typer.Option("--user", help="The same as --source User.")] = False,
-    failure: Annotated[bool, typer.Option("--failure", help="The hardware has failed: start at once.")] = False,
-    reason: Reason = "",
-    key: Key = None,
-    wait: Wait = False,
+    type_: EventType,
+    vms: Sequence[str],
+    host: str | None,
+    scope: str | None,
+    update_domain: int | None,
+    notice: str | None,
+    at: str | None,
+    duration: str | None,
+    description: str,
+    source: Source,
+    user: bool,
+    failure: bool,
+    reason: str,
+    key: str | None,
+    wait: bool,
 ) -> None:
-    """Announce maintenance of VMs. They get at least the usual notice of its type, unless you say when.
+    """Schedule maintenance of VMs. Without --in and --at they get the usual notice of its type.
 
-    TYPE is Freeze, Reboot, Redeploy, Preempt or Terminate. A VM is named by its name, or as scope/name where that is
-    ambiguous; several can be named. Or say --host, --scope, or --scope with --update-domain.
+    TYPE is Freeze, Reboot, Redeploy, Preempt or Terminate. VM is its name, or scope/name where that is ambiguous;
+    several can be given. Or give --host, --scope, or --scope with --update-domain.
 
-    Where announce is when-enabled, as under `serve`, nobody is told in a scope of which no VM asks for events: without
+    If announce is when-enabled, as under `serve`, a scope whose VMs do not ask for events gets no announcement: without
     --in and --at its maintenance starts at once.
 
     Example: forewarn event schedule Reboot web-0 web-1 --in 20m --reason "new kernel"
     """
     if notice is not None and at is not None:
-        raise CliError(ExitCode.USAGE, "--in and --at: say one of them")
+        raise CliError(ExitCode.USAGE, "--in and --at are mutually exclusive")
     _check_selection(vms, host, scope, update_domain)
     scheduled = connection.api.schedule(
         v1.ScheduleEvents(
             type=type_,
-            vms=vms or (),
+            vms=vms,
             host=host,
             scope=scope,
             update_domain=update_domain,
@@ -140,15 +141,15 @@ def schedule(
     show_scheduled(connection, scheduled, wait=wait)
 
 
-def _check_selection(vms: Sequence[str] | None, host: str | None, scope: str | None, update_domain: int | None) -> None:
-    """VMs are said in one way: as names, as those of a host, or as those of a scope."""
+def _check_selection(vms: Sequence[str], host: str | None, scope: str | None, update_domain: int | None) -> None:
+    """Check that VMs are selected in one way: by name, by host, or by scope."""
     if update_domain is not None and scope is None:
         raise CliError(ExitCode.USAGE, "--update-domain says which VMs of a scope: say --scope, too")
     given_options = [word for word, given in (("VM…", vms), ("--host", host), ("--scope", scope)) if given]
     if not given_options:
         raise CliError(ExitCode.USAGE, "say for which VMs: VM…, --host or --scope")
     if len(given_options) > 1:
-        raise CliError(ExitCode.USAGE, f"{' and '.join(given_options)}: say one of them")
+        raise CliError(ExitCode.USAGE, f"{' and '.join(given_options)} are mutually exclusive")
 
 
 def _start_time(connection: ServiceConnection, at: str | None, key: str | None) -> datetime | None:
@@ -165,21 +166,21 @@ def _start_time(connection: ServiceConnection, at: str | None, key: str | None) 
 
 
 @app.command("list")
+@scope_filter
+@vm_filter
+@click.option("--type", "type_", type=ChoiceType(EventType), metavar="TYPE", help="Only events of this type.")
+@click.option("--source", type=ChoiceType(Source), metavar="SOURCE", help="Only events of this source.")
+@host_filter
 @with_service
 def list_events(
     connection: ServiceConnection,
-    scope: ScopeFilter = None,
-    vm: VmFilter = None,
-    type_: Annotated[
-        EventType | None,
-        choice_option(EventType, "--type", metavar="TYPE", help_="Only such events."),
-    ] = None,
-    source: Annotated[
-        Source | None, choice_option(Source, metavar="SOURCE", help_="Only what this one asked for.")
-    ] = None,
-    host: HostFilter = None,
+    scope: str | None,
+    vm: str | None,
+    type_: EventType | None,
+    source: Source | None,
+    host: str | None,
 ) -> None:
-    """List the open events, and why each of them waits.
+    """List the open events and what each waits for.
 
     Example: forewarn event list --vm web-0
     """
@@ -193,10 +194,11 @@ def list_events(
     write_fleet_hold(connection)
 
 
-@app.command("show", cls=PlainUsage)
+@app.command("show")
+@event_argument
 @with_service
-def show(connection: ServiceConnection, event: EventId) -> None:
-    """Show one event, open or ended. What it waits for, who approved, the work on each VM, and its timeline.
+def show(connection: ServiceConnection, event: str) -> None:
+    """Show one event, open or ended. With what it waits for, who approved, the work on each VM, and its timeline.
 
     EVENT is its id, or the beginning of it.
 
@@ -205,10 +207,13 @@ def show(connection: ServiceConnection, event: EventId) -> None:
     _show_detail(connection.api.event(find_event(connection.api, event)), connection.output)
 
 
-@app.command("cancel", cls=PlainUsage)
+@app.command("cancel")
+@event_argument
+@reason_option
+@key_option
 @with_service
-def cancel(connection: ServiceConnection, event: EventId, reason: Reason = "", key: Key = None) -> None:
-    """Take a Scheduled event back. One that is Started goes on to its end.
+def cancel(connection: ServiceConnection, event: str, reason: str, key: str | None) -> None:
+    """Cancel a Scheduled event. One that is Started goes on to its end.
 
     Example: forewarn event cancel 3F2A91C0 --reason "not today"
     """
@@ -216,12 +221,14 @@ def cancel(connection: ServiceConnection, event: EventId, reason: Reason = "", k
     _show_changed(detail, connection.output)
 
 
-@app.command("approve", cls=PlainUsage)
+@app.command("approve")
+@event_argument
+@on_vm_option
+@reason_option
+@key_option
 @with_service
-def approve(
-    connection: ServiceConnection, event: EventId, vm: OneVm = None, reason: Reason = "", key: Key = None
-) -> None:
-    """Approve an event on behalf of a VM. It need not wait for its time then.
+def approve(connection: ServiceConnection, event: str, vm: str | None, reason: str, key: str | None) -> None:
+    """Approve an event on behalf of a VM. It can then start early.
 
     Without --vm, on behalf of the only VM that it affects.
 
@@ -239,17 +246,15 @@ def _only_vm(connection: ServiceConnection, id_: str) -> str:
     return f"{detail.scope}/{detail.vms[0]}"
 
 
-@app.command("retry", cls=PlainUsage)
+@app.command("retry")
+@event_argument
+@on_vm_option
+@reason_option
+@key_option
+@wait_option
 @with_service
-def retry(
-    connection: ServiceConnection,
-    event: EventId,
-    vm: OneVm = None,
-    reason: Reason = "",
-    key: Key = None,
-    wait: Wait = False,
-) -> None:
-    """Have failed or unknown work done once more. On one VM, or wherever it is failed or unknown.
+def retry(connection: ServiceConnection, event: str, vm: str | None, reason: str, key: str | None, wait: bool) -> None:
+    """Retry failed or unknown work. On one VM, or on every VM where it is failed or unknown.
 
     Example: forewarn event retry 3F2A91C0 --vm web-0
     """
@@ -261,23 +266,29 @@ def retry(
         _show_changed(detail, connection.output)
 
 
-@app.command("resolve", cls=PlainUsage)
+@app.command("resolve")
+@event_argument
+@click.option("--done", is_flag=True, help="It was done after all.")
+@click.option("--give-up", is_flag=True, help="It was not done, and is given up.")
+@click.option("--reason", metavar="TEXT", default="", help="What you found out, for the journal.")
+@on_vm_option
+@key_option
 @with_service
 def resolve(
     connection: ServiceConnection,
-    event: EventId,
-    done: Annotated[bool, typer.Option("--done", help="It was done after all.")] = False,
-    give_up: Annotated[bool, typer.Option("--give-up", help="It was not, and is given up.")] = False,
-    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="What you found out, for the journal.")] = "",
-    vm: OneVm = None,
-    key: Key = None,
+    event: str,
+    done: bool,
+    give_up: bool,
+    reason: str,
+    vm: str | None,
+    key: str | None,
 ) -> None:
-    """End failed or unknown work, as somebody has found it. On one VM, or wherever it is failed or unknown.
+    """Resolve failed or unknown work by hand. On one VM, or on every VM where it is failed or unknown.
 
     Example: forewarn event resolve 3F2A91C0 --done --reason "uptime says it has rebooted"
     """
     if done and give_up:
-        raise CliError(ExitCode.USAGE, "--done and --give-up: say one of them")
+        raise CliError(ExitCode.USAGE, "--done and --give-up are mutually exclusive")
     missing = [] if done or give_up else ["how it ends: --done if it was done after all, --give-up if not"]
     missing += [] if reason.strip() else ["what you found out: --reason TEXT"]
     if missing:
@@ -288,9 +299,10 @@ def resolve(
     )
 
 
-@app.command("watch", cls=PlainUsage)
+@app.command("watch")
+@events_argument
 @with_service
-def watch(connection: ServiceConnection, events: EventIds) -> None:
+def watch(connection: ServiceConnection, events: Sequence[str]) -> None:
     """Follow events to their end, with a countdown. Ctrl-C stops watching, not the events.
 
     Example: forewarn event watch 3F2A91C0

@@ -6,21 +6,23 @@ import signal
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+import click
 
 from forewarn.cli.colours import Colour
 from forewarn.cli.errors import CliError, ExitCode
 from forewarn.cli.extras import require_server
 from forewarn.cli.files import atomic_write
-from forewarn.cli.options.common import OutputOption
+from forewarn.cli.options.common import FILE_PATH, FROM_1, FROM_1_TO_100, complete_words, option, output_option
 from forewarn.cli.output import Output, write, write_json, write_message
 from forewarn.cli.views.exam_progress import ExamProgress
 from forewarn.cli.views.tables import Column, write_table
 
 if TYPE_CHECKING:
     from types import ModuleType
+
+    from click.shell_completion import CompletionItem
 
     from forewarn.testing.exam import ExamOptions, ExamScenario, Report, Result
 
@@ -55,129 +57,119 @@ TIME_FACTOR = 3
 """How many times longer than before an exam is advised to wait that was not finished."""
 
 
-def _scenario_names() -> list[str]:
-    return [scenario.name for scenario in require_server(_exam_module).exam_scenarios()]
+def _complete_scenarios(_: click.Context, __: click.Parameter, incomplete: str) -> "list[CompletionItem]":
+    names = [scenario.name for scenario in require_server(_exam_module).exam_scenarios()]
+    return complete_words(names, incomplete)
 
 
-Command = Annotated[list[str] | None, typer.Argument(metavar="COMMAND", hidden=True)]
-AsVm = Annotated[str, typer.Option("--vm", metavar="VM", help="The name of the VM that it is taken for.")]
-Only = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--only", metavar="SCENARIO", help="Only this scenario; can be repeated.", autocompletion=_scenario_names
-    ),
-]
-Skip = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--skip", metavar="SCENARIO", help="Without this scenario; can be repeated.", autocompletion=_scenario_names
-    ),
-]
-Expect = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--expect",
-        envvar="FOREWARN_EXPECT",
-        metavar="[TYPE=]approve|ignore|either",
-        help="What it is to do about its own events, of all types or of one; approve, unless said. "
-        "TYPE can be `shared` too: events that name other VMs as well; either, unless said.",
-    ),
-]
-ForOthers = Annotated[
-    bool, typer.Option("--for-others", help="It may approve events that name only other VMs, as a leader does.")
-]
-Prepared = Annotated[
-    Path | None,
-    typer.Option(
-        "--prepared",
-        envvar="FOREWARN_PREPARED",
-        metavar="FILE",
-        help="The file that it writes when it has prepared, in the directory FOREWARN_EXAM_DIR.",
-    ),
-]
-Recovered = Annotated[
-    Path | None,
-    typer.Option(
-        "--recovered",
-        envvar="FOREWARN_RECOVERED",
-        metavar="FILE",
-        help="The file that it writes when it has recovered, in the same directory.",
-    ),
-]
-UrlVariable = Annotated[
-    str | None,
-    typer.Option(
-        "--url-variable",
-        envvar="FOREWARN_URL_VARIABLE",
-        metavar="NAME",
-        help="Tell it the endpoint's URL in this variable, in place of a sandbox.",
-    ),
-]
-Net = Annotated[
-    bool,
-    typer.Option(
-        "--net",
-        envvar="FOREWARN_NET",
-        help="Let it reach other machines too, by slirp4netns or pasta, from its sandbox.",
-    ),
-]
-Jobs = Annotated[
-    int | None,
-    typer.Option(
-        "--jobs",
-        envvar="FOREWARN_JOBS",
-        metavar="NUMBER",
-        min=1,
-        help="How many scenarios run at a time: three for each core, unless said.",
-    ),
-]
-Patience = Annotated[
-    float,
-    typer.Option(
-        "--patience",
-        envvar="FOREWARN_PATIENCE",
-        metavar="NUMBER",
-        min=1.0,
-        max=100.0,
-        help="On a slow machine: give it, and every scenario, so many times the usual time.",
-    ),
-]
-Junit = Annotated[
-    Path | None,
-    typer.Option("--junit", envvar="FOREWARN_JUNIT", metavar="FILE", help="Write the findings as JUnit XML too."),
-]
-All = Annotated[bool, typer.Option("--all", help="Show every finding, and not only what was broken.")]
-Explain = Annotated[bool, typer.Option("--explain", help="Show what is demanded in each scenario, and run nothing.")]
-
-
+# Without interspersed arguments, options after the program's name are the program's, with or without `--`.
+@click.command(context_settings={"allow_interspersed_args": False})
+@click.argument("command", metavar="[COMMAND]...", nargs=-1)
+@click.option("--vm", metavar="VM", default="web-0", show_default=True, help="The name of the VM as which it runs.")
+@click.option(
+    "--only",
+    metavar="SCENARIO",
+    multiple=True,
+    help="Only this scenario; repeatable.",
+    shell_complete=_complete_scenarios,
+)
+@click.option(
+    "--skip",
+    metavar="SCENARIO",
+    multiple=True,
+    help="Without this scenario; repeatable.",
+    shell_complete=_complete_scenarios,
+)
+@option(
+    "--expect",
+    envvar="FOREWARN_EXPECT",
+    metavar="[TYPE=]approve|ignore|either",
+    multiple=True,
+    help="What it should do about its own events, of all types or of one; approve is the default. "
+    "TYPE can also be `shared`: events that also name other VMs; either is the default.",
+)
+@click.option("--for-others", is_flag=True, help="It may approve events that name only other VMs, as a leader does.")
+@option(
+    "--prepared",
+    type=FILE_PATH,
+    envvar="FOREWARN_PREPARED",
+    metavar="FILE",
+    help="The file that it writes when it has prepared, in the directory FOREWARN_EXAM_DIR.",
+)
+@option(
+    "--recovered",
+    type=FILE_PATH,
+    envvar="FOREWARN_RECOVERED",
+    metavar="FILE",
+    help="The file that it writes when it has recovered, in the same directory.",
+)
+@option(
+    "--url-variable",
+    envvar="FOREWARN_URL_VARIABLE",
+    metavar="NAME",
+    help="Pass the endpoint's URL in this variable, instead of using a sandbox.",
+)
+@option(
+    "--net",
+    is_flag=True,
+    envvar="FOREWARN_NET",
+    help="Let it reach other machines too, with slirp4netns or pasta, from its sandbox.",
+)
+@option(
+    "--jobs",
+    type=FROM_1,
+    envvar="FOREWARN_JOBS",
+    metavar="NUMBER",
+    help="How many scenarios run at a time; three per core is the default.",
+)
+@option(
+    "--patience",
+    type=FROM_1_TO_100,
+    envvar="FOREWARN_PATIENCE",
+    metavar="NUMBER",
+    default=1.0,
+    show_default=True,
+    help="On a slow machine: multiply the time that each scenario has.",
+)
+@click.option("--all", "all_", is_flag=True, help="Show every finding, not only what was broken.")
+@click.option("--explain", is_flag=True, help="Show the demands of each scenario, and run nothing.")
+@option(
+    "--junit",
+    "report",
+    type=FILE_PATH,
+    envvar="FOREWARN_JUNIT",
+    metavar="FILE",
+    help="Also write the findings as JUnit XML.",
+)
+@output_option
 def exam(
-    command: Command = None,
-    vm: AsVm = "web-0",
-    only: Only = None,
-    skip: Skip = None,
-    expect: Expect = None,
-    for_others: ForOthers = False,
-    prepared: Prepared = None,
-    recovered: Recovered = None,
-    url_variable: UrlVariable = None,
-    net: Net = False,
-    jobs: Jobs = None,
-    patience: Patience = 1.0,
-    all_: All = False,
-    explain: Explain = False,
-    report: Junit = None,
-    output: OutputOption = Output.TABLE,
+    command: Sequence[str],
+    vm: str,
+    only: Sequence[str],
+    skip: Sequence[str],
+    expect: Sequence[str],
+    for_others: bool,
+    prepared: Path | None,
+    recovered: Path | None,
+    url_variable: str | None,
+    net: bool,
+    jobs: int | None,
+    patience: float,
+    all_: bool,
+    explain: bool,
+    report: Path | None,
+    output: Output,
 ) -> None:
-    """Examine a handler: run it once in every scenario, each with a service of its own and fast time, and grade it.
+    """Run a handler in every scenario, each with a service of its own and fast time, and grade it.
 
     It is graded on what can be seen: its requests, its approvals, its end, and the files that you name. It runs as a
-    VM, in a sandbox like that of `forewarn run`, unless it is told a URL. The exit code is 0 if it has kept everything
-    that could be judged, 1 if it has broken something, 6 if the machine was too slow to tell.
+    VM, in a sandbox like that of `forewarn run`, unless it gets a URL. The exit code is 0 if it kept everything that
+    could be judged, 1 if it broke something, 6 if the machine was too slow to tell.
 
     Example: forewarn exam --vm web-0 -- ./my-handler
     """
     kit = require_server(_exam_module)
-    scenarios = _chosen(kit, only or (), skip or ())
+    scenarios = _chosen(kit, only, skip)
     if explain:
         _explain(scenarios, output)
         return
@@ -188,7 +180,7 @@ def exam(
     options = kit.ExamOptions(
         way=kit.LaunchOptions(command=tuple(command), url_variable=url_variable, net=net),
         vm=vm,
-        wishes=_expectations(kit, expect or (), for_others=for_others),
+        wishes=_expectations(kit, expect, for_others=for_others),
         markers=kit.Markers(prepared=prepared, recovered=recovered),
         limit=patience * kit.LIMIT,
         pace=patience,
@@ -201,7 +193,7 @@ def exam(
     _show(found, output, every=all_)
     _write_unfinished(found, options)
     if not found.is_passed:
-        raise typer.Exit(ExitCode.FAILED if found.broken else ExitCode.UNFINISHED)
+        raise click.exceptions.Exit(ExitCode.FAILED if found.broken else ExitCode.UNFINISHED)
 
 
 def _exam_module() -> "ModuleType":

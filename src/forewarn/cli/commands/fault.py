@@ -1,14 +1,14 @@
 """`forewarn fault …`: fault injection in the emulator's guest endpoint."""
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import TYPE_CHECKING
 
-import typer
+import click
 
 from forewarn.api import v1
 from forewarn.cli.errors import CliError, ExitCode
-from forewarn.cli.options.common import Key, PlainUsage, Reason
-from forewarn.cli.options.completion import FaultId, complete_vms
+from forewarn.cli.options.common import FROM_1, CommandGroup, complete_words, key_option, reason_option
+from forewarn.cli.options.completion import complete_vms, fault_argument
 from forewarn.cli.options.connection import ServiceConnection, with_service
 from forewarn.cli.output import Output, moment_text, write_json, write_message
 from forewarn.cli.views.tables import Column, write_table
@@ -16,7 +16,10 @@ from forewarn.core.duration import format_duration, parse_duration
 from forewarn.core.errors import Invalid
 from forewarn.core.fault import STATUSES, FaultKind, format_signed_duration, parse_fault_kind, parse_signed_duration
 
-app = typer.Typer()
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+app = CommandGroup()
 
 KIND_NAMES = tuple(str(STATUSES[kind]) if kind in STATUSES else kind.value for kind in FaultKind)
 """The kinds as people say them."""
@@ -32,33 +35,32 @@ COLUMNS = (
 )
 
 
-def _complete_kinds() -> list[str]:
-    return list(KIND_NAMES)
+def _complete_kinds(_: click.Context, __: click.Parameter, incomplete: str) -> "list[CompletionItem]":
+    return complete_words(KIND_NAMES, incomplete)
 
 
-@app.command("set", cls=PlainUsage)
+@app.command("set")
+@click.argument("kind", metavar="KIND", shell_complete=_complete_kinds)
+@click.option("--vm", metavar="VM", help="Only requests of this VM.", shell_complete=complete_vms)
+@click.option("--for", "lasting", metavar="DURATION", help="For this long by the service's clock: 30s, 5m.")
+@click.option("--times", type=FROM_1, metavar="NUMBER", help="For this many requests.")
+@click.option(
+    "--amount", metavar="DURATION", help="How slow, how late, or how far from the right date: 5s, 2m, 1h, -1h."
+)
+@reason_option
+@key_option
 @with_service
 def set_fault(
     connection: ServiceConnection,
-    kind: Annotated[str, typer.Argument(metavar="KIND", autocompletion=_complete_kinds, hidden=True)],
-    vm: Annotated[
-        str | None,
-        typer.Option(
-            "--vm", metavar="VM", help="This VM's requests alone, not those of all.", autocompletion=complete_vms
-        ),
-    ] = None,
-    lasting: Annotated[
-        str | None, typer.Option("--for", metavar="DURATION", help="For so long by the service's clock: 30s, 5m.")
-    ] = None,
-    times: Annotated[int | None, typer.Option(metavar="NUMBER", min=1, help="For so many requests.")] = None,
-    amount: Annotated[
-        str | None,
-        typer.Option(metavar="DURATION", help="How slow, how late, or how far from the right date: 5s, 2m, 1h, -1h."),
-    ] = None,
-    reason: Reason = "",
-    key: Key = None,
+    kind: str,
+    vm: str | None,
+    lasting: str | None,
+    times: int | None,
+    amount: str | None,
+    reason: str,
+    key: str | None,
 ) -> None:
-    """Have the emulator answer a VM, or all, wrongly. Without --for and --times it does so until it is cleared.
+    """Make the emulator answer a VM, or all VMs, wrongly. Without --for and --times it does so until it is cleared.
 
     KIND is a status (410, 429, 500), empty-body, slow, hang, reset, truncated, wrong-content-type,
     unknown-event-type, extra-field, late-first-answer or wrong-date.
@@ -86,7 +88,7 @@ def set_fault(
 @app.command("list")
 @with_service
 def list_faults(connection: ServiceConnection) -> None:
-    """List the faults that are set, in the order in which they were.
+    """List the faults, oldest first.
 
     Example: forewarn fault list
     """
@@ -99,31 +101,29 @@ def list_faults(connection: ServiceConnection) -> None:
         write_message("No fault is set.")
 
 
-@app.command("clear", cls=PlainUsage)
+@app.command("clear")
+@fault_argument
+@click.option("--all", "all_", is_flag=True, help="All faults.")
+@reason_option
+@key_option
 @with_service
-def clear(
-    connection: ServiceConnection,
-    id_: FaultId = None,
-    everything: Annotated[bool, typer.Option("--all", help="All faults.")] = False,
-    reason: Reason = "",
-    key: Key = None,
-) -> None:
-    """End a fault, or all of them. Requests that it has made wait are answered.
+def clear(connection: ServiceConnection, fault: str | None, all_: bool, reason: str, key: str | None) -> None:
+    """End a fault, or all of them. Requests that it delayed are answered.
 
     FAULT is its id, as `forewarn fault list` shows it.
 
     Example: forewarn fault clear --all
     """
-    if (id_ is None) is not everything:
+    if (fault is None) is not all_:
         raise CliError(ExitCode.USAGE, "say which fault, like `forewarn fault clear F1`, or --all")
-    if id_ is not None:
-        connection.api.clear_fault(id_, reason=reason, key=key)
-        write_message(f"Fault {id_} is cleared.")
+    if fault is not None:
+        connection.api.clear_fault(fault, reason=reason, key=key)
+        write_message(f"Fault {fault} is cleared.")
         return
     cleared = connection.api.clear_faults(reason=reason, key=key).faults
     if connection.output is Output.JSON:
         write_json(cleared)
-    write_message(f"Cleared: {', '.join(fault.id for fault in cleared)}." if cleared else "No fault was set.")
+    write_message(f"Cleared: {', '.join(each.id for each in cleared)}." if cleared else "No fault was set.")
 
 
 def _write_faults(faults: Sequence[v1.Fault]) -> None:

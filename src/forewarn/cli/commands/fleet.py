@@ -3,9 +3,8 @@
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
 
-import typer
+import click
 
 from forewarn.api import v1
 from forewarn.api.client import ApiClient, FileFormat
@@ -14,12 +13,12 @@ from forewarn.api.file_reader import FileError
 from forewarn.cli.colours import Colour, coloured
 from forewarn.cli.errors import CliError, ExitCode
 from forewarn.cli.files import atomic_write
-from forewarn.cli.options.common import PlainUsage
+from forewarn.cli.options.common import FILE_PATH, CommandGroup
 from forewarn.cli.options.connection import ServiceConnection, with_service
 from forewarn.cli.output import Output, write, write_bytes, write_json, write_message
 from forewarn.cli.views.progress import ProgressBar
 
-app = typer.Typer()
+app = CommandGroup()
 
 STDIO = Path("-")
 
@@ -28,22 +27,18 @@ MAX_LINES = 200
 
 SIGNS = {"added": ("+", Colour.GOOD), "changed": ("~", Colour.WARNING), "removed": ("-", Colour.BAD)}
 
-File = Annotated[Path, typer.Argument(metavar="FILE", hidden=True)]
 
-
-@app.command("import", cls=PlainUsage)
+@app.command("import")
+@click.argument("file", type=FILE_PATH, metavar="FILE")
+@click.option("--dry-run", is_flag=True, help="Show the differences, and change nothing.")
+@click.option("--prune", is_flag=True, help="Also remove what the file does not name.")
+@click.option("--yes", "-y", is_flag=True, help="Remove without asking.")
 @with_service
-def import_(
-    connection: ServiceConnection,
-    file: File,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the differences, and change nothing.")] = False,
-    prune: Annotated[bool, typer.Option("--prune", help="Also remove what the file does not name.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Remove without asking.")] = False,
-) -> None:
-    """Bring the fleet to what a file says. The differences are shown; what is equal is not touched.
+def import_(connection: ServiceConnection, file: Path, dry_run: bool, prune: bool, yes: bool) -> None:
+    """Import a fleet file: change the fleet to what it says. Shows the differences; equal VMs are not touched.
 
-    FILE is TOML, or JSON if its name ends so; - is stdin. Without --prune nothing is removed; with it you are shown
-    what would be, and asked. If it is interrupted, say it again.
+    FILE is TOML, or JSON if its name ends in .json; - is stdin. Without --prune nothing is removed; with it the command
+    shows what it would remove, and asks. After an interruption, run it again.
 
     Example: forewarn fleet import fleet.toml --dry-run
     """
@@ -57,17 +52,16 @@ def import_(
         _write_differences(result.differences)
     write_message(_summary(result))
     if result.refused_count:
-        raise typer.Exit(ExitCode.REFUSED)
+        raise click.exceptions.Exit(ExitCode.REFUSED)
 
 
-@app.command("export", cls=PlainUsage)
+@app.command("export")
+@click.argument("file", type=FILE_PATH, metavar="[FILE]", required=False)
 @with_service
-def export(
-    connection: ServiceConnection, file: Annotated[Path | None, typer.Argument(metavar="FILE", hidden=True)] = None
-) -> None:
-    """Write the whole fleet as a fleet file, to FILE or to stdout (-). `fleet import` reads it.
+def export(connection: ServiceConnection, file: Path | None) -> None:
+    """Export the fleet as a file that `fleet import` reads. To FILE, or to stdout (-).
 
-    It is TOML, or JSON if the name of FILE ends so, or with -o json.
+    It is TOML, or JSON if the name of FILE ends in .json, or with -o json.
 
     Example: forewarn fleet export fleet.toml
     """
@@ -127,7 +121,7 @@ def _confirm_removal(preview: v1.ImportResult) -> None:
         write_message(line)
     if not sys.stdin.isatty():
         raise CliError(ExitCode.USAGE, f"{_count_text(removed)} would be removed: say --yes if that is wanted")
-    if not typer.confirm(f"Remove {_count_text(removed)}?", err=True):
+    if not click.confirm(f"Remove {_count_text(removed)}?", err=True):
         raise CliError(ExitCode.FAILED, "nothing has changed")
 
 

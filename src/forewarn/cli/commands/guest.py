@@ -4,16 +4,16 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
-from typing import Annotated
+from typing import TYPE_CHECKING
 
+import click
 import msgspec
-import typer
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
 from forewarn.cli.errors import CliError, ExitCode
-from forewarn.cli.options.common import PlainUsage
+from forewarn.cli.options.common import CommandGroup, complete_words
 from forewarn.cli.options.endpoint import EndpointConnection, connect, with_endpoint
 from forewarn.cli.output import Output, moment_text, write, write_json, write_message
 from forewarn.cli.views.tables import GAP, Column, write_table
@@ -21,6 +21,9 @@ from forewarn.client import Appeared, Change, Changed, ClientError, Event, Gone,
 from forewarn.client.document import event_key
 from forewarn.clock import SystemClock
 from forewarn.core.duration import format_duration
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 SECOND = timedelta(seconds=1)
 
@@ -199,27 +202,27 @@ class _Countdown:
         self._events = others if isinstance(change, Gone) else {**others, id_: change.event}
 
 
-app = typer.Typer(no_args_is_help=True, help="See what is going to happen to this VM, and let it happen.")
+app = CommandGroup()
 
 
-def complete_events(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return the ids of events that begin like this; none where no endpoint answers at once."""
+def complete_events(ctx: click.Context, _: click.Parameter, incomplete: str) -> "list[CompletionItem]":
+    """Return the ids of events that begin as typed; none where no endpoint answers at once."""
     try:
         with connect(ctx.params.get("endpoint"), retry_for="0s") as events:
             ids = [event.id for event in events.get().events]
     except (ClientError, CliError):
         return []
-    return [id_ for id_ in ids if id_.startswith(incomplete)]
+    return complete_words(ids, incomplete)
 
 
-Mine = Annotated[bool, typer.Option("--mine", help="Only those that affect this VM.")]
-Ids = Annotated[list[str] | None, typer.Argument(metavar="EVENT", autocompletion=complete_events, hidden=True)]
+mine_option = click.option("--mine", is_flag=True, help="Only events that affect this VM.")
 
 
 @app.command("list")
+@mine_option
 @with_endpoint
-def list_events(connection: EndpointConnection, mine: Mine = False) -> None:
-    """List what this VM is told of. Its own events, and those of its neighbours."""
+def list_events(connection: EndpointConnection, mine: bool) -> None:
+    """List the events that this VM sees. Its own, and those of the other VMs in its scope."""
     events = _events(connection, mine=mine)
     _show(connection, events)
     if not events:
@@ -227,11 +230,12 @@ def list_events(connection: EndpointConnection, mine: Mine = False) -> None:
 
 
 @app.command("watch")
+@mine_option
 @with_endpoint
-def watch(connection: EndpointConnection, mine: Mine = False) -> None:
-    """Tell every change until Ctrl-C. Events appear, change, start, and are gone.
+def watch(connection: EndpointConnection, mine: bool) -> None:
+    """Show every change until Ctrl-C. Events appear, change, start, and are gone.
 
-    On a terminal the time that is left to prepare is counted down. With -o json there is one object in each line.
+    A terminal shows a countdown to each event. With -o json each line is one object.
     """
     connection.events.get()
     name = connection.name_if_known() if connection.output is Output.JSON else None
@@ -243,21 +247,19 @@ def watch(connection: EndpointConnection, mine: Mine = False) -> None:
         write_message("Ended.")
 
 
-@app.command("approve", cls=PlainUsage)
+@app.command("approve")
+@click.argument("ids", metavar="[EVENT]...", nargs=-1, shell_complete=complete_events)
+@click.option("--mine", is_flag=True, help="All events that affect this VM.")
+@click.option("--all", "all_", is_flag=True, help="All events that this VM sees.")
 @with_endpoint
-def approve(
-    connection: EndpointConnection,
-    ids: Ids = None,
-    mine: Annotated[bool, typer.Option("--mine", help="All that affect this VM.")] = False,
-    every: Annotated[bool, typer.Option("--all", help="All that this VM is told of.")] = False,
-) -> None:
-    """Say that everything is prepared. The events need not wait any longer, for any of the VMs that they affect.
+def approve(connection: EndpointConnection, ids: Sequence[str], mine: bool, all_: bool) -> None:
+    """Approve events: they can start early. An approval is for all VMs that the event affects.
 
-    EVENT is an id, as `forewarn guest list` shows it; several can be named. Approving again changes nothing.
+    EVENT is an id, as `forewarn guest list` shows it; several can be given. Approving again changes nothing.
 
     Example: forewarn guest approve --mine
     """
-    if [bool(ids), mine, every].count(True) != 1:
+    if [bool(ids), mine, all_].count(True) != 1:
         raise CliError(ExitCode.USAGE, "say which: the ids of events, or --mine, or --all")
     selected = ids or [event.id for event in _events(connection, mine=mine) if not event.is_started]
     if selected:

@@ -1,35 +1,29 @@
 """`forewarn hold` and `forewarn release`: no planned maintenance starts while a hold is in place."""
 
-from typing import Annotated
-
-import typer
+import click
 
 from forewarn.api import v1
 from forewarn.cli.errors import CliError, ExitCode
-from forewarn.cli.options.common import Key, Reason
+from forewarn.cli.options.common import key_option, reason_option
 from forewarn.cli.options.completion import complete_scopes
 from forewarn.cli.options.connection import ServiceConnection, with_service
 from forewarn.cli.output import Output, moment_text, write, write_json, write_message
 from forewarn.cli.views.event import hold_text
 
-Scope = Annotated[
-    str | None,
-    typer.Option(
-        "--scope", metavar="NAME", help="This scope's alone, not the whole fleet's.", autocompletion=complete_scopes
-    ),
-]
+scope_option = click.option(
+    "--scope", metavar="NAME", help="Only this scope, not the whole fleet.", shell_complete=complete_scopes
+)
 
 
+@click.command()
+@click.argument("reason", metavar="[REASON]", required=False)
+@scope_option
+@key_option
 @with_service
-def hold(
-    connection: ServiceConnection,
-    reason: Annotated[str | None, typer.Argument(metavar="REASON", hidden=True)] = None,
-    scope: Scope = None,
-    key: Key = None,
-) -> None:
-    """Let no planned maintenance start until `forewarn release`. Failures and evictions go on.
+def hold(connection: ServiceConnection, reason: str | None, scope: str | None, key: str | None) -> None:
+    """Stop planned maintenance from starting until `forewarn release`. Failures and evictions go on.
 
-    REASON is shown to whoever finds it held. Without a reason the command shows what is held.
+    REASON is shown wherever the hold is shown. Without a reason the command lists the holds.
 
     Example: forewarn hold "the switch in rack 4 is being replaced" --scope web
     """
@@ -47,9 +41,13 @@ def hold(
         _show(connection.api.holds(), connection.output)
 
 
+@click.command()
+@scope_option
+@reason_option
+@key_option
 @with_service
-def release(connection: ServiceConnection, scope: Scope = None, reason: Reason = "", key: Key = None) -> None:
-    """End the hold on the whole fleet, or that of one scope. What waited for it goes on.
+def release(connection: ServiceConnection, scope: str | None, reason: str, key: str | None) -> None:
+    """End the hold of the whole fleet, or of one scope. Events that waited for it go on.
 
     Example: forewarn release --scope web
     """

@@ -1,15 +1,13 @@
 """`forewarn host …`: list and show the hosts of the fleet's VMs."""
 
-import typer
-
-from forewarn.cli.options.common import PlainUsage
-from forewarn.cli.options.completion import HostName
+from forewarn.cli.options.common import CommandGroup
+from forewarn.cli.options.completion import host_argument
 from forewarn.cli.options.connection import ServiceConnection, with_service
 from forewarn.cli.output import Output, write_json, write_message
 from forewarn.cli.views.event import write_fleet_hold
 from forewarn.cli.views.tables import Column, write_details, write_table
 
-app = typer.Typer()
+app = CommandGroup()
 
 
 @app.command("list")
@@ -32,9 +30,10 @@ def list_hosts(connection: ServiceConnection) -> None:
     write_fleet_hold(connection)
 
 
-@app.command("show", cls=PlainUsage)
+@app.command("show")
+@host_argument
 @with_service
-def show(connection: ServiceConnection, host: HostName) -> None:
+def show(connection: ServiceConnection, host: str) -> None:
     """Show one host, with its VMs and the open events that affect it.
 
     Example: forewarn host show hv-0

@@ -3,14 +3,13 @@
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from itertools import islice
-from typing import Annotated
 
-import typer
+import click
 
 from forewarn.api import v1
 from forewarn.cli.errors import CliError, ExitCode
-from forewarn.cli.options.common import choice_option
-from forewarn.cli.options.completion import CampaignFilter, EventFilter, ScopeFilter, VmFilter
+from forewarn.cli.options.common import FROM_1, ChoiceType
+from forewarn.cli.options.completion import campaign_filter, event_filter, scope_filter, vm_filter
 from forewarn.cli.options.connection import ServiceConnection, with_service
 from forewarn.cli.options.lookup import find_event
 from forewarn.cli.options.times import read_past
@@ -27,41 +26,44 @@ AT_MARGIN = timedelta(minutes=15)
 MAX_HINTS = 3
 """Of how many events a person is told how to see more."""
 
-Since = Annotated[str | None, typer.Option(metavar="TIME", help="From then on: 2h (ago), 03:12, 2026-01-31T10:15Z.")]
-Until = Annotated[str | None, typer.Option(metavar="TIME", help="Until then.")]
-At = Annotated[str | None, typer.Option(metavar="TIME", help="What happened at this time, and 15 minutes around it.")]
 
-
+@click.command()
+@vm_filter
+@scope_filter
+@event_filter
+@campaign_filter
+@click.option("--action", type=ChoiceType(EntryKind), metavar="ACTION", help="Only such entries: started, held, …")
+@click.option("--actor", metavar="NAME", help="Only entries of this token, VM or part of the service.")
+@click.option("--since", metavar="TIME", help="From this time on: 2h (ago), 03:12, 2026-01-31T10:15Z.")
+@click.option("--until", metavar="TIME", help="Until this time.")
+@click.option("--at", metavar="TIME", help="What happened at this time, and 15 minutes before and after.")
+@click.option("--newest", type=FROM_1, metavar="NUMBER", help="Only this many, the newest.")
+@click.option("--all", "all_", is_flag=True, help="All lines, from the beginning.")
 @with_service
 def journal(
     connection: ServiceConnection,
-    vm: VmFilter = None,
-    scope: ScopeFilter = None,
-    event: EventFilter = None,
-    campaign: CampaignFilter = None,
-    action: Annotated[
-        EntryKind | None,
-        choice_option(EntryKind, metavar="ACTION", help_="Only such entries: started, held, …"),
-    ] = None,
-    actor: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Only entries of this token, VM or part of the service.")
-    ] = None,
-    since: Since = None,
-    until: Until = None,
-    at: At = None,
-    newest: Annotated[int | None, typer.Option(metavar="NUMBER", min=1, help="Only so many, the newest.")] = None,
-    everything: Annotated[bool, typer.Option("--all", help="All lines, from the beginning.")] = False,
+    vm: str | None,
+    scope: str | None,
+    event: str | None,
+    campaign: str | None,
+    action: EntryKind | None,
+    actor: str | None,
+    since: str | None,
+    until: str | None,
+    at: str | None,
+    newest: int | None,
+    all_: bool,
 ) -> None:
-    """Show the journal: what happened, when, by whom and why. Unless you say more, the newest 50 lines.
+    """Show the journal: what happened, when, by whom and why. Without options, the newest 50 lines.
 
-    Times are UTC unless they have a zone; a time of day is the last time it was that late.
+    Times are UTC unless they have a zone; a time of day is the last one that has passed.
 
     Example: why did web-0 pause at 03:12? forewarn journal --vm web-0 --at 03:12
     """
     if at is not None and (since is not None or until is not None):
         raise CliError(ExitCode.USAGE, "--at stands alone, without --since and --until")
     begin, end = _period(connection, since, until, at)
-    limit = newest if newest is not None or everything or begin is not None or end is not None else DEFAULT_LINES
+    limit = newest if newest is not None or all_ or begin is not None or end is not None else DEFAULT_LINES
     found = connection.api.journal(
         scope=scope,
         vm=vm,

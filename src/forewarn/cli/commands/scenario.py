@@ -1,14 +1,15 @@
 """`forewarn scenario …`: list, show, check and run scenarios."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
+import click
 
 from forewarn.cli.colours import Colour
 from forewarn.cli.errors import CliError, ExitCode
-from forewarn.cli.options.common import OutputOption, PlainUsage, option, with_options
-from forewarn.cli.options.connection import OUTPUT_OPTION, SERVICE_OPTIONS
+from forewarn.cli.options.common import ANY_NUMBER, FILE_PATH, CommandGroup, complete_words, output_option, with_options
+from forewarn.cli.options.connection import SERVICE_OPTIONS
 from forewarn.cli.output import Output, write, write_bytes, write_json, write_message
 from forewarn.cli.scenario_runner import ScenarioOptions, ScenarioResult, ScenarioVerdict, run_scenarios
 from forewarn.cli.views.tables import Column, write_table
@@ -23,7 +24,10 @@ from forewarn.testing.scenario import (
     syntax_errors,
 )
 
-app = typer.Typer()
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+app = CommandGroup()
 
 SCENARIO_COLUMNS = (Column("SCENARIO"), Column("WHAT IT SHOWS", can_fold=True))
 RESULT_COLUMNS = (
@@ -41,16 +45,14 @@ RESULT_COLUMNS = (
     Column("ON", drop_order=2),
 )
 
-Name = Annotated[str, typer.Argument(metavar="SCENARIO", autocompletion=lambda: list(library_names()), hidden=True)]
-Names = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="SCENARIO", autocompletion=lambda: list(library_names()), hidden=True),
-]
-Files = Annotated[list[Path], typer.Argument(metavar="FILE", hidden=True)]
+
+def _complete_names(_: click.Context, __: click.Parameter, incomplete: str) -> "list[CompletionItem]":
+    return complete_words(library_names(), incomplete)
 
 
-@app.command("list", cls=PlainUsage)
-def list_(output: OutputOption = Output.TABLE) -> None:
+@app.command("list")
+@output_option
+def list_(output: Output) -> None:
     """List the scenarios that come with Forewarn.
 
     Example: forewarn scenario list
@@ -61,9 +63,11 @@ def list_(output: OutputOption = Output.TABLE) -> None:
         write_table(SCENARIO_COLUMNS, [(each.name, each.title) for each in library_scenarios()])
 
 
-@app.command("show", cls=PlainUsage)
-def show(scenario: Name, output: OutputOption = Output.TABLE) -> None:
-    """Show a scenario as it is written down.
+@app.command("show")
+@click.argument("scenario", metavar="SCENARIO", shell_complete=_complete_names)
+@output_option
+def show(scenario: str, output: Output) -> None:
+    """Show the text of a scenario.
 
     To write one of your own, begin with a copy.
 
@@ -76,11 +80,13 @@ def show(scenario: Name, output: OutputOption = Output.TABLE) -> None:
         write_bytes(found.text.encode())
 
 
-@app.command("check", cls=PlainUsage)
-def check(files: Files, output: OutputOption = Output.TABLE) -> None:
-    """Find errors in scenarios of your own.
+@app.command("check")
+@click.argument("files", type=FILE_PATH, metavar="FILE...", nargs=-1, required=True)
+@output_option
+def check(files: Sequence[Path], output: Output) -> None:
+    """Check scenario files for errors.
 
-    Each is named with its line and word, and with what is allowed there. The exit code is 0 if all can be understood,
+    Each error comes with its line and word, and with what is allowed there. The exit code is 0 if there is none,
     else 1.
 
     Example: forewarn scenario check mine.txt
@@ -97,51 +103,36 @@ def check(files: Files, output: OutputOption = Output.TABLE) -> None:
         for file, error in errors:
             write(_error_text(str(file), error))
     if errors:
-        raise typer.Exit(ExitCode.FAILED)
+        raise click.exceptions.Exit(ExitCode.FAILED)
     write_message("Nothing is wrong." if len(files) == 1 else f"Nothing is wrong with these {len(files)}.")
 
 
-OPTIONS = (
-    option("scenarios", Names),
-    option("all_", Annotated[bool, typer.Option("--all", help="All that come with Forewarn.")], default=False),
-    option(
-        "core",
-        Annotated[bool, typer.Option("--core", help="On the rules alone, without any service: in milliseconds.")],
-        default=False,
-    ),
-    option(
-        "private",
-        Annotated[bool, typer.Option("--private", help="In a service of its own, even if another one runs.")],
-        default=False,
-    ),
-    option(
-        "speed",
-        Annotated[
-            float | None,
-            typer.Option("--speed", metavar="NUMBER", help="In a service of its own, in real time, so much faster."),
-        ],
-    ),
-    *SERVICE_OPTIONS,
-    OUTPUT_OPTION,
+@app.command("run")
+@click.argument("scenarios", metavar="[SCENARIO]...", nargs=-1, shell_complete=_complete_names)
+@click.option("--all", "all_", is_flag=True, help="All scenarios that come with Forewarn.")
+@click.option("--core", is_flag=True, help="On the rules alone, without any service: in milliseconds.")
+@click.option("--private", is_flag=True, help="In a service of its own, with manual time.")
+@click.option(
+    "--speed", type=ANY_NUMBER, metavar="NUMBER", help="In a service of its own, in real time, this many times faster."
 )
-
-
-def _run(
-    scenarios: list[str] | None,
+@with_options(SERVICE_OPTIONS.values())
+@output_option
+def run(
+    scenarios: Sequence[str],
     all_: bool,
     core: bool,
     private: bool,
     speed: float | None,
     output: Output,
-    **where: Any,
+    **service_options: Any,
 ) -> None:
-    """Play scenarios, and compare what happens with what they tell.
+    """Run scenarios and compare what happens with what they expect.
 
-    SCENARIO is a name of `scenario list`, or a file of your own. They are played in the service that runs; where none
-    does, in one of their own with manual time, which is over in a moment. In a service each brings its own scopes
-    along, and takes them away again.
+    SCENARIO is a name of `scenario list`, or a file of your own. They run in the service that is running; if none is,
+    in a service of their own with manual time, which takes a moment. Each adds its own scopes to the service, and
+    removes them at its end.
 
-    The exit code is 0 if everything went as told, else 1.
+    The exit code is 0 if everything happened as expected, else 1.
 
     Examples: forewarn scenario run user-restart; forewarn scenario run mine.txt --core
     """
@@ -151,14 +142,12 @@ def _run(
         raise CliError(ExitCode.USAGE, "--core needs no service: leave --private and --speed out")
     if speed is not None and not speed > 0:
         raise CliError(ExitCode.USAGE, "--speed is a number above 0")
-    selected = list(library_scenarios()) if all_ else [_find_scenario(name) for name in scenarios or ()]
-    results = run_scenarios(selected, ScenarioOptions(core=core, private=private, speed=speed, service_options=where))
+    selected = list(library_scenarios()) if all_ else [_find_scenario(name) for name in scenarios]
+    options = ScenarioOptions(core=core, private=private, speed=speed, service_options=service_options)
+    results = run_scenarios(selected, options)
     _write_results(results, output)
     if any(result.verdict is not ScenarioVerdict.PASSED for result in results):
-        raise typer.Exit(ExitCode.FAILED)
-
-
-run = app.command("run", cls=PlainUsage)(with_options(_run, OPTIONS))
+        raise click.exceptions.Exit(ExitCode.FAILED)
 
 
 def _write_results(results: list[ScenarioResult], output: Output) -> None:

@@ -1,13 +1,13 @@
 """`forewarn scope …`: list, show, add, change and remove scopes."""
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+import click
 
 from forewarn.api import v1
-from forewarn.cli.options.common import Force, Key, PlainUsage, Reason, choice_option, choice_parser
-from forewarn.cli.options.completion import ScopeName
+from forewarn.cli.options.common import ChoiceType, CommandGroup, force_option, key_option, reason_option
+from forewarn.cli.options.completion import scope_argument
 from forewarn.cli.options.connection import ServiceConnection, with_service
 from forewarn.cli.options.vm import merge_changes, vm_option_details, with_vm_changes, with_vm_options
 from forewarn.cli.output import Output, moment_text, write_json, write_message
@@ -16,35 +16,32 @@ from forewarn.cli.views.tables import Column, write_details, write_table
 from forewarn.core.event import EventType
 from forewarn.core.scope import ApprovalRule, ScopeKind
 
-app = typer.Typer()
+app = CommandGroup()
 
-NewName = Annotated[str, typer.Argument(metavar="NAME", hidden=True)]
-Kind = choice_option(ScopeKind, metavar="KIND", help_="standalone, cloud-service, availability-set or placement-group.")
-Approval = Annotated[
-    ApprovalRule | None,
-    choice_option(
-        ApprovalRule,
-        "--approval",
-        metavar="RULE",
-        help_="Who lets an event start early: any VM of the scope (the default), or all that it affects.",
-    ),
-]
-AutoApprove = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--auto-approve", metavar="TYPE", help="User-made events of this type start at once: Reboot, Redeploy."
-    ),
-]
+KIND = ChoiceType(ScopeKind)
+KIND_HELP = "standalone, cloud-service, availability-set or placement-group."
+
+approval_option = click.option(
+    "--approval",
+    type=ChoiceType(ApprovalRule),
+    metavar="RULE",
+    help="Who can let an event start early: any VM of the scope (the default), or all that it affects.",
+)
+auto_approve_option = click.option(
+    "--auto-approve",
+    type=ChoiceType(EventType),
+    metavar="TYPE",
+    multiple=True,
+    help="User-made events of this type start at once: Reboot, Redeploy; repeatable.",
+)
 
 
 @app.command("list")
+@click.option("--kind", type=KIND, metavar="KIND", help=KIND_HELP)
+@click.option("--held/--not-held", default=None, help="Only those that are held, or not.")
 @with_service
-def list_scopes(
-    connection: ServiceConnection,
-    kind: Annotated[ScopeKind | None, Kind] = None,
-    held: Annotated[bool | None, typer.Option("--held/--not-held", help="Only those that are held, or not.")] = None,
-) -> None:
-    """List the scopes, and what holds them. A scope is enabled while its VMs ask for events.
+def list_scopes(connection: ServiceConnection, kind: ScopeKind | None, held: bool | None) -> None:
+    """List the scopes and their holds. A scope is enabled while its VMs ask for events.
 
     Example: forewarn scope list --held
     """
@@ -85,9 +82,10 @@ def _write_scopes(scopes: Sequence[v1.Scope]) -> None:
     )
 
 
-@app.command("show", cls=PlainUsage)
+@app.command("show")
+@scope_argument
 @with_service
-def show(connection: ServiceConnection, scope: ScopeName) -> None:
+def show(connection: ServiceConnection, scope: str) -> None:
     """Show everything about one scope.
 
     Example: forewarn scope show web
@@ -96,19 +94,26 @@ def show(connection: ServiceConnection, scope: ScopeName) -> None:
     write_fleet_hold(connection)
 
 
-@app.command("add", cls=PlainUsage)
-@with_service
+@app.command("add")
+@click.argument("name", metavar="NAME")
+@click.option("--kind", type=KIND, metavar="KIND", required=True, help=KIND_HELP)
+@approval_option
+@auto_approve_option
+@click.option("--scale-set", metavar="NAME", help="The scale set of its VMs.")
+@click.option("--placement-group", metavar="GUID", help="The id of the placement group.")
+@key_option
 @with_vm_options
+@with_service
 def add(
     connection: ServiceConnection,
-    traits: dict[str, Any],
-    name: NewName,
-    kind: Annotated[ScopeKind, Kind],
-    approval: Approval = None,
-    auto_approve: AutoApprove = None,
-    scale_set: Annotated[str | None, typer.Option(metavar="NAME", help="The scale set of its VMs.")] = None,
-    placement_group: Annotated[str | None, typer.Option(metavar="GUID", help="The id of the placement group.")] = None,
-    key: Key = None,
+    properties: dict[str, Any],
+    name: str,
+    kind: ScopeKind,
+    approval: ApprovalRule | None,
+    auto_approve: Sequence[EventType],
+    scale_set: str | None,
+    placement_group: str | None,
+    key: str | None,
 ) -> None:
     """Add a scope, without VMs.
 
@@ -118,43 +123,45 @@ def add(
         id=name,
         kind=kind,
         approval=approval or ApprovalRule.ANY,
-        auto_approve=_event_types(auto_approve) or (),
+        auto_approve=auto_approve,
         scale_set=scale_set,
         placement_group=placement_group,
-        **traits,
+        **properties,
     )
     _show(connection, connection.api.add_scope(request, key=key))
 
 
-@app.command("change", cls=PlainUsage)
-@with_service
+@app.command("change")
+@scope_argument
+@approval_option
+@auto_approve_option
+@key_option
 @with_vm_changes("auto_approve")
+@with_service
 def change(
     connection: ServiceConnection,
-    traits: dict[str, Any],
-    scope: ScopeName,
-    approval: Approval = None,
-    auto_approve: AutoApprove = None,
-    key: Key = None,
+    properties: dict[str, Any],
+    scope: str,
+    approval: ApprovalRule | None,
+    auto_approve: Sequence[EventType],
+    key: str | None,
 ) -> None:
-    """Change what is said about a scope. What is not named stays; --clear takes it away.
+    """Change properties of a scope. The others stay as they are; --clear removes one.
 
     Example: forewarn scope change web --approval all
     """
-    values = {"approval": approval, "auto_approve": _event_types(auto_approve)}
-    request = v1.ChangeScope(**merge_changes(traits, values))
+    values = {"approval": approval, "auto_approve": auto_approve or None}
+    request = v1.ChangeScope(**merge_changes(properties, values))
     _show(connection, connection.api.change_scope(scope, request, key=key))
 
 
-def _event_types(texts: list[str] | None) -> list[EventType] | None:
-    return [choice_parser(EventType)(each) for each in texts] if texts else None
-
-
-@app.command("remove", cls=PlainUsage)
+@app.command("remove")
+@scope_argument
+@force_option
+@reason_option
+@key_option
 @with_service
-def remove(
-    connection: ServiceConnection, scope: ScopeName, force: Force = False, reason: Reason = "", key: Key = None
-) -> None:
+def remove(connection: ServiceConnection, scope: str, force: bool, reason: str, key: str | None) -> None:
     """Remove a scope with all its VMs, without events.
 
     Example: forewarn scope remove web

@@ -1,56 +1,62 @@
 """`forewarn token …`: create, list and revoke API tokens."""
 
+from collections.abc import Sequence
 from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
 
-import typer
+import click
 
 from forewarn.api import v1
 from forewarn.cli.colours import Colour
 from forewarn.cli.errors import CliError, ExitCode
 from forewarn.cli.files import atomic_write
-from forewarn.cli.options.common import Key, PlainUsage, Reason, choice_option
-from forewarn.cli.options.completion import TokenId
+from forewarn.cli.options.common import FILE_PATH, ChoiceType, CommandGroup, key_option, reason_option
+from forewarn.cli.options.completion import token_argument
 from forewarn.cli.options.connection import ServiceConnection, with_service
 from forewarn.cli.options.times import read_expiry
 from forewarn.cli.output import Output, moment_text, write, write_json, write_message
 from forewarn.cli.views.tables import Column, write_table
 from forewarn.core.access import Role
 
-app = typer.Typer()
+app = CommandGroup()
 
 
-@app.command("create", cls=PlainUsage)
+@app.command("create")
+@click.argument("name", metavar="NAME")
+@click.option(
+    "--role",
+    type=ChoiceType(Role),
+    metavar="ROLE",
+    default=Role.VIEWER.value,
+    show_default=True,
+    help="viewer reads, operator also changes, admin also manages tokens.",
+)
+@click.option(
+    "--scope", "scopes", metavar="NAME", multiple=True, help="Only in this scope, or scopes like 'web-*'; repeatable."
+)
+@click.option("--expires", metavar="TIME", help="When it expires: 90d (from now), 2026-01-31T10:15Z.")
+@click.option(
+    "--save", type=FILE_PATH, metavar="FILE", help="Write the secret to this file, readable only by you, not to stdout."
+)
+@key_option
 @with_service
 def create(
     connection: ServiceConnection,
-    name: Annotated[str, typer.Argument(metavar="NAME", hidden=True)],
-    role: Annotated[
-        Role,
-        choice_option(
-            Role, metavar="ROLE", help_="viewer sees everything, operator also changes it, admin also makes tokens."
-        ),
-    ] = Role.VIEWER,
-    scope: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Only in this scope, or such: 'web-*'; repeatable.")
-    ] = None,
-    expires: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Until when it is good: 90d (from now), 2026-01-31T10:15Z.")
-    ] = None,
-    save: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write it to this file, readable by you alone, not to stdout.")
-    ] = None,
-    key: Key = None,
+    name: str,
+    role: Role,
+    scopes: Sequence[str],
+    expires: str | None,
+    save: Path | None,
+    key: str | None,
 ) -> None:
-    """Make a token for somebody; the journal calls them NAME. Its secret is shown this once, and kept nowhere.
+    """Create a token; the journal calls its user NAME. Its secret is shown this once, and not stored.
 
     The secret is all that goes to stdout.
 
     Example: forewarn token create grafana --role viewer --expires 90d --save grafana.token
     """
-    request = v1.CreateToken(name=name, role=role, scopes=scope or (), expires_at=read_expiry(expires, "--expires"))
+    request = v1.CreateToken(name=name, role=role, scopes=scopes, expires_at=read_expiry(expires, "--expires"))
     if save is not None and save.exists():
         raise CliError(
             ExitCode.FAILED, f"{save} is there already, perhaps with the only copy of a secret: choose another file"
@@ -75,7 +81,7 @@ def create(
 @app.command("list")
 @with_service
 def list_tokens(connection: ServiceConnection) -> None:
-    """List the tokens: what each is good for, and until when. Their secrets are kept nowhere.
+    """List the tokens with their roles and expiry. Their secrets are not stored.
 
     Example: forewarn token list
     """
@@ -110,17 +116,20 @@ def list_tokens(connection: ServiceConnection) -> None:
     )
 
 
-@app.command("revoke", cls=PlainUsage)
+@app.command("revoke")
+@token_argument
+@reason_option
+@key_option
 @with_service
-def revoke(connection: ServiceConnection, id_: TokenId, reason: Reason = "", key: Key = None) -> None:
+def revoke(connection: ServiceConnection, token_id: str, reason: str, key: str | None) -> None:
     """Revoke a token: from now on it is refused.
 
     TOKEN is its id, as `forewarn token list` shows it.
 
     Example: forewarn token revoke tk_4f1c9a
     """
-    connection.api.revoke_token(id_, reason=reason, key=key)
-    write_message(f"Token {id_} is revoked.")
+    connection.api.revoke_token(token_id, reason=reason, key=key)
+    write_message(f"Token {token_id} is revoked.")
 
 
 def _state_text(token: v1.Token) -> str:

@@ -3,44 +3,35 @@
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import typer
+import click
 
 from forewarn.cli.extras import require_server
-from forewarn.cli.options.common import Config, OutputOption, option, setting_option, settings_from_flags, with_options
+from forewarn.cli.options.common import config_option, given_settings, output_option, setting_option
 from forewarn.cli.output import Output
 from forewarn.settings import EMULATOR, Settings, find_settings_file, load_settings
 
-OPTIONS = (
-    option("ctx", typer.Context),
-    setting_option("data", "Keep the fleet in this directory.", "DIR"),
-    setting_option("ephemeral", "Keep nothing: everything is gone when the service ends."),
-    setting_option("fleet", "Fill an empty data directory from this fleet file.", "FILE"),
-    setting_option("listen", "Where the VMs' own ports begin; port 0: wherever some are free.", "HOST:PORT|none"),
-    setting_option("operator", "Where operators are served.", "HOST:PORT"),
-    setting_option(
-        "listen_link_local", "Serve 169.254.169.254:80 on these interfaces, as root.", "INTERFACE[=NETWORK],…"
-    ),
-    setting_option("network", "The network of interfaces for which none is said.", "NAME"),
-    setting_option("manual_time", "Time stands still until `forewarn clock advance`."),
-    setting_option("speed", "Divide notices and durations by this.", "NUMBER"),
-    option("config", Config),
-    option("output", OutputOption, Output.TABLE),
-)
 
-
-def _up(ctx: typer.Context, config: str | None, output: Output, **_: Any) -> None:
+@click.command()
+@setting_option("data", "Keep the fleet in this directory.", "DIR")
+@setting_option("ephemeral", "Keep nothing: everything is gone when the service ends.")
+@setting_option("fleet", "Fill an empty data directory from this fleet file.", "FILE")
+@setting_option("listen", "The first of the VMs' own ports; port 0: any free ones.", "HOST:PORT|none")
+@setting_option("operator", "The address of the operator API.", "HOST:PORT")
+@setting_option("listen_link_local", "Serve 169.254.169.254:80 on these interfaces, as root.", "INTERFACE[=NETWORK],…")
+@setting_option("network", "The network of interfaces without one of their own.", "NAME")
+@setting_option("manual_time", "Time stands still until `forewarn clock advance`.")
+@setting_option("speed", "Divide notices and durations by this.", "NUMBER")
+@config_option
+@output_option
+def up(config: str | None, output: Output, **flags: object) -> None:
     """Start the emulator: the whole service in one process, until Ctrl-C.
 
-    Without --fleet it begins with a demonstration fleet. A second start on the same data goes on where it was.
+    Without --fleet it begins with a demonstration fleet. A second start on the same data continues where it was.
     """
     file = find_settings_file(config, os.environ, Path.cwd())
-    resolved = load_settings(EMULATOR, flags=settings_from_flags(ctx), environ=os.environ, file=file)
+    resolved = load_settings(EMULATOR, flags=given_settings(flags), environ=os.environ, file=file)
     require_server(_load_server)(resolved.settings, output)
-
-
-up = with_options(_up, OPTIONS)
 
 
 def _load_server() -> Callable[[Settings, Output], None]:

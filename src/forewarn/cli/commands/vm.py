@@ -1,15 +1,30 @@
 """`forewarn vm …`: manage VMs, and restart, redeploy, delete, evict or fail them."""
 
 from collections.abc import Iterable, Sequence
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+import click
 
 from forewarn.api import v1
 from forewarn.cli.commands.event import show_scheduled
 from forewarn.cli.errors import CliError, ExitCode
-from forewarn.cli.options.common import Force, Key, PlainUsage, Reason, Wait, choice_option
-from forewarn.cli.options.completion import HostFilter, ScopeFilter, VmName, VmNames, complete_hosts, complete_scopes
+from forewarn.cli.options.common import (
+    FROM_0,
+    ChoiceType,
+    CommandGroup,
+    force_option,
+    key_option,
+    reason_option,
+    wait_option,
+)
+from forewarn.cli.options.completion import (
+    complete_hosts,
+    complete_scopes,
+    host_filter,
+    scope_filter,
+    vm_argument,
+    vms_argument,
+)
 from forewarn.cli.options.connection import ServiceConnection, with_service
 from forewarn.cli.options.times import read_duration
 from forewarn.cli.options.vm import merge_changes, vm_option_details, with_vm_changes, with_vm_options
@@ -18,30 +33,30 @@ from forewarn.cli.views.event import hold_cell, hold_column, hold_text, write_fl
 from forewarn.cli.views.tables import Column, write_details, write_table
 from forewarn.core.event import EventType
 
-app = typer.Typer()
+app = CommandGroup()
 
-NewName = Annotated[str, typer.Argument(metavar="NAME", hidden=True)]
-Host = Annotated[
-    str | None, typer.Option("--host", metavar="NAME", help="Where it runs.", autocompletion=complete_hosts)
-]
-UpdateDomain = Annotated[int | None, typer.Option("--update-domain", metavar="NUMBER", min=0, help="From 0 on.")]
-FaultDomain = Annotated[int | None, typer.Option("--fault-domain", metavar="NUMBER", min=0, help="From 0 on.")]
-Addresses = Annotated[
-    list[str] | None,
-    typer.Option("--address", metavar="IP[@NETWORK]", help="An address that the endpoint knows it by; repeatable."),
-]
+host_option = click.option("--host", metavar="NAME", help="The host on which it runs.", shell_complete=complete_hosts)
+update_domain_option = click.option("--update-domain", type=FROM_0, metavar="NUMBER", help="From 0 on.")
+fault_domain_option = click.option("--fault-domain", type=FROM_0, metavar="NUMBER", help="From 0 on.")
+address_option = click.option(
+    "--address",
+    "addresses",
+    metavar="IP[@NETWORK]",
+    multiple=True,
+    help="An address by which the endpoint recognizes it; repeatable.",
+)
 
 
 @app.command("list")
+@scope_filter
+@host_filter
+@click.option("--name", metavar="PATTERN", help="Only names like this: 'web-*'.")
+@click.option("--tag", metavar="TAG[=VALUE]", help="Only those with this tag.")
 @with_service
 def list_vms(
-    connection: ServiceConnection,
-    scope: ScopeFilter = None,
-    host: HostFilter = None,
-    name: Annotated[str | None, typer.Option(metavar="PATTERN", help="Only such names: 'web-*'.")] = None,
-    tag: Annotated[str | None, typer.Option(metavar="TAG[=VALUE]", help="Only those with this tag.")] = None,
+    connection: ServiceConnection, scope: str | None, host: str | None, name: str | None, tag: str | None
 ) -> None:
-    """List the VMs, with the URL at which each finds its endpoint.
+    """List the VMs, with the URL of the endpoint of each.
 
     Example: forewarn vm list --scope web
     """
@@ -89,10 +104,11 @@ def write_vms(vms: Sequence[v1.Vm]) -> None:
     )
 
 
-@app.command("show", cls=PlainUsage)
+@app.command("show")
+@vm_argument
 @with_service
-def show(connection: ServiceConnection, vm: VmName) -> None:
-    """Show everything about one VM. What it does not have of its own is its scope's.
+def show(connection: ServiceConnection, vm: str) -> None:
+    """Show everything about one VM. Properties that it does not have come from its scope.
 
     Example: forewarn vm show web-0
     """
@@ -100,28 +116,32 @@ def show(connection: ServiceConnection, vm: VmName) -> None:
     write_fleet_hold(connection)
 
 
-@app.command("add", cls=PlainUsage)
-@with_service
+@app.command("add")
+@click.argument("name", metavar="NAME")
+@click.option(
+    "--scope", metavar="NAME", help="Its scope; without it, a scope of its own.", shell_complete=complete_scopes
+)
+@host_option
+@update_domain_option
+@fault_domain_option
+@address_option
+@click.option("--vm-id", metavar="GUID", help="Its vmId; without it, a new one.")
+@click.option("--role-instance", is_flag=True, help="Its events name it like a role instance of a cloud service.")
+@key_option
 @with_vm_options
+@with_service
 def add(
     connection: ServiceConnection,
-    traits: dict[str, Any],
-    name: NewName,
-    scope: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", help="The scope to which it comes; none: one of its own.", autocompletion=complete_scopes
-        ),
-    ] = None,
-    host: Host = None,
-    update_domain: UpdateDomain = None,
-    fault_domain: FaultDomain = None,
-    address: Addresses = None,
-    vm_id: Annotated[str | None, typer.Option(metavar="GUID", help="Its vmId; none: one is made.")] = None,
-    role_instance: Annotated[
-        bool, typer.Option("--role-instance", help="Its events name it as role instances of cloud services are named.")
-    ] = False,
-    key: Key = None,
+    properties: dict[str, Any],
+    name: str,
+    scope: str | None,
+    host: str | None,
+    update_domain: int | None,
+    fault_domain: int | None,
+    addresses: Sequence[str],
+    vm_id: str | None,
+    role_instance: bool,
+    key: str | None,
 ) -> None:
     """Add a VM to a scope, or standalone.
 
@@ -135,43 +155,55 @@ def add(
         update_domain=update_domain or 0,
         fault_domain=fault_domain or 0,
         role_instance=role_instance,
-        addresses=_addresses(address or ()),
-        **traits,
+        addresses=_addresses(addresses),
+        **properties,
     )
     _show(connection, connection.api.add_vm(request, key=key))
 
 
-@app.command("change", cls=PlainUsage)
-@with_service
+@app.command("change")
+@vm_argument
+@host_option
+@update_domain_option
+@fault_domain_option
+@address_option
+@key_option
 @with_vm_changes("host", "addresses")
+@with_service
 def change(
     connection: ServiceConnection,
-    traits: dict[str, Any],
-    vm: VmName,
-    host: Host = None,
-    update_domain: UpdateDomain = None,
-    fault_domain: FaultDomain = None,
-    address: Addresses = None,
-    key: Key = None,
+    properties: dict[str, Any],
+    vm: str,
+    host: str | None,
+    update_domain: int | None,
+    fault_domain: int | None,
+    addresses: Sequence[str],
+    key: str | None,
 ) -> None:
-    """Change what is said about a VM. What is not named stays; --clear takes away what it has of its own.
+    """Change properties of a VM. The others stay as they are; --clear removes one that is its own.
 
-    Addresses that are named replace all that it had.
+    The addresses replace all that it had.
 
     Example: forewarn vm change web-2 --host hv-0 --clear zone
     """
-    addresses = _addresses(address) if address else None
-    values = {"host": host, "update_domain": update_domain, "fault_domain": fault_domain, "addresses": addresses}
-    request = v1.ChangeVm(**merge_changes(traits, values))
+    values = {
+        "host": host,
+        "update_domain": update_domain,
+        "fault_domain": fault_domain,
+        "addresses": _addresses(addresses) or None,
+    }
+    request = v1.ChangeVm(**merge_changes(properties, values))
     _show(connection, connection.api.change_vm(vm, request, key=key))
 
 
-@app.command("remove", cls=PlainUsage)
+@app.command("remove")
+@vm_argument
+@force_option
+@reason_option
+@key_option
 @with_service
-def remove(
-    connection: ServiceConnection, vm: VmName, force: Force = False, reason: Reason = "", key: Key = None
-) -> None:
-    """Take a VM out of the inventory, without an event. To have it deleted with notice, see `forewarn vm delete`.
+def remove(connection: ServiceConnection, vm: str, force: bool, reason: str, key: str | None) -> None:
+    """Remove a VM from the inventory, without an event. `forewarn vm delete` deletes one with notice.
 
     Example: forewarn vm remove web-2
     """
@@ -213,10 +245,13 @@ def _address_text(address: v1.Address) -> str:
     return address.ip + (f"@{address.network}" if address.network != "default" else "")
 
 
+@app.command("restart")
+@vm_argument
+@reason_option
+@key_option
+@wait_option
 @with_service
-def restart(
-    connection: ServiceConnection, vm: VmName, reason: Reason = "", key: Key = None, wait: Wait = False
-) -> None:
+def restart(connection: ServiceConnection, vm: str, reason: str, key: str | None, wait: bool) -> None:
     """Restart a VM for its owner: a Reboot whose source is User.
 
     Example: forewarn vm restart web-0 --wait
@@ -224,19 +259,27 @@ def restart(
     show_scheduled(connection, connection.api.restart(v1.Operate(vm=vm, reason=reason), key=key), wait=wait)
 
 
+@app.command("redeploy")
+@vm_argument
+@reason_option
+@key_option
+@wait_option
 @with_service
-def redeploy(
-    connection: ServiceConnection, vm: VmName, reason: Reason = "", key: Key = None, wait: Wait = False
-) -> None:
-    """Move a VM to another host for its owner: a Redeploy by User.
+def redeploy(connection: ServiceConnection, vm: str, reason: str, key: str | None, wait: bool) -> None:
+    """Redeploy a VM to another host for its owner: the source is User.
 
     Example: forewarn vm redeploy web-0
     """
     show_scheduled(connection, connection.api.redeploy(v1.Operate(vm=vm, reason=reason), key=key), wait=wait)
 
 
+@app.command("delete")
+@vm_argument
+@reason_option
+@key_option
+@wait_option
 @with_service
-def delete(connection: ServiceConnection, vm: VmName, reason: Reason = "", key: Key = None, wait: Wait = False) -> None:
+def delete(connection: ServiceConnection, vm: str, reason: str, key: str | None, wait: bool) -> None:
     """Delete a VM for its owner. If it has a terminate notice, with a Terminate whose source is User, else at once.
 
     Example: forewarn vm delete web-0 --reason "no longer needed"
@@ -247,16 +290,15 @@ def delete(connection: ServiceConnection, vm: VmName, reason: Reason = "", key: 
         write_message(f"VM {vm} is deleted at once: it has no terminate notice.")
 
 
+@app.command("evict")
+@vm_argument
+@click.option("--in", "notice", metavar="DURATION", help="After this time: 30s.")
+@reason_option
+@key_option
+@wait_option
 @with_service
-def evict(
-    connection: ServiceConnection,
-    vm: VmName,
-    notice: Annotated[str | None, typer.Option("--in", metavar="DURATION", help="After this time: 30s.")] = None,
-    reason: Reason = "",
-    key: Key = None,
-    wait: Wait = False,
-) -> None:
-    """Take a low-priority VM away: a Preempt. So does a platform that needs the capacity.
+def evict(connection: ServiceConnection, vm: str, notice: str | None, reason: str, key: str | None, wait: bool) -> None:
+    """Evict a low-priority VM: a Preempt. A platform that needs the capacity does the same.
 
     Example: forewarn vm evict batch_3
     """
@@ -264,45 +306,43 @@ def evict(
     show_scheduled(connection, connection.api.evict(request, key=key), wait=wait)
 
 
+@app.command("fail")
+@vms_argument
+@click.option("--host", metavar="NAME", help="All VMs of this host.", shell_complete=complete_hosts)
+@click.option(
+    "--type",
+    "type_",
+    type=ChoiceType(EventType),
+    metavar="TYPE",
+    help="The type of their events: Redeploy (the default) or Reboot.",
+)
+@click.option("--predicted", metavar="DURATION", help="Not now, but expected in this time, 3d: announces a Redeploy.")
+@reason_option
+@key_option
+@wait_option
 @with_service
 def fail(
     connection: ServiceConnection,
-    vms: VmNames = None,
-    host: Annotated[
-        str | None, typer.Option(metavar="NAME", help="All VMs of this host.", autocompletion=complete_hosts)
-    ] = None,
-    type_: Annotated[
-        EventType | None,
-        choice_option(
-            EventType, "--type", metavar="TYPE", help_="What happens to them: Redeploy (the default) or Reboot."
-        ),
-    ] = None,
-    predicted: Annotated[
-        str | None,
-        typer.Option(metavar="DURATION", help="Not now: expected in this time, 3d; a Redeploy is announced."),
-    ] = None,
-    reason: Reason = "",
-    key: Key = None,
-    wait: Wait = False,
+    vms: Sequence[str],
+    host: str | None,
+    type_: EventType | None,
+    predicted: str | None,
+    reason: str,
+    key: str | None,
+    wait: bool,
 ) -> None:
-    """Let the hardware under VMs fail. Their events start at once, without notice.
+    """Simulate a hardware failure under VMs. Their events start at once, without notice.
 
     Examples: forewarn vm fail web-0; forewarn vm fail --host hv-1 --predicted 3d
     """
     if bool(vms) is (host is not None):
         raise CliError(ExitCode.USAGE, "say what fails: VM… or --host")
     if predicted is None:
-        request = v1.Fail(vms=vms or (), host=host, type=type_ or EventType.REDEPLOY, reason=reason)
+        request = v1.Fail(vms=vms, host=host, type=type_ or EventType.REDEPLOY, reason=reason)
         show_scheduled(connection, connection.api.fail(request, key=key), wait=wait)
         return
     if type_ is not None:
         raise CliError(ExitCode.USAGE, "--predicted and --type: a predicted failure is always a Redeploy")
     ahead = read_duration(predicted, "--predicted") or ""
-    prediction = v1.PredictFailure(notice=ahead, vms=vms or (), host=host, reason=reason)
+    prediction = v1.PredictFailure(notice=ahead, vms=vms, host=host, reason=reason)
     show_scheduled(connection, connection.api.predict_failure(prediction, key=key), wait=wait)
-
-
-OPERATIONS = {"restart": restart, "redeploy": redeploy, "delete": delete, "evict": evict, "fail": fail}
-
-for name, operation in OPERATIONS.items():
-    app.command(name, cls=PlainUsage)(operation)

@@ -4,6 +4,8 @@ import sys
 from contextlib import suppress
 from itertools import islice
 
+import click
+
 from forewarn.api import v1
 from forewarn.cli.live.journal_stream import (
     DISCONNECTED_MESSAGE,
@@ -21,9 +23,10 @@ MAX_LINES = 200
 """More lines of the journal than this fit on no screen."""
 
 
+@click.command()
 @with_service
 def watch(connection: ServiceConnection) -> None:
-    """Show what is open and what happens, live, until q or Ctrl-C. Without a terminal: the journal, line by line.
+    """Show open events and the journal, live, until q or Ctrl-C. Without a terminal: the journal, line by line.
 
     Example: forewarn watch
     """

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from time import monotonic
 from typing import Protocol, Self
 
-import typer
+import click
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
@@ -55,11 +55,11 @@ def follow(connection: ServiceConnection, campaign: v1.Campaign) -> None:
         write_message(
             f"Stopped watching; nothing else has stopped. To watch again: forewarn campaign watch {campaign.name}"
         )
-        raise typer.Exit(EXIT_INTERRUPTED) from None
+        raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
     for line in next_steps(campaign):
         write_message(line)
     if campaign.state is not CampaignState.COMPLETED:
-        raise typer.Exit(ExitCode.FAILED)
+        raise click.exceptions.Exit(ExitCode.FAILED)
 
 
 def _follow(connection: ServiceConnection, stream: JournalStream, id_: str, view: "CampaignView") -> v1.Campaign:

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
+import click
 import msgspec
-import typer
 
 from forewarn.api import v1
 from forewarn.api.client import ApiClient
@@ -41,11 +41,11 @@ def follow(connection: ServiceConnection, created: Sequence[v1.CreatedEvent]) ->
     except KeyboardInterrupt:
         event_ids = " ".join(each.id for each in created)
         write_message(f"Stopped watching; nothing else has stopped. To watch again: forewarn event watch {event_ids}")
-        raise typer.Exit(EXIT_INTERRUPTED) from None
+        raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
     for event in followed.stuck:
         write_message(_next_step(event))
     if not followed.is_successful:
-        raise typer.Exit(ExitCode.FAILED)
+        raise click.exceptions.Exit(ExitCode.FAILED)
 
 
 def _next_step(event: v1.Event) -> str:

@@ -3,11 +3,10 @@
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
-from inspect import Parameter, signature
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+import click
 
 from forewarn.api import v1
 from forewarn.api.campaign_file import NONE, parse_campaign, read_campaign
@@ -15,7 +14,7 @@ from forewarn.api.campaign_spec import spec_view
 from forewarn.api.campaign_windows import parse_blackout, parse_window
 from forewarn.api.file_reader import FileError
 from forewarn.cli.errors import CliError, ExitCode
-from forewarn.cli.options.common import choice_option, option, with_options
+from forewarn.cli.options.common import FILE_PATH, ChoiceType, Command, Decorator, OptionTable, with_options
 from forewarn.cli.options.completion import complete_hosts, complete_scopes
 from forewarn.cli.options.times import read_duration
 from forewarn.core.campaign.spec import Limit
@@ -23,74 +22,73 @@ from forewarn.core.errors import Invalid
 
 STDIN = Path("-")
 
-Command = Callable[..., None]
 Content = dict[str, Any]
 
 
-def _text(metavar: str, help_: str, **more: Any) -> Any:
-    return Annotated[str | None, typer.Option(metavar=metavar, help=help_, **more)]
+def _one(name: str, metavar: str, help_: str) -> tuple[str, Decorator]:
+    """Declare an option with one value."""
+    return name, click.option(_flag(name), metavar=metavar, help=help_)
 
 
-def _texts(name: str, metavar: str, help_: str, **more: Any) -> Any:
-    return Annotated[list[str] | None, typer.Option(name, metavar=metavar, help=help_, **more)]
+def _many(name: str, metavar: str, help_: str, **attributes: Any) -> tuple[str, Decorator]:
+    """Declare an option that can be repeated; its parameter has the plural of its name."""
+    flag = _flag(name.removesuffix("s"))
+    return name, click.option(flag, name, metavar=metavar, multiple=True, help=help_, **attributes)
 
 
-FILE = Parameter(
-    "file",
-    Parameter.KEYWORD_ONLY,
-    annotation=Annotated[Path | None, typer.Argument(metavar="FILE", hidden=True)],
-    default=None,
-)
+def _switch(name: str, help_: str) -> tuple[str, Decorator]:
+    """Declare an option that is on, off, or left to the file."""
+    flag = _flag(name)
+    return name, click.option(f"{flag}/--no-{flag.removeprefix('--')}", default=None, help=help_)
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
 
 SPEC = (
-    option("name", _text("NAME", "What the campaign is called.")),
-    option(
+    _one("name", "NAME", "The name of the campaign."),
+    (
         "type_",
-        Annotated[
-            v1.CampaignType | None,
-            choice_option(v1.CampaignType, "--type", metavar="TYPE", help_="What happens: Freeze, Reboot or Redeploy."),
-        ],
+        click.option(
+            "--type",
+            "type_",
+            type=ChoiceType(v1.CampaignType),
+            metavar="TYPE",
+            help="The type of its events: Freeze, Reboot or Redeploy.",
+        ),
     ),
-    option("duration", _text("DURATION", "For how long each VM is interrupted: 90s.")),
-    option("description", _text("TEXT", "What the VMs are told.")),
-    option("start_at", _text("TIME", "Announce nothing before: 2026-01-31T10:15Z.")),
+    _one("duration", "DURATION", "How long each VM is interrupted: 90s."),
+    _one("description", "TEXT", "The description that VMs get."),
+    _one("start_at", "TIME", "Announce nothing before: 2026-01-31T10:15Z."),
 )
 SELECTION = (
-    option("scopes", _texts("--scope", "NAME", "VMs of this scope, or web-*.", autocompletion=complete_scopes)),
-    option("hosts", _texts("--host", "NAME", "VMs on this host, or hv-*.", autocompletion=complete_hosts)),
-    option("tags", _texts("--tag", "NAME=VALUE", "VMs with this tag; of several, with all.")),
-    option("all_", Annotated[bool, typer.Option("--all", help="All VMs.")], default=False),
-    option("exclude_scopes", _texts("--exclude-scope", "NAME", "But none of this scope.")),
-    option("exclude_hosts", _texts("--exclude-host", "NAME", "But none on this host.")),
-    option("exclude_vms", _texts("--exclude-vm", "VM", "But not this VM.")),
-    option("exclude_tags", _texts("--exclude-tag", "NAME=VALUE", "But none with this tag.")),
+    _many("scopes", "NAME", "VMs of this scope, or web-*.", shell_complete=complete_scopes),
+    _many("hosts", "NAME", "VMs on this host, or hv-*.", shell_complete=complete_hosts),
+    _many("tags", "NAME=VALUE", "VMs with this tag; of several, with all."),
+    ("all_", click.option("--all", "all_", is_flag=True, help="All VMs.")),
+    _many("exclude_scopes", "NAME", "No VMs of this scope."),
+    _many("exclude_hosts", "NAME", "No VMs on this host."),
+    _many("exclude_vms", "VM", "Not this VM."),
+    _many("exclude_tags", "NAME=VALUE", "No VMs with this tag."),
 )
 POLICY = (
-    option("gap", _text("DURATION", "From a scope's wave to its next: 30m.")),
-    option("notice", _text("DURATION", "From the announcement to the start.")),
-    option("expected", _text("DURATION", "How long a wave is expected to take.")),
-    option("scopes_at_once", _text("LIMIT", "In how many scopes at once: 10, or 10%.")),
-    option("hosts_at_once", _text("LIMIT", "On how many hosts at once.")),
-    option("vms_at_once", _text("LIMIT", "How many VMs at once.")),
-    option(
-        "windows",
-        _texts("--window", "WINDOW", "When waves may start: 'sat,sun 22:00-04:00 Europe/Vienna'."),
-    ),
-    option("blackouts", _texts("--blackout", "FROM/TO", "When none may start: 2026-12-24T12:00Z/2027-01-02T06:00Z.")),
-    option("zone", _text("ZONE", "Of windows that name none: Europe/Vienna.")),
-    option(
-        "must_end_inside",
-        Annotated[
-            bool | None,
-            typer.Option("--must-end-inside/--no-must-end-inside", help="Waves have to end in their window, too."),
-        ],
-    ),
-    option("gate", _text("GATE", "Ask this before each next wave: a gate of the settings, or a URL.")),
-    option("gate_patience", _text("DURATION", "Halt if the gate is shut for so long: 30m.")),
-    option("halt_after", _text("NUMBER", "Halt after so many failures, or none.")),
-    option("advance", Annotated[bool | None, typer.Option("--advance/--no-advance", help="Waves may move up.")]),
+    _one("gap", "DURATION", "Between two waves of a scope: 30m."),
+    _one("notice", "DURATION", "Between the announcement and the start."),
+    _one("expected", "DURATION", "How long a wave is expected to take."),
+    _one("scopes_at_once", "LIMIT", "In how many scopes at once: 10, or 10%."),
+    _one("hosts_at_once", "LIMIT", "On how many hosts at once."),
+    _one("vms_at_once", "LIMIT", "How many VMs at once."),
+    _many("windows", "WINDOW", "When waves may start: 'sat,sun 22:00-04:00 Europe/Vienna'."),
+    _many("blackouts", "FROM/TO", "When no wave may start: 2026-12-24T12:00Z/2027-01-02T06:00Z."),
+    _one("zone", "ZONE", "The zone of windows that name none: Europe/Vienna."),
+    _switch("must_end_inside", "Waves must also end in their window."),
+    _one("gate", "GATE", "Ask this before each wave: a gate of the settings, or a URL."),
+    _one("gate_patience", "DURATION", "Halt if the gate is closed for this long: 30m."),
+    _one("halt_after", "NUMBER", "Halt after this many failures, or none."),
+    _switch("advance", "Waves may start earlier than planned."),
 )
-OPTIONS = (*SPEC, *SELECTION, *POLICY)
+OPTIONS: OptionTable = dict((*SPEC, *SELECTION, *POLICY))
 REQUIRED = {"name": "--name NAME", "type": "--type TYPE", "selection": "--scope, --host, --tag or --all"}
 """What has to be said, and how."""
 
@@ -111,15 +109,20 @@ LIMITS = ("scopes_at_once", "hosts_at_once", "vms_at_once")
 
 
 def with_campaign(command: Command) -> Command:
-    """Give a command the file and the options of a campaign, and in their place what is asked."""
+    """Give a command the file and the options of a campaign, and in their place `spec`: what they ask for."""
 
     @wraps(command)
-    def wrapped(connection: object, file: Path | None, **given: Any) -> None:
-        values = {item.name: given.pop(item.name) for item in OPTIONS}
-        command(connection, campaign_from_options(file, values), **given)
+    def wrapped(file: Path | None, **given: Any) -> None:
+        values = {name: _given_value(given.pop(name)) for name in OPTIONS}
+        command(spec=campaign_from_options(file, values), **given)
 
-    connection, _, *own = signature(command).parameters.values()
-    return with_options(wrapped, (connection, FILE, *OPTIONS, *own))
+    file_argument = click.argument("file", type=FILE_PATH, metavar="[FILE]", required=False)
+    return with_options((file_argument, *OPTIONS.values()))(wrapped)
+
+
+def _given_value(value: Any) -> Any:
+    """Return None for a repeatable option that was not given; Click has an empty tuple for it."""
+    return (list(value) or None) if isinstance(value, tuple) else value
 
 
 def campaign_from_options(file: Path | None, values: Mapping[str, Any]) -> v1.CampaignSpec:
@@ -238,10 +241,6 @@ def _policy(values: Mapping[str, Any]) -> Content:
 
 def _without_none(content: Mapping[str, Any]) -> Content:
     return {key: value for key, value in content.items() if value is not None}
-
-
-def _flag(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
 
 
 def _checked(text: str | None, parse: Callable[[str], object], flag: str) -> str | None:

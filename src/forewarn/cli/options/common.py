@@ -1,132 +1,145 @@
-"""Options shared by several commands, and how they are added to a command's signature for Typer."""
+"""Options shared by several commands, as decorators, and the types of their values."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from enum import StrEnum
-from inspect import Parameter, Signature
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-import typer
-from typer.core import TyperCommand
+import click
 
 from forewarn.cli.output import Output
-from forewarn.settings import KEYS, variable_name
+from forewarn.settings import variable_name
 
-E = TypeVar("E", bound=StrEnum)
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
-Url = Annotated[
-    str | None, typer.Option("--url", envvar="FOREWARN_URL", metavar="URL", help="Where the operator API is.")
-]
-Token = Annotated[
-    str | None,
-    typer.Option(
-        "--token",
-        envvar="FOREWARN_TOKEN",
-        metavar="TOKEN",
-        help="The token for --url. For a moment others can see what you type here: better use the variable.",
-    ),
-]
-TokenFile = Annotated[
-    Path | None,
-    typer.Option("--token-file", envvar="FOREWARN_TOKEN_FILE", metavar="FILE", help="A file with the token for --url."),
-]
-Ca = Annotated[
-    Path | None,
-    typer.Option(
-        "--ca",
-        envvar="FOREWARN_CA",
-        metavar="FILE",
-        help="Trust the certificates in this file, for a service whose own is from no public authority.",
-    ),
-]
-Data = Annotated[
-    str | None,
-    typer.Option(
-        "--data", envvar="FOREWARN_DATA", metavar="DIR", help="The data directory of a service on this machine."
-    ),
-]
-Config = Annotated[
-    str | None, typer.Option("--config", envvar="FOREWARN_CONFIG", help="The settings file.", metavar="FILE")
-]
-OutputOption = Annotated[
-    Output,
-    typer.Option("--output", "-o", envvar="FOREWARN_OUTPUT", metavar="table|json", help="How results are shown."),
-]
-Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for the journal.")]
-Key = Annotated[
-    str | None, typer.Option("--key", metavar="KEY", help="Saying it again with the same key does nothing twice.")
-]
-Force = Annotated[bool, typer.Option("--force", help="Even while events are open: they end with it.")]
-Wait = Annotated[bool, typer.Option("--wait", help="Follow it to its end. Ctrl-C stops watching, not the event.")]
+Command: TypeAlias = Callable[..., None]
+Decorator: TypeAlias = Callable[[Command], Command]
+OptionTable: TypeAlias = Mapping[str, Decorator]
+"""Options by the name of the parameter that each gives to its command, in the order in which the help lists them."""
+
+FILE_PATH = click.Path(path_type=Path)
+"""A path as it was typed; the command that opens it reports what is wrong with it."""
 
 
-class PlainUsage(TyperCommand):
-    """A command whose usage line shows what is required without braces, as manuals do."""
+class ChoiceType(click.ParamType[StrEnum]):
+    """One of the values of an enumeration, in upper or lower case."""
 
-    def collect_usage_pieces(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]  # Typer's own context
-        """Return the parts of the usage line."""
-        return [piece.translate({ord("{"): None, ord("}"): None}) for piece in super().collect_usage_pieces(ctx)]
+    name = "choice"
 
+    def __init__(self, choices: type[StrEnum]) -> None:
+        self.choices = choices
 
-class ProgramCommand(PlainUsage):
-    """A command that runs another one: what comes after that one's name is its own, whether `--` was said or not."""
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> StrEnum:
+        """Return the member; a wrong value is answered with the nearest one and with all of them."""
+        by_name = {choice.value.casefold(): choice for choice in self.choices}
+        member = by_name.get(value.casefold())
+        if member is None:
+            close = get_close_matches(value.casefold(), by_name, n=1)
+            meant = f" Did you mean {by_name[close[0]].value}?" if close else ""
+            self.fail(f"{value} is not one of {self._all_values()}.{meant}", param, ctx)
+        return member
 
-    allow_interspersed_args = False
+    def get_missing_message(self, param: click.Parameter, ctx: click.Context | None) -> str:  # noqa: ARG002  # Click's signature
+        """Return what can be given."""
+        return f"Choose one of {self._all_values()}."
 
+    def shell_complete(
+        self,
+        ctx: click.Context,  # noqa: ARG002  # Click's signature
+        param: click.Parameter,  # noqa: ARG002  # likewise
+        incomplete: str,
+    ) -> "list[CompletionItem]":
+        """Return the values that begin as typed."""
+        return complete_words([choice.value for choice in self.choices], incomplete)
 
-def parse_choice(choices: type[E], text: str) -> E:
-    """Read a word, in any case; a wrong one is answered with the nearest right one and with all of them."""
-    by_name = {choice.value.casefold(): choice for choice in choices}
-    if text.casefold() in by_name:
-        return by_name[text.casefold()]
-    *others, last = (choice.value for choice in choices)
-    close = get_close_matches(text.casefold(), by_name, n=1)
-    meant = f" Do you mean {by_name[close[0]].value}?" if close else ""
-    raise typer.BadParameter(f"{text} is not among {', '.join(others)} and {last}.{meant}")
-
-
-def choice_parser(choices: type[E]) -> Callable[[str], E]:
-    """Return the reader of a word out of these."""
-
-    def parse(text: str) -> E:
-        return parse_choice(choices, text)
-
-    return parse
-
-
-def choice_completer(choices: type[E]) -> Callable[[], list[str]]:
-    """Return what offers these words to the shell."""
-    return lambda: [choice.value for choice in choices]
+    def _all_values(self) -> str:
+        *others, last = (choice.value for choice in self.choices)
+        return f"{', '.join(others)} and {last}"
 
 
-def choice_option(choices: type[StrEnum], *names: str, metavar: str, help_: str) -> Any:
-    """Declare the option whose value is a word out of these."""
-    return typer.Option(
-        *names, metavar=metavar, parser=choice_parser(choices), autocompletion=choice_completer(choices), help=help_
-    )
+class _Integer(click.IntRange):
+    """A whole number within limits; Click calls it an integer range in its messages."""
+
+    name = "integer"
 
 
-def option(name: str, annotation: Any, default: object = None) -> Parameter:
-    """Declare an option."""
-    return Parameter(name, Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
+class _Number(click.FloatRange):
+    """Likewise, a number."""
+
+    name = "number"
 
 
-def setting_option(key: str, help_: str, metavar: str | None = None) -> Parameter:
-    """Declare the flag of a setting; without `metavar` it is a flag that is there or not."""
-    declared = typer.Option(envvar=variable_name(key), help=help_, metavar=metavar, show_default=False)
-    return option(key, Annotated[bool if metavar is None else str | None, declared], None)
+FROM_0 = _Integer(min=0)
+FROM_1 = _Integer(min=1)
+ANY_NUMBER = _Number()
+FROM_1_TO_100 = _Number(min=1, max=100)
 
 
-def with_options(command: Callable[..., None], options: Iterable[Parameter]) -> Callable[..., None]:
-    """Return the command with exactly these options, in this order."""
-    new_signature = Signature([item.replace(kind=Parameter.KEYWORD_ONLY) for item in options])
-    command.__signature__ = new_signature  # type: ignore[attr-defined]  # functions do have it, and Typer looks there first
-    command.__annotations__ = {name: parameter.annotation for name, parameter in new_signature.parameters.items()}
-    return command
+class CommandGroup(click.Group):
+    """Commands that the help lists in the order of their definition."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  # Click's signature
+        """Return the names of the commands."""
+        return list(self.commands)
 
 
-def settings_from_flags(ctx: typer.Context) -> dict[str, object]:
-    """Return the settings that were typed as flags; those in the environment are found there."""
-    sources = {name: ctx.get_parameter_source(name) for name in ctx.params if name in KEYS}
-    return {name: ctx.params[name] for name, source in sources.items() if source and source.name == "COMMANDLINE"}
+class SettingOption(click.Option):
+    """The flag of a setting; the help shows its variable, which the settings loader reads."""
+
+    def resolve_envvar_value(self, ctx: click.Context) -> str | None:  # noqa: ARG002  # Click's signature
+        """Return nothing: the loader knows more about the variable, and says which one is wrong."""
+        return None
+
+
+def complete_words(words: Iterable[str], incomplete: str) -> "list[CompletionItem]":
+    """Return the words that begin as typed, in upper or lower case."""
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(word) for word in words if word.casefold().startswith(incomplete.casefold())]
+
+
+def option(*declarations: str, **attributes: Any) -> Decorator:
+    """Declare an option whose help shows its variable."""
+    return click.option(*declarations, show_envvar=True, **attributes)
+
+
+def setting_option(key: str, help_: str, metavar: str | None = None) -> Decorator:
+    """Declare the flag of a setting; without `metavar` it takes no value."""
+    kind = {"is_flag": True} if metavar is None else {"metavar": metavar}
+    flag = f"--{key.replace('_', '-')}"
+    return option(flag, cls=SettingOption, envvar=variable_name(key), default=None, help=help_, **kind)
+
+
+def given_settings(values: Mapping[str, object]) -> dict[str, object]:
+    """Return the settings that were typed as flags."""
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def with_options(options: Iterable[Decorator]) -> Decorator:
+    """Join options into one decorator; the help lists them in this order."""
+
+    def decorate(command: Command) -> Command:
+        for declare in reversed(list(options)):
+            command = declare(command)
+        return command
+
+    return decorate
+
+
+config_option = option("--config", envvar="FOREWARN_CONFIG", metavar="FILE", help="The settings file.")
+output_option = option(
+    "--output",
+    "-o",
+    type=ChoiceType(Output),
+    envvar="FOREWARN_OUTPUT",
+    metavar="table|json",
+    default=Output.TABLE.value,
+    show_default=True,
+    help="The format of the results.",
+)
+reason_option = click.option("--reason", metavar="TEXT", default="", help="The reason, for the journal.")
+key_option = click.option("--key", metavar="KEY", help="Repeating a request with the same key changes nothing.")
+force_option = click.option("--force", is_flag=True, help="Also while events are open: they end with it.")
+wait_option = click.option("--wait", is_flag=True, help="Follow it to its end. Ctrl-C stops watching, not the event.")

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from itertools import islice
 from threading import Thread
-from typing import Annotated, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-import typer
+import click
 
 from forewarn.api.client import ApiClient
 from forewarn.api.errors import ApiError
@@ -17,35 +17,46 @@ from forewarn.cli.errors import CliError
 from forewarn.cli.options.connection import SERVICE_OPTIONS, connect
 from forewarn.settings import SettingsError
 
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
 TIMEOUT = 2.0
 """For how many seconds a person waits for a completion."""
 
 MAX_COMPLETIONS = 500
 """Nobody reads more completions than this."""
 
-Completions: TypeAlias = list[str] | list[tuple[str, str]]
-Completer: TypeAlias = Callable[[typer.Context, str], Completions]
+Completer: TypeAlias = "Callable[[click.Context, click.Parameter, str], list[CompletionItem]]"
+NameSource: TypeAlias = Callable[[ApiClient, str], Iterable[tuple[str, str]]]
+"""Asks the service for names that begin as typed; each comes with a description."""
 
 
-def _completer(source: Callable[[ApiClient, str], Iterable[tuple[str, str]]]) -> Completer:
-    """Return what asks the service for names that begin as typed, each with a word about it."""
+def _completer(source: NameSource) -> Completer:
+    """Return what completes with the names of a source."""
 
-    def complete(ctx: typer.Context, incomplete: str) -> Completions:
-        service_options = {item.name: ctx.params.get(item.name) for item in SERVICE_OPTIONS}
-        found: list[tuple[str, str]] = []
-
-        def fetch() -> None:
-            with suppress(ApiError, SettingsError, CliError):
-                offered = source(connect(**service_options, timeout=TIMEOUT), incomplete)
-                found.extend(islice((offer for offer in offered if offer[0].startswith(incomplete)), MAX_COMPLETIONS))
-
-        # A thread can be left behind: a service that says a little now and then would hold us for ever.
-        thread = Thread(target=fetch, daemon=True)
-        thread.start()
-        thread.join(TIMEOUT)
-        return [] if thread.is_alive() else found
+    def complete(ctx: click.Context, _: click.Parameter, incomplete: str) -> "list[CompletionItem]":
+        return _complete(source, ctx, incomplete)
 
     return complete
+
+
+def _complete(source: NameSource, ctx: click.Context, incomplete: str) -> "list[CompletionItem]":
+    from click.shell_completion import CompletionItem
+
+    service_options = {name: ctx.params.get(name) for name in SERVICE_OPTIONS}
+    found: list[CompletionItem] = []
+
+    def fetch() -> None:
+        with suppress(ApiError, SettingsError, CliError):
+            offered = source(connect(**service_options, timeout=TIMEOUT), incomplete)
+            matching = ((name, text) for name, text in offered if name.startswith(incomplete))
+            found.extend(CompletionItem(name, help=text) for name, text in islice(matching, MAX_COMPLETIONS))
+
+    # A thread can be left behind: a service that answers byte by byte would hold us for ever.
+    thread = Thread(target=fetch, daemon=True)
+    thread.start()
+    thread.join(TIMEOUT)
+    return [] if thread.is_alive() else found
 
 
 def _vms(api: ApiClient, incomplete: str) -> Iterable[tuple[str, str]]:
@@ -70,17 +81,6 @@ def _campaigns(api: ApiClient, _: str) -> Iterable[tuple[str, str]]:
     return ((campaign.name, f"{campaign.state.value} {campaign.type.value}") for campaign in api.campaigns())
 
 
-def complete_failed_scopes(ctx: typer.Context, incomplete: str) -> Completions:
-    """Offer the scopes whose wave has failed in the campaign that was named before them."""
-    campaign = ctx.params.get("campaign")
-
-    def failed(api: ApiClient, _: str) -> Iterable[tuple[str, str]]:
-        waves = api.waves(campaign, state=WaveState.FAILED) if campaign else ()
-        return ((wave.scope, f"wave {wave.number} has failed") for wave in waves)
-
-    return _completer(failed)(ctx, incomplete)
-
-
 def _tokens(api: ApiClient, _: str) -> Iterable[tuple[str, str]]:
     return ((token.id, f"{token.name}, {token.role.value}") for token in api.tokens().tokens if not token.revoked_at)
 
@@ -89,40 +89,39 @@ def _faults(api: ApiClient, _: str) -> Iterable[tuple[str, str]]:
     return ((fault.id, f"{fault.kind.value} of {fault.vm or 'all VMs'}") for fault in api.faults().faults)
 
 
+def complete_failed_scopes(ctx: click.Context, _: click.Parameter, incomplete: str) -> "list[CompletionItem]":
+    """Offer the scopes whose wave has failed in the campaign that was named before them."""
+    campaign = ctx.params.get("campaign")
+
+    def failed(api: ApiClient, _: str) -> Iterable[tuple[str, str]]:
+        waves = api.waves(campaign, state=WaveState.FAILED) if campaign else ()
+        return ((wave.scope, f"wave {wave.number} has failed") for wave in waves)
+
+    return _complete(failed, ctx, incomplete)
+
+
 complete_vms = _completer(_vms)
 complete_scopes = _completer(_scopes)
 complete_hosts = _completer(_hosts)
+complete_events = _completer(_events)
+complete_campaigns = _completer(_campaigns)
 
-# Typer would show the types of these as Python knows them; the commands' own words say what they are.
-VmName = Annotated[str, typer.Argument(metavar="VM", autocompletion=complete_vms, hidden=True)]
-VmNames = Annotated[list[str] | None, typer.Argument(metavar="VM", autocompletion=complete_vms, hidden=True)]
-ScopeName = Annotated[str, typer.Argument(metavar="SCOPE", autocompletion=complete_scopes, hidden=True)]
-HostName = Annotated[str, typer.Argument(metavar="HOST", autocompletion=complete_hosts, hidden=True)]
-EventId = Annotated[str, typer.Argument(metavar="EVENT", autocompletion=_completer(_events), hidden=True)]
-EventIds = Annotated[list[str], typer.Argument(metavar="EVENT", autocompletion=_completer(_events), hidden=True)]
-CampaignName = Annotated[str, typer.Argument(metavar="CAMPAIGN", autocompletion=_completer(_campaigns), hidden=True)]
-FaultId = Annotated[str | None, typer.Argument(metavar="[FAULT]", autocompletion=_completer(_faults), hidden=True)]
-TokenId = Annotated[str, typer.Argument(metavar="TOKEN", autocompletion=_completer(_tokens), hidden=True)]
+vm_argument = click.argument("vm", metavar="VM", shell_complete=complete_vms)
+vms_argument = click.argument("vms", metavar="[VM]...", nargs=-1, shell_complete=complete_vms)
+scope_argument = click.argument("scope", metavar="SCOPE", shell_complete=complete_scopes)
+host_argument = click.argument("host", metavar="HOST", shell_complete=complete_hosts)
+event_argument = click.argument("event", metavar="EVENT", shell_complete=complete_events)
+events_argument = click.argument("events", metavar="EVENT...", nargs=-1, required=True, shell_complete=complete_events)
+campaign_argument = click.argument("campaign", metavar="CAMPAIGN", shell_complete=complete_campaigns)
+fault_argument = click.argument("fault", metavar="[FAULT]", required=False, shell_complete=_completer(_faults))
+token_argument = click.argument("token_id", metavar="TOKEN", shell_complete=_completer(_tokens))
 
-VmFilter = Annotated[
-    str | None,
-    typer.Option("--vm", metavar="VM", help="Only what concerns this VM.", autocompletion=complete_vms),
-]
-ScopeFilter = Annotated[
-    str | None,
-    typer.Option("--scope", metavar="NAME", help="Only what is in this scope.", autocompletion=complete_scopes),
-]
-HostFilter = Annotated[
-    str | None,
-    typer.Option("--host", metavar="NAME", help="Only what is on this host.", autocompletion=complete_hosts),
-]
-EventFilter = Annotated[
-    str | None,
-    typer.Option("--event", metavar="EVENT", help="Only what concerns this event.", autocompletion=_completer(_events)),
-]
-CampaignFilter = Annotated[
-    str | None,
-    typer.Option(
-        "--campaign", metavar="NAME", help="Only what is said of this campaign.", autocompletion=_completer(_campaigns)
-    ),
-]
+vm_filter = click.option("--vm", metavar="VM", help="Only what concerns this VM.", shell_complete=complete_vms)
+scope_filter = click.option("--scope", metavar="NAME", help="Only in this scope.", shell_complete=complete_scopes)
+host_filter = click.option("--host", metavar="NAME", help="Only on this host.", shell_complete=complete_hosts)
+event_filter = click.option(
+    "--event", metavar="EVENT", help="Only what concerns this event.", shell_complete=complete_events
+)
+campaign_filter = click.option(
+    "--campaign", metavar="NAME", help="Only what concerns this campaign.", shell_complete=complete_campaigns
+)

@@ -3,7 +3,6 @@
 import os
 from collections.abc import Callable
 from functools import wraps
-from inspect import signature
 from pathlib import Path
 from typing import Any, Concatenate, NamedTuple, ParamSpec
 
@@ -11,21 +10,47 @@ from forewarn.api.client import TIMEOUT, ApiClient
 from forewarn.api.errors import InvalidToken
 from forewarn.api.local_service import TOKEN_FILE, ephemeral_root, find_service, read_token
 from forewarn.cli.errors import CliError, ExitCode
-from forewarn.cli.options.common import Ca, Config, Data, OutputOption, Token, TokenFile, Url, option, with_options
+from forewarn.cli.options.common import (
+    FILE_PATH,
+    Command,
+    OptionTable,
+    config_option,
+    option,
+    output_option,
+    with_options,
+)
 from forewarn.cli.output import Output
 from forewarn.settings import find_data_directory, find_settings_file, user_data_directory
 
 P = ParamSpec("P")
 
-SERVICE_OPTIONS = (
-    option("url", Url),
-    option("token", Token),
-    option("token_file", TokenFile),
-    option("ca", Ca),
-    option("data", Data),
-    option("config", Config),
-)
-OUTPUT_OPTION = option("output", OutputOption, Output.TABLE)
+SERVICE_OPTIONS: OptionTable = {
+    "url": option("--url", envvar="FOREWARN_URL", metavar="URL", help="The URL of the operator API."),
+    "token": option(
+        "--token",
+        envvar="FOREWARN_TOKEN",
+        metavar="TOKEN",
+        help="The token for --url. Other users can see it for a moment: better use the variable.",
+    ),
+    "token_file": option(
+        "--token-file",
+        type=FILE_PATH,
+        envvar="FOREWARN_TOKEN_FILE",
+        metavar="FILE",
+        help="A file with the token for --url.",
+    ),
+    "ca": option(
+        "--ca",
+        type=FILE_PATH,
+        envvar="FOREWARN_CA",
+        metavar="FILE",
+        help="Trust the certificates in this file, for a service without a certificate of a public authority.",
+    ),
+    "data": option(
+        "--data", envvar="FOREWARN_DATA", metavar="DIR", help="The data directory of a service on this machine."
+    ),
+    "config": config_option,
+}
 
 
 class ServiceConnection(NamedTuple):
@@ -35,16 +60,15 @@ class ServiceConnection(NamedTuple):
     output: Output
 
 
-def with_service(command: Callable[Concatenate[ServiceConnection, P], None]) -> Callable[..., None]:
+def with_service(command: Callable[Concatenate[ServiceConnection, P], None]) -> Command:
     """Give a command the options that lead to the service, and in their place the service."""
 
     @wraps(command)
     def wrapped(output: Output, **given: Any) -> None:
-        service_options = {item.name: given.pop(item.name) for item in SERVICE_OPTIONS}
+        service_options = {name: given.pop(name) for name in SERVICE_OPTIONS}
         command(ServiceConnection(connect(**service_options), output), **given)  # type: ignore[call-arg]  # the rest is the command's own
 
-    _, *own = signature(command).parameters.values()
-    return with_options(wrapped, (*own, *SERVICE_OPTIONS, OUTPUT_OPTION))
+    return with_options((*SERVICE_OPTIONS.values(), output_option))(wrapped)
 
 
 def connect(

@@ -3,14 +3,10 @@
 from collections.abc import Callable
 from datetime import timedelta
 from functools import wraps
-from inspect import signature
-from typing import Annotated, Any, Concatenate, NamedTuple, ParamSpec
-
-import typer
+from typing import Any, Concatenate, NamedTuple, ParamSpec
 
 from forewarn.cli.errors import CliError, ExitCode
-from forewarn.cli.options.common import option, with_options
-from forewarn.cli.options.connection import OUTPUT_OPTION
+from forewarn.cli.options.common import Command, OptionTable, option, output_option, with_options
 from forewarn.cli.output import Output, write_message
 from forewarn.client import (
     ClientError,
@@ -27,29 +23,29 @@ from forewarn.core.errors import Invalid
 
 P = ParamSpec("P")
 
-Endpoint = Annotated[
-    str | None,
-    typer.Option(
-        "--endpoint",
-        envvar="FOREWARN_ENDPOINT",
-        metavar="URL",
-        help="Where the metadata endpoint is, if not at 169.254.169.254.",
+endpoint_option = option(
+    "--endpoint",
+    envvar="FOREWARN_ENDPOINT",
+    metavar="URL",
+    help="The URL of the metadata endpoint, if not 169.254.169.254.",
+)
+ENDPOINT_OPTIONS: OptionTable = {
+    "endpoint": endpoint_option,
+    "name": option(
+        "--name",
+        envvar="FOREWARN_NAME",
+        metavar="VM",
+        help="This VM's resource name, if the endpoint does not tell it.",
     ),
-]
-Name = Annotated[
-    str | None,
-    typer.Option(
-        "--name", envvar="FOREWARN_NAME", metavar="VM", help="This VM's resource name, if the endpoint does not say it."
+    "retry_for": option(
+        "--retry-for",
+        envvar="FOREWARN_RETRY_FOR",
+        metavar="DURATION",
+        default="30s",
+        show_default=True,
+        help="How long to try if nothing answers.",
     ),
-]
-RetryFor = Annotated[
-    str,
-    typer.Option(
-        "--retry-for", envvar="FOREWARN_RETRY_FOR", metavar="DURATION", help="How long to try if nobody answers: 30s."
-    ),
-]
-
-ENDPOINT_OPTIONS = (option("endpoint", Endpoint), option("name", Name), option("retry_for", RetryFor, "30s"))
+}
 
 
 class EndpointConnection(NamedTuple):
@@ -70,20 +66,19 @@ class EndpointConnection(NamedTuple):
             return None
 
 
-def with_endpoint(command: Callable[Concatenate[EndpointConnection, P], None]) -> Callable[..., None]:
+def with_endpoint(command: Callable[Concatenate[EndpointConnection, P], None]) -> Command:
     """Give a command the options that lead to the endpoint, and in their place the endpoint."""
 
     @wraps(command)
     def wrapped(output: Output, **given: Any) -> None:
-        endpoint_options = {item.name: given.pop(item.name) for item in ENDPOINT_OPTIONS}
+        endpoint_options = {name: given.pop(name) for name in ENDPOINT_OPTIONS}
         try:
             with connect(**endpoint_options) as events:
                 command(EndpointConnection(events, endpoint_options["name"], output), **given)  # type: ignore[call-arg]  # the rest is the command's own
         except ClientError as error:
             raise CliError(exit_code_for(error), f"{error}{_emulator_hint(error)}") from error
 
-    _, *own = signature(command).parameters.values()
-    return with_options(wrapped, (*own, *ENDPOINT_OPTIONS, OUTPUT_OPTION))
+    return with_options((*ENDPOINT_OPTIONS.values(), output_option))(wrapped)
 
 
 def connect(endpoint: str | None = None, name: str | None = None, retry_for: str = "30s") -> ScheduledEvents:

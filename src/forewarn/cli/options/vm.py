@@ -1,85 +1,69 @@
 """Options for the properties that VMs have or inherit from their scope, shared by `vm` and `scope`."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import wraps
-from inspect import signature
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
+import click
 
 from forewarn.api import v1
 from forewarn.cli.errors import CliError, ExitCode
-from forewarn.cli.options.common import choice_option, option, with_options
+from forewarn.cli.options.common import ChoiceType, Command, Decorator, OptionTable, complete_words, with_options
 from forewarn.cli.options.times import read_duration
 from forewarn.core.vm import Os, Priority
 
-VM_OPTIONS = (
-    option(
-        "priority",
-        Annotated[
-            Priority | None,
-            choice_option(Priority, metavar="PRIORITY", help_="regular, or low: it can be taken away."),
-        ],
-    ),
-    option(
-        "terminate_notice",
-        Annotated[str | None, typer.Option(metavar="DURATION", help="A delete is announced, 5m to 15m ahead.")],
-    ),
-    option("location", Annotated[str | None, typer.Option(metavar="TEXT", help="The region.")]),
-    option("zone", Annotated[str | None, typer.Option(metavar="TEXT", help="The availability zone.")]),
-    option("resource_group", Annotated[str | None, typer.Option(metavar="TEXT", help="The resource group.")]),
-    option("subscription", Annotated[str | None, typer.Option(metavar="TEXT", help="The subscription.")]),
-    option(
-        "os",
-        Annotated[
-            Os | None,
-            choice_option(Os, metavar="OS", help_="linux or windows."),
-        ],
-    ),
-    option(
-        "tag", Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="A tag; repeatable, all are said.")]
-    ),
-)
-LIST_FIELDS = frozenset({"addresses", "auto_approve"})
-FIELD_NAMES = tuple("tags" if item.name == "tag" else item.name for item in VM_OPTIONS)
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
-Command = Callable[..., None]
+VM_OPTIONS: OptionTable = {
+    "priority": click.option(
+        "--priority", type=ChoiceType(Priority), metavar="PRIORITY", help="regular, or low: it can be evicted."
+    ),
+    "terminate_notice": click.option(
+        "--terminate-notice", metavar="DURATION", help="The notice before a delete, 5m to 15m."
+    ),
+    "location": click.option("--location", metavar="TEXT", help="The region."),
+    "zone": click.option("--zone", metavar="TEXT", help="The availability zone."),
+    "resource_group": click.option("--resource-group", metavar="TEXT", help="The resource group."),
+    "subscription": click.option("--subscription", metavar="TEXT", help="The subscription."),
+    "os": click.option("--os", type=ChoiceType(Os), metavar="OS", help="linux or windows."),
+    "tag": click.option("--tag", metavar="NAME=VALUE", multiple=True, help="A tag; repeatable, give all of them."),
+}
+LIST_FIELDS = frozenset({"addresses", "auto_approve"})
+FIELD_NAMES = tuple("tags" if name == "tag" else name for name in VM_OPTIONS)
 
 
 def with_vm_options(command: Command) -> Command:
-    """Give a command the options of all traits, and in their place those that were said."""
+    """Give a command the options of all properties, and in their place `properties`: those that were given."""
 
     @wraps(command)
-    def wrapped(connection: object, **given: Any) -> None:
-        values = _read_values({item.name: given.pop(item.name) for item in VM_OPTIONS})
-        command(connection, values, **given)
+    def wrapped(**given: Any) -> None:
+        command(properties=_read_values({name: given.pop(name) for name in VM_OPTIONS}), **given)
 
-    connection, _, *own = signature(command).parameters.values()
-    return with_options(wrapped, (connection, *own, *VM_OPTIONS))
+    return with_options(VM_OPTIONS.values())(wrapped)
 
 
-def with_vm_changes(*others: str) -> Callable[[Command], Command]:
-    """Do the same, with --clear to take away these and any of the others that may be missing."""
-    names = (*others, *FIELD_NAMES)
-    clear = option(
-        "clear",
-        Annotated[
-            list[str] | None,
-            typer.Option(
-                metavar="FIELD",
-                help=f"Take it away; repeatable: {', '.join(name.replace('_', '-') for name in names)}.",
-                autocompletion=lambda: [name.replace("_", "-") for name in names],
-            ),
-        ],
+def with_vm_changes(*others: str) -> Decorator:
+    """Do the same, with --clear to remove these properties and any of the others that may be missing."""
+    fields = {name.replace("_", "-"): name for name in (*others, *FIELD_NAMES)}
+
+    def complete_fields(_: click.Context, __: click.Parameter, incomplete: str) -> "list[CompletionItem]":
+        return complete_words(fields, incomplete)
+
+    clear_option = click.option(
+        "--clear",
+        metavar="FIELD",
+        multiple=True,
+        shell_complete=complete_fields,
+        help=f"Remove it; repeatable: {', '.join(fields)}.",
     )
 
     def decorate(command: Command) -> Command:
         @wraps(command)
-        def wrapped(connection: object, traits: dict[str, Any], clear: list[str] | None, **given: Any) -> None:
-            command(connection, {**traits, **_cleared_values(clear or (), names)}, **given)
+        def wrapped(properties: dict[str, Any], clear: Iterable[str], **given: Any) -> None:
+            command(properties={**properties, **_cleared_values(clear, fields)}, **given)
 
-        connection, traits, *own = signature(command).parameters.values()
-        return with_vm_options(with_options(wrapped, (connection, traits, *own, clear)))
+        return with_vm_options(clear_option(wrapped))
 
     return decorate
 
@@ -97,9 +81,9 @@ def vm_option_details(resource: v1.Vm | v1.Scope) -> tuple[tuple[str, str], ...]
     )
 
 
-def merge_changes(traits: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return everything that is to change; nothing at all is hardly meant."""
-    changes = {**traits, **{name: value for name, value in values.items() if value is not None}}
+def merge_changes(properties: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return everything that is to change; a command that changes nothing is a mistake."""
+    changes = {**properties, **{name: value for name, value in values.items() if value is not None}}
     if not changes:
         raise CliError(ExitCode.USAGE, "say what is to change: --help lists what can")
     return changes
@@ -120,9 +104,8 @@ def _tag(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _cleared_values(fields: Iterable[str], names: Iterable[str]) -> dict[str, Any]:
+def _cleared_values(cleared: Iterable[str], fields: Mapping[str, str]) -> dict[str, Any]:
     """Return null for each field; a list is emptied."""
-    known = {name.replace("_", "-"): name for name in names}
-    if unknown := [field for field in fields if field not in known]:
-        raise CliError(ExitCode.USAGE, f"--clear: {unknown[0]} is not among {', '.join(known)}")
-    return {known[field]: () if known[field] in LIST_FIELDS else None for field in fields}
+    if unknown := [field for field in cleared if field not in fields]:
+        raise CliError(ExitCode.USAGE, f"--clear: {unknown[0]} is not among {', '.join(fields)}")
+    return {fields[field]: () if fields[field] in LIST_FIELDS else None for field in cleared}

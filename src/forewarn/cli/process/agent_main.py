@@ -12,8 +12,6 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 
-import typer
-
 from forewarn.agent.compose import AgentStartFailed, open_context
 from forewarn.agent.daemon import Agent
 from forewarn.agent.lock import StateDirectoryError
@@ -51,8 +49,6 @@ def main(file: str, mode: str) -> None:
     except SettingsError as error:
         write_message(f"forewarn: {error}")
         sys.exit(ExitCode.USAGE)
-    except typer.Exit as end:
-        sys.exit(end.exit_code)
 
 
 def run_agent(settings: AgentSettings, *, dry_run: bool) -> None:
@@ -62,7 +58,7 @@ def run_agent(settings: AgentSettings, *, dry_run: bool) -> None:
         asyncio.run(_run(settings, formatter, dry_run=dry_run))
     except (AgentStartFailed, ClientError, StateDirectoryError) as error:
         log.critical("cannot start: %s", error)
-        raise typer.Exit(ExitCode.USAGE) from error
+        raise SystemExit(ExitCode.USAGE) from error
 
 
 async def _run(settings: AgentSettings, formatter: TextFormatter, *, dry_run: bool) -> None:

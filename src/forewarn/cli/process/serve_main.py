@@ -9,7 +9,6 @@ from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
-import typer
 import uvloop
 
 from forewarn.api.errors import ApiError
@@ -46,7 +45,7 @@ def run(settings: Settings, read_again: Callable[[], Settings]) -> None:
             runner.run(_SupervisedService(settings, read_again).serve())
         except (*START_ERRORS, FileError) as error:
             log.critical("cannot start: %s", error)
-            raise typer.Exit(ExitCode.USAGE if isinstance(error, FileError) else ExitCode.REFUSED) from error
+            raise SystemExit(ExitCode.USAGE if isinstance(error, FileError) else ExitCode.REFUSED) from error
 
 
 class _SupervisedService:

@@ -1,0 +1,115 @@
+"""Every package that the code imports is declared, in the extra that brings it, and everything declared is used."""
+
+import ast
+import sys
+from collections.abc import Iterator
+from importlib.metadata import packages_distributions, requires
+from pathlib import Path
+from typing import Any
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+PLAIN = ""
+EXTRA_OF_PART = {
+    "agent/handlers/apprise_main.py": "notify",
+    "cli/process/serve_main.py": "server",
+    "cli/process/up_main.py": "server",
+    "compose": "server",
+    "fleet": "server",
+    "guest": "server",
+    "operator": "server",
+    "platform": "server",
+    "store": "server",
+    "testing": "testing",
+}
+"""The extra that a part of the package needs; all other parts have to work with a plain install."""
+
+WITHOUT_IMPORT = {"tzdata"}
+"""Declared, but no code: the time zones of machines that have none."""
+
+TYPES_ONLY = {"_typeshed"}
+"""Known to type checkers; imported below TYPE_CHECKING alone."""
+
+
+def imported_packages(source: str) -> set[str]:
+    """Return the top-level packages from elsewhere that a module imports, wherever it does."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Import(names=names):
+                found.update(alias.name.partition(".")[0] for alias in names)
+            case ast.ImportFrom(module=str(module), level=0):
+                found.add(module.partition(".")[0])
+            case _:
+                pass
+    return found - sys.stdlib_module_names - TYPES_ONLY - {"forewarn"}
+
+
+def extra_of(path: Path) -> str:
+    """Return the extra that a module may use, by its path below the package."""
+    parts = (path.as_posix(), *(parent.as_posix() for parent in path.parents))
+    return next((EXTRA_OF_PART[part] for part in parts if part in EXTRA_OF_PART), PLAIN)
+
+
+def declared(project: dict[str, Any], extra: str) -> set[str]:
+    """Return the distributions that a plain install brings, or an extra by itself."""
+    extras = project["project"]["optional-dependencies"]
+    lines = project["project"]["dependencies"] if extra == PLAIN else extras[extra]
+    return {str(canonicalize_name(Requirement(line).name)) for line in lines} - {"forewarn"}
+
+
+def allowed(project: dict[str, Any], extra: str) -> set[str]:
+    """Return what a module of this extra can rely on."""
+    others = {"server", "testing"} if extra == "testing" else {extra}
+    return set().union(*(declared(project, each) for each in {PLAIN, *others}))
+
+
+def imports(root: Path) -> Iterator[tuple[str, str, str]]:
+    """Give the module, its extra and the distribution of every import."""
+    distributions = packages_distributions()
+    package = root / "src/forewarn"
+    for path in sorted(package.rglob("*.py")):
+        module = path.relative_to(package)
+        for name in imported_packages(path.read_text()):
+            yield module.as_posix(), extra_of(module), canonicalize_name(distributions[name][0])
+
+
+def test_imported_packages_are_declared(root: Path, project: dict[str, Any]) -> None:
+    undeclared = {(module, name) for module, extra, name in imports(root) if name not in allowed(project, extra)}
+    assert undeclared == set()
+
+
+def test_declared_packages_are_imported(root: Path, project: dict[str, Any]) -> None:
+    used = {name for _, _, name in imports(root)}
+    every = set().union(*(declared(project, extra) for extra in (PLAIN, "server", "testing", "notify")))
+    assert every - used == WITHOUT_IMPORT
+
+
+def test_parts_with_an_extra_exist(root: Path) -> None:
+    assert [part for part in EXTRA_OF_PART if not (root / "src/forewarn" / part).exists()] == []
+
+
+def test_plain_install_needs_few_packages(project: dict[str, Any]) -> None:
+    """All of them, by what the installed ones require themselves; `tests/packaging` tries it in a clean environment."""
+    found: set[str] = set()
+    waiting = declared(project, PLAIN)
+    while waiting:
+        name = waiting.pop()
+        found.add(name)
+        needs = [Requirement(line) for line in requires(name) or ()]
+        without_extra = (need for need in needs if need.marker is None or need.marker.evaluate({"extra": ""}))
+        waiting |= {canonicalize_name(need.name) for need in without_extra} - found
+    assert found == {"click", "markdown-it-py", "mdurl", "msgspec", "pygments", "rich"}
+
+
+def test_imports_are_found_wherever_they_are() -> None:
+    source = (
+        "import os, yaml.nodes\nfrom forewarn.core import text\ndef f():\n    from a.b import c\n    from . import d\n"
+    )
+    assert imported_packages(source) == {"yaml", "a"}
+
+
+def test_extra_of_a_module_is_that_of_the_nearest_part() -> None:
+    modules = ("agent/handlers/apprise_main.py", "operator/routes/events.py", "cli/app.py", "cli/process/up_main.py")
+    assert [extra_of(Path(module)) for module in modules] == ["notify", "server", PLAIN, "server"]
