@@ -10,6 +10,7 @@ from forewarn.clock import Clock, ManualClock, SystemClock
 from forewarn.core.journal import Entry
 from forewarn.core.policy import EMULATOR, Policy
 from forewarn.core.scope import Scope
+from forewarn.fleet.scopes import ScopeChange
 from forewarn.fleet.service import Fleet
 from forewarn.platform.port import GateChecker, Notifier, Platform
 from forewarn.platform.simulated import SimulatedPlatform
@@ -85,6 +86,18 @@ class FailingStore(MemoryStore):
             raise StoreFull(Path("/test"))
         self.saves += 1
         return await super().save(key, value, entries, expected=expected, guards=guards)
+
+
+class CallbackObserver:
+    """Calls a function with every change of a scope."""
+
+    def __init__(self, fleet: Fleet, callback: Callable[[ScopeChange], object]) -> None:
+        self._callback = callback
+        fleet.scopes.observers.append(self)
+
+    def observe(self, change: ScopeChange) -> None:
+        """Call it."""
+        self._callback(change)
 
 
 async def until(fact: Callable[[], bool]) -> None:

@@ -16,7 +16,7 @@ from forewarn.fleet.service import Fleet
 from forewarn.store.memory import MemoryStore
 from forewarn.store.port import RecordKey, RecordKind
 from tests.core.sample_scopes import schedule_request, scope, vm, web_scope
-from tests.fleet.fleets import FailingStore, read_journal, run_fleet
+from tests.fleet.fleets import CallbackObserver, FailingStore, read_journal, run_fleet
 
 HOUR = timedelta(hours=1)
 
@@ -207,7 +207,9 @@ async def test_two_vms_exchange_their_addresses(scopes: tuple[str, str]) -> None
 async def test_no_address_belongs_to_two_vms_while_it_changes_hands() -> None:
     async with run_fleet(scope("left", vm("a", ip="10.1.0.1")), scope("right", vm("b", ip="10.1.0.2"))) as fleet:
         seen: list[int] = []
-        fleet.on_change(lambda _: seen.extend(len(fleet.replica.claims("default", f"10.1.0.{n}")) for n in (1, 2)))
+        CallbackObserver(
+            fleet, lambda _: seen.extend(len(fleet.replica.claims("default", f"10.1.0.{n}")) for n in (1, 2))
+        )
         await imported(fleet, scope("left", vm("a", ip="10.1.0.2")), scope("right", vm("b", ip="10.1.0.1")))
         assert max(seen) == 1
 
@@ -277,7 +279,7 @@ async def test_crash_between_letting_an_address_go_and_giving_it_loses_nothing()
     wanted = [scope("left", vm("a", ip="10.1.0.2")), scope("right", vm("b", ip="10.1.0.1"))]
     async with run_fleet(*before, store=store) as fleet:
         comparison = await compare_fleet(fleet.replica, wanted, prune=False)
-        fleet.on_change(lambda _: setattr(store, "full", addresses(fleet) == {"left/a": [], "right/b": []}))
+        CallbackObserver(fleet, lambda _: setattr(store, "full", addresses(fleet) == {"left/a": [], "right/b": []}))
         with pytest.raises(SaveFailed):
             await apply_import(fleet, comparison, by="ann", on_progress=lambda *_: None)
         assert addresses(fleet) == {"left/a": [], "right/b": []}

@@ -17,11 +17,12 @@ from forewarn.core.impact import Retry
 from forewarn.core.journal import Entry, EntryKind
 from forewarn.core.policy import EMULATOR, PRODUCTION, Policy
 from forewarn.core.scope import ScopeKind
-from forewarn.fleet import fleet_state, outages, scheduler
+from forewarn.fleet import hold_record, outages, scheduler
 from forewarn.fleet.errors import AddressInUse, EventNotFound, ManualTimeUnavailable, PartialSchedule, VmNotFound
 from forewarn.fleet.event_loop import SLICE_ITEMS
 from forewarn.fleet.fleet_state import FLEET_STATE, manual_clock_start
-from forewarn.fleet.replica import ScopeView
+from forewarn.fleet.hold_record import FLEET_HOLD
+from forewarn.fleet.scopes import ScopeChange
 from forewarn.fleet.service import Fleet
 from forewarn.platform.simulated import SimulatedPlatform
 from forewarn.store.memory import MemoryStore
@@ -30,7 +31,7 @@ from forewarn.wire.document import encode_document
 from forewarn.wire.protocol import PREVIEW_VERSION
 from tests.core.sample_scopes import TEN, schedule_request, scope, vm, web_scope
 from tests.fleet.campaign.campaigns import campaign_spec, start_campaign
-from tests.fleet.fleets import FailingStore, SteppedClock, read_journal, run_fleet, until
+from tests.fleet.fleets import CallbackObserver, FailingStore, SteppedClock, read_journal, run_fleet, until
 
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
@@ -217,23 +218,20 @@ async def test_nothing_starts_after_a_hold_was_acknowledged() -> None:
         assert (event.state, len(event.approvals)) == (State.SCHEDULED, 1)
 
 
-async def test_hold_is_acknowledged_only_when_what_was_about_to_start_has_started() -> None:
-    """What is on its way to the disk can be held no more."""
+async def test_what_is_on_its_way_to_the_disk_does_not_start_after_the_hold_was_acknowledged() -> None:
+    """It was decided on the hold as it was before: the store refuses it, and it is decided again."""
     store = GatedStore()
     async with run_fleet(web_scope(), store=store) as fleet:
         ((_, id_),) = await fleet.schedule(schedule_request(EventType.REBOOT, "web-0"))
         store.may_save_scopes.clear()
         approving = asyncio.ensure_future(fleet.approve("web", "web-0", [id_]))
         await until(lambda: store.waiting == 1)
-        holding = asyncio.ensure_future(fleet.hold(by="operator:test", reason="storm"))
-        await until(lambda: fleet.current_hold is not None)
-        for _ in range(100):
-            await asyncio.sleep(0)
-        assert not holding.done()
+        await fleet.hold(by="operator:test", reason="storm")
         store.may_save_scopes.set()
-        await holding
-        assert fleet.find_event(id_)[1].state is State.STARTED
         await approving
+        event = fleet.find_event(id_)[1]
+        assert (event.state, len(event.approvals)) == (State.SCHEDULED, 1)
+        assert fleet.metrics.conflicts == 1
 
 
 async def test_event_approved_under_a_hold_starts_after_a_crash_between_release_and_start() -> None:
@@ -243,10 +241,10 @@ async def test_event_approved_under_a_hold_starts_after_a_crash_between_release_
         await fleet.hold(by="operator:test", reason="storm")
         ((_, id_),) = await fleet.schedule(schedule_request(EventType.REBOOT, "web-0", notice=timedelta(days=2)))
         await fleet.approve("web", "web-0", [id_])
-    record = await store.load(FLEET_STATE)
+    record = await store.load(FLEET_HOLD)
     assert record is not None
-    released = msgspec.structs.replace(fleet_state.decode(record.value), hold=None)
-    await store.save(FLEET_STATE, fleet_state.encode(released), (), expected=record.revision)
+    released = msgspec.structs.replace(hold_record.decode(record.value), hold=None)
+    await store.save(FLEET_HOLD, hold_record.encode(released), (), expected=record.revision)
     async with run_fleet(store=store, clock=clock) as fleet:
         await until(lambda: fleet.find_event(id_)[1].state is State.STARTED)
 
@@ -564,7 +562,7 @@ async def test_of_a_scope_that_was_removed_nothing_is_kept_and_it_can_come_again
         await fleet.inventory.remove_scope("web", by="test")
         await until(lambda: list(fleet.replica._views) == ["db"])
         await until(lambda: gc.collect() is not None and view() is None)
-        assert fleet._gone == {}
+        assert fleet.scopes._loop._gone == {}
         await fleet.inventory.add_scope(web_scope(), by="test")
         assert [view.id for view in fleet.replica.views()] == ["db", "web"]
 
@@ -604,12 +602,12 @@ async def test_speed_divides_notice_and_duration_and_leaves_the_clock_alone() ->
 async def test_task_of_the_fleet_that_breaks_ends_the_service_loudly() -> None:
     """Nothing fails in silence."""
 
-    def broken(view: ScopeView) -> None:
-        raise ZeroDivisionError(view.id)
+    def broken(change: ScopeChange) -> None:
+        raise ZeroDivisionError(change.id)
 
     async def run() -> None:
         async with run_fleet(web_scope()) as fleet:
-            fleet.on_change(broken)
+            CallbackObserver(fleet, broken)
             await fleet.schedule(schedule_request(EventType.REBOOT, "web-0"))
 
     with pytest.raises(ZeroDivisionError):

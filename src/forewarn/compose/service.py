@@ -138,8 +138,9 @@ async def _run_fleet(
         notifier=adapters.webhooks,
     ) as fleet:
         for view in fleet.replica.views():
-            hosts.add(view)
-        fleet.on_change(hosts.add)
+            if view.scope is not None:
+                hosts.add(view.scope)
+        fleet.scopes.observers.append(hosts)
         yield fleet
 
 

@@ -8,7 +8,6 @@ from contextlib import contextmanager, suppress
 
 import msgspec
 
-from forewarn.clock import Clock
 from forewarn.core import inventory as rules
 from forewarn.core.change import Change
 from forewarn.core.event import EventType
@@ -18,8 +17,9 @@ from forewarn.core.scope import ApprovalRule, Scope
 from forewarn.core.vm import Traits, Vm
 from forewarn.fleet.errors import AddressInUse, ScopeExists
 from forewarn.fleet.idempotency import IdempotentScopes
-from forewarn.fleet.queue import Decision, RecordQueues
+from forewarn.fleet.main_loop import Decision
 from forewarn.fleet.replica import Replica
+from forewarn.fleet.scopes import Scopes
 
 
 class AddressClaims:
@@ -81,18 +81,17 @@ class Inventory:
 
     def __init__(
         self,
-        scopes: RecordQueues[Scope],
-        replica: Replica,
+        scopes: Scopes,
         idempotent: IdempotentScopes,
-        clock: Clock,
-        rule_context: Callable[[], RuleContext],
     ) -> None:
-        self.addresses = AddressClaims(replica)
+        self.addresses = AddressClaims(scopes.replica)
         self._scopes = scopes
-        self._replica = replica
+        self._replica = scopes.replica
         self._idempotent = idempotent
-        self._clock = clock
-        self._rule_context = rule_context
+        self._clock = scopes.clock
+
+    def _rule_context(self) -> RuleContext:
+        return self._scopes.rule_context
 
     def check_new(self, scope: str) -> None:
         """Refuse the name of a scope to come that another one has but for upper and lower case.
@@ -120,7 +119,7 @@ class Inventory:
             self._check_created_by(present, idempotency_key)
         else:
             with self.addresses.claim(scope.id, scope.roster):
-                await self._scopes.apply(scope.id, command)
+                await self._scopes.decide(scope.id, command)
 
     def _check_created_by(self, present: Scope, idempotency_key: IdempotencyKey | None) -> None:
         """Refuse to make a scope that is there, unless it was this request that made it."""

@@ -14,7 +14,9 @@ from itertools import islice, takewhile
 
 from forewarn.clock import Clock
 from forewarn.core.journal import EntryKind
+from forewarn.fleet.duty import DutyWork
 from forewarn.fleet.errors import JournalPruned, PositionNotFound
+from forewarn.fleet.main_loop import MainLoop
 from forewarn.fleet.replica import Replica
 from forewarn.store.port import (
     JournalQuery,
@@ -207,12 +209,32 @@ def _locate_vm(replica: Replica, scope: str | None, vm: str) -> tuple[str, str]:
     return view.id, found.name
 
 
-async def prune_journal(store: Store, retention: Retention, clock: Clock) -> None:
-    """Remove what is beyond the retention, a small batch at a time, now and every hour. This does not return."""
-    while True:
-        try:
-            while await store.prune(retention, now=clock.now()):  # noqa: ASYNC110 - batch by batch
-                await asyncio.sleep(0)
-        except StoreError as error:
-            log.warning("the journal was not pruned: %s", error)
-        await asyncio.sleep(PRUNE_INTERVAL)
+class JournalPruner:
+    """The duty to keep the journal within its retention."""
+
+    def __init__(self, main_loop: MainLoop, retention: Retention, clock: Clock) -> None:
+        self._store = main_loop.store
+        self._retention = retention
+        self._clock = clock
+        self._tasks = DutyWork(main_loop)
+
+    async def start(self) -> None:
+        """Prune now and every hour."""
+        self._tasks.create(self._run(), name="prune the journal")
+
+    def halt(self) -> None:
+        """Let the end of the service cancel it."""
+
+    async def stop(self) -> None:
+        """Prune no more."""
+        await self._tasks.cancel()
+
+    async def _run(self) -> None:
+        """Remove what is beyond the retention, a small batch at a time, now and every hour."""
+        while True:
+            try:
+                while await self._store.prune(self._retention, now=self._clock.now()):  # noqa: ASYNC110 - batch by batch
+                    await asyncio.sleep(0)
+            except StoreError as error:
+                log.warning("the journal was not pruned: %s", error)
+            await asyncio.sleep(PRUNE_INTERVAL)

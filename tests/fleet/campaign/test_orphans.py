@@ -76,7 +76,7 @@ async def test_campaign_whose_record_somebody_deletes_ends_at_once_and_its_event
         with pytest.raises(CampaignNotFound):
             await fleet.campaigns.pause("kernel", by="bob")
         await fleet.advance(3 * HOUR)
-        assert (fleet.campaigns.all(), fleet.campaigns.busy, fleet.campaigns.is_armed) == ((), 0, False)
+        assert (fleet.campaigns.all(), fleet.campaigns.busy, fleet.campaigns.waiting) == ((), 0, 0)
         await start_campaign(fleet, campaign_spec(), id_=CAMPAIGN_ID.replace("0F", "1F"))
         await fleet.advance(3 * HOUR)
     assert {vm: len(done) for vm, done in platform.done.items()} == {
@@ -92,10 +92,12 @@ async def test_event_is_kept_where_the_store_has_its_campaign_open() -> None:
         await start_campaign(fleet, campaign_spec())
         await advance_to(fleet, ten(10, 5))
         before = fleet.replica.scope("web")
+        fleet.campaigns._records._values.clear()
         async with asyncio.TaskGroup() as tasks:
-            orphans = OrphanEvents(fleet, store, tasks, is_open=lambda _: False)
+            orphans = OrphanEvents(fleet.scopes, fleet.campaigns._loop, tasks)
             orphans.cancel_in(before)
             orphans.cancel_in(before)
             assert orphans.busy == len(before.events) == 1
         assert orphans.busy == 0
         assert fleet.replica.scope("web").events == before.events
+        assert [campaign.id for campaign in fleet.campaigns.all()] == [CAMPAIGN_ID]

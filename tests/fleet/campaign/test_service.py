@@ -31,7 +31,7 @@ from forewarn.fleet.service import Fleet
 from forewarn.platform.port import NotificationMessage
 from forewarn.platform.simulated import SimulatedPlatform
 from forewarn.store.memory import MemoryStore
-from forewarn.store.port import Record, RecordKey, RecordKind
+from forewarn.store.port import RecordKey, RecordKind
 from tests.core.sample_scopes import TEN, schedule_request, scope, vm, web_scope
 from tests.fleet.campaign.campaigns import (
     CAMPAIGN_ID,
@@ -645,7 +645,7 @@ async def test_whoever_asks_for_the_prospects_of_a_large_campaign_keeps_nobody_w
         )
         scopes = tuple(ScopeProgress(f"s{n}", n * 60, waves) for n in range(20_000))
         large = msgspec.structs.replace(small, id=CAMPAIGN_ID, scopes=scopes)
-        fleet.campaigns.apply_change(Record(RecordKey(RecordKind.CAMPAIGN, CAMPAIGN_ID), encode(large), 1))
+        fleet.campaigns._records.update(CAMPAIGN_ID, large, 1)
         asking = asyncio.create_task(fleet.campaigns.status(CAMPAIGN_ID))
         rounds = 0
         while not asking.done():
