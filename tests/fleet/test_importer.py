@@ -153,7 +153,7 @@ async def test_what_is_equal_is_not_touched() -> None:
 async def test_busy_vm_is_refused_and_the_rest_is_done() -> None:
     """Update domains are fixed, and VMs stay, while events name them."""
     async with run_fleet(web_scope(), scope("old", vm("old-0"))) as fleet:
-        await fleet.schedule(schedule_request(EventType.REBOOT, "web-0", "web-1", "old-0", notice=HOUR))
+        await fleet.events.schedule(schedule_request(EventType.REBOOT, "web-0", "web-1", "old-0", notice=HOUR))
         other = [msgspec.structs.replace(each, update_domain=7) for each in web_scope().roster]
         done = await imported(fleet, with_vms(web_scope(), other[0], *other[2:]), prune=True)
         assert brief(done.refused) == [

@@ -50,9 +50,10 @@ class HoldRecord:
         """The record at the revision of `current`, for decisions that rest on it."""
         return {FLEET_HOLD: self._loop.revision_of(FLEET_HOLD.id)}
 
-    def add_observers(self, *observers: Observer[FleetHold]) -> None:
-        """Show every change of the record to these, in this order."""
-        self._loop.observers.extend(observers)
+    @property
+    def observers(self) -> list[Observer[FleetHold]]:
+        """Those that see every change of the record, in order."""
+        return self._loop.observers
 
     async def apply(
         self,

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from itertools import islice, takewhile
 
 from forewarn.clock import Clock
-from forewarn.core.journal import EntryKind
+from forewarn.core.journal import CAMPAIGN_CHANGE_KINDS, EVENT_CHANGE_KINDS, EntryKind
 from forewarn.fleet.duty import DutyWork
 from forewarn.fleet.errors import JournalPruned, PositionNotFound
 from forewarn.fleet.main_loop import MainLoop
@@ -42,6 +42,8 @@ RETRY_DELAY = 1.0
 
 HISTORY_PAGE = 100
 
+CHANGE_KINDS = tuple(EVENT_CHANGE_KINDS | CAMPAIGN_CHANGE_KINDS)
+
 DEFAULT_RETENTION = Retention(age=timedelta(days=400), rows=1_000_000)
 """How much of the journal is kept unless a setting says otherwise."""
 
@@ -49,8 +51,8 @@ PRUNE_INTERVAL = 3600.0
 """How often, in seconds, the journal is pruned."""
 
 
-class JournalStreams:
-    """All journal streams of a process. `wake` must be called after every change of the store."""
+class Journal:
+    """Queries and streams of the journal. `wake` must be called after every change of the store."""
 
     def __init__(self, store: Store, tasks: asyncio.TaskGroup) -> None:
         self._store = store
@@ -66,6 +68,19 @@ class JournalStreams:
     def wake(self) -> None:
         """Something was saved, here or elsewhere."""
         self._changed.set()
+
+    async def query(self, query: JournalQuery) -> list[JournalRow]:
+        """Return a page of the journal; `journal_query` builds the query of a request."""
+        return await self._store.journal(query)
+
+    async def changes(self, after: int, limit: int) -> list[JournalRow]:
+        """Return the changes of events and campaigns after a position of the journal, the oldest first."""
+        return await self._store.journal(JournalQuery(after=after, kinds=CHANGE_KINDS, limit=limit))
+
+    async def end(self) -> int:
+        """Return the position of the journal's newest line; 0: it has none."""
+        rows = await self._store.journal(JournalQuery(newest_first=True, limit=1))
+        return rows[0].position if rows else 0
 
     def close(self) -> None:
         """End every stream after the rows that it has, and every later one at once: the service stops."""
@@ -83,8 +98,11 @@ class JournalStreams:
             raise JournalPruned(after, extent.pruned)
         return after
 
-    async def rows(self, after: int | None) -> AsyncGenerator[JournalRow, None]:
-        """Yield the rows after the position, then each new one, until `close`; raise what `resolve_position` raises."""
+    async def follow(self, after: int | None = None) -> AsyncGenerator[JournalRow, None]:
+        """Yield the rows after the position, then each new one, until `close`; None: from now on.
+
+        Raises what `resolve_position` raises.
+        """
         with self._subscribed():
             position = await self.resolve_position(after)
             while not self._is_closed:

@@ -39,7 +39,7 @@ class LastSeenTracker:
         """Nothing here waits for the clock."""
         return 0
 
-    def last_seen(self, view: ScopeView) -> datetime | None:
+    def of(self, view: ScopeView) -> datetime | None:
         """Return when a VM of the scope last made a valid request, as far as it is known."""
         known = (view.seen_at, view.scope.seen_at if view.scope is not None else None)
         return max(filter(None, known), default=None)

@@ -66,8 +66,8 @@ class ManualTime:
         self._users = (campaigns, *users)
         self._lock = asyncio.Lock()
 
-    async def advance(self, by: timedelta, *, who: str) -> datetime:
-        """Let this much time pass."""
+    async def advance(self, by: timedelta, *, who: str = "operator") -> datetime:
+        """Let this much time pass; everything that is due on the way happens in order, and is over on return."""
         clock = self._require_manual()
         async with self._lock:
             target = clock.now() + by
@@ -76,7 +76,7 @@ class ManualTime:
             await self._advance_to(clock, target)
             return target
 
-    async def advance_to_next(self, *, who: str) -> datetime:
+    async def advance_to_next(self, *, who: str = "operator") -> datetime:
         """Let time pass until an event changes; where time alone changes none any more, stay.
 
         What else is due on the way happens, and does not end the way: an attempt that is put off, a scope's silence.

@@ -171,7 +171,7 @@ class VmPortListeners:
         try:
             yield opened
             if opened:
-                await self._fleet.assign_ports(opened)
+                await self._fleet.ports.assign(opened)
         except BaseException:
             for port in opened.values():
                 self._server.stop_listening(self._host, port)
@@ -196,7 +196,7 @@ class VmPortListeners:
 
     async def _listen(self, name: str, free: Iterable[int], *, skip_busy: bool) -> int:
         """Listen for a VM at the port that it has, else at a free one."""
-        kept = self._fleet.ports.get(name)
+        kept = self._fleet.ports.assigned.get(name)
         for port in free if kept is None else (kept,):
             try:
                 return await self._server.listen_for_vm(name, self._host, port)
@@ -208,7 +208,7 @@ class VmPortListeners:
 
     def _free_ports(self) -> Iterator[int]:
         """Give ports that no VM has or had."""
-        taken = set(self._fleet.ports.values())
+        taken = set(self._fleet.ports.assigned.values())
         return (port for port in self._port_range() if port not in taken)
 
     def _port_range(self) -> Iterable[int]:
