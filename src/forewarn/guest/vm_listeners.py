@@ -19,6 +19,7 @@ from forewarn.core.vm import Vm
 from forewarn.fleet.errors import FleetError, ScopeNotFound, VmNotFound
 from forewarn.fleet.event_loop import tasks_until_exit
 from forewarn.fleet.replica import Replica, ScopeView
+from forewarn.fleet.scopes import ScopeChange
 from forewarn.fleet.service import Fleet
 from forewarn.guest.limits import SPARE_FILES
 from forewarn.guest.server import GuestServer
@@ -104,7 +105,7 @@ class VmPortListeners:
     @asynccontextmanager
     async def serve(self) -> AsyncIterator[None]:
         """Listen for all VMs there are, and as long as the context lasts for those that come."""
-        self._fleet.on_change(self._on_change)
+        self._fleet.scopes.observers.append(self)
         await self._open_all(_vm_names(self._fleet.replica.views()))
         async with tasks_until_exit() as tasks:
             tasks.create_task(self._open_for_changes(), name="ports for new VMs")
@@ -118,9 +119,11 @@ class VmPortListeners:
         host = f"[{self._host}]" if ":" in self._host else self._host
         return f"http://{host}:{port}"
 
-    def _on_change(self, view: ScopeView) -> None:
-        if any(name not in self._open for name in _vm_names([view])):
-            self._changed.add(view.id)
+    def observe(self, change: ScopeChange) -> None:
+        """Note a scope in which a VM has no port yet."""
+        roster = change.after.roster if change.after is not None else ()
+        if any(f"{change.id}/{vm.name}" not in self._open for vm in roster):
+            self._changed.add(change.id)
             self._has_changed.set()
 
     async def _open_for_changes(self) -> None:
@@ -175,7 +178,7 @@ class VmPortListeners:
         try:
             yield opened
             if opened:
-                await self._fleet.assign_ports(opened)
+                await self._fleet.ports.assign(opened)
         except BaseException:
             for port in opened.values():
                 self._server.stop_listening(self._host, port)
@@ -200,7 +203,7 @@ class VmPortListeners:
 
     async def _listen(self, name: str, free: Iterable[int], *, skip_busy: bool) -> int:
         """Listen for a VM at the port that it has, else at a free one."""
-        kept = self._fleet.ports.get(name)
+        kept = self._fleet.ports.assigned.get(name)
         for port in free if kept is None else (kept,):
             try:
                 return await self._server.listen_for_vm(name, self._host, port)
@@ -212,7 +215,7 @@ class VmPortListeners:
 
     def _free_ports(self) -> Iterator[int]:
         """Give ports that no VM has or had."""
-        taken = set(self._fleet.ports.values())
+        taken = set(self._fleet.ports.assigned.values())
         return (port for port in self._port_range() if port not in taken)
 
     def _port_range(self) -> Iterable[int]:

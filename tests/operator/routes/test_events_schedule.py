@@ -89,7 +89,7 @@ async def test_event_is_shown_from_its_announcement_to_its_end() -> None:
                 ),
             ],
         )
-        await service.fleet.approve("web", "web-1", [event.id])
+        await service.fleet.events.approve("web", "web-1", [event.id])
         (event,) = await service.client(lambda api: list(api.events()))
         assert (event.status, event.started_at, event.explanation, event.blockers) == ("Started", TEN, [], [])
         assert event.approvals == [v1.Approval(vm="web-1", approved_at=TEN)]
@@ -142,7 +142,7 @@ async def test_same_key_makes_nothing_twice_even_after_the_end() -> None:
         first = await service.request("POST", "/v1/events", body, Idempotency_Key="once")
         again = await service.request("POST", "/v1/events", body, Idempotency_Key="once")
         assert (first.status, again.json) == (201, first.json)
-        await service.fleet.advance(timedelta(minutes=5))
+        await service.fleet.time.advance(timedelta(minutes=5))
         late = await service.request("POST", "/v1/events", body, Idempotency_Key="once")
         assert (late.json["created"], late.json["events"]) == (first.json["created"], [])
         other = await service.request("POST", "/v1/events", body, Idempotency_Key="twice")

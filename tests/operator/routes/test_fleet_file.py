@@ -14,6 +14,7 @@ from forewarn.fleet.errors import SaveFailed
 from forewarn.fleet.importer import apply_import
 from forewarn.operator import import_job
 from forewarn.operator.import_job import SMALL_FILE_BYTES
+from tests.fleet.fleets import CallbackObserver
 from tests.operator.running_api import TEN, ApiResponse, RunningApi, run_api
 
 ONE_MORE = """
@@ -199,7 +200,7 @@ async def test_import_goes_on_when_nobody_listens(monkeypatch: pytest.MonkeyPatc
         writer.close()
         await writer.wait_closed()
         came = asyncio.Event()
-        service.fleet.on_change(lambda view: came.set() if view.id == "new" else None)
+        CallbackObserver(service.fleet, lambda change: came.set() if change.id == "new" else None)
         gate.open.set()
         await came.wait()
         assert service.fleet.replica.scope("new").vm("new-1").name == "new-1"

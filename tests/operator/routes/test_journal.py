@@ -29,7 +29,7 @@ async def live(service: RunningApi) -> str:
         lambda api: api.schedule(v1.ScheduleEvents(type=EventType.FREEZE, vms=["web-0"], reason="ticket 7"))
     )
     await service.client(lambda api: api.hold(v1.CreateHold(scope="shop", reason="closing")))
-    await service.fleet.advance(timedelta(hours=1))
+    await service.fleet.time.advance(timedelta(hours=1))
     return made.created[0].id
 
 

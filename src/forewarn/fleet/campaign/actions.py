@@ -22,7 +22,7 @@ from forewarn.core.campaign.actions import (
 from forewarn.core.campaign.durations import wave_notice
 from forewarn.core.campaign.history import RELEVANT_KINDS, ScopeHistory, read_history
 from forewarn.core.campaign.load import FleetLoad
-from forewarn.core.campaign.record import Campaign, CampaignState, WaveState
+from forewarn.core.campaign.record import Campaign, WaveState
 from forewarn.core.campaign.rollout import Rollout
 from forewarn.core.campaign.selection import Selector
 from forewarn.core.change import Change
@@ -37,7 +37,7 @@ from forewarn.fleet.errors import SaveFailed
 from forewarn.fleet.event_loop import FairShare
 from forewarn.fleet.scopes import Scopes
 from forewarn.platform.port import GateChecker, GateFailed, GatePassed, GateRequest
-from forewarn.store.port import JournalQuery, RecordKey, RecordKind, Store, StoreError
+from forewarn.store.port import Guards, JournalQuery, RecordKey, RecordKind, Store, StoreError
 
 log = logging.getLogger(__name__)
 R = TypeVar("R")
@@ -68,6 +68,15 @@ class ActionOwner(Protocol):
     @property
     def rollout(self) -> Rollout:
         """The campaign as it is worked on."""
+        ...
+
+    @property
+    def is_saved_as_running(self) -> bool:
+        """Whether the newest record says that the campaign runs. What rests on that names `guards`."""
+        ...
+
+    def guards(self) -> Guards:
+        """Return the campaign's record at the revision that is known now."""
         ...
 
     def now(self) -> datetime:
@@ -126,7 +135,9 @@ class CampaignActions:
 
         try:
             announced = await self._retry_until_saved(
-                lambda: self._scopes.apply(action.scope, lambda scope: self._schedule_events(scope, action, history))
+                lambda: self._scopes.apply(
+                    action.scope, lambda scope: self._schedule_events(scope, action, history), self._owner.guards
+                )
             )
         except CoreError as refusal:
             why = str(refusal)
@@ -146,7 +157,7 @@ class CampaignActions:
     def _schedule_events(
         self, scope: Scope, action: AnnounceWave, history: ScopeHistory
     ) -> Change[_AnnouncedWave | None]:
-        if self._owner.record.state is not CampaignState.RUNNING:
+        if not self._owner.is_saved_as_running:
             return Change(scope, (), None)
         spec, rule_context = self._owner.record.spec, self._scopes.rule_context
         now = max(self._owner.now(), scope.changed_at)
@@ -184,13 +195,12 @@ class CampaignActions:
 
         def rule(scope: Scope) -> Change[tuple[str, ...]]:
             rule_context, now = self._scopes.rule_context, self._owner.now()
-            is_running = self._owner.record.state is CampaignState.RUNNING
-            if not is_running or not self._owner.rollout.is_open(rule_context, now=now):
+            if not self._owner.is_saved_as_running or not self._owner.rollout.is_open(rule_context, now=now):
                 return Change(scope, (), ())
             return operations.clear(scope, action.events, rule_context, now=now)
 
         try:
-            await self._scopes.apply(action.scope, rule)
+            await self._scopes.apply(action.scope, rule, self._owner.guards)
         except SaveFailed as error:
             log.warning("%s; the campaign goes on in %.1f s", error, MIN_BACKOFF)
             await asyncio.sleep(MIN_BACKOFF)

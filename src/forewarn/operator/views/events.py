@@ -42,7 +42,9 @@ FIRST_ENTRIES = (EntryKind.SCHEDULED, EntryKind.STARTED)
 
 def show_event(fleet: Fleet, scope: Scope, event: Event, *, now: datetime) -> v1.Event:
     """Show an open event, and why it waits."""
-    blockers = [_with_campaign_state(fleet, blocker) for blocker in explain(scope, event, fleet.rule_context, now=now)]
+    blockers = [
+        _with_campaign_state(fleet, blocker) for blocker in explain(scope, event, fleet.scopes.rule_context, now=now)
+    ]
     return v1.Event(
         id=event.id,
         scope=scope.id,
@@ -141,7 +143,7 @@ async def show_events(
     if vm is not None:
         view, found_vm = find_vm(fleet, caller, vm)
         if scope not in (None, view.id):
-            return v1.EventPage(events=(), next=None, fleet_hold=show_hold(fleet.current_hold, None))
+            return v1.EventPage(events=(), next=None, fleet_hold=show_hold(fleet.holds.current, None))
         scope, name = view.id, found_vm.name
     if scope is not None:
         caller.check_scope(scope)
@@ -160,7 +162,7 @@ async def show_events(
     now = fleet.clock.now()
     events = tuple([show_event(fleet, each, event, now=now) async for each, event in iterate_gradually(found)])
     next_ = f"{events[-1].scope}/{_position(found[-1][1])}" if more else None
-    return v1.EventPage(events=events, next=next_, fleet_hold=show_hold(fleet.current_hold, None))
+    return v1.EventPage(events=events, next=next_, fleet_hold=show_hold(fleet.holds.current, None))
 
 
 def _position(event: Event) -> str:
@@ -219,7 +221,7 @@ async def _show_ended_event(fleet: Fleet, id_: str, rows: Sequence[JournalRow]) 
 
 async def _timeline(fleet: Fleet, id_: str, scope: str | None) -> list[JournalRow]:
     key = None if scope is None else RecordKey(RecordKind.SCOPE, scope)
-    rows = await fleet.read_journal(JournalQuery(key=key, event=id_, newest_first=True, limit=MAX_TIMELINE))
+    rows = await fleet.journal.query(JournalQuery(key=key, event=id_, newest_first=True, limit=MAX_TIMELINE))
     return rows[::-1]
 
 
@@ -227,4 +229,4 @@ async def _first_row(fleet: Fleet, id_: str, rows: Sequence[JournalRow]) -> Jour
     """Return the event's first line, or the oldest one that is left of it."""
     if len(rows) < MAX_TIMELINE:
         return rows[0]
-    return next(iter(await fleet.read_journal(JournalQuery(event=id_, kinds=FIRST_ENTRIES, limit=1))), rows[0])
+    return next(iter(await fleet.journal.query(JournalQuery(event=id_, kinds=FIRST_ENTRIES, limit=1))), rows[0])
