@@ -232,7 +232,7 @@ async def test_event_behind_a_stuck_one_names_it() -> None:
         service.platform.set_outcomes("web/web-0", Failed("no power"))
         first = await schedule(service, "Reboot", "web-0")
         second = await schedule(service, "Reboot", "web-1")
-        await service.fleet.advance(timedelta(hours=1))
+        await service.fleet.time.advance(timedelta(hours=1))
         failed, waiting = [(await event_detail(service, id_)).event for id_ in (first, second)]
     assert failed is not None
     assert waiting is not None

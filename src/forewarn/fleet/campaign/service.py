@@ -176,7 +176,7 @@ class Campaigns:
 
     def is_stopped(self, id_: str) -> bool:
         """Tell whether a campaign lets nothing start until a person resumes it."""
-        campaign, _ = self._records.get(id_, (None, 0))
+        campaign, _ = self._records.newest(id_)
         return campaign is not None and campaign.state in (CampaignState.PAUSED, CampaignState.HALTED)
 
     async def overlaps(self, spec: CampaignSpec, is_visible: IsVisible = _all_visible) -> tuple[str, ...]:
