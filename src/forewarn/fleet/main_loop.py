@@ -277,7 +277,7 @@ class RecordLoop(Generic[V]):
         queue = self._pending.get(id_)
         if queue is None:
             queue = self._pending[id_] = []
-            self._main_loop.tasks.create_task(self._run(id_), name=f"save {self.key(id_)}")
+            self._main_loop.tasks.create_task(self._run(id_), name=f"save {self._codec.kind.value} {id_}")
         elif len(queue) >= MAX_PENDING:
             raise SaveFailed(f"{MAX_PENDING} requests wait for {id_} already")
         queue.append(PendingCommand(command, caller))
@@ -359,21 +359,23 @@ class RecordLoop(Generic[V]):
 
     async def _decide(self, value: V | None, batch: list[PendingCommand[V]]) -> _Decided[V] | None:
         """Apply the commands of a batch in order; None: a guard has changed meanwhile, so decide them again."""
-        decided = _Decided(value, [], [], {})
+        entries: list[Entry] = []
+        results: list[Any] = []
+        guards: dict[RecordKey, int | None] = {}
         for command, _ in batch:
             await self._fair_share.wait_turn()
             try:
-                decision = command(decided.value)
+                decision = command(value)
             except Exception as refusal:  # noqa: BLE001 - one command's mistake must not hit those that wait beside it
-                decided.results.append(refusal)
+                results.append(refusal)
                 continue
-            decided = decided._replace(value=decision.value)
-            decided.entries.extend(decision.entries)
-            decided.results.append(decision.result)
+            value = decision.value
+            entries += decision.entries
+            results.append(decision.result)
             for guard, revision in decision.guards.items():
-                if decided.guards.setdefault(guard, revision) != revision:
+                if guards.setdefault(guard, revision) != revision:
                     return None
-        return decided
+        return _Decided(value, entries, results, guards)
 
     async def _save(self, id_: str, decided: _Decided[V], revision: int | None) -> int:
         value = None if decided.value is None else self._codec.encode(decided.value)
