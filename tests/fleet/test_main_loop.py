@@ -294,6 +294,20 @@ async def test_guard_that_changes_within_a_batch_has_all_of_it_decided_again() -
         assert decided == [("first", None), ("second", 1), ("first", None), ("second", None)]
 
 
+async def test_decision_waits_for_the_save_of_its_guard_that_is_under_way_in_this_process() -> None:
+    """It would be refused; so it is decided again once that is saved, and needs one save."""
+    store = FailingStore()
+    async with run_loops(store) as (tokens, leases):
+
+        def copy_lease(_: Counter | None) -> Decision[Counter, None]:
+            lease, revision = leases.newest("clock")
+            return Decision(lease or Counter(-1), (), None, {leases.key("clock"): revision})
+
+        await asyncio.gather(leases.apply("clock", count_up), *(tokens.apply(f"t-{n}", copy_lease) for n in range(9)))
+        assert [tokens.newest(f"t-{n}")[0] for n in range(9)] == [Counter(1)] * 9
+        assert store.saves == 10
+
+
 async def test_record_that_is_not_followed_cannot_be_a_guard() -> None:
     store = MemoryStore()
     await store.save(HOLD, b"{}", (), expected=None)
