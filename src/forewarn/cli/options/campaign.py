@@ -9,10 +9,11 @@ from typing import Any
 import click
 
 from forewarn.api import v1
-from forewarn.api.campaign_file import NONE, parse_campaign, read_campaign
-from forewarn.api.campaign_spec import spec_view
+from forewarn.api.campaign_file import parse_campaign, read_campaign
 from forewarn.api.campaign_windows import parse_blackout, parse_window
 from forewarn.api.file_reader import FileError
+from forewarn.api.table_reader import NONE
+from forewarn.api.v1.campaigns import spec_view
 from forewarn.cli.errors import CliError, ExitCode
 from forewarn.cli.options.common import FILE_PATH, ChoiceType, Command, Decorator, OptionTable, with_options
 from forewarn.cli.options.completion import complete_hosts, complete_scopes
