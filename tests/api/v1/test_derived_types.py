@@ -163,3 +163,15 @@ def test_union_that_json_cannot_tell_apart_is_refused_at_once() -> None:
 
     with pytest.raises(TypeError, match="JSON cannot tell apart"):
         DerivedTypes(Request, {Other: "OtherType"}, {}).derive(Other)
+
+
+def test_fields_that_a_change_leaves_out_are_left_out() -> None:
+    class Change(Request, frozen=True):
+        """A request that has some of the fields, and one of its own."""
+
+        gap: str | msgspec.UnsetType | None = msgspec.UNSET
+        most: str | int | msgspec.UnsetType | None = msgspec.UNSET
+        reason: str = ""
+
+    assert REQUESTS.read_fields(Whole, Change(most="10%")) == {"most": Limit(percent=10)}
+    assert REQUESTS.read_fields(Whole, Change(most=None, gap="5m")) == {"most": None, "gap": timedelta(minutes=5)}

@@ -108,15 +108,21 @@ class DerivedTypes:
 
         Invalid says which value breaks a rule, and its path.
         """
-        self.derive(struct)
-        fields = {
-            name: form.read(getattr(value, name), f"{path}.{name}" if path else name)
-            for name, form in self._forms[struct].items()
-        }
+        fields = self.read_fields(struct, value, path)
         try:
             return struct(**fields)
         except Invalid as error:
             raise (Invalid(f"{path}: {error}") if path else error) from None
+
+    def read_fields(self, struct: type[msgspec.Struct], value: Any, path: str = "") -> dict[str, Any]:
+        """Return those fields of a struct that a value of the API has, and that its sender has not left out."""
+        self.derive(struct)
+        given = {name: getattr(value, name, msgspec.UNSET) for name in self._forms[struct]}
+        return {
+            name: self._forms[struct][name].read(each, f"{path}.{name}" if path else name)
+            for name, each in given.items()
+            if each is not msgspec.UNSET
+        }
 
     def _form(self, type_: Any) -> Form:
         origin, arguments = get_origin(type_), get_args(type_)
