@@ -14,7 +14,7 @@ import msgspec
 from msgspec import inspect
 
 from forewarn.api.campaign_windows import parse_blackout, parse_moment, parse_window
-from forewarn.api.file_reader import FileTable, FileValue
+from forewarn.api.file_reader import FileError, FileTable, FileValue
 from forewarn.core.campaign.spec import Blackout, Limit, Window
 from forewarn.core.text import join_choices
 
@@ -96,10 +96,14 @@ def read_struct(raw: FileValue, struct: type[S], allowed: str = "a table") -> S:
 
 
 def _read_field(table: FileTable, field: inspect.Field) -> Any:
-    type_ = field_type(field.type)
-    if type_.is_optional and field.default is not None and table.at(field.name).value == NONE:
+    type_, raw = field_type(field.type), table.at(field.name)
+    has_none = type_.is_optional and field.default is not None
+    if has_none and raw.value == NONE:
         return None
-    return table.require(field.name, lambda raw: read_value(raw, type_), _allowed(type_))
+    try:
+        return table.require(field.name, lambda raw: read_value(raw, type_), _allowed(type_))
+    except FileError as error:
+        raise (raw.error(f'{error.problem}, or "{NONE}"') if has_none and error.key == raw.key else error) from None
 
 
 def read_value(raw: FileValue, type_: FieldType) -> Any:

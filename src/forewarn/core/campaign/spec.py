@@ -288,7 +288,7 @@ class CampaignPolicy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
         tuple[Window, ...], Meta(max_length=MAX_WINDOWS, description="When waves may start. Default: always.")
     ] = ()
     blackouts: Annotated[
-        tuple[Blackout, ...], Meta(max_length=MAX_BLACKOUTS, description="When no wave starts, or lasts into.")
+        tuple[Blackout, ...], Meta(max_length=MAX_BLACKOUTS, description="When no wave may start, or last into.")
     ] = ()
     zone: Annotated[str, Meta(pattern=f"^{ZONE}$", description="The time zone of windows that name none.")] = "UTC"
     must_end_inside: Annotated[
@@ -296,14 +296,14 @@ class CampaignPolicy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     ] = False
     gate: Annotated[
         Name | HttpCheck | None,
-        Meta(description="Asked before a scope's next wave: the name of a gate in the settings, or an HTTP check."),
+        Meta(description="Asked before a scope's next wave: the name of a gate in the settings, or a URL to check."),
     ] = None
     gate_patience: Annotated[
-        timedelta, Meta(description="How long a gate may stay shut before the campaign halts.")
+        timedelta, Meta(description="How long a gate may stay closed before the campaign halts.")
     ] = timedelta(minutes=30)
     halt_after: Annotated[
         Annotated[int, Meta(ge=1, le=MAX_FAILURES)] | None,
-        Meta(description="How many failed waves halt the campaign, counted since it was started or resumed."),
+        Meta(description="How many failed waves halt the campaign since it was started or resumed; or none."),
     ] = 1
     advance: Annotated[bool, Meta(description="Whether waves move up when those before them were approved early.")] = (
         True
@@ -338,15 +338,16 @@ def _check_number(items: tuple[object, ...], most: int, what: str) -> None:
 class CampaignSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A whole campaign, as it was asked for."""
 
-    name: Annotated[Name, Meta(description="What the campaign is called.", examples=["kernel-6.1"])]
+    name: Annotated[Name, Meta(description="The name of the campaign.", examples=["kernel-6.1"])]
     type: Annotated[
-        EventType, Meta(description="What happens: Freeze, Reboot or Redeploy.", extra={"choices": CampaignType})
+        EventType,
+        Meta(description="The type of its events: Freeze, Reboot or Redeploy.", extra={"choices": CampaignType}),
     ]
     selection: Annotated[Selection, Meta(examples=[{"scopes": ["web-*"]}])]
-    duration: Annotated[timedelta | None, Meta(description="For how long each VM is interrupted.")] = None
-    description: Annotated[Text, Meta(description="What the VMs are told.")] = ""
+    duration: Annotated[timedelta | None, Meta(description="How long each VM is interrupted.")] = None
+    description: Annotated[Text, Meta(description="The description that VMs get.")] = ""
     policy: CampaignPolicy = CampaignPolicy()
-    start_at: Annotated[datetime | None, Meta(description="Nothing is announced before.")] = None
+    start_at: Annotated[datetime | None, Meta(description="Announce nothing before this time.")] = None
 
     def __post_init__(self) -> None:
         check_name(self.name, "campaign")
