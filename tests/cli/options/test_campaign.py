@@ -2,21 +2,19 @@
 
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import click
 import msgspec
 import pytest
-from msgspec import Meta
 from msgspec.inspect import BoolType
 
 from forewarn.api import v1
 from forewarn.api.campaign_file import parse_campaign, read_campaign
 from forewarn.api.v1.campaigns import spec_from_request, spec_view
 from forewarn.cli.errors import CliError
-from forewarn.cli.options.campaign import OPTIONS, TABLES, CampaignOption, campaign_from_options, campaign_options
-from forewarn.cli.options.common import with_options
-from forewarn.core.campaign.spec import CampaignPolicy, CampaignSpec, HttpCheck, Limit, Selection, WaveKind
+from forewarn.cli.options.campaign import OPTIONS, TABLES, campaign_from_options
+from forewarn.cli.options.field_option import FieldOption
+from forewarn.core.campaign.spec import CampaignPolicy, HttpCheck, Limit, Selection, WaveKind
 
 CLI_PAGE = (Path(__file__).parents[3] / "docs/reference/cli.md").read_text()
 
@@ -62,7 +60,7 @@ def typed(**values: Any) -> dict[str, Any]:
     return {each.parameter: values.get(each.parameter) for each in OPTIONS}
 
 
-def option_of(table: str, key: str) -> CampaignOption:
+def option_of(table: str, key: str) -> FieldOption:
     (found,) = (each for each in OPTIONS if (each.table, each.key) == (table, key))
     return found
 
@@ -101,31 +99,6 @@ def test_key_is_in_the_api(table: str, key: str) -> None:
     names = {"": "StartCampaign", "selection": "CampaignSelection", "policy": "CampaignPolicy"}
     _, schemas = msgspec.json.schema_components((v1.StartCampaign,))
     assert schemas[names[table]]["properties"][key]["description"] == option_of(table, key).type.description
-
-
-class WiderPolicy(CampaignPolicy, frozen=True, kw_only=True):
-    """A policy with keys more, as a later version could have it."""
-
-    settle_for: Annotated[timedelta | None, Meta(description="How long to watch a scope after its wave.")] = None
-    strict: Annotated[bool, Meta(description="Whether warnings count as failures.")] = False
-    ring: Annotated[str, Meta(pattern="^[a-z]+$", description="The ring of the rollout.")] = "a"
-    reviewers: Annotated[tuple[str, ...], Meta(description="Who has to agree.")] = ()
-
-
-def test_new_key_of_a_policy_has_its_option_without_further_ado() -> None:
-    wider = campaign_options({"": CampaignSpec, "selection": Selection, "policy": WiderPolicy})
-    found = [(each.flag, each.metavar, each.is_repeatable, each.is_clearable) for each in wider[len(OPTIONS) :]]
-    assert found == [
-        ("--settle-for", "DURATION", False, True),
-        ("--strict", "STRICT", False, False),
-        ("--ring", "RING", False, False),
-        ("--reviewer", "TEXT", True, True),
-    ]
-    assert wider[len(OPTIONS)].help == "How long to watch a scope after its wave."
-    command = with_options(each.declare() for each in wider[len(OPTIONS) :])(lambda **_: None)
-    declared = click.command()(command).params
-    assert [each.opts for each in declared] == [["--settle-for"], ["--strict"], ["--ring"], ["--reviewer"]]
-    assert [each.name for each in declared] == ["settle_for", "strict", "ring", "reviewers"]
 
 
 @pytest.mark.parametrize("key", [key for table, key in KEYS if table and key not in ("scopes", "hosts", "tags", "all")])
