@@ -10,7 +10,7 @@ from typing import TypeVar
 from forewarn.core.base_error import BaseError
 from forewarn.core.duration import parse_duration
 from forewarn.core.errors import CoreError
-from forewarn.core.text import check_name
+from forewarn.core.text import check_name, join_choices
 
 T = TypeVar("T")
 D = TypeVar("D")
@@ -79,8 +79,7 @@ class FileValue:
 
     def choice(self, choices: type[E]) -> E:
         """Read one of several words."""
-        words = [f'"{choice.value}"' for choice in choices]
-        return self.read(lambda value: choices(_text(value)), f"{', '.join(words[:-1])} or {words[-1]}")
+        return self.read(lambda value: choices(_text(value)), join_choices(f'"{each.value}"' for each in choices))
 
     def items(self) -> list["FileValue"]:
         """Read a list."""

@@ -18,12 +18,13 @@ from uuid import UUID, uuid5
 import msgspec
 
 from forewarn.api.file_reader import FileError, FileTable, FileValue
+from forewarn.api.table_reader import field_type, read_value, struct_fields
 from forewarn.core.event import EventType
 from forewarn.core.inventory import create_scope
 from forewarn.core.limits import MAX_DOMAIN, MAX_VMS_PER_SCOPE
 from forewarn.core.scope import ApprovalRule, Scope, ScopeKind
 from forewarn.core.text import check_name, is_guid
-from forewarn.core.vm import Address, Os, Priority, Roster, Traits, Vm
+from forewarn.core.vm import Address, Roster, Traits, Vm
 
 DEMONSTRATION = "the demonstration fleet"
 DOMAINS = 20
@@ -188,18 +189,8 @@ def _auto_approve(raw: FileValue) -> tuple[EventType, ...]:
     return tuple(EventType(item.choice(AutoApproved).value) for item in raw.items())
 
 
-TRAITS: dict[str, Callable[[FileValue], Any]] = {
-    "priority": lambda written: written.choice(Priority),
-    "terminate_notice": FileValue.duration,
-    "location": FileValue.text,
-    "zone": FileValue.text,
-    "resource_group": FileValue.text,
-    "subscription": FileValue.text,
-    "os": lambda written: written.choice(Os),
-    "tags": lambda written: {key: tag.text() for key, tag in written.entries().items()},
-}
-"""What a VM can say itself, or take from its scope, or its scope from the fleet."""
-
+TRAITS = {name: field_type(field.type) for name, field in struct_fields(Traits).items()}
+"""What a VM can say itself, or take from its scope, or its scope from the fleet: each with the type to read it by."""
 
 TOP_KEYS = frozenset({"defaults", "scopes"})
 SCOPE_KEYS = frozenset(
@@ -209,7 +200,7 @@ SCOPE_KEYS = frozenset(
     "traits",
 }
 VM_KEYS = (frozenset(VmTemplate.__struct_fields__) | frozenset(TRAITS)) - {"traits"}
-ADDRESS_KEYS = frozenset({"ip", "mac", "network"})
+ADDRESS_KEYS = frozenset(Address.__struct_fields__)
 
 
 def _defaults(raw: FileValue) -> Traits:
@@ -227,7 +218,7 @@ def _merge_traits(table: FileTable, traits: Traits, base: Traits) -> Traits:
 
 
 def _trait(trait: str, raw: FileValue) -> Any:
-    parsed = TRAITS[trait](raw)
+    parsed = read_value(raw, TRAITS[trait])
     with raw.wrap_errors():
         Traits(**{trait: parsed})
     return parsed

@@ -264,7 +264,7 @@ WRONG = {
         "--blackout: a black-out ends after it starts: 2027-12-24T12:00:00Z to 2026-12-24T12:00:00Z does not",
     ),
     "tag": (("kernel.toml", "--tag", "tier"), "--tag: 'tier' is no tag: write it like team=web"),
-    "halt after": (("kernel.toml", "--halt-after", "0"), "--halt-after: '0' is no number from 1 on, and not none"),
+    "halt after": (("kernel.toml", "--halt-after", "0"), "--halt-after: 0 is not allowed: use a whole number from 1"),
 }
 
 
