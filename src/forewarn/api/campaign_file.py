@@ -10,7 +10,6 @@ from datetime import datetime, time
 import msgspec
 
 from forewarn.api.campaign_windows import parse_blackout, parse_moment, parse_window
-from forewarn.api.file_reader import FileError, FileValue
 from forewarn.api.v1 import CampaignType
 from forewarn.core.campaign.spec import (
     MAX_RETRIES,
@@ -25,6 +24,7 @@ from forewarn.core.campaign.spec import (
     Window,
 )
 from forewarn.core.event import EventType
+from forewarn.settings.file_reader import FileError, FileValue
 
 NONE = "none"
 """How a rule is switched off that holds unless something else is said."""

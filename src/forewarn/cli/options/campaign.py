@@ -12,13 +12,13 @@ from forewarn.api import v1
 from forewarn.api.campaign_file import NONE, parse_campaign, read_campaign
 from forewarn.api.campaign_spec import spec_view
 from forewarn.api.campaign_windows import parse_blackout, parse_window
-from forewarn.api.file_reader import FileError
 from forewarn.cli.errors import CliError, ExitCode
 from forewarn.cli.options.common import FILE_PATH, ChoiceType, Command, Decorator, OptionTable, with_options
 from forewarn.cli.options.completion import complete_hosts, complete_scopes
 from forewarn.cli.options.times import read_duration
 from forewarn.core.campaign.spec import Limit
 from forewarn.core.errors import Invalid
+from forewarn.settings.file_reader import FileError
 
 STDIN = Path("-")
 
