@@ -19,6 +19,7 @@ from typing import NamedTuple
 import msgspec
 
 from forewarn.clock import SystemClock
+from forewarn.core.backoff import pause_after
 from forewarn.core.duration import format_duration
 from forewarn.core.errors import Invalid
 from forewarn.core.event_type import EVENT_TYPES
@@ -187,8 +188,7 @@ class CommandPlatform:
         tries = work.attempt - self._discounted.get(work.id, 0)
         if tries >= self.settings.attempts:
             return self._failed(work, f"{why}, in attempt {tries} of {self.settings.attempts}", output)
-        pause = self.settings.first_pause * 2 ** min(tries - 1, 32) if tries > 0 else self.settings.first_pause
-        return Retry(min(pause, self.settings.longest_pause), why, output)
+        return Retry(pause_after(tries, self.settings.first_pause, self.settings.longest_pause), why, output)
 
     def _failed(self, work: Work, why: str, output: str = "") -> Failed:
         self._reset_attempts(work)
