@@ -173,9 +173,9 @@ async def test_nobody_there_is_shut(web: RecordingServer, tmp_path: Path) -> Non
 
 
 MUMBLED = {
-    "it hangs up": (b"", "it hangs up"),
-    "it hangs up in the middle": (b"HTTP/1.1 200 OK\r\nContent-Le", "it hangs up"),
-    "another protocol": (b"220 mail.example ESMTP\r\n\r\n", "what it says is not HTTP"),
+    "it hangs up": (b"", "it closed the connection"),
+    "it hangs up in the middle": (b"HTTP/1.1 200 OK\r\nContent-Le", "it closed the connection"),
+    "another protocol": (b"220 mail.example ESMTP\r\n\r\n", "its answer is not HTTP"),
 }
 
 

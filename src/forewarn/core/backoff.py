@@ -7,7 +7,7 @@ from typing import TypeVar
 
 P = TypeVar("P", float, timedelta)
 
-MAX_DOUBLINGS = 32
+MAX_DOUBLINGS = 28
 """Enough for any maximum, and small enough that no pause overflows."""
 
 

@@ -18,8 +18,8 @@ from forewarn.clock import SystemClock
 from forewarn.core.campaign.spec import HttpCheck, gate_name
 from forewarn.core.duration import format_duration
 from forewarn.core.text import truncate_text
+from forewarn.http_client import HttpRequest, RequestFailed, send_request
 from forewarn.platform.command import SERVICE_VARIABLES, describe_exit
-from forewarn.platform.http_client import HttpRequest, RequestFailed, fetch_status
 from forewarn.platform.limiter import ConcurrencyLimiter
 from forewarn.platform.port import GateFailed, GatePassed, GateRequest
 from forewarn.platform.processes import Process, ProcessFiles
@@ -111,7 +111,7 @@ class SettingsGateChecker:
 async def _check_url(url: str, gate: GateSettings) -> GatePassed | GateFailed:
     request = HttpRequest("GET", url)
     try:
-        status = await fetch_status(request, gate.timeout)
+        status = (await send_request(request, time_limit=gate.timeout)).status
     except RequestFailed as error:
         return GateFailed(truncate_text(str(error)))
     return (
