@@ -9,6 +9,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Self
 
+from forewarn.core.base_error import BaseError
+
 TEMPORARY_SUFFIX = ".new"
 """The end of a temporary file's name. A process that is killed while it writes leaves one behind; nobody needs it."""
 
@@ -41,12 +43,12 @@ else:
         return False
 
 
-class FileLocked(Exception):
+class FileLocked(BaseError):
     """Another process has locked the file; `pid` is None if it does not tell who."""
 
-    def __init__(self, path: Path, pid: int | None) -> None:
-        self.path, self.pid = path, pid
-        super().__init__(f"{path} is locked by process {pid or 'unknown'}")
+    template = "{path} is locked by another process"
+    path: Path
+    pid: int | None
 
 
 class FileLock:

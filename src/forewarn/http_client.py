@@ -9,7 +9,7 @@ see every byte of a response that may be wrong).
 
 RequestFailed              there is no response; the message names the server, never the rest of the URL
 ├── RequestTimeout         it took too long
-├── InvalidCertificate      the certificate of the server is not valid
+├── InvalidCertificate     the certificate of the server is not valid
 ├── InvalidResponse        what the server sent is not HTTP, or incomplete
 └── ResponseTooLarge       the body is longer than allowed
 """
@@ -24,6 +24,7 @@ from typing import NamedTuple
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 from forewarn import __version__
+from forewarn.core.base_error import BaseError
 from forewarn.core.duration import format_duration
 
 USER_AGENT = f"forewarn/{__version__}"
@@ -37,28 +38,24 @@ URL_CHARACTERS = "%/:?#[]@!$&'()*+,;=~"
 """What a request's target may have besides letters, digits and `_.-`; anything else is percent-encoded."""
 
 
-class RequestFailed(Exception):
+class RequestFailed(BaseError):
     """There is no response. `reason` says why, without the server's name."""
 
-    def __init__(self, origin: str, reason: str) -> None:
-        self.origin, self.reason = origin, reason
-        super().__init__(f"{origin} does not answer: {reason}")
+    template = "{origin} does not answer: {reason}"
+    origin: str
+    reason: str
 
 
 class RequestTimeout(RequestFailed):
-    """The response took too long."""
+    """The response took too long; `reason` is the time limit."""
 
-    def __init__(self, origin: str, time_limit: timedelta) -> None:
-        super().__init__(origin, "timeout")
-        self.args = (f"{origin} gave no answer within {format_duration(time_limit)}",)
+    template = "{origin} gave no answer within {reason}"
 
 
 class InvalidCertificate(RequestFailed):
     """The certificate of the server is not valid."""
 
-    def __init__(self, origin: str, reason: str) -> None:
-        super().__init__(origin, reason)
-        self.args = (f"{origin} is not trusted: {reason}",)
+    template = "{origin} is not trusted: {reason}"
 
 
 class InvalidResponse(RequestFailed):
@@ -104,7 +101,7 @@ async def send_request(
     except TimeoutError as error:
         if time_limit is None:  # the system gave up
             raise RequestFailed(request.origin, _error_text(error)) from error
-        raise RequestTimeout(request.origin, time_limit) from None
+        raise RequestTimeout(request.origin, format_duration(time_limit)) from None
     except ssl.SSLCertVerificationError as error:
         raise InvalidCertificate(request.origin, error.verify_message) from error
     except asyncio.IncompleteReadError as error:

@@ -83,6 +83,10 @@ class FileValue:
         """The line on which it stands, or on which its table begins if the key is missing."""
         return None if self.positions is None else self.positions.find(self.key)
 
+    def at(self, key: str) -> "FileValue":
+        """Return another place of the file, for a message about it; `key` is complete."""
+        return FileValue(self.file, key, None, self.positions)
+
     def with_value(self, value: object) -> "FileValue":
         """Return another value for the same place."""
         return FileValue(self.file, self.key, value, self.positions)

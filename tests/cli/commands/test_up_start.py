@@ -173,7 +173,7 @@ def test_kept_guest_port_that_is_busy_is_named(machine: Machine, tmp_path: Path)
         (("--listen", "0.0.0.0:0"), "--listen: listen takes a loopback address"),
         (("--speed", "fast"), "--speed: speed takes a number above 0, at most 1000000, not 'fast'"),
         (("--data", "d", "--ephemeral"), "--data and --ephemeral: a data directory, or none (ephemeral)?"),
-        (("--config", "gone.toml"), "gone.toml: No such file or directory"),
+        (("--config", "gone.toml"), "gone.toml: cannot be read: No such file or directory"),
         (("--fleet", "gone.toml"), "gone.toml: cannot be read: No such file or directory"),
         (("--fleet", "bad.toml"), 'bad.toml:1: scopes[0].kind: "pool" is not allowed: use "standalone"'),
         (("--fleet", "binary.toml"), "binary.toml: this is not TOML: it is not even UTF-8"),
