@@ -7,10 +7,10 @@ import msgspec
 import pytest
 from msgspec import Meta
 
-from forewarn.api.file_reader import FileError, FileValue
 from forewarn.api.table_reader import read_struct
 from forewarn.core.campaign.spec import CampaignPolicy, HttpCheck, Limit, Weekday, Window
 from forewarn.core.text import Name
+from forewarn.settings.file_reader import FileError, FileValue
 
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,9 +6,9 @@ docs/reference/campaign-policy.md describes every key. Its keys are the fields o
 import tomllib
 from collections.abc import Mapping
 
-from forewarn.api.file_reader import FileError, FileValue
 from forewarn.api.table_reader import read_struct
 from forewarn.core.campaign.spec import CampaignSpec
+from forewarn.settings.file_reader import FileError, FileValue
 
 
 def parse_campaign(text: str, *, file: str) -> dict[str, object]:

@@ -14,9 +14,9 @@ import msgspec
 from msgspec import inspect
 
 from forewarn.api.campaign_windows import parse_blackout, parse_moment, parse_window
-from forewarn.api.file_reader import FileError, FileTable, FileValue
 from forewarn.core.campaign.spec import Blackout, Limit, Window
 from forewarn.core.text import join_choices
+from forewarn.settings.file_reader import FileError, FileTable, FileValue
 
 S = TypeVar("S", bound=msgspec.Struct)
 

@@ -14,13 +14,13 @@ import msgspec
 
 from forewarn.api import v1
 from forewarn.api.campaign_file import parse_campaign, read_campaign
-from forewarn.api.file_reader import FileError
 from forewarn.api.table_reader import NONE
 from forewarn.api.v1.campaigns import spec_view
 from forewarn.cli.errors import CliError, ExitCode
 from forewarn.cli.options.common import FILE_PATH, Command, with_options
 from forewarn.cli.options.field_option import SELECTION_KEYS, FieldOption, field_options
 from forewarn.core.campaign.spec import CampaignPolicy, CampaignSpec, Selection
+from forewarn.settings.file_reader import FileError
 
 STDIN = Path("-")
 

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import NamedTuple, Protocol, TypeVar
 
 from forewarn.core import impact_lifecycle, operations
+from forewarn.core.backoff import backoff
 from forewarn.core.campaign.actions import (
     Action,
     AnnounceWave,
@@ -298,14 +299,14 @@ class CampaignActions:
 
     async def _retry_until_saved(self, operation: Callable[[], Awaitable[R]]) -> R:
         """Repeat it, with an exponential backoff, while the store cannot save."""
-        pause = MIN_BACKOFF
+        pauses = backoff(MIN_BACKOFF, MAX_BACKOFF)
         while True:
             try:
                 return await operation()
             except (SaveFailed, StoreError) as error:
+                pause = next(pauses)
                 log.warning("%s; trying again in %.1f s", error, pause)
                 await asyncio.sleep(pause)
-                pause = min(pause * 2, MAX_BACKOFF)
 
     def _newest(self, id_: str) -> Scope | None:
         return self._scopes.replica.newest(id_)[0]
