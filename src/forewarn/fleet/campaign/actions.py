@@ -1,12 +1,12 @@
 """Campaign actions: executes what a rollout has decided, in the scopes, in the journal and at the gate.
 
-Each action returns an update of the rollout, which is saved together with everything else that has happened by then."""
+Each returns what was found out, as a value; the runner has it saved with everything else that has happened by then."""
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from datetime import datetime
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from forewarn.core import impact_lifecycle, operations
 from forewarn.core.campaign.actions import (
@@ -15,20 +15,24 @@ from forewarn.core.campaign.actions import (
     CheckGate,
     ClearWave,
     CloseScope,
+    Finding,
+    GateClosed,
+    GateOpened,
     ReadOutcome,
     RetryEvent,
+    ScopeClosed,
+    WaveAnnounced,
+    WaveEnded,
+    WaveRefused,
     WithdrawEvent,
 )
-from forewarn.core.campaign.durations import wave_notice
 from forewarn.core.campaign.history import RELEVANT_KINDS, ScopeHistory, read_history
+from forewarn.core.campaign.index import CampaignIndex
 from forewarn.core.campaign.load import FleetLoad
 from forewarn.core.campaign.record import Campaign, CampaignState, WaveState
-from forewarn.core.campaign.rollout import Rollout
-from forewarn.core.campaign.selection import Selector
 from forewarn.core.change import Change
 from forewarn.core.errors import CoreError
 from forewarn.core.event import State
-from forewarn.core.explain import CAMPAIGN_PREFIX
 from forewarn.core.impact import STUCK
 from forewarn.core.journal import Entry
 from forewarn.core.schedule import ScheduleRequest, ceil_to_second, schedule
@@ -41,20 +45,12 @@ from forewarn.store.port import JournalQuery, RecordKey, RecordKind, Store, Stor
 
 log = logging.getLogger(__name__)
 R = TypeVar("R")
-RolloutUpdate = Callable[[Rollout], None]
 
 MIN_BACKOFF, MAX_BACKOFF = 0.5, 30.0
 """Between attempts to save or read what a campaign cannot go on without, in seconds of real time."""
 
 JOURNAL_PAGE = 5_000
 """How many lines of a scope's journal are read at a time."""
-
-
-class _AnnouncedWave(NamedTuple):
-    """The events that a wave has in its scope."""
-
-    vms: int
-    not_before: datetime | None
 
 
 class ActionOwner(Protocol):
@@ -66,8 +62,8 @@ class ActionOwner(Protocol):
         ...
 
     @property
-    def rollout(self) -> Rollout:
-        """The campaign as it is worked on."""
+    def index(self) -> CampaignIndex:
+        """Everything that follows from the record and the scopes."""
         ...
 
     def now(self) -> datetime:
@@ -94,10 +90,10 @@ class CampaignActions:
         self._fleet_load = fleet_load
         self._checker = checker
         self._on_capacity = on_capacity
-        self._selector = Selector(owner.record.spec.selection)
         self._fair_share = FairShare()
 
-    async def execute(self, action: Action) -> RolloutUpdate | None:
+    async def execute(self, action: Action) -> Finding | None:
+        """Do what was decided; return what was found out. None: the scope shows what has become of it."""
         match action:
             case AnnounceWave():
                 return await self._announce_wave(action)
@@ -107,74 +103,58 @@ class CampaignActions:
                 await self._withdraw_event(action)
             case RetryEvent():
                 await self._retry_event(action)
-            case ReadOutcome():
-                return await self._read_outcome(action)
-            case CloseScope():
-                return await self._close_scope(action)
+            case ReadOutcome(scope, n):
+                history = await self._read_history(scope)
+                return WaveEnded(scope, n, history.outcomes.get(n, ()))
+            case CloseScope(scope):
+                return await self._close_scope(scope)
             case CheckGate():
                 return await self._check_gate(action)
         return None
 
-    async def _announce_wave(self, action: AnnounceWave) -> RolloutUpdate | None:
+    async def _announce_wave(self, action: AnnounceWave) -> Finding | None:
         """Make the events of a wave for the VMs that it has now, and that are not done."""
         history = await self._read_history(action.scope)
-
-        def fail_wave(rollout: Rollout, why: str) -> None:
-            progress = rollout.progress(action.scope)
-            if progress.wave(action.n).state is WaveState.PLANNED:
-                rollout.fail(progress, action.n, why, now=self._owner.now())
-
         try:
-            announced = await self._retry_until_saved(
+            return await self._retry_until_saved(
                 lambda: self._scopes.apply(action.scope, lambda scope: self._schedule_events(scope, action, history))
             )
         except CoreError as refusal:
-            why = str(refusal)
-            return lambda rollout: fail_wave(rollout, why)
-        if announced is None:
-            return None
-        return lambda rollout: rollout.record_announced(
-            action.scope,
-            action.n,
-            vms=announced.vms,
-            not_before=announced.not_before,
-            seen=history.seen,
-            differences=history.differences,
-            now=self._owner.now(),
-        )
+            return WaveRefused(action.scope, action.n, str(refusal))
 
     def _schedule_events(
         self, scope: Scope, action: AnnounceWave, history: ScopeHistory
-    ) -> Change[_AnnouncedWave | None]:
-        if self._owner.record.state is not CampaignState.RUNNING:
+    ) -> Change[WaveAnnounced | None]:
+        record, index = self._owner.record, self._owner.index
+        if record.state is not CampaignState.RUNNING:
             return Change(scope, (), None)
-        spec, rule_context = self._owner.record.spec, self._scopes.rule_context
         now = max(self._owner.now(), scope.changed_at)
-        request = self._owner.record.request(scope.id, action.n)
-        domain = self._owner.rollout.progress(scope.id).wave(action.n).update_domain
+        request = record.request(scope.id, action.n)
+        domain = index.progress(scope.id).wave(action.n).update_domain
         names = tuple(
-            vm.name for vm in self._selector.select(scope) if vm.update_domain == domain and vm.name not in history.done
+            vm.name for vm in index.selector.select(scope) if vm.update_domain == domain and vm.name not in history.done
         )
+        announced = WaveAnnounced(action.scope, action.n, 0, None, history.seen, history.differences)
         existing = [event for event in scope.events if event.request == request]
         if not names and not existing:
-            return Change(scope, (), _AnnouncedWave(0, None))
-        start = max(action.start, ceil_to_second(now + wave_notice(spec, rule_context)))
+            return Change(scope, (), announced)
+        start = max(action.start, ceil_to_second(now + index.calendar.notice))
         schedule_request = ScheduleRequest(
             id=request,
-            type=spec.type,
+            type=record.spec.type,
             vms=names or existing[0].vms,
-            by=f"{CAMPAIGN_PREFIX}{spec.name}",
+            by=record.actor,
             not_before=start,
-            duration=spec.duration,
-            description=spec.description,
-            campaign=self._owner.record.id,
+            duration=record.spec.duration,
+            description=record.spec.description,
+            campaign=record.id,
             wave=action.n,
         )
-        change = schedule(scope, schedule_request, rule_context, now=now)
+        change = schedule(scope, schedule_request, self._scopes.rule_context, now=now)
         events = [event for event in (change.scope or scope).events if event.request == request]
         vms = sum(len(event.vms) for event in events) or len(names)
         not_before = max((event.not_before for event in events), default=start)
-        return Change(change.scope, change.entries, _AnnouncedWave(vms, not_before))
+        return Change(change.scope, change.entries, announced._replace(vms=vms, not_before=not_before))
 
     async def _clear_wave(self, action: ClearWave) -> None:
         """Let events start, unless the campaign was stopped or the window has closed meanwhile.
@@ -185,7 +165,7 @@ class CampaignActions:
         def rule(scope: Scope) -> Change[tuple[str, ...]]:
             rule_context, now = self._scopes.rule_context, self._owner.now()
             is_running = self._owner.record.state is CampaignState.RUNNING
-            if not is_running or not self._owner.rollout.is_open(rule_context, now=now):
+            if not is_running or not self._owner.index.calendar.is_open(now):
                 return Change(scope, (), ())
             return operations.clear(scope, action.events, rule_context, now=now)
 
@@ -218,38 +198,22 @@ class CampaignActions:
 
         await self._retry_until_saved(lambda: self._scopes.apply(action.scope, rule))
 
-    async def _read_outcome(self, action: ReadOutcome) -> RolloutUpdate:
-        history = await self._read_history(action.scope)
-        outcomes = history.outcomes.get(action.n, ())
-
-        def apply_outcomes(rollout: Rollout) -> None:
-            progress = rollout.progress(action.scope)
-            if not progress.wave(action.n).state.is_open:
-                return
-            now = self._owner.now()
-            if outcomes:
-                rollout.settle(progress, action.n, outcomes, now=now)
-            else:
-                rollout.fail(progress, action.n, "nobody knows how it has ended", now=now)
-
-        return apply_outcomes
-
-    async def _close_scope(self, action: CloseScope) -> RolloutUpdate:
-        history = await self._read_history(action.scope)
-        scope = self._newest(action.scope)
-        waves = self._owner.rollout.progress(action.scope).waves
+    async def _close_scope(self, id_: str) -> ScopeClosed:
+        history = await self._read_history(id_)
+        scope, _ = self._scopes.replica.newest(id_)
+        waves = self._owner.index.progress(id_).waves
         if not history.covers(waves):
             log.warning("the journal no longer tells whom campaign %s is done with", self._owner.record.name)
-            return lambda rollout: rollout.record_closed(action.scope, {}, now=self._owner.now())
+            return ScopeClosed(id_)
         skipped = {wave.update_domain for wave in waves if wave.state is WaveState.SKIPPED}
         left: dict[int, int] = {}
-        for vm in self._selector.select(scope) if scope is not None else ():
+        for vm in self._owner.index.selector.select(scope) if scope is not None else ():
             is_passed_over = vm.update_domain in skipped and vm.name not in history.dropped
             if vm.name not in history.touched and not is_passed_over:
                 left[vm.update_domain] = left.get(vm.update_domain, 0) + 1
-        return lambda rollout: rollout.record_closed(action.scope, left, now=self._owner.now())
+        return ScopeClosed(id_, tuple(left.items()))
 
-    async def _check_gate(self, action: CheckGate) -> RolloutUpdate:
+    async def _check_gate(self, action: CheckGate) -> GateOpened | GateClosed:
         spec, checked_at = self._owner.record.spec, self._owner.now()
         result: GatePassed | GateFailed = GateFailed("there is no gate")
         if spec.policy.gate is not None:
@@ -262,9 +226,8 @@ class CampaignActions:
                 log.exception("the gate of campaign %s could not be asked", spec.name)
                 result = GateFailed(f"it could not be asked: {error!r}")
         if isinstance(result, GateFailed):
-            reason = result.reason
-            return lambda rollout: rollout.record_gate_closed(action, reason, now=self._owner.now())
-        return lambda rollout: rollout.record_gate_open(action, asked_at=checked_at, now=self._owner.now())
+            return GateClosed(action.scope, action.n, result.reason)
+        return GateOpened(action.scope, action.n, checked_at)
 
     async def _read_history(self, scope: str) -> ScopeHistory:
         """Read what the journal of a scope says since the campaign began."""
@@ -283,7 +246,7 @@ class CampaignActions:
             entries += [row.entry for row in rows]
             if len(rows) < JOURNAL_PAGE:
                 await self._fair_share.wait_turn()
-                return read_history(entries, self._owner.record.id, seen=self._owner.rollout.progress(scope).seen)
+                return read_history(entries, self._owner.record.id, seen=self._owner.index.progress(scope).seen)
             after = rows[-1].position
 
     async def _retry_until_saved(self, operation: Callable[[], Awaitable[R]]) -> R:
@@ -296,6 +259,3 @@ class CampaignActions:
                 log.warning("%s; trying again in %.1f s", error, pause)
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, MAX_BACKOFF)
-
-    def _newest(self, id_: str) -> Scope | None:
-        return self._scopes.replica.newest(id_)[0]

@@ -11,7 +11,9 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 from uuid import uuid4
 
+from forewarn.core.campaign.calendar import calendar_of
 from forewarn.core.campaign.commands import abort, pause, resume, retry, skip
+from forewarn.core.campaign.draft import Decision as CampaignDecision
 from forewarn.core.campaign.estimate import CompletionEstimate
 from forewarn.core.campaign.explain import CampaignBlockers, WaitReasons, stop_reason
 from forewarn.core.campaign.limits import format_count
@@ -28,7 +30,6 @@ from forewarn.core.campaign.record import (
     decode,
     encode,
 )
-from forewarn.core.campaign.rollout import Rollout
 from forewarn.core.campaign.selection import Selector
 from forewarn.core.campaign.spec import CampaignSpec
 from forewarn.core.errors import Invalid, PlacementFailed, ResourceExists
@@ -36,7 +37,7 @@ from forewarn.core.idempotency import IdempotencyKey, add_seen_key, is_repeated_
 from forewarn.core.journal import Entry, EntryKind
 from forewarn.core.text import check_text, truncate_text
 from forewarn.fleet.campaign.orphans import OrphanEvents
-from forewarn.fleet.campaign.runner import CampaignRunner
+from forewarn.fleet.campaign.runner import CampaignCommand, CampaignRunner
 from forewarn.fleet.campaign.time_zones import find_zone
 from forewarn.fleet.errors import AmbiguousCampaign, CampaignNotFound, GateNotFound, SaveFailed
 from forewarn.fleet.event_loop import iterate_gradually
@@ -156,12 +157,13 @@ class Campaigns:
         """Say what a campaign waits for, and when it is expected to be over, in turns with whatever else goes on."""
         campaign = self.find(id_)
         runner = self._runners.get(campaign.id)
-        blockers = runner.rollout.blockers if runner is not None else CampaignBlockers()
-        if blockers.start_limit is not None or blockers.announce_limit is not None:
+        blockers = runner.blockers if runner is not None else CampaignBlockers()
+        if blockers.has_limit:
             blockers = blockers._replace(is_permanent=not self._any_impact_continues())
         rule_context, now = self._scopes.rule_context, self._scopes.clock.now()
-        waits = WaitReasons(campaign, rule_context, blockers, now=now, zones=find_zone)
-        estimate = CompletionEstimate(campaign, rule_context, now=now, zones=find_zone)
+        calendar = calendar_of(campaign, rule_context, find_zone, since=now)
+        waits = WaitReasons(campaign, calendar, rule_context, blockers, now=now)
+        estimate = CompletionEstimate(campaign, calendar, rule_context, now=now)
         async for progress in iterate_gradually(() if campaign.state.is_over else campaign.scopes):
             waits.add(progress)
             estimate.add(progress)
@@ -306,36 +308,32 @@ class Campaigns:
         self, id_: str, *, by: str, why: str = "", idempotency_key: IdempotencyKey | None = None
     ) -> Campaign:
         """Announce and start nothing until it is resumed. On return, what was about to start has started."""
-        return await self._run_command(
-            id_, lambda rollout, now: pause(rollout, by=by, why=why, now=now), idempotency_key
-        )
+        return await self._run_command(id_, lambda record, now: pause(record, by=by, why=why, now=now), idempotency_key)
 
     async def resume(
         self, id_: str, *, by: str, why: str = "", idempotency_key: IdempotencyKey | None = None
     ) -> Campaign:
         """Let a campaign go on that was paused or has halted; failures are counted anew."""
         return await self._run_command(
-            id_, lambda rollout, now: resume(rollout, by=by, why=why, now=now), idempotency_key
+            id_, lambda record, now: resume(record, by=by, why=why, now=now), idempotency_key
         )
 
     async def abort(
         self, id_: str, *, by: str, why: str = "", idempotency_key: IdempotencyKey | None = None
     ) -> Campaign:
         """Cancel what is Scheduled, let what is Started end, and be over."""
-        return await self._run_command(
-            id_, lambda rollout, now: abort(rollout, by=by, why=why, now=now), idempotency_key
-        )
+        return await self._run_command(id_, lambda record, now: abort(record, by=by, why=why, now=now), idempotency_key)
 
     async def retry(
         self, id_: str, scope: str, *, by: str, why: str = "", idempotency_key: IdempotencyKey | None = None
     ) -> Campaign:
         """Have the failed wave of a scope done once more."""
 
-        def command(rollout: Rollout, now: datetime) -> None:
+        def command(record: Campaign, now: datetime) -> CampaignDecision:
             value, _ = self._scopes.replica.newest(scope)
-            retry(rollout, scope, value, by=by, why=why, now=now)
+            return retry(record, scope, value, by=by, why=why, now=now)
 
-        return await self._run_command(id_, command, idempotency_key, affected_scope=scope)
+        return await self._run_command(id_, command, idempotency_key)
 
     async def skip(
         self, id_: str, scope: str, *, by: str, why: str, idempotency_key: IdempotencyKey | None = None
@@ -343,26 +341,23 @@ class Campaigns:
         """Pass over the current wave of a scope, which has not begun or has failed."""
         return await self._run_command(
             id_,
-            lambda rollout, now: skip(rollout, scope, by=by, why=why, now=now),
+            lambda record, now: skip(record, scope, by=by, why=why, now=now),
             idempotency_key,
-            affected_scope=scope,
         )
 
     async def _run_command(
         self,
         id_: str,
-        command: Callable[[Rollout, datetime], None],
+        command: CampaignCommand,
         idempotency_key: IdempotencyKey | None,
-        *,
-        affected_scope: str | None = None,
     ) -> Campaign:
         campaign = self.find(id_)
         runner = self._runners.get(campaign.id)
         if runner is not None:
-            return await runner.run_command(command, idempotency_key, affected_scope=affected_scope)
+            return await runner.run_command(command, idempotency_key)
         now = self._scopes.clock.now()
         if idempotency_key is None or not is_repeated_request(campaign.seen_keys, idempotency_key, now=now):
-            command(Rollout(campaign, find_zone), now)
+            command(campaign, now)  # refuses what cannot be done with a campaign that is over
         return campaign
 
     # What goes on by itself.
@@ -407,11 +402,11 @@ class Campaigns:
     def reevaluate(self) -> None:
         """See everything anew: what holds for the whole fleet has changed."""
         for runner in self._runners.values():
-            runner.reevaluate()
+            runner.wake()
 
     def _wake_waiting_for_capacity(self) -> None:
         for runner in self._runners.values():
-            if runner.rollout.waits_for_capacity:
+            if runner.blockers.has_limit:
                 runner.wake()
 
     def _is_open(self, id_: str) -> bool:
