@@ -25,7 +25,7 @@ from forewarn.core.campaign.actions import (
     WithdrawEvent,
 )
 from forewarn.core.campaign.calendar import calendar_of
-from forewarn.core.campaign.commands import TRANSITIONS, abort, pause, resume, retry, skip
+from forewarn.core.campaign.commands import TRANSITIONS, abort, pause, plan_progress, resume, retry, skip, start
 from forewarn.core.campaign.draft import CampaignDraft, Decision
 from forewarn.core.campaign.explain import MAX_NAMES_SHOWN, CampaignBlockers, WaitReasons
 from forewarn.core.campaign.index import CampaignIndex, observe
@@ -39,7 +39,6 @@ from forewarn.core.campaign.record import (
     Campaign,
     CampaignState,
     ScopeProgress,
-    StateChange,
     Wave,
     WaveState,
     check_size,
@@ -84,23 +83,11 @@ def campaign_over(*scopes: Scope, **policy: object) -> Campaign:
         policy=CampaignPolicy(**policy),  # type: ignore[arg-type]  # as each test says
     )
     planned = plan(spec, plan_scopes(scopes, spec, CONDITIONS, now=TEN), CONDITIONS, now=TEN, zones=zones)
-    progress = []
-    for each in scopes:
-        waves = [wave for wave in planned.waves if wave.scope == each.id]
-        first = waves[0].not_before
-        kept = tuple(Wave(wave.update_domain, (wave.not_before - first) // SECOND, vms=len(wave.vms)) for wave in waves)
-        progress.append(ScopeProgress(each.id, (first - TEN) // SECOND, kept))
-    return Campaign(
-        id=KERNEL,
-        spec=spec,
-        state=CampaignState.RUNNING,
-        by="alice",
-        started_at=TEN,
-        state_change=StateChange(by="alice", at=TEN),
-        scopes=tuple(progress),
-        selected=planned.totals,
-        entries=1,
-    )
+    progress = [
+        plan_progress([wave for wave in planned.waves if wave.scope == each.id], started_at=TEN, seen=0)
+        for each in scopes
+    ]
+    return start(spec, planned, progress, id_=KERNEL, by="alice", now=TEN).record
 
 
 class RolloutDriver:

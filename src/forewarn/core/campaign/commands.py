@@ -1,9 +1,21 @@
-"""Commands of operators on a started campaign: pause, resume, abort, and retry or skip a wave."""
+"""Commands of operators on a campaign: start, pause, resume, abort, and retry or skip a wave."""
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from forewarn.core.campaign.draft import CampaignDraft, Decision
-from forewarn.core.campaign.record import MAX_ATTEMPTS, Campaign, CampaignState, StateChange, Wave, WaveState
+from forewarn.core.campaign.plan import Plan, PlannedWave
+from forewarn.core.campaign.record import (
+    MAX_ATTEMPTS,
+    SECOND,
+    Campaign,
+    CampaignState,
+    ScopeProgress,
+    StateChange,
+    Wave,
+    WaveState,
+)
+from forewarn.core.campaign.spec import CampaignSpec
 from forewarn.core.campaign.status import is_stuck
 from forewarn.core.errors import CampaignScopeNotFound, Invalid, InvalidCampaignState
 from forewarn.core.journal import EntryKind
@@ -30,6 +42,51 @@ _ENTRY_KINDS = {
     "abort": EntryKind.CAMPAIGN_ABORTED,
 }
 _PARTICIPLES = {"pause": "paused", "resume": "resumed", "abort": "aborted"}
+
+
+def start(
+    spec: CampaignSpec,
+    plan: Plan,
+    scopes: Sequence[ScopeProgress],
+    *,
+    id_: str,
+    by: str,
+    why: str = "",
+    now: datetime,
+    notify: bool = False,
+) -> Decision:
+    """Start a campaign as it was planned; `plan_progress` gives its scopes."""
+    why, totals = truncate_text(why), plan.totals
+    facts = {
+        "name": spec.name,
+        "type": spec.type.value,
+        "scopes": str(totals.scopes),
+        "waves": str(len(plan.waves)),
+        "vms": str(totals.vms),
+    }
+    record = Campaign(
+        id=id_,
+        spec=spec,
+        state=CampaignState.RUNNING,
+        by=by,
+        started_at=now.replace(microsecond=0),
+        state_change=StateChange(by=by, at=now, why=why),
+        scopes=tuple(scopes),
+        selected=totals,
+        why=why,
+        planned_end=plan.ends_at,
+    )
+    draft = CampaignDraft(record, notify=notify)
+    draft.add_entry(EntryKind.CAMPAIGN_STARTED, by=by, now=now, why=why, **facts)
+    draft.add_notification("started", now=now, why=why)
+    return draft.finish()
+
+
+def plan_progress(planned: Sequence[PlannedWave], *, started_at: datetime, seen: int) -> ScopeProgress:
+    """Return how far a scope is of which nothing is done; `seen` is the last line of its journal."""
+    first = planned[0].not_before
+    waves = tuple(Wave(wave.update_domain, (wave.not_before - first) // SECOND, vms=len(wave.vms)) for wave in planned)
+    return ScopeProgress(planned[0].scope, (first - started_at) // SECOND, waves, seen)
 
 
 def pause(record: Campaign, *, by: str, why: str = "", now: datetime) -> Decision:

@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import Protocol, TypeVar
 
-from forewarn.core import impact_lifecycle, operations
 from forewarn.core.campaign.actions import (
     Action,
     AnnounceWave,
@@ -21,7 +20,6 @@ from forewarn.core.campaign.actions import (
     ReadOutcome,
     RetryEvent,
     ScopeClosed,
-    WaveAnnounced,
     WaveEnded,
     WaveRefused,
     WithdrawEvent,
@@ -29,13 +27,11 @@ from forewarn.core.campaign.actions import (
 from forewarn.core.campaign.history import RELEVANT_KINDS, ScopeHistory, read_history
 from forewarn.core.campaign.index import CampaignIndex
 from forewarn.core.campaign.load import FleetLoad
-from forewarn.core.campaign.record import Campaign, CampaignState, WaveState
+from forewarn.core.campaign.record import Campaign
+from forewarn.core.campaign.scope_rules import announce_wave, clear_wave, close_scope, retry_event, withdraw_event
 from forewarn.core.change import Change
 from forewarn.core.errors import CoreError
-from forewarn.core.event import State
-from forewarn.core.impact import STUCK
 from forewarn.core.journal import Entry
-from forewarn.core.schedule import ScheduleRequest, ceil_to_second, schedule
 from forewarn.core.scope import Scope
 from forewarn.fleet.errors import SaveFailed
 from forewarn.fleet.event_loop import FairShare
@@ -99,10 +95,13 @@ class CampaignActions:
                 return await self._announce_wave(action)
             case ClearWave():
                 await self._clear_wave(action)
-            case WithdrawEvent():
-                await self._withdraw_event(action)
-            case RetryEvent():
-                await self._retry_event(action)
+            case WithdrawEvent(scope):
+                await self._apply(
+                    scope,
+                    lambda value: withdraw_event(value, action, self._scopes.rule_context, now=self._owner.now()),
+                )
+            case RetryEvent(scope):
+                await self._apply(scope, lambda value: retry_event(value, action, now=self._owner.now()))
             case ReadOutcome(scope, n):
                 history = await self._read_history(scope)
                 return WaveEnded(scope, n, history.outcomes.get(n, ()))
@@ -116,58 +115,30 @@ class CampaignActions:
         """Make the events of a wave for the VMs that it has now, and that are not done."""
         history = await self._read_history(action.scope)
         try:
-            return await self._retry_until_saved(
-                lambda: self._scopes.apply(action.scope, lambda scope: self._schedule_events(scope, action, history))
+            return await self._apply(
+                action.scope,
+                lambda scope: announce_wave(
+                    scope,
+                    action,
+                    self._owner.record,
+                    self._owner.index,
+                    history,
+                    self._scopes.rule_context,
+                    now=self._owner.now(),
+                ),
             )
         except CoreError as refusal:
             return WaveRefused(action.scope, action.n, str(refusal))
 
-    def _schedule_events(
-        self, scope: Scope, action: AnnounceWave, history: ScopeHistory
-    ) -> Change[WaveAnnounced | None]:
-        record, index = self._owner.record, self._owner.index
-        if record.state is not CampaignState.RUNNING:
-            return Change(scope, (), None)
-        now = max(self._owner.now(), scope.changed_at)
-        request = record.request(scope.id, action.n)
-        domain = index.progress(scope.id).wave(action.n).update_domain
-        names = tuple(
-            vm.name for vm in index.selector.select(scope) if vm.update_domain == domain and vm.name not in history.done
-        )
-        announced = WaveAnnounced(action.scope, action.n, 0, None, history.seen, history.differences)
-        existing = [event for event in scope.events if event.request == request]
-        if not names and not existing:
-            return Change(scope, (), announced)
-        start = max(action.start, ceil_to_second(now + index.calendar.notice))
-        schedule_request = ScheduleRequest(
-            id=request,
-            type=record.spec.type,
-            vms=names or existing[0].vms,
-            by=record.actor,
-            not_before=start,
-            duration=record.spec.duration,
-            description=record.spec.description,
-            campaign=record.id,
-            wave=action.n,
-        )
-        change = schedule(scope, schedule_request, self._scopes.rule_context, now=now)
-        events = [event for event in (change.scope or scope).events if event.request == request]
-        vms = sum(len(event.vms) for event in events) or len(names)
-        not_before = max((event.not_before for event in events), default=start)
-        return Change(change.scope, change.entries, announced._replace(vms=vms, not_before=not_before))
-
     async def _clear_wave(self, action: ClearWave) -> None:
-        """Let events start, unless the campaign was stopped or the window has closed meanwhile.
+        """Let events start.
 
-        What could not be saved is not tried again: the campaign decides anew whether they may start then.
+        What could not be saved is not tried again: the campaign decides again whether they may start then.
         """
 
         def rule(scope: Scope) -> Change[tuple[str, ...]]:
-            rule_context, now = self._scopes.rule_context, self._owner.now()
-            is_running = self._owner.record.state is CampaignState.RUNNING
-            if not is_running or not self._owner.index.calendar.is_open(now):
-                return Change(scope, (), ())
-            return operations.clear(scope, action.events, rule_context, now=now)
+            owner, context = self._owner, self._scopes.rule_context
+            return clear_wave(scope, action, owner.record, owner.index, context, now=owner.now())
 
         try:
             await self._scopes.apply(action.scope, rule)
@@ -178,40 +149,12 @@ class CampaignActions:
             self._fleet_load.release(action.events)
         self._on_capacity()
 
-    async def _withdraw_event(self, action: WithdrawEvent) -> None:
-        def rule(scope: Scope) -> Change[None]:
-            event, now, rule_context = scope.find_event(action.event), self._owner.now(), self._scopes.rule_context
-            if event is None:
-                return Change(scope, (), None)
-            if event.state is State.SCHEDULED:
-                return operations.cancel(scope, event.id, rule_context, by=action.by, now=now, why=action.why)
-            return impact_lifecycle.resolve(scope, event.id, rule_context, by=action.by, why=action.why, now=now)
-
-        await self._retry_until_saved(lambda: self._scopes.apply(action.scope, rule))
-
-    async def _retry_event(self, action: RetryEvent) -> None:
-        def rule(scope: Scope) -> Change[None]:
-            event = scope.find_event(action.event)
-            if event is None or not any(impact.state in STUCK for impact in event.impacts):
-                return Change(scope, (), None)
-            return impact_lifecycle.retry(scope, event.id, by=action.by, now=self._owner.now())
-
-        await self._retry_until_saved(lambda: self._scopes.apply(action.scope, rule))
-
     async def _close_scope(self, id_: str) -> ScopeClosed:
         history = await self._read_history(id_)
-        scope, _ = self._scopes.replica.newest(id_)
-        waves = self._owner.index.progress(id_).waves
-        if not history.covers(waves):
+        if not history.covers(self._owner.index.progress(id_).waves):
             log.warning("the journal no longer tells whom campaign %s is done with", self._owner.record.name)
-            return ScopeClosed(id_)
-        skipped = {wave.update_domain for wave in waves if wave.state is WaveState.SKIPPED}
-        left: dict[int, int] = {}
-        for vm in self._owner.index.selector.select(scope) if scope is not None else ():
-            is_passed_over = vm.update_domain in skipped and vm.name not in history.dropped
-            if vm.name not in history.touched and not is_passed_over:
-                left[vm.update_domain] = left.get(vm.update_domain, 0) + 1
-        return ScopeClosed(id_, tuple(left.items()))
+        scope, _ = self._scopes.replica.newest(id_)
+        return close_scope(id_, scope, self._owner.index, history)
 
     async def _check_gate(self, action: CheckGate) -> GateOpened | GateClosed:
         spec, checked_at = self._owner.record.spec, self._owner.now()
@@ -248,6 +191,9 @@ class CampaignActions:
                 await self._fair_share.wait_turn()
                 return read_history(entries, self._owner.record.id, seen=self._owner.index.progress(scope).seen)
             after = rows[-1].position
+
+    async def _apply(self, scope: str, rule: Callable[[Scope], Change[R]]) -> R:
+        return await self._retry_until_saved(lambda: self._scopes.apply(scope, rule))
 
     async def _retry_until_saved(self, operation: Callable[[], Awaitable[R]]) -> R:
         """Repeat it, with an exponential backoff, while the store cannot save."""

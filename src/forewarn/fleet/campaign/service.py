@@ -5,14 +5,16 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import NamedTuple
 from uuid import uuid4
 
+import msgspec
+
 from forewarn.core.campaign.calendar import calendar_of
-from forewarn.core.campaign.commands import abort, pause, resume, retry, skip
+from forewarn.core.campaign.commands import abort, pause, plan_progress, resume, retry, skip, start
 from forewarn.core.campaign.draft import Decision as CampaignDecision
 from forewarn.core.campaign.estimate import CompletionEstimate
 from forewarn.core.campaign.explain import CampaignBlockers, WaitReasons, stop_reason
@@ -21,11 +23,6 @@ from forewarn.core.campaign.load import FleetLoad, has_active_work
 from forewarn.core.campaign.plan import Plan, PlannedWave
 from forewarn.core.campaign.record import (
     Campaign,
-    CampaignState,
-    Notification,
-    ScopeProgress,
-    StateChange,
-    Wave,
     check_size,
     decode,
     encode,
@@ -34,8 +31,8 @@ from forewarn.core.campaign.selection import Selector
 from forewarn.core.campaign.spec import CampaignSpec
 from forewarn.core.errors import Invalid, PlacementFailed, ResourceExists
 from forewarn.core.idempotency import IdempotencyKey, add_seen_key, is_repeated_request
-from forewarn.core.journal import Entry, EntryKind
-from forewarn.core.text import check_text, truncate_text
+from forewarn.core.journal import Entry
+from forewarn.core.text import check_text
 from forewarn.fleet.campaign.orphans import OrphanEvents
 from forewarn.fleet.campaign.runner import CampaignCommand, CampaignRunner
 from forewarn.fleet.campaign.time_zones import find_zone
@@ -238,11 +235,13 @@ class Campaigns:
                 return before
             self.check(spec, is_visible)
             _check_placed(plan)
-            campaign, entry = await self._new_campaign(
-                spec, plan, id_=id_ or str(uuid4()), by=by, why=why, idempotency_key=idempotency_key
-            )
+            decision = await self._start(spec, plan, id_=(id_ or str(uuid4())).upper(), by=by, why=why)
+            campaign = decision.record
+            if idempotency_key is not None:
+                keys = add_seen_key((), idempotency_key, now=campaign.state_change.at)
+                campaign = msgspec.structs.replace(campaign, seen_keys=keys)
             check_size(campaign)
-            await self._queues.apply(campaign.id, lambda known: _create_record(known, campaign, entry))
+            await self._queues.apply(campaign.id, lambda known: _create_record(known, campaign, decision.entries))
             self._start_runner(campaign)
             await self._drop_oldest()
             return campaign
@@ -253,54 +252,18 @@ class Campaigns:
             with suppress(SaveFailed):
                 await self._queues.apply(id_, lambda _: Decision(None, (), None))
 
-    async def _new_campaign(
-        self, spec: CampaignSpec, plan: Plan, *, id_: str, by: str, why: str, idempotency_key: IdempotencyKey | None
-    ) -> tuple[Campaign, Entry]:
+    async def _start(self, spec: CampaignSpec, plan: Plan, *, id_: str, by: str, why: str) -> CampaignDecision:
         now = self._scopes.clock.now()
-        started_at = now.replace(microsecond=0)
         waves: dict[str, list[PlannedWave]] = {}
         async for wave in iterate_gradually(plan.waves):
             waves.setdefault(wave.scope, []).append(wave)
-        progress = [
-            self._new_progress(scope, planned, started_at) async for scope, planned in iterate_gradually(waves.items())
-        ]
-        selected = plan.totals
-        facts = {
-            "name": spec.name,
-            "type": spec.type.value,
-            "scopes": str(selected.scopes),
-            "waves": str(len(plan.waves)),
-            "vms": str(selected.vms),
-        }
-        entry = Entry(n=1, at=now, kind=EntryKind.CAMPAIGN_STARTED, by=by, why=truncate_text(why), facts=facts)
-        notifications = (
-            (Notification(n=1, what="started", at=now, why=truncate_text(why)),) if self._notifier.has_receivers else ()
-        )
-        campaign = Campaign(
-            id=id_.upper(),
-            spec=spec,
-            state=CampaignState.RUNNING,
-            by=by,
-            started_at=started_at,
-            state_change=StateChange(by=by, at=now, why=truncate_text(why)),
-            scopes=tuple(progress),
-            selected=selected,
-            why=truncate_text(why),
-            planned_end=plan.ends_at,
-            entries=1,
-            seen_keys=add_seen_key((), idempotency_key, now=now),
-            notifications=notifications,
-        )
-        return campaign, entry
-
-    def _new_progress(self, id_: str, planned: list[PlannedWave], started_at: datetime) -> ScopeProgress:
-        base = (planned[0].not_before - started_at) // SECOND
-        waves = tuple(
-            Wave(wave.update_domain, (wave.not_before - planned[0].not_before) // SECOND, vms=len(wave.vms))
-            for wave in planned
-        )
-        scope, _ = self._scopes.replica.newest(id_)
-        return ScopeProgress(id_, base, waves, scope.entries if scope is not None else 0)
+        scopes = []
+        async for id_of_scope, planned in iterate_gradually(waves.items()):
+            scope, _ = self._scopes.replica.newest(id_of_scope)
+            seen = scope.entries if scope is not None else 0
+            scopes.append(plan_progress(planned, started_at=now.replace(microsecond=0), seen=seen))
+        notify = self._notifier.has_receivers
+        return start(spec, plan, scopes, id_=id_, by=by, why=why, now=now, notify=notify)
 
     # What people do with it.
 
@@ -466,7 +429,7 @@ def _check_placed(plan: Plan) -> None:
         raise Invalid("the selection fits no VM: `forewarn vm list` shows what there is")
 
 
-def _create_record(known: Campaign | None, campaign: Campaign, entry: Entry) -> Decision[Campaign, None]:
+def _create_record(known: Campaign | None, campaign: Campaign, entries: Sequence[Entry]) -> Decision[Campaign, None]:
     if known is not None:
         raise ResourceExists(f"a campaign {campaign.id}")
-    return Decision(campaign, (entry,), None)
+    return Decision(campaign, entries, None)
