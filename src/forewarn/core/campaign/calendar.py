@@ -4,8 +4,7 @@ The plan, the announcement of waves and the estimate ask the same calendar, so t
 
 from bisect import bisect_right
 from datetime import UTC, datetime, timedelta
-from heapq import heappop, heappush
-from typing import NamedTuple
+from heapq import heapify, heappop, heappush
 
 from forewarn.core.campaign.limits import CampaignLimits, ExceededLimit, Load, Usage, resolve_limits
 from forewarn.core.campaign.record import SECOND, Campaign
@@ -39,13 +38,8 @@ def _apply_speed(time: timedelta, context: RuleContext) -> timedelta:
     return seconds * SECOND
 
 
-class _LoadChange(NamedTuple):
-    """A moment at which a load comes or goes."""
-
-    at: datetime
-    n: int
-    load: Load
-    comes: bool
+LoadChange = tuple[datetime, int, Load, bool]
+"""A moment at which a load comes or goes, the number of this change, the load, and whether it comes."""
 
 
 class Calendar:
@@ -125,15 +119,16 @@ class Calendar:
     def set_moment(self, moment: datetime) -> None:
         """Forget what is expected, and count what is in impact at this moment from now on."""
         self._moment, self._usage = moment, Usage()
-        self._load_changes: list[_LoadChange] = []
+        self._load_changes: list[LoadChange] = []
         self._change_count = 0
+        self._is_heap = False
+        """Whether the changes are a heap, as they are once somebody has asked for the next."""
 
     def expect(self, load: Load, start: datetime, end: datetime) -> None:
         """Count a load from its start to its end: no wave without room for it lasts into that time."""
         if end <= self._moment:
             return
-        comes_at = start if start <= self._moment else start - self.length + SECOND
-        if comes_at <= self._moment:
+        if start <= self._moment or (comes_at := start - self.length + SECOND) <= self._moment:
             self._usage.add(load)
         else:
             self._add_load_change(comes_at, load, comes=True)
@@ -143,17 +138,28 @@ class Calendar:
     def advance(self, moment: datetime) -> None:
         """Count what is in impact at a later moment."""
         self._moment = moment
-        while self._load_changes and self._load_changes[0].at <= moment:
-            change = heappop(self._load_changes)
-            if change.comes:
-                self._usage.add(change.load)
+        while (at := self.next_change) is not None and at <= moment:
+            _, _, load, comes = heappop(self._load_changes)
+            if comes:
+                self._usage.add(load)
             else:
-                self._usage.remove(change.load)
+                self._usage.remove(load)
 
     @property
     def next_change(self) -> datetime | None:
         """When a load comes or goes next."""
-        return self._load_changes[0].at if self._load_changes else None
+        if not self._is_heap:
+            heapify(self._load_changes)
+            self._is_heap = True
+        return self._load_changes[0][0] if self._load_changes else None
+
+    def _add_load_change(self, at: datetime, load: Load, *, comes: bool) -> None:
+        self._change_count += 1
+        change = (at, self._change_count, load, comes)
+        if self._is_heap:
+            heappush(self._load_changes, change)
+        else:
+            self._load_changes.append(change)
 
     @property
     def hosts(self) -> set[str]:
@@ -168,10 +174,6 @@ class Calendar:
         """Return the limit that leaves no room for a load; None: there is room."""
         amounts = self._usage.plus(load)
         return None if self.limits.allows(amounts) else self.limits.exceeded(amounts)[0]
-
-    def _add_load_change(self, at: datetime, load: Load, *, comes: bool) -> None:
-        self._change_count += 1
-        heappush(self._load_changes, _LoadChange(at, self._change_count, load, comes))
 
 
 def calendar_of(campaign: Campaign, context: RuleContext, zones: ZoneLookup, *, since: datetime) -> Calendar:

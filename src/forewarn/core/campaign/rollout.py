@@ -4,7 +4,6 @@
 place; record, entries and actions are values. If a decision cannot be saved, throw the index away and build it again.
 """
 
-from collections.abc import Iterator
 from datetime import datetime, timedelta
 from heapq import nsmallest
 
@@ -47,7 +46,7 @@ from forewarn.core.campaign.record import (
     WaveState,
 )
 from forewarn.core.campaign.spec import gate_name
-from forewarn.core.campaign.status import InFlightWave, ReadyWave
+from forewarn.core.campaign.status import ReadyWave
 from forewarn.core.change import format_timestamp
 from forewarn.core.journal import EntryKind
 from forewarn.core.schedule import ceil_to_second
@@ -60,13 +59,13 @@ GATE_OPEN_TTL = timedelta(minutes=1)
 GATE_RETRY_DELAY = timedelta(minutes=1)
 """After which time a gate that is closed is asked again."""
 
-MAX_NEWS = 50
+MAX_NEWS = 20
 """From how many scopes news is taken before others have their turn."""
 
 MAX_ANNOUNCING = 200
 """How many waves are being announced at the same time."""
 
-MAX_CLEARED = 50
+MAX_CLEARED = 20
 """How many waves are let start before others have their turn."""
 
 MAX_CHECKED = 25
@@ -76,8 +75,9 @@ MAX_CHECKED = 25
 def decide(record: Campaign, index: CampaignIndex, load: FleetLoad, *, now: datetime, notify: bool = False) -> Decision:
     """Find what is to be done now, given the load of the whole fleet.
 
-    Nothing is decided before every scope was observed. Of what it lets start, reserve the load at once: others decide
-    while this is saved.
+    Nothing is decided before every scope was observed. One decision takes news, or clears, or announces, and a limited
+    number of each, so that it does not keep others waiting; `has_more` says that the next one need not wait. Of what it
+    lets start, reserve the load at once: others decide while this is saved.
     """
     index.rebase(record)
     if index.stale or record.state.is_over:
@@ -239,8 +239,11 @@ class _Step:
         self._take_news()
         if not self.index.news and self._is_running:
             self._clear()
-            if self.index.context.hold is None and self._is_running:
-                self._announce()
+            if self.index.context.hold is None:
+                if self.actions:
+                    self.has_more = True
+                else:
+                    self._announce()
         self._end_if_over()
         self.load.release(event for action in self.actions if isinstance(action, ClearWave) for event in action.events)
         decision = self.draft.finish()
@@ -452,23 +455,18 @@ class _Step:
         if self.has_end_now is None:
             self.has_end_now = False
             self.calendar.set_moment(start)
-            in_flight = dict(self._in_flight())
+            now, length, expect = self.now, self.calendar.length, self.calendar.expect
+            in_flight = self.index.in_flight
             for load in self.load.loads():
                 wave = in_flight.get(load.scope)
-                end = self._expected_end(wave) if wave is not None and wave.begun else FAR_FUTURE
-                self.calendar.expect(load, FAR_PAST, end)
+                end = FAR_FUTURE if wave is None or not wave.begun else wave.start + length
+                expect(load, FAR_PAST, FAR_FUTURE if end < now else end)
             for wave in in_flight.values():
-                end = self._expected_end(wave)
-                self.has_end_now = self.has_end_now or (wave.begun and end == self.now)
-                if not wave.begun:
-                    self.calendar.expect(wave.load, wave.start, end)
+                end = wave.start + length
+                if wave.begun:
+                    self.has_end_now = self.has_end_now or end == now
+                else:
+                    expect(wave.load, wave.start, FAR_FUTURE if wave.start < now else end)
+            for action in self.index.pending.announcing.values():
+                expect(action.load, action.start, FAR_FUTURE if action.start < now else action.start + length)
         return self.has_end_now
-
-    def _in_flight(self) -> Iterator[tuple[str, InFlightWave]]:
-        yield from self.index.in_flight.items()
-        for scope, action in self.index.pending.announcing.items():
-            yield scope, InFlightWave(action.start, begun=False, load=action.load)
-
-    def _expected_end(self, wave: InFlightWave) -> datetime:
-        end = wave.start + self.calendar.length
-        return FAR_FUTURE if (end if wave.begun else wave.start) < self.now else end

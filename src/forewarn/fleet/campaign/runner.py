@@ -34,6 +34,9 @@ log = logging.getLogger(__name__)
 MAX_CONCURRENT = 32
 """In how many scopes a campaign does something at the same time."""
 
+MAX_DECISIONS = 20
+"""How many decisions are saved together, at most."""
+
 MIN_NOTIFY_BACKOFF, MAX_NOTIFY_BACKOFF = 1.0, 300.0
 """Between attempts to tell others of a campaign, in seconds of real time."""
 
@@ -80,7 +83,7 @@ class CampaignRunner:
         self._decided = campaign
         self._entries: list[Entry] = []
         """What was decided and is not saved yet: the record, and what the journal says of it."""
-        self._undone: tuple[Action, ...] = ()
+        self._undone: list[Action] = []
         """What was decided and not begun."""
         self._executing: set[Action] = set()
         self._results: list[ActionResult] = []
@@ -189,17 +192,26 @@ class CampaignRunner:
             self._take(apply_result(self._decided, self.index, result, now=self.now(), notify=self._is_notified))
             self._dirty.add(result.action.scope)  # it is observed after the result, and not only before
         await self._observe_scopes()
-        decision = decide(self._decided, self.index, self._fleet_load, now=self.now(), notify=self._is_notified)
-        self._take(decision)
-        self._reserve(decision.actions)
-        self.blockers = decision.blockers
+        actions = await self._decide()
         await self._save()
-        self._undone = ()
-        for action in decision.actions:
+        self._undone = []
+        for action in actions:
             await self._fair_share.wait_turn()
             self._start_action(action)
-        self._set_timer(self.id, decision.wake_at)
-        self._is_woken = self._is_woken or decision.has_more
+
+    async def _decide(self) -> list[Action]:
+        """Decide until there is nothing more to decide, or enough for one save; return what is to be done."""
+        for left in range(MAX_DECISIONS, 0, -1):
+            decision = decide(self._decided, self.index, self._fleet_load, now=self.now(), notify=self._is_notified)
+            self._take(decision)
+            self._reserve(decision.actions)
+            if not decision.has_more or left == 1:
+                self.blockers = decision.blockers
+                self._set_timer(self.id, decision.wake_at)
+                self._is_woken = self._is_woken or decision.has_more
+                break
+            await asyncio.sleep(0)
+        return list(self._undone)
 
     def _follow_context(self) -> None:
         """Where another hold or policy is in force, everything is derived from the scopes again."""
@@ -223,7 +235,7 @@ class CampaignRunner:
 
     def _reserve(self, actions: tuple[Action, ...]) -> None:
         """Count what is about to start, as others decide while this is saved."""
-        self._undone = actions
+        self._undone += actions
         for action in actions:
             if isinstance(action, ClearWave):
                 for event, load in zip(action.events, action.loads, strict=True):
@@ -263,7 +275,7 @@ class CampaignRunner:
         for action in self._undone:
             if isinstance(action, ClearWave):
                 self._fleet_load.release(action.events)
-        self._undone = ()
+        self._undone = []
 
     # Doing.
 
