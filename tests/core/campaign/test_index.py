@@ -28,6 +28,7 @@ from forewarn.core.campaign.actions import (
 from forewarn.core.campaign.commands import abort, pause, resume, retry, skip
 from forewarn.core.campaign.index import CampaignIndex, build_index, observe
 from forewarn.core.campaign.rollout import decide
+from forewarn.core.campaign.scope_rules import clear_wave, retry_event, withdraw_event
 from forewarn.core.campaign.spec import Limit
 from forewarn.core.change import Change
 from forewarn.core.errors import CoreError
@@ -131,12 +132,15 @@ class DisturbedDriver(RolloutDriver):
                     self.announce(action)
                     observe(self.index, action.scope, self.scopes[action.scope])
                     return
-            case ClearWave(scope, _, events):
-                self.change(scope, lambda value: operations.clear(value, events, CONDITIONS, now=self.now))
-            case WithdrawEvent(scope, event, by, why):
-                self.change(scope, lambda value: _withdraw(value, event, by, why, self))
-            case RetryEvent(scope, event, by):
-                self.change(scope, lambda value: impact_lifecycle.retry(value, event, by=by, now=self.now))
+            case ClearWave(scope):
+                self.change(
+                    scope,
+                    lambda value: clear_wave(value, action, self.record, self.index, CONDITIONS, now=self.now),
+                )
+            case WithdrawEvent(scope):
+                self.change(scope, lambda value: withdraw_event(value, action, CONDITIONS, now=self.now))
+            case RetryEvent(scope):
+                self.change(scope, lambda value: retry_event(value, action, now=self.now))
             case ReadOutcome(scope, n):
                 request = self.record.request(scope, n)
                 ended = self.scopes[scope].ended if scope in self.scopes else ()
@@ -160,15 +164,6 @@ class DisturbedDriver(RolloutDriver):
         self.take(decide(self.record, self.index, self.load, now=self.now))
         assert self.decision == expected
         self.unreported += self.decision.actions
-
-
-def _withdraw(scope: Scope, event: str, by: str, why: str, driver: DisturbedDriver) -> Change[None]:
-    found = scope.find_event(event)
-    if found is None:
-        return Change(scope, (), None)
-    if found.state is State.SCHEDULED:
-        return operations.cancel(scope, event, CONDITIONS, by=by, now=driver.now, why=why)
-    return impact_lifecycle.resolve(scope, event, CONDITIONS, by=by, why=why, now=driver.now)
 
 
 def derived(index: CampaignIndex) -> dict[str, object]:

@@ -17,7 +17,7 @@ from forewarn.core.campaign.record import (
 )
 from forewarn.core.campaign.spec import CampaignSpec
 from forewarn.core.campaign.status import is_stuck
-from forewarn.core.errors import CampaignScopeNotFound, Invalid, InvalidCampaignState
+from forewarn.core.errors import CampaignScopeNotFound, Invalid, InvalidCampaignState, PlacementFailed
 from forewarn.core.journal import EntryKind
 from forewarn.core.scope import Scope
 from forewarn.core.text import check_text, truncate_text
@@ -55,7 +55,15 @@ def start(
     now: datetime,
     notify: bool = False,
 ) -> Decision:
-    """Start a campaign as it was planned; `plan_progress` gives its scopes."""
+    """Start a campaign as it was planned; `plan_progress` gives its scopes.
+
+    A plan that leaves VMs without a place is refused.
+    """
+    if plan.unplaced:
+        first, *others = plan.unplaced
+        raise PlacementFailed(first.scope, len(first.vms), first.rule, first.why, len(others))
+    if not plan.waves:
+        raise Invalid("the selection fits no VM: `forewarn vm list` shows what there is")
     why, totals = truncate_text(why), plan.totals
     facts = {
         "name": spec.name,

@@ -29,7 +29,7 @@ from forewarn.core.campaign.record import (
 )
 from forewarn.core.campaign.selection import Selector
 from forewarn.core.campaign.spec import CampaignSpec
-from forewarn.core.errors import Invalid, PlacementFailed, ResourceExists
+from forewarn.core.errors import Invalid, ResourceExists
 from forewarn.core.idempotency import IdempotencyKey, add_seen_key, is_repeated_request
 from forewarn.core.journal import Entry
 from forewarn.core.text import check_text
@@ -234,7 +234,6 @@ class Campaigns:
             if (before := self.find_by_key(idempotency_key)) is not None:
                 return before
             self.check(spec, is_visible)
-            _check_placed(plan)
             decision = await self._start(spec, plan, id_=(id_ or str(uuid4())).upper(), by=by, why=why)
             campaign = decision.record
             if idempotency_key is not None:
@@ -419,14 +418,6 @@ class Campaigns:
         _, known = self._records.get(id_, (None, 0))
         if revision > known:
             self._records[id_] = (campaign, revision)
-
-
-def _check_placed(plan: Plan) -> None:
-    if plan.unplaced:
-        first, *others = plan.unplaced
-        raise PlacementFailed(first.scope, len(first.vms), first.rule, first.why, len(others))
-    if not plan.waves:
-        raise Invalid("the selection fits no VM: `forewarn vm list` shows what there is")
 
 
 def _create_record(known: Campaign | None, campaign: Campaign, entries: Sequence[Entry]) -> Decision[Campaign, None]:
