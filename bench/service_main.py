@@ -23,6 +23,7 @@ from forewarn.compose import RunningService, run_service
 from forewarn.core.event import EventType
 from forewarn.core.schedule import ScheduleRequest
 from forewarn.fleet.event_loop import freeze_gc, shorten_switch_interval
+from forewarn.fleet.events import new_request_id
 from forewarn.guest.limits import Limits
 from forewarn.guest.server import GuestServer
 from forewarn.settings import PRODUCTION, ListenAddress, PolicySettings
@@ -89,9 +90,9 @@ async def main() -> None:
                     send_to_parent(_counters(server))
                 case Schedule(vms, not_before):
                     ask = ScheduleRequest(
-                        id=fleet.new_id(), type=EventType.FREEZE, vms=vms, by="bench", not_before=not_before
+                        id=new_request_id(), type=EventType.FREEZE, vms=vms, by="bench", not_before=not_before
                     )
-                    send_to_parent(CreatedEvents(await fleet.schedule(ask)))
+                    send_to_parent(CreatedEvents(await fleet.events.schedule(ask)))
 
 
 @asynccontextmanager

@@ -64,13 +64,21 @@ ANSWERS: dict[str, tuple[bytes, type[ApiError], str]] = {
     "another program": (
         http(200, b"<html>"),
         InvalidResponse,
-        "does not answer as Forewarn's operator API: JSON is malformed",
+        "does not respond as Forewarn's operator API: JSON is malformed",
     ),
     "other JSON": (http(200, b"[]"), InvalidResponse, "Expected `object`, got `array`"),
     "error of another program": (http(502, b"Bad Gateway"), InvalidResponse, "status 502"),
     "no HTTP": (b"SSH-2.0\r\n", InvalidResponse, "BadStatusLine"),
-    "half an answer": (http(200, b"{}")[:-1], ConnectionClosed, "the connection ended before the answer had come"),
-    "nothing": (b"", ConnectionClosed, "the connection ended before the answer had come; does it speak https?"),
+    "half an answer": (
+        http(200, b"{}")[:-1],
+        ConnectionClosed,
+        "the connection ended before the response was complete",
+    ),
+    "nothing": (
+        b"",
+        ConnectionClosed,
+        "the connection ended before the response was complete; does the service use https?",
+    ),
 }
 
 
@@ -105,7 +113,7 @@ def test_nobody_at_the_url() -> None:
 
 @pytest.mark.parametrize("url", ["", "127.0.0.1:8170", "ftp://x", "http://", "http://x:99999", "http://x:y"])
 def test_url_that_is_none_is_said_at_once(url: str) -> None:
-    with pytest.raises(InvalidUrl, match="is no URL of a service"):
+    with pytest.raises(InvalidUrl, match="is not a URL of a service"):
         ApiClient(url, "token")
 
 
@@ -131,7 +139,7 @@ def test_two_changes_have_two_keys() -> None:
 
 
 def test_change_whose_answer_is_lost_twice_says_so() -> None:
-    with server(b"", b"") as url, pytest.raises(ConnectionClosed, match="look whether it was done"):
+    with server(b"", b"") as url, pytest.raises(ConnectionClosed, match="check whether the request was done"):
         ApiClient(url, "token").hold(v1.CreateHold(reason="disk swap"))
 
 

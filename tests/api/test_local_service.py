@@ -157,7 +157,7 @@ def test_one_service_that_keeps_nothing_is_found_by_itself(tmp_path: Path, annou
     told = f"http://127.0.0.1:8170, process {os.getpid()}, since 2026-03-02 10:00:00Z"
     assert refused.value.services == {str(first): told, str(second): told}
     head, *lines = str(refused.value).splitlines()
-    assert head == "several services run here, say which:"
+    assert head == "several services run on this machine; choose one:"
     assert lines == [f"  --data {directory} ({told})" for directory in sorted((str(first), str(second)))]
 
 

@@ -37,7 +37,7 @@ async def test_filled_directory_is_a_fleet(tmp_path: Path) -> None:
     await asyncio.to_thread(fill, tmp_path, shape)
     store, clock = await SqliteStore.open(tmp_path), SystemClock()
     async with Fleet.run(store=store, platform=SimulatedPlatform(clock), clock=clock, policy=PRODUCTION) as fleet:
-        assert (fleet.replica.vms, fleet.is_filled) == (12, True)
+        assert (fleet.replica.vms, fleet.inventory.is_filled) == (12, True)
         found = fleet.replica.find_by_address(NETWORK, address_of(shape, 2, 3))
         assert found == fleet.replica.find(vm_name(2, 3))
     await store.aclose()

@@ -291,7 +291,7 @@ EXITS: dict[str, tuple[tuple[str, ...], int, str]] = {
     "wrong distance": (("clock", "advance", "far"), 2, "'far' is not a duration"),
     "URL without token": (("clock", "show", "--url", "http://127.0.0.1:1"), 2, "--url needs a token"),
     "refused by the rules": (("event", "schedule", "Preempt", "web-0"), 3, "web-0 has regular priority"),
-    "ambiguous": (("event", "schedule", "Reboot", "FrontEnd_IN_0"), 3, "say which, shop-1/FrontEnd_IN_0 or shop-2/Fr"),
+    "ambiguous": (("event", "schedule", "Reboot", "FrontEnd_IN_0"), 3, "use shop-1/FrontEnd_IN_0 or shop-2/Fr"),
     "in and at": (
         ("event", "schedule", "Reboot", "web-0", "--in", "1m", "--at", "2026-01-31T10:15Z"),
         2,
@@ -311,7 +311,7 @@ EXITS: dict[str, tuple[tuple[str, ...], int, str]] = {
     "eviction of a regular VM": (("vm", "evict", "web-0"), 3, "web-0 has regular priority"),
     "scope that is there": (("scope", "add", "web", "--kind", "availability-set"), 3, "web"),
     "no service there": (("clock", "show", "--data", "/nowhere"), 5, "no service runs on /nowhere"),
-    "no URL": (("clock", "show", "--url", "localhost", "--token", "x"), 2, "localhost is no URL of a service"),
+    "no URL": (("clock", "show", "--url", "localhost", "--token", "x"), 2, "localhost is not a URL of a service"),
     "no token file": (
         ("clock", "show", "--url", "http://127.0.0.1:1", "--token-file", "/no"),
         2,

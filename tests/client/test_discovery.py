@@ -55,7 +55,9 @@ def test_silence_is_asked_into_again() -> None:
 
 def test_silence_ends_after_five_times() -> None:
     harness = DiscoveryHarness()
-    with pytest.raises(DhcpTimeout, match=r"no DHCP server on eth0, eth1; .* set FOREWARN_ENDPOINT") as raised:
+    with pytest.raises(
+        DhcpTimeout, match=r"no answer from a DHCP server on eth0, eth1; .* set FOREWARN_ENDPOINT"
+    ) as raised:
         harness.search()
     assert raised.value.interfaces == ("eth0", "eth1")
     assert harness.happened[::2] == [f"pause {seconds} s" for seconds in (0, 10, 30, 60, 60)]
@@ -72,6 +74,8 @@ def test_servers_that_do_not_know_are_asked_once() -> None:
 
 def test_address_without_events_is_named() -> None:
     harness = DiscoveryHarness([SILENT, WRONG], [RIGHT])
-    with pytest.raises(EndpointUnavailable, match=r"the endpoint is http://10\.0\.0\.5, but nothing there") as raised:
+    with pytest.raises(
+        EndpointUnavailable, match=r"the endpoint is http://10\.0\.0\.5, but it does not serve Scheduled Events"
+    ) as raised:
         harness.search()
     assert raised.value.urls == ("http://10.0.0.5",)

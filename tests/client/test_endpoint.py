@@ -37,7 +37,7 @@ def test_endpoint_is_a_host_and_a_port(text: str, endpoint: Endpoint, shown: str
     ],
 )  # fmt: skip
 def test_anything_else_is_refused_when_the_client_is_made(text: str) -> None:
-    with pytest.raises(NotAnEndpoint, match=r"is no metadata endpoint; write it like"):
+    with pytest.raises(NotAnEndpoint, match=r"is not a metadata endpoint; write it like"):
         ScheduledEvents(text)
 
 

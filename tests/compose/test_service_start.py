@@ -77,7 +77,7 @@ def ports(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     noted: list[int] = []
 
     def serve_noting_ports(fleet: Fleet, *others: Any) -> AbstractAsyncContextManager[None]:
-        noted.extend(fleet.ports.values())
+        noted.extend(fleet.ports.assigned.values())
         return serve(fleet, *others)
 
     monkeypatch.setattr(operators, "serve_operators", serve_noting_ports)
@@ -125,7 +125,7 @@ async def test_service_that_is_to_end_while_the_operator_side_is_loaded_ends_in_
             await starting
         may_load.set()
     async with started(tmp_path) as running:
-        assert await asyncio.to_thread(ask, next(iter(running.fleet.ports.values()))) == 200
+        assert await asyncio.to_thread(ask, next(iter(running.fleet.ports.assigned.values()))) == 200
 
 
 async def test_what_keeps_the_operator_side_from_being_loaded_ends_the_start(

@@ -162,7 +162,7 @@ def full_scope(rule: ApprovalRule) -> Scope:
 
 def test_full_scope_says_what_to_do() -> None:
     ask = a_request(*(f"{index:04}{LONGEST_NAME}" for index in range(100)))
-    with pytest.raises(ScopeTooLarge, match=r"it could need \d+ KiB of 768; spread the VMs over more scopes"):
+    with pytest.raises(ScopeTooLarge, match=r"it could need \d+ KiB of 768; use more scopes"):
         schedule(full_scope(ApprovalRule.ANY), ask, ALWAYS, now=NOW)
 
 

@@ -44,7 +44,7 @@ def test_every_sign_and_sentence_of_a_client_is_there() -> None:
         "async def get(*, retry_for: float | None = None) -> Document",
         '| `WITHDRAWN` | `"withdrawn"` | It was still Scheduled: it does not happen after all. |',
         "def interruptible(*types: str) -> AbstractContextManager[Interruption]",
-        "| `Closed` | The client was closed before the answer came. | make another client",
+        "| `Closed` | The client was closed before the answer came. | create another client",
         "└── EndpointUnavailable",
     ):
         assert text in page

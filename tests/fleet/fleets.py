@@ -10,11 +10,12 @@ from forewarn.clock import Clock, ManualClock, SystemClock
 from forewarn.core.journal import Entry
 from forewarn.core.policy import EMULATOR, Policy
 from forewarn.core.scope import Scope
+from forewarn.fleet.scopes import ScopeChange
 from forewarn.fleet.service import Fleet
 from forewarn.platform.port import GateChecker, Notifier, Platform
 from forewarn.platform.simulated import SimulatedPlatform
 from forewarn.store.memory import MemoryStore
-from forewarn.store.port import NO_GUARDS, Guards, JournalQuery, JournalRow, RecordKey, Store, StoreFull
+from forewarn.store.port import NO_GUARDS, Guards, JournalQuery, JournalRow, RecordKey, RecordKind, Store, StoreFull
 from tests.core.sample_scopes import TEN
 
 
@@ -85,6 +86,44 @@ class FailingStore(MemoryStore):
             raise StoreFull(Path("/test"))
         self.saves += 1
         return await super().save(key, value, entries, expected=expected, guards=guards)
+
+
+class GatedStore(MemoryStore):
+    """A store that saves scopes only when it may; all else at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_save_scopes = asyncio.Event()
+        self.may_save_scopes.set()
+        self.waiting = 0
+
+    async def save(
+        self,
+        key: RecordKey,
+        value: bytes | None,
+        entries: Sequence[Entry],
+        *,
+        expected: int | None,
+        guards: Guards = NO_GUARDS,
+    ) -> int:
+        """Wait where it must, then save."""
+        if key.kind is RecordKind.SCOPE:
+            self.waiting += 1
+            await self.may_save_scopes.wait()
+            self.waiting -= 1
+        return await super().save(key, value, entries, expected=expected, guards=guards)
+
+
+class CallbackObserver:
+    """Calls a function with every change of a scope."""
+
+    def __init__(self, fleet: Fleet, callback: Callable[[ScopeChange], object]) -> None:
+        self._callback = callback
+        fleet.scopes.observers.append(self)
+
+    def observe(self, change: ScopeChange) -> None:
+        """Call it."""
+        self._callback(change)
 
 
 async def until(fact: Callable[[], bool]) -> None:

@@ -14,6 +14,7 @@ from forewarn.core.operations import evict, fail, predict_failure, redeploy, res
 from forewarn.core.scope import Hold, ScopeKind
 from forewarn.core.vm import Traits
 from forewarn.fleet.errors import EventNotFound, VmNotFound
+from forewarn.fleet.events import new_request_id
 from forewarn.fleet.service import Fleet
 from forewarn.platform.port import Work
 from forewarn.store.memory import MemoryStore
@@ -45,25 +46,25 @@ class Repairable:
 
 async def stuck(fleet: Fleet) -> str:
     """Have the work on two VMs failed, and return their event."""
-    ((_, event),) = await fleet.schedule(schedule_request(EventType.REBOOT, "web-0", "web-3", failure=True))
-    await fleet.advance(timedelta(0))
+    ((_, event),) = await fleet.events.schedule(schedule_request(EventType.REBOOT, "web-0", "web-3", failure=True))
+    await fleet.time.advance(timedelta(0))
     return event
 
 
 def states(fleet: Fleet, event: str) -> dict[str, ImpactState]:
-    return {impact.vm: impact.state for impact in fleet.find_event(event)[1].impacts}
+    return {impact.vm: impact.state for impact in fleet.events.find(event)[1].impacts}
 
 
 async def test_operator_approves_in_the_name_of_any_vm_of_the_scope_and_the_journal_says_so() -> None:
     store = MemoryStore()
     async with run_fleet(web_scope(), scope("db", vm("db")), store=store) as fleet:
-        ((_, event),) = await fleet.schedule(schedule_request(EventType.REBOOT, "web-0", notice=HOUR))
+        ((_, event),) = await fleet.events.schedule(schedule_request(EventType.REBOOT, "web-0", notice=HOUR))
         with pytest.raises(VmNotFound):
             await fleet.events.approve_for(event, "db/db", by="ann")
         with pytest.raises(ScopeVmNotFound):
             await fleet.events.approve_for(event, "db", by="ann")
         await fleet.events.approve_for(event.lower(), "web/WEB-5", by="ann")
-        assert fleet.find_event(event)[1].state is State.STARTED
+        assert fleet.events.find(event)[1].state is State.STARTED
         (approved,) = [row.entry for row in await read_journal(store) if row.entry.kind is EntryKind.APPROVED]
         assert (approved.by, approved.why) == ("ann", "in the name of web-5")
 
@@ -73,7 +74,7 @@ async def test_failed_work_is_retried_on_one_vm_or_on_all() -> None:
     async with run_fleet(web_scope(), platform=platform) as fleet:
         event = await stuck(fleet)
         await fleet.events.retry(event, vm="WEB-3", by="ann", why="cable")
-        await fleet.advance(timedelta(0))
+        await fleet.time.advance(timedelta(0))
         assert platform.given == [("web-0", 1), ("web-3", 1), ("web-3", 2)]
         platform.is_repaired = True
         await fleet.events.retry(event, by="ann")
@@ -93,7 +94,7 @@ async def test_failed_work_is_resolved_on_one_vm_and_the_event_goes_on_until_all
             await fleet.events.resolve(event, by="ann", why="seen", vm="web-0")
         await fleet.events.resolve(event, by="ann", why="scrapped")
         with pytest.raises(EventNotFound):
-            fleet.find_event(event)
+            fleet.events.find(event)
         said = [(row.entry.kind, row.entry.why) for row in await read_journal(store) if row.entry.by == "ann"]
         assert said == [
             (EntryKind.IMPACT_DONE, "seen"),
@@ -104,24 +105,24 @@ async def test_failed_work_is_resolved_on_one_vm_and_the_event_goes_on_until_all
 
 async def test_held_scope_starts_nothing_planned_and_others_go_on() -> None:
     async with run_fleet(web_scope(), scope("db", vm("db"))) as fleet:
-        await fleet.hold(by="ann", reason="storm", scope="web")
+        await fleet.holds.set(by="ann", reason="storm", scope="web")
         assert fleet.replica.scope("web").hold == Hold(by="ann", at=TEN, reason="storm")
-        made = dict(await fleet.schedule(schedule_request(EventType.REBOOT, "web-0", "db")))
-        await fleet.advance(timedelta(minutes=15))
-        assert fleet.find_event(made["web"])[1].state is State.SCHEDULED
-        assert fleet.find_event(made["db"])[1].state is State.STARTED
-        await fleet.release(by="ann", scope="web")
-        assert fleet.find_event(made["web"])[1].state is State.STARTED
+        made = dict(await fleet.events.schedule(schedule_request(EventType.REBOOT, "web-0", "db")))
+        await fleet.time.advance(timedelta(minutes=15))
+        assert fleet.events.find(made["web"])[1].state is State.SCHEDULED
+        assert fleet.events.find(made["db"])[1].state is State.STARTED
+        await fleet.holds.release(by="ann", scope="web")
+        assert fleet.events.find(made["web"])[1].state is State.STARTED
         with pytest.raises(Invalid, match="a hold needs a reason"):
-            await fleet.hold(by="ann", reason="", scope="web")
+            await fleet.holds.set(by="ann", reason="", scope="web")
 
 
 async def test_hold_on_everything_is_shown_with_who_and_why() -> None:
     async with run_fleet(web_scope()) as fleet:
-        await fleet.hold(by="ann", reason="storm")
-        assert fleet.current_hold == Hold(by="ann", at=TEN, reason="storm")
-        await fleet.release(by="ann")
-        assert fleet.current_hold is None
+        await fleet.holds.set(by="ann", reason="storm")
+        assert fleet.holds.current == Hold(by="ann", at=TEN, reason="storm")
+        await fleet.holds.release(by="ann")
+        assert fleet.holds.current is None
 
 
 async def test_vm_under_a_terminate_profile_is_deleted_with_an_event_and_another_without() -> None:
@@ -130,12 +131,12 @@ async def test_vm_under_a_terminate_profile_is_deleted_with_an_event_and_another
     async with run_fleet(
         scope("web", announced, vm("plain")), scope("db", vm("db"), kind=ScopeKind.STANDALONE), store=store
     ) as fleet:
-        ((home, id_),) = await fleet.events.delete("old", request=fleet.new_id(), by="ann", why="unused")
-        _, event = fleet.find_event(id_)
+        ((home, id_),) = await fleet.events.delete("old", request=new_request_id(), by="ann", why="unused")
+        _, event = fleet.events.find(id_)
         assert (home, event.type, event.source, event.why) == ("web", EventType.TERMINATE, Source.USER, "unused")
-        assert await fleet.events.delete("web/plain", request=fleet.new_id(), by="ann") == ()
-        assert await fleet.events.delete("db", request=fleet.new_id(), by="ann", why="sold") == ()
-        await fleet.advance(HOUR)
+        assert await fleet.events.delete("web/plain", request=new_request_id(), by="ann") == ()
+        assert await fleet.events.delete("db", request=new_request_id(), by="ann", why="sold") == ()
+        await fleet.time.advance(HOUR)
         assert (fleet.replica.vms, [view.id for view in fleet.replica.views()]) == (0, ["web"])
         gone = [row.entry for row in await read_journal(store) if row.entry.kind is EntryKind.VM_REMOVED]
         assert [(each.vms, each.by, each.why) for each in gone] == [
@@ -147,9 +148,9 @@ async def test_vm_under_a_terminate_profile_is_deleted_with_an_event_and_another
 
 async def test_failed_host_takes_its_vms_of_all_scopes_at_once() -> None:
     async with run_fleet(web_scope(), scope("db", vm("db", host="hv-0")), platform=Repairable()) as fleet:
-        vms = fleet.select(host="hv-0")
-        made = await fleet.schedule(fail(vms, request=fleet.new_id(), by="ann", why="smoke"))
-        events = [fleet.find_event(id_)[1] for _, id_ in made]
+        vms = fleet.inventory.select(host="hv-0")
+        made = await fleet.events.schedule(fail(vms, request=new_request_id(), by="ann", why="smoke"))
+        events = [fleet.events.find(id_)[1] for _, id_ in made]
         assert [(event.state, event.cause, event.vms) for event in events] == [
             (State.STARTED, Cause.FAILURE, ("web-0", "web-3")),
             (State.STARTED, Cause.FAILURE, ("db",)),
@@ -159,12 +160,12 @@ async def test_failed_host_takes_its_vms_of_all_scopes_at_once() -> None:
 async def test_what_users_and_the_platform_ask_for_by_name() -> None:
     async with run_fleet(web_scope(), scope("spot", vm("spot"), low_priority=True)) as fleet:
         asks = [
-            restart("web-0", request=fleet.new_id(), by="ann", why="stuck"),
-            redeploy("web-1", request=fleet.new_id(), by="ann"),
-            evict("spot", request=fleet.new_id(), by="ann"),
-            predict_failure(("web-2",), request=fleet.new_id(), by="ann", ahead=timedelta(days=3)),
+            restart("web-0", request=new_request_id(), by="ann", why="stuck"),
+            redeploy("web-1", request=new_request_id(), by="ann"),
+            evict("spot", request=new_request_id(), by="ann"),
+            predict_failure(("web-2",), request=new_request_id(), by="ann", ahead=timedelta(days=3)),
         ]
-        events = [fleet.find_event((await fleet.schedule(each))[0][1])[1] for each in asks]
+        events = [fleet.events.find((await fleet.events.schedule(each))[0][1])[1] for each in asks]
         assert [(event.type, event.source, event.cause, event.not_before - TEN) for event in events] == [
             (EventType.REBOOT, Source.USER, Cause.USER, timedelta(minutes=15)),
             (EventType.REDEPLOY, Source.USER, Cause.USER, timedelta(minutes=10)),
@@ -173,23 +174,23 @@ async def test_what_users_and_the_platform_ask_for_by_name() -> None:
         ]
         assert events[0].why == "stuck"
         with pytest.raises(EvictionNotAllowed):
-            await fleet.schedule(evict("web-0", request=fleet.new_id(), by="ann"))
+            await fleet.events.schedule(evict("web-0", request=new_request_id(), by="ann"))
 
 
 async def test_eleventh_user_operation_is_refused_also_as_a_deletion() -> None:
     profile = Traits(terminate_notice=timedelta(minutes=5))
     async with run_fleet(msgspec.structs.replace(scope("web", vm("a")), traits=profile)) as fleet:
         for _ in range(10):
-            await fleet.schedule(restart("a", request=fleet.new_id(), by="ann"))
+            await fleet.events.schedule(restart("a", request=new_request_id(), by="ann"))
         with pytest.raises(TooManyOperations):
-            await fleet.schedule(restart("a", request=fleet.new_id(), by="ann"))
+            await fleet.events.schedule(restart("a", request=new_request_id(), by="ann"))
         with pytest.raises(TooManyOperations):
-            await fleet.events.delete("a", request=fleet.new_id(), by="ann")
+            await fleet.events.delete("a", request=new_request_id(), by="ann")
 
 
 async def test_last_entry_of_a_removed_scope_is_its_removal() -> None:
     store = MemoryStore()
     async with run_fleet(scope("db", vm("db"), kind=ScopeKind.STANDALONE), store=store) as fleet:
-        await fleet.events.delete("db", request=fleet.new_id(), by="ann", idempotency_key=IdempotencyKey("k", "d"))
+        await fleet.events.delete("db", request=new_request_id(), by="ann", idempotency_key=IdempotencyKey("k", "d"))
         last = (await read_journal(store, RecordKey(RecordKind.SCOPE, "db")))[-1].entry
         assert (last.kind, last.facts["key"]) == (EntryKind.SCOPE_REMOVED, "k")

@@ -29,6 +29,7 @@ from forewarn.fleet.errors import (
     SecretUnavailable,
     VmNotFound,
 )
+from forewarn.fleet.events import new_request_id
 from forewarn.fleet.service import Fleet
 from forewarn.platform.port import Work
 from forewarn.store.memory import MemoryStore
@@ -105,25 +106,25 @@ async def run_seeded_fleet(store: MemoryStore) -> AsyncIterator[Fleet]:
 
 
 async def settled(fleet: Fleet) -> None:
-    await fleet.advance(timedelta(0))
+    await fleet.time.advance(timedelta(0))
 
 
 async def planned(fleet: Fleet) -> None:
     """Two VMs of web have planned maintenance, which is approved by nobody."""
-    await fleet.schedule(schedule_request(EventType.REBOOT, "web-0", "web-3", notice=timedelta(hours=1)))
+    await fleet.events.schedule(schedule_request(EventType.REBOOT, "web-0", "web-3", notice=timedelta(hours=1)))
 
 
 async def stuck(fleet: Fleet) -> None:
     """The work on web has failed, and so has an eviction."""
-    await fleet.schedule(schedule_request(EventType.REBOOT, "web-0", "web-3", failure=True))
-    await fleet.schedule(schedule_request(EventType.PREEMPT, "spot", number=2, notice=timedelta(0)))
+    await fleet.events.schedule(schedule_request(EventType.REBOOT, "web-0", "web-3", failure=True))
+    await fleet.events.schedule(schedule_request(EventType.PREEMPT, "spot", number=2, notice=timedelta(0)))
     await settled(fleet)
 
 
 async def held(fleet: Fleet) -> None:
     """Everything is held."""
-    await fleet.hold(by="bob", reason="storm", scope="web")
-    await fleet.hold(by="bob", reason="storm")
+    await fleet.holds.set(by="bob", reason="storm", scope="web")
+    await fleet.holds.set(by="bob", reason="storm")
 
 
 async def nothing(_: Fleet) -> None:
@@ -174,18 +175,23 @@ COMMANDS: dict[str, tuple[Callable[[Fleet], Awaitable[None]], Command]] = {
         nothing,
         lambda f, k: f.inventory.remove_vm("db", "db", by="ann", idempotency_key=k),
     ),
-    "delete a VM": (nothing, lambda f, k: f.events.delete("web-1", request=f.new_id(), by="ann", idempotency_key=k)),
+    "delete a VM": (
+        nothing,
+        lambda f, k: f.events.delete("web-1", request=new_request_id(), by="ann", idempotency_key=k),
+    ),
     "delete a standalone VM": (
         nothing,
-        lambda f, k: f.events.delete("db", request=f.new_id(), by="ann", idempotency_key=k),
+        lambda f, k: f.events.delete("db", request=new_request_id(), by="ann", idempotency_key=k),
     ),
     "delete a VM that is terminated": (
         nothing,
-        lambda f, k: f.events.delete("doomed", request=f.new_id(), by="ann", idempotency_key=k),
+        lambda f, k: f.events.delete("doomed", request=new_request_id(), by="ann", idempotency_key=k),
     ),
     "schedule": (
         nothing,
-        lambda f, k: f.schedule(schedule_request(EventType.REBOOT, "web-1", "db", key=k.key, id=f.new_id(), by="ann")),
+        lambda f, k: f.events.schedule(
+            schedule_request(EventType.REBOOT, "web-1", "db", key=k.key, id=new_request_id(), by="ann")
+        ),
     ),
     "cancel": (planned, lambda f, k: f.events.cancel(event_of(f, "web"), by="ann", idempotency_key=k)),
     "approve": (planned, lambda f, k: f.events.approve_for(event_of(f, "web"), "web-5", by="ann", idempotency_key=k)),
@@ -203,10 +209,10 @@ COMMANDS: dict[str, tuple[Callable[[Fleet], Awaitable[None]], Command]] = {
         stuck,
         lambda f, k: f.events.resolve(event_of(f, "spot"), by="ann", why="so", done=True, idempotency_key=k),
     ),
-    "hold a scope": (planned, lambda f, k: f.hold(by="ann", reason="flood", scope="web", idempotency_key=k)),
-    "release a scope": (held, lambda f, k: f.release(by="ann", scope="web", idempotency_key=k)),
-    "hold everything": (planned, lambda f, k: f.hold(by="ann", reason="flood", idempotency_key=k)),
-    "release everything": (held, lambda f, k: f.release(by="ann", idempotency_key=k)),
+    "hold a scope": (planned, lambda f, k: f.holds.set(by="ann", reason="flood", scope="web", idempotency_key=k)),
+    "release a scope": (held, lambda f, k: f.holds.release(by="ann", scope="web", idempotency_key=k)),
+    "hold everything": (planned, lambda f, k: f.holds.set(by="ann", reason="flood", idempotency_key=k)),
+    "release everything": (held, lambda f, k: f.holds.release(by="ann", idempotency_key=k)),
     "create a token": (nothing, lambda f, k: f.tokens.create("ci", Role.VIEWER, by="ann", idempotency_key=k)),
     "revoke a token": (token, lambda f, k: f.tokens.revoke(f.tokens.all()[0].id, by="ann", idempotency_key=k)),
 }
@@ -339,23 +345,23 @@ async def test_key_that_was_used_for_another_request_is_refused(
 
 async def test_key_that_another_scope_has_answered_is_refused() -> None:
     async with run_seeded_fleet(MemoryStore()) as fleet:
-        await fleet.hold(by="ann", reason="flood", scope="web", idempotency_key=KEY)
+        await fleet.holds.set(by="ann", reason="flood", scope="web", idempotency_key=KEY)
         with pytest.raises(KeyConflict):
-            await fleet.hold(by="ann", reason="flood", scope="db", idempotency_key=KEY)
+            await fleet.holds.set(by="ann", reason="flood", scope="db", idempotency_key=KEY)
         with pytest.raises(KeyConflict):
-            await fleet.events.delete("db", request=fleet.new_id(), by="ann", idempotency_key=KEY)
+            await fleet.events.delete("db", request=new_request_id(), by="ann", idempotency_key=KEY)
         with pytest.raises(KeyConflict):
             await fleet.inventory.add_scope(scope("new"), by="ann", idempotency_key=KEY)
         with pytest.raises(KeyConflict):
-            await fleet.schedule(schedule_request(EventType.REBOOT, "db", key=KEY.key))
+            await fleet.events.schedule(schedule_request(EventType.REBOOT, "db", key=KEY.key))
 
 
 async def test_key_is_forgotten_after_a_day() -> None:
     async with run_seeded_fleet(MemoryStore()) as fleet:
-        await fleet.hold(by="ann", reason="flood", scope="web", idempotency_key=KEY)
+        await fleet.holds.set(by="ann", reason="flood", scope="web", idempotency_key=KEY)
         await fleet.inventory.remove_scope("db", by="ann", idempotency_key=IdempotencyKey("gone", "d1"))
-        await fleet.advance(MAX_RECENT_AGE)
-        await fleet.hold(by="ann", reason="other", scope="spot", idempotency_key=OTHER)
+        await fleet.time.advance(MAX_RECENT_AGE)
+        await fleet.holds.set(by="ann", reason="other", scope="spot", idempotency_key=OTHER)
         with pytest.raises(ScopeNotFound):
             await fleet.inventory.remove_scope("db", by="ann", idempotency_key=IdempotencyKey("gone", "d1"))
 
@@ -386,7 +392,7 @@ async def test_what_was_never_there_is_refused_with_a_key_as_without() -> None:
         with pytest.raises(EventNotFound):
             await fleet.events.cancel("00000000-0000-4000-8000-000000000009", by="ann", idempotency_key=KEY)
         with pytest.raises(VmNotFound):
-            await fleet.events.delete("nobody", request=fleet.new_id(), by="ann", idempotency_key=KEY)
+            await fleet.events.delete("nobody", request=new_request_id(), by="ann", idempotency_key=KEY)
         with pytest.raises(ScopeExists):
             await fleet.inventory.add_scope(web_scope(), by="ann", idempotency_key=KEY)
 

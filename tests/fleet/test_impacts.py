@@ -45,14 +45,14 @@ async def test_event_lives_from_notice_to_end(type_: EventType, notice: timedelt
     """It is Scheduled for its notice, Started for as long as the work takes, and then gone."""
     clock = ManualClock(TEN)
     async with run_fleet(batch(), clock=clock) as fleet:
-        ((_, id_),) = await fleet.schedule(schedule_request(type_, "batch_0"))
-        await fleet.advance(notice - timedelta(seconds=1))
-        assert fleet.find_event(id_)[1].state is State.SCHEDULED
-        await fleet.advance(timedelta(seconds=1))
-        assert fleet.find_event(id_)[1].state is State.STARTED
-        await fleet.advance(duration - timedelta(seconds=1))
-        assert fleet.find_event(id_)[1].state is State.STARTED
-        await fleet.advance(timedelta(seconds=1))
+        ((_, id_),) = await fleet.events.schedule(schedule_request(type_, "batch_0"))
+        await fleet.time.advance(notice - timedelta(seconds=1))
+        assert fleet.events.find(id_)[1].state is State.SCHEDULED
+        await fleet.time.advance(timedelta(seconds=1))
+        assert fleet.events.find(id_)[1].state is State.STARTED
+        await fleet.time.advance(duration - timedelta(seconds=1))
+        assert fleet.events.find(id_)[1].state is State.STARTED
+        await fleet.time.advance(timedelta(seconds=1))
         assert fleet.replica.scope("batch").events == ()
         left = [vm.name for vm in fleet.replica.scope("batch").roster]
         assert left == (["batch_1", "batch_2"] if EVENT_TYPES[type_].removes_vm else ["batch_0", "batch_1", "batch_2"])
@@ -61,11 +61,13 @@ async def test_event_lives_from_notice_to_end(type_: EventType, notice: timedelt
 async def test_freeze_lasts_as_long_as_its_event_says() -> None:
     """The duration that the guests were told is the one that happens."""
     async with run_fleet(web_scope()) as fleet:
-        ((_, id_),) = await fleet.schedule(schedule_request(EventType.FREEZE, "web-0", duration=timedelta(seconds=3)))
-        await fleet.approve("web", "web-0", [id_])
-        await fleet.advance(timedelta(seconds=2))
-        assert fleet.find_event(id_)[1].state is State.STARTED
-        await fleet.advance(timedelta(seconds=1))
+        ((_, id_),) = await fleet.events.schedule(
+            schedule_request(EventType.FREEZE, "web-0", duration=timedelta(seconds=3))
+        )
+        await fleet.events.approve("web", "web-0", [id_])
+        await fleet.time.advance(timedelta(seconds=2))
+        assert fleet.events.find(id_)[1].state is State.STARTED
+        await fleet.time.advance(timedelta(seconds=1))
         assert fleet.replica.scope("web").events == ()
 
 
@@ -74,9 +76,9 @@ async def test_redeployed_vm_is_on_another_host_of_the_fleet() -> None:
     clock = ManualClock(TEN)
     platform = SimulatedPlatform(clock, hosts=lambda: ("hv-0", "hv-1", "hv-2"))
     async with run_fleet(web_scope(), clock=clock, platform=platform) as fleet:
-        ((_, id_),) = await fleet.schedule(schedule_request(EventType.REDEPLOY, "web-2"))
-        await fleet.approve("web", "web-5", [id_])
-        await fleet.advance(2 * MINUTE)
+        ((_, id_),) = await fleet.events.schedule(schedule_request(EventType.REDEPLOY, "web-2"))
+        await fleet.events.approve("web", "web-5", [id_])
+        await fleet.time.advance(2 * MINUTE)
         assert fleet.replica.scope("web").vm("web-2").host == "hv-0"
 
 
@@ -85,8 +87,8 @@ async def test_scope_of_a_standalone_vm_goes_with_it() -> None:
     alone = scope("alone", vm("alone"), kind=ScopeKind.STANDALONE)
     store = MemoryStore()
     async with run_fleet(alone, store=store) as fleet:
-        await fleet.schedule(schedule_request(EventType.TERMINATE, "alone"))
-        await fleet.advance(6 * MINUTE)
+        await fleet.events.schedule(schedule_request(EventType.TERMINATE, "alone"))
+        await fleet.time.advance(6 * MINUTE)
         assert list(fleet.replica.views()) == []
         assert [row.entry.kind for row in await read_journal(store, RecordKey(RecordKind.SCOPE, "alone"))][-4:] == [
             EntryKind.IMPACT_DONE,
@@ -107,8 +109,8 @@ async def test_platform_is_asked_only_after_begun_is_saved() -> None:
             return Done()
 
     async with run_fleet(web_scope(), store=store, platform=Watching(ManualClock(TEN))) as fleet:
-        ((_, id_),) = await fleet.schedule(schedule_request(EventType.REBOOT, "web-0", "web-3"))
-        await fleet.approve("web", "web-0", [id_])
+        ((_, id_),) = await fleet.events.schedule(schedule_request(EventType.REBOOT, "web-0", "web-3"))
+        await fleet.events.approve("web", "web-0", [id_])
         await until(lambda: fleet.replica.scope("web").events == ())
     assert seen == [("web-0", EntryKind.IMPACT_BEGUN), ("web-3", EntryKind.IMPACT_BEGUN)]
 
@@ -119,13 +121,13 @@ async def test_work_that_is_put_off_is_tried_again_when_its_time_has_come() -> N
     platform = SimulatedPlatform(clock)
     platform.set_outcomes("web/web-0", Retry(after=5 * MINUTE, why="host is busy"))
     async with run_fleet(web_scope(), clock=clock, platform=platform) as fleet:
-        ((_, id_),) = await fleet.schedule(schedule_request(EventType.REBOOT, "web-0"))
-        await fleet.approve("web", "web-0", [id_])
-        await fleet.advance(MINUTE)
-        assert fleet.find_event(id_)[1].impacts[0].state is ImpactState.RETRY
-        await fleet.advance(5 * MINUTE)
-        assert fleet.find_event(id_)[1].impacts[0].state is ImpactState.BEGUN
-        await fleet.advance(MINUTE)
+        ((_, id_),) = await fleet.events.schedule(schedule_request(EventType.REBOOT, "web-0"))
+        await fleet.events.approve("web", "web-0", [id_])
+        await fleet.time.advance(MINUTE)
+        assert fleet.events.find(id_)[1].impacts[0].state is ImpactState.RETRY
+        await fleet.time.advance(5 * MINUTE)
+        assert fleet.events.find(id_)[1].impacts[0].state is ImpactState.BEGUN
+        await fleet.time.advance(MINUTE)
         assert fleet.replica.scope("web").events == ()
     assert [ran.work.attempt for ran in platform.results] == [1, 2]
 
@@ -136,13 +138,13 @@ async def test_failed_work_waits_for_a_person_who_has_it_done_again() -> None:
     platform = SimulatedPlatform(clock)
     platform.set_outcomes("web/web-0", Failed("no such domain"))
     async with run_fleet(web_scope(), clock=clock, platform=platform) as fleet:
-        ((_, id_),) = await fleet.schedule(schedule_request(EventType.REBOOT, "web-0"))
-        await fleet.approve("web", "web-0", [id_])
-        await fleet.advance(timedelta(days=3))
-        failed = fleet.find_event(id_)[1]
+        ((_, id_),) = await fleet.events.schedule(schedule_request(EventType.REBOOT, "web-0"))
+        await fleet.events.approve("web", "web-0", [id_])
+        await fleet.time.advance(timedelta(days=3))
+        failed = fleet.events.find(id_)[1]
         assert (failed.state, failed.impacts[0].why) == (State.STARTED, "no such domain")
-        await fleet.apply("web", lambda value: retry(value, id_, "web-0", by="operator:test", now=clock.now()))
-        await fleet.advance(MINUTE)
+        await fleet.scopes.apply("web", lambda value: retry(value, id_, "web-0", by="operator:test", now=clock.now()))
+        await fleet.time.advance(MINUTE)
         assert fleet.replica.scope("web").events == ()
 
 
@@ -154,10 +156,10 @@ async def test_platform_that_breaks_has_failed() -> None:
             raise OSError("no route to the hypervisor")
 
     async with run_fleet(web_scope(), platform=Broken(ManualClock(TEN))) as fleet:
-        ((_, id_),) = await fleet.schedule(schedule_request(EventType.REBOOT, "web-0"))
-        await fleet.approve("web", "web-0", [id_])
-        await until(lambda: fleet.find_event(id_)[1].impacts[0].state is ImpactState.FAILED)
-        assert "no route to the hypervisor" in fleet.find_event(id_)[1].impacts[0].why
+        ((_, id_),) = await fleet.events.schedule(schedule_request(EventType.REBOOT, "web-0"))
+        await fleet.events.approve("web", "web-0", [id_])
+        await until(lambda: fleet.events.find(id_)[1].impacts[0].state is ImpactState.FAILED)
+        assert "no route to the hypervisor" in fleet.events.find(id_)[1].impacts[0].why
 
 
 async def test_platform_from_which_nothing_is_heard_has_done_nobody_knows_what(
@@ -167,9 +169,9 @@ async def test_platform_from_which_nothing_is_heard_has_done_nobody_knows_what(
     monkeypatch.setattr(impacts, "WORK_TIMEOUT", 0.01)
     platform = RestartedPlatform(Unknown())
     async with run_fleet(web_scope(), platform=platform) as fleet:
-        ((_, id_),) = await fleet.schedule(schedule_request(EventType.REBOOT, "web-0"))
-        await fleet.approve("web", "web-0", [id_])
-        await until(lambda: fleet.find_event(id_)[1].impacts[0].state is ImpactState.UNKNOWN)
+        ((_, id_),) = await fleet.events.schedule(schedule_request(EventType.REBOOT, "web-0"))
+        await fleet.events.approve("web", "web-0", [id_])
+        await until(lambda: fleet.events.find(id_)[1].impacts[0].state is ImpactState.UNKNOWN)
 
 
 async def test_outcome_is_saved_once_the_disk_has_room_again() -> None:
@@ -184,13 +186,13 @@ async def test_outcome_is_saved_once_the_disk_has_room_again() -> None:
 
     platform = Slow(clock, durations=dict.fromkeys(EventType, timedelta(0)))
     async with run_fleet(web_scope(), store=store, clock=clock, platform=platform) as fleet:
-        ((_, id_),) = await fleet.schedule(schedule_request(EventType.REBOOT, "web-0"))
-        await fleet.approve("web", "web-0", [id_])
-        await until(lambda: fleet.find_event(id_)[1].impacts[0].state is ImpactState.BEGUN)
+        ((_, id_),) = await fleet.events.schedule(schedule_request(EventType.REBOOT, "web-0"))
+        await fleet.events.approve("web", "web-0", [id_])
+        await until(lambda: fleet.events.find(id_)[1].impacts[0].state is ImpactState.BEGUN)
         store.full = True
         release.set()
         await until(lambda: len(platform.results) == 1)
-        assert fleet.find_event(id_)[1].state is State.STARTED
+        assert fleet.events.find(id_)[1].state is State.STARTED
         store.full = False
         await until(lambda: fleet.replica.scope("web").events == ())
     assert len(platform.results) == 1
@@ -219,8 +221,8 @@ class RestartedPlatform:
 async def crashed_while_begun(store: MemoryStore, platform: RestartedPlatform) -> str:
     """Bring an event to where its work has begun, and end the process."""
     async with run_fleet(web_scope(), store=store, platform=platform) as fleet:
-        ((_, id_),) = await fleet.schedule(schedule_request(EventType.REBOOT, "web-0"))
-        await fleet.approve("web", "web-0", [id_])
+        ((_, id_),) = await fleet.events.schedule(schedule_request(EventType.REBOOT, "web-0"))
+        await fleet.events.approve("web", "web-0", [id_])
         await until(lambda: len(platform.given) == 1)
     platform.hang = False
     return id_
@@ -246,11 +248,13 @@ async def test_after_a_crash_unknown_work_is_not_repeated_but_shown_and_resolved
     store, platform = MemoryStore(), RestartedPlatform(Unknown("no record of it"))
     id_ = await crashed_while_begun(store, platform)
     async with run_fleet(store=store, platform=platform) as fleet:
-        await until(lambda: fleet.find_event(id_)[1].impacts[0].state is ImpactState.UNKNOWN)
-        assert fleet.find_event(id_)[1].state is State.STARTED
-        await fleet.apply(
+        await until(lambda: fleet.events.find(id_)[1].impacts[0].state is ImpactState.UNKNOWN)
+        assert fleet.events.find(id_)[1].state is State.STARTED
+        await fleet.scopes.apply(
             "web",
-            lambda value: resolve(value, id_, fleet.rule_context, by="operator:test", why="looked at it", now=TEN),
+            lambda value: resolve(
+                value, id_, fleet.scopes.rule_context, by="operator:test", why="looked at it", now=TEN
+            ),
         )
         assert fleet.replica.scope("web").events == ()
     assert len(platform.given) == 1
@@ -303,8 +307,8 @@ class CrashingStore(MemoryStore):
 async def rollout(store: CrashingStore, platform: SimulatedPlatform, clock: ManualClock) -> None:
     """Ask for a reboot of all VMs (asking twice does nothing twice) and let everything happen."""
     async with run_fleet(web_scope(), store=store, platform=platform, clock=clock) as fleet:
-        await fleet.schedule(schedule_request(EventType.REBOOT, *(f"web-{n}" for n in range(6))))
-        await fleet.advance(timedelta(hours=1))
+        await fleet.events.schedule(schedule_request(EventType.REBOOT, *(f"web-{n}" for n in range(6))))
+        await fleet.time.advance(timedelta(hours=1))
 
 
 async def lived_through(store: CrashingStore, platform: SimulatedPlatform, clock: ManualClock) -> bool:
@@ -360,8 +364,8 @@ async def test_work_begins_when_all_that_is_due_has_had_its_turn(monkeypatch: py
     store = MemoryStore()
     scopes = [scope(f"s{n}", vm(f"vm-{n}", host=f"hv-{n}")) for n in range(10)]
     async with run_fleet(*scopes, store=store) as fleet:
-        await fleet.schedule(schedule_request(EventType.REBOOT, *(f"vm-{n}" for n in range(10))))
-        await fleet.advance(15 * MINUTE)
+        await fleet.events.schedule(schedule_request(EventType.REBOOT, *(f"vm-{n}" for n in range(10))))
+        await fleet.time.advance(15 * MINUTE)
         told = [row.entry.kind for row in await read_journal(store)]
     begun = [number for number, did in enumerate(told) if did is EntryKind.IMPACT_BEGUN]
     started = [number for number, did in enumerate(told) if did is EntryKind.STARTED]

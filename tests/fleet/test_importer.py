@@ -16,7 +16,7 @@ from forewarn.fleet.service import Fleet
 from forewarn.store.memory import MemoryStore
 from forewarn.store.port import RecordKey, RecordKind
 from tests.core.sample_scopes import schedule_request, scope, vm, web_scope
-from tests.fleet.fleets import FailingStore, read_journal, run_fleet
+from tests.fleet.fleets import CallbackObserver, FailingStore, read_journal, run_fleet
 
 HOUR = timedelta(hours=1)
 
@@ -153,7 +153,7 @@ async def test_what_is_equal_is_not_touched() -> None:
 async def test_busy_vm_is_refused_and_the_rest_is_done() -> None:
     """Update domains are fixed, and VMs stay, while events name them."""
     async with run_fleet(web_scope(), scope("old", vm("old-0"))) as fleet:
-        await fleet.schedule(schedule_request(EventType.REBOOT, "web-0", "web-1", "old-0", notice=HOUR))
+        await fleet.events.schedule(schedule_request(EventType.REBOOT, "web-0", "web-1", "old-0", notice=HOUR))
         other = [msgspec.structs.replace(each, update_domain=7) for each in web_scope().roster]
         done = await imported(fleet, with_vms(web_scope(), other[0], *other[2:]), prune=True)
         assert brief(done.refused) == [
@@ -207,7 +207,9 @@ async def test_two_vms_exchange_their_addresses(scopes: tuple[str, str]) -> None
 async def test_no_address_belongs_to_two_vms_while_it_changes_hands() -> None:
     async with run_fleet(scope("left", vm("a", ip="10.1.0.1")), scope("right", vm("b", ip="10.1.0.2"))) as fleet:
         seen: list[int] = []
-        fleet.on_change(lambda _: seen.extend(len(fleet.replica.claims("default", f"10.1.0.{n}")) for n in (1, 2)))
+        CallbackObserver(
+            fleet, lambda _: seen.extend(len(fleet.replica.claims("default", f"10.1.0.{n}")) for n in (1, 2))
+        )
         await imported(fleet, scope("left", vm("a", ip="10.1.0.2")), scope("right", vm("b", ip="10.1.0.1")))
         assert max(seen) == 1
 
@@ -277,7 +279,7 @@ async def test_crash_between_letting_an_address_go_and_giving_it_loses_nothing()
     wanted = [scope("left", vm("a", ip="10.1.0.2")), scope("right", vm("b", ip="10.1.0.1"))]
     async with run_fleet(*before, store=store) as fleet:
         comparison = await compare_fleet(fleet.replica, wanted, prune=False)
-        fleet.on_change(lambda _: setattr(store, "full", addresses(fleet) == {"left/a": [], "right/b": []}))
+        CallbackObserver(fleet, lambda _: setattr(store, "full", addresses(fleet) == {"left/a": [], "right/b": []}))
         with pytest.raises(SaveFailed):
             await apply_import(fleet, comparison, by="ann", on_progress=lambda *_: None)
         assert addresses(fleet) == {"left/a": [], "right/b": []}

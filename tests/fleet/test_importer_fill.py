@@ -26,10 +26,10 @@ def crash(_: int) -> None:
 async def test_all_scopes_are_there_and_progress_was_told() -> None:
     told: list[int] = []
     async with run_fleet() as fleet:
-        assert not fleet.is_filled
+        assert not fleet.inventory.is_filled
         await fill_fleet(fleet, MANY, by="test", on_saved=told.append)
         assert {view.id for view in fleet.replica.views()} == {each.id for each in MANY}
-        assert (told, fleet.is_filled) == ([FILL_CONCURRENCY, 2 * FILL_CONCURRENCY, len(MANY)], True)
+        assert (told, fleet.inventory.is_filled) == ([FILL_CONCURRENCY, 2 * FILL_CONCURRENCY, len(MANY)], True)
 
 
 async def test_crash_on_the_way_leaves_nothing_that_passes_for_complete() -> None:
@@ -38,16 +38,16 @@ async def test_crash_on_the_way_leaves_nothing_that_passes_for_complete() -> Non
         async with run_fleet(store=store) as fleet:
             await fill_fleet(fleet, MANY, by="test", on_saved=crash)
     async with run_fleet(store=store) as fleet:
-        assert (fleet.is_filled, len(list(fleet.replica.views()))) == (False, FILL_CONCURRENCY)
+        assert (fleet.inventory.is_filled, len(list(fleet.replica.views()))) == (False, FILL_CONCURRENCY)
         told: list[int] = []
         await fill_fleet(fleet, MANY, by="test", on_saved=told.append)
-        assert (fleet.is_filled, len(list(fleet.replica.views())), told) == (
+        assert (fleet.inventory.is_filled, len(list(fleet.replica.views())), told) == (
             True,
             len(MANY),
             [2 * FILL_CONCURRENCY, len(MANY)],
         )
     async with run_fleet(store=store) as fleet:
-        assert fleet.is_filled
+        assert fleet.inventory.is_filled
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ async def test_interrupted_filling_is_not_mixed_with_another_file(other: list[Sc
     async with run_fleet(store=store) as fleet:
         with pytest.raises(FleetFileConflict, match="start with that file again, or with an empty data directory"):
             await fill_fleet(fleet, other, by="test", on_saved=crash)
-        assert (fleet.is_filled, len(list(fleet.replica.views()))) == (False, FILL_CONCURRENCY)
+        assert (fleet.inventory.is_filled, len(list(fleet.replica.views()))) == (False, FILL_CONCURRENCY)
 
 
 async def test_what_the_rules_refuse_leaves_the_fleet_unfilled() -> None:
@@ -76,7 +76,7 @@ async def test_what_the_rules_refuse_leaves_the_fleet_unfilled() -> None:
     async with run_fleet() as fleet:
         with pytest.raises(ScopeTooLarge):
             await fill_fleet(fleet, [web_scope(), large], by="test", on_saved=crash)
-        assert not fleet.is_filled
+        assert not fleet.inventory.is_filled
 
 
 async def test_address_that_two_scopes_claim_is_refused() -> None:

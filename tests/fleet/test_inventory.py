@@ -50,11 +50,11 @@ async def test_scope_is_changed_and_removed() -> None:
         await fleet.inventory.change_scope("web", by="ann", traits=lambda _: low, approval=ApprovalRule.ALL)
         changed = fleet.replica.scope("web")
         assert (changed.traits, changed.approval, changed.auto_approve) == (low, ApprovalRule.ALL, ())
-        await fleet.schedule(schedule_request(EventType.REBOOT, "web-0"))
+        await fleet.events.schedule(schedule_request(EventType.REBOOT, "web-0"))
         with pytest.raises(ResourceInUse):
             await fleet.inventory.remove_scope("web", by="ann")
         await fleet.inventory.remove_scope("web", by="ann", force=True)
-        assert (list(fleet.replica.views()), dict(fleet.hosts()), fleet.replica.vms) == ([], {}, 0)
+        assert (list(fleet.replica.views()), dict(fleet.replica.hosts()), fleet.replica.vms) == ([], {}, 0)
         with pytest.raises(ScopeNotFound):
             await fleet.inventory.change_scope("web", by="ann", approval=ApprovalRule.ANY)
 
@@ -120,7 +120,7 @@ SELECTED = {
 @pytest.mark.parametrize(("asked", "found"), SELECTED.values(), ids=SELECTED)
 async def test_vms_are_selected(asked: dict[str, object], found: tuple[str, ...]) -> None:
     async with selectable() as fleet:
-        assert fleet.select(**asked) == found  # type: ignore[arg-type]  # as the table says
+        assert fleet.inventory.select(**asked) == found  # type: ignore[arg-type]  # as the table says
 
 
 def selectable() -> AbstractAsyncContextManager[Fleet]:
@@ -147,21 +147,21 @@ async def test_selection_that_means_nothing_is_refused(
 ) -> None:
     async with selectable() as fleet:
         with pytest.raises(error, match=says):
-            fleet.select(**asked)  # type: ignore[arg-type]  # as the table says
+            fleet.inventory.select(**asked)  # type: ignore[arg-type]  # as the table says
 
 
 async def test_hosts_are_those_on_which_vms_are_now() -> None:
     async with selectable() as fleet:
-        assert {host: len(vms) for host, vms in fleet.hosts().items()} == {"hv-0": 3, "hv-1": 2, "hv-2": 2}
+        assert {host: len(vms) for host, vms in fleet.replica.hosts().items()} == {"hv-0": 3, "hv-1": 2, "hv-2": 2}
         await fleet.inventory.change_vm("db", "db", lambda old: msgspec.structs.replace(old, host="hv-7"), by="ann")
-        assert [each.name for _, each in fleet.hosts()["hv-7"]] == ["db"]
+        assert [each.name for _, each in fleet.replica.hosts()["hv-7"]] == ["db"]
         await fleet.inventory.remove_vm("db", "db", by="ann")
-        assert "hv-7" not in fleet.hosts()
-        assert len(fleet.hosts()) == 3
+        assert "hv-7" not in fleet.replica.hosts()
+        assert len(fleet.replica.hosts()) == 3
 
 
 async def seen(fleet: Fleet) -> None:
-    noted = fleet.record_request(fleet.replica.view("web"))
+    noted = fleet.last_seen.record_request(fleet.replica.view("web"))
     if noted is not None:
         await noted
 
@@ -169,9 +169,9 @@ async def seen(fleet: Fleet) -> None:
 async def test_last_request_of_a_scope_is_known_and_the_saved_one_after_a_restart() -> None:
     store = MemoryStore()
     async with run_fleet(web_scope(), store=store) as fleet:
-        assert fleet.last_seen(fleet.replica.view("web")) is None
+        assert fleet.last_seen.of(fleet.replica.view("web")) is None
         await seen(fleet)
         first = fleet.clock.now()
-        assert fleet.last_seen(fleet.replica.view("web")) == first
+        assert fleet.last_seen.of(fleet.replica.view("web")) == first
     async with run_fleet(store=store) as fleet:
-        assert fleet.last_seen(fleet.replica.view("web")) == first
+        assert fleet.last_seen.of(fleet.replica.view("web")) == first

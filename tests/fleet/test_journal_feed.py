@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from forewarn.fleet import journal
 from forewarn.fleet.errors import JournalPruned, PositionNotFound
 from forewarn.fleet.event_loop import tasks_until_exit
-from forewarn.fleet.journal import JournalStreams
+from forewarn.fleet.journal import Journal
 from forewarn.store.memory import MemoryStore
 from forewarn.store.port import (
     JournalQuery,
@@ -34,17 +34,17 @@ GUARD = 60
 
 
 @asynccontextmanager
-async def fed(store: Store) -> AsyncIterator[JournalStreams]:
+async def fed(store: Store) -> AsyncIterator[Journal]:
     """Feeds that are woken by the store's own watch, as the fleet wakes them."""
 
-    async def follow(feeds: JournalStreams) -> None:
+    async def follow(feeds: Journal) -> None:
         with suppress(StoreClosed):
             async with store.watch() as changes:
                 async for _ in changes:
                     feeds.wake()
 
     async with tasks_until_exit() as tasks:
-        feeds = JournalStreams(store, tasks)
+        feeds = Journal(store, tasks)
         tasks.create_task(follow(feeds))
         yield feeds
 
@@ -63,7 +63,7 @@ async def take(rows: AsyncIterator[JournalRow], count: int) -> list[int]:
 async def test_feed_gives_what_is_there_then_what_comes() -> None:
     store = MemoryStore()
     await save(store, 3)
-    async with fed(store) as feeds, aclosing(feeds.rows(1)) as rows:
+    async with fed(store) as feeds, aclosing(feeds.follow(1)) as rows:
         assert await take(rows, 2) == [2, 3]
         waiting = asyncio.ensure_future(take(rows, 2))
         await save(store, 2)
@@ -73,7 +73,7 @@ async def test_feed_gives_what_is_there_then_what_comes() -> None:
 async def test_feed_from_now_on_gives_only_what_comes() -> None:
     store = MemoryStore()
     await save(store, 3)
-    async with fed(store) as feeds, aclosing(feeds.rows(None)) as rows:
+    async with fed(store) as feeds, aclosing(feeds.follow(None)) as rows:
         waiting = asyncio.ensure_future(take(rows, 1))
         await until(lambda: feeds.open == 1)
         for _ in range(10):
@@ -85,7 +85,7 @@ async def test_feed_from_now_on_gives_only_what_comes() -> None:
 async def test_feed_far_behind_reads_page_by_page(monkeypatch: pytest.MonkeyPatch) -> None:
     store = MemoryStore()
     await save(store, 5_000)
-    async with fed(store) as feeds, aclosing(feeds.rows(0)) as rows:
+    async with fed(store) as feeds, aclosing(feeds.follow(0)) as rows:
         assert await take(rows, 5_000) == list(range(1, 5_001))
 
 
@@ -102,7 +102,7 @@ class CountingStore(MemoryStore):
 async def test_newest_lines_are_read_once_for_all_feeds() -> None:
     store = CountingStore()
     async with fed(store) as feeds:
-        readers = [feeds.rows(0) for _ in range(200)]
+        readers = [feeds.follow(0) for _ in range(200)]
         waiting = [asyncio.ensure_future(take(rows, 1)) for rows in readers]
         await until(lambda: feeds.open == 200)
         await save(store, 1)
@@ -119,7 +119,7 @@ async def test_newest_lines_are_read_once_for_all_feeds() -> None:
 
 async def test_slow_reader_behind_the_tail_misses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     store = MemoryStore()
-    async with fed(store) as feeds, aclosing(feeds.rows(None)) as slow, aclosing(feeds.rows(None)) as quick:
+    async with fed(store) as feeds, aclosing(feeds.follow(None)) as slow, aclosing(feeds.follow(None)) as quick:
         waiting = [asyncio.ensure_future(take(rows, 1)) for rows in (slow, quick)]
         await until(lambda: feeds.open == 2)
         for _ in range(10):
@@ -141,8 +141,8 @@ async def test_feed_says_so_when_lines_have_been_pruned() -> None:
             await feeds.resolve_position(5)
         assert (refusal.value.after, refusal.value.pruned_to) == (5, 6)
         with pytest.raises(JournalPruned):
-            await take(feeds.rows(2), 1)
-        async with aclosing(feeds.rows(6)) as rows:
+            await take(feeds.follow(2), 1)
+        async with aclosing(feeds.follow(6)) as rows:
             assert await take(rows, 4) == [7, 8, 9, 10]
 
 
@@ -150,7 +150,7 @@ async def test_feed_says_so_when_lines_are_pruned_while_it_is_read(monkeypatch: 
     monkeypatch.setattr(journal, "FEED_PAGE", 2)
     store = MemoryStore()
     await save(store, 10)
-    async with fed(store) as feeds, aclosing(feeds.rows(0)) as rows:
+    async with fed(store) as feeds, aclosing(feeds.follow(0)) as rows:
         assert await take(rows, 2) == [1, 2]
         await store.prune(Retention(rows=4), now=NOON)
         with pytest.raises(JournalPruned):
@@ -161,7 +161,7 @@ async def test_feed_says_so_when_all_lines_are_pruned_while_it_is_read(monkeypat
     monkeypatch.setattr(journal, "FEED_PAGE", 2)
     store = MemoryStore()
     await save(store, 10)
-    async with fed(store) as feeds, aclosing(feeds.rows(0)) as rows:
+    async with fed(store) as feeds, aclosing(feeds.follow(0)) as rows:
         assert await take(rows, 2) == [1, 2]
         await store.prune(Retention(rows=0), now=NOON)
         with pytest.raises(JournalPruned) as refusal:
@@ -182,12 +182,12 @@ async def test_end_ends_every_feed() -> None:
     store = MemoryStore()
     await save(store, 2)
     async with fed(store) as feeds:
-        waiting = [asyncio.ensure_future(_positions(feeds.rows(0))) for _ in range(3)]
+        waiting = [asyncio.ensure_future(_positions(feeds.follow(0))) for _ in range(3)]
         await until(lambda: feeds.open == 3)
         feeds.close()
         async with asyncio.timeout(GUARD):
             assert all(found in ([], [1, 2]) for found in await asyncio.gather(*waiting))
-            assert await _positions(feeds.rows(0)) == []
+            assert await _positions(feeds.follow(0)) == []
 
 
 async def _positions(rows: AsyncIterator[JournalRow]) -> list[int]:
@@ -197,7 +197,7 @@ async def _positions(rows: AsyncIterator[JournalRow]) -> list[int]:
 async def test_feed_of_a_closed_store_fails() -> None:
     store = MemoryStore()
     async with fed(store) as feeds:
-        waiting = asyncio.ensure_future(take(feeds.rows(None), 1))
+        waiting = asyncio.ensure_future(take(feeds.follow(None), 1))
         await until(lambda: feeds.open == 1)
         await store.aclose()
         feeds.wake()
@@ -221,7 +221,7 @@ class FailingJournal(MemoryStore):
 async def test_feeds_go_on_after_the_store_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal, "RETRY_DELAY", 0.0)
     store = FailingJournal()
-    async with fed(store) as feeds, aclosing(feeds.rows(0)) as rows:
+    async with fed(store) as feeds, aclosing(feeds.follow(0)) as rows:
         waiting = asyncio.ensure_future(take(rows, 1))
         await until(lambda: feeds.open == 1)
         for _ in range(10):
@@ -232,7 +232,7 @@ async def test_feeds_go_on_after_the_store_has_failed(monkeypatch: pytest.Monkey
             async with asyncio.timeout(GUARD):
                 await waiting
         store.broken = False
-        async with aclosing(feeds.rows(0)) as again:
+        async with aclosing(feeds.follow(0)) as again:
             assert await take(again, 1) == [1]
 
 
@@ -262,7 +262,7 @@ async def _live_through(steps: Sequence[tuple[str, int]]) -> None:
     given: list[int] = []
     saved = 0
     async with fed(store) as feeds:
-        rows = feeds.rows(0)
+        rows = feeds.follow(0)
         for what, count in steps:
             match what:
                 case "save":
@@ -275,7 +275,7 @@ async def _live_through(steps: Sequence[tuple[str, int]]) -> None:
                         await asyncio.sleep(0)
                 case _:
                     await rows.aclose()
-                    rows = feeds.rows(given[-1] if given else 0)
+                    rows = feeds.follow(given[-1] if given else 0)
         given += await take(rows, saved - len(given))
         await rows.aclose()
     assert given == list(range(1, saved + 1))
@@ -285,7 +285,7 @@ async def test_feed_goes_on_after_a_restart(tmp_path: Path) -> None:
     given: list[int] = []
     for life in range(4):
         store = await SqliteStore.open(tmp_path)
-        async with fed(store) as feeds, aclosing(feeds.rows(given[-1] if given else 0)) as rows:
+        async with fed(store) as feeds, aclosing(feeds.follow(given[-1] if given else 0)) as rows:
             for _ in range(3):
                 await save(store, 5, f"scope-{life}")
             given += await take(rows, 11)  # the rest is unread when it ends
@@ -295,9 +295,9 @@ async def test_feed_goes_on_after_a_restart(tmp_path: Path) -> None:
 
 async def test_fleet_feeds_what_it_saves_and_what_others_save() -> None:
     store = MemoryStore()
-    async with run_fleet(store=store) as fleet, aclosing(fleet.follow_journal(None)) as rows:
+    async with run_fleet(store=store) as fleet, aclosing(fleet.journal.follow(None)) as rows:
         waiting = asyncio.ensure_future(take(rows, 2))
-        await until(lambda: fleet.feeds.open == 1)
+        await until(lambda: fleet.journal.open == 1)
         for _ in range(10):
             await asyncio.sleep(0)
         await fleet.inventory.add_scope(web_scope(), by="test")

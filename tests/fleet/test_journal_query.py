@@ -18,14 +18,14 @@ WEB = RecordKey(RecordKind.SCOPE, "web")
 
 async def test_one_question_tells_why_a_vm_paused() -> None:
     async with run_fleet(web_scope(), store=MemoryStore()) as fleet:
-        await fleet.hold(by="ada", reason="audit", scope="web")
-        await fleet.schedule(schedule_request(EventType.FREEZE, "web-0", notice=timedelta(minutes=15)))
-        await fleet.schedule(schedule_request(EventType.FREEZE, "web-1", number=2, notice=timedelta(minutes=15)))
-        await fleet.advance(timedelta(minutes=20))
-        await fleet.release(by="ada", scope="web", why="audit is over")
-        await fleet.advance(timedelta(minutes=1))
+        await fleet.holds.set(by="ada", reason="audit", scope="web")
+        await fleet.events.schedule(schedule_request(EventType.FREEZE, "web-0", notice=timedelta(minutes=15)))
+        await fleet.events.schedule(schedule_request(EventType.FREEZE, "web-1", number=2, notice=timedelta(minutes=15)))
+        await fleet.time.advance(timedelta(minutes=20))
+        await fleet.holds.release(by="ada", scope="web", why="audit is over")
+        await fleet.time.advance(timedelta(minutes=1))
         query = journal_query(fleet.replica, vm="WEB-0", since=TEN, until=TEN + timedelta(hours=1))
-        rows = await fleet.read_journal(query)
+        rows = await fleet.journal.query(query)
     assert [(row.entry.kind, row.entry.by) for row in rows] == [
         (EntryKind.SCOPE_CREATED, "test"),
         (EntryKind.HELD, "ada"),
@@ -60,7 +60,7 @@ async def test_next_page_goes_on_where_the_last_one_ended() -> None:
 async def test_vm_that_is_gone_has_a_history() -> None:
     async with run_fleet(web_scope()) as fleet:
         await fleet.inventory.remove_vm("web", "web-5", by="ada", why="old")
-        rows = await fleet.read_journal(journal_query(fleet.replica, vm="web/web-5", kinds=(EntryKind.VM_REMOVED,)))
+        rows = await fleet.journal.query(journal_query(fleet.replica, vm="web/web-5", kinds=(EntryKind.VM_REMOVED,)))
         assert [row.entry.why for row in rows] == ["old"]
         assert journal_query(fleet.replica, scope="web", vm="web-5") == journal_query(fleet.replica, vm="web/web-5")
         with pytest.raises(VmNotFound):

@@ -43,14 +43,14 @@ def test_histogram_counts_up_to_each_bound() -> None:
 
 async def test_life_of_an_event_is_measured() -> None:
     async with run_fleet(web_scope()) as fleet:
-        [(_, event)] = await fleet.schedule(planned(REBOOT, "web-0"))
+        [(_, event)] = await fleet.events.schedule(planned(REBOOT, "web-0"))
         assert seen(fleet.metrics.notice[REBOOT, Cause.MAINTENANCE]) == (1, 900)
         assert fleet.counts.events == {(REBOOT, State.SCHEDULED): 1}
-        await fleet.advance(2 * MINUTES)
-        await fleet.approve("web", "web-0", [event])
+        await fleet.time.advance(2 * MINUTES)
+        await fleet.events.approve("web", "web-0", [event])
         assert seen(fleet.metrics.approval[REBOOT]) == (1, 120)
         assert +fleet.counts.events == {(REBOOT, State.STARTED): 1}
-        await fleet.advance(60 * MINUTES)
+        await fleet.time.advance(60 * MINUTES)
         assert fleet.metrics.impact[REBOOT].count == 1
         assert fleet.metrics.impact[REBOOT].sum > 0
         assert fleet.metrics.changes == {
@@ -65,24 +65,24 @@ async def test_life_of_an_event_is_measured() -> None:
 
 async def test_failure_gives_no_notice() -> None:
     async with run_fleet(web_scope()) as fleet:
-        await fleet.schedule(schedule_request(REDEPLOY, "web-0", failure=True))
+        await fleet.events.schedule(schedule_request(REDEPLOY, "web-0", failure=True))
         assert seen(fleet.metrics.notice[REDEPLOY, Cause.FAILURE]) == (1, 0)
 
 
 async def test_start_on_time_is_not_late() -> None:
     async with run_fleet(web_scope()) as fleet:
-        await fleet.schedule(planned(FREEZE, "web-0"))
-        await fleet.advance(20 * MINUTES)
+        await fleet.events.schedule(planned(FREEZE, "web-0"))
+        await fleet.time.advance(20 * MINUTES)
         assert seen(fleet.metrics.lateness[FREEZE]) == (1, 0)
 
 
 async def test_start_after_its_time_is_late_by_that_much() -> None:
     async with run_fleet(web_scope()) as fleet:
-        await fleet.schedule(planned(FREEZE, "web-0"))
+        await fleet.events.schedule(planned(FREEZE, "web-0"))
         view = fleet.replica.view("web")
         due_at = view.scope.events[0].not_before if view.scope else fleet.clock.now()
         entry = Entry(n=9, at=due_at + timedelta(seconds=7), kind=EntryKind.STARTED, by="clock", event=_event(fleet))
-        fleet.metrics.observe_save(view.scope, view.scope, [entry], fleet.rule_context)
+        fleet.metrics.observe_save(view.scope, view.scope, [entry], fleet.scopes.rule_context)
         assert seen(fleet.metrics.lateness[FREEZE]) == (1, 7)
 
 
@@ -94,8 +94,8 @@ def _event(fleet: Fleet) -> str:
 
 async def test_event_that_waited_for_its_turn_is_not_late() -> None:
     async with run_fleet(web_scope()) as fleet:
-        await fleet.schedule(planned(REBOOT, "web-0", "web-1"))
-        await fleet.advance(120 * MINUTES)
+        await fleet.events.schedule(planned(REBOOT, "web-0", "web-1"))
+        await fleet.time.advance(120 * MINUTES)
         assert fleet.metrics.changes[REBOOT, EntryKind.COMPLETED] == 2
         assert seen(fleet.metrics.lateness[REBOOT]) == (1, 0)
 
@@ -103,12 +103,12 @@ async def test_event_that_waited_for_its_turn_is_not_late() -> None:
 @pytest.mark.parametrize("held", [None, "web"], ids=["whole fleet", "scope"])
 async def test_event_that_was_held_is_not_late(held: str | None) -> None:
     async with run_fleet(web_scope()) as fleet:
-        await fleet.hold(by="ada", reason="audit", scope=held)
-        await fleet.schedule(planned(FREEZE, "web-0"))
-        await fleet.advance(60 * MINUTES)
-        assert (fleet.counts.held, fleet.current_hold is not None) == ((0, True) if held is None else (1, False))
-        await fleet.release(by="ada", scope=held)
-        await fleet.advance(1 * MINUTES)
+        await fleet.holds.set(by="ada", reason="audit", scope=held)
+        await fleet.events.schedule(planned(FREEZE, "web-0"))
+        await fleet.time.advance(60 * MINUTES)
+        assert (fleet.counts.held, fleet.holds.current is not None) == ((0, True) if held is None else (1, False))
+        await fleet.holds.release(by="ada", scope=held)
+        await fleet.time.advance(1 * MINUTES)
         assert fleet.metrics.changes[FREEZE, EntryKind.STARTED] == 1
         assert fleet.metrics.lateness[FREEZE].sum == 0
 
@@ -139,7 +139,7 @@ async def test_impact_that_waits_for_a_person_is_counted_until_it_is_resolved(
     outcome: ImpactOutcome, state: ImpactState, did: EntryKind
 ) -> None:
     async with run_fleet(web_scope(), platform=Stubborn(outcome)) as fleet:
-        await fleet.schedule(schedule_request(REDEPLOY, "web-0", failure=True))
+        await fleet.events.schedule(schedule_request(REDEPLOY, "web-0", failure=True))
         await until(lambda: fleet.counts.stuck[REDEPLOY, state] == 1)
         assert fleet.metrics.outcomes[REDEPLOY, did] == 1
         await fleet.events.resolve(_event(fleet), by="ada", why="seen to", done=True)
@@ -150,7 +150,7 @@ async def test_impact_that_waits_for_a_person_is_counted_until_it_is_resolved(
 async def test_census_follows_scopes_as_they_come_and_go() -> None:
     async with run_fleet(web_scope(), scope("batch", vm("batch-0"))) as fleet:
         assert (fleet.counts.scopes, fleet.counts.enabled) == (2, 0)
-        noted = fleet.record_request(fleet.replica.view("web"))
+        noted = fleet.last_seen.record_request(fleet.replica.view("web"))
         assert noted is not None
         await noted
         assert fleet.counts.enabled == 1
@@ -161,7 +161,7 @@ async def test_census_follows_scopes_as_they_come_and_go() -> None:
 async def test_census_is_right_after_a_restart() -> None:
     store = MemoryStore()
     async with run_fleet(web_scope(), store=store) as fleet:
-        await fleet.schedule(planned(FREEZE, "web-0"))
+        await fleet.events.schedule(planned(FREEZE, "web-0"))
     async with run_fleet(store=store) as fleet:
         assert (fleet.counts.scopes, fleet.counts.events) == (1, {(FREEZE, State.SCHEDULED): 1})
 
@@ -173,7 +173,7 @@ async def test_saves_and_failures_of_the_store_are_counted() -> None:
         assert saves == store.saves
         store.full = True
         with pytest.raises(SaveFailed):
-            await fleet.hold(by="ada", reason="audit")
+            await fleet.holds.set(by="ada", reason="audit")
         assert (fleet.metrics.saves.count, fleet.metrics.failures) == (saves, 1)
         store.full = False
 
@@ -202,7 +202,7 @@ async def test_conflicts_are_counted_and_are_no_failures() -> None:
     store = ConflictingStore()
     async with run_fleet(web_scope(), store=store) as fleet:
         store.conflicts = 1
-        await fleet.schedule(planned(FREEZE, "web-0"))
+        await fleet.events.schedule(planned(FREEZE, "web-0"))
         assert (fleet.metrics.conflicts, fleet.metrics.failures) == (1, 0)
         assert fleet.metrics.changes == {(FREEZE, EntryKind.SCHEDULED): 1}
 
@@ -233,9 +233,9 @@ async def test_full_store_makes_the_service_unready_until_there_is_room() -> Non
     async with run_fleet(web_scope(), store=store) as fleet:
         store.full = True
         with pytest.raises(SaveFailed):
-            await fleet.hold(by="ada", reason="audit")
+            await fleet.holds.set(by="ada", reason="audit")
         [problem] = await fleet.health.problems()
-        assert problem.startswith("the store cannot write: no room left for")
+        assert problem.startswith("the store cannot write: no space left for")
         store.full = False
         assert await fleet.health.problems() == ()
 

@@ -9,7 +9,8 @@ import pytest
 from forewarn.core.scope import Scope
 from forewarn.core.vm import Roster
 from forewarn.fleet.errors import AmbiguousVm, ScopeNotFound, VmNotFound
-from forewarn.fleet.replica import Replica, ScopeView
+from forewarn.fleet.main_loop import RecordChange
+from forewarn.fleet.replica import LongPollObserver, Replica
 from tests.core.sample_scopes import scope, vm, web_scope
 
 
@@ -62,9 +63,9 @@ def test_older_revision_is_ignored() -> None:
     """Own saves and the watch may bring the same value twice, or an old one late."""
     replica = replica_of(web_scope())
     newer = msgspec.structs.replace(web_scope(), incarnation=5)
-    assert replica.update("web", newer, 9) is not None
-    assert replica.update("web", web_scope(), 9) is None
-    assert replica.update("web", web_scope(), 8) is None
+    replica.update("web", newer, 9)
+    replica.update("web", web_scope(), 9)
+    replica.update("web", web_scope(), 8)
     assert replica.newest("web") == (newer, 9)
 
 
@@ -86,7 +87,8 @@ def test_of_scopes_that_are_gone_nothing_is_kept() -> None:
     gone = weakref.ref(replica.view("web"))
     replica.update("web", None, 2)
     replica.forget("web", 1)
-    assert replica.update("web", web_scope(), 1) is None, "an older value may yet come"
+    replica.update("web", web_scope(), 1)
+    assert replica.newest("web") == (None, None), "an older value may yet come"
     replica.forget("web", 2)
     gc.collect()
     assert (gone(), replica._views, dict(replica._gone)) == (None, {}, {})
@@ -98,7 +100,8 @@ def test_whoever_has_the_view_of_a_scope_that_is_gone_sees_it_come_again() -> No
     replica.update("web", None, 2)
     replica.forget("web", 2)
     assert replica.get_or_create_view("web") is view
-    assert replica.update("web", web_scope(), 3) is replica.view("web") is view
+    replica.update("web", web_scope(), 3)
+    assert replica.view("web") is view
     replica.forget("web", 2)
     assert replica.view("web") is view
 
@@ -117,26 +120,34 @@ def test_vm_that_comes_changes_or_goes_is_found_as_it_is_now() -> None:
 ADDRESSES = ("10.0.0.1", "10.0.9.9", "10.0.0.6", "10.0.0.99")
 
 
+def take(replica: Replica, scope: Scope | None, revision: int) -> None:
+    """Take a value of the scope web, as the main loop does."""
+    before, _ = replica.newest("web")
+    replica.update("web", scope, revision)
+    LongPollObserver(replica).observe(RecordChange("web", before, scope))
+
+
 def test_waiters_are_called_once_when_the_document_changes_and_not_before() -> None:
     """What changes neither epoch nor incarnation changes no document."""
-    view, called = ScopeView("web"), []
-    view.update(web_scope(), 1)
+    replica, called = Replica(), list[str]()
+    take(replica, web_scope(), 1)
+    view = replica.view("web")
     view.wait_for_change(lambda: called.append("waited"))
     dropped = lambda: called.append("dropped")  # noqa: E731 - the same object is forgotten again
     view.wait_for_change(dropped)
     view.cancel_wait(dropped)
     view.prepared["2020-07-01"] = b"..."
-    view.update(msgspec.structs.replace(web_scope(), entries=3), 2)
+    take(replica, msgspec.structs.replace(web_scope(), entries=3), 2)
     assert (called, view.prepared) == ([], {"2020-07-01": b"..."})
-    view.update(msgspec.structs.replace(web_scope(), incarnation=2), 3)
-    view.update(msgspec.structs.replace(web_scope(), incarnation=3), 4)
+    take(replica, msgspec.structs.replace(web_scope(), incarnation=2), 3)
+    take(replica, msgspec.structs.replace(web_scope(), incarnation=3), 4)
     assert (called, view.prepared) == (["waited"], {})
 
 
 def test_waiters_are_called_when_the_scope_goes() -> None:
     """Nobody waits for a scope that is no more."""
-    view, called = ScopeView("web"), []
-    view.update(web_scope(), 1)
-    view.wait_for_change(lambda: called.append("gone"))
-    view.update(None, 2)
+    replica, called = Replica(), list[str]()
+    take(replica, web_scope(), 1)
+    replica.view("web").wait_for_change(lambda: called.append("gone"))
+    take(replica, None, 2)
     assert called == ["gone"]

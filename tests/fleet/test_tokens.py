@@ -125,7 +125,7 @@ async def test_name_of_a_valid_token_is_taken_and_free_again_when_it_is_not() ->
     wall = ManualClock(TEN)
     async with fleet_on(MemoryStore(), wall) as fleet:
         await fleet.tokens.create("ci", Role.VIEWER, by="ann", expires_at=TEN + HOUR)
-        with pytest.raises(ResourceExists, match="a token CI exists already"):
+        with pytest.raises(ResourceExists, match="a token CI already exists"):
             await fleet.tokens.create("CI", Role.VIEWER, by="ann")
         wall.set(TEN + HOUR)
         await fleet.tokens.create("ci", Role.VIEWER, by="ann")

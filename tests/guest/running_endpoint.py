@@ -177,7 +177,7 @@ class RunningEndpoint:
     async def change_roster(self, scope_id: str, vms: Iterable[Vm]) -> None:
         """Give a scope other VMs, as an inventory would."""
         new = Roster(tuple(vms))
-        await self.fleet.apply(scope_id, lambda old: Change(msgspec.structs.replace(old, roster=new), (), None))
+        await self.fleet.scopes.apply(scope_id, lambda old: Change(msgspec.structs.replace(old, roster=new), (), None))
 
 
 @asynccontextmanager

@@ -32,7 +32,7 @@ LONG = timedelta(minutes=2)
 
 async def reboot(endpoint: RunningEndpoint) -> str:
     """Announce a reboot of web-0 and return its id."""
-    ((_, event),) = await endpoint.fleet.schedule(schedule_request(EventType.REBOOT, "web/web-0"))
+    ((_, event),) = await endpoint.fleet.events.schedule(schedule_request(EventType.REBOOT, "web/web-0"))
     return event
 
 
@@ -77,9 +77,9 @@ async def test_refused_approval_approves_nothing() -> None:
         peer = await endpoint.connect()
         await endpoint.faults.set(FaultKind.STATUS_500, times=1, by="test")
         assert (await peer.post(approval(event))).status == 500
-        assert endpoint.fleet.find_event(event)[1].approvals == ()
+        assert endpoint.fleet.events.find(event)[1].approvals == ()
         assert (await peer.post(approval(event))).status == 200
-        assert endpoint.fleet.find_event(event)[1].state.value == "Started"
+        assert endpoint.fleet.events.find(event)[1].state.value == "Started"
 
 
 async def test_empty_body() -> None:
@@ -180,10 +180,10 @@ async def test_slow_approval_takes_effect_when_it_is_answered() -> None:
         fault = await endpoint.faults.set(FaultKind.SLOW, amount=LONG, by="test")
         peer.send(request("POST", body=approval(event)))
         await until(lambda: endpoint.connection_states() == [ConnectionState.RESPONDING])
-        assert endpoint.fleet.find_event(event)[1].approvals == ()
+        assert endpoint.fleet.events.find(event)[1].approvals == ()
         await endpoint.faults.clear(fault.id, by="test")
         assert (await peer.read_response()).status == 200
-        assert endpoint.fleet.find_event(event)[1].state.value == "Started"
+        assert endpoint.fleet.events.find(event)[1].state.value == "Started"
 
 
 async def test_late_first_answer_delays_all_requests_until_the_first_is_answered_and_then_none() -> None:
@@ -225,9 +225,9 @@ async def test_hang_ends_when_its_time_is_over() -> None:
         await endpoint.faults.set(FaultKind.HANG, vm="web-0", lasting=timedelta(seconds=30), by="test")
         peer.send(GET)
         await until(lambda: endpoint.connection_states() == [ConnectionState.RESPONDING])
-        await endpoint.fleet.advance(timedelta(seconds=29))
+        await endpoint.fleet.time.advance(timedelta(seconds=29))
         assert len(endpoint.faults.list()) == 1
-        await endpoint.fleet.advance(timedelta(seconds=1))
+        await endpoint.fleet.time.advance(timedelta(seconds=1))
         assert endpoint.faults.list() == ()
         assert (await peer.read_response()).body == EMPTY
         *_, last = await told(store)
@@ -282,7 +282,7 @@ async def test_reset_approval_approves_nothing() -> None:
         peer.send(request("POST", body=approval(event)))
         with suppress(ConnectionResetError):
             await peer.reader.read()
-        assert endpoint.fleet.find_event(event)[1].approvals == ()
+        assert endpoint.fleet.events.find(event)[1].approvals == ()
 
 
 async def test_fault_of_one_vm_hits_no_other() -> None:
@@ -369,7 +369,7 @@ async def test_journal_tells_of_faults() -> None:
         await endpoint.faults.set(FaultKind.SLOW, lasting=timedelta(minutes=1), by="ann")
         await endpoint.faults.clear("f2", by="bob", why="enough")
         assert (await peer.request()).status == 410
-        await until(lambda: not endpoint.faults.list() and not endpoint.fleet.timers.running)
+        await until(lambda: not endpoint.faults.list() and not endpoint.fleet.timers.busy)
         lines = await told(store)
     one = {"fault": "F1", "kind": "status-410", "vm": "web/web-0", "times": "1"}
     two = {"fault": "F2", "kind": "slow", "vm": "all", "amount": "5s", "until": "2026-03-02T10:01:00Z"}
@@ -436,7 +436,7 @@ async def test_fault_that_ends_while_nothing_can_be_saved_is_told_later(caplog: 
         with pytest.raises(SaveFailed):
             await endpoint.faults.set(FaultKind.STATUS_500, vm="web-0", by="test")
         store.full = False
-        await endpoint.fleet.advance(timedelta(minutes=1))
+        await endpoint.fleet.time.advance(timedelta(minutes=1))
         await endpoint.faults.set(FaultKind.STATUS_500, vm="web-0", by="test")
     assert [(did, why) for _, did, _, why, _ in await told(store)] == [
         (EntryKind.FAULT_SET, ""),
@@ -515,7 +515,7 @@ async def test_whatever_is_set_nothing_is_left_of_it_and_the_right_answers_come_
                         by="test",
                     )
                 case 1:
-                    await endpoint.fleet.advance(timedelta(seconds=chance.randrange(4)))
+                    await endpoint.fleet.time.advance(timedelta(seconds=chance.randrange(4)))
                 case 2 if found := endpoint.faults.list():
                     await endpoint.faults.clear(chance.choice(found).id, by="test")
                 case _:
@@ -525,8 +525,8 @@ async def test_whatever_is_set_nothing_is_left_of_it_and_the_right_answers_come_
                     if chance.random() < 0.3:
                         chance.choice([leave, Peer.reset])(peer)
         await endpoint.faults.clear_all(by="test")
-        await until(lambda: not endpoint.fleet.timers.running)
-        assert (endpoint.faults.list(), endpoint.fleet.timers.armed, endpoint.counters.failures) == ((), 0, 0)
+        await until(lambda: not endpoint.fleet.timers.busy)
+        assert (endpoint.faults.list(), endpoint.fleet.timers.waiting, endpoint.counters.failures) == ((), 0, 0)
         for name in ("web/web-0", "web/web-1"):
             assert (await (await endpoint.connect(name)).request()).status == 200
 

@@ -21,7 +21,7 @@ UNKNOWN = "602D9444-D2CD-49C7-8624-8643E7171297"
 async def test_approval_starts_the_event_before_it_is_answered() -> None:
     """Who reads after the 200 sees it Started."""
     async with run_endpoint() as endpoint:
-        ((_, event),) = await endpoint.fleet.schedule(schedule_request(EventType.REBOOT, "web/web-0"))
+        ((_, event),) = await endpoint.fleet.events.schedule(schedule_request(EventType.REBOOT, "web/web-0"))
         peer = await endpoint.connect("web/web-1")
         answer = await peer.post(approval(event.lower()))
         assert (answer.status, answer.body, answer.headers["content-length"]) == (200, b"", "0")
@@ -55,7 +55,7 @@ async def test_nothing_is_answered_before_it_is_saved_and_requests_behind_it_wai
     """Pipelined ones too, in order."""
     store = SlowStore()
     async with run_endpoint(store=store) as endpoint:
-        ((_, event),) = await endpoint.fleet.schedule(schedule_request(EventType.REBOOT, "web/web-0"))
+        ((_, event),) = await endpoint.fleet.events.schedule(schedule_request(EventType.REBOOT, "web/web-0"))
         peer = await endpoint.connect()
         await peer.request()
         store.may_save.clear()
@@ -73,7 +73,7 @@ async def test_approval_that_cannot_be_saved_is_503_and_has_no_effect() -> None:
     """It may be repeated when there is room again."""
     store = FailingStore()
     async with run_endpoint(store=store) as endpoint:
-        ((_, event),) = await endpoint.fleet.schedule(schedule_request(EventType.REBOOT, "web/web-0"))
+        ((_, event),) = await endpoint.fleet.events.schedule(schedule_request(EventType.REBOOT, "web/web-0"))
         peer = await endpoint.connect()
         store.full = True
         answer = await peer.post(approval(event))
@@ -88,7 +88,7 @@ async def test_approval_that_cannot_be_saved_is_503_and_has_no_effect() -> None:
 async def test_unknown_event_is_400_and_none_is_approved() -> None:
     """All or nothing."""
     async with run_endpoint() as endpoint:
-        ((_, event),) = await endpoint.fleet.schedule(schedule_request(EventType.REBOOT, "web/web-0"))
+        ((_, event),) = await endpoint.fleet.events.schedule(schedule_request(EventType.REBOOT, "web/web-0"))
         peer = await endpoint.connect()
         answer = await peer.post(approval(event, UNKNOWN))
         assert answer.status == 400
@@ -100,7 +100,7 @@ async def test_unknown_event_is_400_and_none_is_approved() -> None:
 async def test_event_of_another_scope_is_unknown() -> None:
     """PROTOCOL §7: it can be neither seen nor approved."""
     async with run_endpoint(scope("a", vm("a0")), scope("b", vm("b0"))) as endpoint:
-        ((_, event),) = await endpoint.fleet.schedule(schedule_request(EventType.REBOOT, "a/a0"))
+        ((_, event),) = await endpoint.fleet.events.schedule(schedule_request(EventType.REBOOT, "a/a0"))
         peer = await endpoint.connect("b/b0")
         assert (await peer.post(approval(event))).status == 400
         assert endpoint.fleet.replica.scope("a").event(event).state is State.SCHEDULED
@@ -123,7 +123,7 @@ async def test_malformed_body_is_400_and_says_why(body: bytes) -> None:
 async def test_same_approval_may_be_posted_again_and_again_on_one_connection() -> None:
     """A question that is repeated byte for byte need not be read again; an approval is more than its head."""
     async with run_endpoint() as endpoint:
-        ((_, event),) = await endpoint.fleet.schedule(schedule_request(EventType.REBOOT, "web/web-0"))
+        ((_, event),) = await endpoint.fleet.events.schedule(schedule_request(EventType.REBOOT, "web/web-0"))
         peer = await endpoint.connect()
         await peer.request()
         assert [(await peer.post(approval(event))).status for _ in range(3)] == [200, 200, 200]
@@ -133,7 +133,7 @@ async def test_same_approval_may_be_posted_again_and_again_on_one_connection() -
 async def test_old_client_posts_its_incarnation_and_no_metadata_header() -> None:
     """PROTOCOL §1, §2: only at 2017-03-01."""
     async with run_endpoint() as endpoint:
-        ((_, event),) = await endpoint.fleet.schedule(schedule_request(EventType.REBOOT, "web/web-0"))
+        ((_, event),) = await endpoint.fleet.events.schedule(schedule_request(EventType.REBOOT, "web/web-0"))
         body = json.dumps({"DocumentIncarnation": "2", "StartRequests": [{"EventId": event}]}).encode()
         old = EVENTS.replace("2020-07-01", "2017-03-01")
         peer = await endpoint.connect()
@@ -147,7 +147,7 @@ async def test_approval_of_a_peer_that_goes_away_is_taken_all_the_same(how: str)
     """It has been said."""
     store = SlowStore()
     async with run_endpoint(store=store) as endpoint:
-        ((_, event),) = await endpoint.fleet.schedule(schedule_request(EventType.REBOOT, "web/web-0"))
+        ((_, event),) = await endpoint.fleet.events.schedule(schedule_request(EventType.REBOOT, "web/web-0"))
         peer = await endpoint.connect()
         await peer.request()
         store.may_save.clear()
@@ -167,7 +167,7 @@ async def test_two_hundred_approvals_at_once_are_all_answered() -> None:
     """Each on its own connection."""
     names = [f"v{n}" for n in range(200)]
     async with run_endpoint(scope("web", *(vm(name) for name in names))) as endpoint:
-        ((_, event),) = await endpoint.fleet.schedule(
+        ((_, event),) = await endpoint.fleet.events.schedule(
             schedule_request(EventType.REBOOT, *(f"web/{name}" for name in names))
         )
         peers = [await endpoint.connect(f"web/{name}") for name in names]

@@ -42,7 +42,7 @@ async def test_known_question_is_answered_anew_when_the_document_changes() -> No
         conditional = request("GET", EVENTS, ("If-None-Match", CURRENT))
         assert [(await peer.request(conditional)).status for _ in range(3)] == [304] * 3
         assert [(await peer.request()).document["DocumentIncarnation"] for _ in range(3)] == [1] * 3
-        (pair,) = await endpoint.fleet.schedule(schedule_request(EventType.REBOOT, "web/web-0"))
+        (pair,) = await endpoint.fleet.events.schedule(schedule_request(EventType.REBOOT, "web/web-0"))
         assert [(await peer.request()).document["DocumentIncarnation"] for _ in range(2)] == [2] * 2
         changed = await peer.request(conditional)
         assert (changed.status, changed.headers["etag"]) == (200, '"e1.2.2020-07-01"')

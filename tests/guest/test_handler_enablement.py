@@ -18,7 +18,7 @@ LONG = timedelta(hours=1)
 async def test_first_answer_comes_after_the_scope_is_enabled() -> None:
     """And shows what waited for that."""
     async with run_endpoint(policy=PRODUCTION) as endpoint:
-        await endpoint.fleet.schedule(schedule_request(EventType.REBOOT, "web/web-0", notice=LONG))
+        await endpoint.fleet.events.schedule(schedule_request(EventType.REBOOT, "web/web-0", notice=LONG))
         answer = await (await endpoint.connect()).request()
         assert endpoint.fleet.replica.scope("web").enabled
         assert len(answer.document["Events"]) == 1
@@ -68,9 +68,9 @@ async def test_every_request_counts_when_the_clock_is_moved_by_hand() -> None:
         peer = await endpoint.connect()
         for _ in range(4):
             assert (await peer.request()).status == 200
-            await endpoint.fleet.advance(timedelta(hours=23))
+            await endpoint.fleet.time.advance(timedelta(hours=23))
         assert endpoint.fleet.replica.scope("web").enabled
-        await endpoint.fleet.advance(timedelta(hours=2))
+        await endpoint.fleet.time.advance(timedelta(hours=2))
         assert not endpoint.fleet.replica.scope("web").enabled
         first, second = await peer.request(), await peer.request()
         assert first.headers["etag"] == second.headers["etag"] != '"e1.1.2020-07-01"'

@@ -36,7 +36,7 @@ async def test_callers_are_known_by_their_source_address() -> None:
     async with run_endpoint(*scopes) as endpoint:
         port = await by_address(endpoint)
         for n in range(1, 6):
-            await endpoint.fleet.schedule(schedule_request(EventType.REBOOT, f"s{n}/v{n}", number=n))
+            await endpoint.fleet.events.schedule(schedule_request(EventType.REBOOT, f"s{n}/v{n}", number=n))
         for n in range(1, 6):
             peer = await endpoint.connect_to(port, f"127.0.1.{n}")
             assert (await peer.get(target=NAME)).body == f"v{n}".encode()
@@ -62,7 +62,7 @@ async def test_approval_that_had_to_wait_is_that_of_whoever_has_the_address_by_t
     """A VM that has lost its address approves nothing in the scope that it had."""
     scopes = scope("web", vm("web-0", ip="127.0.1.1")), scope("db", vm("db-0"))
     async with run_endpoint(*scopes, policy=ANNOUNCING, enable_delay=timedelta(hours=1)) as endpoint:
-        ((_, event),) = await endpoint.fleet.schedule(schedule_request(EventType.REBOOT, "web/web-0"))
+        ((_, event),) = await endpoint.fleet.events.schedule(schedule_request(EventType.REBOOT, "web/web-0"))
         peer = await endpoint.connect_to(await by_address(endpoint), "127.0.1.1")
         peer.send(request("POST", body=approval(event)))
         await until(lambda: endpoint.connection_states() == [ConnectionState.RESPONDING])
@@ -70,7 +70,7 @@ async def test_approval_that_had_to_wait_is_that_of_whoever_has_the_address_by_t
         await endpoint.change_roster("db", [vm("db-0", ip="127.0.1.1")])
         endpoint.server._state.enable_delay.close()
         assert (await peer.read_response()).status == 400
-        assert endpoint.fleet.find_event(event)[1].approvals == ()
+        assert endpoint.fleet.events.find(event)[1].approvals == ()
 
 
 async def test_address_of_another_network_is_unknown() -> None:
@@ -81,7 +81,7 @@ async def test_address_of_another_network_is_unknown() -> None:
         for network, expected in (("red", b"one"), ("blue", b"other")):
             port = await by_address(endpoint, network)
             peer = await endpoint.connect_to(port, "127.0.0.7")
-            await endpoint.fleet.schedule(
+            await endpoint.fleet.events.schedule(
                 schedule_request(EventType.REBOOT, f"{expected.decode()}/v", number=len(expected))
             )
             assert (await peer.request()).document["DocumentIncarnation"] == 2
@@ -144,7 +144,7 @@ async def test_vms_of_a_removed_scope_are_403() -> None:
     async with run_endpoint() as endpoint:
         peer = await endpoint.connect()
         assert (await peer.request()).status == 200
-        await endpoint.fleet.apply("web", lambda _: Change(None, (), None))
+        await endpoint.fleet.scopes.apply("web", lambda _: Change(None, (), None))
         assert [(await peer.request()).status for _ in range(2)] == [403, 403]
         assert (await peer.post(approval())).status == 403
         await endpoint.fleet.inventory.add_scope(
@@ -157,8 +157,8 @@ async def test_preempted_vm_is_403_after_its_event() -> None:
     """It has left its scope by the rules themselves."""
     async with run_endpoint(scope("batch", vm("batch_0"), vm("batch_1"), low_priority=True)) as endpoint:
         peer = await endpoint.connect("batch/batch_0")
-        await endpoint.fleet.schedule(schedule_request(EventType.PREEMPT, "batch/batch_0", notice=timedelta(0)))
-        await endpoint.fleet.advance(timedelta(minutes=1))
+        await endpoint.fleet.events.schedule(schedule_request(EventType.PREEMPT, "batch/batch_0", notice=timedelta(0)))
+        await endpoint.fleet.time.advance(timedelta(minutes=1))
         assert (await peer.request()).status == 403
         assert (await (await endpoint.connect("batch/batch_1")).request()).status == 200
 
@@ -234,9 +234,9 @@ async def disturb(endpoint: RunningEndpoint, chance: random.Random, step: int) -
     n = chance.randrange(4)
     names = [f"scope{n}/{vm_.name}" for vm_ in endpoint.fleet.replica.scope(f"scope{n}").roster]
     if chance.random() < 0.5 and names:
-        await endpoint.fleet.schedule(schedule_request(EventType.FREEZE, chance.choice(names), number=step + 1))
+        await endpoint.fleet.events.schedule(schedule_request(EventType.FREEZE, chance.choice(names), number=step + 1))
     elif chance.random() < 0.5:
-        await endpoint.fleet.advance(timedelta(minutes=chance.randrange(30)))
+        await endpoint.fleet.time.advance(timedelta(minutes=chance.randrange(30)))
     else:
         named = {name for event in endpoint.fleet.replica.scope(f"scope{n}").events for name in event.vms}
         kept = [m for m in range(3) if chance.random() < 0.8 or f"scope{n}-vm{m}" in named]

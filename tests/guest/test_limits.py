@@ -269,7 +269,7 @@ async def test_last_answer_that_is_not_read_does_not_keep_the_connection_for_eve
     """`Connection: close` and then silence."""
     many = ("web-0", *(f"web-{n:060d}" for n in range(900)))
     async with run_endpoint(scope("web", *(vm(name, host="hv") for name in many)), limits=SMALL) as endpoint:
-        await endpoint.fleet.schedule(schedule_request(EventType.REBOOT, *(f"web/{name}" for name in many)))
+        await endpoint.fleet.events.schedule(schedule_request(EventType.REBOOT, *(f"web/{name}" for name in many)))
         peer = await connect_without_reading(endpoint)
         with peer:
             peer.send(request("GET", EVENTS, ("Connection", "close")))

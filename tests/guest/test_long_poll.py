@@ -34,7 +34,7 @@ async def test_answer_comes_when_the_document_changes() -> None:
     """As a 200 with the new document, to every VM of the scope and to no other."""
     async with run_endpoint(scope("a", vm("a0"), vm("a1")), scope("b", vm("b0"))) as endpoint:
         peers = [await start_long_poll(endpoint, name) for name in ("a/a0", "a/a1", "b/b0")]
-        await endpoint.fleet.schedule(schedule_request(EventType.REBOOT, "a/a0"))
+        await endpoint.fleet.events.schedule(schedule_request(EventType.REBOOT, "a/a0"))
         for peer in peers[:2]:
             answer = await peer.read_response()
             assert (answer.status, answer.headers["etag"]) == (200, '"e1.2.2020-07-01"')
@@ -49,7 +49,7 @@ async def test_whoever_has_any_document_is_answered_when_there_is_another() -> N
         peer = await endpoint.connect()
         peer.send(long_poll_request(etag="*"))
         await until(lambda: endpoint.counters.long_polls == 1)
-        await endpoint.fleet.schedule(schedule_request(EventType.REBOOT, "web/web-0"))
+        await endpoint.fleet.events.schedule(schedule_request(EventType.REBOOT, "web/web-0"))
         assert (await peer.read_response()).status == 200
 
 
@@ -131,7 +131,7 @@ async def test_requests_behind_a_held_one_are_answered_after_it_in_order() -> No
         await until(lambda: not connection._transport.is_reading())
         assert endpoint.counters.responses[200] == 0
         assert len(connection._backlog) <= 4096 + 256 * 1024
-        await endpoint.fleet.schedule(schedule_request(EventType.REBOOT, "web/web-0"))
+        await endpoint.fleet.events.schedule(schedule_request(EventType.REBOOT, "web/web-0"))
         answers = [await peer.read_response() for _ in range(count + 2)]
         assert [answer.status for answer in answers] == [*[200] * (count + 1), 404]
         assert {answer.document["DocumentIncarnation"] for answer in answers[:-1]} == {2}
@@ -144,7 +144,7 @@ async def test_held_request_is_never_idle() -> None:
         peer = await start_long_poll(endpoint)
         endpoint.tick_seconds(1000)
         assert endpoint.counters.long_polls == 1
-        await endpoint.fleet.schedule(schedule_request(EventType.REBOOT, "web/web-0"))
+        await endpoint.fleet.events.schedule(schedule_request(EventType.REBOOT, "web/web-0"))
         assert (await peer.read_response()).status == 200
 
 
@@ -152,7 +152,7 @@ async def test_held_request_counts_once_for_the_rate() -> None:
     """Not again when it is answered."""
     async with run_endpoint(limits=Limits(requests_per_second=2)) as endpoint:
         peer = await start_long_poll(endpoint)
-        await endpoint.fleet.schedule(schedule_request(EventType.REBOOT, "web/web-0"))
+        await endpoint.fleet.events.schedule(schedule_request(EventType.REBOOT, "web/web-0"))
         assert (await peer.read_response()).status == 200
         assert (await peer.request()).status == 200
         assert (await peer.request()).status == 429
@@ -166,7 +166,7 @@ async def test_held_request_counts_continuously_for_enablement() -> None:
         peer.send(long_poll_request())
         await until(lambda: endpoint.counters.long_polls == 1)
         for _ in range(5):
-            await endpoint.fleet.advance(timedelta(hours=23))
+            await endpoint.fleet.time.advance(timedelta(hours=23))
             endpoint.tick_seconds(RECORD_LONG_POLLS_EVERY)
         assert endpoint.fleet.replica.scope("web").enabled
         assert endpoint.counters.long_polls == 1
@@ -177,7 +177,7 @@ async def test_vm_that_leaves_while_held_is_refused_and_learns_nothing() -> None
     async with run_endpoint() as endpoint:
         peer = await start_long_poll(endpoint, "web/web-1")
         await endpoint.change_roster("web", [vm("web-0")])
-        await endpoint.fleet.schedule(schedule_request(EventType.REBOOT, "web/web-0"))
+        await endpoint.fleet.events.schedule(schedule_request(EventType.REBOOT, "web/web-0"))
         assert (await peer.read_response()).status == 403
         assert endpoint.counters.long_polls == 0
 
@@ -194,7 +194,7 @@ async def test_hundreds_of_held_requests_are_answered_in_turns() -> None:
         endpoint.fleet.replica.view("web").wait_for_change(
             lambda: seen_by_the_fleet.append(endpoint.counters.long_polls)
         )
-        await endpoint.fleet.schedule(schedule_request(EventType.FREEZE, "web/v1"))
+        await endpoint.fleet.events.schedule(schedule_request(EventType.FREEZE, "web/v1"))
         assert seen_by_the_fleet == [len(peers)]
         answers = await asyncio.gather(*(peer.read_response() for peer in peers))
         assert {answer.headers["etag"] for answer in answers} == {'"e1.2.2020-07-01"'}

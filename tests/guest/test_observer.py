@@ -44,7 +44,7 @@ async def test_every_request_is_seen_with_its_answer_although_it_repeats_itself(
 async def test_approvals_are_seen_in_their_order_and_with_their_body() -> None:
     notes = RecordingObserver()
     async with run_endpoint(observer=notes) as endpoint:
-        ((_, event),) = await endpoint.fleet.schedule(schedule_request(EventType.REBOOT, "web/web-0"))
+        ((_, event),) = await endpoint.fleet.events.schedule(schedule_request(EventType.REBOOT, "web/web-0"))
         peer = await endpoint.connect()
         await peer.post(approval(event.lower()))
         await peer.post(approval("00000000-0000-0000-0000-000000000000"))
@@ -91,7 +91,7 @@ async def test_request_that_waits_is_seen_when_it_comes_and_when_it_is_answered(
         peer.send(request("GET", f"{EVENTS}&wait=60", ("If-None-Match", etag)))
         await until(lambda: len(notes.requests) == 2)
         assert [seen.status for seen in notes.requests] == [200, None]
-        await endpoint.fleet.schedule(schedule_request(EventType.REBOOT, "web/web-0"))
+        await endpoint.fleet.events.schedule(schedule_request(EventType.REBOOT, "web/web-0"))
         await peer.read_response()
         assert [(seen.number, seen.status) for seen in notes.requests] == [(1, 200), (2, 200)]
 

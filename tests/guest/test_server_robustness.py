@@ -106,7 +106,7 @@ async def test_error_of_our_own_is_500_logged_and_closed(
         with monkeypatch.context() as patch, caplog.at_level(logging.ERROR):
             patch.setattr(endpoint.server._state, "record_request", broken)
             await fails(peer, GET)
-            patch.setattr(endpoint.fleet, "record_request", broken)
+            patch.setattr(endpoint.fleet.last_seen, "record_request", broken)
             peer = await endpoint.connect()
             peer.send(request("GET", "/metadata/versions"))
             await fails(peer, GET, before=1)
@@ -135,7 +135,7 @@ async def test_error_within_an_approval_is_500(
         raise ZeroDivisionError
 
     async with run_endpoint() as endpoint:
-        monkeypatch.setattr(endpoint.fleet, "approve", broken)
+        monkeypatch.setattr(endpoint.fleet.events, "approve", broken)
         peer = await endpoint.connect()
         with caplog.at_level(logging.ERROR):
             await fails(peer, request("POST", body=approval()))
@@ -147,7 +147,7 @@ async def test_fleet_that_ends_first_leaves_no_request_without_an_answer() -> No
     """An approval that was abandoned is 500, never 503: nobody knows that it has had no effect, and indeed it has."""
     store = SlowStore()
     async with run_endpoint(store=store) as endpoint:
-        ((_, event),) = await endpoint.fleet.schedule(schedule_request(EventType.REBOOT, "web/web-0"))
+        ((_, event),) = await endpoint.fleet.events.schedule(schedule_request(EventType.REBOOT, "web/web-0"))
         peer = await endpoint.connect()
         await peer.request()
         store.may_save.clear()

@@ -59,7 +59,7 @@ async def test_approval_under_way_is_finished() -> None:
     """Its 200 says that it is the last; what was pipelined behind it is not answered."""
     store = SlowStore()
     async with run_endpoint(store=store) as endpoint:
-        ((_, event),) = await endpoint.fleet.schedule(schedule_request(EventType.REBOOT, "web/web-0"))
+        ((_, event),) = await endpoint.fleet.events.schedule(schedule_request(EventType.REBOOT, "web/web-0"))
         peer = await endpoint.connect()
         await peer.request()
         store.may_save.clear()
@@ -95,7 +95,7 @@ async def test_whoever_takes_too_long_is_cut_off() -> None:
     async with run_endpoint(store=store, limits=limits) as endpoint:
         peer = await endpoint.connect()
         await peer.request()
-        ((_, event),) = await endpoint.fleet.schedule(schedule_request(EventType.REBOOT, "web/web-0"))
+        ((_, event),) = await endpoint.fleet.events.schedule(schedule_request(EventType.REBOOT, "web/web-0"))
         store.may_save.clear()
         peer.send(request("POST", body=approval(event)))
         await until(lambda: endpoint.connection_states() == [ConnectionState.RESPONDING])

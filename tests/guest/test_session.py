@@ -170,7 +170,7 @@ async def test_request_known_from_another_connection_is_answered_to_its_own_call
     """The parsed request is shared by all connections; the answer is the caller's, and so is its rate limit."""
     scopes = (scope("web", vm("web-0")), scope("db", vm("db-0")))
     async with run_endpoint(*scopes, limits=Limits(requests_per_second=2)) as endpoint:
-        await endpoint.fleet.schedule(schedule_request(EventType.REBOOT, "db/db-0"))
+        await endpoint.fleet.events.schedule(schedule_request(EventType.REBOOT, "db/db-0"))
         web = [await (await endpoint.connect("web/web-0")).request(CLOSING_GET) for _ in range(3)]
         db = [await (await endpoint.connect("db/db-0")).request(CLOSING_GET) for _ in range(3)]
     assert [answer.status for answer in (*web, *db)] == [200, 200, 429, 200, 200, 429]
@@ -182,7 +182,7 @@ async def test_request_known_from_another_connection_sees_what_has_changed() -> 
     """An answer is never kept longer than the document stays the same."""
     async with run_endpoint() as endpoint:
         before = await (await endpoint.connect()).request(CLOSING_GET)
-        await endpoint.fleet.schedule(schedule_request(EventType.REBOOT, "web/web-0"))
+        await endpoint.fleet.events.schedule(schedule_request(EventType.REBOOT, "web/web-0"))
         after = await (await endpoint.connect()).request(CLOSING_GET)
     assert before.document == EMPTY
     assert [event["EventType"] for event in after.document["Events"]] == ["Reboot"]
@@ -386,7 +386,7 @@ async def test_refused_request_with_a_body_leaves_the_connection_usable() -> Non
 async def test_half_closed_peer_gets_its_answers() -> None:
     """A client may send all it has to say and close its side."""
     async with run_endpoint() as endpoint:
-        await endpoint.fleet.schedule(schedule_request(EventType.REBOOT, "web/web-0"))
+        await endpoint.fleet.events.schedule(schedule_request(EventType.REBOOT, "web/web-0"))
         peer = await endpoint.connect()
         (event,) = (await peer.request()).document["Events"]
         peer.send(request("POST", body=approval(event["EventId"])) + GET)

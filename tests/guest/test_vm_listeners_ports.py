@@ -66,7 +66,7 @@ async def test_ports_begin_where_they_are_told_to_and_follow_the_count() -> None
     async with run_fleet(many) as fleet:
         first = await free_row(3)
         async with ports(fleet, first):
-            assert fleet.ports == {"s/vm-0": first, "s/vm-2": first + 1, "s/vm-10": first + 2}
+            assert fleet.ports.assigned == {"s/vm-0": first, "s/vm-2": first + 1, "s/vm-10": first + 2}
 
 
 async def free_row(length: int) -> int:
@@ -86,16 +86,16 @@ async def free_row(length: int) -> int:
 
 async def test_vm_that_comes_later_gets_a_port_too() -> None:
     async with run_fleet(web_scope()) as fleet, ports(fleet) as given:
-        await fleet.apply("web", lambda value: add_vm(value, vm("web-6"), by="test", now=fleet.clock.now()))
+        await fleet.scopes.apply("web", lambda value: add_vm(value, vm("web-6"), by="test", now=fleet.clock.now()))
         await fleet.inventory.add_scope(scope("db", vm("db")), by="test")
         await until(lambda: None not in (given.url("web", "web-6"), given.url("db", "db")))
         assert await answer_at(given.url("web", "web-6")) == (b"HTTP/1.1 200 OK", b"web-6")
         assert await answer_at(given.url("db", "db")) == (b"HTTP/1.1 200 OK", b"db")
-        assert len(set(fleet.ports.values())) == 8
+        assert len(set(fleet.ports.assigned.values())) == 8
 
 
 async def come(fleet: Fleet, name: str) -> None:
-    await fleet.apply("web", lambda value: add_vm(value, vm(name), by="test", now=fleet.clock.now()))
+    await fleet.scopes.apply("web", lambda value: add_vm(value, vm(name), by="test", now=fleet.clock.now()))
 
 
 class FullFleetStateStore(MemoryStore):
@@ -142,7 +142,7 @@ async def test_vm_that_leaves_before_it_has_its_port_takes_none_from_others(monk
 
     async def leave_before(server: GuestServer, name: str, host: str, port: int) -> int:
         if name == "web/hasty":
-            await fleet.apply("web", lambda value: without(value, "hasty", fleet))
+            await fleet.scopes.apply("web", lambda value: without(value, "hasty", fleet))
         return await listen_as(server, name, host, port)
 
     monkeypatch.setattr(GuestServer, "listen_for_vm", leave_before)
@@ -152,7 +152,7 @@ async def test_vm_that_leaves_before_it_has_its_port_takes_none_from_others(monk
         await until(lambda: given.url("web", "web-6") is not None)
         await come(fleet, "web-7")
         await until(lambda: given.url("web", "web-7") is not None)
-        assert "web/hasty" not in fleet.ports
+        assert "web/hasty" not in fleet.ports.assigned
 
 
 async def test_busy_port_of_one_vm_keeps_no_other_from_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,7 +162,7 @@ async def test_busy_port_of_one_vm_keeps_no_other_from_its_own(monkeypatch: pyte
     with socket.create_server((HOST, 0)) as other:
         port = other.getsockname()[1]
         async with run_fleet(web_scope()) as fleet, ports(fleet) as given:
-            await fleet.assign_ports({"a/a": port})
+            await fleet.ports.assign({"a/a": port})
             await fleet.inventory.add_scope(scope("a", vm("a")), by="test")
             await fleet.inventory.add_scope(scope("b", vm("b")), by="test")
             await until(lambda: given.url("b", "b") is not None)
@@ -175,7 +175,7 @@ async def test_busy_port_of_one_vm_keeps_no_other_from_its_own(monkeypatch: pyte
 async def visit(fleet: Fleet, given: VmPortListeners, name: str) -> None:
     await come(fleet, name)
     await until(lambda: given.url("web", name) is not None)
-    await fleet.apply("web", lambda value: without(value, name, fleet))
+    await fleet.scopes.apply("web", lambda value: without(value, name, fleet))
 
 
 async def test_vms_that_come_and_go_do_not_use_up_the_files(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,8 +189,8 @@ async def test_vms_that_come_and_go_do_not_use_up_the_files(monkeypatch: pytest.
         assert (await answer_at(given.url("web", "guest-5")))[0] == b"HTTP/1.1 403 Forbidden"
         assert (await answer_at(given.url("web", "guest-4")))[0] == b"HTTP/1.1 403 Forbidden"
         with pytest.raises(ConnectionRefusedError):
-            await answer_at(f"http://{HOST}:{fleet.ports['web/guest-0']}")
-        assert len(set(fleet.ports.values())) == 12
+            await answer_at(f"http://{HOST}:{fleet.ports.assigned['web/guest-0']}")
+        assert len(set(fleet.ports.assigned.values())) == 12
         assert (await answer_at(given.url("web", "web-0")))[0] == b"HTTP/1.1 200 OK"
 
 
@@ -215,31 +215,31 @@ async def test_error_of_our_own_while_ports_are_given_ends_the_service(monkeypat
 async def test_vm_that_has_left_is_refused_at_its_port_which_nobody_else_gets() -> None:
     store = MemoryStore()
     async with run_fleet(web_scope(), store=store) as fleet, ports(fleet) as given:
-        url, port = given.url("web", "web-0"), fleet.ports["web/web-0"]
-        await fleet.apply("web", lambda value: without(value, "web-0", fleet))
+        url, port = given.url("web", "web-0"), fleet.ports.assigned["web/web-0"]
+        await fleet.scopes.apply("web", lambda value: without(value, "web-0", fleet))
         status, _ = await answer_at(url)
         assert status == b"HTTP/1.1 403 Forbidden"
         await fleet.inventory.add_scope(scope("db", vm("db")), by="test")
         await until(lambda: given.url("db", "db") is not None)
-        before = dict(fleet.ports)
+        before = dict(fleet.ports.assigned)
     async with run_fleet(store=store) as fleet, ports(fleet) as given:
-        await fleet.apply("web", lambda value: add_vm(value, vm("new"), by="test", now=fleet.clock.now()))
+        await fleet.scopes.apply("web", lambda value: add_vm(value, vm("new"), by="test", now=fleet.clock.now()))
         await until(lambda: given.url("web", "new") is not None)
-        assert fleet.ports["web/new"] not in before.values()
-        assert {name: fleet.ports[name] for name in before} == before
+        assert fleet.ports.assigned["web/new"] not in before.values()
+        assert {name: fleet.ports.assigned[name] for name in before} == before
         assert before["web/web-0"] == port
 
 
 def without(value: Scope, name: str, fleet: Fleet) -> Change[None]:
-    return remove_vm(value, name, fleet.rule_context, by="test", now=fleet.clock.now())
+    return remove_vm(value, name, fleet.scopes.rule_context, by="test", now=fleet.clock.now())
 
 
 async def test_ports_are_the_same_after_a_restart_wherever_others_begin() -> None:
     store = MemoryStore()
     async with run_fleet(web_scope(), store=store) as fleet, ports(fleet):
-        before = dict(fleet.ports)
+        before = dict(fleet.ports.assigned)
     async with run_fleet(store=store) as fleet, ports(fleet, 8180):
-        assert fleet.ports == before
+        assert fleet.ports.assigned == before
 
 
 async def test_busy_port_is_refused_by_name_and_nothing_is_kept() -> None:
@@ -249,7 +249,7 @@ async def test_busy_port_is_refused_by_name_and_nothing_is_kept() -> None:
             with pytest.raises(ListenFailed, match=f"port {port} of {HOST} for VM web/web-0, another program does"):
                 async with ports(fleet, port):
                     pass
-            assert fleet.ports == {}
+            assert fleet.ports.assigned == {}
 
 
 async def test_free_ports_are_found_around_busy_ones(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -257,7 +257,7 @@ async def test_free_ports_are_found_around_busy_ones(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("forewarn.guest.vm_listeners.FREE_PORT_RANGE", range(first, first + 1))
     with socket.create_server((HOST, first + 1)), socket.create_server((HOST, first + 3)):
         async with run_fleet(web_scope()) as fleet, ports(fleet):
-            assert list(fleet.ports.values()) == [first, first + 2, *range(first + 4, first + 8)]
+            assert list(fleet.ports.assigned.values()) == [first, first + 2, *range(first + 4, first + 8)]
 
 
 async def test_lower_ports_are_tried_before_those_that_systems_lend(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -265,12 +265,12 @@ async def test_lower_ports_are_tried_before_those_that_systems_lend(monkeypatch:
     monkeypatch.setattr("forewarn.guest.vm_listeners.FREE_PORT_RANGE", range(first, first + 6))
     monkeypatch.setattr("forewarn.guest.vm_listeners.secrets.randbelow", lambda number: number - 2)
     async with run_fleet(web_scope()) as fleet, ports(fleet):
-        assert list(fleet.ports.values()) == [first + 4, first + 5, *range(first, first + 4)]
+        assert list(fleet.ports.assigned.values()) == [first + 4, first + 5, *range(first, first + 4)]
 
 
 async def test_more_vms_than_ports_is_said() -> None:
     async with run_fleet(web_scope()) as fleet:
-        with pytest.raises(PortUnavailable, match="not every VM can have a port of its own from 65534 on"):
+        with pytest.raises(PortUnavailable, match="there are not enough ports from 65534 on"):
             async with ports(fleet, 65_534):
                 pass
-        assert fleet.ports == {}
+        assert fleet.ports.assigned == {}

@@ -117,14 +117,14 @@ def test_server_that_does_not_know_is_named(site: Site) -> None:
     with dnsmasq(site.host, "guests", ADDRESSES):
         told = site.discover()
     assert told["error"] == "EndpointNotFound"
-    assert "the DHCP server 10.99.0.1 has no option 245 for us" in told["says"]
+    assert "the DHCP server 10.99.0.1 has no option 245 for this VM" in told["says"]
 
 
 def test_address_where_nothing_serves_is_named(site: Site) -> None:
     with dnsmasq(site.host, "guests", ADDRESSES, OF_THE_ENDPOINT):
         told = site.discover()
     assert told["error"] == "EndpointUnavailable"
-    assert "the endpoint is http://10.99.0.1, but nothing there tells of events" in told["says"]
+    assert "the endpoint is http://10.99.0.1, but it does not serve Scheduled Events" in told["says"]
 
 
 def test_network_without_a_server_makes_no_offer(site: Site) -> None:

@@ -157,5 +157,5 @@ async def run_api(
                 try:
                     yield RunningApi(fleet, store, platform, listener.getsockname()[1])
                 finally:
-                    fleet.feeds.close()
+                    fleet.journal.close()
                     fleet.cancel_tasks()

@@ -1,5 +1,6 @@
-"""Every error of the rules and of the fleet has its answer."""
+"""Every error of the rules, the fleet and the operator API has its response."""
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -7,7 +8,8 @@ import pytest
 import forewarn.fleet.importer
 from forewarn.core.errors import CoreError
 from forewarn.fleet.errors import FleetError
-from forewarn.operator.error_responses import STATUS_BY_ERROR
+from forewarn.operator.error_responses import STATUS_BY_ERROR, statuses_by_code
+from forewarn.operator.errors import OperatorError
 from tests.operator.running_api import run_api
 
 NEVER_ASKED_FOR = {forewarn.fleet.importer.FleetFileConflict}
@@ -20,11 +22,26 @@ def tree(error: type[Exception]) -> Iterator[type[Exception]]:
         yield from tree(below)
 
 
-@pytest.mark.parametrize("root", [CoreError, FleetError])
+@pytest.mark.parametrize("root", [CoreError, FleetError, OperatorError])
 def test_every_error_has_a_row(root: type[Exception]) -> None:
     ours = {error for error in tree(root) if error.__module__.startswith("forewarn.")}
     ours = {error for error in ours if not error.__module__.startswith("forewarn.testing.")}
     assert ours - NEVER_ASKED_FOR - set(STATUS_BY_ERROR) == set()
+
+
+def test_errors_with_one_code_have_one_status() -> None:
+    statuses = statuses_by_code()
+    assert {error: status for error, status in STATUS_BY_ERROR.items() if statuses[error.code] != status} == {}
+
+
+async def test_description_of_the_api_lists_every_code_with_its_status() -> None:
+    async with run_api() as service:
+        description = (await service.request("GET", "/openapi.json")).json
+    text = description["components"]["schemas"]["ErrorBody"]["properties"]["code"]["description"]
+    assert dict(re.findall(r"^- `([a-z-]+)` \((\d+)\)", text, re.MULTILINE)) == {
+        code: str(status) for code, status in statuses_by_code().items()
+    }
+    assert "- `notice-too-short` (409) The event would start before the minimum notice of its type is over." in text
 
 
 def test_codes_are_words_for_programs() -> None:

@@ -56,13 +56,13 @@ def busy_guests() -> Counters:
 
 async def lived_through(fleet: Fleet) -> None:
     """Let something happen that every figure has to do with."""
-    await fleet.schedule(schedule_request(EventType.FREEZE, "web-0", notice=timedelta(minutes=15)))
-    await fleet.advance(timedelta(minutes=30))
-    [(_, event)] = await fleet.schedule(
+    await fleet.events.schedule(schedule_request(EventType.FREEZE, "web-0", notice=timedelta(minutes=15)))
+    await fleet.time.advance(timedelta(minutes=30))
+    [(_, event)] = await fleet.events.schedule(
         schedule_request(EventType.REBOOT, "web-1", number=2, notice=timedelta(minutes=15))
     )
-    await fleet.approve("web", "web-1", [event])
-    await fleet.hold(by="ada", reason="audit")
+    await fleet.events.approve("web", "web-1", [event])
+    await fleet.holds.set(by="ada", reason="audit")
 
 
 async def test_what_guests_ask_is_shown() -> None:

@@ -13,9 +13,10 @@ from forewarn.agent.handlers.saved_state import SavedState
 from forewarn.agent.workflow.store import decode_workflow, encode_workflow
 from forewarn.api.local_service import LocalService
 from forewarn.core.campaign import record
-from forewarn.fleet import fleet_state, service, tokens
+from forewarn.fleet import fleet_state, hold_record, scopes, tokens
 from forewarn.platform.processes import ProcessNote
 from forewarn.store.port import JournalQuery
+from forewarn.store.sqlite.schema import migrate
 from forewarn.store.sqlite.store import SqliteStore
 from forewarn.store.sqlite.writer import encode_entries
 from tests.stored.rendering import rendered
@@ -24,8 +25,9 @@ STORED = Path(__file__).parent / "450409b"
 EXPECTED = STORED / "expected"
 
 CODECS: dict[str, tuple[Callable[[bytes], Any], Callable[[Any], bytes]]] = {
-    "scope": (service._read_scope, service._encode_scope),
-    "fleet": (fleet_state.decode, fleet_state.encode),
+    "scope": (scopes._decode, scopes.encode),
+    "fleet/ledger": (fleet_state.decode, fleet_state.encode),
+    "fleet/hold": (hold_record.decode, hold_record.encode),
     "campaign": (record.decode, record.encode),
     "token": (tokens._decode, tokens._encode),
 }
@@ -54,11 +56,16 @@ def copy(directory: Path, data: Path = STORED / "data") -> Path:
 
 
 def read_all(stored: Path) -> Iterator[Stored]:
-    """Give every stored value but the journal."""
-    with closing(sqlite3.connect(f"file:{stored / 'data/forewarn.db'}?mode=ro&immutable=1", uri=True)) as database:
-        rows = database.execute("SELECT kind, id, value FROM records ORDER BY kind, id").fetchall()
+    """Give every stored value but the journal: records as the store has them once it has opened the data."""
+    with (
+        closing(sqlite3.connect(f"file:{stored / 'data/forewarn.db'}?mode=ro&immutable=1", uri=True)) as database,
+        closing(sqlite3.connect(":memory:", isolation_level=None)) as opened,
+    ):
+        database.backup(opened)
+        migrate(opened)
+        rows = opened.execute("SELECT kind, id, value FROM records ORDER BY kind, id").fetchall()
     for kind, id_, content in rows:
-        decode, encode = CODECS[kind]
+        decode, encode = CODECS.get(f"{kind}/{id_}") or CODECS[kind]
         yield Stored(f"{kind}/{id_}", content, value := decode(content), encode(value))
     for path in sorted(stored.rglob("*.note")):
         yield _struct(stored, path, ProcessNote)

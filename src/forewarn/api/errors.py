@@ -17,103 +17,103 @@ ApiError
 from collections.abc import Mapping
 from pathlib import Path
 
+from forewarn.core.base_error import BaseError
 
-class ApiError(Exception):
+
+class ApiError(BaseError):
     """The request was not done."""
 
 
 class InvalidUrl(ApiError):
-    """What was given as URL is none."""
+    """The given URL is not a URL of a service."""
 
-    def __init__(self, url: str) -> None:
-        self.url = url
-        super().__init__(f"{url} is no URL of a service: write it like http://127.0.0.1:8170")
+    template = "{url} is not a URL of a service: use a URL such as http://127.0.0.1:8170"
+    url: str
 
 
 class ServiceUnreachable(ApiError):
-    """Nobody answers at the URL."""
+    """There is no response from the URL."""
 
-    def __init__(self, url: str, why: str) -> None:
-        self.url, self.why = url, why
-        super().__init__(f"cannot reach {url}: {why}")
+    template = "cannot reach {url}: {why}"
+    url: str
+    why: str
 
 
 class ConnectionClosed(ServiceUnreachable):
-    """The connection ended before the answer had come: what was asked may or may not have been done."""
+    """The connection ended before the response was complete: the request may or may not have been done."""
 
-    def __init__(self, url: str, advice: str = "look whether it was done") -> None:
-        super().__init__(url, f"the connection ended before the answer had come; {advice}")
+    why: str = "the connection ended before the response was complete; check whether the request was done"
 
 
 class CertificateError(ApiError):
-    """The service's certificate is not one to trust."""
+    """The service's TLS certificate could not be verified."""
 
-    def __init__(self, url: str, why: str) -> None:
-        self.url, self.why = url, why
-        super().__init__(
-            f"{url} is not trusted: {why}; if its certificate is from an authority of your own, say so with --ca FILE"
-        )
+    template = "{url} is not trusted: {why}; if its certificate is from your own authority, use --ca FILE"
+    url: str
+    why: str
 
 
 class InvalidResponse(ApiError):
-    """Somebody answers at the URL, but not as this API does."""
+    """The response is not one of this API."""
 
-    def __init__(self, url: str, why: str) -> None:
-        self.url, self.why = url, why
-        super().__init__(
-            f"{url} does not answer as Forewarn's operator API: {why} "
-            "(is this a VM's port? `forewarn up` says at its end where operators are served)"
-        )
+    template = (
+        "{url} does not respond as Forewarn's operator API: {why} "
+        "(is this a VM's port? `forewarn up` prints the address of the operator API at its end)"
+    )
+    url: str
+    why: str
 
 
 class ServiceNotFound(ApiError):
     """No service was found on this machine."""
 
-    def __init__(self, why: str) -> None:
-        self.why = why
-        super().__init__(
-            f"{why}: start one with `forewarn up` (the emulator) or `forewarn serve` (for real VMs), or say where it "
-            "is with --url or --data"
-        )
+    template = (
+        "{why}: start one with `forewarn up` (the emulator) or `forewarn serve` (for real VMs), or name one with --url "
+        "or --data"
+    )
+    why: str
 
 
 class DirectoryNotAllowed(ApiError):
     """The data directory belongs to another user."""
 
-    def __init__(self, path: Path, why: str) -> None:
-        self.path, self.why = path, why
-        super().__init__(
-            f"cannot read {path} ({why}): are you the user who started the service? Use sudo, or another --data"
-        )
+    template = "cannot read {path} ({why}): are you the user who started the service? Use sudo, or another --data"
+    path: Path
+    why: str
 
 
 class AmbiguousService(ApiError):
-    """More than one service was found on this machine. `services` tells of each, by its data directory."""
+    """Several services run on this machine. `services` describes each, by its data directory."""
 
-    def __init__(self, services: Mapping[str, str]) -> None:
-        self.services = services
-        each = "".join(f"\n  --data {directory} ({told})" for directory, told in services.items())
-        super().__init__(f"several services run here, say which:{each}")
+    template = "several services run on this machine; choose one:{choices}"
+    services: Mapping[str, str]
+
+    @property
+    def choices(self) -> str:
+        """One line for each service."""
+        return "".join(f"\n  --data {directory} ({text})" for directory, text in self.services.items())
 
 
 class InvalidToken(ApiError):
-    """The token file is there, but it has no token, or may not be read."""
+    """The token file has no valid token, or cannot be read."""
 
-    def __init__(self, path: Path, why: str) -> None:
-        self.path, self.why = path, why
-        super().__init__(f"no token in {path}: {why}")
+    template = "no token in {path}: {why}"
+    path: Path
+    why: str
 
 
 class RequestRefused(ApiError):
-    """The service said no. `code` is stable; the message is the service's own sentence."""
+    """The service refused the request. `code` is stable; the message is the service's own sentence."""
 
-    def __init__(self, status: int, code: str, message: str, details: Mapping[str, object]) -> None:
-        self.status, self.code, self.details = status, code, details
-        super().__init__(message)
+    template = "{message}"
+    status: int
+    code: str
+    message: str
+    details: Mapping[str, object]
 
 
 class NotFound(RequestRefused):
-    """What was named does not exist."""
+    """The named object does not exist."""
 
 
 NOT_FOUND_HINTS = {

@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from enum import StrEnum
 from typing import TypeVar
 
+from forewarn.core.base_error import BaseError
 from forewarn.core.duration import parse_duration
 from forewarn.core.errors import CoreError
 from forewarn.core.text import check_name
@@ -16,16 +17,18 @@ D = TypeVar("D")
 E = TypeVar("E", bound=StrEnum)
 
 
-class FileError(Exception):
-    """The file cannot be taken; the message names file, key and what is allowed."""
+class FileError(BaseError):
+    """The file is invalid; the message names the file, the key and what is allowed."""
 
-    def __init__(self, file: str, key: str, problem: str) -> None:
-        self.file, self.key, self.problem = file, key, problem
-        super().__init__(": ".join(part for part in (file, key, problem) if part))
+    template = "{place}{problem}"
+    file: str
+    key: str
+    problem: str
 
-    def __reduce__(self) -> tuple[type["FileError"], tuple[str, str, str]]:
-        """Tell how it is made anew in another process."""
-        return FileError, (self.file, self.key, self.problem)
+    @property
+    def place(self) -> str:
+        """The file and the key, as far as they are known."""
+        return "".join(f"{part}: " for part in (self.file, self.key) if part)
 
 
 class FileValue:

@@ -93,7 +93,8 @@ class Transport:
         """Return the error that says so, with what to do about it: of what only reads nothing can have been done."""
         if method != "GET":
             return ConnectionClosed(self.url)
-        return ConnectionClosed(self.url, "say it again" if self._ssl_context is not None else "does it speak https?")
+        advice = "send the request again" if self._ssl_context is not None else "does the service use https?"
+        return ConnectionClosed(self.url, f"the connection ended before the response was complete; {advice}")
 
     def _connection(self) -> http.client.HTTPConnection:
         host, port = self._parts.hostname or "", self._parts.port

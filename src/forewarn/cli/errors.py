@@ -4,6 +4,7 @@ from enum import IntEnum
 
 from forewarn.api.errors import NOT_FOUND_HINTS, AmbiguousService, ApiError, InvalidUrl, NotFound, RequestRefused
 from forewarn.api.file_reader import FileError
+from forewarn.core.base_error import BaseError
 from forewarn.settings import SettingsError
 
 
@@ -23,12 +24,12 @@ EXIT_INTERRUPTED = 130
 """How a command ends on Ctrl-C, as shells expect it."""
 
 
-class CliError(Exception):
-    """The command ends here, with a sentence for the user and a code for programs."""
+class CliError(BaseError):
+    """The command ends here, with a message for the user and an exit code for programs."""
 
-    def __init__(self, code: ExitCode, message: str) -> None:
-        self.code = code
-        super().__init__(message)
+    template = "{message}"
+    code: ExitCode
+    message: str
 
 
 EXPECTED_ERRORS = (CliError, ApiError, SettingsError, FileError)

@@ -42,11 +42,13 @@ class InterfaceNotFound(NotDiscovered):
     """No network interface is up, or not the one that was named."""
 
     advice = "see with `ip link` which ones this machine has, and name one that is up"
+    template = "there is no network interface{named} that is up, so DHCP cannot be asked"
+    interfaces: Sequence[str]
 
-    def __init__(self, interfaces: Sequence[str]) -> None:
-        self.interfaces = tuple(interfaces)
-        named = f" {' or '.join(interfaces)}" if interfaces else ""
-        super().__init__(f"there is no network interface{named} that is up, so DHCP cannot be asked")
+    @property
+    def named(self) -> str:
+        """The interfaces that were named."""
+        return f" {' or '.join(self.interfaces)}" if self.interfaces else ""
 
 
 class DhcpNotAllowed(NotDiscovered):
@@ -55,39 +57,36 @@ class DhcpNotAllowed(NotDiscovered):
     advice = (
         "run this once as root, or with the capability CAP_NET_BIND_SERVICE, and set FOREWARN_ENDPOINT to what it says"
     )
-
-    def __init__(self, why: str) -> None:
-        self.why = why
-        super().__init__(f"cannot ask DHCP from port {CLIENT_PORT}: {why}")
+    template = f"cannot ask DHCP from port {CLIENT_PORT}: {{why}}"
+    why: str
 
 
 class DhcpTimeout(NotDiscovered):
     """No DHCP server has answered."""
 
-    def __init__(self, interfaces: Sequence[str]) -> None:
-        self.interfaces = tuple(interfaces)
-        super().__init__(f"nobody answers at {USUAL_ENDPOINT}, and no DHCP server on {', '.join(interfaces)}")
+    template = f"there is no answer at {USUAL_ENDPOINT}, and no answer from a DHCP server on {{interfaces}}"
+    interfaces: Sequence[str]
 
 
 class EndpointNotFound(NotDiscovered):
     """DHCP servers have answered, but none says where the endpoint is."""
 
     advice = "this network has no Scheduled Events; or, if you know better, set FOREWARN_ENDPOINT to the endpoint's URL"
+    template = f"there is no answer at {USUAL_ENDPOINT}, and the DHCP server {{which}} has no option 245 for this VM"
+    servers: Sequence[str]
 
-    def __init__(self, servers: Sequence[str]) -> None:
-        self.servers = tuple(servers)
-        which = ", ".join(servers) or "that answers"
-        super().__init__(f"nobody answers at {USUAL_ENDPOINT}, and the DHCP server {which} has no option 245 for us")
+    @property
+    def which(self) -> str:
+        """The servers that answered."""
+        return ", ".join(self.servers) or "that answers"
 
 
 class EndpointUnavailable(NotDiscovered):
     """DHCP says where the endpoint is, but nothing there tells of events."""
 
     advice = "check that the service runs, and that this VM is one that it serves"
-
-    def __init__(self, urls: Sequence[str]) -> None:
-        self.urls = tuple(urls)
-        super().__init__(f"DHCP says that the endpoint is {' or '.join(urls)}, but nothing there tells of events")
+    template = "according to DHCP the endpoint is {urls:or}, but it does not serve Scheduled Events"
+    urls: Sequence[str]
 
 
 def discover_endpoint(*interfaces: str) -> str:
@@ -113,7 +112,7 @@ def discover_endpoint(*interfaces: str) -> str:
 def _chosen(names: Sequence[str]) -> tuple[Interface, ...]:
     chosen = tuple(each for each in active_interfaces() if not names or each.name in names)
     if not chosen:
-        raise InterfaceNotFound(names)
+        raise InterfaceNotFound(tuple(names))
     return chosen
 
 
@@ -151,13 +150,13 @@ def find_endpoint(
             offers.append(offer)
         if offers:
             raise _without_endpoint(offers)
-    raise DhcpTimeout([str(interface) for interface in interfaces])
+    raise DhcpTimeout(tuple(str(interface) for interface in interfaces))
 
 
 def _without_endpoint(offers: Sequence[DhcpResponse]) -> NotDiscovered:
     if wrong := sorted({_url(offer.endpoint) for offer in offers if offer.endpoint is not None}):
-        return EndpointUnavailable(wrong)
-    return EndpointNotFound(sorted({offer.server for offer in offers if offer.server is not None}))
+        return EndpointUnavailable(tuple(wrong))
+    return EndpointNotFound(tuple(sorted({offer.server for offer in offers if offer.server is not None})))
 
 
 def _url(address: str) -> str:

@@ -21,8 +21,10 @@ raise none but Closed: they go on trying for as long as they are wanted.
 
 from typing import ClassVar
 
+from forewarn.core.base_error import BaseError
 
-class ClientError(Exception):
+
+class ClientError(BaseError):
     """The question was not answered."""
 
     advice: ClassVar[str] = ""
@@ -31,9 +33,10 @@ class ClientError(Exception):
     is_passing: ClassVar[bool] = False
     """Whether asking again may help."""
 
-    def __init__(self, what: str) -> None:
-        self.what = what
-        super().__init__(what)
+    @property
+    def what(self) -> str:
+        """What happened: the message without the advice."""
+        return super().__str__()
 
     def __str__(self) -> str:
         return f"{self.what}; {self.advice}" if self.advice else self.what
@@ -43,29 +46,23 @@ class NotAnEndpoint(ClientError, ValueError):
     """What was given as endpoint is none."""
 
     advice = "write it like 169.254.169.254 or http://127.0.0.1:8180, without a path"
-
-    def __init__(self, endpoint: str) -> None:
-        self.endpoint = endpoint
-        super().__init__(f"{endpoint!r} is no metadata endpoint")
+    template = "{endpoint!r} is not a metadata endpoint"
+    endpoint: str
 
 
 class NotAnEvent(ClientError, ValueError):
     """What was to be approved is neither an event nor the id of one."""
 
     advice = "give an event of this client, or its id"
-
-    def __init__(self, given: object) -> None:
-        self.given = given
-        super().__init__(f"{given!r} cannot be approved")
+    template = "{given!r} cannot be approved"
+    given: object
 
 
 class Closed(ClientError):
     """The client was closed before the answer came."""
 
-    advice = "make another client if there is still something to ask"
-
-    def __init__(self) -> None:
-        super().__init__("the client is closed")
+    advice = "create another client to send more requests"
+    template = "the client is closed"
 
 
 class Unreachable(ClientError):
@@ -73,13 +70,12 @@ class Unreachable(ClientError):
 
     advice = (
         "check that this is a VM with a metadata service, that its firewall and routes let the address through, "
-        "or say where the service is with FOREWARN_ENDPOINT"
+        "or set FOREWARN_ENDPOINT to the address of the service"
     )
     is_passing = True
-
-    def __init__(self, endpoint: str, why: str) -> None:
-        self.endpoint, self.why = endpoint, why
-        super().__init__(f"cannot reach {endpoint}: {why}")
+    template = "cannot reach {endpoint}: {why}"
+    endpoint: str
+    why: str
 
 
 class TooSlow(Unreachable):
@@ -93,10 +89,16 @@ class Unavailable(ClientError):
 
     advice = "try again later: the service is being updated, overloaded, or asked too often by this VM"
     is_passing = True
+    template = "{endpoint} answered {status}{sentence}"
+    endpoint: str
+    status: int
+    message: str
+    retry_after: float | None
 
-    def __init__(self, endpoint: str, status: int, message: str, retry_after: float | None) -> None:
-        self.endpoint, self.status, self.message, self.retry_after = endpoint, status, message, retry_after
-        super().__init__(_response_text(endpoint, status, message))
+    @property
+    def sentence(self) -> str:
+        """The service's own sentence, if it sent one."""
+        return f": {self.message}" if self.message else ""
 
 
 class NotUnderstood(ClientError):
@@ -104,10 +106,9 @@ class NotUnderstood(ClientError):
 
     advice = "check that the endpoint is a metadata service and that nothing, such as a proxy, answers in its place"
     is_passing = True
-
-    def __init__(self, endpoint: str, why: str) -> None:
-        self.endpoint, self.why = endpoint, why
-        super().__init__(f"{endpoint} does not answer as Scheduled Events does: {why}")
+    template = "{endpoint} does not answer as Scheduled Events does: {why}"
+    endpoint: str
+    why: str
 
 
 class NoName(NotUnderstood):
@@ -115,20 +116,22 @@ class NoName(NotUnderstood):
 
     advice = "give the VM's resource name with name="
     is_passing = False
-
-    def __init__(self, endpoint: str, why: str) -> None:
-        super().__init__(endpoint, why)
-        self.what = f"{endpoint} does not say what this VM is called: {why}"
+    template = "{endpoint} does not have the name of this VM: {why}"
 
 
 class Refused(ClientError):
     """The service says no; `message` is its own sentence."""
 
     advice = "read the service's sentence: asking the same again will not help"
+    template = "{endpoint} answered {status}{sentence}"
+    endpoint: str
+    status: int
+    message: str
 
-    def __init__(self, endpoint: str, status: int, message: str) -> None:
-        self.endpoint, self.status, self.message = endpoint, status, message
-        super().__init__(_response_text(endpoint, status, message))
+    @property
+    def sentence(self) -> str:
+        """The service's own sentence, if it sent one."""
+        return f": {self.message}" if self.message else ""
 
 
 class NotAllowed(Refused):
@@ -147,7 +150,3 @@ class NoVersion(Refused):
     """The service has no Scheduled Events, or speaks none of the api-versions that this library knows."""
 
     advice = "check the endpoint, or upgrade this library"
-
-
-def _response_text(endpoint: str, status: int, message: str) -> str:
-    return f"{endpoint} answered {status}" + (f": {message}" if message else "")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from forewarn.api import local_service
 from forewarn.compose.initial_fleet import StartupReporter
+from forewarn.core.base_error import BaseError
 from forewarn.settings import EMULATOR, PRODUCTION, Preset, Settings, user_data_directory
 from forewarn.store.memory import MemoryStore
 from forewarn.store.port import Store, StoreInUse
@@ -16,16 +17,15 @@ PRESET_FILE = "preset"
 """The file, among the data, that names the preset of the service that used them last."""
 
 
-class EmulatorNotAllowed(Exception):
+class EmulatorNotAllowed(BaseError):
     """The emulator was started on the data of a service for real VMs."""
 
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        super().__init__(
-            f"{directory} has the data of a service for real VMs, and the emulator would only pretend to carry their "
-            "maintenance out: run `forewarn serve` there, or choose another --data. If the emulator is to have them "
-            f"all the same, remove {directory / PRESET_FILE} first"
-        )
+    template = (
+        "{directory} has the data of a service for real VMs, and the emulator would only simulate their maintenance: "
+        "run `forewarn serve` there, or choose another --data. To use these data in the emulator all the same, remove "
+        f"{{directory}}/{PRESET_FILE} first"
+    )
+    directory: Path
 
 
 def claim_directory(directory: Path, preset: Preset, reporter: StartupReporter) -> None:
@@ -46,24 +46,33 @@ def claim_directory(directory: Path, preset: Preset, reporter: StartupReporter) 
     preset_file.write_text(f"{preset.name}\n", encoding="utf-8")
 
 
-class DataDirectoryInUse(Exception):
+class DataDirectoryInUse(BaseError):
     """Another service runs on the same data."""
 
-    def __init__(self, directory: Path, service: local_service.LocalService | None, pid: int | None) -> None:
-        self.directory, self.service, self.pid = directory, service, pid
-        where = f" at {service.operator_url}" if service is not None else ""
-        super().__init__(
-            f"a service runs on {directory} already{where} (process {pid or 'unknown'}): "
-            "use that one, end it, or choose another --data"
-        )
+    template = (
+        "a service already runs on {directory}{address} (process {process}): "
+        "use that one, stop it, or choose another --data"
+    )
+    directory: Path
+    service: local_service.LocalService | None
+    pid: int | None
+
+    @property
+    def address(self) -> str:
+        """Where the other service is."""
+        return "" if self.service is None else f" at {self.service.operator_url}"
+
+    @property
+    def process(self) -> str:
+        """The process of the other service."""
+        return str(self.pid or "unknown")
 
 
-class InvalidDataDirectory(Exception):
-    """What was given as data directory is none."""
+class InvalidDataDirectory(BaseError):
+    """The path that was given as data directory is a file."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        super().__init__(f"{path} is a file, not a directory: choose another --data")
+    template = "{path} is a file, not a directory: choose another --data"
+    path: Path
 
 
 @asynccontextmanager

@@ -100,7 +100,7 @@ async def serve_guests(
 
 
 def _report_kept_ports(fleet: Fleet, listen: ListenAddress, reporter: StartupReporter) -> None:
-    first = min(fleet.ports.values(), default=0)
+    first = min(fleet.ports.assigned.values(), default=0)
     if first and listen.port not in (0, first):
         reporter.report(f"VMs keep the ports that they were given, from {first} on; {listen} is for new ones.")
 

@@ -9,6 +9,7 @@ from forewarn.api.file_reader import FileError
 from forewarn.api.fleet_file import DEMONSTRATION, CreationContext, demonstration_fleet, read_fleet_file
 from forewarn.core.scope import Scope
 from forewarn.fleet.importer import fill_fleet
+from forewarn.fleet.last_seen import new_epoch
 from forewarn.fleet.service import Fleet
 from forewarn.settings import Settings
 
@@ -44,11 +45,11 @@ async def fill_if_empty(
     A `loader` takes its place.
     """
     source = settings.fleet
-    if fleet.is_filled:
+    if fleet.inventory.is_filled:
         if isinstance(source, Path):
             reporter.fleet_file_ignored(source)
         return
-    context = CreationContext(fleet.clock.now(), fleet.new_epoch)
+    context = CreationContext(fleet.clock.now(), new_epoch)
     scopes = loader(context) if loader is not None else await asyncio.to_thread(_read_fleet, source, context)
     by = GIVEN_FLEET if loader is not None else str(source if isinstance(source, Path) else DEMONSTRATION)
     await fill_fleet(fleet, scopes, by=by, on_saved=lambda done: reporter.fill_progress(done, len(scopes)))

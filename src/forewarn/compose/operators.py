@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager, contextmanager
 from ipaddress import ip_address
 
 from forewarn.compose.guests import GuestListeners
+from forewarn.core.base_error import BaseError
 from forewarn.fleet.service import Fleet
 from forewarn.guest.vm_listeners import ListenFailed
 from forewarn.settings import ListenAddress, TlsSettings
@@ -15,12 +16,12 @@ from forewarn.settings import ListenAddress, TlsSettings
 OTHER_ADDRESS_ADVICE = "choose another one with --operator HOST:PORT (port 0: any free one)"
 
 
-class InvalidCertificate(Exception):
+class InvalidCertificate(BaseError):
     """The certificate or its key cannot be used."""
 
-    def __init__(self, tls: TlsSettings, why: str) -> None:
-        self.tls, self.why = tls, why
-        super().__init__(f"cannot serve with tls.certificate {tls.certificate} and tls.key {tls.key}: {why}")
+    template = "cannot serve with tls.certificate {tls.certificate} and tls.key {tls.key}: {why}"
+    tls: TlsSettings
+    why: str
 
 
 @contextmanager

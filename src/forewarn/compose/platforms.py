@@ -6,7 +6,8 @@ from typing import NamedTuple
 from forewarn.clock import Clock
 from forewarn.core.event import EventType
 from forewarn.core.policy import Policy
-from forewarn.fleet.replica import ScopeView
+from forewarn.core.scope import Scope
+from forewarn.fleet.scopes import ScopeChange
 from forewarn.platform.command import CommandPlatform
 from forewarn.platform.gate_checker import SettingsGateChecker
 from forewarn.platform.simulated import SimulatedPlatform
@@ -23,9 +24,14 @@ class HostSet:
     def __init__(self) -> None:
         self._seen: set[str] = set()
 
-    def add(self, view: ScopeView) -> None:
+    def add(self, scope: Scope) -> None:
         """Take note of the hosts of a scope's VMs."""
-        self._seen.update(vm.host for vm in view.roster or () if vm.host is not None)
+        self._seen.update(vm.host for vm in scope.roster if vm.host is not None)
+
+    def observe(self, change: ScopeChange) -> None:
+        """Take note of the hosts of a scope that has changed."""
+        if change.after is not None:
+            self.add(change.after)
 
     def __call__(self) -> tuple[str, ...]:
         """Return them."""

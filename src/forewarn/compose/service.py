@@ -86,7 +86,7 @@ async def run_service(
             )
         )
         await stack.enter_async_context(operators.serve_operators(fleet, guests, listener, tls))
-        stack.callback(fleet.feeds.close)  # who follows the journal must not be waited for
+        stack.callback(fleet.journal.close)  # who follows the journal must not be waited for
         stack.callback(fleet.cancel_tasks)  # nor who follows an import
         reloader = SettingsReloader(settings, directory, fleet=fleet, adapters=adapters, guests=guests, tls=tls)
         running = RunningService(
@@ -138,8 +138,9 @@ async def _run_fleet(
         notifier=adapters.webhooks,
     ) as fleet:
         for view in fleet.replica.views():
-            hosts.add(view)
-        fleet.on_change(hosts.add)
+            if view.scope is not None:
+                hosts.add(view.scope)
+        fleet.scopes.observers.append(hosts)
         yield fleet
 
 

@@ -23,193 +23,179 @@ CoreError
 
 from datetime import datetime, timedelta
 
+from forewarn.core.base_error import CodedError
 
-class CoreError(Exception):
-    """A rule said no. `code` is stable and meant for programs; the message is meant for people."""
+
+class CoreError(CodedError):
+    """The rules refuse the request."""
 
     code = "refused"
+    template = "the request was refused"
 
 
 class Invalid(CoreError, ValueError):
-    """A value breaks its own rules."""
+    """A value is invalid."""
 
     code = "invalid-value"
+    template = "{problem}"
+    hidden_fields = frozenset({"problem"})
+    problem: str
 
 
 class NotFound(CoreError):
-    """Something that was named does not exist."""
-
-    code = "not-found"
+    """The named object does not exist."""
 
 
 class ScopeVmNotFound(NotFound):
-    """No VM of that name is in the scope."""
+    """The scope has no VM of that name."""
 
     code = "vm-not-found"
-
-    def __init__(self, vm: str, scope: str) -> None:
-        self.vm, self.scope = vm, scope
-        super().__init__(f"scope {scope} has no VM {vm}")
+    template = "scope {scope} has no VM {vm}"
+    vm: str
+    scope: str
 
 
 class EventVmNotFound(NotFound):
     """The event does not affect that VM."""
 
     code = "vm-not-affected"
-
-    def __init__(self, vm: str, event: str) -> None:
-        self.vm, self.event = vm, event
-        super().__init__(f"event {event} does not affect {vm}: name a VM that it affects, or none to mean all of them")
+    template = "event {event} does not affect {vm}: name a VM that it affects, or none to mean all of them"
+    vm: str
+    event: str
 
 
 class ScopeEventNotFound(NotFound):
-    """The scope never had that event, or ended it so long ago that it forgot it."""
+    """The scope never had that event, or the event ended so long ago that the scope no longer knows it."""
 
     code = "event-not-found"
-
-    def __init__(self, event: str, scope: str) -> None:
-        self.event, self.scope = event, scope
-        super().__init__(f"scope {scope} has no event {event}")
+    template = "scope {scope} has no event {event}"
+    event: str
+    scope: str
 
 
 class CampaignScopeNotFound(NotFound):
-    """The campaign does not have that scope."""
+    """The campaign does not include that scope."""
 
     code = "scope-not-in-campaign"
-
-    def __init__(self, scope: str, campaign: str) -> None:
-        self.scope, self.campaign = scope, campaign
-        super().__init__(f"campaign {campaign} does not have scope {scope}")
+    template = "campaign {campaign} does not include scope {scope}"
+    scope: str
+    campaign: str
 
 
 class RefusedError(CoreError):
     """The request is well formed, but the rules do not allow it now."""
 
+    code = "refused"
+
 
 class InvalidTransition(RefusedError):
     """The event's state does not allow it."""
 
-    code = "invalid-transition"
-
-    def __init__(self, event: str, state: str, action: str) -> None:
-        self.event, self.state, self.action = event, state, action
-        super().__init__(f"event {event} is {state}: it cannot {action}")
+    template = "event {event} is {state}: it cannot {action}"
+    event: str
+    state: str
+    action: str
 
 
 class NoticeTooShort(RefusedError):
-    """The event would start before its type's minimum notice is over."""
+    """The event would start before the minimum notice of its type is over."""
 
-    code = "notice-too-short"
+    template = (
+        "notice must be at least {minimum} for {type}: the earliest start is {earliest_start_at} "
+        "(requested: {requested_start_at})"
+    )
+    type: str
+    minimum_notice: timedelta
+    earliest_start_at: datetime
+    requested_start_at: datetime
 
-    def __init__(self, type_: str, minimum: timedelta, earliest: datetime, requested: datetime) -> None:
-        self.type, self.minimum_notice, self.earliest_start_at, self.requested_start_at = (
-            type_,
-            minimum,
-            earliest,
-            requested,
-        )
-        super().__init__(
-            f"{type_} needs {_format_minutes(minimum)} of notice: the earliest start is {earliest:%Y-%m-%d %H:%M:%SZ}; "
-            f"asked for {requested:%Y-%m-%d %H:%M:%SZ}"
-        )
-
-
-def _format_minutes(time: timedelta) -> str:
-    seconds = time.total_seconds()
-    return f"{seconds:g} s" if seconds < 60 else f"{seconds / 60:g} min"
+    @property
+    def minimum(self) -> str:
+        """The minimum notice in minutes, or in seconds if it is shorter than one."""
+        seconds = self.minimum_notice.total_seconds()
+        return f"{seconds:g}s" if seconds < 60 else f"{seconds / 60:g}m"
 
 
 class EvictionNotAllowed(RefusedError):
-    """Preempt takes away low-priority VMs only."""
+    """The VM does not have low priority, so it cannot be preempted."""
 
     code = "vm-not-evictable"
-
-    def __init__(self, vm: str) -> None:
-        self.vm = vm
-        super().__init__(f"{vm} has regular priority: only low-priority VMs can be preempted")
+    template = "{vm} has regular priority: only low-priority VMs can be preempted"
+    vm: str
 
 
 class SourceNotAllowed(RefusedError):
-    """Events of this type are not made by that source."""
+    """Events of this type cannot have this source."""
 
-    code = "source-not-allowed"
-
-    def __init__(self, type_: str, source: str) -> None:
-        self.type, self.source = type_, source
-        super().__init__(f"{type_} is never an event of source {source}")
+    template = "{type} cannot have the source {source}"
+    type: str
+    source: str
 
 
 class KeyConflict(RefusedError):
-    """The request key stands for another request."""
+    """The idempotency key was used for another request."""
 
     code = "idempotency-key-reused"
-
-    def __init__(self, key: str) -> None:
-        self.key = key
-        super().__init__(f"the key {key} was used for another request: use a new one for each")
+    template = "the key {key} was used for another request: use a new key for each request"
+    key: str
 
 
 class TooManyOperations(RefusedError):
-    """The scope has its limit of user-initiated operations open."""
+    """The scope has reached its limit of open user-initiated operations."""
 
-    code = "too-many-operations"
-
-    def __init__(self, scope: str, limit: int) -> None:
-        self.scope, self.limit = scope, limit
-        super().__init__(f"scope {scope} has {limit} user-initiated operations open: wait until one has ended")
+    template = "scope {scope} has {limit} user-initiated operations open, which is the limit: wait until one has ended"
+    scope: str
+    limit: int
 
 
 class ResourceInUse(RefusedError):
-    """Open events name the VM or the scope."""
+    """Open events affect the VM or the scope."""
 
-    code = "resource-in-use"
-
-    def __init__(
-        self, what: str, events: tuple[str, ...], advice: str = "force it, which cancels what is Scheduled"
-    ) -> None:
-        self.resource, self.events = what, events
-        super().__init__(f"{what} has open events ({', '.join(events)}): let them end, or {advice}")
+    template = "{resource} has open events ({events}): wait until they have ended, or {advice}"
+    hidden_fields = frozenset({"advice"})
+    resource: str
+    events: tuple[str, ...]
+    advice: str = "force it, which cancels Scheduled events"
 
 
 class ResourceExists(RefusedError):
-    """The VM exists already."""
+    """The VM or address already exists."""
 
-    code = "resource-exists"
-
-    def __init__(self, what: str) -> None:
-        self.resource = what
-        super().__init__(f"{what} exists already")
+    template = "{resource} already exists"
+    resource: str
 
 
 class PlacementFailed(RefusedError):
-    """The campaign's policy leaves no place for some VMs."""
+    """The campaign's policy leaves no time for some VMs."""
 
-    code = "placement-failed"
+    template = (
+        "{vms} VMs of scope {scope} cannot be placed because of {policy_key}: {reason}{more}; "
+        "change the policy, or exclude these VMs"
+    )
+    scope: str
+    vms: int
+    policy_key: str
+    reason: str
+    others: int
 
-    def __init__(self, scope: str, vms: int, rule: str, why: str, others: int) -> None:
-        self.scope, self.vms, self.policy_key, self.reason, self.others = scope, vms, rule, why, others
-        more = f" (and {others} more)" if others else ""
-        super().__init__(
-            f"{vms} VMs of scope {scope} have no place, because of {rule}: {why}{more}; "
-            "change the policy, or exclude what cannot be placed"
-        )
+    @property
+    def more(self) -> str:
+        """How many other groups of VMs cannot be placed."""
+        return f" (and {self.others} more)" if self.others else ""
 
 
 class InvalidCampaignState(RefusedError):
-    """The campaign's state, or that of one of its waves, does not allow it."""
+    """The state of the campaign, or of one of its waves, does not allow it."""
 
-    code = "invalid-campaign-state"
-
-    def __init__(self, what: str, state: str, action: str) -> None:
-        self.resource, self.state, self.action = what, state, action
-        super().__init__(f"{what} is {state}: it cannot {action}")
+    template = "{resource} is {state}: it cannot {action}"
+    resource: str
+    state: str
+    action: str
 
 
 class ScopeTooLarge(RefusedError):
-    """The record would grow over its limit."""
+    """The scope's record would exceed its size limit."""
 
-    code = "scope-too-large"
-
-    def __init__(self, scope: str, what: str) -> None:
-        self.scope, self.problem = scope, what
-        super().__init__(f"scope {scope} is full: {what}; spread the VMs over more scopes, or let open events end")
+    template = "scope {scope} is full: {problem}; use more scopes, or wait until open events have ended"
+    scope: str
+    problem: str

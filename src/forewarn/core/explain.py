@@ -2,11 +2,13 @@
 
 from collections.abc import Iterable
 from datetime import datetime
+from enum import StrEnum
+from typing import ClassVar
 
 import msgspec
 
 from forewarn.core.event import Event, State
-from forewarn.core.impact import STUCK, ImpactState
+from forewarn.core.impact import SETTLED, STUCK, ImpactState
 from forewarn.core.policy import RuleContext
 from forewarn.core.scope import ApprovalRule, Hold, Scope
 
@@ -14,71 +16,126 @@ CAMPAIGN_PREFIX = "campaign:"
 """With this begins what the journals call a campaign; its name follows."""
 
 
-class Blocker(msgspec.Struct, frozen=True, kw_only=True, tag_field="hold"):
-    """One reason why an event does not go on."""
+class BlockerCode(StrEnum):
+    """What keeps an event from going on, for programs."""
+
+    NOT_BEFORE = "not-before"
+    APPROVAL_REQUIRED = "approval-required"
+    UPDATE_DOMAIN_BUSY = "update-domain-busy"
+    HOLD = "hold"
+    CAMPAIGN = "campaign"
+    IMPACT_STUCK = "impact-stuck"
 
 
-class NotBefore(Blocker, frozen=True, tag="not-before"):
+class Blocker(msgspec.Struct, frozen=True, kw_only=True):
+    """One reason why an event does not go on. Its text is a sentence for people."""
+
+    code: ClassVar[BlockerCode]
+
+    @property
+    def needs_person(self) -> bool:
+        """Whether only a person can remove it."""
+        return False
+
+
+class NotBefore(Blocker, frozen=True):
     """Its notice is not over. An approval lifts this."""
 
+    code: ClassVar[BlockerCode] = BlockerCode.NOT_BEFORE
     at: datetime
 
     def __str__(self) -> str:
         return f"not before {self.at:%Y-%m-%d %H:%M:%SZ}"
 
 
-class ApprovalPending(Blocker, frozen=True, tag="needs-approval"):
+class ApprovalPending(Blocker, frozen=True):
     """Nobody, or not everybody, has approved. The passing of its notice lifts this."""
 
+    code: ClassVar[BlockerCode] = BlockerCode.APPROVAL_REQUIRED
+    at: datetime
+    """When its notice is over."""
     vms: tuple[str, ...]
     rule: ApprovalRule
 
-    def __str__(self) -> str:
+    @property
+    def condition(self) -> str:
+        """What lets the event start earlier."""
         if self.rule is ApprovalRule.ANY:
-            return "or earlier if any VM of the scope approves"
-        return f"or earlier if {', '.join(self.vms)} approve{'s' if len(self.vms) == 1 else ''}"
+            return "earlier if any VM of the scope approves"
+        return f"earlier if {', '.join(self.vms)} approve{'s' if len(self.vms) == 1 else ''}"
+
+    def __str__(self) -> str:
+        return f"it starts {self.condition}"
 
 
-class DomainInUse(Blocker, frozen=True, tag="domain-busy"):
+class DomainInUse(Blocker, frozen=True):
     """Another update domain of the scope has its turn."""
 
+    code: ClassVar[BlockerCode] = BlockerCode.UPDATE_DOMAIN_BUSY
     update_domain: int
     events: tuple[str, ...]
+    stuck_event: str | None = None
+    """One of the events that goes on only when a person decides, if there is one."""
+
+    @property
+    def needs_person(self) -> bool:
+        """Whether an event that has its turn goes on only when a person decides."""
+        return self.stuck_event is not None
 
     def __str__(self) -> str:
         which = "event" if len(self.events) == 1 else "events"
         return f"update domain {self.update_domain} has its turn: {which} {', '.join(self.events)}"
 
 
-class OperatorHold(Blocker, frozen=True, tag="held"):
+class OperatorHold(Blocker, frozen=True):
     """An operator holds planned maintenance, of the scope or of the whole fleet."""
 
-    hold: Hold = msgspec.field(name="held")
+    code: ClassVar[BlockerCode] = BlockerCode.HOLD
+    hold: Hold
     whole_fleet: bool
+
+    @property
+    def needs_person(self) -> bool:
+        """A hold stays until it is released."""
+        return True
 
     def __str__(self) -> str:
         what = "all maintenance" if self.whole_fleet else "the scope"
         return f"{what} is held by {self.hold.by}: {self.hold.reason}"
 
 
-class CampaignPending(Blocker, frozen=True, tag="campaign"):
+class CampaignPending(Blocker, frozen=True):
     """The campaign that made the event has not cleared it: the campaign's policy does not let it start now."""
 
+    code: ClassVar[BlockerCode] = BlockerCode.CAMPAIGN
     campaign: str
     name: str = ""
     why: str = ""
     """Why it clears nothing at all, where that is so."""
+    is_stopped: bool = False
+    """Whether it clears nothing until a person resumes it. The scope knows neither this nor `why`."""
+
+    @property
+    def needs_person(self) -> bool:
+        """Whether a person has to resume the campaign."""
+        return self.is_stopped
 
     def __str__(self) -> str:
         return f"campaign {self.name or self.campaign} has not cleared it" + (f", as {self.why}" if self.why else "")
 
 
-class ImpactStuck(Blocker, frozen=True, tag="impact-stuck"):
+class ImpactStuck(Blocker, frozen=True):
     """The work on a VM has failed, or its outcome is unknown: a person decides."""
 
+    code: ClassVar[BlockerCode] = BlockerCode.IMPACT_STUCK
     vm: str
     state: ImpactState
     why: str
+
+    @property
+    def needs_person(self) -> bool:
+        """A person retries the work, or resolves it."""
+        return True
 
     def __str__(self) -> str:
         how = "has failed" if self.state is ImpactState.FAILED else f"is {self.state.value}"
@@ -94,9 +151,32 @@ def explain(scope: Scope, event: Event, context: RuleContext, *, now: datetime) 
             if impact.state in STUCK
         )
     return (
-        *external_blockers(scope, event, context),
+        *(_with_stuck_event(scope, blocker) for blocker in external_blockers(scope, event, context)),
         *notice_blockers(scope, event, now=max(now, scope.changed_at)),
     )
+
+
+def is_stuck(event: Event, blockers: Iterable[Blocker]) -> bool:
+    """Tell whether only a person can make the event go on; `blockers` are those that `explain` has returned for it.
+
+    An event with stuck work is not stuck while the platform still works on other VMs of it.
+    """
+    if event.state is State.STARTED:
+        return has_only_stuck_work(event)
+    return any(blocker.needs_person for blocker in blockers)
+
+
+def has_only_stuck_work(event: Event) -> bool:
+    """Tell whether work of the event has failed or has an unknown outcome, and no other work is under way."""
+    states = {impact.state for impact in event.impacts}
+    return bool(states & STUCK) and states <= STUCK | SETTLED
+
+
+def _with_stuck_event(scope: Scope, blocker: Blocker) -> Blocker:
+    if not isinstance(blocker, DomainInUse):
+        return blocker
+    stuck = (other.id for other in scope.events if other.id in blocker.events and has_only_stuck_work(other))
+    return msgspec.structs.replace(blocker, stuck_event=next(stuck, None))
 
 
 def blocker_messages(blockers: Iterable[Blocker]) -> tuple[str, ...]:
@@ -104,7 +184,7 @@ def blocker_messages(blockers: Iterable[Blocker]) -> tuple[str, ...]:
     messages: list[str] = []
     for blocker in blockers:
         if isinstance(blocker, ApprovalPending) and messages:
-            messages[-1] += f", {blocker}"
+            messages[-1] += f", or {blocker.condition}"
         else:
             messages.append(str(blocker))
     return tuple(messages)
@@ -117,7 +197,7 @@ def notice_blockers(scope: Scope, event: Event, *, now: datetime) -> tuple[Block
     notice = NotBefore(at=event.not_before)
     if not event.announced:
         return (notice,)
-    return (notice, ApprovalPending(vms=missing_approvals(scope, event), rule=scope.approval))
+    return (notice, ApprovalPending(at=event.not_before, vms=missing_approvals(scope, event), rule=scope.approval))
 
 
 def is_due_or_approved(scope: Scope, event: Event, *, now: datetime) -> bool:

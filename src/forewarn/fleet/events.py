@@ -1,22 +1,32 @@
-"""Commands on open events: cancel, approve for a VM, retry, resolve; and delete a VM."""
+"""Commands on events: schedule, approve, cancel, retry, resolve; and delete a VM."""
 
-from collections.abc import Callable
+import asyncio
+import uuid
+from collections.abc import Callable, Sequence
 
 from forewarn.clock import Clock
 from forewarn.core import impact_lifecycle, operations
 from forewarn.core.approval import approve
 from forewarn.core.change import Change
+from forewarn.core.event import Event
 from forewarn.core.idempotency import IdempotencyKey
 from forewarn.core.policy import RuleContext
+from forewarn.core.schedule import ScheduleRequest, schedule
 from forewarn.core.scope import Scope
 from forewarn.fleet.errors import EventNotFound, ScopeNotFound, VmNotFound
 from forewarn.fleet.idempotency import IdempotentScopes
-from forewarn.fleet.replica import Replica
+from forewarn.fleet.replica import Replica, ScopeView
 from forewarn.fleet.scopes import Scopes
+from forewarn.fleet.targets import collect_scheduled, split_by_scope
+
+
+def new_request_id() -> str:
+    """Return a new random id for a request."""
+    return str(uuid.uuid4()).upper()
 
 
 class Events:
-    """The commands on open events. `by` is the caller; a repeated `idempotency_key` changes nothing."""
+    """The commands on events. `by` is the caller; a repeated `idempotency_key` changes nothing."""
 
     def __init__(self, scopes: Scopes, idempotent: IdempotentScopes) -> None:
         self._scopes = scopes
@@ -33,6 +43,38 @@ class Events:
     @property
     def _rule_context(self) -> RuleContext:
         return self._scopes.rule_context
+
+    def find(self, id_: str) -> tuple[ScopeView, Event]:
+        """Find an open event in any scope."""
+        found = self._replica.find_event(id_)
+        if found is None:
+            raise EventNotFound(id_)
+        return found
+
+    async def schedule(self, request: ScheduleRequest) -> tuple[tuple[str, str], ...]:
+        """Make the events of a request in all scopes of its VMs, and return pairs of scope and event.
+
+        All scopes are asked before the first is changed. If one of them has changed by the time it is its turn, and
+        refuses, PartialSchedule says what was made in the others.
+        """
+        requests = split_by_scope(self._replica, request, now=self._clock.now())
+        for scope, part in requests.items():
+            schedule(self._replica.scope(scope), part, self._rule_context, now=self._clock.now())
+        results = await asyncio.gather(
+            *(self._schedule(scope, part) for scope, part in requests.items()), return_exceptions=True
+        )
+        return collect_scheduled(dict(zip(requests, results, strict=True)))
+
+    async def _schedule(self, scope: str, request: ScheduleRequest) -> tuple[str, ...]:
+        return await self._scopes.apply(
+            scope, lambda value: schedule(value, request, self._rule_context, now=self._clock.now())
+        )
+
+    async def approve(self, scope: str, vm: str, ids: Sequence[str], *, by: str | None = None) -> None:
+        """Take a VM's approval of events of its own scope."""
+        await self._scopes.apply(
+            scope, lambda value: approve(value, vm, ids, self._rule_context, now=self._clock.now(), by=by)
+        )
 
     async def cancel(
         self, event: str, *, by: str, why: str = "", idempotency_key: IdempotencyKey | None = None

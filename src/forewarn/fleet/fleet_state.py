@@ -1,27 +1,26 @@
-"""Fleet state: the one record that belongs to no scope, with the fleet hold, outages, the manual clock and the guests'
-ports.
+"""Fleet state: the record with what concerns the whole fleet: outages, the manual clock and the guests' ports.
+
+The hold on the fleet is a record of its own (`fleet.holds`): a heartbeat must not disturb what rests on the hold.
 
 The functions are rules like those of `core`: they decide, and the caller saves."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 import msgspec
 
 from forewarn.core.errors import Invalid
 from forewarn.core.fault import Fault, fault_facts
-from forewarn.core.idempotency import IdempotencyKey, add_seen_key, is_repeated_request
 from forewarn.core.journal import Entry, EntryKind
 from forewarn.core.limits import MAX_RECORD_BYTES
 from forewarn.core.policy import Outage
-from forewarn.core.scope import Hold, SeenKey
-from forewarn.fleet.queue import Decision
+from forewarn.fleet.main_loop import Decision
 from forewarn.store.port import RecordKey, RecordKind, Store
 
 FLEET_STATE = RecordKey(RecordKind.FLEET, "ledger")
 MAX_OUTAGES = 64
 RESERVED_BYTES = 96 * 1024
-"""Room that ports leave for everything else: a hold, a full memory of keys and a start must always be possible."""
+"""Room that ports leave for everything else: a start must always be possible."""
 
 MIN_OUTAGE = timedelta(seconds=1)
 
@@ -31,12 +30,10 @@ class FleetState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     entries: int = 0
     filled: bool = False
-    hold: Hold | None = msgspec.field(default=None, name="held")
     outages: tuple[Outage, ...] = ()
     alive_at: datetime | None = None
     clock_at: datetime | None = None
     ports: dict[str, int] = {}
-    seen_keys: tuple[SeenKey, ...] = msgspec.field(default=(), name="answered")
 
 
 encode = msgspec.json.Encoder().encode
@@ -77,38 +74,6 @@ def record_heartbeat(state: FleetState, *, now: datetime) -> Decision[FleetState
 def mark_filled(state: FleetState) -> Decision[FleetState, None]:
     """Everything of the first fleet file is saved."""
     return Decision(msgspec.structs.replace(state, filled=True), (), None)
-
-
-def set_hold(state: FleetState, *, by: str, reason: str, now: datetime) -> Decision[FleetState, None]:
-    """Let nothing planned start anywhere."""
-    if not reason.strip():
-        raise Invalid("a hold needs a reason: whoever finds it must know why")
-    new_hold = Hold(by=by, at=now, reason=reason)
-    return _with_entry(msgspec.structs.replace(state, hold=new_hold), EntryKind.HELD, by=by, why=reason, now=now)
-
-
-def clear_hold(state: FleetState, *, by: str, why: str, now: datetime) -> Decision[FleetState, None]:
-    """End the hold on the whole fleet."""
-    if state.hold is None:
-        return Decision(state, (), None)
-    return _with_entry(msgspec.structs.replace(state, hold=None), EntryKind.RELEASED, by=by, why=why, now=now)
-
-
-def apply_once(
-    state: FleetState,
-    idempotency_key: IdempotencyKey | None,
-    rule: Callable[[FleetState], Decision[FleetState, None]],
-    *,
-    now: datetime,
-) -> Decision[FleetState, None]:
-    """Apply the rule unless this request was answered before."""
-    if idempotency_key is not None and is_repeated_request(state.seen_keys, idempotency_key, now=now):
-        return Decision(state, (), None)
-    decision = rule(state)
-    if idempotency_key is None or decision.value is None:
-        return decision
-    answered = add_seen_key(decision.value.seen_keys, idempotency_key, now=now)
-    return Decision(msgspec.structs.replace(decision.value, seen_keys=answered), decision.entries, None)
 
 
 def move_clock(state: FleetState, *, to: datetime, by: str, why: str = "") -> Decision[FleetState, None]:

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from datetime import datetime
 from typing import TypeVar
 
@@ -12,9 +12,12 @@ from forewarn.core.event import Event
 from forewarn.core.impact import Done, Failed, Impact, ImpactOutcome, ImpactState, NotStarted, Unknown
 from forewarn.core.impact_lifecycle import begin, impacts_to_begin, settle
 from forewarn.core.scope import Scope
+from forewarn.fleet.duty import DutyWork
 from forewarn.fleet.errors import SaveFailed, ScopeNotFound
+from forewarn.fleet.main_loop import MainLoop
 from forewarn.fleet.replica import ScopeView
-from forewarn.fleet.scopes import Scopes
+from forewarn.fleet.scheduler import Scheduler
+from forewarn.fleet.scopes import ScopeChange, Scopes
 from forewarn.platform.port import Platform, Work
 
 log = logging.getLogger(__name__)
@@ -33,27 +36,55 @@ wait for them hear of it first: nothing is late about work that begins a moment 
 
 
 class Impacts:
-    """The impacts in flight, one task each. `wait_idle` is awaited before any starts."""
+    """The duty to carry out impacts, one task each: those of all VMs, or of the VMs on some hosts."""
 
-    def __init__(
-        self, platform: Platform, scopes: Scopes, tasks: asyncio.TaskGroup, *, wait_idle: Callable[[], Awaitable[None]]
-    ) -> None:
+    def __init__(self, platform: Platform, scopes: Scopes, main_loop: MainLoop, scheduler: Scheduler) -> None:
         self._platform = platform
         self._scopes = scopes
-        self._tasks = tasks
+        self._scheduler = scheduler
+        self._tasks = DutyWork(main_loop)
         self._in_flight: set[tuple[str, str]] = set()
-        self._wait_idle = wait_idle
         self._begin_slots = asyncio.Semaphore(MAX_CONCURRENT)
+        self._is_running = False
+        self._hosts: frozenset[str] | None = None
 
     @property
-    def in_flight(self) -> int:
+    def busy(self) -> int:
+        """Nothing here counts as busy: an impact waits for the clock, or for its save, which counts itself."""
+        return 0
+
+    @property
+    def waiting(self) -> int:
         """How many impacts are being worked on."""
         return len(self._in_flight)
 
-    def evaluate(self, view: ScopeView) -> None:
+    async def start(self, hosts: Collection[str] | None = None) -> None:
+        """Take the duty, for the VMs on these hosts only or for all; find out about what others had begun."""
+        self._is_running = True
+        self._hosts = None if hosts is None else frozenset(hosts)
+        for view in self._scopes.replica.views():
+            self._evaluate(view)
+
+    def halt(self) -> None:
+        """Begin nothing more, at once."""
+        self._is_running = False
+
+    async def stop(self) -> None:
+        """Give the duty back. What has begun goes on at the platform, and whoever takes the duty asks about it."""
+        if self._is_running:
+            self.halt()
+            await self._tasks.cancel()
+            self._in_flight.clear()
+
+    def observe(self, change: ScopeChange) -> None:
+        """Begin what a scope that has changed has to begin."""
+        if self._is_running and change.after is not None and change.after.events:
+            self._evaluate(self._scopes.replica.get_or_create_view(change.id))
+
+    def _evaluate(self, view: ScopeView) -> None:
         """Begin what the scope has to begin, and find out about what had begun before we came."""
         scope = view.scope
-        if scope is None or not scope.events:
+        if not self._is_running or scope is None or not scope.events:
             return
         now = max(self._scopes.clock.now(), scope.changed_at)
         for event, impact in impacts_to_begin(scope, now=now):
@@ -64,9 +95,14 @@ class Impacts:
                     self._spawn(view, event, impact.vm, self._recover)
 
     def _spawn(self, view: ScopeView, event: Event, vm: str, work: Callable[[str, str, str], Awaitable[None]]) -> None:
-        if (event.id, vm) not in self._in_flight:
+        if (event.id, vm) not in self._in_flight and self._is_ours(view, vm):
             self._in_flight.add((event.id, vm))
-            self._tasks.create_task(self._run(view, event.id, vm, work), name=f"{event.type.value} {view.id}/{vm}")
+            self._tasks.create(self._run(view, event.id, vm, work), name=f"{event.type.value} {view.id}/{vm}")
+
+    def _is_ours(self, view: ScopeView, vm: str) -> bool:
+        """Tell whether the VM is on a host whose impacts are carried out here."""
+        found = view.roster.find(vm) if view.roster is not None else None
+        return self._hosts is None or (found is not None and found.host in self._hosts)
 
     async def _run(
         self, view: ScopeView, event: str, vm: str, work: Callable[[str, str, str], Awaitable[None]]
@@ -77,11 +113,11 @@ class Impacts:
             log.info("no more work for event %s on %s/%s: %s", event, view.id, vm, error)
         finally:
             self._in_flight.discard((event, vm))
-        self.evaluate(view)
+        self._evaluate(view)
 
     async def _begin_and_carry_out(self, scope: str, event: str, vm: str, *, again: bool = False) -> None:
         async with self._begin_slots:
-            await self._wait_idle()
+            await self._scheduler.wait_idle()
             work = await self._apply_until_saved(
                 scope, lambda value: _begin_work(value, event, vm, again=again, now=self._scopes.clock.now())
             )

@@ -316,7 +316,7 @@ class _Import:
         """Take from a scope what another one gets: no two VMs have one address, not even for a moment."""
         await self._fair_share.wait_turn()
         with suppress(ScopeNotFound):
-            await self._fleet.apply(
+            await self._fleet.scopes.apply(
                 id_,
                 lambda scope: release_addresses(
                     scope,
@@ -354,12 +354,12 @@ class _Import:
         refused = self._address_conflicts(wanted.id, _new_address_keys(found))
         given = [vm for vm, new in _new_address_keys(found) if new and vm.name not in refused]
         with self._fleet.inventory.addresses.claim(wanted.id, given, other_scopes_only=True):
-            done = await self._fleet.apply(
+            done = await self._fleet.scopes.apply(
                 wanted.id,
                 lambda scope: reconcile(
                     scope,
                     wanted,
-                    self._fleet.rule_context,
+                    self._fleet.scopes.rule_context,
                     by=self._by,
                     now=self._fleet.clock.now(),
                     prune=self._prune,
@@ -404,16 +404,14 @@ class _Import:
 
 
 class FleetFileConflict(FleetError):
-    """Filling was interrupted, and what is there now is not from this file."""
+    """Filling was interrupted, and the existing data are not from this file."""
 
     code = "fleet-not-empty"
-
-    def __init__(self, scope: str) -> None:
-        self.scope = scope
-        super().__init__(
-            f"an earlier start was interrupted while it filled these data from another fleet file (see scope {scope}): "
-            "start with that file again, or with an empty data directory"
-        )
+    template = (
+        "an earlier start was interrupted while it filled these data from another fleet file (see scope {scope}): "
+        "start with that file again, or with an empty data directory"
+    )
+    scope: str
 
 
 async def fill_fleet(fleet: Fleet, scopes: Sequence[Scope], *, by: str, on_saved: Callable[[int], None]) -> None:
@@ -431,4 +429,4 @@ async def fill_fleet(fleet: Fleet, scopes: Sequence[Scope], *, by: str, on_saved
     ):
         saved += len(done)
         on_saved(saved)
-    await fleet.mark_filled()
+    await fleet.inventory.mark_filled()

@@ -3,12 +3,11 @@
 An address belongs to one VM of its network; claims prevent two concurrent commands from assigning the same one.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 import msgspec
 
-from forewarn.clock import Clock
 from forewarn.core import inventory as rules
 from forewarn.core.change import Change
 from forewarn.core.event import EventType
@@ -16,10 +15,14 @@ from forewarn.core.idempotency import IdempotencyKey, is_repeated_request
 from forewarn.core.policy import RuleContext
 from forewarn.core.scope import ApprovalRule, Scope
 from forewarn.core.vm import Traits, Vm
+from forewarn.fleet import fleet_state
 from forewarn.fleet.errors import AddressInUse, ScopeExists
+from forewarn.fleet.fleet_state_record import FleetStateRecord
 from forewarn.fleet.idempotency import IdempotentScopes
-from forewarn.fleet.queue import Decision, RecordQueues
+from forewarn.fleet.main_loop import Decision
 from forewarn.fleet.replica import Replica
+from forewarn.fleet.scopes import Scopes
+from forewarn.fleet.targets import select_vms
 
 
 class AddressClaims:
@@ -81,18 +84,39 @@ class Inventory:
 
     def __init__(
         self,
-        scopes: RecordQueues[Scope],
-        replica: Replica,
+        scopes: Scopes,
         idempotent: IdempotentScopes,
-        clock: Clock,
-        rule_context: Callable[[], RuleContext],
+        state_record: FleetStateRecord,
     ) -> None:
-        self.addresses = AddressClaims(replica)
+        self.addresses = AddressClaims(scopes.replica)
         self._scopes = scopes
-        self._replica = replica
+        self._replica = scopes.replica
         self._idempotent = idempotent
-        self._clock = clock
-        self._rule_context = rule_context
+        self._clock = scopes.clock
+        self._state_record = state_record
+
+    @property
+    def is_filled(self) -> bool:
+        """Whether a first fleet file has been taken to its end."""
+        return self._state_record.state.filled
+
+    async def mark_filled(self) -> None:
+        """Remember that the first fleet file has been taken to its end."""
+        await self._state_record.apply(fleet_state.mark_filled)
+
+    def select(
+        self,
+        *,
+        vms: Sequence[str] = (),
+        host: str | None = None,
+        scope: str | None = None,
+        update_domain: int | None = None,
+    ) -> tuple[str, ...]:
+        """Return the full names of the VMs that are meant: by name, host, scope, or update domain of a scope."""
+        return select_vms(self._replica, vms=vms, host=host, scope=scope, update_domain=update_domain)
+
+    def _rule_context(self) -> RuleContext:
+        return self._scopes.rule_context
 
     def check_new(self, scope: str) -> None:
         """Refuse the name of a scope to come that another one has but for upper and lower case.
@@ -120,7 +144,7 @@ class Inventory:
             self._check_created_by(present, idempotency_key)
         else:
             with self.addresses.claim(scope.id, scope.roster):
-                await self._scopes.apply(scope.id, command)
+                await self._scopes.decide(scope.id, command)
 
     def _check_created_by(self, present: Scope, idempotency_key: IdempotencyKey | None) -> None:
         """Refuse to make a scope that is there, unless it was this request that made it."""

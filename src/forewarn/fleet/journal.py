@@ -13,8 +13,10 @@ from datetime import datetime, timedelta
 from itertools import islice, takewhile
 
 from forewarn.clock import Clock
-from forewarn.core.journal import EntryKind
+from forewarn.core.journal import CAMPAIGN_CHANGE_KINDS, EVENT_CHANGE_KINDS, EntryKind
+from forewarn.fleet.duty import DutyWork
 from forewarn.fleet.errors import JournalPruned, PositionNotFound
+from forewarn.fleet.main_loop import MainLoop
 from forewarn.fleet.replica import Replica
 from forewarn.store.port import (
     JournalQuery,
@@ -40,6 +42,8 @@ RETRY_DELAY = 1.0
 
 HISTORY_PAGE = 100
 
+CHANGE_KINDS = tuple(EVENT_CHANGE_KINDS | CAMPAIGN_CHANGE_KINDS)
+
 DEFAULT_RETENTION = Retention(age=timedelta(days=400), rows=1_000_000)
 """How much of the journal is kept unless a setting says otherwise."""
 
@@ -47,8 +51,8 @@ PRUNE_INTERVAL = 3600.0
 """How often, in seconds, the journal is pruned."""
 
 
-class JournalStreams:
-    """All journal streams of a process. `wake` must be called after every change of the store."""
+class Journal:
+    """Queries and streams of the journal. `wake` must be called after every change of the store."""
 
     def __init__(self, store: Store, tasks: asyncio.TaskGroup) -> None:
         self._store = store
@@ -64,6 +68,19 @@ class JournalStreams:
     def wake(self) -> None:
         """Something was saved, here or elsewhere."""
         self._changed.set()
+
+    async def query(self, query: JournalQuery) -> list[JournalRow]:
+        """Return a page of the journal; `journal_query` builds the query of a request."""
+        return await self._store.journal(query)
+
+    async def changes(self, after: int, limit: int) -> list[JournalRow]:
+        """Return the changes of events and campaigns after a position of the journal, the oldest first."""
+        return await self._store.journal(JournalQuery(after=after, kinds=CHANGE_KINDS, limit=limit))
+
+    async def end(self) -> int:
+        """Return the position of the journal's newest line; 0: it has none."""
+        rows = await self._store.journal(JournalQuery(newest_first=True, limit=1))
+        return rows[0].position if rows else 0
 
     def close(self) -> None:
         """End every stream after the rows that it has, and every later one at once: the service stops."""
@@ -81,8 +98,11 @@ class JournalStreams:
             raise JournalPruned(after, extent.pruned)
         return after
 
-    async def rows(self, after: int | None) -> AsyncGenerator[JournalRow, None]:
-        """Yield the rows after the position, then each new one, until `close`; raise what `resolve_position` raises."""
+    async def follow(self, after: int | None = None) -> AsyncGenerator[JournalRow, None]:
+        """Yield the rows after the position, then each new one, until `close`; None: from now on.
+
+        Raises what `resolve_position` raises.
+        """
         with self._subscribed():
             position = await self.resolve_position(after)
             while not self._is_closed:
@@ -207,12 +227,32 @@ def _locate_vm(replica: Replica, scope: str | None, vm: str) -> tuple[str, str]:
     return view.id, found.name
 
 
-async def prune_journal(store: Store, retention: Retention, clock: Clock) -> None:
-    """Remove what is beyond the retention, a small batch at a time, now and every hour. This does not return."""
-    while True:
-        try:
-            while await store.prune(retention, now=clock.now()):  # noqa: ASYNC110 - batch by batch
-                await asyncio.sleep(0)
-        except StoreError as error:
-            log.warning("the journal was not pruned: %s", error)
-        await asyncio.sleep(PRUNE_INTERVAL)
+class JournalPruner:
+    """The duty to keep the journal within its retention."""
+
+    def __init__(self, main_loop: MainLoop, retention: Retention, clock: Clock) -> None:
+        self._store = main_loop.store
+        self._retention = retention
+        self._clock = clock
+        self._tasks = DutyWork(main_loop)
+
+    async def start(self) -> None:
+        """Prune now and every hour."""
+        self._tasks.create(self._run(), name="prune the journal")
+
+    def halt(self) -> None:
+        """Let the end of the service cancel it."""
+
+    async def stop(self) -> None:
+        """Prune no more."""
+        await self._tasks.cancel()
+
+    async def _run(self) -> None:
+        """Remove what is beyond the retention, a small batch at a time, now and every hour."""
+        while True:
+            try:
+                while await self._store.prune(self._retention, now=self._clock.now()):  # noqa: ASYNC110 - batch by batch
+                    await asyncio.sleep(0)
+            except StoreError as error:
+                log.warning("the journal was not pruned: %s", error)
+            await asyncio.sleep(PRUNE_INTERVAL)

@@ -3,15 +3,14 @@
 import asyncio
 import logging
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
+from datetime import datetime
 
-from forewarn.clock import Clock
-from forewarn.core.change import Change
 from forewarn.core.enablement import mark_seen
 from forewarn.core.errors import CoreError
-from forewarn.core.scope import Scope
 from forewarn.fleet.errors import FleetError
 from forewarn.fleet.replica import ScopeView
+from forewarn.fleet.scopes import Scopes
 
 log = logging.getLogger(__name__)
 
@@ -24,21 +23,26 @@ def new_epoch() -> str:
 class LastSeenTracker:
     """The last request of each scope, saved where it changes something."""
 
-    def __init__(
-        self,
-        clock: Clock,
-        tasks: asyncio.TaskGroup,
-        apply: Callable[[str, Callable[[Scope], Change[None]]], Awaitable[None]],
-    ) -> None:
-        self._clock = clock
+    def __init__(self, scopes: Scopes, tasks: asyncio.TaskGroup) -> None:
+        self._scopes = scopes
+        self._clock = scopes.clock
         self._tasks = tasks
-        self._apply = apply
         self._saving: dict[str, asyncio.Task[None]] = {}
 
     @property
     def busy(self) -> int:
         """How many scopes are being saved because of a request."""
         return len(self._saving)
+
+    @property
+    def waiting(self) -> int:
+        """Nothing here waits for the clock."""
+        return 0
+
+    def of(self, view: ScopeView) -> datetime | None:
+        """Return when a VM of the scope last made a valid request, as far as it is known."""
+        known = (view.seen_at, view.scope.seen_at if view.scope is not None else None)
+        return max(filter(None, known), default=None)
 
     def record_request(self, view: ScopeView) -> Awaitable[None] | None:
         """Take note of a valid request. What is returned, if anything, is awaited before the answer."""
@@ -54,7 +58,7 @@ class LastSeenTracker:
     async def _save(self, view: ScopeView) -> None:
         """Save that the scope was seen. Guests are answered even if that fails; the next request tries again."""
         try:
-            await self._apply(view.id, lambda scope: mark_seen(scope, now=self._clock.now(), epoch=new_epoch()))
+            await self._scopes.apply(view.id, lambda scope: mark_seen(scope, now=self._clock.now(), epoch=new_epoch()))
         except (CoreError, FleetError) as error:
             log.warning("scope %s was seen, but that is not saved: %s", view.id, error)
         finally:

@@ -1,12 +1,16 @@
 """Manual time: advances a manual clock from one due time to the next, after everything due has finished."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from functools import partial
+from typing import NamedTuple, Protocol
 
 from forewarn.clock import Clock, ManualClock
+from forewarn.fleet import fleet_state
 from forewarn.fleet.errors import ManualTimeUnavailable
+from forewarn.fleet.fleet_state_record import FleetStateRecord
+from forewarn.fleet.metrics import FleetCounts, FleetMetrics
 
 MAX_STEPS = 10_000
 """At how many moments the next change of an event is looked for: work may be put off again and again, for ever."""
@@ -24,33 +28,46 @@ class ClockChange(NamedTuple):
     why: str = ""
 
 
+class ClockUser(Protocol):
+    """A part of the fleet that does something by the clock."""
+
+    @property
+    def busy(self) -> int:
+        """How much is under way that does not wait for the clock."""
+        ...
+
+    @property
+    def waiting(self) -> int:
+        """How much waits for the clock: as many timers of the clock are ours."""
+        ...
+
+
 class ManualTime:
     """Advances a manual clock for a fleet; with any other clock it refuses.
 
-    `save` keeps the position before the clock gets there, so that it never goes back; and, once for each way, who has
-    sent it, so that the journal has the cause before what it brings.
-    `waiting` tells how many tasks of the fleet wait for the clock, or None while one of them has something else to do.
-    `changes` counts the changes of events; `may_change` tells whether time alone may bring another one.
+    The position is saved before the clock gets there, so that it never goes back; and, once for each way, who has sent
+    it, so that the journal has the cause before what it brings. `users` are all parts that do something by the clock.
     """
 
     def __init__(
         self,
         clock: Clock,
-        *,
-        save: Callable[[datetime, ClockChange | None], Awaitable[None]],
-        waiting: Callable[[], int | None],
-        changes: Callable[[], int],
-        may_change: Callable[[], bool],
+        state_record: FleetStateRecord,
+        metrics: FleetMetrics,
+        counts: FleetCounts,
+        campaigns: ClockUser,
+        users: Sequence[ClockUser],
     ) -> None:
         self._clock = clock
-        self._save = save
-        self._waiting = waiting
-        self._changes = changes
-        self._may_change = may_change
+        self._state_record = state_record
+        self._metrics = metrics
+        self._counts = counts
+        self._campaigns = campaigns
+        self._users = (campaigns, *users)
         self._lock = asyncio.Lock()
 
-    async def advance(self, by: timedelta, *, who: str) -> datetime:
-        """Let this much time pass."""
+    async def advance(self, by: timedelta, *, who: str = "operator") -> datetime:
+        """Let this much time pass; everything that is due on the way happens in order, and is over on return."""
         clock = self._require_manual()
         async with self._lock:
             target = clock.now() + by
@@ -59,7 +76,7 @@ class ManualTime:
             await self._advance_to(clock, target)
             return target
 
-    async def advance_to_next(self, *, who: str) -> datetime:
+    async def advance_to_next(self, *, who: str = "operator") -> datetime:
         """Let time pass until an event changes; where time alone changes none any more, stay.
 
         What else is due on the way happens, and does not end the way: an attempt that is put off, a scope's silence.
@@ -67,10 +84,11 @@ class ManualTime:
         clock = self._require_manual()
         async with self._lock:
             await self._wait_settled(clock)
-            before = self._changes()
+            before = self._metrics.event_changes
             move: ClockChange | None = ClockChange(who, TO_NEXT)
             for _ in range(MAX_STEPS):
-                if self._changes() != before or not self._may_change() or clock.next_timer_at is None:
+                is_changed = self._metrics.event_changes != before
+                if is_changed or not self._may_change() or clock.next_timer_at is None:
                     break
                 moment = max(clock.next_timer_at, clock.now())
                 if moment > clock.now():
@@ -95,6 +113,22 @@ class ManualTime:
     async def _wait_settled(self, clock: ManualClock) -> None:
         """Wait until all that is under way waits for the clock."""
         spins = 0
-        while self._waiting() != clock.timer_count:
+        while self._count_waiting() != clock.timer_count:
             spins += 1
             await asyncio.sleep(0 if spins < SPINS else PAUSE)
+
+    def _count_waiting(self) -> int | None:
+        """Return how much waits for the clock if all that is under way does; None: something has else to do."""
+        if any(user.busy for user in self._users):
+            return None
+        return sum(user.waiting for user in self._users)
+
+    def _may_change(self) -> bool:
+        """Tell whether time alone may bring a change of an event."""
+        return self._counts.events.total() > 0 or self._campaigns.waiting > 0
+
+    async def _save(self, moment: datetime, move: ClockChange | None) -> None:
+        if move is None:
+            await self._state_record.apply(partial(fleet_state.pass_clock, to=moment))
+        else:
+            await self._state_record.apply(partial(fleet_state.move_clock, to=moment, by=move.by, why=move.why))

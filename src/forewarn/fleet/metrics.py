@@ -16,10 +16,11 @@ from forewarn.core.event import Cause, Event, EventType, State
 from forewarn.core.explain import external_blockers
 from forewarn.core.impact import STUCK, ImpactState
 from forewarn.core.impact_lifecycle import PLATFORM
-from forewarn.core.journal import Entry, EntryKind
+from forewarn.core.journal import EVENT_CHANGE_KINDS, Entry, EntryKind
 from forewarn.core.lifecycle import CLOCK
 from forewarn.core.policy import RuleContext
 from forewarn.core.scope import Scope
+from forewarn.fleet.scopes import ScopeChange, Scopes
 from forewarn.store.port import (
     NO_GUARDS,
     Extent,
@@ -109,6 +110,8 @@ class FleetMetrics:
         self.conflicts = 0
         self.failures = 0
         """Saves that the store could not do."""
+        self.event_changes = 0
+        """Changes of events, of whichever kind."""
         self.released_at: datetime | None = None
         """When the hold on the whole fleet last changed: what it held was not due before."""
 
@@ -219,6 +222,23 @@ def _count_scope(scope: Scope) -> _ScopeCounts:
             (event.type, impact.state) for event in scope.events for impact in event.impacts if impact.state in STUCK
         ),
     )
+
+
+class MetricsObserver:
+    """Keeps metrics and counts up to date."""
+
+    def __init__(self, metrics: FleetMetrics, counts: FleetCounts, scopes: Scopes) -> None:
+        self._metrics = metrics
+        self._counts = counts
+        self._scopes = scopes
+
+    def observe(self, change: ScopeChange) -> None:
+        """Count a scope as it is now, and what this process has saved of it."""
+        if change.before is not change.after:
+            self._counts.update(change.id, self._scopes.replica.newest(change.id)[0])
+        if change.entries:
+            self._metrics.observe_save(change.before, change.after, change.entries, self._scopes.rule_context)
+            self._metrics.event_changes += sum(entry.kind in EVENT_CHANGE_KINDS for entry in change.entries)
 
 
 class MetricsStore:

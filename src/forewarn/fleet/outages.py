@@ -8,11 +8,12 @@ from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 
-from forewarn.clock import Clock, ManualClock
+from forewarn.clock import ManualClock
 from forewarn.core.policy import Outage
 from forewarn.fleet import fleet_state
 from forewarn.fleet.errors import SaveFailed
 from forewarn.fleet.fleet_state_record import FleetStateRecord
+from forewarn.fleet.scopes import Scopes
 
 HEARTBEAT_INTERVAL = 300.0
 """How often, in seconds, a service that counts silence saves that it is alive."""
@@ -31,9 +32,10 @@ class OutageTracker:
     then the clock has moved on and the process has not.
     """
 
-    def __init__(self, state_record: FleetStateRecord, clock: Clock) -> None:
+    def __init__(self, scopes: Scopes, state_record: FleetStateRecord) -> None:
+        self._scopes = scopes
         self._state_record = state_record
-        self._clock = clock
+        self._clock = scopes.clock
         self._lock = asyncio.Lock()
         self._reset_baseline()
 
@@ -66,7 +68,7 @@ class OutageTracker:
 
     @property
     def _tracks_idle(self) -> bool:
-        return self._state_record.rule_context.policy.idle_after is not None
+        return self._scopes.policy.idle_after is not None
 
     async def _save_alive(self) -> None:
         await self.record_outage()

@@ -12,6 +12,7 @@ from forewarn.core.event import Event
 from forewarn.core.scope import Scope
 from forewarn.core.vm import Roster, Vm
 from forewarn.fleet.errors import AmbiguousVm, ScopeNotFound, VmNotFound
+from forewarn.fleet.main_loop import RecordChange
 
 FAR_PAST = datetime.min.replace(tzinfo=UTC)
 
@@ -72,15 +73,23 @@ class ScopeView:
             self._waiters.pop(callback, None)
 
     def update(self, scope: Scope | None, revision: int) -> None:
-        """Take a saved value and tell whoever waits for a new document."""
+        """Take a saved value."""
         old, self.scope, self.revision = self.scope, scope, revision
         seen_at = scope.seen_at if scope is not None and scope.enabled else None
         self.fresh_until = seen_at + SEEN_SAVE_INTERVAL if seen_at is not None else FAR_PAST
-        if old is None or scope is None or (old.epoch, old.incarnation) != (scope.epoch, scope.incarnation):
+        if is_new_document(old, scope):
             self.prepared = {}
-            waiters, self._waiters = self._waiters, None
-            for callback in waiters or ():
-                callback()
+
+    def wake_waiters(self) -> None:
+        """Call back everybody who waits for a new document."""
+        waiters, self._waiters = self._waiters, None
+        for callback in waiters or ():
+            callback()
+
+
+def is_new_document(before: Scope | None, after: Scope | None) -> bool:
+    """Tell whether the scope's VMs get another document than before."""
+    return before is None or after is None or (before.epoch, before.incarnation) != (after.epoch, after.incarnation)
 
 
 class AddressIndex(dict[str, ScopeView | list[ScopeView]]):
@@ -117,11 +126,11 @@ class Replica:
         self._keys: dict[str, ScopeView | list[ScopeView]] = {}
         self.vms = 0
 
-    def update(self, id_: str, scope: Scope | None, revision: int) -> ScopeView | None:
-        """Take a saved value, unless a newer one is here already; return its view if it was taken."""
+    def update(self, id_: str, scope: Scope | None, revision: int) -> None:
+        """Take a saved value, unless a newer one is here already."""
         view = self.get_or_create_view(id_)
         if revision <= view.revision:
-            return None
+            return
         self._views[id_] = view
         self._gone.pop(id_, None)
         roster = scope.roster if scope is not None else None
@@ -132,7 +141,6 @@ class Replica:
         self._index_events(view, scope)
         self._index_keys(view, scope)
         view.update(scope, revision)
-        return view
 
     def view(self, scope: str) -> ScopeView:
         """Return the view of a scope."""
@@ -276,6 +284,18 @@ class Replica:
             del views[view]
         if not views:
             del self._hosts[host]
+
+
+class LongPollObserver:
+    """Wakes guests that wait for a new document. It is the last observer: when they ask, everything else is done."""
+
+    def __init__(self, replica: Replica) -> None:
+        self._replica = replica
+
+    def observe(self, change: RecordChange[Scope]) -> None:
+        """Wake them if there is a new document."""
+        if is_new_document(change.before, change.after):
+            self._replica.get_or_create_view(change.id).wake_waiters()
 
 
 class HostIndex(Mapping[str, Sequence[tuple[ScopeView, Vm]]]):

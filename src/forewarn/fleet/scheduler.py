@@ -1,4 +1,4 @@
-"""Scheduler: a timer heap with the next due time of each scope, and the ticker that applies due changes.
+"""Scheduler: the duty to let time act on scopes, and the timer heap with the next due time of each.
 
 Nothing is polled.
 """
@@ -6,15 +6,19 @@ Nothing is polled.
 import asyncio
 import heapq
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from forewarn.clock import Clock, Timer
-from forewarn.core.lifecycle import tick
+from forewarn.core.enablement import SEEN_SAVE_INTERVAL
+from forewarn.core.lifecycle import tick, wake_at
+from forewarn.fleet.duty import DutyWork
 from forewarn.fleet.errors import SaveFailed, ScopeNotFound
-from forewarn.fleet.event_loop import FairShare
+from forewarn.fleet.fleet_state_record import FleetStateRecord
+from forewarn.fleet.main_loop import MainLoop
+from forewarn.fleet.outages import OutageTracker
 from forewarn.fleet.replica import ScopeView
-from forewarn.fleet.scopes import Scopes
+from forewarn.fleet.scopes import ScopeChange, Scopes
 
 log = logging.getLogger(__name__)
 
@@ -41,11 +45,15 @@ class TimerHeap:
         of a scope, which begins anew all the time, has one place there and not thousands."""
         self._armed_for: datetime | None = None
         self._timer: Timer | None = None
-        self._is_stopped = False
+        self._is_running = True
+
+    def start(self) -> None:
+        """Take moments again, after a stop."""
+        self._is_running = True
 
     def set(self, scope: str, moment: datetime | None) -> None:
         """Wake the scope at that moment, in place of the one set before; None: not at all."""
-        if self._is_stopped or self._moments.get(scope) == moment:
+        if not self._is_running or self._moments.get(scope) == moment:
             return
         if moment is None:
             del self._moments[scope]
@@ -65,9 +73,11 @@ class TimerHeap:
         return max(self._clock.now() - self._armed_for, timedelta(0)) if self._armed_for else timedelta(0)
 
     def stop(self) -> None:
-        """Wake nobody any more."""
-        self._is_stopped = True
+        """Forget all moments, and wake nobody until the next start."""
+        self._is_running = False
         self._heap.clear()
+        self._moments.clear()
+        self._queued.clear()
         self._arm()
 
     def _next_moment(self) -> datetime | None:
@@ -112,82 +122,140 @@ class TimerHeap:
         self._arm()
 
 
-class ScopeTicker:
-    """Applies due changes to scopes: each tick lets time act on one scope.
+class Scheduler:
+    """The duty to let time act on scopes: start what is due, disable scopes that are silent for too long.
 
-    `before_tick` is awaited before any tick. Afterwards `evaluate` is called where nothing has changed: a change
-    was evaluated when it was saved. `set_timer` is called in any case, with the time up to which time has acted.
+    Each tick lets time act on one scope. Whether the service was down meanwhile is saved before any tick.
     """
 
     def __init__(
         self,
         scopes: Scopes,
-        tasks: asyncio.TaskGroup,
-        *,
-        before_tick: Callable[[], Awaitable[None]],
-        evaluate: Callable[[ScopeView], None],
-        set_timer: Callable[[ScopeView, datetime], None],
+        main_loop: MainLoop,
+        state_record: FleetStateRecord,
+        outages: OutageTracker,
     ) -> None:
         self._scopes = scopes
-        self._tasks = tasks
-        self._before_tick = before_tick
-        self._evaluate = evaluate
-        self._set_timer = set_timer
+        self._state_record = state_record
+        self._outages = outages
+        self._tasks = DutyWork(main_loop)
+        self._timer_heap = TimerHeap(scopes.clock, self.wake)
         self._slots = asyncio.Semaphore(TICK_CONCURRENCY)
         self._waiting = 0
         self._none_waiting = asyncio.Event()
         self._none_waiting.set()
-        self.busy = 0
-        """How much of it is under way."""
+        self._is_running = False
+        self._ticking = 0
+
+    @property
+    def busy(self) -> int:
+        """How much is under way that does not wait for the clock."""
+        return self._ticking
+
+    @property
+    def waiting(self) -> int:
+        """How many timers wait for the clock."""
+        return int(self._timer_heap.is_armed)
+
+    @property
+    def overdue(self) -> timedelta:
+        """How long the scheduler is overdue with its earliest timer: zero as long as it runs."""
+        return self._timer_heap.overdue()
+
+    async def start(self) -> None:
+        """Take the duty: what is due starts."""
+        self._credit_last_seen()
+        await self._outages.start()
+        self._is_running = True
+        self._timer_heap.start()
+        for view in self._scopes.replica.views():
+            self._set_timer(view)
+        self._tasks.create(self._outages.run(), name="heartbeat")
+
+    def halt(self) -> None:
+        """Begin nothing more, at once."""
+        self._is_running = False
+        self._timer_heap.stop()
+
+    async def stop(self) -> None:
+        """Give the duty back. On return nothing of it is under way, and it is saved until when it was held."""
+        if self._is_running:
+            self.halt()
+            await self._tasks.cancel()
+            self._waiting = 0
+            self._none_waiting.set()
+            await self._outages.stop()
+
+    def observe(self, change: ScopeChange) -> None:
+        """Set the timer of a scope that has changed."""
+        if self._is_running:
+            self._set_timer(self._scopes.replica.get_or_create_view(change.id))
 
     def wake(self, id_: str) -> None:
         """Let time act on a scope."""
-        self.busy += 1
+        self._ticking += 1
         self._waiting += 1
         self._none_waiting.clear()
-        self._tasks.create_task(self._tick_until_saved(id_), name=f"tick {id_}")
+        self._tasks.create(self._tick_until_saved(id_), name=f"tick {id_}", on_done=self._on_ticked)
 
-    def wake_all(self, fair_share: FairShare, *, include_idle: bool) -> None:
+    def wake_all(self, *, include_idle: bool = False) -> None:
         """Look at every scope that has events, or at all of them, in turns with whatever else goes on."""
-        self.busy += 1
-        self._tasks.create_task(self._wake_each(fair_share, include_idle=include_idle), name="look at all scopes")
+        if self._is_running:
+            self._ticking += 1
+            self._tasks.create(
+                self._wake_each(include_idle=include_idle), name="look at all scopes", on_done=self._on_ticked
+            )
 
     async def wait_idle(self) -> None:
         """Return when no scope waits for its turn: what can be done a moment later should be."""
         await self._none_waiting.wait()
 
-    async def _wake_each(self, fair_share: FairShare, *, include_idle: bool) -> None:
-        try:
-            views = self._scopes.replica.views()
-            for view in [view for view in views if include_idle or (view.scope and view.scope.events)]:
-                await fair_share.wait_turn()
-                if view.scope is not None and view.scope.events:
-                    self.wake(view.id)
-                else:
-                    self._evaluate(view)
-        finally:
-            self.busy -= 1
+    def _on_ticked(self) -> None:
+        self._ticking -= 1
+
+    def _credit_last_seen(self) -> None:
+        """Assume the latest request that may have come without being saved: no scope is switched off too early."""
+        alive_at = self._state_record.state.alive_at
+        for view in self._scopes.replica.views():
+            if view.scope is not None and view.scope.seen_at is not None and alive_at is not None:
+                view.credited_at = max(view.scope.seen_at, min(view.scope.seen_at + SEEN_SAVE_INTERVAL, alive_at))
+
+    def _set_timer(self, view: ScopeView, ticked_at: datetime | None = None) -> None:
+        """Have time act on a scope when something in it is due. Whatever was due at `ticked_at` is dealt with."""
+        scope = view.scope
+        moment = wake_at(scope, self._scopes.rule_context, seen_at=view.alive_at) if scope is not None else None
+        is_past = moment is not None and ticked_at is not None and moment <= ticked_at
+        self._timer_heap.set(view.id, None if is_past else moment)
+
+    async def _wake_each(self, *, include_idle: bool) -> None:
+        fair_share = self._scopes.new_fair_share()
+        views = self._scopes.replica.views()
+        for view in [view for view in views if include_idle or (view.scope and view.scope.events)]:
+            await fair_share.wait_turn()
+            if view.scope is not None and view.scope.events:
+                self.wake(view.id)
+            else:
+                self._scopes.notify(view)
 
     async def _tick_until_saved(self, id_: str) -> None:
         """Let time act on a scope; nothing may be missed because the disk was full for a while."""
         try:
-            async with self._slots:
-                self._enter_slot()
-                is_done = await self._try_tick(id_)
-            while not is_done:
-                await asyncio.sleep(RETRY_DELAY)
-                is_done = await self._try_tick(id_)
+            await self._slots.acquire()
         finally:
-            self.busy -= 1
-
-    def _enter_slot(self) -> None:
-        self._waiting -= 1
-        if not self._waiting:
-            self._none_waiting.set()
+            self._waiting -= 1
+            if not self._waiting:
+                self._none_waiting.set()
+        try:
+            is_done = await self._try_tick(id_)
+        finally:
+            self._slots.release()
+        while not is_done:
+            await asyncio.sleep(RETRY_DELAY)
+            is_done = await self._try_tick(id_)
 
     async def _try_tick(self, id_: str) -> bool:
         try:
-            await self._before_tick()
+            await self._outages.record_outage()
             await self._tick(self._scopes.replica.get_or_create_view(id_))
         except ScopeNotFound:
             return True
@@ -204,5 +272,5 @@ class ScopeTicker:
             view.id, lambda scope: tick(scope, self._scopes.rule_context, now=now, seen_at=view.alive_at)
         )
         if view.revision == revision:
-            self._evaluate(view)
+            self._scopes.notify(view)
         self._set_timer(view, now)

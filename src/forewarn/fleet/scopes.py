@@ -1,28 +1,95 @@
-"""Protocol by which the parts of the fleet use the whole: scopes, clock, replica and rule context."""
+"""Scopes: their part of the main loop. Rules are applied here, and here it is decided what their changes rest on."""
 
-from collections.abc import Callable
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
-from forewarn.clock import Clock
+import msgspec
+
+from forewarn.clock import Clock, ManualClock
 from forewarn.core.change import Change
-from forewarn.core.policy import RuleContext
-from forewarn.core.scope import Scope
-from forewarn.fleet.replica import Replica
+from forewarn.core.journal import Entry, EntryKind
+from forewarn.core.policy import Policy, RuleContext
+from forewarn.core.scope import Scope, migrate
+from forewarn.fleet.errors import ScopeNotFound
+from forewarn.fleet.event_loop import SLICE_ITEMS, FairShare
+from forewarn.fleet.fleet_state_record import FleetStateRecord
+from forewarn.fleet.hold_record import HoldRecord
+from forewarn.fleet.main_loop import Decision, MainLoop, Observer, RecordChange, RecordCodec
+from forewarn.fleet.replica import Replica, ScopeView
+from forewarn.store.port import NO_GUARDS, Guards, RecordKind
 
 R = TypeVar("R")
 
+ScopeChange = RecordChange[Scope]
 
-class Scopes(Protocol):
-    """All scopes: to be read in the replica, and changed by rules alone."""
+encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Scope).decode
 
-    clock: Clock
-    replica: Replica
+
+def decode(value: bytes) -> Scope:
+    """Decode a scope, also one that an older version has saved."""
+    return migrate(_decode(value))
+
+
+def no_guards() -> Guards:
+    """Return no guards: the decision rests on nothing but the scope, and what starts on the fleet's hold."""
+    return NO_GUARDS
+
+
+class Scopes:
+    """All scopes: read in the replica, and changed by rules alone."""
+
+    def __init__(
+        self, main_loop: MainLoop, clock: Clock, policy: Policy, state_record: FleetStateRecord, hold: HoldRecord
+    ) -> None:
+        self.clock = clock
+        self.replica = Replica()
+        self.policy = policy
+        self._state_record = state_record
+        self._hold = hold
+        self._loop = main_loop.add(
+            RecordCodec(RecordKind.SCOPE, encode, decode), self.replica, fair_share=self.new_fair_share()
+        )
+
+    @property
+    def observers(self) -> list[Observer[Scope]]:
+        """Those that see every change of a scope, in order."""
+        return self._loop.observers
 
     @property
     def rule_context(self) -> RuleContext:
-        """What holds outside the scopes."""
-        ...
+        """What holds outside the scopes: the policy, a hold on the whole fleet, the outages."""
+        return RuleContext(policy=self.policy, hold=self._hold.current, outages=self._state_record.state.outages)
 
-    async def apply(self, id_: str, rule: Callable[[Scope], Change[R]]) -> R:
-        """Apply a rule to the newest value of a scope, save it, and return the rule's result."""
-        ...
+    async def apply(self, id_: str, rule: Callable[[Scope], Change[R]], guards: Callable[[], Guards] = no_guards) -> R:
+        """Apply a rule to the newest value of a scope, save it, and return the rule's result.
+
+        `guards` is called right after the rule, and returns the records that the rule has looked at besides the scope.
+        A rule that starts an event rests on the fleet's hold in any case.
+        """
+
+        def command(scope: Scope | None) -> Decision[Scope, R]:
+            if scope is None:
+                raise ScopeNotFound(id_)
+            change = rule(scope)
+            return Decision(
+                change.scope, change.entries, change.result, {**guards(), **self._start_guards(change.entries)}
+            )
+
+        return await self._loop.apply(id_, command)
+
+    async def decide(self, id_: str, command: Callable[[Scope | None], Decision[Scope, R]]) -> R:
+        """Apply a command that may also be about a scope that does not exist."""
+        return await self._loop.apply(id_, command)
+
+    def _start_guards(self, entries: Sequence[Entry]) -> Guards:
+        is_start = any(entry.kind is EntryKind.STARTED for entry in entries)
+        return self._hold.guards if is_start else NO_GUARDS
+
+    def notify(self, view: ScopeView) -> None:
+        """Show a scope to the observers in which only time has passed."""
+        self._loop.notify(RecordChange(view.id, view.scope, view.scope))
+
+    def new_fair_share(self) -> FairShare:
+        """Return turns to take. By a manual clock everything happens in the same order, on whatever machine."""
+        return FairShare(max_items=SLICE_ITEMS if isinstance(self.clock, ManualClock) else None)

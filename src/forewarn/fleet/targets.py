@@ -58,7 +58,7 @@ def collect_scheduled(results: Mapping[str, ScheduleResult]) -> tuple[tuple[str,
         return events
     if not events or not isinstance(errors[0], Exception):
         raise errors[0]
-    raise PartialSchedule(events, errors[0]) from errors[0]
+    raise PartialSchedule(tuple(f"{scope}/{event}" for scope, event in events), str(errors[0])) from errors[0]
 
 
 def _is_scheduled(each: ScheduleResult) -> TypeGuard[tuple[str, ...]]:

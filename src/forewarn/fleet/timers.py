@@ -16,9 +16,9 @@ class Timers:
     def __init__(self, clock: Clock, tasks: asyncio.TaskGroup) -> None:
         self._clock = clock
         self._tasks = tasks
-        self.armed = 0
+        self.waiting = 0
         """How many wait for the clock."""
-        self.running = 0
+        self.busy = 0
         """How much of what they bring is under way."""
 
     def set(self, moment: datetime, callback: Callable[[], Coroutine[object, object, None]]) -> Timer:
@@ -27,11 +27,11 @@ class Timers:
 
     def start(self, work: Coroutine[object, object, None]) -> None:
         """Have work done before a manual clock goes on. It must not raise."""
-        self.running += 1
+        self.busy += 1
         self._tasks.create_task(work, name="alarm").add_done_callback(self._done)
 
     def _done(self, _: asyncio.Task[None]) -> None:
-        self.running -= 1
+        self.busy -= 1
 
 
 class _Timer:
@@ -41,7 +41,7 @@ class _Timer:
         self._timers = timers
         self._callback = callback
         self._is_armed = True
-        timers.armed += 1
+        timers.waiting += 1
         self._timer = clock.call_at(moment, self._fire)
 
     def cancel(self) -> None:
@@ -55,5 +55,5 @@ class _Timer:
 
     def _disarm(self) -> bool:
         was_armed, self._is_armed = self._is_armed, False
-        self._timers.armed -= was_armed
+        self._timers.waiting -= was_armed
         return was_armed

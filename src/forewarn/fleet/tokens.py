@@ -17,8 +17,8 @@ from forewarn.core.journal import Entry, EntryKind
 from forewarn.core.scope import SeenKey
 from forewarn.core.text import check_name, truncate_text
 from forewarn.fleet.errors import SecretUnavailable, TokenNotFound
-from forewarn.fleet.queue import Decision, RecordCodec, RecordQueues
-from forewarn.store.port import Record, RecordKind, Store, WatchItem
+from forewarn.fleet.main_loop import Decision, MainLoop, RecordChange, RecordCodec, RecordTable
+from forewarn.store.port import RecordKind
 
 MAX_TOKENS = 1_000
 """How many tokens can be in use at a time."""
@@ -60,25 +60,17 @@ class Token(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Tokens:
     """All tokens, as they were last saved. Their times are those of the wall clock, whatever the fleet's clock says."""
 
-    def __init__(self, store: Store, tasks: asyncio.TaskGroup, *, clock: Clock, wall_clock: Clock) -> None:
+    def __init__(self, main_loop: MainLoop, *, clock: Clock, wall_clock: Clock) -> None:
         self._clock = clock
         self._wall_clock = wall_clock
-        self._tokens: dict[str, tuple[Token | None, int]] = {}
+        self._tokens = RecordTable[Token]()
         self._by_hash: dict[str, Token] = {}
         self._lock = asyncio.Lock()
-        self._queues = RecordQueues(
-            store, tasks, RecordCodec(RecordKind.TOKEN, self._newest, self._update, _encode, _decode)
-        )
-
-    @property
-    def busy(self) -> int:
-        """How much is being saved."""
-        return self._queues.busy
+        self._loop = main_loop.add(RecordCodec(RecordKind.TOKEN, _encode, _decode), self._tokens, [self])
 
     def all(self) -> tuple[Token, ...]:
         """Return every token, also the expired and revoked ones, the oldest first."""
-        known = (token for token, _ in self._tokens.values() if token is not None)
-        return tuple(sorted(known, key=lambda token: (token.created_at, token.id)))
+        return tuple(sorted(self._tokens.values(), key=lambda token: (token.created_at, token.id)))
 
     def find(self, secret: str) -> Token | None:
         """Return the token that the secret belongs to; None where it is unknown, revoked or expired."""
@@ -114,7 +106,7 @@ class Tokens:
                 expires_at=expires_at,
                 seen_keys=add_seen_key((), idempotency_key, now=now),
             )
-            await self._queues.apply(token.id, lambda present: self._create_record(present, token, by=by))
+            await self._loop.apply(token.id, lambda present: self._create_record(present, token, by=by))
             return token, secret
 
     def _check_new(
@@ -136,7 +128,7 @@ class Tokens:
     async def adopt(self, secret: str, *, name: str = "admin", by: str) -> None:
         """Give the owner's secret its token. One that was revoked stays so."""
         async with self._lock:
-            if self._tokens.get(_token_id(secret), (None, 0))[0] is not None:
+            if self._tokens.newest(_token_id(secret))[0] is not None:
                 return
             token = Token(
                 id=_token_id(secret),
@@ -146,7 +138,7 @@ class Tokens:
                 created_at=self._wall_clock.now(),
                 created_by=by,
             )
-            await self._queues.apply(token.id, lambda present: self._create_record(present, token, by=by))
+            await self._loop.apply(token.id, lambda present: self._create_record(present, token, by=by))
 
     async def revoke(self, id_: str, *, by: str, why: str = "", idempotency_key: IdempotencyKey | None = None) -> None:
         """Let a token open nothing any more, at once and for ever."""
@@ -163,15 +155,15 @@ class Tokens:
             )
             return Decision(revoked, (self._entry(2, EntryKind.TOKEN_REVOKED, token, by=by, why=why),), None)
 
-        await self._queues.apply(id_, command)
+        await self._loop.apply(id_, command)
 
-    def apply_change(self, change: WatchItem) -> None:
-        """Take what the store gives, unless it is known already."""
-        match change:
-            case Record(key=key, value=value, revision=revision):
-                self._update(key.id, _decode(value), revision)
-            case _:
-                pass
+    def observe(self, change: RecordChange[Token]) -> None:
+        """Keep track of whose each secret is."""
+        if change.before is not None:
+            self._by_hash.pop(change.before.hash, None)
+        token, _ = self._tokens.newest(change.id)
+        if token is not None:
+            self._by_hash[token.hash] = token
 
     def _names_in_use(self) -> set[str]:
         """Return the names of valid tokens: what the journal says of one holder is said of nobody else."""
@@ -193,20 +185,6 @@ class Tokens:
         if token.scopes:
             facts["scopes"] = " ".join(token.scopes)
         return Entry(n=n, at=self._clock.now(), kind=entry_kind, by=by, why=truncate_text(why), facts=facts)
-
-    def _newest(self, id_: str) -> tuple[Token | None, int | None]:
-        token, revision = self._tokens.get(id_, (None, 0))
-        return (None, None) if token is None else (token, revision)
-
-    def _update(self, id_: str, token: Token | None, revision: int) -> None:
-        old, known = self._tokens.get(id_, (None, 0))
-        if revision <= known:
-            return
-        self._tokens[id_] = (token, revision)
-        if old is not None:
-            self._by_hash.pop(old.hash, None)
-        if token is not None:
-            self._by_hash[token.hash] = token
 
 
 _encode = msgspec.json.Encoder().encode

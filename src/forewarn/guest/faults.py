@@ -101,7 +101,7 @@ class Faults:
                 return previous[0]
             fault = self._create(kind, vm=vm, lasting=lasting, times=times, amount=amount, by=by)
             await self._record_ended()
-            await self._fleet.record_fault(EntryKind.FAULT_SET, fault, by=by, why=why)
+            await self._fleet.fault_journal.record(EntryKind.FAULT_SET, fault, by=by, why=why)
             self._activate(fault)
             self._remember_result(idempotency_key, (fault,))
             return fault
@@ -295,7 +295,7 @@ class Faults:
         while self._unrecorded:
             ending = self._unrecorded[0]
             with suppress(ScopeNotFound):
-                await self._fleet.record_fault(EntryKind.FAULT_ENDED, ending.fault, by=ACTOR, why=ending.reason)
+                await self._fleet.fault_journal.record(EntryKind.FAULT_ENDED, ending.fault, by=ACTOR, why=ending.reason)
             del self._unrecorded[0]
 
     def _find(self, id_: str) -> "ActiveFault":
@@ -312,7 +312,7 @@ class Faults:
         try:
             for active in found:
                 with suppress(ScopeNotFound):
-                    await self._fleet.record_fault(EntryKind.FAULT_CLEARED, active.fault, by=by, why=why)
+                    await self._fleet.fault_journal.record(EntryKind.FAULT_CLEARED, active.fault, by=by, why=why)
                 self._deactivate(active)
         finally:
             for active in found:

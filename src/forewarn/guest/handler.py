@@ -45,7 +45,7 @@ class EnableDelay:
 
     def record_request(self, caller: Caller) -> Awaitable[None] | None:
         """Take note of a valid request. What is returned, if anything, is to be awaited before the answer."""
-        save = self._fleet.record_request(caller.view)
+        save = self._fleet.last_seen.record_request(caller.view)
         if self._delay > 0 and not caller.scope.enabled:
             self._begin(caller.view)
         done = self._enabling.get(caller.view)
@@ -148,7 +148,7 @@ class RequestHandler:
         if isinstance(caller, ErrorResponse):
             return caller
         try:
-            await self._fleet.approve(caller.view.id, caller.vm.name, ids)
+            await self._fleet.events.approve(caller.view.id, caller.vm.name, ids)
         except ScopeEventNotFound as error:
             return event_not_found(error.event)
         except (ScopeVmNotFound, ScopeNotFound):

@@ -6,16 +6,18 @@ from contextlib import asynccontextmanager
 
 import msgspec
 
+from forewarn.core.base_error import BaseError
+
 ADDRESS = "169.254.169.254"
 PORT = 80
 
 
-class LinkLocalError(Exception):
+class LinkLocalError(BaseError):
     """The address cannot be put on the interface."""
 
-    def __init__(self, interface: str, why: str) -> None:
-        self.interface, self.why = interface, why
-        super().__init__(f"cannot put {ADDRESS} on interface {interface}: {why}")
+    template = f"cannot put {ADDRESS} on interface {{interface}}: {{why}}"
+    interface: str
+    why: str
 
 
 @asynccontextmanager

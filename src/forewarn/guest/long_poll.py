@@ -59,7 +59,7 @@ class LongPolls:
     def record_requests(self) -> None:
         """Count every long poll as a request of this moment: its VM is there and listens."""
         for view in {held.view for held in self._polls.values()}:
-            self._fleet.record_request(view)
+            self._fleet.last_seen.record_request(view)
 
     def wake_soon(self, poll: "_LongPoll") -> None:
         """Wake a request soon: a thousand of them do not keep the fleet, which calls this, from its work."""

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
+from forewarn.core.base_error import BaseError
 from forewarn.guest.limits import Limits
 from forewarn.wire import error_responses
 from forewarn.wire.error_responses import ErrorResponse, malformed_request
@@ -58,12 +59,11 @@ class RequestCache:
         self._requests[data] = request
 
 
-class InvalidRequest(Exception):
-    """What came is not a request, or too large to be one. After this the connection can only be closed."""
+class InvalidRequest(BaseError):
+    """The bytes are not a request, or too large to be one. After this the connection can only be closed."""
 
-    def __init__(self, response: ErrorResponse) -> None:
-        self.response = response
-        super().__init__(response.reason.value)
+    template = "{response.reason.value}"
+    response: ErrorResponse
 
 
 class ParseState(Enum):

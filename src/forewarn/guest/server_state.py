@@ -61,7 +61,7 @@ class ServerState:
         observer: Observer | None = None,
     ) -> None:
         self._clock = fleet.clock
-        self.record_request = fleet.record_request
+        self.record_request = fleet.last_seen.record_request
         self.is_real_time = isinstance(fleet.clock, SystemClock)
         """Whether to read the clock once a second is enough: a manual clock can move by days between two ticks."""
         self.limits = limits

@@ -12,12 +12,14 @@ from hashlib import blake2s
 from itertools import chain
 from pathlib import Path
 
+from forewarn.core.base_error import BaseError
 from forewarn.core.errors import CoreError
 from forewarn.core.text import natural_sort_key
 from forewarn.core.vm import Vm
 from forewarn.fleet.errors import FleetError, ScopeNotFound, VmNotFound
 from forewarn.fleet.event_loop import tasks_until_exit
 from forewarn.fleet.replica import Replica, ScopeView
+from forewarn.fleet.scopes import ScopeChange
 from forewarn.fleet.service import Fleet
 from forewarn.guest.limits import SPARE_FILES
 from forewarn.guest.server import GuestServer
@@ -39,35 +41,41 @@ LISTEN_ERROR_TEXT = {
 }
 
 
-class ListenFailed(Exception):
-    """The system does not let us listen there; mostly because another program does."""
+class ListenFailed(BaseError):
+    """The system does not let this process listen there; mostly because another program does."""
 
-    def __init__(self, host: str, port: int, what: str, error: OSError, advice: str) -> None:
-        self.host, self.port, self.what = host, port, what
-        why = LISTEN_ERROR_TEXT.get(error.errno or 0, f"{error.strerror}:")
-        super().__init__(f"cannot listen on port {port} of {host} for {what}, {why} {advice}")
+    template = "cannot listen on port {port} of {host} for {what}, {why} {advice}"
+    host: str
+    port: int
+    what: str
+    error: OSError
+    advice: str
+
+    @property
+    def why(self) -> str:
+        """The system's reason."""
+        return LISTEN_ERROR_TEXT.get(self.error.errno or 0, f"{self.error.strerror}:")
 
 
-class PortUnavailable(Exception):
+class PortUnavailable(BaseError):
     """There are more VMs than ports."""
 
-    def __init__(self, first: int) -> None:
-        self.first = first
-        super().__init__(
-            f"not every VM can have a port of its own from {first} on: begin at a lower one, "
-            "or use no ports (--listen none) and let the endpoint know its callers by address"
-        )
+    template = (
+        "there are not enough ports from {first} on for all VMs: start at a lower port, "
+        "or use no ports (--listen none) and identify VMs by their addresses"
+    )
+    first: int
 
 
-class TooManyListeners(Exception):
+class TooManyListeners(BaseError):
     """The process may not have a listener open for every VM."""
 
-    def __init__(self, vms: int, files: int) -> None:
-        self.vms, self.files = vms, files
-        super().__init__(
-            f"{vms} VMs need a listener each, but the system allows {files} open files: raise that limit (ulimit -n), "
-            "or use no ports (--listen none) and let the endpoint know its callers by address"
-        )
+    template = (
+        "{vms} VMs need one listener each, but the system allows {files} open files: raise that limit (ulimit -n), "
+        "or use no ports (--listen none) and identify VMs by their addresses"
+    )
+    vms: int
+    files: int
 
 
 LISTEN_ERRORS = (ListenFailed, PortUnavailable, TooManyListeners, FleetError, CoreError)
@@ -97,7 +105,7 @@ class VmPortListeners:
     @asynccontextmanager
     async def serve(self) -> AsyncIterator[None]:
         """Listen for all VMs there are, and as long as the context lasts for those that come."""
-        self._fleet.on_change(self._on_change)
+        self._fleet.scopes.observers.append(self)
         await self._open_all(_vm_names(self._fleet.replica.views()))
         async with tasks_until_exit() as tasks:
             tasks.create_task(self._open_for_changes(), name="ports for new VMs")
@@ -111,9 +119,11 @@ class VmPortListeners:
         host = f"[{self._host}]" if ":" in self._host else self._host
         return f"http://{host}:{port}"
 
-    def _on_change(self, view: ScopeView) -> None:
-        if any(name not in self._open for name in _vm_names([view])):
-            self._changed.add(view.id)
+    def observe(self, change: ScopeChange) -> None:
+        """Note a scope in which a VM has no port yet."""
+        roster = change.after.roster if change.after is not None else ()
+        if any(f"{change.id}/{vm.name}" not in self._open for vm in roster):
+            self._changed.add(change.id)
             self._has_changed.set()
 
     async def _open_for_changes(self) -> None:
@@ -168,7 +178,7 @@ class VmPortListeners:
         try:
             yield opened
             if opened:
-                await self._fleet.assign_ports(opened)
+                await self._fleet.ports.assign(opened)
         except BaseException:
             for port in opened.values():
                 self._server.stop_listening(self._host, port)
@@ -193,7 +203,7 @@ class VmPortListeners:
 
     async def _listen(self, name: str, free: Iterable[int], *, skip_busy: bool) -> int:
         """Listen for a VM at the port that it has, else at a free one."""
-        kept = self._fleet.ports.get(name)
+        kept = self._fleet.ports.assigned.get(name)
         for port in free if kept is None else (kept,):
             try:
                 return await self._server.listen_for_vm(name, self._host, port)
@@ -205,7 +215,7 @@ class VmPortListeners:
 
     def _free_ports(self) -> Iterator[int]:
         """Give ports that no VM has or had."""
-        taken = set(self._fleet.ports.values())
+        taken = set(self._fleet.ports.assigned.values())
         return (port for port in self._port_range() if port not in taken)
 
     def _port_range(self) -> Iterable[int]:

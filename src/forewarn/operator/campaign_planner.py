@@ -60,7 +60,7 @@ class CampaignPlanner:
         async with self._semaphore:
             now = self._fleet.clock.now()
             scopes = [scope async for scope in self._encoded_scopes()]
-            work = partial(build_plan, scopes, spec, self._fleet.rule_context, now)
+            work = partial(build_plan, scopes, spec, self._fleet.scopes.rule_context, now)
             if self._fleet.replica.vms <= SMALL_FLEET_VMS:
                 return await asyncio.to_thread(work, _ignore_progress)
             try:

@@ -98,6 +98,24 @@ MALFORMED = {
 }
 
 
+OTHER_STATUSES = {
+    "invalid-request": 400,
+    "token-required": 401,
+    "invalid-token": 401,
+    "internal-error": 500,
+    "store-unavailable": 503,
+    "too-many-connections": 503,
+}
+"""Codes of errors that have neither a class of their own nor an entry in `MALFORMED`, with the status of each."""
+
+
+def statuses_by_code() -> dict[str, int]:
+    """Return every error code of the API, with its status."""
+    malformed = {template.code: status for status, template in MALFORMED.items()}
+    by_class = {error.code: status for error, status in STATUS_BY_ERROR.items()}
+    return dict(sorted((OTHER_STATUSES | malformed | by_class).items()))
+
+
 def error_body(code: str, message: str, **details: str | list[str]) -> v1.ErrorResponse:
     """Make the body that every refusal has."""
     return v1.ErrorResponse(error=v1.ErrorBody(code=code, message=message, details=details))
@@ -105,7 +123,7 @@ def error_body(code: str, message: str, **details: str | list[str]) -> v1.ErrorR
 
 def domain_error_body(error: DomainError) -> v1.ErrorResponse:
     """Make the body of a refusal by the rules, the fleet or the operator side."""
-    details = {name: _detail(value) for name, value in vars(error).items()}
+    details = {name: _detail(value) for name, value in error.details.items()}
     # The rules know nothing of lists, and are told word for word the same wherever they are asked.
     advice = "" if isinstance(error, core.CoreError) else NOT_FOUND_HINTS.get(error.code, "")
     return error_body(error.code, str(error) + advice, **details)

@@ -20,186 +20,180 @@ OperatorError
 """
 
 from forewarn.core.access import Role
+from forewarn.core.base_error import CodedError
 from forewarn.fleet.errors import VmNotFound
 
 
-class OperatorError(Exception):
-    """It was not done. `code` is stable and meant for programs; the message is meant for people."""
+class OperatorError(CodedError):
+    """The operator API refuses the request."""
 
     code = "refused"
+    template = "the request was refused"
 
 
 class TokenNotAllowed(OperatorError):
-    """The token does not go that far."""
+    """The token's role is not sufficient, or the token is limited to scopes."""
 
     code = "forbidden"
+    template = "token {token_name} {problem}"
+    hidden_fields = frozenset({"is_limited"})
+    token_name: str
+    role: Role
+    required_role: Role
+    is_limited: bool
 
-    def __init__(self, name: str, role: Role, needed: Role, *, is_limited: bool) -> None:
-        self.token_name, self.role, self.required_role = name, role.value, needed.value
-        why = (
-            f"token {name} is limited to some scopes, and this is about all: use a token without scopes"
-            if is_limited
-            else f"token {name} has the role {role.value}, and this needs {needed.value}: use another token"
-        )
-        super().__init__(why)
+    @property
+    def problem(self) -> str:
+        """What the token lacks."""
+        if self.is_limited:
+            return "is limited to some scopes, but this request concerns all: use a token without scopes"
+        return f"has the role {self.role.value}, but this request needs {self.required_role.value}: use another token"
 
 
 class ScopeNotAllowed(OperatorError):
     """The token is limited to other scopes."""
 
     code = "scope-forbidden"
-
-    def __init__(self, name: str, scope: str, scopes: tuple[str, ...]) -> None:
-        self.token_name, self.scope, self.scopes = name, scope, scopes
-        super().__init__(f"token {name} is for {', '.join(scopes)} only, not for scope {scope}: use another token")
+    template = "token {token_name} is limited to {scopes}, which does not include scope {scope}: use another token"
+    token_name: str
+    scope: str
+    scopes: tuple[str, ...]
 
 
 class HostNotAllowed(OperatorError):
-    """VMs of scopes are on the host that the token is not for; which ones is not told."""
+    """The host has VMs of scopes that the token is not for; the response does not say which."""
 
     code = "scope-forbidden"
-
-    def __init__(self, name: str, host: str, scopes: tuple[str, ...]) -> None:
-        self.token_name, self.host, self.scopes = name, host, scopes
-        super().__init__(
-            f"token {name} is for {', '.join(scopes)} only, and others are on host {host}: "
-            "name the VMs that are meant, or use another token"
-        )
+    template = (
+        "token {token_name} is limited to {scopes}, but host {host} also has VMs of other scopes: "
+        "name the VMs, or use another token"
+    )
+    token_name: str
+    host: str
+    scopes: tuple[str, ...]
 
 
 class TokenVmNotFound(OperatorError, VmNotFound):
-    """No VM bears that bare name in the scopes that the token is for; whether another scope has one is not told."""
+    """No VM has this bare name in the token's scopes; the response does not say whether another scope has one."""
 
     code = "vm-not-found"
-
-    def __init__(self, vm: str, name: str, scopes: tuple[str, ...]) -> None:
-        self.vm, self.token_name, self.scopes = vm, name, scopes
-        Exception.__init__(self, f"there is no VM {vm} in {', '.join(scopes)}, and token {name} is for nothing else")
+    template = "there is no VM {vm} in {scopes}, and token {token_name} is limited to these scopes"
+    token_name: str
+    scopes: tuple[str, ...]
 
 
 class JournalEventNotFound(OperatorError):
-    """There never was such an event in any scope that the token is for, or the journal has forgotten it."""
+    """The event never existed in the token's scopes, or the journal was pruned."""
 
     code = "event-not-found"
+    template = "there is no event {event}{place}"
+    hidden_fields = frozenset({"scopes"})
+    event: str
+    scopes: tuple[str, ...] = ()
 
-    def __init__(self, event: str, scopes: tuple[str, ...] = ()) -> None:
-        self.event = event
-        where = f" in {', '.join(scopes)}, and the token is for nothing else" if scopes else ""
-        super().__init__(f"there is no event {event}{where or ', and the journal knows of none'}")
+    @property
+    def place(self) -> str:
+        """Where it was looked for."""
+        return f" in {', '.join(self.scopes)}, and the token is limited to these" if self.scopes else " in the journal"
 
 
 class VmNameNotFound(OperatorError):
-    """No VM bears that bare name now, so the journal cannot be asked for it."""
+    """No VM has this bare name now, so the journal cannot be filtered by it."""
 
     code = "vm-not-found"
-
-    def __init__(self, vm: str) -> None:
-        self.vm = vm
-        super().__init__(f"there is no VM {vm} now: one that is gone is named as SCOPE/{vm}")
+    template = "there is no VM {vm} now: name a VM that was removed as SCOPE/{vm}"
+    vm: str
 
 
 class TooManyStreams(OperatorError):
-    """As many follow the journal as may."""
+    """The limit of open journal streams is reached."""
 
-    code = "too-many-streams"
-
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
-        super().__init__(
-            f"{limit} follow the journal already, and no more may: end one of them, or read the journal in pages"
-        )
+    template = "{limit} journal streams are open, which is the limit: close one, or read the journal in pages"
+    limit: int
 
 
 class ImportConflict(OperatorError):
-    """One import runs at a time."""
+    """Another import is running."""
 
     code = "import-in-progress"
-
-    def __init__(self, by: str, done: int, total: int) -> None:
-        self.created_by, self.done, self.total = by, done, total
-        super().__init__(f"an import of {by} runs, {done} of {total} scopes are done: wait for its end, then ask again")
+    template = (
+        "an import by {created_by} is running, {done} of {total} scopes are done: wait until it has ended, then retry"
+    )
+    created_by: str
+    done: int
+    total: int
 
 
 class ImportFailed(OperatorError):
-    """An import has ended in the middle; what was done until then stays."""
+    """An import ended before it was complete; the scopes that it had changed stay changed."""
 
-    code = "import-failed"
-
-    def __init__(self, done: int, total: int, why: str) -> None:
-        self.done, self.total, self.reason = done, total, why
-        super().__init__(
-            f"the import has ended after {done} of {total} scopes: {why}; ask again, and it goes on with what differs"
-        )
+    template = "the import ended after {done} of {total} scopes: {reason}; retry, and it continues with the differences"
+    done: int
+    total: int
+    reason: str
 
 
 class SocketUnavailable(OperatorError):
-    """The system does not let a VM's socket be opened."""
+    """The system cannot open a VM's socket."""
 
-    code = "socket-unavailable"
-
-    def __init__(self, vm: str, why: str) -> None:
-        self.vm, self.reason = vm, why
-        super().__init__(f"no socket can be opened for VM {vm}: {why}")
+    template = "cannot open a socket for VM {vm}: {reason}"
+    vm: str
+    reason: str
 
 
 class SocketNotAllowed(OperatorError):
-    """The service is for real VMs, for which nobody on this machine is to be taken; or the system has no sockets."""
+    """VM sockets exist only in the emulator, and not on Windows."""
 
     code = "emulator-only"
-
-    def __init__(self) -> None:
-        super().__init__("only the emulator (`forewarn up`, not on Windows) takes a program on its machine for a VM")
+    template = "only the emulator (`forewarn up`, not on Windows) lets a program on its machine act as a VM"
 
 
 class FaultNotAllowed(OperatorError):
-    """The service is for real VMs, whose endpoint does nothing wrong on purpose."""
+    """Faults exist only in the emulator."""
 
     code = "emulator-only"
-
-    def __init__(self) -> None:
-        super().__init__("this service is for real VMs: faults can be set in the emulator alone (`forewarn up`)")
+    template = "this service is for real VMs: faults can be set only in the emulator (`forewarn up`)"
 
 
 class InvalidFleetFile(OperatorError):
-    """The file cannot be taken; nothing has changed."""
+    """The fleet file is invalid; nothing has changed."""
 
-    code = "invalid-fleet-file"
+    template = "{place}{problem}"
+    key: str
+    problem: str
 
-    def __init__(self, key: str, problem: str) -> None:
-        self.key, self.problem = key, problem
-        super().__init__(f"{key}: {problem}" if key else problem)
+    @property
+    def place(self) -> str:
+        """The key, if the problem has one."""
+        return f"{self.key}: " if self.key else ""
 
 
 class GateNotAllowed(OperatorError):
-    """A campaign brings a gate along, and its caller is no admin: the service would ask on their behalf."""
+    """A gate with its own URL needs the role admin, because the service sends requests to that URL."""
 
     code = "forbidden"
-
-    def __init__(self, name: str, role: Role) -> None:
-        self.token_name, self.role, self.required_role = name, role.value, Role.ADMIN.value
-        super().__init__(
-            f"token {name} has the role {role.value}, and a gate with a url of its own needs {Role.ADMIN.value}: "
-            "name a gate of the settings, or use another token"
-        )
+    template = (
+        "token {token_name} has the role {role}, but a gate with its own url needs {required_role}: "
+        "name a gate of the settings, or use another token"
+    )
+    token_name: str
+    role: Role
+    required_role: Role = Role.ADMIN
 
 
 class SelectionNotAllowed(OperatorError):
-    """A campaign could select VMs of scopes that the token is not for; whether there are any is not told."""
+    """A campaign could select VMs outside the token's scopes; the response does not say whether there are any."""
 
     code = "scope-forbidden"
-
-    def __init__(self, name: str, scopes: tuple[str, ...]) -> None:
-        self.token_name, self.scopes = name, scopes
-        super().__init__(
-            f"token {name} is for {', '.join(scopes)} only, and the selection could reach further: select these scopes "
-            "by name, without all, hosts and tags, or use another token"
-        )
+    template = (
+        "token {token_name} is limited to {scopes}, but the selection could include other scopes: select these scopes "
+        "by name, without all, hosts and tags, or use another token"
+    )
+    token_name: str
+    scopes: tuple[str, ...]
 
 
 class PlanFailed(OperatorError):
-    """The process that made a plan has ended without one."""
+    """The process that made a plan died."""
 
-    code = "plan-failed"
-
-    def __init__(self) -> None:
-        super().__init__("the process that made the plan has ended: perhaps there is too little memory")
+    template = "the process that made the plan died: it may have run out of memory"

@@ -12,6 +12,7 @@ from forewarn.core.errors import Invalid
 from forewarn.core.idempotency import IdempotencyKey, is_repeated_request
 from forewarn.core.schedule import ScheduleRequest, events_of_request, request_of_key
 from forewarn.fleet.errors import FleetError, HostNotFound, ScopeNotFound, VmNotFound
+from forewarn.fleet.events import new_request_id
 from forewarn.fleet.replica import ScopeView
 from forewarn.fleet.service import Fleet
 from forewarn.operator.auth import Caller, CallerDep
@@ -33,7 +34,7 @@ class EventCreation:
 
     def __init__(self, fleet: Fleet, caller: Caller, idempotency_key: IdempotencyKey | None) -> None:
         self.by = caller.name
-        self.request_id = fleet.new_id()
+        self.request_id = new_request_id()
         self._fleet = fleet
         self._caller = caller
         self._idempotency_key = idempotency_key
@@ -80,7 +81,7 @@ class EventCreation:
         if scope is not None:
             self._caller.check_scope(scope)
         names = [self._full_name(vm) for vm in self._existing_vms(vms)]
-        found = self._fleet.select(vms=names, host=host, scope=scope, update_domain=update_domain)
+        found = self._fleet.inventory.select(vms=names, host=host, scope=scope, update_domain=update_domain)
         if host is not None:
             self._check_host(host, found)
         return found
@@ -114,7 +115,7 @@ class EventCreation:
             request = msgspec.structs.replace(
                 request, key=self._idempotency_key.key, digest=self._idempotency_key.digest
             )
-        return await self._fleet.schedule(request)
+        return await self._fleet.events.schedule(request)
 
     def _previously_created(self) -> CreatedEvents:
         """Return what the same request made, where it has been answered before."""

@@ -12,6 +12,7 @@ import uvicorn
 from litestar.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
+from forewarn.core.base_error import BaseError
 from forewarn.fleet.event_loop import tasks_until_exit
 from forewarn.operator.error_responses import error_body
 
@@ -28,11 +29,10 @@ READ_TIMEOUT = 30.0
 """How long, in seconds, a caller may take for the head of a request, and for each piece of its body."""
 
 
-class ServerFailed(Exception):
-    """The operator API is served no more, though nobody has ended it."""
+class ServerFailed(BaseError):
+    """The server of the operator API ended although it was not stopped."""
 
-    def __init__(self) -> None:
-        super().__init__("the server of the operator API has ended by itself: its log says why")
+    template = "the server of the operator API has ended by itself: its log says why"
 
 
 class _Server(uvicorn.Server):

@@ -61,5 +61,5 @@ def find_campaign(fleet: Fleet, caller: Caller, id_or_name: str) -> Campaign:
 async def _scope_of_event(fleet: Fleet, id_: str) -> str | None:
     if (found := fleet.replica.find_event(id_)) is not None:
         return found[0].id
-    rows = await fleet.read_journal(JournalQuery(event=id_.upper(), limit=1))
+    rows = await fleet.journal.query(JournalQuery(event=id_.upper(), limit=1))
     return rows[0].key.id if rows else None

@@ -103,9 +103,9 @@ class FleetCollector(Collector):
         yield _gauge(
             "forewarn_overdue_seconds",
             "For how long the clock has let something wait that is due.",
-            self._fleet.overdue.total_seconds(),
+            self._fleet.scheduler.overdue.total_seconds(),
         )
-        yield _gauge("forewarn_journal_feeds", "Readers that follow the journal now.", self._fleet.feeds.open)
+        yield _gauge("forewarn_journal_feeds", "Readers that follow the journal now.", self._fleet.journal.open)
         yield _by_status("forewarn_operator_answers", "Answers to operators by status.", self._operators)
 
     def _endpoint(self) -> Iterator[Metric]:
@@ -132,7 +132,7 @@ class FleetCollector(Collector):
         yield _gauge("forewarn_scopes_enabled", "Scopes whose VMs ask for events.", counts.enabled)
         yield _gauge("forewarn_scopes_held", "Scopes whose maintenance is held.", counts.held)
         yield _gauge("forewarn_vms", "VMs.", self._fleet.replica.vms)
-        yield _gauge("forewarn_fleet_held", "1 while all maintenance is held.", self._fleet.current_hold is not None)
+        yield _gauge("forewarn_fleet_held", "1 while all maintenance is held.", self._fleet.holds.current is not None)
 
     def _events(self) -> Iterator[Metric]:
         counts, metrics = self._fleet.counts, self._fleet.metrics

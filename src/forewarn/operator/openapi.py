@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterator
 from functools import lru_cache
+from inspect import cleandoc
 from typing import Any
 
 import msgspec
@@ -20,6 +21,7 @@ from forewarn.core.fault import FaultKind
 from forewarn.core.scope import ApprovalRule, ScopeKind
 from forewarn.core.vm import Priority
 from forewarn.operator.auth import requires
+from forewarn.operator.error_responses import STATUS_BY_ERROR, statuses_by_code
 from forewarn.operator.parameters import before_request
 
 _REQUESTS: tuple[v1.Request, ...] = (
@@ -176,6 +178,7 @@ def complete_document(document: OpenApiDocument) -> OpenApiDocument:
     _, schemas = msgspec.json.schema_components(tuple(_types()), ref_template=SCHEMAS + "{name}")
     for name, example in EXAMPLES.items():
         schemas[name]["examples"] = [example]
+    schemas["ErrorBody"]["properties"]["code"]["description"] = _describe_codes()
     used = {
         name: schemas[name]
         for name in (*document["components"]["schemas"], *PROGRESS_TYPES.values())
@@ -186,6 +189,18 @@ def complete_document(document: OpenApiDocument) -> OpenApiDocument:
         "schemas": {**document["components"]["schemas"], **_with_referenced(used, schemas)},
     }
     return {**document, "components": components, "paths": _with_write_schemes(_with_files(document["paths"]))}
+
+
+def _describe_codes() -> str:
+    """List the error codes, with the status of each and what the docstrings of its classes say."""
+    meanings: dict[str, list[str]] = {}
+    for error in STATUS_BY_ERROR:
+        meanings.setdefault(error.code, []).append(cleandoc(error.__doc__ or ""))
+    codes = (
+        f"- `{code}` ({status})" + "".join(f" {text}" for text in dict.fromkeys(meanings.get(code, [])))
+        for code, status in statuses_by_code().items()
+    )
+    return "\n".join(["One of these, with its status; others may be added.", "", *codes])
 
 
 def _with_write_schemes(paths: OpenApiDocument) -> OpenApiDocument:

@@ -7,7 +7,8 @@ from typing import TypeVar
 
 from forewarn.core.scope import Scope
 from forewarn.fleet.event_loop import iterate_gradually
-from forewarn.fleet.replica import Replica, ScopeView
+from forewarn.fleet.replica import Replica
+from forewarn.fleet.scopes import ScopeChange
 from forewarn.fleet.service import Fleet
 from forewarn.operator.auth import Caller
 
@@ -20,19 +21,21 @@ class SortedScopeIds:
     def __init__(self, fleet: Fleet) -> None:
         self._ids = sorted(view.id for view in fleet.replica.views())
         self._known = set(self._ids)
-        self._changed: dict[str, ScopeView] = {}
-        fleet.on_change(self._on_change)
+        self._changed: dict[str, bool] = {}
+        fleet.scopes.observers.append(self)
 
-    def _on_change(self, view: ScopeView) -> None:
-        if (view.scope is not None) != (view.id in self._known):
-            self._changed[view.id] = view
+    def observe(self, change: ScopeChange) -> None:
+        """Note a scope that has come or gone."""
+        exists = change.after is not None
+        if exists != (change.id in self._known):
+            self._changed[change.id] = exists
         else:
-            self._changed.pop(view.id, None)
+            self._changed.pop(change.id, None)
 
     def ids(self) -> list[str]:
         """Return the ids; the list stays as it is, whatever comes or goes later."""
         if self._changed:
-            added = sorted(id_ for id_, view in self._changed.items() if view.scope is not None)
+            added = sorted(id_ for id_, exists in self._changed.items() if exists)
             removed = self._changed.keys() - added
             self._changed = {}
             self._known.update(added)

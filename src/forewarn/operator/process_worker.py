@@ -30,16 +30,7 @@ class _Result(NamedTuple):
 
 
 class _Raised(NamedTuple):
-    """An error as it travels: those with facts of their own could not be made anew from their message."""
-
-    kind: type[Exception]
-    arguments: tuple[object, ...]
-    attributes: dict[str, object]
-
-    def error(self) -> Exception:
-        error = self.kind.__new__(self.kind, *self.arguments)
-        error.__dict__.update(self.attributes)
-        return error
+    error: Exception
 
 
 async def run_in_process(work: Work[T], on_progress: ProgressCallback | None = None) -> T:
@@ -89,7 +80,7 @@ def _exchange(pipe: Connection, work: Work[T], on_progress: Callable[[_Progress]
     except OSError as error:  # the process has ended in the middle of a message
         raise EOFError from error
     if isinstance(message, _Raised):
-        raise message.error()
+        raise message.error
     result: T = message.value
     return result
 
@@ -100,4 +91,4 @@ def _run_child(pipe: Connection) -> None:
     try:
         pipe.send(_Result(work(lambda done, total: pipe.send(_Progress(done, total)))))
     except Exception as error:  # noqa: BLE001  # whoever asked for the work deals with it
-        pipe.send(_Raised(type(error), error.args, vars(error)))
+        pipe.send(_Raised(error))

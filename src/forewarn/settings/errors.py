@@ -10,42 +10,51 @@ SettingsError
 
 from pathlib import Path
 
+from forewarn.core.base_error import BaseError
 
-class SettingsError(Exception):
+
+class SettingsError(BaseError):
     """The service cannot be started with these settings; the message names the place, the key and what is allowed."""
 
 
 class InvalidSettingsFile(SettingsError):
     """The file cannot be read, or is not TOML."""
 
-    def __init__(self, path: Path, why: str) -> None:
-        self.path, self.why = path, why
-        super().__init__(f"{path}: {why}")
+    template = "{path}: {why}"
+    path: Path
+    why: str
 
 
 class SettingNotFound(SettingsError):
     """There is no such key."""
 
-    def __init__(self, source: str, key: str, known: tuple[str, ...]) -> None:
-        self.source, self.key, self.known = source, key, known
-        super().__init__(f"{source}: there is no setting {key}; known here: {', '.join(known)}")
+    template = "{source}: there is no setting {key}; known here: {known}"
+    source: str
+    key: str
+    known: tuple[str, ...]
 
 
 class InvalidSetting(SettingsError):
     """The value is not allowed."""
 
-    def __init__(self, source: str, key: str, value: object, allowed: str) -> None:
-        self.source, self.key, self.value, self.allowed = source, key, value, allowed
-        super().__init__(f"{source}: {key} takes {allowed}, not {value!r}")
+    template = "{source}: {key} takes {allowed}, not {value!r}"
+    source: str
+    key: str
+    value: object
+    allowed: str
 
 
 class MissingSetting(SettingsError):
-    """The value has to be said, because no other one would be right."""
+    """A required value is not set, because no default would be right."""
 
-    def __init__(self, key: str, allowed: str, why: str) -> None:
-        self.key, self.allowed, self.why = key, allowed, why
-        super().__init__(f"{key} is not set, and {why}: it takes {allowed}")
+    template = "{key} is not set, and {why}: it takes {allowed}"
+    key: str
+    allowed: str
+    why: str
 
 
 class SettingsConflict(SettingsError):
     """Settings exclude each other, or one needs another."""
+
+    template = "{problem}"
+    problem: str

@@ -7,6 +7,7 @@ from typing import Annotated, get_args, get_type_hints
 
 import msgspec
 
+from forewarn.core.base_error import BaseError
 from forewarn.core.text import check_name
 from forewarn.settings.types import (
     NONE,
@@ -20,12 +21,13 @@ from forewarn.settings.types import (
 )
 
 
-class InvalidGate(ValueError):
+class InvalidGate(BaseError, ValueError):
     """A part of a value is wrong; `key` says which, counted from the value's own key."""
 
-    def __init__(self, key: str, value: object, allowed: str) -> None:
-        self.key, self.value, self.allowed = key, value, allowed
-        super().__init__(f"{key} takes {allowed}, not {value!r}")
+    template = "{key} takes {allowed}, not {value!r}"
+    key: str
+    value: object
+    allowed: str
 
 
 class GateSettings(msgspec.Struct, frozen=True, kw_only=True):

@@ -24,6 +24,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
+from forewarn.core.base_error import BaseError
 from forewarn.core.journal import Entry, EntryKind
 from forewarn.core.limits import MAX_RECORD_BYTES
 
@@ -149,20 +150,27 @@ class Retention(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError(f"rows must not be negative, not {self.rows}")
 
 
-class StoreError(Exception):
+class StoreError(BaseError):
     """A store could not do what was asked."""
 
 
 class RevisionConflict(StoreError):
     """The record is not at the revision that the caller expected; nothing was saved."""
 
-    def __init__(self, key: RecordKey, *, expected: int | None, actual: int | None) -> None:
-        super().__init__(
-            f"{key} {_revision_text(actual)}, expected that it {_revision_text(expected)}: load it and decide again"
-        )
-        self.key = key
-        self.expected = expected
-        self.actual = actual
+    template = "{key} {actual_text}, expected that it {expected_text}: load it and decide again"
+    key: RecordKey
+    expected: int | None
+    actual: int | None
+
+    @property
+    def actual_text(self) -> str:
+        """At which revision the record is."""
+        return _revision_text(self.actual)
+
+    @property
+    def expected_text(self) -> str:
+        """At which revision the caller expected the record to be."""
+        return _revision_text(self.expected)
 
 
 class GuardConflict(RevisionConflict):
@@ -172,71 +180,64 @@ class GuardConflict(RevisionConflict):
 class RecordTooLarge(StoreError):
     """The encoded value is over the limit of every store."""
 
-    def __init__(self, key: RecordKey, size: int) -> None:
-        super().__init__(
-            f"{key} would have {size} bytes, at most {MAX_RECORD_BYTES} are allowed: split it into smaller ones"
-        )
-        self.key = key
-        self.size = size
-        self.limit = MAX_RECORD_BYTES
+    template = "{key} would have {size} bytes, but at most {limit} are allowed: split it into smaller records"
+    key: RecordKey
+    size: int
+    limit: int = MAX_RECORD_BYTES
 
 
 class StoreInUse(StoreError):
     """Another process owns the data directory."""
 
-    def __init__(self, directory: Path, pid: int | None) -> None:
-        owner = "another process" if pid is None else f"process {pid}"
-        super().__init__(f"{directory} is in use by {owner}: stop it, or choose another data directory")
-        self.directory = directory
-        self.pid = pid
+    template = "{directory} is in use by {owner}: stop it, or choose another data directory"
+    directory: Path
+    pid: int | None
+
+    @property
+    def owner(self) -> str:
+        """The process that owns the directory."""
+        return "another process" if self.pid is None else f"process {self.pid}"
 
 
 class StoreTooNew(StoreError):
     """The data was written by a newer Forewarn than this one."""
 
-    def __init__(self, path: Path, *, version: int, supported: int) -> None:
-        super().__init__(
-            f"{path} has schema version {version}, this Forewarn reads up to {supported}: "
-            "install the newer Forewarn again, or choose another data directory; nothing was changed"
-        )
-        self.path = path
-        self.version = version
-        self.supported = supported
+    template = (
+        "{path} has schema version {version}, but this Forewarn reads up to {supported}: "
+        "install the newer Forewarn again, or choose another data directory; nothing was changed"
+    )
+    path: Path
+    version: int
+    supported: int
 
 
 class StoreCorrupt(StoreError):
     """The data cannot be read as a store."""
 
-    def __init__(self, path: Path, reason: str) -> None:
-        super().__init__(
-            f"{path} is damaged ({reason}): move it away and put a backup in its place; nothing was changed"
-        )
-        self.path = path
-        self.reason = reason
+    template = "{path} is damaged ({reason}): move it away and restore a backup; nothing was changed"
+    path: Path
+    reason: str
 
 
 class StoreFull(StoreError):
-    """The disk has no room; nothing was saved."""
+    """The disk is full; nothing was saved."""
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(f"no room left for {path}: free some on its disk, then try again; nothing was saved")
-        self.path = path
+    template = "no space left for {path}: free some on its disk, then try again; nothing was saved"
+    path: Path
 
 
 class StoreFailed(StoreError):
-    """The system refused something that the store needs."""
+    """The operating system refused an operation that the store needs."""
 
-    def __init__(self, path: Path, reason: str) -> None:
-        super().__init__(f"cannot work with {path} ({reason}): check its disk, owner and permissions, then try again")
-        self.path = path
-        self.reason = reason
+    template = "cannot use {path} ({reason}): check its disk, owner and permissions, then try again"
+    path: Path
+    reason: str
 
 
 class StoreClosed(StoreError):
     """The store has been closed."""
 
-    def __init__(self) -> None:
-        super().__init__("the store has been closed: open it again")
+    template = "the store has been closed: open it again"
 
 
 def _revision_text(revision: int | None) -> str:

@@ -8,18 +8,20 @@ from typing import Generic, TypeVar
 
 import uvloop
 
+from forewarn.core.base_error import BaseError
+
 T = TypeVar("T")
 
 STOP_TIMEOUT = 30.0
 """For how many seconds the end may take before it counts as hanging."""
 
 
-class BackgroundTimeout(Exception):
+class BackgroundTimeout(BaseError):
     """The thread was told to end, and has not."""
 
-    def __init__(self, name: str, seconds: float) -> None:
-        self.name, self.seconds = name, seconds
-        super().__init__(f"{name} has not come to its end within {seconds:g} s")
+    template = "{name} has not ended within {seconds:g} s"
+    name: str
+    seconds: float
 
 
 class BackgroundContext(Generic[T]):

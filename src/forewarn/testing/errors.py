@@ -14,63 +14,67 @@ AssertionError
 
 from collections.abc import Sequence
 
+from forewarn.core.base_error import BaseError
 from forewarn.core.text import join_choices
 
 
-class NotRunning(RuntimeError):
+class NotRunning(BaseError, RuntimeError):
     """The service was used before it was started, or after it was stopped."""
 
-    def __init__(self) -> None:
-        super().__init__("this service is not running: use it inside of `with Forewarn() as forewarn:`")
+    template = "this service is not running: use it inside of `with Forewarn() as forewarn:`"
 
 
-class AlreadyStarted(RuntimeError):
+class AlreadyStarted(BaseError, RuntimeError):
     """The service was started twice."""
 
-    def __init__(self) -> None:
-        super().__init__("a service is started once: make another one with Forewarn(…)")
+    template = "a service can be started only once: create another one with Forewarn(…)"
 
 
-class VmEndpointNotFound(RuntimeError):
-    """A VM has no port of its own; those that come later have theirs a moment after."""
+class VmEndpointNotFound(BaseError, RuntimeError):
+    """A VM has no port of its own; VMs that are added later get theirs a moment after."""
 
-    def __init__(self, vm: str) -> None:
-        self.vm = vm
-        super().__init__(
-            f"VM {vm} has no endpoint of its own: does a setting say `listen = none`, or is it just added?"
-        )
+    template = "VM {vm} has no endpoint of its own: is `listen = none` set, or was the VM added just now?"
+    vm: str
 
 
-class TooManyRequests(RuntimeError):
-    """VMs have made more requests than are remembered: what was asked for may be among those that were dropped."""
+class TooManyRequests(BaseError, RuntimeError):
+    """VMs have sent more requests than the log keeps: the wanted ones may be among those that were dropped."""
 
-    def __init__(self, dropped: int) -> None:
-        self.dropped = dropped
-        super().__init__(
-            f"VMs have made so many requests that the {dropped} oldest were dropped, so nobody can say any more what "
-            "all of them were: does the program ask without a pause? A test that goes on for long calls "
-            "forget_requests() now and then; newest_requests() returns those that are left"
-        )
-
-
-class InvalidStart(ValueError):
-    """The service cannot begin at this time."""
+    template = (
+        "VMs have sent so many requests that the {dropped} oldest were dropped, so the log is not complete: "
+        "does the program ask without a pause? A long test calls forget_requests() now and then; newest_requests() "
+        "returns the requests that are left"
+    )
+    dropped: int
 
 
-class InvalidEventType(ValueError):
-    """An event is to be of a type that there is not."""
+class InvalidStart(BaseError, ValueError):
+    """The service cannot start at this time."""
 
-    def __init__(self, value: str, types: Sequence[str]) -> None:
-        self.value = value
-        super().__init__(f"there is no event type {value!r}: it is {join_choices(types)}")
+    template = "{problem}"
+    problem: str
 
 
-class WaitTimeout(AssertionError):
+class InvalidEventType(BaseError, ValueError):
+    """There is no event type of this name."""
+
+    template = "there is no event type {value!r}: use {choices}"
+    value: str
+    types: Sequence[str]
+
+    @property
+    def choices(self) -> str:
+        """The types that exist."""
+        return join_choices(self.types)
+
+
+class WaitTimeout(BaseError, AssertionError):
     """What a test waits for has not happened in time: the program under test has not done it."""
 
-    def __init__(self, what: str, seconds: float, instead: str) -> None:
-        self.what, self.seconds, self.instead = what, seconds, instead
-        super().__init__(f"{what} within {seconds:g} s. {instead}")
+    template = "{what} within {seconds:g} s. {instead}"
+    what: str
+    seconds: float
+    instead: str
 
 
 # Earlier public names, kept as aliases.

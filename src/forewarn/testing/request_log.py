@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from forewarn.client.document import Event, read_document
+from forewarn.fleet.scopes import ScopeChange
 from forewarn.guest.observer import Observed
 from forewarn.wire.document_parser import InvalidDocument
 
@@ -55,6 +56,10 @@ class RequestLog:
         """Every VM that has ever asked, as `scope/name`."""
         with self._changed:
             return frozenset(self._vms)
+
+    def observe(self, _: ScopeChange) -> None:
+        """Have everybody who waits look again: a scope has changed."""
+        self.notify()
 
     def notify(self) -> None:
         """Have everybody who waits look again."""

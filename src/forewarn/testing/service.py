@@ -132,7 +132,7 @@ class Forewarn(EventActions, FaultActions, RequestQueries):
                 fleet_loader=self._fleet,
                 observer=self._request_log.record,
             ) as running:
-                running.fleet.on_change(lambda _: self._request_log.notify())
+                running.fleet.scopes.observers.append(self._request_log)
                 yield running
 
     # Where it is.

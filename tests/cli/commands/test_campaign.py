@@ -108,7 +108,7 @@ def test_plan_that_leaves_something_out_ends_with_3_and_start_refuses_it(service
     assert "6 VMs without a place" in planned.stderr
     started = run(service_machine, "campaign", "start", "kernel.toml", "--vms-at-once", "1")
     assert (started.code, started.stdout) == (3, "")
-    assert "have no place, because of vms_at_once" in started.stderr
+    assert "cannot be placed because of vms_at_once" in started.stderr
 
 
 def test_name_in_use_is_remarked_by_the_plan_and_refused_by_the_start(service_machine: ServiceMachine) -> None:
@@ -117,7 +117,7 @@ def test_name_in_use_is_remarked_by_the_plan_and_refused_by_the_start(service_ma
     assert planned.code == 0
     assert "a campaign kernel is not over yet: until it is, another one needs another name" in planned.stderr
     started = run(service_machine, "campaign", "start", "kernel.toml")
-    assert (started.code, "a campaign kernel that is not over exists already" in started.stderr) == (3, True)
+    assert (started.code, "a campaign kernel that is not over already exists" in started.stderr) == (3, True)
 
 
 def test_options_come_before_the_file_and_can_do_without_it(service_machine: ServiceMachine) -> None:

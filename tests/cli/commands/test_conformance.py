@@ -173,7 +173,7 @@ def test_nobody_there_ends_with_5(machine: Machine) -> None:
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        (("http://127.0.0.1:1/metadata",), "is no metadata endpoint"),
+        (("http://127.0.0.1:1/metadata",), "is not a metadata endpoint"),
         (("127.0.0.1:1", "--approve", "all"), "--approve: all is not the id of an event"),
         (("127.0.0.1:1", "--pace", "0"), "--pace: 0 is not between 0 and 10000"),
         (("127.0.0.1:1", "--timeout", "soon"), "--timeout: 'soon' is not a duration"),

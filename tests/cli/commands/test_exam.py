@@ -208,7 +208,7 @@ def test_demands_are_explained_without_running_anything(machine: Machine) -> Non
         ((), 2, "say which program"),
         (("--only", "doomsday", "--", "true"), 4, "the exam has no scenario doomsday"),
         (("--", "./there-is-none"), 2, "there is no program ./there-is-none"),
-        (("--expect", "Freeze=dance", "--", "true"), 2, "say approve, ignore or either"),
+        (("--expect", "Freeze=dance", "--", "true"), 2, "use approve, ignore or either"),
         (("--expect", "Melt=ignore", "--", "true"), 2, "Freeze, Reboot"),
     ],
     ids=["no program", "no such scenario", "no such program", "no such wish", "no such type"],

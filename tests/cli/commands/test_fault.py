@@ -80,7 +80,7 @@ WRONG = {
     "amount of nothing": (("set", "reset", "--amount", "1s"), 3, "of reset there is no more or less"),
     "no time": (("set", "slow", "--times", "0"), 2, "--times"),
     "unknown VM": (("set", "slow", "--vm", "web-99"), 4, "there is no VM web-99"),
-    "unknown fault": (("clear", "F99"), 4, "there is no fault F99, or it is over"),
+    "unknown fault": (("clear", "F99"), 4, "there is no fault F99, or it has ended"),
     "which": (("clear",), 2, "say which fault, like `forewarn fault clear F1`, or --all"),
     "both": (("clear", "F1", "--all"), 2, "say which fault"),
 }
@@ -96,4 +96,4 @@ def test_what_is_wrong_is_said(machine: Machine, case: str) -> None:
 def test_service_for_real_vms_refuses_faults(machine: Machine, tmp_path: Path) -> None:
     with run_production(tmp_path):
         ended = run(machine, "fault", "set", "410", "--data", str(tmp_path / "data"))
-    assert (ended.code, "faults can be set in the emulator alone" in ended.stderr) == (3, True)
+    assert (ended.code, "faults can be set only in the emulator" in ended.stderr) == (3, True)

@@ -336,7 +336,11 @@ EXITS: dict[str, tuple[tuple[str, ...], int, str]] = {
     "nothing to approve was said": (("guest", "approve"), 2, "say which: the ids of events, or --mine, or --all"),
     "too much was said": (("guest", "approve", "X", "--all"), 2, "say which"),
     "both was said": (("guest", "approve", "--mine", "--all"), 2, "say which"),
-    "no endpoint": (("guest", "list", "--endpoint", "https://here/there"), 2, "is no metadata endpoint; write it like"),
+    "no endpoint": (
+        ("guest", "list", "--endpoint", "https://here/there"),
+        2,
+        "is not a metadata endpoint; write it like",
+    ),
     "no duration": (("guest", "list", "--retry-for", "long"), 2, "--retry-for: 'long' is not a duration"),
     "unknown command": (("guest", "reboot"), 2, "reboot"),
 }

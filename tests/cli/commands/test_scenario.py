@@ -203,7 +203,7 @@ def test_service_for_real_vms_is_left_alone(machine: Machine, stories: Path) -> 
         where = {"FOREWARN_DATA": str(machine.home / "data")}
         ended = run(machine, "scenario", "run", "good.txt", **where)
         assert (ended.code, ended.stdout) == (3, "")
-        assert "is no emulator but a service for real VMs" in ended.stderr
+        assert "is a service for real VMs, not an emulator" in ended.stderr
         assert list(service.api.scopes()) == before
         assert run(machine, "scenario", "run", "good.txt", "--private", **where).code == 0
 

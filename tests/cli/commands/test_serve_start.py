@@ -62,7 +62,7 @@ def test_first_token_is_an_admins_and_the_local_command_line_finds_it(machine: M
 def test_second_service_on_the_same_data_is_refused(machine: Machine, tmp_path: Path) -> None:
     with run_production(tmp_path) as service:
         code, said = refused(machine, SETTINGS)
-        assert (code, "a service runs on" in said) == (3, True), said
+        assert (code, "a service already runs on" in said) == (3, True), said
         assert len(list(service.api.vms())) == 3
 
 
@@ -74,9 +74,9 @@ def test_emulator_does_not_touch_the_data_of_a_service_for_real_vms(machine: Mac
     refused_ = run(machine, "up", *FREE_PORTS, *data)
     assert (refused_.code, refused_.stdout) == (3, "")
     assert refused_.stderr == (
-        f"forewarn: {tmp_path / 'data'} has the data of a service for real VMs, and the emulator would only pretend to "
-        "carry their maintenance out: run `forewarn serve` there, or choose another --data. If the emulator is to have "
-        f"them all the same, remove {tmp_path / 'data/preset'} first\n"
+        f"forewarn: {tmp_path / 'data'} has the data of a service for real VMs, and the emulator would only "
+        "simulate their maintenance: run `forewarn serve` there, or choose another --data. To use these data in the "
+        f"emulator all the same, remove {tmp_path / 'data/preset'} first\n"
     )
     (tmp_path / "data/preset").unlink()
     with run_up(machine, data=tmp_path / "data", manual_time=False) as service:

@@ -80,10 +80,16 @@ def test_tokens_are_listed_without_their_secrets_and_revoked(service_machine: Ma
     ("role", "scope", "command", "code", "said"),
     [
         ("viewer", None, ("event", "list"), 0, ""),
-        ("viewer", None, ("event", "schedule", "Freeze", "web-0"), 3, "has the role viewer, and this needs operator"),
+        (
+            "viewer",
+            None,
+            ("event", "schedule", "Freeze", "web-0"),
+            3,
+            "has the role viewer, but this request needs operator",
+        ),
         ("operator", None, ("token", "list"), 3, "needs admin"),
         ("operator", "web", ("event", "schedule", "Freeze", "web-0"), 0, ""),
-        ("operator", "web", ("event", "list", "--scope", "db-0"), 3, "is for web only"),
+        ("operator", "web", ("event", "list", "--scope", "db-0"), 3, "is limited to web"),
         ("operator", "web", ("event", "schedule", "Freeze", "db-0"), 4, "there is no VM db-0 in web"),
         ("operator", "web", ("hold", "everything"), 3, "limited to some scopes"),
     ],

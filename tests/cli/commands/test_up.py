@@ -95,7 +95,7 @@ def test_killed_service_goes_on_too(machine: Machine, tmp_path: Path) -> None:
         5,
         (
             f"forewarn: no service runs on {tmp_path / 'data'}: start one with `forewarn up` (the emulator) or "
-            "`forewarn serve` (for real VMs), or say where it is with --url or --data\n"
+            "`forewarn serve` (for real VMs), or name one with --url or --data\n"
         ),
     )
     with machine.up(*data) as second:

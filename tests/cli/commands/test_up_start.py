@@ -55,8 +55,8 @@ def test_second_start_while_one_runs_says_so(machine: Machine, tmp_path: Path) -
         second = run(machine, "up", *FREE_PORTS, *data)
         assert (second.code, second.stdout) == (3, "")
         assert second.stderr == (
-            f"forewarn: a service runs on {tmp_path / 'data'} already at {service.ready['operator_url']} "
-            f"(process {os.getpid()}): use that one, end it, or choose another --data\n"
+            f"forewarn: a service already runs on {tmp_path / 'data'} at {service.ready['operator_url']} "
+            f"(process {os.getpid()}): use that one, stop it, or choose another --data\n"
         )
         assert len(run_json(machine, "vm", "list", *data)) == 15
 

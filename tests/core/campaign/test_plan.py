@@ -278,7 +278,9 @@ def test_nothing_is_planned_more_than_a_year_ahead() -> None:
 
 def test_notice_below_the_minimum_is_refused_where_it_is_enforced() -> None:
     policy = CampaignPolicy(notice=10 * MINUTE)
-    with pytest.raises(NoticeTooShort, match=r"Reboot needs 15 min of notice: the earliest start is 2030-01-07 10:15"):
+    with pytest.raises(
+        NoticeTooShort, match=r"notice must be at least 15m for Reboot: the earliest start is 2030-01-07 10:15"
+    ):
         a_plan(a_set("a"), policy=policy)
     assert times(a_plan(a_set("a", 1), policy=policy, conditions=RuleContext(policy=EMULATOR))) == ["10:10 a/0"]
     assert times(a_plan(a_set("a", 1), policy=policy, type=EventType.REDEPLOY)) == ["10:10 a/0"]

@@ -57,7 +57,7 @@ def campaign_spec(
 
 def plan_campaign(fleet: Fleet, spec: CampaignSpec) -> Plan:
     """Plan a campaign over a fleet as it is."""
-    now, conditions = fleet.clock.now(), fleet.rule_context
+    now, conditions = fleet.clock.now(), fleet.scopes.rule_context
     scopes = [view.scope for view in fleet.replica.views() if view.scope is not None]
     return plan(spec, plan_scopes(scopes, spec, conditions, now=now), conditions, now=now, zones=find_zone)
 
@@ -69,7 +69,7 @@ async def start_campaign(fleet: Fleet, spec: CampaignSpec, *, id_: str = CAMPAIG
 
 async def advance_to(fleet: Fleet, moment: datetime) -> None:
     """Let time pass until the moment; what is to happen at that moment is over on return."""
-    await fleet.advance(max(moment - fleet.clock.now(), timedelta(0)))
+    await fleet.time.advance(max(moment - fleet.clock.now(), timedelta(0)))
 
 
 def journal_lines(rows: Iterable[JournalRow], *dids: EntryKind) -> list[str]:

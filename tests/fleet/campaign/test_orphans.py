@@ -36,7 +36,7 @@ async def test_event_whose_campaign_nobody_knows_is_canceled() -> None:
     assert record is not None
     await store.save(record.key, None, (), expected=record.revision)
     async with run_fleet(store=store, clock=ManualClock(ten(10, 10))) as fleet:
-        await fleet.advance(timedelta(0))
+        await fleet.time.advance(timedelta(0))
         assert fleet.replica.scope("web").events == ()
     (canceled,) = [row.entry for row in await read_journal(store) if row.entry.kind is EntryKind.CANCELED]
     assert (canceled.by, canceled.why) == ("campaigns", "its campaign is over")
@@ -53,7 +53,7 @@ async def test_event_whose_campaign_is_over_by_its_record_is_canceled() -> None:
     over = msgspec.structs.replace(decode(record.value), state=CampaignState.ABORTED)
     await store.save(record.key, encode(over), (), expected=record.revision)
     async with run_fleet(store=store, clock=ManualClock(ten(10, 10))) as fleet:
-        await fleet.advance(timedelta(0))
+        await fleet.time.advance(timedelta(0))
         assert fleet.replica.scope("web").events == ()
     (canceled,) = [row.entry for row in await read_journal(store) if row.entry.kind is EntryKind.CANCELED]
     assert (canceled.by, canceled.why) == ("campaigns", "its campaign is over")
@@ -66,8 +66,8 @@ async def test_campaign_whose_record_somebody_deletes_ends_at_once_and_its_event
     async with run_fleet(web_scope(), alone, store=store, clock=clock, platform=platform) as fleet:
         await start_campaign(fleet, campaign_spec())
         await advance_to(fleet, ten(10, 5))
-        await fleet.approve("web", "web-0", [event.id for event in fleet.replica.scope("web").events])
-        await fleet.advance(timedelta(0))
+        await fleet.events.approve("web", "web-0", [event.id for event in fleet.replica.scope("web").events])
+        await fleet.time.advance(timedelta(0))
         record = await store.load(RecordKey(RecordKind.CAMPAIGN, CAMPAIGN_ID))
         assert record is not None
         await store.save(record.key, None, (), expected=record.revision)
@@ -75,10 +75,10 @@ async def test_campaign_whose_record_somebody_deletes_ends_at_once_and_its_event
         assert [event.state for event in fleet.replica.scope("web").events] == [State.STARTED]
         with pytest.raises(CampaignNotFound):
             await fleet.campaigns.pause("kernel", by="bob")
-        await fleet.advance(3 * HOUR)
-        assert (fleet.campaigns.all(), fleet.campaigns.busy, fleet.campaigns.is_armed) == ((), 0, False)
+        await fleet.time.advance(3 * HOUR)
+        assert (fleet.campaigns.all(), fleet.campaigns.busy, fleet.campaigns.waiting) == ((), 0, 0)
         await start_campaign(fleet, campaign_spec(), id_=CAMPAIGN_ID.replace("0F", "1F"))
-        await fleet.advance(3 * HOUR)
+        await fleet.time.advance(3 * HOUR)
     assert {vm: len(done) for vm, done in platform.done.items()} == {
         "db-1/db-1": 1,
         **{f"web/web-{n}": 2 if n % 3 == 0 else 1 for n in range(6)},
@@ -92,10 +92,12 @@ async def test_event_is_kept_where_the_store_has_its_campaign_open() -> None:
         await start_campaign(fleet, campaign_spec())
         await advance_to(fleet, ten(10, 5))
         before = fleet.replica.scope("web")
+        fleet.campaigns._records._values.clear()
         async with asyncio.TaskGroup() as tasks:
-            orphans = OrphanEvents(fleet, store, tasks, is_open=lambda _: False)
+            orphans = OrphanEvents(fleet.scopes, fleet.campaigns._loop, tasks)
             orphans.cancel_in(before)
             orphans.cancel_in(before)
             assert orphans.busy == len(before.events) == 1
         assert orphans.busy == 0
         assert fleet.replica.scope("web").events == before.events
+        assert [campaign.id for campaign in fleet.campaigns.all()] == [CAMPAIGN_ID]

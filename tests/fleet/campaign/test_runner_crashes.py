@@ -67,13 +67,13 @@ async def add_vms(fleet: Fleet) -> None:
 async def evict(fleet: Fleet) -> None:
     victim = next((each.name for each in fleet.replica.scope("batch").roster if each.update_domain == 2), None)
     if victim is not None:
-        await fleet.schedule(schedule_request(EventType.PREEMPT, f"batch/{victim}", number=7))
+        await fleet.events.schedule(schedule_request(EventType.PREEMPT, f"batch/{victim}", number=7))
 
 
 async def approve(fleet: Fleet) -> None:
     """The guests of the shop approve whatever is announced."""
     events = [event.id for event in fleet.replica.scope("shop").events if event.state is State.SCHEDULED]
-    await fleet.approve("shop", "BackEnd_IN_0", events)
+    await fleet.events.approve("shop", "BackEnd_IN_0", events)
 
 
 async def retry(fleet: Fleet) -> None:

@@ -86,10 +86,10 @@ async def test_campaign_that_begins_within_a_second_announces_at_once_and_keeps_
     store, clock = PolicyCheckingStore(), ManualClock(TEN + timedelta(milliseconds=300))
     async with run_fleet(web_scope(), store=store, clock=clock, platform=DurablePlatform(clock)) as fleet:
         await start_campaign(fleet, campaign_spec())
-        await fleet.advance(timedelta(0))
+        await fleet.time.advance(timedelta(0))
         (event,) = fleet.replica.scope("web").events
         assert (event.created_at, event.not_before) == (clock.now(), TEN + timedelta(minutes=15, seconds=1))
-        await fleet.advance(12 * HOUR)
+        await fleet.time.advance(12 * HOUR)
         assert fleet.campaigns.find(CAMPAIGN_ID).state is CampaignState.COMPLETED
     assert store.started == 3
 
@@ -98,10 +98,10 @@ async def test_scope_that_takes_no_part_is_told_nothing_and_has_its_waves_by_the
     store, clock = PolicyCheckingStore(), ManualClock(TEN)
     async with run_fleet(web_scope(), store=store, clock=clock, policy=PRODUCTION) as fleet:
         await start_campaign(fleet, campaign_spec())
-        await fleet.advance(timedelta(0))
+        await fleet.time.advance(timedelta(0))
         (event,) = fleet.replica.scope("web").events
         assert (event.announced, event.not_before) == (False, at(10, 15))
-        await fleet.advance(12 * HOUR)
+        await fleet.time.advance(12 * HOUR)
         assert fleet.campaigns.find(CAMPAIGN_ID).state is CampaignState.COMPLETED
     assert store.started == 3
 
@@ -111,9 +111,9 @@ async def test_two_campaigns_over_one_scope_take_turns_by_update_domain() -> Non
     platform = DurablePlatform(clock, length=20 * MINUTE)
     async with run_fleet(web_scope(), store=store, clock=clock, platform=platform) as fleet:
         await start_campaign(fleet, campaign_spec())
-        await fleet.advance(10 * MINUTE)
+        await fleet.time.advance(10 * MINUTE)
         await start_campaign(fleet, campaign_spec(name="firmware"), id_=CAMPAIGN_ID[:-1] + "1")
-        await fleet.advance(12 * HOUR)
+        await fleet.time.advance(12 * HOUR)
         assert [each.state for each in fleet.campaigns.all()] == [CampaignState.COMPLETED] * 2
     assert platform.done == {f"web/web-{n}": [EventType.REBOOT] * 2 for n in range(6)}
 
@@ -153,9 +153,9 @@ async def test_nothing_starts_after_the_window_because_it_could_not_be_saved_ear
         await until(lambda: store.refused > 2)
         clock.set(at(10, 30))
         store.full = False
-        await fleet.advance(HOUR)
+        await fleet.time.advance(HOUR)
         assert store.started == 0
-        await fleet.advance(24 * HOUR)
+        await fleet.time.advance(24 * HOUR)
         assert store.started == 1
 
 
@@ -189,17 +189,17 @@ async def test_wave_that_was_to_start_does_not_once_the_campaign_is_paused() -> 
         await advance_to(fleet, at(10, 14))
         (event,) = fleet.replica.scope("web").events
         store.goes_on.clear()
-        approving = asyncio.create_task(fleet.approve("web", "web-0", [event.id]))
+        approving = asyncio.create_task(fleet.events.approve("web", "web-0", [event.id]))
         clock.set(at(10, 15))
         await until(lambda: fleet.campaigns.find(CAMPAIGN_ID).scopes[0].wave(1).state is WaveState.CLEARED)
         pausing = asyncio.create_task(fleet.campaigns.pause(CAMPAIGN_ID, by="bob"))
         await until(lambda: fleet.campaigns.find(CAMPAIGN_ID).state is CampaignState.PAUSED)
         store.goes_on.set()
         await asyncio.gather(approving, pausing)
-        await fleet.advance(HOUR)
+        await fleet.time.advance(HOUR)
         assert store.started == 0
         await fleet.campaigns.resume(CAMPAIGN_ID, by="bob")
-        await fleet.advance(MINUTE)
+        await fleet.time.advance(MINUTE)
         assert store.started == 1
 
 
@@ -221,9 +221,9 @@ async def test_campaign_goes_on_by_its_own_time_when_the_clock_is_set_back() -> 
         await fleet.campaigns.pause(CAMPAIGN_ID, by="carol")
         clock.step_back(3 * HOUR)
         await fleet.campaigns.resume(CAMPAIGN_ID, by="bob")
-        await fleet.advance(MINUTE)
+        await fleet.time.advance(MINUTE)
         assert (store.started, fleet.clock.now()) == (1, at(7, 21)), "it was due before"
-        await fleet.advance(12 * HOUR)
+        await fleet.time.advance(12 * HOUR)
         assert fleet.campaigns.find(CAMPAIGN_ID).state is CampaignState.COMPLETED
     assert platform.done == {f"web/web-{n}": [EventType.REBOOT] for n in range(6)}
 
@@ -246,7 +246,7 @@ async def test_campaign_can_be_aborted_while_its_gate_hangs() -> None:
     store, clock, gate = PolicyCheckingStore(), ManualClock(TEN), HangingGateChecker()
     async with run_fleet(web_scope(), store=store, clock=clock, checker=gate) as fleet:
         await start_campaign(fleet, campaign_spec(gate="health"))
-        passing = asyncio.create_task(fleet.advance(HOUR))
+        passing = asyncio.create_task(fleet.time.advance(HOUR))
         await gate.is_asked.wait()
         await fleet.campaigns.abort(CAMPAIGN_ID, by="bob")
         await until(lambda: fleet.campaigns.find(CAMPAIGN_ID).state is CampaignState.ABORTED)
@@ -265,6 +265,6 @@ async def test_nobody_is_handled_again_when_the_journal_has_forgotten_that_he_wa
         await start_campaign(fleet, campaign_spec())
         await advance_to(fleet, at(11, 10))
         store.clear_journal()
-        await fleet.advance(12 * HOUR)
+        await fleet.time.advance(12 * HOUR)
         assert fleet.campaigns.find(CAMPAIGN_ID).state is CampaignState.COMPLETED
     assert platform.done == {f"web/web-{n}": [EventType.REBOOT] for n in range(6)}

@@ -88,21 +88,21 @@ async def something_happens(fleet: Fleet, outcomes: random.Random, number: int) 
         current = view.scope
         assert current is not None
         if waiting := [event.id for event in current.events if event.state is State.SCHEDULED]:
-            await fleet.approve(view.id, outcomes.choice(current.roster.vms).name, waiting)
+            await fleet.events.approve(view.id, outcomes.choice(current.roster.vms).name, waiting)
     view = outcomes.choice(views)
     assert view.scope is not None
     victim = f"{view.id}/{outcomes.choice(view.scope.roster.vms).name}"
     match outcomes.randrange(5):
         case 0:
-            await fleet.schedule(schedule_request(EventType.REBOOT, victim, number=number, failure=True))
+            await fleet.events.schedule(schedule_request(EventType.REBOOT, victim, number=number, failure=True))
         case 1:
-            await fleet.schedule(schedule_request(EventType.PREEMPT, victim, number=number))
+            await fleet.events.schedule(schedule_request(EventType.PREEMPT, victim, number=number))
         case 2:
             await fleet.inventory.add_vm(view.id, vm(f"new-{number}", domain=outcomes.randrange(6)), by="lots")
         case 3:
-            await fleet.hold(by="lots", reason="by lot", scope=view.id)
+            await fleet.holds.set(by="lots", reason="by lot", scope=view.id)
         case _:
-            await fleet.release(by="lots", scope=view.id)
+            await fleet.holds.release(by="lots", scope=view.id)
 
 
 async def people_decide(fleet: Fleet, outcomes: random.Random) -> None:
@@ -126,7 +126,7 @@ async def simulate(number: int, seed: int, *, advance: bool) -> None:
     async with run_fleet(*fleet_of, store=store, clock=clock, platform=outcomes, checker=outcomes) as fleet:
         await start_campaign(fleet, policy(advance=advance))
         for n in range(1, 2_000):
-            await fleet.advance(timedelta(minutes=outcomes.random.randint(1, 40)))
+            await fleet.time.advance(timedelta(minutes=outcomes.random.randint(1, 40)))
             if fleet.campaigns.find(CAMPAIGN_ID).state.is_over:
                 break
             await something_happens(fleet, outcomes.random, n)
@@ -134,7 +134,7 @@ async def simulate(number: int, seed: int, *, advance: bool) -> None:
             if n % 25 == 0:
                 for view in fleet.replica.views():
                     if view.scope is not None and view.scope.hold is not None:
-                        await fleet.release(by="lots", scope=view.id)
+                        await fleet.holds.release(by="lots", scope=view.id)
         campaign = fleet.campaigns.find(CAMPAIGN_ID)
     assert campaign.state is CampaignState.COMPLETED, f"seed {seed}: {count_waves(campaign)}"
     assert store.started > number, f"seed {seed}"

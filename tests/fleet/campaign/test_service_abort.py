@@ -36,7 +36,7 @@ async def abort_with_failed_work(fleet: Fleet) -> None:
     await start_campaign(fleet, campaign_spec())
     await advance_to(fleet, FAILED_AT)
     await fleet.campaigns.abort("kernel", by="bob", why="the release is withdrawn")
-    await fleet.advance(MINUTE)
+    await fleet.time.advance(MINUTE)
     assert fleet.campaigns.find(CAMPAIGN_ID).state is CampaignState.ABORTING
 
 
@@ -47,7 +47,7 @@ async def test_skipping_gives_up_what_is_stuck_and_the_campaign_is_over() -> Non
         explain = (await fleet.campaigns.status(CAMPAIGN_ID)).explain
         assert any("retry it or skip it" in said for said in explain)
         await fleet.campaigns.skip("kernel", "web", by="bob", why="web-0 is broken")
-        await fleet.advance(MINUTE)
+        await fleet.time.advance(MINUTE)
         assert fleet.replica.scope("web").events == ()
         assert fleet.campaigns.find(CAMPAIGN_ID).state is CampaignState.ABORTED
         assert (await fleet.campaigns.status(CAMPAIGN_ID)).explain == ()
@@ -62,7 +62,7 @@ async def test_skip_whose_work_was_not_given_up_before_a_crash_is_gone_on_with()
         await abort_with_failed_work(fleet)
         await fleet.campaigns.skip("kernel", "web", by="bob", why="web-0 is broken")
     async with run_fleet(store=store, clock=clock, platform=DurablePlatform(clock)) as fleet:
-        await fleet.advance(MINUTE)
+        await fleet.time.advance(MINUTE)
         assert fleet.replica.scope("web").events == ()
         assert fleet.campaigns.find(CAMPAIGN_ID).state is CampaignState.ABORTED
 
@@ -73,7 +73,7 @@ async def test_retrying_does_the_work_once_more_and_nothing_else_begins() -> Non
     async with run_fleet(clock=clock, platform=platform) as fleet:
         await abort_with_failed_work(fleet)
         await fleet.campaigns.retry("kernel", "web", by="bob")
-        await fleet.advance(60 * MINUTE)
+        await fleet.time.advance(60 * MINUTE)
         assert fleet.campaigns.find(CAMPAIGN_ID).state is CampaignState.ABORTED
     assert list(platform.done) == ["web/web-0"]
 
@@ -87,7 +87,7 @@ async def test_what_is_under_way_or_over_cannot_be_skipped() -> None:
         await fleet.campaigns.retry("kernel", "web", by="bob")
         with pytest.raises(InvalidCampaignState, match="wave 1 of scope web is under way: it cannot be skipped"):
             await fleet.campaigns.skip("kernel", "web", by="bob", why="x")
-        await fleet.advance(10 * MINUTE)
+        await fleet.time.advance(10 * MINUTE)
         assert fleet.replica.scope("web").find_event(event.id) is None
         with pytest.raises(InvalidCampaignState, match="campaign kernel is Aborted"):
             await fleet.campaigns.skip("kernel", "web", by="bob", why="x")

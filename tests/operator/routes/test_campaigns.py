@@ -17,6 +17,7 @@ from forewarn.clock import SystemClock
 from forewarn.core.access import Role
 from forewarn.core.campaign.record import CampaignState
 from forewarn.core.event import EventType
+from forewarn.core.explain import BlockerCode
 from forewarn.core.impact import Failed
 from forewarn.core.journal import EntryKind
 from forewarn.core.policy import EMULATOR
@@ -177,10 +178,10 @@ async def test_campaign_goes_from_wave_to_wave_to_its_end() -> None:
             started.wave_count,
             started.finished_wave_count,
         ) == (1, 3, 6, 3, 0)
-        await service.fleet.advance(timedelta(minutes=20))
+        await service.fleet.time.advance(timedelta(minutes=20))
         after_first = await shown(service)
         waves = await service.client(lambda api: list(api.waves("kernel")))
-        await service.fleet.advance(3 * HOUR)
+        await service.fleet.time.advance(3 * HOUR)
         ended = await shown(service)
         lines = await service.client(lambda api: list(api.journal(campaign="kernel")))
         (event,) = {
@@ -236,7 +237,7 @@ async def test_campaign_goes_to_its_end_in_real_time() -> None:
 async def test_waves_are_listed_by_page_scope_and_state() -> None:
     async with run_api() as service:
         await start(service, asked())
-        await service.fleet.advance(timedelta(0))
+        await service.fleet.time.advance(timedelta(0))
         first = await service.request("GET", "/v1/campaigns/kernel/waves?limit=4")
         rest = await service.request("GET", f"/v1/campaigns/kernel/waves?after={first.json['next']}")
         single: list[Any] = []
@@ -276,11 +277,11 @@ async def test_campaign_is_paused_resumed_and_aborted() -> None:
             lambda api: api.pause_campaign("kernel", v1.PauseCampaign(reason="look"), key="p")
         )
         again = await service.client(lambda api: api.pause_campaign("kernel", v1.PauseCampaign(reason="look"), key="p"))
-        await service.fleet.advance(HOUR)
+        await service.fleet.time.advance(HOUR)
         still = await shown(service)
         resumed = await service.client(lambda api: api.resume_campaign("kernel", v1.ResumeCampaign()))
         await service.client(lambda api: api.abort_campaign(resumed.id, v1.AbortCampaign(reason="withdrawn")))
-        await service.fleet.advance(HOUR)
+        await service.fleet.time.advance(HOUR)
         aborted = await shown(service)
         left = await service.client(lambda api: list(api.waves(resumed.id, state=v1.WaveState.ABANDONED)))
         with pytest.raises(RequestRefused) as over:
@@ -306,14 +307,14 @@ async def test_campaign_is_paused_resumed_and_aborted() -> None:
 async def test_failure_halts_and_is_told_with_its_scope_and_can_be_retried_or_skipped() -> None:
     async with failing("web/web-0", "db-0/db-0") as service:
         await start(service, asked("kernel", "web", "db-0", halt_after=2))
-        await service.fleet.advance(timedelta(minutes=20))
+        await service.fleet.time.advance(timedelta(minutes=20))
         halted = await shown(service)
         await service.client(lambda api: api.retry_wave("kernel", v1.RetryWave(scope="web", reason="the host is back")))
         await service.client(lambda api: api.skip_wave("kernel", v1.SkipWave(scope="db-0", reason="by hand")))
         with pytest.raises(RequestRefused):
             await service.client(lambda api: api.retry_wave("kernel", v1.RetryWave(scope="no-such")))
         await service.client(lambda api: api.resume_campaign("kernel", v1.ResumeCampaign()))
-        await service.fleet.advance(6 * HOUR)
+        await service.fleet.time.advance(6 * HOUR)
         ended = await shown(service)
     assert halted.state is CampaignState.HALTED
     assert halted.expected_end_at is None
@@ -332,7 +333,7 @@ async def test_running_campaign_is_stuck_once_every_scope_that_is_not_through_ha
         await start(service, asked("kernel", "web", "db-0", "shop", halt_after=None))
         seen = []
         for minutes in (16, 80, 80):
-            await service.fleet.advance(timedelta(minutes=minutes))
+            await service.fleet.time.advance(timedelta(minutes=minutes))
             campaign = await shown(service)
             seen.append((campaign.state, sorted(each.scope for each in campaign.failures), campaign.is_stuck))
         await service.client(lambda api: api.skip_wave("kernel", v1.SkipWave(scope="db-0", reason="broken")))
@@ -347,9 +348,9 @@ async def test_campaigns_are_listed_newest_first_by_state_and_page() -> None:
     async with run_api() as service:
         await start(service, asked("first", "web"))
         await service.client(lambda api: api.abort_campaign("first", v1.AbortCampaign(reason="no")))
-        await service.fleet.advance(timedelta(minutes=1))
+        await service.fleet.time.advance(timedelta(minutes=1))
         await start(service, asked("second", "web"))
-        await service.fleet.advance(timedelta(minutes=1))
+        await service.fleet.time.advance(timedelta(minutes=1))
         await start(service, asked("third", "db-0"))
         everything = await service.client(lambda api: [each.name for each in api.campaigns()])
         not_over = await service.client(lambda api: [each.name for each in api.campaigns(only_open=True)])
@@ -371,7 +372,7 @@ async def test_campaign_is_followed_by_itself() -> None:
 
         async with asyncio.timeout(GUARD):
             following = asyncio.create_task(service.client(follow))
-            await service.fleet.advance(timedelta(minutes=20))
+            await service.fleet.time.advance(timedelta(minutes=20))
             lines = await following
     assert [line.action for line in lines] == [
         EntryKind.CAMPAIGN_STARTED,
@@ -553,7 +554,12 @@ async def test_event_of_a_campaign_says_that_it_waits_for_it() -> None:
     async with run_api() as service:
         campaign = await start(service, asked("kernel", "web"))
         await service.client(lambda api: api.pause_campaign("kernel", v1.PauseCampaign()))
-        await service.fleet.advance(HOUR)
+        await service.fleet.time.advance(HOUR)
         (event,) = await service.client(lambda api: list(api.events(scope="web", type_=EventType.REBOOT)))
     assert (event.status, event.campaign) == ("Scheduled", campaign.id)
-    assert event.explanation == ["campaign kernel has not cleared it, as it is Paused"]
+    text = "campaign kernel has not cleared it, as it is Paused"
+    assert (event.explanation, event.blockers, event.is_stuck) == (
+        [text],
+        [v1.Blocker(code=BlockerCode.CAMPAIGN, text=text)],
+        True,
+    )

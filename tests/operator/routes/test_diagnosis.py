@@ -31,7 +31,7 @@ async def findings(service: RunningApi, vm: str) -> dict[str, tuple[bool, str]]:
 
 async def test_vm_that_is_well() -> None:
     async with run_api(guests=LinkLocal()) as service:
-        service.fleet.record_request(service.fleet.replica.view("web"))
+        service.fleet.last_seen.record_request(service.fleet.replica.view("web"))
         diagnosis = await service.client(lambda api: api.diagnosis("web-0"))
     assert (diagnosis.vm, {check.passed for check in diagnosis.checks}) == ("web/web-0", {True})
     assert [check.question for check in diagnosis.checks] == [
@@ -108,7 +108,7 @@ async def test_scope_that_has_never_asked_sees_nothing() -> None:
         ask = v1.ScheduleEvents(type=EventType.REBOOT, vms=["db-0"], notice="1h")
         await service.client(lambda api: api.schedule(ask))
         off = await findings(service, "db-0")
-        noted = service.fleet.record_request(service.fleet.replica.view("db-0"))
+        noted = service.fleet.last_seen.record_request(service.fleet.replica.view("db-0"))
         assert noted is not None
         await noted
         on = await findings(service, "db-0")
@@ -124,7 +124,7 @@ async def test_scope_that_has_never_asked_sees_nothing() -> None:
 async def test_of_several_vms_it_is_not_known_which_has_asked() -> None:
     async with run_api(guests=LinkLocal(), policy=PRODUCTION) as service:
         off = await findings(service, "web-0")
-        noted = service.fleet.record_request(service.fleet.replica.view("web"))
+        noted = service.fleet.last_seen.record_request(service.fleet.replica.view("web"))
         assert noted is not None
         await noted
         on = await findings(service, "web-0")
@@ -141,7 +141,7 @@ async def test_of_several_vms_it_is_not_known_which_has_asked() -> None:
 async def test_type_that_old_versions_do_not_show_and_hold_are_told() -> None:
     async with run_api() as service:
         await service.client(lambda api: api.schedule(v1.ScheduleEvents(type=EventType.PREEMPT, vms=["batch_0"])))
-        await service.fleet.hold(by="ann", reason="a demonstration", scope="batch")
+        await service.fleet.holds.set(by="ann", reason="a demonstration", scope="batch")
         found = await findings(service, "batch_1")
     assert found["Is there something to see?"] == (
         True,

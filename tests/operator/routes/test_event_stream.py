@@ -87,7 +87,7 @@ async def following(service: RunningApi, query: str = "", token: str = TOKEN, **
 
 
 async def hold(service: RunningApi, reason: str, scope: str | None = None) -> None:
-    await service.fleet.hold(by="test", reason=reason, scope=scope)
+    await service.fleet.holds.set(by="test", reason=reason, scope=scope)
 
 
 async def last_position(service: RunningApi) -> int:
@@ -122,7 +122,7 @@ async def test_who_comes_back_goes_on_where_it_was(way: str) -> None:
 
 async def test_from_the_beginning_nothing_is_left_out() -> None:
     async with run_api() as service:
-        await service.fleet.advance(timedelta(minutes=1))
+        await service.fleet.time.advance(timedelta(minutes=1))
         everything = await service.store.journal(JournalQuery())
         async with following(service, "?after=0") as stream:
             positions = [(await stream.entry()).position for _ in everything]
@@ -255,7 +255,7 @@ async def test_client_follows_and_is_told_when_the_connection_ends() -> None:
             for entry in ApiClient(service.url, TOKEN).watch(after=after):
                 seen.append(None if entry is None else entry.reason)
                 if entry is not None:
-                    loop.call_soon_threadsafe(service.fleet.feeds.close)
+                    loop.call_soon_threadsafe(service.fleet.journal.close)
 
         seen: list[str | None] = []
         with pytest.raises(ConnectionClosed):
@@ -267,7 +267,7 @@ async def test_reader_who_takes_nothing_for_long_is_left_behind(monkeypatch: pyt
     monkeypatch.setattr(event_stream, "SEND_TIMEOUT", 0.2)
     lines = tuple(Entry(n=n, at=TEN, kind=EntryKind.VM_CHANGED, by="test", why="x" * 400) for n in range(1, 40_001))
     async with run_api() as service, following(service):
-        assert service.fleet.feeds.open == 1
+        assert service.fleet.journal.open == 1
         await service.store.save(OTHER, b"{}", lines, expected=None)
-        await until(lambda: service.fleet.feeds.open == 0)
+        await until(lambda: service.fleet.journal.open == 0)
         assert (await service.request("GET", "/v1/clock")).status == 200

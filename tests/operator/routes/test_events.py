@@ -8,6 +8,7 @@ from forewarn.api import v1
 from forewarn.api.errors import NotFound, RequestRefused
 from forewarn.core.access import Role
 from forewarn.core.event import EventType, Source
+from forewarn.core.explain import BlockerCode
 from forewarn.core.impact import Failed, ImpactState
 from forewarn.core.journal import EntryKind
 from forewarn.core.scope import EventOutcome
@@ -98,6 +99,17 @@ async def test_every_listing_shows_the_holds() -> None:
         "the scope is held by admin: closing",
         "not before 2026-03-02 10:15:00Z, or earlier if any VM of the scope approves",
     ]
+    assert (shown.is_stuck, list(shown.blockers[:2])) == (
+        True,
+        [
+            v1.Blocker(
+                code=BlockerCode.HOLD,
+                text="all maintenance is held by admin: audit",
+                hold=v1.Hold(scope=None, created_by="admin", created_at=TEN, reason="audit"),
+            ),
+            v1.Blocker(code=BlockerCode.HOLD, text="the scope is held by admin: closing", hold=shown.hold),
+        ],
+    )
 
 
 async def test_detail_of_an_open_event_has_the_event_and_its_timeline() -> None:
@@ -135,8 +147,8 @@ async def test_detail_of_an_open_event_has_the_event_and_its_timeline() -> None:
 async def test_detail_of_an_ended_event_is_the_journals() -> None:
     async with run_api() as service:
         id_ = await schedule(service, "Redeploy", "web-0")
-        await service.fleet.approve("web", "web-3", [id_])
-        await service.fleet.advance(timedelta(hours=1))
+        await service.fleet.events.approve("web", "web-3", [id_])
+        await service.fleet.time.advance(timedelta(hours=1))
         shown = await event_detail(service, id_)
     assert (shown.scope, shown.type, shown.vms, shown.event) == ("web", EventType.REDEPLOY, ["web-0"], None)
     assert (shown.outcome, shown.ended_at) == (EventOutcome.COMPLETED, shown.journal[-1].at)
@@ -156,7 +168,7 @@ async def test_very_long_event_detail_has_its_newest_lines_and_still_knows_its_t
     monkeypatch.setattr(events, "MAX_TIMELINE", 2)
     async with run_api() as service:
         id_ = await schedule(service, "Reboot", "web-0")
-        await service.fleet.advance(timedelta(hours=1))
+        await service.fleet.time.advance(timedelta(hours=1))
         shown = await event_detail(service, id_)
     assert (shown.type, shown.vms, shown.outcome) == (EventType.REBOOT, ["web-0"], EventOutcome.COMPLETED)
     assert timeline_lines(list(shown.journal)) == [
@@ -215,11 +227,32 @@ async def test_event_is_approved_on_behalf_of_a_vm() -> None:
             await service.client(lambda api: api.approve(id_, v1.ApproveEvent(vm="shop/BackEnd_IN_0")))
 
 
+async def test_event_behind_a_stuck_one_names_it() -> None:
+    async with run_api() as service:
+        service.platform.set_outcomes("web/web-0", Failed("no power"))
+        first = await schedule(service, "Reboot", "web-0")
+        second = await schedule(service, "Reboot", "web-1")
+        await service.fleet.time.advance(timedelta(hours=1))
+        failed, waiting = [(await event_detail(service, id_)).event for id_ in (first, second)]
+    assert failed is not None
+    assert waiting is not None
+    assert (failed.is_stuck, failed.blockers) == (
+        True,
+        [v1.Blocker(code=BlockerCode.IMPACT_STUCK, text="the work on web-0 has failed: no power")],
+    )
+    turn = f"update domain 0 has its turn: event {first}"
+    assert (waiting.is_stuck, waiting.blockers, waiting.explanation) == (
+        True,
+        [v1.Blocker(code=BlockerCode.UPDATE_DOMAIN_BUSY, text=turn, event=first)],
+        [turn],
+    )
+
+
 async def test_failed_impact_is_retried_then_resolved() -> None:
     async with run_api() as service:
         service.platform.set_outcomes("web/web-0", Failed("no power"), Failed("still none"))
         id_ = await schedule(service, "Reboot", "web-0", failure=True)
-        await service.fleet.advance(timedelta(hours=1))
+        await service.fleet.time.advance(timedelta(hours=1))
         failed = await event_detail(service, id_)
         assert failed.event is not None
         assert [(impact.state, impact.reason) for impact in failed.event.impacts] == [(ImpactState.FAILED, "no power")]
@@ -229,7 +262,7 @@ async def test_failed_impact_is_retried_then_resolved() -> None:
         assert (retried.journal[-1].action, retried.journal[-1].actor) == (EntryKind.IMPACT_RETRIED, "admin")
         again = await service.client(lambda api: api.retry(id_, v1.RetryImpact(reason="power is back"), key="r1"))
         assert sum(entry.action is EntryKind.IMPACT_RETRIED for entry in again.journal) == 1
-        await service.fleet.advance(timedelta(hours=1))
+        await service.fleet.time.advance(timedelta(hours=1))
         with pytest.raises(RequestRefused, match="reason") as refused:
             await service.client(lambda api: api.resolve(id_, v1.ResolveImpact(done=False, reason=" ")))
         assert refused.value.status == 422
@@ -247,7 +280,7 @@ async def test_failed_impact_that_was_done_after_all_completes_the_event() -> No
     async with run_api() as service:
         service.platform.set_outcomes("web/web-0", Failed("no answer"))
         id_ = await schedule(service, "Reboot", "web-0", failure=True)
-        await service.fleet.advance(timedelta(hours=1))
+        await service.fleet.time.advance(timedelta(hours=1))
         done = await service.client(lambda api: api.resolve(id_, v1.ResolveImpact(done=True, reason="it is up")))
     assert done.outcome is EventOutcome.COMPLETED
 
@@ -266,7 +299,7 @@ async def test_work_on_a_vm_that_the_event_does_not_affect_is_neither_retried_no
     async with run_api() as service:
         service.platform.set_outcomes("web/web-0", Failed("no power"))
         id_ = await schedule(service, "Reboot", "web-0", failure=True)
-        await service.fleet.advance(timedelta(hours=1))
+        await service.fleet.time.advance(timedelta(hours=1))
         body = {"vm": "web-1"} | ({"done": True, "reason": "x"} if path == "resolve" else {})
         before = await service.stored_state()
         reply = await service.request("POST", f"/v1/events/{id_}/{path}", body)
@@ -294,7 +327,7 @@ async def test_repeated_change_does_nothing_twice_and_is_answered_after_the_end(
     async with run_api() as service:
         id_ = await schedule(service, "Reboot", "web-0")
         first = await service.request("POST", f"/v1/events/{id_}/{path}", body, Idempotency_Key="k")
-        await service.fleet.advance(timedelta(hours=1))
+        await service.fleet.time.advance(timedelta(hours=1))
         kept = await service.stored_state()
         again = await service.request("POST", f"/v1/events/{id_}/{path}", body, Idempotency_Key="k")
         assert (first.status, again.status, await service.stored_state()) == (200, 200, kept)

@@ -7,6 +7,7 @@ import pytest
 
 from forewarn.api import v1
 from forewarn.core.event import Cause, EventType, Source
+from forewarn.core.explain import BlockerCode
 from forewarn.core.impact import ImpactState
 from forewarn.core.policy import PRODUCTION, AnnouncePolicy
 from tests.fleet.fleets import FailingStore
@@ -75,10 +76,22 @@ async def test_event_is_shown_from_its_announcement_to_its_end() -> None:
             approvals=[],
             impacts=[],
             explanation=["not before 2026-03-02 10:20:00Z, or earlier if any VM of the scope approves"],
+            blockers=[
+                v1.Blocker(
+                    code=BlockerCode.NOT_BEFORE,
+                    text="not before 2026-03-02 10:20:00Z",
+                    until=TEN + timedelta(minutes=20),
+                ),
+                v1.Blocker(
+                    code=BlockerCode.APPROVAL_REQUIRED,
+                    text="it starts earlier if any VM of the scope approves",
+                    until=TEN + timedelta(minutes=20),
+                ),
+            ],
         )
-        await service.fleet.approve("web", "web-1", [event.id])
+        await service.fleet.events.approve("web", "web-1", [event.id])
         (event,) = await service.client(lambda api: list(api.events()))
-        assert (event.status, event.started_at, event.explanation) == ("Started", TEN, [])
+        assert (event.status, event.started_at, event.explanation, event.blockers) == ("Started", TEN, [], [])
         assert event.approvals == [v1.Approval(vm="web-1", approved_at=TEN)]
         assert [(impact.vm, impact.state, impact.attempt) for impact in event.impacts] == [
             ("web-3", ImpactState.BEGUN, 1),
@@ -129,7 +142,7 @@ async def test_same_key_makes_nothing_twice_even_after_the_end() -> None:
         first = await service.request("POST", "/v1/events", body, Idempotency_Key="once")
         again = await service.request("POST", "/v1/events", body, Idempotency_Key="once")
         assert (first.status, again.json) == (201, first.json)
-        await service.fleet.advance(timedelta(minutes=5))
+        await service.fleet.time.advance(timedelta(minutes=5))
         late = await service.request("POST", "/v1/events", body, Idempotency_Key="once")
         assert (late.json["created"], late.json["events"]) == (first.json["created"], [])
         other = await service.request("POST", "/v1/events", body, Idempotency_Key="twice")
@@ -255,7 +268,7 @@ async def test_ambiguous_name_is_refused_with_what_to_say_instead() -> None:
             {
                 "error": {
                     "code": "ambiguous-vm",
-                    "message": "there are several VMs FrontEnd_IN_0: say which, a/FrontEnd_IN_0 or b/FrontEnd_IN_0",
+                    "message": "several VMs are called FrontEnd_IN_0: use a/FrontEnd_IN_0 or b/FrontEnd_IN_0",
                     "details": {"vm": "FrontEnd_IN_0", "candidates": ["a/FrontEnd_IN_0", "b/FrontEnd_IN_0"]},
                 }
             },

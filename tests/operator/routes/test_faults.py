@@ -62,7 +62,7 @@ async def test_client_sets_lists_and_clears() -> None:
 async def test_fault_ends_with_its_time_and_the_journal_says_so() -> None:
     async with run_api() as service:
         await service.request("POST", "/v1/faults", {"kind": "hang", "duration": "30s"})
-        await service.fleet.advance(timedelta(minutes=1))
+        await service.fleet.time.advance(timedelta(minutes=1))
         assert await ids(service) == []
         (line,) = await service.client(lambda api: list(api.journal(actions=[EntryKind.FAULT_ENDED])))
     assert (line.at, line.actor, line.reason) == (TEN + timedelta(seconds=30), "faults", "its time is over")

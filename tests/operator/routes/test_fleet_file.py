@@ -14,6 +14,7 @@ from forewarn.fleet.errors import SaveFailed
 from forewarn.fleet.importer import apply_import
 from forewarn.operator import import_job
 from forewarn.operator.import_job import SMALL_FILE_BYTES
+from tests.fleet.fleets import CallbackObserver
 from tests.operator.running_api import TEN, ApiResponse, RunningApi, run_api
 
 ONE_MORE = """
@@ -180,7 +181,7 @@ async def test_second_import_is_refused_while_one_runs(monkeypatch: pytest.Monke
             service.request("POST", "/v1/fleet/import", ONE_MORE.encode())
         )
         await gate.reached.wait()
-        with pytest.raises(RequestRefused, match="an import of admin runs, 0 of 1 scopes are done"):
+        with pytest.raises(RequestRefused, match="an import by admin is running, 0 of 1 scopes are done"):
             await service.client(lambda api: list(api.import_fleet(b"")))
         gate.open.set()
         assert (await first).status == 200
@@ -199,7 +200,7 @@ async def test_import_goes_on_when_nobody_listens(monkeypatch: pytest.MonkeyPatc
         writer.close()
         await writer.wait_closed()
         came = asyncio.Event()
-        service.fleet.on_change(lambda view: came.set() if view.id == "new" else None)
+        CallbackObserver(service.fleet, lambda change: came.set() if change.id == "new" else None)
         gate.open.set()
         await came.wait()
         assert service.fleet.replica.scope("new").vm("new-1").name == "new-1"
@@ -222,8 +223,8 @@ async def test_import_under_way_says_so_when_the_service_ends(monkeypatch: pytes
         None,
         {
             "code": "import-failed",
-            "message": "the import has ended after 0 of 1 scopes: the service ends; "
-            "ask again, and it goes on with what differs",
+            "message": "the import ended after 0 of 1 scopes: the service ends; "
+            "retry, and it continues with the differences",
             "details": {"done": "0", "total": "1", "reason": "the service ends"},
         },
     )
@@ -240,8 +241,8 @@ async def test_import_that_cannot_be_saved_tells_how_far_it_got(monkeypatch: pyt
         again = await service.request("POST", "/v1/fleet/import", ONE_MORE.encode())
     assert (reply.status, reply.code, again.status) == (503, "import-failed", 200)
     assert reply.json["error"]["message"] == (
-        "the import has ended after 0 of 1 scopes: what came next could not be saved: no room left on the disk; "
-        "ask again, and it goes on with what differs"
+        "the import ended after 0 of 1 scopes: what came next could not be saved: no room left on the disk; "
+        "retry, and it continues with the differences"
     )
 
 

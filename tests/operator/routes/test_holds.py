@@ -17,14 +17,14 @@ async def test_nothing_planned_starts_while_all_is_held() -> None:
         assert held == v1.Holds(holds=[v1.Hold(scope=None, created_by="admin", created_at=TEN, reason="audit")])
         await service.client(lambda api: api.schedule(FREEZE))
         await service.client(lambda api: api.fail(v1.Fail(vms=["web-1"])))
-        await service.fleet.advance(timedelta(minutes=20))
+        await service.fleet.time.advance(timedelta(minutes=20))
         waiting = await service.client(lambda api: list(api.events()))
         assert [(event.status, event.explanation) for event in waiting] == [
             ("Scheduled", ["all maintenance is held by admin: audit"])
         ] * 2
         released = await service.client(lambda api: api.release(v1.ReleaseHold(reason="done")))
         assert released == v1.Holds(holds=[])
-        await service.fleet.advance(timedelta(seconds=1))
+        await service.fleet.time.advance(timedelta(seconds=1))
         assert {event.status for event in await service.client(lambda api: list(api.events()))} == {"Started"}
         notes = await service.client(lambda api: [entry for entry in api.journal() if entry.record_kind == "fleet"])
     assert [(note.action, note.actor, note.reason) for note in notes if note.action is not EntryKind.CLOCK_MOVED] == [
@@ -40,7 +40,7 @@ async def test_scope_is_held_by_itself_and_stays_so_when_the_fleet_is_released()
         held = await service.client(lambda api: api.hold(v1.CreateHold(reason="closing", scope="web")))
         assert [hold.scope for hold in held.holds] == [None, "web"]
         await service.client(lambda api: api.release(v1.ReleaseHold()))
-        await service.fleet.advance(timedelta(minutes=16))
+        await service.fleet.time.advance(timedelta(minutes=16))
         waiting = await service.client(lambda api: list(api.events()))
         assert [(event.scope, event.explanation) for event in waiting] == [
             ("web", ["the scope is held by admin: closing"])

@@ -94,7 +94,7 @@ FILTERS = {
 
 async def test_scopes_are_listed_by_what_is_asked() -> None:
     async with run_api() as service:
-        await service.fleet.hold(by="test", reason="a reason", scope="web")
+        await service.fleet.holds.set(by="test", reason="a reason", scope="web")
         await enabled(service, "shop")
         pages = {
             case: (await service.request("GET", f"/v1/scopes?{query}")).json for case, (query, _) in FILTERS.items()
@@ -104,7 +104,7 @@ async def test_scopes_are_listed_by_what_is_asked() -> None:
 
 
 async def enabled(service: RunningApi, scope: str) -> None:
-    noted = service.fleet.record_request(service.fleet.replica.view(scope))
+    noted = service.fleet.last_seen.record_request(service.fleet.replica.view(scope))
     if noted is not None:
         await noted
 
@@ -125,7 +125,7 @@ VM_FILTERS = {
 
 async def test_vms_are_listed_by_what_is_asked() -> None:
     async with run_api() as service:
-        await service.fleet.hold(by="test", reason="a reason", scope="web")
+        await service.fleet.holds.set(by="test", reason="a reason", scope="web")
         await enabled(service, "shop")
         pages = {
             case: (await service.request("GET", f"/v1/vms?{query}")).json for case, (query, _) in VM_FILTERS.items()
@@ -136,8 +136,8 @@ async def test_vms_are_listed_by_what_is_asked() -> None:
 
 async def test_every_list_shows_what_is_held() -> None:
     async with run_api() as service:
-        await service.fleet.hold(by="ann", reason="the storage is shaky")
-        await service.fleet.hold(by="bob", reason="a demonstration", scope="web")
+        await service.fleet.holds.set(by="ann", reason="the storage is shaky")
+        await service.fleet.holds.set(by="bob", reason="a demonstration", scope="web")
         pages = [(await service.request("GET", f"/v1/{what}")).json for what in ("scopes", "vms", "hosts", "events")]
         shown = await service.client(lambda api: (api.scope("web").hold, api.vm("web-0").hold, api.vm("db-0").hold))
     everywhere = {

@@ -29,7 +29,7 @@ async def live(service: RunningApi) -> str:
         lambda api: api.schedule(v1.ScheduleEvents(type=EventType.FREEZE, vms=["web-0"], reason="ticket 7"))
     )
     await service.client(lambda api: api.hold(v1.CreateHold(scope="shop", reason="closing")))
-    await service.fleet.advance(timedelta(hours=1))
+    await service.fleet.time.advance(timedelta(hours=1))
     return made.created[0].id
 
 
@@ -116,7 +116,7 @@ async def test_vm_that_is_gone_has_its_history_by_its_full_name() -> None:
         bare = await service.request("GET", "/v1/journal?vm=web-0")
         assert (bare.status, bare.code) == (404, "vm-not-found")
         assert bare.json["error"]["message"] == (
-            "there is no VM web-0 now: one that is gone is named as SCOPE/web-0; `forewarn vm list` shows them"
+            "there is no VM web-0 now: name a VM that was removed as SCOPE/web-0; `forewarn vm list` shows them"
         )
         by_full_name = await ask(service, "vm=web/web-0&action=vm-removed")
         by_scope = await ask(service, "scope=web&vm=web-0&action=vm-removed")

@@ -158,7 +158,7 @@ async def test_repeated_operation_is_answered_as_it_was_even_when_its_vms_have_g
         path = f"/v1/operations/{operation}"
         first = await service.request("POST", path, body, Idempotency_Key="once")
         at_once = await service.request("POST", path, body, Idempotency_Key="once")
-        await service.fleet.advance(timedelta(hours=5))
+        await service.fleet.time.advance(timedelta(hours=5))
         kept = await service.stored_state()
         late = await service.request("POST", path, body, Idempotency_Key="once")
         assert first.status in (200, 201)

@@ -39,7 +39,7 @@ async def test_socket_that_cannot_be_opened_is_no_error_of_the_service() -> None
     async with run_api(guests=_opening()) as service:
         answer = await service.request("POST", "/v1/sockets", {"vm": "web-1"})
     assert (answer.status, answer.json["error"]["code"]) == (503, "socket-unavailable")
-    assert answer.json["error"]["message"] == "no socket can be opened for VM web/web-1: No space left on device"
+    assert answer.json["error"]["message"] == "cannot open a socket for VM web/web-1: No space left on device"
 
 
 async def test_socket_of_another_scope_is_not_opened() -> None:

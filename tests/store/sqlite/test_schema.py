@@ -18,6 +18,7 @@ from forewarn.store.sqlite.store import SqliteStore
 from tests.store.contract import BATCH, NOON, WEB, entries
 
 OLD_FILES = Path(__file__).parent / "old_files"
+LEDGER = RecordKey(RecordKind.FLEET, "ledger")
 
 BY_SIZE: Migration = (
     "ALTER TABLE records ADD COLUMN size INTEGER NOT NULL DEFAULT 0",
@@ -197,6 +198,32 @@ async def test_older_file_says_what_had_been_pruned_from_it(tmp_path: Path) -> N
     store = await SqliteStore.open(tmp_path)
     assert await store.extent() == Extent(pruned=1, last=4)
     assert [row.position for row in await store.journal(JournalQuery(kinds=(EntryKind.APPROVED,), by="web-0"))] == [3]
+    await store.aclose()
+
+
+async def test_hold_of_an_older_file_gets_a_record_of_its_own(tmp_path: Path) -> None:
+    """With the keys of the requests that made it; both records have revisions that no record had before."""
+    hold = b'{"held":{"by":"ann","at":"2026-03-01T12:00:00Z","reason":"\xc3\xa9 \\"x\\""},"answered":[{"key":"k1"}]}'
+    with closing(sqlite3.connect(tmp_path / "forewarn.db")) as connection:
+        connection.executescript((OLD_FILES / "version-3.sql").read_text(encoding="utf-8"))
+        state = b'{"entries":14,"filled":true,"alive_at":"2026-03-01T12:00:00Z","ports":{"web/web-0":8180}}'
+        value = state[:-1] + b"," + hold[1:]
+        connection.execute("INSERT INTO records VALUES (2, 'fleet', 'ledger', 4, ?)", (value,))
+        connection.commit()
+    store = await SqliteStore.open(tmp_path)
+    assert await store.load(RecordKey(RecordKind.FLEET, "hold")) == Record(RecordKey(RecordKind.FLEET, "hold"), hold, 5)
+    assert await store.load(LEDGER) == Record(LEDGER, state, 6)
+    assert await store.save(RecordKey(RecordKind.SCOPE, "new"), b"new", entries(1), expected=None) == 7
+    await store.aclose()
+
+
+async def test_older_file_whose_fleet_state_cannot_be_read_is_brought_forward(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "forewarn.db")) as connection:
+        connection.executescript((OLD_FILES / "version-3.sql").read_text(encoding="utf-8"))
+        connection.execute("INSERT INTO records VALUES (2, 'fleet', 'ledger', 4, ?)", (b'{"held":',))
+        connection.commit()
+    store = await SqliteStore.open(tmp_path)
+    assert await store.load(LEDGER) == Record(LEDGER, b'{"held":', 4)
     await store.aclose()
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from forewarn.fleet.errors import PositionNotFound
 from forewarn.fleet.event_loop import tasks_until_exit
-from forewarn.fleet.journal import JournalStreams
+from forewarn.fleet.journal import Journal
 from forewarn.store.port import JournalQuery, Record, RecordKey, RecordKind, RevisionConflict
 from forewarn.store.sqlite.database import DATABASE_FILE
 from forewarn.store.sqlite.store import SqliteStore
@@ -117,7 +117,7 @@ async def test_follower_of_what_is_gone_is_told_so(tmp_path: Path) -> None:
     restored = await SqliteStore.open(tmp_path / "backup")
     last = (await restored.extent()).last
     async with tasks_until_exit() as tasks:
-        feeds = JournalStreams(restored, tasks)
+        feeds = Journal(restored, tasks)
         assert await feeds.resolve_position(last) == last
         with pytest.raises(PositionNotFound):
             await feeds.resolve_position(last + 1)

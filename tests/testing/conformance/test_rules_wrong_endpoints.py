@@ -656,7 +656,7 @@ def test_service_that_is_always_busy_is_given_up() -> None:
         report = examine(url, pace=Pace(1e9, sleep=slept.append), timeout=GUARD)
     found = {finding.row: finding for finding in report.findings}
     assert found["versions"].verdict is Verdict.WRONG
-    assert found["versions"].why == "the service sends us away, again and again: 503 Other"
+    assert found["versions"].why == "the service asks to try again later, again and again: 503 Other"
     assert 70 < sum(slept) <= 121
 
 

@@ -35,7 +35,7 @@ CASES: dict[str, tuple[int, dict[str, int], str]] = {
 @pytest.mark.parametrize(("number", "switches", "advice"), CASES.values(), ids=CASES)
 def test_advice_fits_what_is_switched_off(number: int, switches: dict[str, int], advice: str) -> None:
     told = str(NamespacesNotAllowed(OSError(number, os.strerror(number)), switches.get))
-    assert told.startswith("this system lets you make no user namespaces (")
+    assert told.startswith("this system does not let you create user namespaces (")
     assert advice in told
 
 
@@ -54,7 +54,7 @@ def test_system_that_allows_no_user_namespaces_says_so(vm: VmSocket) -> None:
     )
     assert ended.returncode == 125
     assert ended.stderr == (
-        "forewarn: this system lets you make no user namespaces (No space left on device): "
+        "forewarn: this system does not let you create user namespaces (No space left on device): "
         "switch them on with `sudo sysctl user.max_user_namespaces=15000`\n"
     )
 
@@ -62,7 +62,7 @@ def test_system_that_allows_no_user_namespaces_says_so(vm: VmSocket) -> None:
 def test_other_systems_are_told_of_urls(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
     assert sandbox.unavailable_reason() == (
-        "programs can be run as a VM on Linux only, and this is darwin: "
+        "a program can run as a VM only on Linux, and this system is darwin: "
         "give your program the VM's URL, which `forewarn vm list` shows"
     )
 

@@ -9,6 +9,7 @@ import msgspec
 from forewarn.api.v1.common import Duration, Hold, Moment, Reason, Request, Response, Text, VmName
 from forewarn.api.v1.inventory import Domain, Name
 from forewarn.core.event import Cause, EventType, Source
+from forewarn.core.explain import BlockerCode
 from forewarn.core.impact import ImpactState
 from forewarn.core.journal import EntryKind
 from forewarn.core.scope import EventOutcome
@@ -17,6 +18,7 @@ __all__ = [
     "VMS_PER_REQUEST",
     "Approval",
     "ApproveEvent",
+    "Blocker",
     "CancelEvent",
     "CreateHold",
     "CreatedEvent",
@@ -61,8 +63,25 @@ class Impact(Response, frozen=True):
     reason: str
 
 
+class Blocker(Response, frozen=True):
+    """One reason why an event does not go on. `text` is a sentence for people.
+
+    `until` is the time at which it ends by itself, if that is known. `event` is the event that has the turn (of several
+    the one that is stuck, else the first), `hold` the hold that keeps the event.
+    """
+
+    code: BlockerCode
+    text: str
+    until: datetime | None = None
+    event: str | None = None
+    hold: Hold | None = None
+
+
 class Event(Response, frozen=True):
-    """An open event. `explanation` says, in sentences, what it waits for; `hold`: its scope's.
+    """An open event. `blockers` has what it waits for, `explanation` the same in sentences; `hold`: its scope's.
+
+    `is_stuck` is true when only a person can make the event go on: its work has failed or has an unknown outcome, or it
+    waits for such an event, for the release of a hold, or for a campaign that has to be resumed.
 
     `campaign` is the id of the campaign that has made it, if one has; such an event starts only when that clears it.
     """
@@ -87,6 +106,8 @@ class Event(Response, frozen=True):
     approvals: Sequence[Approval]
     impacts: Sequence[Impact]
     explanation: Sequence[str]
+    blockers: Sequence[Blocker] = ()
+    is_stuck: bool = False
     hold: Hold | None = None
     campaign: str | None = None
 

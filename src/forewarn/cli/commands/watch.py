@@ -36,9 +36,9 @@ def watch(connection: ServiceConnection) -> None:
     with suppress(KeyboardInterrupt):
         stream.open()
         if connection.output is Output.TABLE and sys.stdout.isatty():
-            from forewarn.cli.live.watch_screen import show_screen
+            from forewarn.cli.live.watch_view import show_watch
 
-            show_screen(connection.api, stream, newest)
+            show_watch(connection.api, stream, newest)
         else:
             _write_lines(stream, connection.output)
 

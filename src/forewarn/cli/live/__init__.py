@@ -1,1 +1,1 @@
-"""Live views: journal stream, followed events and campaigns, the watch screen."""
+"""Live views: journal stream, followed events and campaigns, the view of `forewarn watch`."""

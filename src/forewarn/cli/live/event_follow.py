@@ -22,8 +22,8 @@ from forewarn.cli.live.service_clock import ServiceClock
 from forewarn.cli.options.connection import ServiceConnection
 from forewarn.cli.output import write_message
 from forewarn.cli.views.event import SHORT_ID
-from forewarn.core.event import Cause
-from forewarn.core.impact import SETTLED, STUCK
+from forewarn.core.explain import BlockerCode
+from forewarn.core.impact import STUCK
 from forewarn.core.scope import EventOutcome
 
 
@@ -92,7 +92,7 @@ class EventFollower:
     def stuck(self) -> list[v1.Event]:
         """The events on which nothing more is done unless a person decides, whether they are followed or in the way."""
         around = {event.id: event for events in self._scope_events.values() for event in events}
-        return [event for event in around.values() if _is_stuck(event) and self._is_relevant(event)]
+        return [event for event in around.values() if _has_failed(event) and self._is_relevant(event)]
 
     @property
     def needs_operator(self) -> bool:
@@ -101,7 +101,7 @@ class EventFollower:
             return False
         still_open = [detail.event for detail in self.details.values() if detail.event is not None]
         return bool(still_open) and all(
-            _is_stuck(event) or any(_waits_for(event, other) for other in self.stuck) for event in still_open
+            _has_failed(event) or any(_waits_for(event, other) for other in self.stuck) for event in still_open
         )
 
     def _is_relevant(self, event: v1.Event) -> bool:
@@ -152,17 +152,11 @@ class EventFollower:
         return msgspec.structs.replace(before, event=event)
 
 
-def _is_stuck(event: v1.Event) -> bool:
-    """Tell whether a person decides how it goes on: work has failed or is unknown, and none is under way."""
-    states = {impact.state for impact in event.impacts}
-    return bool(states & STUCK) and states <= STUCK | SETTLED
+def _has_failed(event: v1.Event) -> bool:
+    """Tell whether a person decides how its work goes on."""
+    return event.is_stuck and any(blocker.code is BlockerCode.IMPACT_STUCK for blocker in event.blockers)
 
 
-def _waits_for(event: v1.Event, stuck: v1.Event) -> bool:
-    """Tell whether it cannot have its turn while the other one is stuck."""
-    return (
-        event.started_at is None
-        and event.scope == stuck.scope
-        and event.update_domain != stuck.update_domain
-        and event.cause is stuck.cause is Cause.MAINTENANCE
-    )
+def _waits_for(event: v1.Event, other: v1.Event) -> bool:
+    """Tell whether it cannot start before the other one ends."""
+    return any(blocker.event == other.id for blocker in event.blockers)

@@ -35,9 +35,9 @@ from forewarn.core.journal import Entry
 from forewarn.core.scope import Scope
 from forewarn.fleet.errors import SaveFailed
 from forewarn.fleet.event_loop import FairShare
-from forewarn.fleet.scopes import Scopes
+from forewarn.fleet.scopes import Scopes, no_guards
 from forewarn.platform.port import GateChecker, GateFailed, GatePassed, GateRequest
-from forewarn.store.port import JournalQuery, RecordKey, RecordKind, Store, StoreError
+from forewarn.store.port import Guards, JournalQuery, RecordKey, RecordKind, Store, StoreError
 
 log = logging.getLogger(__name__)
 R = TypeVar("R")
@@ -60,6 +60,15 @@ class ActionOwner(Protocol):
     @property
     def index(self) -> CampaignIndex:
         """Everything that follows from the record and the scopes."""
+        ...
+
+    @property
+    def newest(self) -> Campaign:
+        """What is saved of it now, by whichever process. What rests on that names `guards`."""
+        ...
+
+    def guards(self) -> Guards:
+        """Return the campaign's record at the revision that is known now."""
         ...
 
     def now(self) -> datetime:
@@ -120,12 +129,13 @@ class CampaignActions:
                 lambda scope: announce_wave(
                     scope,
                     action,
-                    self._owner.record,
+                    self._owner.newest,
                     self._owner.index,
                     history,
                     self._scopes.rule_context,
                     now=self._owner.now(),
                 ),
+                self._owner.guards,
             )
         except CoreError as refusal:
             return WaveRefused(action.scope, action.n, str(refusal))
@@ -138,10 +148,10 @@ class CampaignActions:
 
         def rule(scope: Scope) -> Change[tuple[str, ...]]:
             owner, context = self._owner, self._scopes.rule_context
-            return clear_wave(scope, action, owner.record, owner.index, context, now=owner.now())
+            return clear_wave(scope, action, owner.newest, owner.index, context, now=owner.now())
 
         try:
-            await self._scopes.apply(action.scope, rule)
+            await self._scopes.apply(action.scope, rule, self._owner.guards)
         except SaveFailed as error:
             log.warning("%s; the campaign goes on in %.1f s", error, MIN_BACKOFF)
             await asyncio.sleep(MIN_BACKOFF)
@@ -192,8 +202,10 @@ class CampaignActions:
                 return read_history(entries, self._owner.record.id, seen=self._owner.index.progress(scope).seen)
             after = rows[-1].position
 
-    async def _apply(self, scope: str, rule: Callable[[Scope], Change[R]]) -> R:
-        return await self._retry_until_saved(lambda: self._scopes.apply(scope, rule))
+    async def _apply(
+        self, scope: str, rule: Callable[[Scope], Change[R]], guards: Callable[[], Guards] = no_guards
+    ) -> R:
+        return await self._retry_until_saved(lambda: self._scopes.apply(scope, rule, guards))
 
     async def _retry_until_saved(self, operation: Callable[[], Awaitable[R]]) -> R:
         """Repeat it, with an exponential backoff, while the store cannot save."""

@@ -1,30 +1,27 @@
 """Orphan events: cancels Scheduled events whose campaign is over or has no record; nothing else would start them."""
 
 import asyncio
-from collections.abc import Callable
 
 from forewarn.core import operations
-from forewarn.core.campaign.record import Campaign, decode
+from forewarn.core.campaign.record import Campaign
 from forewarn.core.change import Change
 from forewarn.core.errors import CoreError
 from forewarn.core.event import State
 from forewarn.core.scope import Scope
 from forewarn.fleet.errors import SaveFailed, ScopeNotFound
 from forewarn.fleet.event_loop import iterate_gradually
+from forewarn.fleet.main_loop import RecordLoop
 from forewarn.fleet.scopes import Scopes
-from forewarn.store.port import RecordKey, RecordKind, Store, StoreError
+from forewarn.store.port import Guards
 
 
 class OrphanEvents:
-    """Cancels orphan events, each in a task of its own. `is_open` tells whether a campaign is known and not over."""
+    """Cancels orphan events, each in a task of its own."""
 
-    def __init__(
-        self, scopes: Scopes, store: Store, tasks: asyncio.TaskGroup, *, is_open: Callable[[str], bool]
-    ) -> None:
+    def __init__(self, scopes: Scopes, campaigns: RecordLoop[Campaign], tasks: asyncio.TaskGroup) -> None:
         self._scopes = scopes
-        self._store = store
+        self._campaigns = campaigns
         self._tasks = tasks
-        self._is_open = is_open
         self._in_flight: set[str] = set()
 
     @property
@@ -50,21 +47,28 @@ class OrphanEvents:
             self._in_flight.add(event)
             self._tasks.create_task(self._cancel(scope, event, campaign), name=f"cancel {event}")
 
+    def _is_open(self, campaign: str) -> bool:
+        """Tell whether a campaign is known and not over."""
+        record, _ = self._campaigns.newest(campaign)
+        return record is not None and not record.state.is_over
+
     async def _cancel(self, scope: str, event: str, campaign: str) -> None:
-        """Cancel an event, unless the store has an open campaign for it: the replica may lag behind the store."""
+        """Cancel an event, unless the store has an open campaign for it: the guard tells if we lag behind the store."""
 
         def rule(value: Scope) -> Change[None]:
-            if (found := value.find_event(event)) is None or found.state is not State.SCHEDULED:
+            found = value.find_event(event)
+            if found is None or found.state is not State.SCHEDULED or self._is_open(campaign):
                 return Change(value, (), None)
             now = self._scopes.clock.now()
             why = "its campaign is over"
             return operations.cancel(value, event, self._scopes.rule_context, by="campaigns", now=now, why=why)
 
+        def guards() -> Guards:
+            return {self._campaigns.key(campaign): self._campaigns.revision_of(campaign)}
+
         try:
-            record = await self._store.load(RecordKey(RecordKind.CAMPAIGN, campaign))
-            if record is None or decode(record.value).state.is_over:
-                await self._scopes.apply(scope, rule)
-        except (ScopeNotFound, CoreError, SaveFailed, StoreError):
+            await self._scopes.apply(scope, rule, guards)
+        except (ScopeNotFound, CoreError, SaveFailed):
             return  # the next change of the scope, or the next start of the service, tries again
         finally:
             self._in_flight.discard(event)

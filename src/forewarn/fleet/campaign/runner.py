@@ -5,7 +5,7 @@ Whatever happens during a save waits, and is observed and saved together with th
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from datetime import datetime
 
 import msgspec
@@ -24,10 +24,10 @@ from forewarn.fleet.campaign.actions import MAX_BACKOFF, MIN_BACKOFF, CampaignAc
 from forewarn.fleet.campaign.time_zones import find_zone
 from forewarn.fleet.errors import SaveFailed, ScopeNotFound
 from forewarn.fleet.event_loop import FairShare
-from forewarn.fleet.queue import Decision, RecordQueues
+from forewarn.fleet.main_loop import Decision, RecordLoop
 from forewarn.fleet.scopes import Scopes
 from forewarn.platform.port import GateChecker, NotificationFailed, NotificationMessage, Notifier
-from forewarn.store.port import Store
+from forewarn.store.port import Guards, Store
 
 log = logging.getLogger(__name__)
 
@@ -39,9 +39,6 @@ MAX_DECISIONS = 20
 
 MIN_NOTIFY_BACKOFF, MAX_NOTIFY_BACKOFF = 1.0, 300.0
 """Between attempts to tell others of a campaign, in seconds of real time."""
-
-START_TIMEOUT = 5.0
-"""How long, in seconds, whoever stops a campaign waits for what was about to start."""
 
 _STATES = {"started": CampaignState.RUNNING.value, "halted": CampaignState.HALTED.value}
 """In which state the campaign was of which others are told; of its end, the reason says it."""
@@ -59,7 +56,7 @@ class CampaignRunner:
         scopes: Scopes,
         store: Store,
         tasks: asyncio.TaskGroup,
-        queues: RecordQueues[Campaign],
+        queues: RecordLoop[Campaign],
         fleet_load: FleetLoad,
         *,
         checker: GateChecker,
@@ -96,13 +93,24 @@ class CampaignRunner:
         self._is_running = False
         self._is_notifying = False
         self._is_deleted = False
-        self._clearing: set[asyncio.Task[None]] = set()
+        self._is_outdated = False
+        self._running_tasks: set[asyncio.Task[None]] = set()
         self._latest = campaign.started_at
 
     @property
     def is_busy(self) -> bool:
         """Whether something is under way that does not wait for the clock."""
         return self._is_running or bool(self._executing)
+
+    @property
+    def newest(self) -> Campaign:
+        """What is saved of it now, by whichever process. What rests on that names `guards`."""
+        newest, _ = self._queues.newest(self.id)
+        return newest or msgspec.structs.replace(self.record, state=CampaignState.ABORTED)
+
+    def guards(self) -> Guards:
+        """Return the campaign's record at the revision that is known now."""
+        return {self._queues.key(self.id): self._queues.revision_of(self.id)}
 
     def now(self) -> datetime:
         """Return the time by which the campaign goes: a clock that steps back does not take it along."""
@@ -119,7 +127,28 @@ class CampaignRunner:
         self._is_woken = True
         if not self._is_running:
             self._is_running = True
-            self._tasks.create_task(self._run(), name=f"campaign {self.record.name}")
+            self._create_task(self._run(), name=f"campaign {self.record.name}")
+
+    def on_record_changed(self) -> None:
+        """Another process has changed the record: go on from there."""
+        self._is_outdated = True
+        self.wake()
+
+    async def stop(self) -> None:
+        """Decide and do nothing more. On return nothing is under way."""
+        self._is_deleted = True
+        self._release_undone()
+        self._set_timer(self.id, None)
+        tasks = tuple(self._running_tasks)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    def _create_task(self, work: Coroutine[object, object, None], *, name: str) -> None:
+        task = self._tasks.create_task(work, name=name)
+        self._running_tasks.add(task)
+        task.add_done_callback(self._running_tasks.discard)
 
     def on_record_deleted(self) -> None:
         """The record is gone, and nobody of us has deleted it: decide nothing more, and do nothing more."""
@@ -136,7 +165,7 @@ class CampaignRunner:
     ) -> Campaign:
         """Do what a person says, save it, and return the campaign; what was said before changes nothing.
 
-        On return, what was about to start when it was said has started.
+        What was about to be announced or to start rests on the record as it was before, and is decided again.
         """
         async with self._lock:
             now = self.now()
@@ -155,8 +184,6 @@ class CampaignRunner:
                 raise
             record = self.record
         self.wake()
-        if self._clearing:
-            await asyncio.wait(tuple(self._clearing), timeout=START_TIMEOUT)
         return record
 
     # Seeing, deciding, saving.
@@ -185,6 +212,10 @@ class CampaignRunner:
             self._on_finished(self)
 
     async def _step(self) -> None:
+        if self._is_outdated:
+            self._is_outdated = False
+            self.record = self._queues.newest(self.id)[0] or self.record
+            self._reset()
         self._follow_context()
         results, self._results = self._results, []
         for result in results:
@@ -281,10 +312,7 @@ class CampaignRunner:
 
     def _start_action(self, action: Action) -> None:
         self._executing.add(action)
-        task = self._tasks.create_task(self._run_action(action), name=f"campaign {self.record.name}: {action}")
-        if isinstance(action, ClearWave):
-            self._clearing.add(task)
-            task.add_done_callback(self._clearing.discard)
+        self._create_task(self._run_action(action), name=f"campaign {self.record.name}: {action}")
 
     async def _run_action(self, action: Action) -> None:
         """Do what was decided; its result is taken with whatever else has happened by then."""
@@ -305,7 +333,7 @@ class CampaignRunner:
     def _start_notifying(self) -> None:
         if self.record.notifications and self._notifier.has_receivers and not self._is_notifying:
             self._is_notifying = True
-            self._tasks.create_task(self._send_notifications(), name=f"tell of campaign {self.record.name}")
+            self._create_task(self._send_notifications(), name=f"tell of campaign {self.record.name}")
 
     async def _send_notifications(self) -> None:
         """Tell others, in order, until nothing is left to tell; at least once, and after a crash once more."""

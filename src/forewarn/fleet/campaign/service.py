@@ -23,6 +23,7 @@ from forewarn.core.campaign.load import FleetLoad, has_active_work
 from forewarn.core.campaign.plan import Plan, PlannedWave
 from forewarn.core.campaign.record import (
     Campaign,
+    CampaignState,
     check_size,
     decode,
     encode,
@@ -38,12 +39,11 @@ from forewarn.fleet.campaign.runner import CampaignCommand, CampaignRunner
 from forewarn.fleet.campaign.time_zones import find_zone
 from forewarn.fleet.errors import AmbiguousCampaign, CampaignNotFound, GateNotFound, SaveFailed
 from forewarn.fleet.event_loop import iterate_gradually
-from forewarn.fleet.queue import Decision, RecordCodec, RecordQueues
-from forewarn.fleet.replica import ScopeView
+from forewarn.fleet.main_loop import Decision, MainLoop, RecordChange, RecordCodec, RecordTable
 from forewarn.fleet.scheduler import TimerHeap
-from forewarn.fleet.scopes import Scopes
+from forewarn.fleet.scopes import ScopeChange, Scopes
 from forewarn.platform.port import GateChecker, Notifier
-from forewarn.store.port import Deleted, Record, RecordKind, SnapshotEnd, Store, WatchItem
+from forewarn.store.port import RecordKind
 
 log = logging.getLogger(__name__)
 
@@ -78,49 +78,47 @@ class CampaignStatus(NamedTuple):
 class Campaigns:
     """All campaigns, as they were last saved. `by` is the caller; a repeated `idempotency_key` changes nothing.
 
-    Call `evaluate` for every scope that has changed, and `reevaluate` when the hold on the fleet changes.
+    Every process answers for campaigns; whoever has the duty (`CampaignDuty`) runs them.
     """
 
-    def __init__(
-        self, scopes: Scopes, store: Store, tasks: asyncio.TaskGroup, *, checker: GateChecker, notifier: Notifier
-    ) -> None:
+    def __init__(self, scopes: Scopes, main_loop: MainLoop, *, checker: GateChecker, notifier: Notifier) -> None:
         self._scopes = scopes
-        self._store = store
-        self._tasks = tasks
+        self._store = main_loop.store
+        self._tasks = main_loop.tasks
+        self._main_loop = main_loop
         self._checker = checker
         self._notifier = notifier
-        self._records: dict[str, tuple[Campaign | None, int]] = {}
+        self._records = RecordTable[Campaign]()
         self._runners: dict[str, CampaignRunner] = {}
         self._by_scope: dict[str, list[CampaignRunner]] = {}
-        self._orphans = OrphanEvents(scopes, store, tasks, is_open=self._is_open)
         self._fleet_load = FleetLoad()
         self._lock = asyncio.Lock()
-        self._queues = RecordQueues(
-            store, tasks, RecordCodec(RecordKind.CAMPAIGN, self._newest, self._update, encode, decode)
+        self._loop = main_loop.add(
+            RecordCodec(RecordKind.CAMPAIGN, encode, decode), self._records, [CampaignRecordObserver(self)]
         )
+        self._orphans = OrphanEvents(scopes, self._loop, self._tasks)
         self._timer_heap = TimerHeap(scopes.clock, self._wake)
-        self._is_live = False
+        self._is_running = False
 
     # Looking.
 
     @property
     def busy(self) -> int:
         """How much is under way that does not wait for the clock."""
-        return self._queues.busy + self._orphans.busy + sum(runner.is_busy for runner in self._runners.values())
+        return self._orphans.busy + sum(runner.is_busy for runner in self._runners.values())
 
     @property
-    def is_armed(self) -> bool:
-        """Whether the clock has been asked to call back."""
-        return self._timer_heap.is_armed
+    def waiting(self) -> int:
+        """How many timers wait for the clock."""
+        return int(self._timer_heap.is_armed)
 
     def all(self) -> tuple[Campaign, ...]:
         """Return every campaign, the oldest first."""
-        known = (campaign for campaign, _ in self._records.values() if campaign is not None)
-        return tuple(sorted(known, key=lambda campaign: (campaign.started_at, campaign.id)))
+        return tuple(sorted(self._records.values(), key=lambda campaign: (campaign.started_at, campaign.id)))
 
     def find(self, name_or_id: str, is_visible: IsVisible = _all_visible) -> Campaign:
         """Return the campaign of that id, or of that name: the one that is not over, else the newest."""
-        known, _ = self._records.get(name_or_id.upper(), (None, 0))
+        known, _ = self._records.newest(name_or_id.upper())
         if known is not None and is_visible(known):
             return known
         named = [campaign for campaign in self.all()[::-1] if campaign.name == name_or_id and is_visible(campaign)]
@@ -173,8 +171,13 @@ class Campaigns:
 
     def stop_reason(self, id_: str) -> str:
         """Say in a word why a campaign lets nothing start, where that is the same for all of it; else nothing."""
-        campaign, _ = self._records.get(id_, (None, 0))
+        campaign, _ = self._records.newest(id_)
         return "" if campaign is None else stop_reason(campaign)
+
+    def is_stopped(self, id_: str) -> bool:
+        """Tell whether a campaign lets nothing start until a person resumes it."""
+        campaign, _ = self._records.newest(id_)
+        return campaign is not None and campaign.state in (CampaignState.PAUSED, CampaignState.HALTED)
 
     async def overlaps(self, spec: CampaignSpec, is_visible: IsVisible = _all_visible) -> tuple[str, ...]:
         """Say which campaigns that are not over have still to do VMs that are selected here."""
@@ -240,7 +243,7 @@ class Campaigns:
                 keys = add_seen_key((), idempotency_key, now=campaign.state_change.at)
                 campaign = msgspec.structs.replace(campaign, seen_keys=keys)
             check_size(campaign)
-            await self._queues.apply(campaign.id, lambda known: _create_record(known, campaign, decision.entries))
+            await self._loop.apply(campaign.id, lambda known: _create_record(known, campaign, decision.entries))
             self._start_runner(campaign)
             await self._drop_oldest()
             return campaign
@@ -249,7 +252,7 @@ class Campaigns:
         over = [campaign.id for campaign in self.all() if campaign.state.is_over and campaign.id not in self._runners]
         for id_ in over[: max(len(over) - MAX_FINISHED, 0)]:
             with suppress(SaveFailed):
-                await self._queues.apply(id_, lambda _: Decision(None, (), None))
+                await self._loop.apply(id_, lambda _: Decision(None, (), None))
 
     async def _start(self, spec: CampaignSpec, plan: Plan, *, id_: str, by: str, why: str) -> CampaignDecision:
         now = self._scopes.clock.now()
@@ -317,32 +320,63 @@ class Campaigns:
         runner = self._runners.get(campaign.id)
         if runner is not None:
             return await runner.run_command(command, idempotency_key)
-        now = self._scopes.clock.now()
-        if idempotency_key is None or not is_repeated_request(campaign.seen_keys, idempotency_key, now=now):
-            command(campaign, now)  # refuses what cannot be done with a campaign that is over
-        return campaign
+        return await self._loop.apply(
+            campaign.id, lambda known: self._decide_command(known or campaign, command, idempotency_key)
+        )
+
+    def _decide_command(
+        self, campaign: Campaign, command: CampaignCommand, idempotency_key: IdempotencyKey | None
+    ) -> Decision[Campaign, Campaign]:
+        """Decide a command on a campaign that is over, or that another process runs."""
+        now = max(campaign.started_at, self._scopes.clock.now())
+        if idempotency_key is not None and is_repeated_request(campaign.seen_keys, idempotency_key, now=now):
+            return Decision(campaign, (), campaign)
+        decision = command(campaign, now)
+        record = decision.record
+        if idempotency_key is not None:
+            keys = add_seen_key(campaign.seen_keys, idempotency_key, now=now)
+            record = msgspec.structs.replace(record, seen_keys=keys)
+        return Decision(record, decision.entries, record)
 
     # What goes on by itself.
 
-    def go_live(self) -> None:
-        """Carry on every campaign that is not over."""
-        self._is_live = True
+    async def start_duty(self) -> None:
+        """Take the duty to run campaigns: carry on every one that is not over."""
+        self._is_running = True
+        self._timer_heap.start()
+        self._fleet_load = FleetLoad()
+        for view in self._scopes.replica.views():
+            if view.scope is not None:
+                self._fleet_load.update(view.id, view.scope)
+                self._orphans.cancel_in(view.scope)
         for campaign in self.all():
             self._start_runner(campaign)
 
-    def stop(self) -> None:
-        """Wake no campaign any more."""
+    def halt_duty(self) -> None:
+        """Wake no campaign any more, at once."""
+        self._is_running = False
         self._timer_heap.stop()
 
-    def apply_change(self, change: WatchItem) -> None:
-        """Take what the store gives, unless it is known already."""
-        if isinstance(change, SnapshotEnd) or change.revision <= self._records.get(change.key.id, (None, 0))[1]:
+    async def stop_duty(self) -> None:
+        """Give the duty to run campaigns back. On return nothing of it is under way."""
+        if self._is_running:
+            self.halt_duty()
+            for runner in tuple(self._runners.values()):
+                await runner.stop()
+                self._remove_runner(runner)
+            await self._main_loop.drain()
+
+    def observe_record(self, change: RecordChange[Campaign]) -> None:
+        """Run a campaign that another process has started, and let one rest whose record another one has deleted."""
+        if not self._is_running or change.entries is not None:
             return
-        id_ = change.key.id
-        before, _ = self._records.get(id_, (None, 0))
-        self._update(id_, decode(change.value) if isinstance(change, Record) else None, change.revision)
-        if isinstance(change, Deleted) and before is not None and self._is_live:
-            self._on_record_deleted(before)
+        runner = self._runners.get(change.id)
+        if change.after is None and change.before is not None:
+            self._on_record_deleted(change.before)
+        elif change.after is not None and runner is not None:
+            runner.on_record_changed()
+        elif change.after is not None:
+            self._start_runner(change.after)
 
     def _on_record_deleted(self, campaign: Campaign) -> None:
         """Somebody else has deleted a campaign's record: let it rest, and cancel what would wait for it for ever."""
@@ -352,14 +386,15 @@ class Campaigns:
             log.warning("the record of campaign %s is gone: its events are canceled", campaign.name)
             self._tasks.create_task(self._orphans.cancel_of(campaign), name=f"cancel events of {campaign.id}")
 
-    def evaluate(self, view: ScopeView) -> None:
+    def observe(self, change: ScopeChange) -> None:
         """Take a scope as it is now. Where no campaign has it and it has no events, that costs next to nothing."""
-        if self._fleet_load.update(view.id, view.scope):
+        scope, _ = self._scopes.replica.newest(change.id)
+        if self._fleet_load.update(change.id, scope):
             self._wake_waiting_for_capacity()
-        for runner in self._by_scope.get(view.id, ()):
-            runner.mark_changed(view.id)
-        if self._is_live and view.scope is not None:
-            self._orphans.cancel_in(view.scope)
+        for runner in self._by_scope.get(change.id, ()):
+            runner.mark_changed(change.id)
+        if self._is_running and scope is not None:
+            self._orphans.cancel_in(scope)
 
     def reevaluate(self) -> None:
         """See everything anew: what holds for the whole fleet has changed."""
@@ -371,20 +406,16 @@ class Campaigns:
             if runner.blockers.has_limit:
                 runner.wake()
 
-    def _is_open(self, id_: str) -> bool:
-        campaign, _ = self._records.get(id_, (None, 0))
-        return campaign is not None and not campaign.state.is_over
-
     def _start_runner(self, campaign: Campaign) -> None:
         is_notified = not campaign.notifications or not self._notifier.has_receivers
-        if not self._is_live or campaign.id in self._runners or (campaign.state.is_over and is_notified):
+        if not self._is_running or campaign.id in self._runners or (campaign.state.is_over and is_notified):
             return
         runner = CampaignRunner(
             campaign,
             self._scopes,
             self._store,
             self._tasks,
-            self._queues,
+            self._loop,
             self._fleet_load,
             checker=self._checker,
             notifier=self._notifier,
@@ -410,14 +441,35 @@ class Campaigns:
         if (runner := self._runners.get(id_)) is not None:
             runner.wake()
 
-    def _newest(self, id_: str) -> tuple[Campaign | None, int | None]:
-        campaign, revision = self._records.get(id_, (None, 0))
-        return (None, None) if campaign is None else (campaign, revision)
 
-    def _update(self, id_: str, campaign: Campaign | None, revision: int) -> None:
-        _, known = self._records.get(id_, (None, 0))
-        if revision > known:
-            self._records[id_] = (campaign, revision)
+class CampaignRecordObserver:
+    """Shows changes of campaigns' records to the campaigns."""
+
+    def __init__(self, campaigns: Campaigns) -> None:
+        self._campaigns = campaigns
+
+    def observe(self, change: RecordChange[Campaign]) -> None:
+        """Show a change."""
+        self._campaigns.observe_record(change)
+
+
+class CampaignDuty:
+    """The duty to run campaigns."""
+
+    def __init__(self, campaigns: Campaigns) -> None:
+        self._campaigns = campaigns
+
+    async def start(self) -> None:
+        """Carry on every campaign that is not over."""
+        await self._campaigns.start_duty()
+
+    def halt(self) -> None:
+        """Wake no campaign any more, at once."""
+        self._campaigns.halt_duty()
+
+    async def stop(self) -> None:
+        """Give the duty back. On return nothing of it is under way."""
+        await self._campaigns.stop_duty()
 
 
 def _create_record(known: Campaign | None, campaign: Campaign, entries: Sequence[Entry]) -> Decision[Campaign, None]:

@@ -146,8 +146,8 @@ def _check_address_unique(fleet: Fleet, caller: Caller, scope: Scope, vm: Vm) ->
 
 def _check_enabled(fleet: Fleet, view: ScopeView, scope: Scope) -> v1.DiagnosisCheck:
     question = "Is its scope enabled?"
-    policy = fleet.rule_context.policy
-    last_request = _last_request_text(scope, fleet.last_seen(view), fleet.clock.now())
+    policy = fleet.scopes.rule_context.policy
+    last_request = _last_request_text(scope, fleet.last_seen.of(view), fleet.clock.now())
     if scope.enabled:
         return v1.DiagnosisCheck(question=question, passed=True, message=f"Yes: {last_request}.")
     if policy.announce is AnnouncePolicy.ALWAYS:
@@ -200,7 +200,7 @@ def _check_visible_events(scope: Scope) -> v1.DiagnosisCheck:
 
 def _check_hold(fleet: Fleet, scope: Scope) -> v1.DiagnosisCheck:
     question = "Does its maintenance go on?"
-    hold = scope.hold or fleet.current_hold
+    hold = scope.hold or fleet.holds.current
     if hold is None:
         return v1.DiagnosisCheck(question=question, passed=True, message="Yes: nothing is held.")
     what = "its scope" if scope.hold is not None else "the whole fleet"

@@ -176,10 +176,10 @@ async def watch(
     wanted = set() if only_scope is None else {RecordKey(RecordKind.SCOPE, only_scope)}
     if only_campaign is not None:
         wanted.add(RecordKey(RecordKind.CAMPAIGN, find_campaign(state.fleet, caller, only_campaign).id))
-    position = await state.fleet.feeds.resolve_position(after if last_event_id is None else last_event_id)
+    position = await state.fleet.journal.resolve_position(after if last_event_id is None else last_event_id)
     state.stream_slots.acquire()
     return EventStream(
-        state.fleet.feeds.rows(position),
+        state.fleet.journal.follow(position),
         matches=_row_filter(read_predicate(state.fleet, caller), wanted),
         is_token_valid=request.scope[IS_STILL_VALID],  # type: ignore[literal-required]  # the gate put it there
         slots=state.stream_slots,

@@ -40,7 +40,9 @@ class HoldController(Controller):
     ) -> v1.Holds:
         """Let nothing planned start, in one scope or anywhere. A hold that is there already gets the new reason."""
         _check_scope(caller, data.scope)
-        await state.fleet.hold(by=caller.name, reason=data.reason, scope=data.scope, idempotency_key=idempotency_key)
+        await state.fleet.holds.set(
+            by=caller.name, reason=data.reason, scope=data.scope, idempotency_key=idempotency_key
+        )
         return _show_holds(state.fleet, caller)
 
     @post(
@@ -60,7 +62,9 @@ class HoldController(Controller):
         nothing.
         """
         _check_scope(caller, data.scope)
-        await state.fleet.release(by=caller.name, why=data.reason, scope=data.scope, idempotency_key=idempotency_key)
+        await state.fleet.holds.release(
+            by=caller.name, why=data.reason, scope=data.scope, idempotency_key=idempotency_key
+        )
         return _show_holds(state.fleet, caller)
 
 
@@ -78,5 +82,5 @@ def _show_holds(fleet: Fleet, caller: Caller) -> v1.Holds:
         if view.scope is not None and view.scope.hold is not None and caller.can_see(view.id)
     )
     scopes = sorted((hold for hold in holds if hold is not None), key=lambda hold: hold.scope or "")
-    fleet_hold = show_hold(fleet.current_hold, None)
+    fleet_hold = show_hold(fleet.holds.current, None)
     return v1.Holds(holds=scopes if fleet_hold is None else [fleet_hold, *scopes])

@@ -12,6 +12,7 @@ from forewarn.core.limits import MAX_NAME_LENGTH, MAX_TEXT_LENGTH
 from forewarn.core.scope import ScopeKind
 from forewarn.core.vm import Priority
 from forewarn.fleet.errors import HostNotFound, ScopeNotFound, VmNotFound
+from forewarn.fleet.last_seen import new_epoch
 from forewarn.fleet.service import Fleet
 from forewarn.operator.auth import Caller, CallerDep, requires
 from forewarn.operator.inventory_requests import new_scope, new_vm, standalone_scope, traits_updater, vm_updater
@@ -101,7 +102,7 @@ class ScopeController(Controller):
         fleet = state.fleet
         caller.check_scope(data.id)
         fleet.inventory.check_new(data.id)
-        scope = new_scope(data, epoch=fleet.new_epoch(), now=fleet.clock.now())
+        scope = new_scope(data, epoch=new_epoch(), now=fleet.clock.now())
         await fleet.inventory.add_scope(scope, by=caller.name, idempotency_key=idempotency_key)
         return _show_scope(fleet, data.id)
 
@@ -223,7 +224,7 @@ class VmController(Controller):
         vm = new_vm(data)
         if data.scope is None:
             fleet.inventory.check_new(scope)
-            alone = standalone_scope(vm, epoch=fleet.new_epoch(), now=fleet.clock.now())
+            alone = standalone_scope(vm, epoch=new_epoch(), now=fleet.clock.now())
             await fleet.inventory.add_scope(alone, by=caller.name, idempotency_key=idempotency_key)
         else:
             await fleet.inventory.add_vm(scope, vm, by=caller.name, idempotency_key=idempotency_key)

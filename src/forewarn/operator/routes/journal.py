@@ -155,7 +155,7 @@ async def _page(fleet: Fleet, query: JournalQuery, caller: Caller, limit: int) -
     found: list[JournalRow] = []
     can_read = read_predicate(fleet, caller)
     for _ in range(BATCHES):
-        rows = await fleet.read_journal(msgspec.structs.replace(query, limit=batch))
+        rows = await fleet.journal.query(msgspec.structs.replace(query, limit=batch))
         found += filter(can_read, rows)
         if len(found) > limit:
             return _show_page(found[:limit], next_=found[limit - 1].position)

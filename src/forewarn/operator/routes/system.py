@@ -54,14 +54,14 @@ class ClockController(Controller):
         """
         if (data.duration is None) is not data.to_next_change:
             raise Invalid('give either a duration ({"duration": "15m"}) or {"to_next_change": true}')
-        before = await state.fleet.journal_end()
+        before = await state.fleet.journal.end()
         if data.duration is None:
-            await state.fleet.advance_to_next(who=caller.name)
+            await state.fleet.time.advance_to_next(who=caller.name)
         else:
             by = _check_range(state.fleet.clock.now(), parse_duration(data.duration))
-            await state.fleet.advance(by, who=caller.name)
+            await state.fleet.time.advance(by, who=caller.name)
         clock = _show_clock(state.fleet)
-        changes = await state.fleet.read_changes(before, v1.PAGE)
+        changes = await state.fleet.journal.changes(before, v1.PAGE)
         return v1.AdvanceResult(**msgspec.structs.asdict(clock), changes=tuple(map(show_row, changes)))
 
 
@@ -74,7 +74,7 @@ def _check_range(now: datetime, by: timedelta) -> timedelta:
 def _show_clock(fleet: Fleet) -> v1.Clock:
     clock = fleet.clock
     next_at = clock.next_timer_at if isinstance(clock, ManualClock) else None
-    speed = fleet.rule_context.policy.speed
+    speed = fleet.scopes.rule_context.policy.speed
     return v1.Clock(now=clock.now(), manual=isinstance(clock, ManualClock), next_change_at=next_at, speed=speed)
 
 

@@ -10,7 +10,17 @@ from forewarn.api import v1
 from forewarn.core.change import OUTCOMES
 from forewarn.core.duration import format_duration
 from forewarn.core.event import Event, EventType, Source, State
-from forewarn.core.explain import Blocker, CampaignPending, blocker_messages, explain
+from forewarn.core.explain import (
+    ApprovalPending,
+    Blocker,
+    CampaignPending,
+    DomainInUse,
+    NotBefore,
+    OperatorHold,
+    blocker_messages,
+    explain,
+    is_stuck,
+)
 from forewarn.core.journal import EntryKind
 from forewarn.core.scope import Scope
 from forewarn.fleet.event_loop import iterate_gradually
@@ -32,6 +42,9 @@ FIRST_ENTRIES = (EntryKind.SCHEDULED, EntryKind.STARTED)
 
 def show_event(fleet: Fleet, scope: Scope, event: Event, *, now: datetime) -> v1.Event:
     """Show an open event, and why it waits."""
+    blockers = [
+        _with_campaign_state(fleet, blocker) for blocker in explain(scope, event, fleet.scopes.rule_context, now=now)
+    ]
     return v1.Event(
         id=event.id,
         scope=scope.id,
@@ -62,19 +75,34 @@ def show_event(fleet: Fleet, scope: Scope, event: Event, *, now: datetime) -> v1
             )
             for impact in event.impacts
         ),
-        explanation=blocker_messages(
-            _with_campaign_reason(fleet, hold) for hold in explain(scope, event, fleet.rule_context, now=now)
-        ),
+        explanation=blocker_messages(blockers),
+        blockers=tuple(_show_blocker(blocker, scope.id) for blocker in blockers),
+        is_stuck=is_stuck(event, blockers),
         hold=show_hold(scope.hold, scope.id),
         campaign=event.campaign or None,
     )
 
 
-def _with_campaign_reason(fleet: Fleet, blocker: Blocker) -> Blocker:
+def _show_blocker(blocker: Blocker, scope: str) -> v1.Blocker:
+    until, event, hold = None, None, None
+    match blocker:
+        case NotBefore() | ApprovalPending():
+            until = blocker.at
+        case DomainInUse():
+            event = blocker.stuck_event or blocker.events[0]
+        case OperatorHold():
+            hold = show_hold(blocker.hold, None if blocker.whole_fleet else scope)
+        case _:
+            pass
+    return v1.Blocker(code=blocker.code, text=str(blocker), until=until, event=event, hold=hold)
+
+
+def _with_campaign_state(fleet: Fleet, blocker: Blocker) -> Blocker:
     """Return what keeps an event, with what its scope cannot know of it."""
     if not isinstance(blocker, CampaignPending):
         return blocker
-    return msgspec.structs.replace(blocker, why=fleet.campaigns.stop_reason(blocker.campaign))
+    why, is_stopped = fleet.campaigns.stop_reason(blocker.campaign), fleet.campaigns.is_stopped(blocker.campaign)
+    return msgspec.structs.replace(blocker, why=why, is_stopped=is_stopped)
 
 
 def _status(state: State) -> Literal["Scheduled", "Started"]:
@@ -115,7 +143,7 @@ async def show_events(
     if vm is not None:
         view, found_vm = find_vm(fleet, caller, vm)
         if scope not in (None, view.id):
-            return v1.EventPage(events=(), next=None, fleet_hold=show_hold(fleet.current_hold, None))
+            return v1.EventPage(events=(), next=None, fleet_hold=show_hold(fleet.holds.current, None))
         scope, name = view.id, found_vm.name
     if scope is not None:
         caller.check_scope(scope)
@@ -134,7 +162,7 @@ async def show_events(
     now = fleet.clock.now()
     events = tuple([show_event(fleet, each, event, now=now) async for each, event in iterate_gradually(found)])
     next_ = f"{events[-1].scope}/{_position(found[-1][1])}" if more else None
-    return v1.EventPage(events=events, next=next_, fleet_hold=show_hold(fleet.current_hold, None))
+    return v1.EventPage(events=events, next=next_, fleet_hold=show_hold(fleet.holds.current, None))
 
 
 def _position(event: Event) -> str:
@@ -193,7 +221,7 @@ async def _show_ended_event(fleet: Fleet, id_: str, rows: Sequence[JournalRow]) 
 
 async def _timeline(fleet: Fleet, id_: str, scope: str | None) -> list[JournalRow]:
     key = None if scope is None else RecordKey(RecordKind.SCOPE, scope)
-    rows = await fleet.read_journal(JournalQuery(key=key, event=id_, newest_first=True, limit=MAX_TIMELINE))
+    rows = await fleet.journal.query(JournalQuery(key=key, event=id_, newest_first=True, limit=MAX_TIMELINE))
     return rows[::-1]
 
 
@@ -201,4 +229,4 @@ async def _first_row(fleet: Fleet, id_: str, rows: Sequence[JournalRow]) -> Jour
     """Return the event's first line, or the oldest one that is left of it."""
     if len(rows) < MAX_TIMELINE:
         return rows[0]
-    return next(iter(await fleet.read_journal(JournalQuery(event=id_, kinds=FIRST_ENTRIES, limit=1))), rows[0])
+    return next(iter(await fleet.journal.query(JournalQuery(event=id_, kinds=FIRST_ENTRIES, limit=1))), rows[0])

@@ -83,7 +83,7 @@ def show_scope(fleet: Fleet, view: ScopeView, scope: Scope) -> v1.Scope:
         tags=traits.tags or {},
         incarnation=scope.incarnation,
         enabled=scope.enabled,
-        last_seen_at=fleet.last_seen(view),
+        last_seen_at=fleet.last_seen.of(view),
         changed_at=scope.changed_at,
         open_events=tuple(event.id for event in scope.events),
         hold=show_hold(scope.hold, scope.id),

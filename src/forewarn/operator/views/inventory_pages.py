@@ -77,7 +77,7 @@ async def list_scopes(
             async for scope in iterate_gradually(found)
         ],
         next=found[-1].id if more else None,
-        fleet_hold=show_hold(fleet.current_hold, None),
+        fleet_hold=show_hold(fleet.holds.current, None),
     )
 
 
@@ -98,7 +98,7 @@ async def list_vms(state: AppState, caller: Caller, wanted: InventoryFilter, *, 
     found, more = await first_page(matching(), limit)
     vms = [show_vm(scope, vm, state.guests.url) async for scope, vm in iterate_gradually(found)]
     next_ = f"{vms[-1].scope}/{vms[-1].name}" if more else None
-    return v1.VmPage(vms=vms, next=next_, fleet_hold=show_hold(fleet.current_hold, None))
+    return v1.VmPage(vms=vms, next=next_, fleet_hold=show_hold(fleet.holds.current, None))
 
 
 def _scope_ids(state: AppState, caller: Caller, wanted: InventoryFilter, first: str) -> Iterable[str]:
@@ -107,7 +107,7 @@ def _scope_ids(state: AppState, caller: Caller, wanted: InventoryFilter, first: 
         caller.check_scope(wanted.scope)
         return [state.fleet.replica.scope(wanted.scope).id]
     if wanted.host is not None:
-        ids = {view.id for view, _ in state.fleet.hosts().get(wanted.host, ()) if caller.can_see(view.id)}
+        ids = {view.id for view, _ in state.fleet.replica.hosts().get(wanted.host, ()) if caller.can_see(view.id)}
         if not ids:
             raise HostNotFound(wanted.host)
         return sorted(id_ for id_ in ids if id_ >= first)
@@ -121,7 +121,7 @@ def _vms_after(vms: list[Vm], last: str) -> list[Vm]:
 async def list_hosts(state: AppState, caller: Caller, *, name: str | None, after: str, limit: int) -> v1.HostPage:
     """Show hosts by name, from the one after `after` on."""
     matches_name = re.compile(translate((name or "*").casefold())).fullmatch
-    hosts = list(state.fleet.hosts()) if not caller.scopes else await _visible_hosts(state, caller)
+    hosts = list(state.fleet.replica.hosts()) if not caller.scopes else await _visible_hosts(state, caller)
     wanted = [host async for host in iterate_gradually(hosts) if host > after and matches_name(host.casefold())]
     names = nsmallest(limit + 1, wanted)
     vms_by_host: dict[str, list[tuple[Scope, Vm]]] = {host: [] for host in names[:limit]}
@@ -133,7 +133,7 @@ async def list_hosts(state: AppState, caller: Caller, *, name: str | None, after
     return v1.HostPage(
         hosts=shown,
         next=names[limit - 1] if len(names) > limit else None,
-        fleet_hold=show_hold(state.fleet.current_hold, None),
+        fleet_hold=show_hold(state.fleet.holds.current, None),
     )
 
 
@@ -147,6 +147,6 @@ async def _visible_hosts(state: AppState, caller: Caller) -> set[str]:
 
 def visible_host(state: AppState, caller: Caller, name: str) -> v1.Host | None:
     """Show a host, if there is one with VMs that the caller may see."""
-    placed = state.fleet.hosts().get(name, ())
+    placed = state.fleet.replica.hosts().get(name, ())
     visible = [(view.scope, vm) for view, vm in placed if view.scope is not None and caller.can_see(view.id)]
     return show_host(name, visible) if visible else None

@@ -72,6 +72,24 @@ MIGRATIONS: tuple[Migration, ...] = (
         "UPDATE journal SET request = json_extract(entry, '$.facts.key') WHERE json_valid(entry)",
         "CREATE INDEX journal_by_request ON journal (request) WHERE request IS NOT NULL",
     ),
+    (
+        # The hold on the whole fleet, and the keys of the requests that made it, get a record of their own: starts of
+        # events are guarded by it. Older versions refuse this file, and so never overlook a hold.
+        """
+        INSERT INTO records (kind, id, revision, value)
+        SELECT kind, 'hold', (SELECT revision + 1 FROM counters), CAST(json_remove(
+            CAST(value AS TEXT), '$.entries', '$.filled', '$.outages', '$.alive_at', '$.clock_at', '$.ports'
+        ) AS BLOB)
+        FROM records WHERE kind = 'fleet' AND id = 'ledger' AND json_valid(CAST(value AS TEXT))
+        """,
+        """
+        UPDATE records SET
+            revision = (SELECT revision + 2 FROM counters),
+            value = CAST(json_remove(CAST(value AS TEXT), '$.held', '$.answered') AS BLOB)
+        WHERE kind = 'fleet' AND id = 'ledger' AND json_valid(CAST(value AS TEXT))
+        """,
+        "UPDATE counters SET revision = max(revision, (SELECT coalesce(max(revision), 0) FROM records))",
+    ),
 )
 """MIGRATIONS[n] leads from version n to version n + 1. What has been released is never changed, only added to."""
 

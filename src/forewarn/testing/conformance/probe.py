@@ -8,6 +8,7 @@ from typing import TypeAlias, TypeVar
 import msgspec
 
 from forewarn.client.endpoint import Endpoint
+from forewarn.core.base_error import BaseError
 from forewarn.testing.conformance.document import CheckSkipped, Document, EventFields, Mismatch, read_document
 from forewarn.testing.conformance.raw_http import (
     EVENTS_PATH,
@@ -96,12 +97,11 @@ def is_started(event: EventFields | None) -> bool:
 EVENTS_QUERY = Request()
 
 
-class ServiceUnavailable(RequestFailed):
+class ServiceUnavailable(BaseError, RequestFailed):
     """The service says that it cannot answer now."""
 
-    def __init__(self, response: Response) -> None:
-        self.response = response
-        super().__init__(f"the service sends us away, again and again: {response}")
+    template = "the service asks to try again later, again and again: {response}"
+    response: Response
 
 
 class Probe:

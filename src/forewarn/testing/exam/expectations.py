@@ -6,6 +6,7 @@ from enum import StrEnum
 import msgspec
 
 from forewarn.client.document import Event
+from forewarn.core.base_error import BaseError
 from forewarn.core.event import EventType
 
 SHARED_EVENTS = "shared"
@@ -20,14 +21,14 @@ class Expectation(StrEnum):
     EITHER = "either"
 
 
-class InvalidExpectation(ValueError):
-    """This is no expectation."""
+class InvalidExpectation(BaseError, ValueError):
+    """The text is not an expectation."""
 
-    def __init__(self, value: str) -> None:
-        kinds = ", ".join((*EventType, SHARED_EVENTS))
-        super().__init__(
-            f"{value}: say approve, ignore or either, or one of them for a type, like Freeze=ignore ({kinds})"
-        )
+    template = (
+        "{value}: use approve, ignore or either, or one of them for a type, such as Freeze=ignore "
+        f"({', '.join((*EventType, SHARED_EVENTS))})"
+    )
+    value: str
 
 
 class Expectations(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,6 +13,8 @@ from contextlib import suppress
 from errno import EINVAL, ENOSPC, ENOSYS, EPERM, EUSERS
 from pathlib import Path
 
+from forewarn.core.base_error import BaseError
+
 SANDBOX_EXIT_CODE = 125
 """How a command ends that could not be given a sandbox."""
 
@@ -22,37 +24,45 @@ DEBIAN_SYSCTL = "kernel/unprivileged_userns_clone"
 MAX_NAMESPACES = "user/max_user_namespaces"
 
 
-class SandboxError(Exception):
-    """The sandbox cannot be made; the message says what to do about it."""
+class SandboxError(BaseError):
+    """The sandbox cannot be created; the message says what to do about it."""
 
 
 class NamespacesUnavailable(SandboxError):
-    """There are no namespaces here."""
+    """This system has no namespaces."""
 
-    def __init__(self, system: str) -> None:
-        self.system = system
-        super().__init__(
-            f"programs can be run as a VM on Linux only, and this is {system}: "
-            "give your program the VM's URL, which `forewarn vm list` shows"
-        )
+    template = (
+        "a program can run as a VM only on Linux, and this system is {system}: "
+        "give your program the VM's URL, which `forewarn vm list` shows"
+    )
+    system: str
 
 
 class NamespacesNotAllowed(SandboxError):
-    """The system does not let this user make namespaces."""
+    """The system does not let this user create namespaces."""
 
-    def __init__(self, error: OSError, read_switch: Callable[[str], int | None]) -> None:
-        self.error = error
-        super().__init__(
-            f"this system lets you make no user namespaces ({error.strerror}): {_advice(error, read_switch)}"
-        )
+    template = "this system does not let you create user namespaces ({error.strerror}): {advice}"
+    error: OSError
+    read_switch: Callable[[str], int | None]
+
+    @property
+    def advice(self) -> str:
+        """What to do about it."""
+        return _advice(self.error, self.read_switch)
 
 
 class EgressUnavailable(SandboxError):
     """There is no program that connects a namespace with the network, or it does not work here."""
 
+    template = "{problem}"
+    problem: str
+
 
 class SandboxFailed(SandboxError):
-    """What was given cannot be used."""
+    """The given socket, directory or host name cannot be used, or the set-up failed."""
+
+    template = "{problem}"
+    problem: str
 
 
 def print_error(message: str) -> None:

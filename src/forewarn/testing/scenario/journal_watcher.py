@@ -5,16 +5,16 @@ import time
 
 from forewarn.api.client import ApiClient
 from forewarn.api.errors import ApiError, ServiceUnreachable
+from forewarn.core.base_error import BaseError
 
 RECONNECT_DELAY = 1.0
 """How many seconds pass before a service that is gone is asked again."""
 
 
-class Cancelled(Exception):
+class Cancelled(BaseError):
     """The run of the scenario was cancelled."""
 
-    def __init__(self) -> None:
-        super().__init__("the story was cancelled")
+    template = "the scenario was cancelled"
 
 
 class JournalWatcher:

@@ -8,6 +8,7 @@ from datetime import timedelta
 from difflib import get_close_matches
 from typing import NamedTuple
 
+from forewarn.core.base_error import BaseError
 from forewarn.core.campaign.spec import Limit
 from forewarn.core.duration import parse_duration
 from forewarn.core.errors import CoreError, Invalid
@@ -25,13 +26,19 @@ ARROWS = ("→", "->")
 DAY = timedelta(days=1)
 
 
-class ScenarioError(Exception):
+class ScenarioError(BaseError):
     """A scenario is invalid or cannot be run: where, and what is wrong there. Lines and columns count from 1."""
 
-    def __init__(self, problem: str, *, line: int, column: int, word: str = "") -> None:
-        self.problem, self.line, self.column, self.word = problem, line, column, word
-        where = f"line {line}, column {column}" + (f", at {word!r}" if word else "")
-        super().__init__(f"{where}: {problem}")
+    template = "line {line}, column {column}{at}: {problem}"
+    problem: str
+    line: int
+    column: int
+    word: str = ""
+
+    @property
+    def at(self) -> str:
+        """The word that is wrong, if it is one."""
+        return f", at {self.word!r}" if self.word else ""
 
 
 class Lexeme(NamedTuple):

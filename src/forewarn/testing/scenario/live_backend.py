@@ -11,6 +11,7 @@ from typing import Self
 from forewarn.api import v1
 from forewarn.api.client import ApiClient
 from forewarn.api.errors import RequestRefused
+from forewarn.core.base_error import BaseError
 from forewarn.core.duration import format_duration
 from forewarn.core.errors import CoreError
 from forewarn.core.journal import EntryKind
@@ -31,12 +32,11 @@ SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)
 NOT_IN_PRODUCTION = "emulator-only"
 
 
-class ScenarioNotAllowed(Exception):
-    """The service is for real VMs: whoever carries maintenance out there would do so for the VMs of the scenario."""
+class ScenarioNotAllowed(BaseError):
+    """The service is for real VMs: its platform would carry out maintenance for the VMs of the scenario."""
 
-    def __init__(self, url: str) -> None:
-        self.url = url
-        super().__init__(f"{url} is no emulator but a service for real VMs: stories are not played there")
+    template = "{url} is a service for real VMs, not an emulator: scenarios do not run there"
+    url: str
 
 
 class LiveBackend:

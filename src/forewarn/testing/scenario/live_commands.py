@@ -45,6 +45,9 @@ class GuestRequestFailed(CoreError):
     """The endpoint has refused what a VM asked for."""
 
     code = "endpoint-refused"
+    template = "{problem}"
+    hidden_fields = frozenset({"problem"})
+    problem: str
 
 
 @singledispatch

@@ -8,6 +8,7 @@ from typing import Protocol
 
 import msgspec
 
+from forewarn.core.base_error import BaseError
 from forewarn.testing.scenario.commands import NOTHING, Command
 from forewarn.testing.scenario.grammar import OPTIONS
 from forewarn.testing.scenario.lexer import ScenarioError, is_label
@@ -18,12 +19,12 @@ REFUSED = "refused "
 """How facts begin that tell of a refusal."""
 
 
-class InvalidCommand(Exception):
+class InvalidCommand(BaseError):
     """A backend cannot execute a command of the scenario. `word` is the word that it cannot resolve."""
 
-    def __init__(self, problem: str, word: str) -> None:
-        self.problem, self.word = problem, word
-        super().__init__(f"{problem}: {word}")
+    template = "{problem}: {word}"
+    problem: str
+    word: str
 
 
 def event_id(name: str, names: Names) -> str:

@@ -26,29 +26,31 @@ async def test_commands_that_wait_together_are_saved_together() -> None:
     store = FailingStore()
     crowd = scope("crowd", *(vm(f"vm-{n}") for n in range(200)), approval=ApprovalRule.ALL)
     async with run_fleet(crowd, store=store) as fleet:
-        ((_, event),) = await fleet.schedule(schedule_request(EventType.REBOOT, *(f"vm-{n}" for n in range(200))))
+        ((_, event),) = await fleet.events.schedule(
+            schedule_request(EventType.REBOOT, *(f"vm-{n}" for n in range(200)))
+        )
         before = store.saves
-        await asyncio.gather(*(fleet.approve("crowd", f"vm-{n}", [event]) for n in range(199)))
+        await asyncio.gather(*(fleet.events.approve("crowd", f"vm-{n}", [event]) for n in range(199)))
         assert store.saves - before <= 3
-        _, scheduled = fleet.find_event(event)
+        _, scheduled = fleet.events.find(event)
         assert (scheduled.state, len(scheduled.approvals)) == (State.SCHEDULED, 199)
-        await fleet.approve("crowd", "vm-199", [event])
-        assert fleet.find_event(event)[1].state is State.STARTED
+        await fleet.events.approve("crowd", "vm-199", [event])
+        assert fleet.events.find(event)[1].state is State.STARTED
 
 
 async def test_each_caller_gets_its_own_answer_or_refusal() -> None:
     """A refused command neither spoils nor hides those beside it."""
     async with run_fleet(web_scope()) as fleet:
-        ((_, event),) = await fleet.schedule(schedule_request(EventType.REBOOT, "web-0"))
+        ((_, event),) = await fleet.events.schedule(schedule_request(EventType.REBOOT, "web-0"))
         stranger = "FFFFFFFF-0000-4000-8000-000000000000"
         answers = await asyncio.gather(
-            fleet.approve("web", "web-1", [stranger]),
-            fleet.approve("web", "nobody", [event]),
-            fleet.approve("web", "web-2", [event]),
+            fleet.events.approve("web", "web-1", [stranger]),
+            fleet.events.approve("web", "nobody", [event]),
+            fleet.events.approve("web", "web-2", [event]),
             return_exceptions=True,
         )
         assert [type(answer) for answer in answers] == [ScopeEventNotFound, ScopeVmNotFound, type(None)]
-        assert [approval.vm for approval in fleet.find_event(event)[1].approvals] == ["web-2"]
+        assert [approval.vm for approval in fleet.events.find(event)[1].approvals] == ["web-2"]
 
 
 async def test_mistake_in_one_command_reaches_its_caller_alone() -> None:
@@ -59,8 +61,8 @@ async def test_mistake_in_one_command_reaches_its_caller_alone() -> None:
 
     async with run_fleet(web_scope()) as fleet:
         answers = await asyncio.gather(
-            fleet.apply("web", broken),
-            fleet.apply("web", lambda value: add_vm(value, vm("web-6"), by="test", now=TEN)),
+            fleet.scopes.apply("web", broken),
+            fleet.scopes.apply("web", lambda value: add_vm(value, vm("web-6"), by="test", now=TEN)),
             return_exceptions=True,
         )
         assert [type(answer) for answer in answers] == [ZeroDivisionError, type(None)]
@@ -70,7 +72,7 @@ async def test_mistake_in_one_command_reaches_its_caller_alone() -> None:
 async def test_you_read_your_own_writes() -> None:
     """When a command returns, the replica has its outcome."""
     async with run_fleet(web_scope()) as fleet:
-        await fleet.schedule(schedule_request(EventType.REBOOT, "web-0"))
+        await fleet.events.schedule(schedule_request(EventType.REBOOT, "web-0"))
         assert [event.vms for event in fleet.replica.scope("web").events] == [("web-0",)]
 
 
@@ -82,12 +84,12 @@ async def test_conflict_with_another_process_is_decided_again_on_the_newer_value
         assert record is not None
         theirs = change_scope(
             msgspec.json.decode(record.value, type=Scope),
-            fleet.rule_context,
+            fleet.scopes.rule_context,
             by="other",
             now=TEN,
             approval=ApprovalRule.ALL,
         )
-        saving = fleet.apply("web", lambda value: add_vm(value, vm("web-6"), by="test", now=TEN))
+        saving = fleet.scopes.apply("web", lambda value: add_vm(value, vm("web-6"), by="test", now=TEN))
         await asyncio.gather(
             store.save(WEB, msgspec.json.encode(theirs.scope), theirs.entries, expected=record.revision), saving
         )
@@ -101,11 +103,11 @@ async def test_nothing_changes_when_the_store_cannot_save() -> None:
     store = FailingStore()
     async with run_fleet(web_scope(), store=store) as fleet:
         store.full = True
-        with pytest.raises(SaveFailed, match="no room left"):
-            await fleet.schedule(schedule_request(EventType.REBOOT, "web-0"))
+        with pytest.raises(SaveFailed, match="no space left"):
+            await fleet.events.schedule(schedule_request(EventType.REBOOT, "web-0"))
         assert fleet.replica.scope("web").events == ()
         store.full = False
-        await fleet.schedule(schedule_request(EventType.REBOOT, "web-0"))
+        await fleet.events.schedule(schedule_request(EventType.REBOOT, "web-0"))
         assert len(fleet.replica.scope("web").events) == 1
 
 
@@ -113,19 +115,21 @@ async def test_command_that_changes_nothing_is_not_saved() -> None:
     """A repeated approval costs no write."""
     store = FailingStore()
     async with run_fleet(web_scope(), store=store) as fleet:
-        ((_, event),) = await fleet.schedule(schedule_request(EventType.FREEZE, "web-0"))
-        await fleet.hold(by="test", reason="so that it stays Scheduled")
-        await fleet.approve("web", "web-0", [event])
+        ((_, event),) = await fleet.events.schedule(schedule_request(EventType.FREEZE, "web-0"))
+        await fleet.holds.set(by="test", reason="so that it stays Scheduled")
+        await fleet.events.approve("web", "web-0", [event])
         before = store.saves
-        await fleet.approve("web", "web-1", [event])
+        await fleet.events.approve("web", "web-1", [event])
         assert store.saves == before
 
 
 async def test_caller_who_gives_up_does_not_disturb_the_others() -> None:
     """A cancelled caller leaves the queue in order."""
     async with run_fleet(web_scope()) as fleet:
-        gone = asyncio.ensure_future(fleet.apply("web", approve_nothing))
-        stays = asyncio.ensure_future(fleet.apply("web", lambda value: add_vm(value, vm("web-6"), by="t", now=TEN)))
+        gone = asyncio.ensure_future(fleet.scopes.apply("web", approve_nothing))
+        stays = asyncio.ensure_future(
+            fleet.scopes.apply("web", lambda value: add_vm(value, vm("web-6"), by="t", now=TEN))
+        )
         await asyncio.sleep(0)
         gone.cancel()
         await stays
@@ -144,9 +148,9 @@ async def test_scope_is_made_once_and_can_be_made_again_after_removal() -> None:
     async with run_fleet(web_scope(), store=store) as fleet:
         with pytest.raises(ScopeExists):
             await fleet.inventory.add_scope(web_scope(), by="test")
-        await fleet.apply("web", lambda value: remove_scope(value, by="test", now=TEN))
+        await fleet.scopes.apply("web", lambda value: remove_scope(value, by="test", now=TEN))
         with pytest.raises(ScopeNotFound):
-            await fleet.approve("web", "web-0", [])
+            await fleet.events.approve("web", "web-0", [])
         await fleet.inventory.add_scope(web_scope(), by="test")
         assert [row.entry.kind for row in await read_journal(store, WEB)] == [
             EntryKind.SCOPE_CREATED,
@@ -162,7 +166,7 @@ async def test_scope_that_comes_and_goes_at_once_has_both_in_its_journal() -> No
     async with run_fleet(store=store) as fleet:
         await asyncio.gather(
             fleet.inventory.add_scope(web_scope(), by="test"),
-            fleet.apply("web", lambda value: remove_scope(value, by="test", now=TEN)),
+            fleet.scopes.apply("web", lambda value: remove_scope(value, by="test", now=TEN)),
         )
         assert list(fleet.replica.views()) == []
     assert [row.entry.kind for row in await read_journal(store, WEB)] == [
@@ -176,14 +180,16 @@ async def test_request_over_several_scopes_changes_none_if_one_refuses() -> None
     spare = scope("spare", vm("spare-0"), low_priority=True)
     async with run_fleet(web_scope(), spare) as fleet:
         with pytest.raises(Exception, match="regular priority"):
-            await fleet.schedule(schedule_request(EventType.PREEMPT, "spare-0", "web-0"))
+            await fleet.events.schedule(schedule_request(EventType.PREEMPT, "spare-0", "web-0"))
         assert [view.scope.events for view in fleet.replica.views() if view.scope] == [(), ()]
 
 
 async def test_approval_reaches_its_own_scope_only() -> None:
     """A VM cannot approve another scope's event."""
     async with run_fleet(web_scope(), scope("other", vm("other-0"))) as fleet:
-        ((_, event),) = await fleet.schedule(schedule_request(EventType.REBOOT, "web-0"))
+        ((_, event),) = await fleet.events.schedule(schedule_request(EventType.REBOOT, "web-0"))
         with pytest.raises(ScopeEventNotFound):
-            await fleet.apply("other", lambda value: approve(value, "other-0", [event], fleet.rule_context, now=TEN))
-        assert fleet.find_event(event)[1].state is State.SCHEDULED
+            await fleet.scopes.apply(
+                "other", lambda value: approve(value, "other-0", [event], fleet.scopes.rule_context, now=TEN)
+            )
+        assert fleet.events.find(event)[1].state is State.SCHEDULED

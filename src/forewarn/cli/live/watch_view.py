@@ -1,4 +1,4 @@
-"""Live screen of `forewarn watch`: holds, open events with countdown, newest journal entries."""
+"""Live view of `forewarn watch`: holds, open events with countdown, newest journal entries."""
 
 import os
 import sys
@@ -64,8 +64,8 @@ class FleetSnapshot:
         self.events = sorted(events, key=lambda event: (event.started_at is None, event.not_before))
 
 
-def show_screen(api: ApiClient, stream: JournalStream, newest: Sequence[v1.JournalEntry]) -> None:
-    """Show the screen until somebody presses q."""
+def show_watch(api: ApiClient, stream: JournalStream, newest: Sequence[v1.JournalEntry]) -> None:
+    """Show holds, events and journal until the user presses q."""
     snapshot, lines = FleetSnapshot(api), deque(newest, maxlen=max(len(newest), 200))
     stream_error = request_error = ""
     console = Console(highlight=False)

@@ -1,0 +1,109 @@
+"""The hold on the whole fleet: a record of its own, by which every start of an event is guarded.
+
+It changes only when an operator holds or releases the fleet, so what rests on it is seldom decided again. The functions
+are rules like those of `core`: they decide, and the caller saves.
+"""
+
+from collections.abc import Callable
+from datetime import datetime
+
+import msgspec
+
+from forewarn.core.errors import Invalid
+from forewarn.core.idempotency import IdempotencyKey, add_seen_key, is_repeated_request
+from forewarn.core.journal import Entry, EntryKind
+from forewarn.core.scope import Hold, SeenKey
+from forewarn.fleet.main_loop import Decision, MainLoop, Observer, RecordCodec, RecordTable
+from forewarn.store.port import Guards, RecordKey, RecordKind
+
+FLEET_HOLD = RecordKey(RecordKind.FLEET, "hold")
+
+
+class FleetHold(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Whether the whole fleet is held, and which requests have been answered."""
+
+    entries: int = 0
+    hold: Hold | None = msgspec.field(default=None, name="held")
+    seen_keys: tuple[SeenKey, ...] = msgspec.field(default=(), name="answered")
+
+
+encode = msgspec.json.Encoder().encode
+decode = msgspec.json.Decoder(FleetHold).decode
+
+
+class HoldRecord:
+    """The record as it was last saved, and its changes."""
+
+    def __init__(self, main_loop: MainLoop) -> None:
+        self._loop = main_loop.add(
+            RecordCodec(FLEET_HOLD.kind, encode, decode, id=FLEET_HOLD.id), RecordTable[FleetHold]()
+        )
+
+    @property
+    def current(self) -> Hold | None:
+        """The hold on the whole fleet, if there is one."""
+        value, _ = self._loop.newest(FLEET_HOLD.id)
+        return None if value is None else value.hold
+
+    @property
+    def guards(self) -> Guards:
+        """The record at the revision of `current`, for decisions that rest on it."""
+        return {FLEET_HOLD: self._loop.revision_of(FLEET_HOLD.id)}
+
+    @property
+    def observers(self) -> list[Observer[FleetHold]]:
+        """Those that see every change of the record, in order."""
+        return self._loop.observers
+
+    async def apply(
+        self,
+        rule: Callable[[FleetHold], Decision[FleetHold, None]],
+        idempotency_key: IdempotencyKey | None,
+        *,
+        now: datetime,
+    ) -> None:
+        """Apply a rule, unless this request was answered before, and save what it decides."""
+
+        def command(value: FleetHold | None) -> Decision[FleetHold, None]:
+            decision = _apply_once(value or FleetHold(), idempotency_key, rule, now=now)
+            return decision if decision.value != FleetHold() else Decision(value, (), None)
+
+        await self._loop.apply(FLEET_HOLD.id, command)
+
+
+def set_hold(value: FleetHold, *, by: str, reason: str, now: datetime) -> Decision[FleetHold, None]:
+    """Let nothing planned start anywhere."""
+    if not reason.strip():
+        raise Invalid("a hold needs a reason: whoever finds it must know why")
+    hold = Hold(by=by, at=now, reason=reason)
+    return _with_entry(msgspec.structs.replace(value, hold=hold), EntryKind.HELD, by=by, why=reason, now=now)
+
+
+def clear_hold(value: FleetHold, *, by: str, why: str, now: datetime) -> Decision[FleetHold, None]:
+    """End the hold on the whole fleet."""
+    if value.hold is None:
+        return Decision(value, (), None)
+    return _with_entry(msgspec.structs.replace(value, hold=None), EntryKind.RELEASED, by=by, why=why, now=now)
+
+
+def _with_entry(
+    value: FleetHold, entry_kind: EntryKind, *, by: str, why: str, now: datetime
+) -> Decision[FleetHold, None]:
+    entry = Entry(n=value.entries + 1, at=now, kind=entry_kind, by=by, why=why)
+    return Decision(msgspec.structs.replace(value, entries=entry.n), (entry,), None)
+
+
+def _apply_once(
+    value: FleetHold,
+    idempotency_key: IdempotencyKey | None,
+    rule: Callable[[FleetHold], Decision[FleetHold, None]],
+    *,
+    now: datetime,
+) -> Decision[FleetHold, None]:
+    if idempotency_key is not None and is_repeated_request(value.seen_keys, idempotency_key, now=now):
+        return Decision(value, (), None)
+    decision = rule(value)
+    if idempotency_key is None or decision.value is None:
+        return decision
+    seen_keys = add_seen_key(decision.value.seen_keys, idempotency_key, now=now)
+    return decision._replace(value=msgspec.structs.replace(decision.value, seen_keys=seen_keys))

@@ -1,0 +1,387 @@
+"""The fleet's main loop: every change of a record goes through it, in this order.
+
+command    A caller queues a command: a function from the newest value of a record to a Decision.
+decide     All commands that wait for a record are decided together, one after the other on the same value.
+save       The store saves the value and its journal entries in one step, if the record and the decision's guards are
+           still at the revisions that were read. If not, the loop takes in the newest value and decides again.
+replica    The saved value becomes the newest one in memory. Nothing else does: whatever can be read is durable.
+observers  The observers of the record's kind see the change, in the order of their list. Those of scopes: timers,
+           impacts, campaigns, metrics, guests' long polls (`fleet.service` has the list).
+reply      Each caller gets the result of its own command, or the error that refused it.
+
+What another process has saved comes from the store's watch and enters at "replica"; the rest is the same. So nothing
+here rests on being the only writer, and observers act on what is saved, whoever saved it.
+
+Within a process the queue keeps a thousand simultaneous commands on one record linear: they need one save. Between
+processes compare-and-swap decides, and the loser decides again. A guard is another record on which a decision rests,
+such as the fleet's hold; compare-and-swap on the record itself would not notice that it has changed.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+from forewarn.core.journal import Entry
+from forewarn.fleet.errors import SaveFailed
+from forewarn.fleet.event_loop import FairShare
+from forewarn.store.port import (
+    NO_GUARDS,
+    Deleted,
+    Guards,
+    Record,
+    RecordKey,
+    RecordKind,
+    RevisionConflict,
+    SnapshotEnd,
+    Store,
+    StoreError,
+    WatchItem,
+)
+
+V = TypeVar("V")
+R = TypeVar("R")
+
+MAX_PENDING = 10_000
+"""How many commands may wait on one record."""
+
+DELETION_WAIT = 0.01
+"""How long to wait, in seconds, for the watch to tell that a record is gone."""
+
+MAX_CONFLICTS = 100
+"""How often in a row a batch is decided again because another record or process was faster."""
+
+
+class Decision(NamedTuple, Generic[V, R]):
+    """What a command makes of a record: the new value (None: gone), the journal entries, the result for the caller.
+
+    `guards` are the other records on which it rests, at the revisions that the command has seen.
+    """
+
+    value: V | None
+    entries: Sequence[Entry]
+    result: R
+    guards: Guards = NO_GUARDS
+
+
+class RecordChange(NamedTuple, Generic[V]):
+    """A change of a record, as its observers see it: saved, and in the replica."""
+
+    id: str
+    before: V | None
+    after: V | None
+    entries: Sequence[Entry] | None = None
+    """What this process has saved with it; None, if another process has saved it, or if only time has passed."""
+
+
+class Observer(Protocol[V]):
+    """A part that acts on changes. It must not raise, and what takes time it does in a task of its own."""
+
+    def observe(self, change: RecordChange[V]) -> None:
+        """Act on a change. The same state may be shown more than once."""
+        ...
+
+
+class RecordValues(Protocol[V]):
+    """The newest saved value of every record of one kind, in memory."""
+
+    def newest(self, id_: str) -> tuple[V | None, int | None]:
+        """Return a record's value and revision; None and None where it does not exist."""
+        ...
+
+    def is_newer(self, id_: str, revision: int) -> bool:
+        """Tell whether the revision is one that is not known here yet."""
+        ...
+
+    def update(self, id_: str, value: V | None, revision: int) -> object:
+        """Take a saved value, unless a newer one is known."""
+        ...
+
+    def forget(self, id_: str, revision: int) -> None:
+        """Keep nothing of a record that is gone as of this revision."""
+        ...
+
+
+class RecordTable(Generic[V]):
+    """The newest values of records that need no index; `Replica` keeps the scopes."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, tuple[V | None, int]] = {}
+
+    def newest(self, id_: str) -> tuple[V | None, int | None]:
+        """Return a record's value and revision; None and None where it does not exist."""
+        value, revision = self._values.get(id_, (None, 0))
+        return (None, None) if value is None else (value, revision)
+
+    def values(self) -> Iterator[V]:
+        """Give every value."""
+        return (value for value, _ in self._values.values() if value is not None)
+
+    def is_newer(self, id_: str, revision: int) -> bool:
+        """Tell whether the revision is one that is not known here yet."""
+        return revision > self._values.get(id_, (None, 0))[1]
+
+    def update(self, id_: str, value: V | None, revision: int) -> None:
+        """Take a saved value, unless a newer one is known."""
+        if self.is_newer(id_, revision):
+            self._values[id_] = (value, revision)
+
+    def forget(self, id_: str, revision: int) -> None:
+        """Keep nothing of a record that is gone as of this revision."""
+        value, known = self._values.get(id_, (None, 0))
+        if value is None and known <= revision:
+            self._values.pop(id_, None)
+
+
+class RecordCodec(NamedTuple, Generic[V]):
+    """How records of one kind are encoded and decoded. With an `id`, it is for that record alone."""
+
+    kind: RecordKind
+    encode: Callable[[V], bytes]
+    decode: Callable[[bytes], V]
+    id: str | None = None
+
+
+class PendingCommand(NamedTuple, Generic[V]):
+    """A command in the queue, and the future of its result."""
+
+    command: Callable[[V | None], Decision[V, Any]]
+    caller: asyncio.Future[Any]
+
+
+class _Decided(NamedTuple, Generic[V]):
+    """What the commands of a batch make of a record together."""
+
+    value: V | None
+    entries: list[Entry]
+    results: list[Any]
+    guards: dict[RecordKey, int | None]
+
+
+class MainLoop:
+    """The loops of all kinds of records over one store. `on_followed` is called after each change that the watch gives:
+    the journal may have grown.
+    """
+
+    def __init__(self, store: Store, tasks: asyncio.TaskGroup, *, on_followed: Callable[[], None]) -> None:
+        self.store = store
+        self.tasks = tasks
+        self._on_followed = on_followed
+        self._loops: dict[RecordKey | RecordKind, RecordLoop[Any]] = {}
+
+    def add(
+        self,
+        codec: RecordCodec[V],
+        values: RecordValues[V],
+        observers: Sequence[Observer[V]] = (),
+        *,
+        fair_share: FairShare | None = None,
+    ) -> "RecordLoop[V]":
+        """Add the records of one kind, or one record of its own type, before the loop is filled."""
+        loop = RecordLoop(self, codec, values, list(observers), fair_share or FairShare())
+        self._loops[codec.kind if codec.id is None else RecordKey(codec.kind, codec.id)] = loop
+        return loop
+
+    @property
+    def busy(self) -> int:
+        """How many records have commands under way."""
+        return sum(loop.busy for loop in self._loops.values())
+
+    @property
+    def waiting(self) -> int:
+        """Nothing here waits for the clock."""
+        return 0
+
+    async def fill(self, changes: AsyncIterator[WatchItem]) -> None:
+        """Take in everything that the store has."""
+        async for change in changes:
+            if isinstance(change, SnapshotEnd):
+                return
+            self._take_in(change)
+
+    async def follow(self, changes: AsyncIterator[WatchItem]) -> None:
+        """Take in every change from now on: most of them are our own, and known. This does not return."""
+        async for change in changes:
+            if not isinstance(change, SnapshotEnd):
+                self._take_in(change)
+            self._on_followed()
+
+    async def drain(self) -> None:
+        """Return when every command that waits now has its reply: whoever was stopped saves nothing any more."""
+        await asyncio.gather(*(loop.drain() for loop in self._loops.values()))
+
+    async def refresh(self, conflict: RevisionConflict) -> None:
+        """Take in the newest value of a record that was not as expected, unless a newer one than that is known."""
+        loop = self._find(conflict.key)
+        if loop is None:
+            raise ValueError(f"{conflict.key} cannot be a guard: its changes are not followed")
+        if loop.revision_of(conflict.key.id) != conflict.expected:
+            return
+        record = await self.store.load(conflict.key)
+        if record is None:
+            await asyncio.sleep(DELETION_WAIT)  # the watch brings the revision as of which it is gone
+        else:
+            loop.take_in(record)
+
+    def _take_in(self, change: Record | Deleted) -> None:
+        if (loop := self._find(change.key)) is not None:
+            loop.take_in(change)
+
+    def _find(self, key: RecordKey) -> "RecordLoop[Any] | None":
+        return self._loops.get(key) or self._loops.get(key.kind)
+
+
+class RecordLoop(Generic[V]):
+    """The main loop for the records of one kind. Made by `MainLoop.add`."""
+
+    def __init__(
+        self,
+        main_loop: MainLoop,
+        codec: RecordCodec[V],
+        values: RecordValues[V],
+        observers: list[Observer[V]],
+        fair_share: FairShare,
+    ) -> None:
+        self.observers = observers
+        """In the order in which they see a change."""
+        self._main_loop = main_loop
+        self._codec = codec
+        self._values = values
+        self._fair_share = fair_share
+        self._pending: dict[str, list[PendingCommand[V]]] = {}
+        self._gone: dict[str, int] = {}
+        """The records of which the store has told that they are gone, and as of which revision."""
+
+    @property
+    def busy(self) -> int:
+        """How many records have commands under way."""
+        return len(self._pending)
+
+    def newest(self, id_: str) -> tuple[V | None, int | None]:
+        """Return a record's newest value and its revision; None and None where it does not exist."""
+        return self._values.newest(id_)
+
+    def revision_of(self, id_: str) -> int | None:
+        """Return the newest revision of a record; None where it does not exist."""
+        return self._values.newest(id_)[1]
+
+    def key(self, id_: str) -> RecordKey:
+        """Return the key of a record."""
+        return RecordKey(self._codec.kind, id_)
+
+    async def apply(self, id_: str, command: Callable[[V | None], Decision[V, R]]) -> R:
+        """Apply a command to the newest value, save, and return its result. Refusals are raised; then nothing changed.
+
+        The command may be called more than once and must not do anything but decide.
+        """
+        caller: asyncio.Future[R] = asyncio.get_running_loop().create_future()
+        queue = self._pending.get(id_)
+        if queue is None:
+            queue = self._pending[id_] = []
+            self._main_loop.tasks.create_task(self._run(id_), name=f"save {self.key(id_)}")
+        elif len(queue) >= MAX_PENDING:
+            raise SaveFailed(f"{MAX_PENDING} requests wait for {id_} already")
+        queue.append(PendingCommand(command, caller))
+        return await caller
+
+    async def drain(self) -> None:
+        """Return when every command that waits now has its reply."""
+        await asyncio.gather(
+            *(self.apply(id_, lambda value: Decision(value, (), None)) for id_ in self._pending), return_exceptions=True
+        )
+
+    def take_in(self, change: Record | Deleted) -> None:
+        """Take in what the store gives, unless it is known already."""
+        id_ = change.key.id
+        if self._values.is_newer(id_, change.revision):
+            before, _ = self._values.newest(id_)
+            after = self._codec.decode(change.value) if isinstance(change, Record) else None
+            self._values.update(id_, after, change.revision)
+            self.notify(RecordChange(id_, before, after))
+        if isinstance(change, Deleted):
+            self._gone[id_] = change.revision
+            self._forget_if_gone(id_)
+
+    def notify(self, change: RecordChange[V]) -> None:
+        """Show a change to the observers, in order; also one in which only time has passed."""
+        for observer in self.observers:
+            observer.observe(change)
+
+    async def _run(self, id_: str) -> None:
+        """Process batches until no command waits for the record."""
+        try:
+            while batch := self._pending[id_]:
+                self._pending[id_] = []
+                await self._process(id_, batch)
+        finally:
+            for _, caller in self._pending.pop(id_):
+                caller.cancel()
+            self._forget_if_gone(id_)
+
+    async def _process(self, id_: str, batch: list[PendingCommand[V]]) -> None:
+        """Decide and save a batch, then reply to each caller."""
+        try:
+            results = await self._decide_and_save(id_, batch)
+        except SaveFailed as error:
+            results = [error] * len(batch)
+        except StoreError as error:
+            results = [SaveFailed(str(error))] * len(batch)
+        except asyncio.CancelledError:
+            for _, caller in batch:
+                caller.cancel()
+            raise
+        for (_, caller), result in zip(batch, results, strict=True):
+            if caller.done():
+                continue
+            if isinstance(result, Exception):
+                caller.set_exception(result)
+            else:
+                caller.set_result(result)
+
+    async def _decide_and_save(self, id_: str, batch: list[PendingCommand[V]]) -> list[Any]:
+        for _ in range(MAX_CONFLICTS):
+            before, revision = self._values.newest(id_)
+            decided = await self._decide(before, batch)
+            if decided is None:
+                continue
+            if decided.value is before and not decided.entries:
+                return decided.results
+            if decided.value is None and before is None:
+                return [result for one in batch for result in await self._decide_and_save(id_, [one])]
+            try:
+                saved = await self._save(id_, decided, revision)
+            except RevisionConflict as conflict:
+                await self._main_loop.refresh(conflict)
+                continue
+            self._values.update(id_, decided.value, saved)
+            self.notify(RecordChange(id_, before, decided.value, decided.entries))
+            return decided.results
+        raise SaveFailed(f"{id_} could not be saved: what it rests on has changed {MAX_CONFLICTS} times in a row")
+
+    async def _decide(self, value: V | None, batch: list[PendingCommand[V]]) -> _Decided[V] | None:
+        """Apply the commands of a batch in order; None: a guard has changed meanwhile, so decide them again."""
+        decided = _Decided(value, [], [], {})
+        for command, _ in batch:
+            await self._fair_share.wait_turn()
+            try:
+                decision = command(decided.value)
+            except Exception as refusal:  # noqa: BLE001 - one command's mistake must not hit those that wait beside it
+                decided.results.append(refusal)
+                continue
+            decided = decided._replace(value=decision.value)
+            decided.entries.extend(decision.entries)
+            decided.results.append(decision.result)
+            for guard, revision in decision.guards.items():
+                if decided.guards.setdefault(guard, revision) != revision:
+                    return None
+        return decided
+
+    async def _save(self, id_: str, decided: _Decided[V], revision: int | None) -> int:
+        value = None if decided.value is None else self._codec.encode(decided.value)
+        return await self._main_loop.store.save(
+            self.key(id_), value, decided.entries, expected=revision, guards=decided.guards
+        )
+
+    def _forget_if_gone(self, id_: str) -> None:
+        """Keep nothing of a record that is gone once nothing older can come: from the store, or from a command."""
+        if id_ in self._gone and id_ not in self._pending:
+            self._values.forget(id_, self._gone.pop(id_))

@@ -1,0 +1,83 @@
+"""Errors are declared, not constructed: fields and a template in the class, and one constructor in the base."""
+
+import ast
+import inspect
+import re
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from string import Formatter
+
+import pytest
+
+from forewarn.core.base_error import BaseError
+
+
+def all_errors(root: Path) -> list[type[BaseError]]:
+    """Import every module that defines an error, and return the errors."""
+    for path in sorted(root.glob("src/forewarn/**/*.py")):
+        if re.search(r"^class \w+\(.*(Error|Exception)", path.read_text(), re.MULTILINE):
+            import_module(".".join(path.relative_to(root / "src").with_suffix("").parts).removesuffix(".__init__"))
+
+    def below(error: type[BaseError]) -> Iterator[type[BaseError]]:
+        for each in error.__subclasses__():
+            yield each
+            yield from below(each)
+
+    return [error for error in dict.fromkeys(below(BaseError)) if error.__module__.startswith("forewarn.")]
+
+
+def constructors(source: str) -> list[str]:
+    """Return the exception classes that define a constructor, judged by the names of their bases."""
+    exceptions = re.compile(r"(Error|Exception|Failed|Refused|NotFound|Unreachable)$")
+    return [
+        node.name
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.ClassDef)
+        and any(exceptions.search(ast.unparse(base)) for base in node.bases)
+        and any(isinstance(part, ast.FunctionDef) and part.name == "__init__" for part in node.body)
+    ]
+
+
+def test_only_the_base_of_errors_has_a_constructor(root: Path) -> None:
+    found = {path.relative_to(root).as_posix(): constructors(path.read_text()) for path in root.glob("src/**/*.py")}
+    assert {path: names for path, names in found.items() if names} == {"src/forewarn/core/base_error.py": ["BaseError"]}
+
+
+def test_every_name_in_a_template_is_a_field_or_a_property(root: Path) -> None:
+    errors = all_errors(root)
+    assert len(errors) > 100
+    unknown = [
+        f"{error.__name__}: {name}"
+        for error in errors
+        for _, field, _, _ in Formatter().parse(error.template)
+        if field is not None
+        for name in [re.split(r"[.\[]", field)[0]]
+        if name not in error.fields and not hasattr(error, name)
+    ]
+    assert unknown == []
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "forewarn.api.errors",
+        "forewarn.client.errors",
+        "forewarn.core.errors",
+        "forewarn.fleet.errors",
+        "forewarn.operator.errors",
+        "forewarn.settings.errors",
+        "forewarn.store.port",
+        "forewarn.testing.errors",
+        "forewarn.testing.sandbox.errors",
+    ],
+)
+def test_tree_in_the_docstring_is_the_tree_of_classes(module: str) -> None:
+    errors = import_module(module)
+    drawn = re.findall(r"(?:^|── )([A-Z]\w+)", inspect.getdoc(errors) or "", re.MULTILINE)
+    classes = {
+        value.__name__
+        for value in vars(errors).values()
+        if inspect.isclass(value) and issubclass(value, BaseError) and value.__module__ == module
+    }
+    assert classes - set(drawn) == set()
