@@ -4,12 +4,13 @@ from datetime import UTC, datetime, timedelta, tzinfo
 
 import msgspec
 
+from forewarn.core.campaign.calendar import calendar_of
 from forewarn.core.campaign.estimate import CompletionEstimate
 from forewarn.core.campaign.limits import Counts
 from forewarn.core.campaign.record import (
     Campaign,
     CampaignState,
-    GateClosed,
+    ClosedGate,
     ScopeProgress,
     StateChange,
     Wave,
@@ -73,7 +74,7 @@ def campaign(*scopes: tuple[Told, ...], start_at: datetime | None = None, **poli
 
 
 def expected_end(value: Campaign, conditions: RuleContext, now: datetime) -> datetime | None:
-    outlook = CompletionEstimate(value, conditions, now=now, zones=zones)
+    outlook = CompletionEstimate(value, calendar_of(value, conditions, zones, since=now), conditions, now=now)
     for progress in value.scopes:
         outlook.add(progress)
     return outlook.end
@@ -98,7 +99,7 @@ def test_wave_that_has_not_ended_in_time_moves_what_follows() -> None:
 
 def test_shut_gate_lets_nothing_start_before_it_is_asked_again() -> None:
     waiting = campaign(((15, DONE, 20), (50, ANNOUNCED, 50), (85, PLANNED, 0)))
-    shut = GateClosed(since=minutes(50), why="sick", retry_at=minutes(61))
+    shut = ClosedGate(since=minutes(50), why="sick", retry_at=minutes(61))
     assert end(msgspec.structs.replace(waiting, gate=shut), 60) == 61 + 5 + 30 + 5
 
 

@@ -5,9 +5,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from forewarn.core.campaign.calendar import calendar_of
 from forewarn.core.campaign.explain import CampaignBlockers, WaitReasons, stop_reason
 from forewarn.core.campaign.limits import ExceededLimit
-from forewarn.core.campaign.record import Campaign, CampaignState, GateClosed
+from forewarn.core.campaign.record import Campaign, CampaignState, ClosedGate
 from forewarn.core.campaign.spec import HttpCheck, Limit, Window
 from tests.core.campaign.test_estimate import (
     ANNOUNCED,
@@ -25,11 +26,12 @@ WAITS = ((15, PLANNED, 0),)
 NONE = CampaignBlockers()
 NO_PLACE = CampaignBlockers(announce_limit=ExceededLimit(what="scopes", limit=2, wanted=3))
 NO_ROOM = CampaignBlockers(start_limit=ExceededLimit(what="scopes", limit=2, wanted=3), is_permanent=True)
-SHUT = GateClosed(since=minutes(50), why="503", retry_at=minutes(61))
+SHUT = ClosedGate(since=minutes(50), why="503", retry_at=minutes(61))
 
 
 def waits(value: Campaign, hindrances: CampaignBlockers, *, now: float = 10) -> WaitReasons:
-    taken = WaitReasons(value, CONDITIONS, hindrances, now=minutes(now), zones=zones)
+    calendar = calendar_of(value, CONDITIONS, zones, since=minutes(now))
+    taken = WaitReasons(value, calendar, CONDITIONS, hindrances, now=minutes(now))
     for progress in value.scopes:
         taken.add(progress)
     return taken

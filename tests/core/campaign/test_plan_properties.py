@@ -9,7 +9,7 @@ import msgspec
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from forewarn.core.campaign.durations import wave_duration, wave_gap, wave_notice
+from forewarn.core.campaign.calendar import wave_duration, wave_gap, wave_notice
 from forewarn.core.campaign.plan import Plan, UnplacedVms, plan
 from forewarn.core.campaign.plan_input import plan_scopes
 from forewarn.core.campaign.snapshot import ScopeSnapshot

@@ -9,16 +9,26 @@ import pytest
 from forewarn.core import operations
 from forewarn.core.approval import approve
 from forewarn.core.campaign.actions import (
+    Action,
+    ActionResult,
     AnnounceWave,
     CheckGate,
     ClearWave,
     CloseScope,
+    Finding,
+    GateClosed,
+    GateOpened,
     ReadOutcome,
-    ScopeDiff,
+    ScopeClosed,
+    WaveAnnounced,
+    WaveRefused,
     WithdrawEvent,
 )
-from forewarn.core.campaign.commands import TRANSITIONS, abort, pause, resume, retry, skip
+from forewarn.core.campaign.calendar import calendar_of
+from forewarn.core.campaign.commands import TRANSITIONS, abort, pause, plan_progress, resume, retry, skip, start
+from forewarn.core.campaign.draft import CampaignDraft, Decision
 from forewarn.core.campaign.explain import MAX_NAMES_SHOWN, CampaignBlockers, WaitReasons
+from forewarn.core.campaign.index import CampaignIndex, observe
 from forewarn.core.campaign.limits import Counts, Load
 from forewarn.core.campaign.load import FleetLoad
 from forewarn.core.campaign.plan import plan
@@ -29,7 +39,6 @@ from forewarn.core.campaign.record import (
     Campaign,
     CampaignState,
     ScopeProgress,
-    StateChange,
     Wave,
     WaveState,
     check_size,
@@ -37,12 +46,12 @@ from forewarn.core.campaign.record import (
     encode,
     failed_waves,
 )
-from forewarn.core.campaign.rollout import Rollout
+from forewarn.core.campaign.rollout import apply_result, decide
 from forewarn.core.campaign.spec import CampaignPolicy, CampaignSpec, Limit, Selection
 from forewarn.core.errors import Invalid, InvalidCampaignState
 from forewarn.core.event import Event, EventType
 from forewarn.core.impact import ImpactState
-from forewarn.core.journal import EntryKind
+from forewarn.core.journal import Entry, EntryKind
 from forewarn.core.limits import MAX_RECORD_BYTES
 from forewarn.core.policy import EMULATOR, RuleContext
 from forewarn.core.schedule import ScheduleRequest, schedule
@@ -74,52 +83,72 @@ def campaign_over(*scopes: Scope, **policy: object) -> Campaign:
         policy=CampaignPolicy(**policy),  # type: ignore[arg-type]  # as each test says
     )
     planned = plan(spec, plan_scopes(scopes, spec, CONDITIONS, now=TEN), CONDITIONS, now=TEN, zones=zones)
-    progress = []
-    for each in scopes:
-        waves = [wave for wave in planned.waves if wave.scope == each.id]
-        first = waves[0].not_before
-        kept = tuple(Wave(wave.update_domain, (wave.not_before - first) // SECOND, vms=len(wave.vms)) for wave in waves)
-        progress.append(ScopeProgress(each.id, (first - TEN) // SECOND, kept))
-    return Campaign(
-        id=KERNEL,
-        spec=spec,
-        state=CampaignState.RUNNING,
-        by="alice",
-        started_at=TEN,
-        state_change=StateChange(by="alice", at=TEN),
-        scopes=tuple(progress),
-        selected=planned.totals,
-        entries=1,
-    )
+    progress = [
+        plan_progress([wave for wave in planned.waves if wave.scope == each.id], started_at=TEN, seen=0)
+        for each in scopes
+    ]
+    return start(spec, planned, progress, id_=KERNEL, by="alice", now=TEN).record
 
 
 class RolloutDriver:
     """Carries a campaign on by hand, action by action, on scopes in memory."""
 
-    def __init__(self, *scopes: Scope, **policy: object) -> None:
+    def __init__(self, *scopes: Scope, record: Campaign | None = None, **policy: object) -> None:
         self.scopes: dict[str, Scope] = {each.id: each for each in scopes}
-        self.impacted = FleetLoad()
-        self.course = Rollout(campaign_over(*scopes, **policy), zones)
+        self.load = FleetLoad()
+        self.record = record or campaign_over(*scopes, **policy)
+        self.index = CampaignIndex(self.record, CONDITIONS, zones)
+        self.entries: list[Entry] = []
+        self.decision = Decision(self.record)
         self.now = TEN
 
-    def decide(self, now: datetime | None = None) -> list[object]:
+    def decide(self, now: datetime | None = None) -> list[Action]:
         """See everything, decide, and return what is to be done."""
         self.now = now or self.now
-        for id_ in self.course.unseen | set(self.scopes):
-            self.impacted.update(id_, self.scopes.get(id_))
-            self.course.observe(id_, self.scopes.get(id_), CONDITIONS, now=self.now)
-        self.course.decide(self.impacted, self.scopes.get, CONDITIONS, now=self.now)
-        actions, self.course.actions = self.course.actions, []
-        return list(actions)
+        for id_ in self.index.positions:
+            self.load.update(id_, self.scopes.get(id_))
+            observe(self.index, id_, self.scopes.get(id_))
+        self.take(decide(self.record, self.index, self.load, now=self.now))
+        return list(self.decision.actions)
+
+    def take(self, decision: Decision) -> None:
+        """Go on from a decision."""
+        self.decision, self.record = decision, decision.record
+        self.entries += decision.entries
+        self.index.rebase(self.record)
+
+    def report(self, action: Action, finding: Finding | None = None) -> None:
+        """Give an action back as over."""
+        self.take(apply_result(self.record, self.index, ActionResult(action, finding), now=self.now))
+
+    def find(self, finding: Finding) -> None:
+        """Have something found out that nobody was asked for."""
+        self.report(CheckGate(finding.scope, 1), finding)
+
+    def put_wave(self, scope: str, n: int, state: WaveState, at: datetime) -> None:
+        """Bring a wave into another state."""
+        draft = CampaignDraft(self.record)
+        draft.put_wave(scope, n, state, at)
+        self.take(draft.finish())
+
+    def wave(self, scope: str, n: int) -> Wave:
+        """Return a wave as the record has it."""
+        return self.index.progress(scope).wave(n)
+
+    def announce_next(self) -> AnnounceWave:
+        """Decide, and make the events of the one wave that is to be announced."""
+        (action,) = self.decide()
+        assert isinstance(action, AnnounceWave)
+        self.announce(action)
+        return action
 
     def announce(self, action: AnnounceWave) -> None:
         """Make the events of a wave."""
         value = self.scopes[action.scope]
-        wave = self.course.progress(action.scope).wave(action.n)
-        request = self.course.campaign.request(action.scope, action.n)
-        names = tuple(each.name for each in value.roster if each.update_domain == wave.update_domain)
+        domain = self.wave(action.scope, action.n).update_domain
+        names = tuple(each.name for each in value.roster if each.update_domain == domain)
         ask = ScheduleRequest(
-            id=request,
+            id=self.record.request(action.scope, action.n),
             type=EventType.REBOOT,
             vms=names,
             by="campaign:kernel",
@@ -130,86 +159,67 @@ class RolloutDriver:
         change = schedule(value, ask, CONDITIONS, now=self.now)
         assert change.scope is not None
         self.scopes[action.scope] = change.scope
-        self.course.complete_action(action)
-        self.course.record_announced(
-            action.scope,
-            action.n,
-            vms=len(names),
-            not_before=action.start,
-            seen=0,
-            differences=ScopeDiff(),
-            now=self.now,
-        )
+        self.report(action, WaveAnnounced(action.scope, action.n, len(names), action.start, seen=0))
 
-    def clear(self, action: ClearWave) -> None:
+    def clear(self, action: Action) -> None:
         """Let events start."""
+        assert isinstance(action, ClearWave)
         change = operations.clear(self.scopes[action.scope], action.events, CONDITIONS, now=self.now)
         assert change.scope is not None
         self.scopes[action.scope] = change.scope
-        self.impacted.release(action.events)
-        self.course.complete_action(action)
+        self.report(action)
 
 
 def test_waves_are_announced_and_cleared_when_their_notice_is_over() -> None:
     hand = RolloutDriver(web())
-    (announce,) = hand.decide()
-    assert announce == AnnounceWave("web", 1, TEN + 15 * MINUTE)
+    load = Load("web", ("web-hv-0",), 1)
+    announce = AnnounceWave("web", 1, TEN + 15 * MINUTE, load)
+    assert hand.decide() == [announce]
     assert hand.decide() == [], "what was given out is not given out again"
     hand.announce(announce)
     assert hand.decide() == []
-    assert hand.course.wake_at == TEN + 15 * MINUTE
+    assert hand.decision.wake_at == TEN + 15 * MINUTE
     (clear,) = hand.decide(TEN + 15 * MINUTE)
     (event,) = hand.scopes["web"].events
-    assert clear == ClearWave("web", 1, (event.id,))
-    record, entries = hand.course.take_changes()
-    assert [entry.kind for entry in entries] == [EntryKind.WAVE_ANNOUNCED, EntryKind.WAVE_CLEARED]
-    assert ([entry.n for entry in entries], record.entries) == ([2, 3], 3)
+    assert clear == ClearWave("web", 1, (event.id,), (load,))
+    assert [entry.kind for entry in hand.entries] == [EntryKind.WAVE_ANNOUNCED, EntryKind.WAVE_CLEARED]
+    assert ([entry.n for entry in hand.entries], hand.record.entries) == ([2, 3], 3)
 
 
 def test_what_was_cleared_and_has_not_started_is_cleared_again_after_a_crash() -> None:
     hand = RolloutDriver(web())
-    (announce,) = hand.decide()
-    assert isinstance(announce, AnnounceWave)
-    hand.announce(announce)
+    hand.announce_next()
     (clear,) = hand.decide(TEN + 15 * MINUTE)
-    hand.course = Rollout(hand.course.take_changes()[0], zones)
-    hand.impacted = FleetLoad()
-    assert hand.decide() == [clear]
-    assert hand.course.take_changes()[1] == (), "the journal says it once"
+    again = RolloutDriver(*hand.scopes.values(), record=hand.record)
+    assert again.decide(hand.now) == [clear]
+    assert again.entries == [], "the journal says it once"
 
 
 def test_approved_wave_is_cleared_early() -> None:
     hand = RolloutDriver(web())
-    (announce,) = hand.decide()
-    assert isinstance(announce, AnnounceWave)
-    hand.announce(announce)
+    hand.announce_next()
     approved = approve(
         hand.scopes["web"], "web-0", [hand.scopes["web"].events[0].id], CONDITIONS, now=TEN + MINUTE
     ).scope
     assert approved is not None
     hand.scopes["web"] = approved
     (clear,) = hand.decide(TEN + MINUTE)
-    assert isinstance(clear, ClearWave)
     hand.clear(clear)
     assert hand.scopes["web"].events[0].started_at == TEN + MINUTE
 
 
 def test_only_so_much_is_announced_as_there_will_be_room_for() -> None:
     hand = RolloutDriver(web("a"), web("b"), web("c"), scopes_at_once=Limit(1), expected=5 * MINUTE)
-    (first,) = hand.decide()
-    assert isinstance(first, AnnounceWave)
-    hand.announce(first)
+    hand.announce_next()
     assert hand.decide() == []
-    assert (hand.course.wake_at, hand.course.waits_for_capacity) == (TEN + 5 * MINUTE, True)
+    assert (hand.decision.wake_at, hand.decision.blockers.has_limit) == (TEN + 5 * MINUTE, True)
     (second,) = hand.decide(TEN + 5 * MINUTE)
-    assert second == AnnounceWave("b", 1, TEN + 20 * MINUTE)
+    assert second == AnnounceWave("b", 1, TEN + 20 * MINUTE, Load("b", ("b-hv-0",), 1))
 
 
 def test_late_wave_keeps_others_from_being_announced() -> None:
     hand = RolloutDriver(web("a"), web("b"), scopes_at_once=Limit(1), expected=5 * MINUTE)
-    (first,) = hand.decide()
-    assert isinstance(first, AnnounceWave)
-    hand.announce(first)
+    hand.announce_next()
     held = operations.hold(hand.scopes["a"], by="bob", reason="audit", now=TEN).scope
     assert held is not None
     hand.scopes["a"] = held
@@ -218,65 +228,70 @@ def test_late_wave_keeps_others_from_being_announced() -> None:
 
 def test_wave_of_which_nobody_knows_anything_is_looked_for_in_the_journal() -> None:
     hand = RolloutDriver(web())
-    (announce,) = hand.decide()
-    assert isinstance(announce, AnnounceWave)
-    hand.announce(announce)
+    hand.announce_next()
     hand.scopes["web"] = msgspec.structs.replace(hand.scopes["web"], events=())
     assert hand.decide() == [ReadOutcome("web", 1)]
 
 
 def test_abort_withdraws_every_event_of_the_campaign_that_is_scheduled() -> None:
     hand = RolloutDriver(web())
-    (announce,) = hand.decide()
-    assert isinstance(announce, AnnounceWave)
-    hand.announce(announce)
+    hand.announce_next()
     (event,) = hand.scopes["web"].events
-    abort(hand.course, by="bob", why="no", now=TEN)
-    assert hand.decide() == [WithdrawEvent("web", event.id, "bob", "no")]
-    hand.course.complete_action(WithdrawEvent("web", event.id, "bob", "no"))
-    hand.scopes["web"] = msgspec.structs.replace(hand.scopes["web"], events=())
-    hand.course.settle(hand.course.progress("web"), 1, (), now=TEN)
+    hand.take(abort(hand.record, by="bob", why="no", now=TEN))
+    assert hand.index.stale == {"web"}, "every scope is observed again"
+    withdraw = WithdrawEvent("web", event.id, "bob", "no")
+    assert hand.decide() == [withdraw]
+    withdrawn = operations.cancel(hand.scopes["web"], event.id, CONDITIONS, by="bob", now=TEN).scope
+    assert withdrawn is not None
+    hand.scopes["web"] = withdrawn
     hand.decide()
-    assert hand.course.campaign.state is CampaignState.ABORTED
+    assert hand.record.state is CampaignState.ABORTING, "until what was asked for is over"
+    hand.report(withdraw)
+    hand.decide()
+    assert (hand.record.state, hand.wave("web", 1).state) == (CampaignState.ABORTED, WaveState.PLANNED)
 
 
 def test_scope_is_closed_after_its_last_wave_and_gets_further_waves_for_what_is_left() -> None:
     hand = RolloutDriver(scope("db", vm("db-0")))
-    progress = hand.course.progress("db")
-    hand.course.put(progress.with_wave(1, progress.wave(1).with_state(WaveState.DONE, 0)))
+    hand.put_wave("db", 1, WaveState.DONE, TEN)
     assert hand.decide() == [CloseScope("db")]
-    hand.course.complete_action(CloseScope("db"))
-    hand.course.record_closed("db", {3: 2}, now=TEN)
-    assert [(wave.update_domain, wave.vms) for wave in hand.course.progress("db").waves] == [(0, 1), (3, 2)]
-    assert not hand.course.progress("db").closed
+    hand.report(CloseScope("db"), ScopeClosed("db", ((3, 2),)))
+    assert [(wave.update_domain, wave.vms) for wave in hand.index.progress("db").waves] == [(0, 1), (3, 2)]
+    assert not hand.index.progress("db").closed
 
 
 @pytest.mark.parametrize(("state", "move"), list(product(CampaignState, ("pause", "resume", "abort"))))
 def test_what_people_can_do_with_a_campaign_is_in_the_table(state: CampaignState, move: str) -> None:
-    course = Rollout(msgspec.structs.replace(campaign_over(web()), state=state), zones)
+    record = msgspec.structs.replace(campaign_over(web()), state=state)
     do = {"pause": pause, "resume": resume, "abort": abort}[move]
     if (state, move) not in TRANSITIONS:
         with pytest.raises(InvalidCampaignState):
-            do(course, by="bob", now=TEN)
+            do(record, by="bob", now=TEN)
         return
-    do(course, by="bob", now=TEN)
-    assert course.campaign.state is TRANSITIONS[state, move]
-    assert len(course.take_changes()[1]) == (TRANSITIONS[state, move] is not state)
+    decision = do(record, by="bob", now=TEN)
+    assert decision.record.state is TRANSITIONS[state, move]
+    assert len(decision.entries) == (TRANSITIONS[state, move] is not state)
 
 
 def explain(campaign: Campaign) -> tuple[str, ...]:
-    waits = WaitReasons(campaign, CONDITIONS, CampaignBlockers(), now=TEN, zones=zones)
+    calendar = calendar_of(campaign, CONDITIONS, zones, since=TEN)
+    waits = WaitReasons(campaign, calendar, CONDITIONS, CampaignBlockers(), now=TEN)
     for progress in campaign.scopes:
         waits.add(progress)
     return waits.messages
 
 
+def with_failures(scopes: list[Scope], why: str) -> Campaign:
+    """Return a campaign over scopes of which every wave has failed."""
+    draft = CampaignDraft(campaign_over(*scopes, halt_after=None))
+    for each in scopes:
+        draft.fail(each.id, 1, why, now=TEN)
+    return draft.finish().record
+
+
 def test_reasons_are_kept_of_the_newest_failures_only_and_all_are_listed() -> None:
     many = [scope(f"s{n}", vm(f"s{n}")) for n in range(MAX_WAVE_FAILURES + 5)]
-    course = Rollout(campaign_over(*many, halt_after=None), zones)
-    for each in many:
-        course.fail(course.progress(each.id), 1, "no power", now=TEN)
-    campaign, _ = course.take_changes()
+    campaign = with_failures(many, "no power")
     assert list(campaign.wave_failures) == [f"s{n}" for n in range(5, MAX_WAVE_FAILURES + 5)]
     failed = {each.scope: each for each in campaign.scopes if each.current_state is WaveState.FAILED}
     assert [(progress.scope, trouble.why) for progress, trouble in failed_waves(campaign, failed)] == [
@@ -290,25 +305,21 @@ def test_reasons_are_kept_of_the_newest_failures_only_and_all_are_listed() -> No
 
 def test_only_so_many_waves_are_announced_again_at_a_time() -> None:
     many = [scope(f"s{n}", vm(f"s{n}")) for n in range(MAX_ATTEMPTS + 1)]
-    course = Rollout(campaign_over(*many, halt_after=None), zones)
-    for each in many:
-        course.fail(course.progress(each.id), 1, "it is too large", now=TEN)
+    record = with_failures(many, "it is too large")
     for each in many[:-1]:
-        retry(course, each.id, each, by="bob", now=TEN)
+        record = retry(record, each.id, each, by="bob", now=TEN).record
     with pytest.raises(InvalidCampaignState, match="campaign kernel is about to do 300 waves again"):
-        retry(course, many[-1].id, many[-1], by="bob", now=TEN)
-    course.settle(course.progress("s0"), 1, [EventOutcome.COMPLETED], now=TEN)
-    retry(course, many[-1].id, many[-1], by="bob", now=TEN)
-    assert len(course.campaign.attempts) == MAX_ATTEMPTS
+        retry(record, many[-1].id, many[-1], by="bob", now=TEN)
+    draft = CampaignDraft(record)
+    draft.settle("s0", 1, [EventOutcome.COMPLETED], now=TEN)
+    record = retry(draft.finish().record, many[-1].id, many[-1], by="bob", now=TEN).record
+    assert len(record.attempts) == MAX_ATTEMPTS
 
 
 def test_work_of_which_nobody_knows_is_told_as_unknown_and_every_vm_is_named() -> None:
     hand = RolloutDriver(scope("web", *(vm(f"web-{n}", host="hv-0") for n in range(3))))
-    (announce,) = hand.decide()
-    assert isinstance(announce, AnnounceWave)
-    hand.announce(announce)
+    hand.announce_next()
     (clear,) = hand.decide(TEN + 15 * MINUTE)
-    assert isinstance(clear, ClearWave)
     hand.clear(clear)
 
     def turn(*states: tuple[ImpactState, str]) -> None:
@@ -324,25 +335,23 @@ def test_work_of_which_nobody_knows_is_told_as_unknown_and_every_vm_is_named() -
 
     begun = (ImpactState.BEGUN, "")
     turn((ImpactState.FAILED, "no power"), begun, (ImpactState.FAILED, "no power"))
-    assert explain(hand.course.take_changes()[0])[1] == (
-        "wave 1 of web has failed: web-0, web-2: no power; retry it or skip it"
-    )
+    hand.entries.clear()
+    assert explain(hand.record)[1] == ("wave 1 of web has failed: web-0, web-2: no power; retry it or skip it")
     turn((ImpactState.FAILED, "no power"), (ImpactState.UNKNOWN, "the probe ended with 1"), (ImpactState.FAILED, ""))
-    record, entries = hand.course.take_changes()
-    assert explain(record)[1] == (
+    assert explain(hand.record)[1] == (
         "wave 1 of web is unknown: web-0: no power; nobody knows whether the work on web-1 was done: "
         "the probe ended with 1; web-2: no reason was given; a retry does it again: retry it or skip it"
     )
-    assert (entries, record.failures) == ((), 1), "it has failed once"
-    assert decode(encode(record)) == record
+    assert (hand.entries, hand.record.failures) == ([], 1), "it has failed once"
+    assert decode(encode(hand.record)) == hand.record
 
 
 def test_record_is_read_as_it_was_written() -> None:
-    course = Rollout(campaign_over(web(), scopes_at_once=Limit(percent=10.0)), zones)
-    course.fail(course.progress("web"), 1, "no power", now=TEN)
-    course.record_gate_closed(CheckGate("web", 2), "sick", now=TEN)
-    record, _ = course.take_changes()
-    assert decode(encode(record)) == record
+    hand = RolloutDriver(web(), scopes_at_once=Limit(percent=10.0))
+    hand.find(WaveRefused("web", 1, "no power"))
+    hand.find(GateClosed("web", 2, "sick"))
+    assert (hand.record.gate is not None, hand.wave("web", 1).state) == (True, WaveState.FAILED)
+    assert decode(encode(hand.record)) == hand.record
 
 
 def test_times_of_waves_are_rounded_up_so_that_no_gap_is_too_short() -> None:
@@ -381,14 +390,12 @@ def test_campaign_over_five_thousand_scopes_has_room_in_its_record_and_a_larger_
 def test_what_is_about_to_start_counts_until_the_scope_shows_it() -> None:
     impacted, extra = FleetLoad(), Load("b", ("hv-9",), 1)
     hand = RolloutDriver(web())
-    (announce,) = hand.decide()
-    assert isinstance(announce, AnnounceWave)
-    hand.announce(announce)
+    hand.announce_next()
     (event,) = hand.scopes["web"].events
     impacted.reserve(event.id, Load("web", ("web-hv-0",), 1))
     assert impacted.plus(extra) == Counts(2, 2, 2)
     hand.now = TEN + 15 * MINUTE
-    hand.clear(ClearWave("web", 1, (event.id,)))
+    hand.clear(ClearWave("web", 1, (event.id,), (Load("web", ("web-hv-0",), 1),)))
     assert impacted.update("web", hand.scopes["web"])
     impacted.release([event.id])
     assert impacted.plus(extra) == Counts(2, 2, 2)
@@ -399,9 +406,7 @@ def test_what_is_about_to_start_counts_until_the_scope_shows_it() -> None:
 
 def test_event_that_was_saved_before_there_were_campaigns_is_read() -> None:
     hand = RolloutDriver(web())
-    (announce,) = hand.decide()
-    assert isinstance(announce, AnnounceWave)
-    hand.announce(announce)
+    hand.announce_next()
     saved = msgspec.to_builtins(hand.scopes["web"].events[0])
     assert saved.pop("campaign") == KERNEL
     assert "cleared" not in saved
@@ -411,11 +416,8 @@ def test_event_that_was_saved_before_there_were_campaigns_is_read() -> None:
 
 def test_vm_whose_work_is_done_is_in_impact_no_more_though_its_event_goes_on() -> None:
     hand = RolloutDriver(scope("web", vm("web-0", host="hv-0"), vm("web-1", host="hv-0")))
-    (announce,) = hand.decide()
-    assert isinstance(announce, AnnounceWave)
-    hand.announce(announce)
+    hand.announce_next()
     (clear,) = hand.decide(TEN + 15 * MINUTE)
-    assert isinstance(clear, ClearWave)
     hand.clear(clear)
     (event,) = hand.scopes["web"].events
     first, second = event.impacts
@@ -430,33 +432,30 @@ def test_vm_whose_work_is_done_is_in_impact_no_more_though_its_event_goes_on() -
 
 def test_gate_that_was_open_before_the_last_wave_ended_is_asked_again() -> None:
     hand = RolloutDriver(web(), gate="health", gap=timedelta(0))
-    progress, end = hand.course.progress("web"), TEN + 16 * MINUTE
-    settled = progress.wave(1).with_state(WaveState.DONE, hand.course.campaign.seconds(progress, end))
-    hand.course.put(progress.with_wave(1, settled))
-    (announce,) = hand.decide(end)
-    assert isinstance(announce, AnnounceWave)
-    hand.announce(announce)
+    end = TEN + 16 * MINUTE
+    hand.put_wave("web", 1, WaveState.DONE, end)
+    hand.now = end
+    hand.announce_next()
     approved = approve(hand.scopes["web"], "web-1", [hand.scopes["web"].events[0].id], CONDITIONS, now=end).scope
     assert approved is not None
     hand.scopes["web"] = approved
-    hand.course.record_gate_open(CheckGate("web", 2), asked_at=end - 10 * SECOND, now=end)
+    hand.find(GateOpened("web", 2, asked_at=end - 10 * SECOND))
     assert hand.decide() == [CheckGate("web", 2)]
-    hand.course.complete_action(CheckGate("web", 2))
-    hand.course.record_gate_open(CheckGate("web", 2), asked_at=end, now=end)
+    hand.report(CheckGate("web", 2), GateOpened("web", 2, asked_at=end))
     assert [type(action) for action in hand.decide()] == [ClearWave]
 
 
 def test_while_aborting_only_what_has_failed_can_be_skipped_and_only_what_is_stuck_retried() -> None:
     hand = RolloutDriver(web())
-    abort(hand.course, by="bob", now=TEN)
+    hand.take(abort(hand.record, by="bob", now=TEN))
     with pytest.raises(
         InvalidCampaignState, match="wave 1 of scope web is not going to begin, as its campaign is aborted"
     ):
-        skip(hand.course, "web", by="bob", why="x", now=TEN)
-    hand.course.fail(hand.course.progress("web"), 1, "it is too large", now=TEN)
+        skip(hand.record, "web", by="bob", why="x", now=TEN)
+    hand.find(WaveRefused("web", 1, "it is too large"))
     with pytest.raises(
         InvalidCampaignState, match="wave 1 of scope web is over, and its campaign is aborted: it cannot be announced"
     ):
-        retry(hand.course, "web", hand.scopes["web"], by="bob", now=TEN)
-    skip(hand.course, "web", by="bob", why="x", now=TEN)
-    assert hand.course.progress("web").wave(1).state is WaveState.SKIPPED
+        retry(hand.record, "web", hand.scopes["web"], by="bob", now=TEN)
+    hand.take(skip(hand.record, "web", by="bob", why="x", now=TEN))
+    assert hand.wave("web", 1).state is WaveState.SKIPPED

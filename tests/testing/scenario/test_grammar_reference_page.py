@@ -6,7 +6,14 @@ from pathlib import Path
 import pytest
 
 from forewarn.testing.scenario import CoreBackend, parse, run_script, syntax_errors
-from forewarn.testing.scenario.expect import EVENT_VERBS, IMPACT_VERBS, SCOPE_AND_VM_VERBS
+from forewarn.testing.scenario.expect import (
+    CAMPAIGN_VERBS,
+    EVENT_VERBS,
+    GATE_VERBS,
+    IMPACT_VERBS,
+    SCOPE_AND_VM_VERBS,
+    WAVE_VERBS,
+)
 from forewarn.testing.scenario.grammar import COMMAND_SYNTAX, Slot
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -72,7 +79,7 @@ def test_no_command_is_described_that_there_is_not() -> None:
 
 def test_everything_that_can_be_expected_is_shown() -> None:
     facts = PAGE[PAGE.index("## Facts") :]
-    happens = [*EVENT_VERBS, *IMPACT_VERBS, *SCOPE_AND_VM_VERBS]
+    happens = [*EVENT_VERBS, *IMPACT_VERBS, *SCOPE_AND_VM_VERBS, *CAMPAIGN_VERBS, *WAVE_VERBS, *GATE_VERBS]
     assert [verb for verb in happens if verb not in facts] == []
 
 

@@ -2,10 +2,20 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from forewarn.api import v1
 from forewarn.testing import scenarios
-from forewarn.testing.scenario import CoreBackend, LiveBackend, Scenario, library_scenarios, required_setup, run_script
+from forewarn.testing.scenario import (
+    CoreBackend,
+    LiveBackend,
+    Scenario,
+    library_scenarios,
+    parse,
+    required_setup,
+    run_script,
+)
 from forewarn.testing.service import Forewarn
 from tests.testing.scenario.backends import NO_FLEET, render, run_on_core, run_on_service
 
@@ -30,17 +40,26 @@ OF_THE_ISSUE = {
     "storm-of-20",
 }
 
+OF_CAMPAIGNS = {
+    "campaign-abort",
+    "campaign-gate-closes",
+    "campaign-halt-and-retry",
+    "campaign-limits",
+    "campaign-windows",
+}
+"""What operators see, and no handler."""
+
 each_shipped = pytest.mark.parametrize("scenario", SHIPPED.values(), ids=list(SHIPPED))
 
 
 def test_all_that_people_need_are_shipped() -> None:
-    assert set(SHIPPED) == OF_THE_ISSUE == {file.stem for file in HOME.glob("*.txt")}
+    assert set(SHIPPED) == OF_THE_ISSUE | OF_CAMPAIGNS == {file.stem for file in HOME.glob("*.txt")}
 
 
 @each_shipped
 def test_scenario_says_what_it_shows_and_who_handles_it(scenario: Scenario) -> None:
     assert scenario.title.endswith(".")
-    assert scenario.handler == "web-0"
+    assert scenario.handler == (None if scenario.name in OF_CAMPAIGNS else "web-0")
     assert any(step.expected for step in scenario.script.steps) or "expect" in scenario.text
 
 
@@ -77,8 +96,25 @@ def test_scenarios_are_played_beside_a_fleet_and_leave_nothing_behind() -> None:
     """The demonstration fleet has a scope web, too."""
     with Forewarn() as service:
         before = list(service.api.scopes()), list(service.api.vms())
-        for scenario in (SHIPPED["user-restart"], SHIPPED["hardware-failure"], SHIPPED["user-restart"]):
+        for name in ("user-restart", "hardware-failure", "user-restart"):
+            scenario = SHIPPED[name]
             with LiveBackend(service.api) as backend:
                 assert [each for each in run_script(scenario.script, backend) if not each.is_as_expected] == []
         assert (list(service.api.scopes()), list(service.api.vms())) == before
         assert list(service.api.events()) == []
+
+
+def test_campaign_is_played_beside_one_of_its_name_and_aborted_at_the_end() -> None:
+    text = (
+        "platform automatic\nscope web availability-set\nvm web-0\n"
+        "campaign kernel Reboot web vms_at_once 1 →\nvm web-1 →\nexpect kernel ended within 1h\n"
+    )
+    with Forewarn() as service:
+        mine = {"name": "kernel", "type": "Reboot", "selection": {"scopes": ["web"]}}
+        service.api.start_campaign(msgspec.convert(mine, v1.StartCampaign))
+        with LiveBackend(service.api) as backend:
+            assert render(parse(text), list(run_script(parse(text), backend))) == run_on_core(text)
+        with LiveBackend(service.api) as backend:
+            list(run_script(parse(text.rpartition("expect")[0]), backend))
+        assert [campaign.name for campaign in service.api.campaigns(only_open=True)] == ["kernel"]
+        assert {scope.id for scope in service.api.scopes()} == {"db-0", "web", "batch", "shop"}

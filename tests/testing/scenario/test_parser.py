@@ -106,6 +106,25 @@ SPELT: dict[str, commands.BaseCommand] = {
     "failed E1 web_0 why broken": commands.Failed(event="E1", vms=("web_0",), why="broken"),
     "later E1 in 5m": commands.Later(event="E1", after=5 * MINUTE),
     "unknown E1 why crash": commands.Unknown(event="E1", why="crash"),
+    "campaign kernel Reboot web db gap 5m notice 20m expected 2m scopes_at_once 10% windows 22:00-04:00 gate": (
+        commands.StartCampaign(
+            campaign="kernel",
+            type=EventType.REBOOT,
+            scopes=("web", "db"),
+            gap=timedelta(minutes=5),
+            notice=timedelta(minutes=20),
+            expected=timedelta(minutes=2),
+            scopes_at_once="10%",
+            windows=((timedelta(hours=22), timedelta(hours=4)),),
+            gate=True,
+        )
+    ),
+    "pause campaign kernel": commands.PauseCampaign(campaign="kernel"),
+    "resume campaign kernel by alice": commands.ResumeCampaign(campaign="kernel", by="alice"),
+    'abort campaign kernel why "no"': commands.AbortCampaign(campaign="kernel", why="no"),
+    "retry wave kernel web": commands.RetryWave(campaign="kernel", scope="web"),
+    "skip wave kernel web why never": commands.SkipWave(campaign="kernel", scope="web", why="never"),
+    "gate closed": commands.SetGate(state=commands.GateState.CLOSED),
     "retry E1 web_0 by alice": commands.Retry(event="E1", vms=("web_0",), by="alice"),
     "resolve E1 done by alice why seen": commands.Resolve(event="E1", done=True, by="alice", why="seen"),
     "resolve E1 on web_0 why seen": commands.Resolve(event="E1", vm="web_0", why="seen"),
@@ -211,7 +230,28 @@ ERRORS: dict[str, tuple[str, int, int, str, str]] = {
         1,
         12,
         "Started",
-        "what happens to it is expected here: created, changed, removed, added, moved, enabled, disabled, held or",
+        "what happens to it is expected here: created, changed, removed, added, moved, enabled, disabled, held, ",
+    ),
+    "window without an end": (
+        "campaign kernel Reboot web windows 22:00",
+        1,
+        36,
+        "22:00",
+        "a window is expected here: from one time of day to another",
+    ),
+    "limit that is none": (
+        "campaign kernel Reboot web vms_at_once many",
+        1,
+        40,
+        "many",
+        "a limit is expected here: a number such as 10",
+    ),
+    "wave to which nothing happens": (
+        "expect kernel wave 1 of web Started within 5m",
+        1,
+        29,
+        "Started",
+        "what happens to it is expected here: announced, differs from the plan, cleared, settled",
     ),
     "something after nothing": ("expect nothing E1 within 5m", 1, 16, "E1", "after nothing comes within"),
     "another word for within": ("expect E1 Started in 5m", 1, 19, "in", "expect needs `within` and a duration"),
@@ -282,7 +322,17 @@ def test_every_command_is_spelt_in_this_test() -> None:
 def test_every_command_is_played_by_the_core() -> None:
     base = run_command.dispatch(object)
     of_time = {commands.UsePlatform, commands.Wait, commands.Expect}
-    assert {form.command for form in COMMAND_SYNTAX.values() if run_command.dispatch(form.command) is base} == of_time
+    of_campaigns = {
+        commands.StartCampaign,
+        commands.PauseCampaign,
+        commands.ResumeCampaign,
+        commands.AbortCampaign,
+        commands.RetryWave,
+        commands.SkipWave,
+        commands.SetGate,
+    }
+    by_the_backend = {form.command for form in COMMAND_SYNTAX.values() if run_command.dispatch(form.command) is base}
+    assert by_the_backend == of_time | of_campaigns
 
 
 def test_everything_a_journal_says_can_be_told() -> None:

@@ -3,39 +3,16 @@
 Times are integers, in seconds since the campaign started: datetimes are too slow for tens of thousands of waves.
 """
 
-from bisect import bisect_right
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
-from forewarn.core.campaign.durations import wave_duration, wave_gap, wave_notice
-from forewarn.core.campaign.limits import CampaignLimits, resolve_limits
+from forewarn.core.campaign.calendar import Calendar
 from forewarn.core.campaign.record import SECOND, Campaign, CampaignState, ScopeProgress, Wave, WaveState
-from forewarn.core.campaign.windows import Span, ZoneLookup, start_spans
 from forewarn.core.policy import RuleContext
 
 
 class _NeverOpen(Exception):
     """No window is open within a year."""
-
-
-class _WindowIndex:
-    """The times in which a wave may start, worked out as far as they are asked for."""
-
-    def __init__(self, spans: Iterator[Span], since: datetime) -> None:
-        self._spans = spans
-        self._since = since
-        self._starts: list[int] = []
-        self._ends: list[int] = []
-
-    def next(self, second: int) -> int:
-        """Return the first second, not before this one, at which a wave may start."""
-        while not self._ends or self._ends[-1] <= second:
-            span = next(self._spans, None)
-            if span is None:
-                raise _NeverOpen
-            self._starts.append(_seconds(span.start, self._since))
-            self._ends.append(_seconds(span.end, self._since))
-        return max(second, self._starts[bisect_right(self._ends, second)])
 
 
 class CompletionEstimate:
@@ -46,16 +23,17 @@ class CompletionEstimate:
     if somebody skipped it now, and a gate that is shut as if it opened when it is asked next.
     """
 
-    def __init__(self, campaign: Campaign, context: RuleContext, *, now: datetime, zones: ZoneLookup) -> None:
+    def __init__(self, campaign: Campaign, calendar: Calendar, context: RuleContext, *, now: datetime) -> None:
         self._is_stopped = campaign.state is not CampaignState.RUNNING or context.hold is not None
         self._earliest_end = now
         self._campaign = campaign
+        self._calendar = calendar
         self._now = _seconds(now, campaign.started_at)
         spec = campaign.spec
-        notice, gap, length = (of(spec, context) for of in (wave_notice, wave_gap, wave_duration))
-        self._notice, self._gap, self._length = notice // SECOND, gap // SECOND, length // SECOND
-        self._windows = _WindowIndex(start_spans(spec.policy, now, length, zones), campaign.started_at)
-        self._limits = resolve_limits(spec.policy, campaign.selected)
+        self._notice, self._gap, self._length, self._rest = (
+            time // SECOND for time in (calendar.notice, calendar.gap, calendar.length, calendar.rest)
+        )
+        self._limits = calendar.limits
         self._advance = spec.policy.advance
         gate, start_at = campaign.gate, spec.start_at
         self._earliest = self._now if gate is None else max(self._now, _seconds(gate.retry_at, campaign.started_at))
@@ -63,9 +41,7 @@ class CompletionEstimate:
         announced = self._now if start_at is None else max(self._now, _seconds(start_at, campaign.started_at))
         self._earliest_planned = max(self._earliest, announced + self._notice)
         """Before this nothing starts that is not announced yet."""
-        self._rest = max(self._gap, self._notice)
-        """From the end of a wave to the start of the next, which is announced only then."""
-        self._has_calendar = bool(spec.policy.windows or spec.policy.blackouts)
+        self._has_windows = bool(spec.policy.windows or spec.policy.blackouts)
         self._chains: dict[tuple[int, int], int] = {}
         self._lags: list[int] = []
         """By how much what is on its way is behind the plan."""
@@ -91,7 +67,7 @@ class CompletionEstimate:
         if self._is_stopped:
             return self._campaign.ended_at
         try:
-            end = max(self._end, self._end_by_limits()) if self._limits != CampaignLimits() else self._end
+            end = max(self._end, self._end_by_limits()) if self._calendar.is_limited else self._end
         except _NeverOpen:
             return None
         since = self._campaign.started_at
@@ -148,7 +124,7 @@ class CompletionEstimate:
     def _end_of_chain(self, end: int, left: int) -> int:
         """Return when so many more waves will be over that follow each other as soon as they may."""
         first = max(end + self._rest, self._earliest_planned)
-        if not self._has_calendar:
+        if not self._has_windows:
             return first + self._length + (left - 1) * (self._rest + self._length)
         known = self._chains.get((first, left))
         if known is None:
@@ -157,7 +133,13 @@ class CompletionEstimate:
         return known
 
     def _next_start(self, second: int) -> int:
-        return self._windows.next(second) if self._has_calendar else second
+        if not self._has_windows:
+            return second
+        since = self._campaign.started_at
+        start = self._calendar.next_start(since + timedelta(seconds=second))
+        if start is None:
+            raise _NeverOpen
+        return _seconds(start, since)
 
     def _end_by_limits(self) -> int:
         """Return when all will be over that waits for room, too."""

@@ -4,11 +4,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from forewarn.core.campaign.durations import wave_duration, wave_gap
+from forewarn.core.campaign.calendar import Calendar
 from forewarn.core.campaign.limits import ExceededLimit
-from forewarn.core.campaign.record import Campaign, CampaignState, GateClosed, ScopeProgress, WaveState, failed_waves
+from forewarn.core.campaign.record import Campaign, CampaignState, ClosedGate, ScopeProgress, WaveState, failed_waves
 from forewarn.core.campaign.spec import CampaignPolicy, CampaignSpec, gate_name
-from forewarn.core.campaign.windows import ZoneLookup, next_start
 from forewarn.core.policy import RuleContext
 
 MAX_NAMES_SHOWN = 10
@@ -35,19 +34,29 @@ class CampaignBlockers(NamedTuple):
     is_permanent: bool = False
     """Whether what takes the room stays in impact until a person decides about it."""
 
+    @property
+    def has_limit(self) -> bool:
+        """Whether something else may be decided when less is in impact, wherever in the fleet."""
+        return self.start_limit is not None or self.announce_limit is not None
+
 
 class WaitReasons:
     """What a campaign waits for: give it every scope, then ask what is to be said."""
 
     def __init__(
-        self, campaign: Campaign, context: RuleContext, blockers: CampaignBlockers, *, now: datetime, zones: ZoneLookup
+        self,
+        campaign: Campaign,
+        calendar: Calendar,
+        context: RuleContext,
+        blockers: CampaignBlockers,
+        *,
+        now: datetime,
     ) -> None:
         self._campaign = campaign
+        self._calendar = calendar
         self._context = context
         self._blockers = blockers
         self._now = now
-        self._zones = zones
-        self._gap = wave_gap(campaign.spec, context)
         self._failed: dict[str, ScopeProgress] = {}
         self._announced: list[datetime] = []
         """For when the waves are announced that wait for their time."""
@@ -73,8 +82,7 @@ class WaitReasons:
             self._add_planned(progress)
 
     def _add_planned(self, progress: ScopeProgress) -> None:
-        ends = [before.at for before in progress.waves[: progress.current - 1] if before.vms]
-        until = self._campaign.moment(progress, max(ends)) + self._gap if ends else self._now
+        until = self._campaign.rested_at(progress, self._calendar.gap)
         if until > self._now:
             self._resting.append(until)
         else:
@@ -109,7 +117,7 @@ class WaitReasons:
             yield _gate_message(spec, self._campaign.gate, self._blockers.at_gate)
         if spec.start_at is not None and now < spec.start_at:
             yield f"nothing is announced before {_format_time(spec.start_at)}"
-        opens_at = next_start(spec.policy, now, wave_duration(spec, self._context), self._zones)
+        opens_at = self._calendar.next_start(now)
         if opens_at is None:
             yield "no window is open within a year"
         elif opens_at > now:
@@ -167,7 +175,7 @@ def _failure_messages(campaign: Campaign, scopes: Mapping[str, ScopeProgress]) -
         yield f"{more} more wave{'' if more == 1 else 's'} failed before; retry or skip what has failed"
 
 
-def _gate_message(spec: CampaignSpec, gate: GateClosed, waiting: Sequence[str]) -> str:
+def _gate_message(spec: CampaignSpec, gate: ClosedGate, waiting: Sequence[str]) -> str:
     message = f"gate {gate_name(spec.policy.gate)} is shut since {_format_time(gate.since)}: {gate.why}"
     who = f"{_join_names(waiting)} wait{'s' if len(waiting) == 1 else ''} for it, and it" if waiting else "it"
     return f"{message}; {who} is asked again at {_format_time(gate.retry_at)}"

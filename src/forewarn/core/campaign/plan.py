@@ -5,14 +5,13 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from forewarn.core.campaign.durations import wave_duration, wave_gap, wave_notice
-from forewarn.core.campaign.exclusions import all_exclusions
+from forewarn.core.campaign.calendar import Calendar, wave_duration, wave_notice
 from forewarn.core.campaign.limits import CampaignLimits, Counts, Load, is_unknown_host, resolve_limits
 from forewarn.core.campaign.plan_input import PlanScope, WaveGroup, count_selected
-from forewarn.core.campaign.selection import NameMatcher, is_pattern
+from forewarn.core.campaign.selection import NameMatcher, all_exclusions, is_pattern
 from forewarn.core.campaign.spec import MAX_CAMPAIGN_DURATION, CampaignPolicy, CampaignSpec, Selection
-from forewarn.core.campaign.timetable import ScopeWaves, Timetable, WindowCursor
-from forewarn.core.campaign.windows import Span, ZoneLookup, longest_span, next_start, start_spans
+from forewarn.core.campaign.timetable import ScopeWaves, Timetable
+from forewarn.core.campaign.windows import Span, ZoneLookup, longest_span, next_start
 from forewarn.core.duration import format_duration
 from forewarn.core.errors import Invalid, NoticeTooShort
 from forewarn.core.policy import RuleContext
@@ -140,14 +139,13 @@ def _placed(
     zones: ZoneLookup,
 ) -> Iterator[PlannedWave]:
     """Yield the waves that find a place, in the order of their starts."""
-    notice, length = wave_notice(spec, context), wave_duration(spec, context)
-    openings = WindowCursor(start_spans(spec.policy, begin + notice, length, zones))
-    # The next wave of a scope is announced when the one before has ended: its notice takes as long, gap or not.
-    timetable = Timetable(limits, openings, length=length, rest=max(wave_gap(spec, context), notice))
+    first = begin + wave_notice(spec, context)
+    calendar = Calendar(spec, context, zones, since=first, limits=limits)
+    timetable = Timetable(calendar)
     for scope_plan in scope_plans:
         for busy in scope_plan.scope.busy:
-            timetable.reserve(Load(scope_plan.scope.id, busy.hosts, busy.vms), Span(busy.start, busy.end))
-        timetable.add(scope_plan.row, begin + notice)
+            calendar.expect(Load(scope_plan.scope.id, busy.hosts, busy.vms), busy.start, busy.end)
+        timetable.add(scope_plan.row, first)
     for placement in timetable.placements(until=begin + MAX_CAMPAIGN_DURATION):
         scope_plan = scope_plans[placement.rank]
         yield _wave(
@@ -155,8 +153,8 @@ def _placed(
             scope_plan.groups[placement.n - 1],
             placement.n,
             placement.at,
-            notice=notice,
-            length=length,
+            notice=calendar.notice,
+            length=calendar.length,
         )
 
 

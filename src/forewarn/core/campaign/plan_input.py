@@ -5,10 +5,9 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from forewarn.core.campaign.durations import wave_duration
-from forewarn.core.campaign.exclusions import Exclusions
+from forewarn.core.campaign.calendar import wave_duration
 from forewarn.core.campaign.limits import Counts, unknown_host
-from forewarn.core.campaign.selection import Selector
+from forewarn.core.campaign.selection import Exclusions, Selector
 from forewarn.core.campaign.snapshot import ScopeSnapshot, VmSnapshot
 from forewarn.core.campaign.spec import CampaignSpec
 from forewarn.core.event import Event

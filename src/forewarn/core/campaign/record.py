@@ -4,7 +4,7 @@ It is one value, saved as a whole, for up to about 5,000 scopes: it has numbers 
 """
 
 from collections.abc import Iterator, Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import IntEnum, StrEnum
 from typing import NamedTuple
 from uuid import UUID, uuid5
@@ -14,11 +14,13 @@ import msgspec
 from forewarn.core.campaign.limits import Counts
 from forewarn.core.campaign.spec import CampaignSpec
 from forewarn.core.errors import Invalid
+from forewarn.core.explain import CAMPAIGN_PREFIX
 from forewarn.core.limits import MAX_RECORD_BYTES
 from forewarn.core.scope import SeenKey
 from forewarn.core.text import is_guid
 
 SECOND = timedelta(seconds=1)
+FAR_PAST = datetime.min.replace(tzinfo=UTC)
 RESERVE = 96 * 1024
 """Room that is kept free for keys that were answered, for failures, and for waves that are appended."""
 
@@ -160,8 +162,8 @@ class WaveFailure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """Whether nobody knows if all of it was done."""
 
 
-class GateClosed(msgspec.Struct, frozen=True, kw_only=True):
-    """The health gate is shut."""
+class ClosedGate(msgspec.Struct, frozen=True, kw_only=True):
+    """Since when the health gate is closed, and why."""
 
     since: datetime
     why: str
@@ -209,7 +211,7 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How often waves that are not done were asked for, by `wave/scope`, where that is more than once."""
     wave_failures: dict[str, WaveFailure] = msgspec.field(default_factory=dict, name="troubles")
     """Why the current waves of scopes have failed: of the newest failures. `failed_waves` gives all."""
-    gate: GateClosed | None = None
+    gate: ClosedGate | None = None
     entries: int = 0
     seen_keys: tuple[SeenKey, ...] = msgspec.field(default=(), name="answered")
     notifications: tuple[Notification, ...] = msgspec.field(default=(), name="untold")
@@ -224,6 +226,11 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def name(self) -> str:
         """Its name; of the campaigns that are not over, nobody starts a second one of a name that he sees in use."""
         return self.spec.name
+
+    @property
+    def actor(self) -> str:
+        """What the journals call it."""
+        return f"{CAMPAIGN_PREFIX}{self.name}"
 
     def effective_state(self, wave: Wave) -> WaveState:
         """Return how a wave stands, to whoever looks at it: of a campaign that is aborted, nothing is planned."""
@@ -240,6 +247,11 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def seconds(self, progress: ScopeProgress, moment: datetime) -> int:
         """Return a moment as a wave's time; rounded up, so that what must not begin before it does not."""
         return -((self.started_at - moment) // SECOND) - progress.base
+
+    def rested_at(self, progress: ScopeProgress, gap: timedelta) -> datetime:
+        """Return when the gap is over that the scope's waves before the current one leave."""
+        ends = [wave.at for wave in progress.waves[: progress.current - 1] if wave.vms]
+        return self.moment(progress, max(ends)) + gap if ends else FAR_PAST
 
     def attempt(self, scope: str, n: int) -> int:
         """Return how often a wave was asked for, this time included."""

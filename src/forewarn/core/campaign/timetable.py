@@ -10,9 +10,9 @@ from heapq import heappop, heappush
 from itertools import islice
 from typing import NamedTuple
 
-from forewarn.core.campaign.limits import CampaignLimits, Load, Usage
+from forewarn.core.campaign.calendar import Calendar
+from forewarn.core.campaign.limits import Load
 from forewarn.core.campaign.windows import Span
-from forewarn.core.schedule import ceil_to_second
 
 MAX_SKIPPED_SHAPES = 16
 """How many shapes of waves that do not fit are passed over at a moment before no more are looked at: a smaller one
@@ -65,32 +65,6 @@ class QueueEntry(NamedTuple):
     """Negative: the most come first."""
     rank: int
     row: ScopeWaves
-
-
-class _LoadChange(NamedTuple):
-    """A moment at which a load comes or goes."""
-
-    at: datetime
-    n: int
-    load: Load
-    comes: bool
-
-
-class WindowCursor:
-    """The times in which waves may start, for somebody who never asks for an earlier moment than before."""
-
-    def __init__(self, spans: Iterator[Span]) -> None:
-        self._spans = spans
-        self._span = next(spans, None)
-
-    def next(self, moment: datetime) -> datetime | None:
-        """Return the first whole second, not before the moment, at which a wave may start."""
-        while self._span is not None:
-            start = ceil_to_second(max(moment, self._span.start))
-            if start < self._span.end:
-                return start
-            self._span = next(self._spans, None)
-        return None
 
 
 class ReadyQueue:
@@ -161,21 +135,12 @@ class ReadyQueue:
 
 
 class Timetable:
-    """Schedules the waves of scopes. `rest` is the least time from the end of a wave to the scope's next."""
+    """Schedules the waves of scopes on a calendar."""
 
-    def __init__(self, limits: CampaignLimits, windows: WindowCursor, *, length: timedelta, rest: timedelta) -> None:
-        self._limits, self._windows = limits, windows
-        self._length, self._rest = length, rest
-        self._usage = Usage()
-        self._load_changes: list[_LoadChange] = []
-        self._change_count = 0
+    def __init__(self, calendar: Calendar) -> None:
+        self._calendar = calendar
         self._coming: list[tuple[datetime, QueueEntry]] = []
-        self._waiting = ReadyQueue(by_hosts=limits.hosts is not None)
-
-    def reserve(self, load: Load, span: Span) -> None:
-        """Keep room for what will be in impact whatever the plan says: no wave without room for it lasts into it."""
-        self._add_load_change(span.start - self._length + timedelta(seconds=1), load, comes=True)
-        self._add_load_change(span.end, load, comes=False)
+        self._waiting = ReadyQueue(by_hosts=calendar.limits.hosts is not None)
 
     def add(self, row: ScopeWaves, ready_at: datetime) -> None:
         """Add a scope whose next wave may start then."""
@@ -186,8 +151,10 @@ class Timetable:
         """Yield places in the order of time, as far as there are any."""
         moment = self._next_moment()
         while moment is not None and moment <= until:
-            self._advance(moment)
-            open_at = self._windows.next(moment)
+            self._calendar.advance(moment)
+            while self._coming and self._coming[0][0] <= moment:
+                self._waiting.push(heappop(self._coming)[1])
+            open_at = self._calendar.next_start(moment)
             if open_at == moment:
                 yield from self._start(moment)
                 moment = self._next_moment()
@@ -196,46 +163,26 @@ class Timetable:
 
     def _next_moment(self) -> datetime | None:
         moments = [self._coming[0][0]] if self._coming else []
-        if self._waiting and self._load_changes:
-            moments.append(self._load_changes[0].at)
+        if self._waiting and (change_at := self._calendar.next_change) is not None:
+            moments.append(change_at)
         return min(moments, default=None)
 
-    def _advance(self, moment: datetime) -> None:
-        while self._load_changes and self._load_changes[0].at <= moment:
-            shift = heappop(self._load_changes)
-            if shift.comes:
-                self._usage.add(shift.load)
-            else:
-                self._usage.remove(shift.load)
-        while self._coming and self._coming[0][0] <= moment:
-            self._waiting.push(heappop(self._coming)[1])
-
     def _start(self, moment: datetime) -> Iterator[Placement]:
-        for entry in self._waiting.pop_fitting(self._fits):
+        calendar = self._calendar
+        for entry in self._waiting.pop_fitting(calendar.fits):
             load = entry.row.next
             yield from self._place(entry, moment)
-            for other in self._waiting.pop_sharing_host(load, self._usage.hosts, self._fits):
+            for other in self._waiting.pop_sharing_host(load, calendar.hosts, calendar.fits):
                 yield from self._place(other, moment)
-
-    def _fits(self, load: Load) -> bool:
-        return self._limits.allows(self._usage.plus(load))
 
     def _place(self, entry: QueueEntry, moment: datetime) -> Iterator[Placement]:
         row = entry.row
-        free_at = row.free_at(moment, self._length)
+        free_at = row.free_at(moment, self._calendar.length)
         if free_at > moment:
             heappush(self._coming, (free_at, entry))
-        else:
-            self._start_wave(row, moment)
-            yield Placement(row.rank, row.placed, moment)
-
-    def _start_wave(self, row: ScopeWaves, moment: datetime) -> None:
-        load, end = row.next, moment + self._length
-        self._usage.add(load)
-        self._add_load_change(end, load, comes=False)
+            return
+        end = moment + self._calendar.length
+        self._calendar.expect(row.next, moment, end)
         row.placed += 1
-        self.add(row, end + self._rest)
-
-    def _add_load_change(self, at: datetime, load: Load, *, comes: bool) -> None:
-        self._change_count += 1
-        heappush(self._load_changes, _LoadChange(at, self._change_count, load, comes))
+        self.add(row, end + self._calendar.rest)
+        yield Placement(row.rank, row.placed, moment)

@@ -11,14 +11,17 @@ from datetime import datetime
 import msgspec
 
 from forewarn.core.backoff import backoff
-from forewarn.core.campaign.actions import Action, ClearWave
+from forewarn.core.campaign.actions import Action, ActionResult, ClearWave, Finding
+from forewarn.core.campaign.draft import Decision as CampaignDecision
+from forewarn.core.campaign.explain import CampaignBlockers
+from forewarn.core.campaign.index import CampaignIndex, PendingActions, observe
 from forewarn.core.campaign.load import FleetLoad
 from forewarn.core.campaign.record import Campaign, CampaignState, Notification
-from forewarn.core.campaign.rollout import Rollout
+from forewarn.core.campaign.rollout import apply_result, decide
 from forewarn.core.errors import CoreError
 from forewarn.core.idempotency import IdempotencyKey, add_seen_key, is_repeated_request
-from forewarn.core.scope import Scope
-from forewarn.fleet.campaign.actions import MAX_BACKOFF, MIN_BACKOFF, CampaignActions, RolloutUpdate
+from forewarn.core.journal import Entry
+from forewarn.fleet.campaign.actions import MAX_BACKOFF, MIN_BACKOFF, CampaignActions
 from forewarn.fleet.campaign.time_zones import find_zone
 from forewarn.fleet.errors import SaveFailed, ScopeNotFound
 from forewarn.fleet.event_loop import FairShare
@@ -32,15 +35,21 @@ log = logging.getLogger(__name__)
 MAX_CONCURRENT = 32
 """In how many scopes a campaign does something at the same time."""
 
+MAX_DECISIONS = 20
+"""How many decisions are saved together, at most."""
+
 MIN_NOTIFY_BACKOFF, MAX_NOTIFY_BACKOFF = 1.0, 300.0
 """Between attempts to tell others of a campaign, in seconds of real time."""
 
 _STATES = {"started": CampaignState.RUNNING.value, "halted": CampaignState.HALTED.value}
 """In which state the campaign was of which others are told; of its end, the reason says it."""
 
+CampaignCommand = Callable[[Campaign, datetime], CampaignDecision]
+"""What a person does with a campaign; refuses what cannot be done."""
+
 
 class CampaignRunner:
-    """Runs one campaign. `record` is what was last saved of it."""
+    """Runs one campaign. `record` is what was last saved of it; `index` goes by what was decided since then, too."""
 
     def __init__(
         self,
@@ -66,10 +75,18 @@ class CampaignRunner:
         self._notifier = notifier
         self._set_timer = set_timer
         self._on_finished = on_finished
-        self.rollout = self._new_rollout()
+        self.index = CampaignIndex(campaign, scopes.rule_context, find_zone)
+        self.blockers = CampaignBlockers()
+        """What keeps waves from going on, as it was last decided."""
+        self._decided = campaign
+        self._entries: list[Entry] = []
+        """What was decided and is not saved yet: the record, and what the journal says of it."""
+        self._undone: list[Action] = []
+        """What was decided and not begun."""
+        self._executing: set[Action] = set()
+        self._results: list[ActionResult] = []
         self._actions = CampaignActions(self, scopes, store, fleet_load, checker=checker, on_capacity=on_capacity)
         self._dirty: set[str] = set()
-        self._updates: list[RolloutUpdate] = []
         self._lock = asyncio.Lock()
         self._slots = asyncio.Semaphore(MAX_CONCURRENT)
         self._fair_share = FairShare()
@@ -78,20 +95,19 @@ class CampaignRunner:
         self._is_notifying = False
         self._is_deleted = False
         self._is_outdated = False
-        self._in_flight = 0
         self._running_tasks: set[asyncio.Task[None]] = set()
         self._latest = campaign.started_at
 
     @property
     def is_busy(self) -> bool:
         """Whether something is under way that does not wait for the clock."""
-        return self._is_running or self._in_flight > 0
+        return self._is_running or bool(self._executing)
 
     @property
-    def is_saved_as_running(self) -> bool:
-        """Whether the newest record says that the campaign runs. What rests on that names `guards`."""
+    def newest(self) -> Campaign:
+        """What is saved of it now, by whichever process. What rests on that names `guards`."""
         newest, _ = self._queues.newest(self.id)
-        return newest is not None and newest.state is CampaignState.RUNNING
+        return newest or msgspec.structs.replace(self.record, state=CampaignState.ABORTED)
 
     def guards(self) -> Guards:
         """Return the campaign's record at the revision that is known now."""
@@ -105,11 +121,6 @@ class CampaignRunner:
     def mark_changed(self, scope: str) -> None:
         """A scope of the campaign has changed."""
         self._dirty.add(scope)
-        self.wake()
-
-    def reevaluate(self) -> None:
-        """What holds outside the scopes has changed."""
-        self._updates.append(Rollout.mark_all_unseen)
         self.wake()
 
     def wake(self) -> None:
@@ -150,10 +161,8 @@ class CampaignRunner:
 
     async def run_command(
         self,
-        command: Callable[[Rollout, datetime], None],
+        command: CampaignCommand,
         idempotency_key: IdempotencyKey | None,
-        *,
-        affected_scope: str | None = None,
     ) -> Campaign:
         """Do what a person says, save it, and return the campaign; what was said before changes nothing.
 
@@ -163,9 +172,11 @@ class CampaignRunner:
             now = self.now()
             if idempotency_key is not None and is_repeated_request(self.record.seen_keys, idempotency_key, now=now):
                 return self.record
-            command(self.rollout, now)  # refuses before it changes anything
+            self._take(command(self.record, now))
             if idempotency_key is not None:
-                self.rollout.set(seen_keys=add_seen_key(self.record.seen_keys, idempotency_key, now=now))
+                keys = add_seen_key(self.record.seen_keys, idempotency_key, now=now)
+                self._decided = msgspec.structs.replace(self._decided, seen_keys=keys)
+            self.index.rebase(self._decided)
             try:
                 await self._save()
             except SaveFailed:
@@ -173,8 +184,6 @@ class CampaignRunner:
                 self.wake()
                 raise
             record = self.record
-        if affected_scope is not None:
-            self._dirty.add(affected_scope)
         self.wake()
         return record
 
@@ -200,7 +209,7 @@ class CampaignRunner:
             self._is_running = False
         self._start_notifying()
         is_notified = not self.record.notifications or not self._notifier.has_receivers
-        if self.record.state.is_over and is_notified and not self._in_flight:
+        if self.record.state.is_over and is_notified and not self._executing:
             self._on_finished(self)
 
     async def _step(self) -> None:
@@ -208,36 +217,67 @@ class CampaignRunner:
             self._is_outdated = False
             self.record = self._queues.newest(self.id)[0] or self.record
             self._reset()
-        rollout = self.rollout
-        updates, self._updates = self._updates, []
-        for update in updates:
+        self._follow_context()
+        results, self._results = self._results, []
+        for result in results:
             await self._fair_share.wait_turn()
-            update(rollout)
+            self._take(apply_result(self._decided, self.index, result, now=self.now(), notify=self._is_notified))
+            self._dirty.add(result.action.scope)  # it is observed after the result, and not only before
         await self._observe_scopes()
-        rollout.decide(self._fleet_load, self._scope, self._scopes.rule_context, now=self.now())
-        if rollout.is_changed:
-            await self._save()
-        actions, rollout.actions = rollout.actions, []
+        actions = await self._decide()
+        await self._save()
+        self._undone = []
         for action in actions:
             await self._fair_share.wait_turn()
             self._start_action(action)
-        self._set_timer(self.id, rollout.wake_at)
-        self._is_woken = self._is_woken or rollout.has_more
+
+    async def _decide(self) -> list[Action]:
+        """Decide until there is nothing more to decide, or enough for one save; return what is to be done."""
+        for left in range(MAX_DECISIONS, 0, -1):
+            decision = decide(self._decided, self.index, self._fleet_load, now=self.now(), notify=self._is_notified)
+            self._take(decision)
+            self._reserve(decision.actions)
+            if not decision.has_more or left == 1:
+                self.blockers = decision.blockers
+                self._set_timer(self.id, decision.wake_at)
+                self._is_woken = self._is_woken or decision.has_more
+                break
+            await asyncio.sleep(0)
+        return list(self._undone)
+
+    def _follow_context(self) -> None:
+        """Where another hold or policy is in force, everything is derived from the scopes again."""
+        old, new = self.index.context, self._scopes.rule_context
+        if new is not old and (new.policy, new.hold) != (old.policy, old.hold):
+            self.index = CampaignIndex(self._decided, new, find_zone, pending=self.index.pending)
 
     async def _observe_scopes(self) -> None:
         """See every scope that has changed, in turns with whatever else goes on."""
-        while changed := self._dirty | self.rollout.unseen:
+        while not self._decided.state.is_over and (changed := self._dirty | self.index.stale):
             self._dirty = set()
-            for id_ in sorted(changed, key=self.rollout.index_of):
+            for id_ in sorted(changed, key=self.index.positions.__getitem__):
                 await self._fair_share.wait_turn()
-                self.rollout.observe(id_, self._scope(id_), self._scopes.rule_context, now=self.now())
+                scope, _ = self._scopes.replica.newest(id_)
+                observe(self.index, id_, scope)
 
-    def _scope(self, id_: str) -> Scope | None:
-        return self._scopes.replica.newest(id_)[0]
+    def _take(self, decision: CampaignDecision) -> None:
+        """Go on from a decision, which is to be saved."""
+        self._decided = decision.record
+        self._entries += decision.entries
+
+    def _reserve(self, actions: tuple[Action, ...]) -> None:
+        """Count what is about to start, as others decide while this is saved."""
+        self._undone += actions
+        for action in actions:
+            if isinstance(action, ClearWave):
+                for event, load in zip(action.events, action.loads, strict=True):
+                    self._fleet_load.reserve(event, load)
 
     async def _save(self) -> None:
-        base = self.record
-        record, entries = self.rollout.take_changes()
+        """Save what was decided, if it changes anything."""
+        base, record, entries = self.record, self._decided, tuple(self._entries)
+        if record is base:
+            return
 
         def command(known: Campaign | None) -> Decision[Campaign, None]:
             if known is None:
@@ -248,47 +288,46 @@ class CampaignRunner:
             return Decision(record, entries, None)
 
         await self._queues.apply(self.id, command)
-        self.record = record
+        self.record, self._entries = record, []
 
-    def _new_rollout(self) -> Rollout:
-        return Rollout(self.record, find_zone, notify=self._notifier.has_receivers)
+    @property
+    def _is_notified(self) -> bool:
+        return self._notifier.has_receivers
 
     def _reset(self) -> None:
         """Go back to what is saved. What was decided and not begun is decided again."""
         self._release_undone()
-        self.rollout = self._new_rollout()
+        self._decided, self._entries = self.record, []
+        pending = PendingActions()
+        for action in self._executing:
+            pending.add(action)
+        self.index = CampaignIndex(self.record, self._scopes.rule_context, find_zone, pending=pending)
 
     def _release_undone(self) -> None:
-        for action in self.rollout.actions:
+        for action in self._undone:
             if isinstance(action, ClearWave):
                 self._fleet_load.release(action.events)
+        self._undone = []
 
     # Doing.
 
     def _start_action(self, action: Action) -> None:
-        self._in_flight += 1
+        self._executing.add(action)
         self._create_task(self._run_action(action), name=f"campaign {self.record.name}: {action}")
 
     async def _run_action(self, action: Action) -> None:
-        """Do what was decided, and have its result seen and saved with whatever else has happened by then."""
-        update: RolloutUpdate | None = None
+        """Do what was decided; its result is taken with whatever else has happened by then."""
+        finding: Finding | None = None
         try:
             async with self._slots:
-                update = await self._actions.execute(action)
+                finding = await self._actions.execute(action)
         except ScopeNotFound as gone:
             log.info("campaign %s: %s", self.record.name, gone)
         except CoreError as refusal:
             log.info("campaign %s could not do %s: %s", self.record.name, action, refusal)
-        self._in_flight -= 1
-        self._updates.append(lambda rollout: self._apply_update(rollout, action, update))
+        self._executing.discard(action)
+        self._results.append(ActionResult(action, finding))
         self.wake()
-
-    def _apply_update(self, rollout: Rollout, action: Action, update: RolloutUpdate | None) -> None:
-        """Take the result of what was done; its scope is seen after that, and not only before."""
-        rollout.complete_action(action)
-        if update is not None:
-            update(rollout)
-        self._dirty.add(action.scope)
 
     # Notifications.
 
@@ -327,7 +366,8 @@ class CampaignRunner:
         async with self._lock:
             notifications = tuple(other for other in self.record.notifications if other.n != notification.n)
             try:
-                self.rollout.set(notifications=notifications)
+                self._decided = msgspec.structs.replace(self._decided, notifications=notifications)
+                self.index.rebase(self._decided)
                 await self._save()
             except SaveFailed as error:
                 log.warning("that %s was told is not saved: %s", notification.what, error)

@@ -5,13 +5,17 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import NamedTuple
 from uuid import uuid4
 
-from forewarn.core.campaign.commands import abort, pause, resume, retry, skip
+import msgspec
+
+from forewarn.core.campaign.calendar import calendar_of
+from forewarn.core.campaign.commands import abort, pause, plan_progress, resume, retry, skip, start
+from forewarn.core.campaign.draft import Decision as CampaignDecision
 from forewarn.core.campaign.estimate import CompletionEstimate
 from forewarn.core.campaign.explain import CampaignBlockers, WaitReasons, stop_reason
 from forewarn.core.campaign.limits import format_count
@@ -20,23 +24,18 @@ from forewarn.core.campaign.plan import Plan, PlannedWave
 from forewarn.core.campaign.record import (
     Campaign,
     CampaignState,
-    Notification,
-    ScopeProgress,
-    StateChange,
-    Wave,
     check_size,
     decode,
     encode,
 )
-from forewarn.core.campaign.rollout import Rollout
 from forewarn.core.campaign.selection import Selector
 from forewarn.core.campaign.spec import CampaignSpec
-from forewarn.core.errors import Invalid, PlacementFailed, ResourceExists
+from forewarn.core.errors import Invalid, ResourceExists
 from forewarn.core.idempotency import IdempotencyKey, add_seen_key, is_repeated_request
-from forewarn.core.journal import Entry, EntryKind
-from forewarn.core.text import check_text, truncate_text
+from forewarn.core.journal import Entry
+from forewarn.core.text import check_text
 from forewarn.fleet.campaign.orphans import OrphanEvents
-from forewarn.fleet.campaign.runner import CampaignRunner
+from forewarn.fleet.campaign.runner import CampaignCommand, CampaignRunner
 from forewarn.fleet.campaign.time_zones import find_zone
 from forewarn.fleet.errors import AmbiguousCampaign, CampaignNotFound, GateNotFound, SaveFailed
 from forewarn.fleet.event_loop import iterate_gradually
@@ -153,12 +152,13 @@ class Campaigns:
         """Say what a campaign waits for, and when it is expected to be over, in turns with whatever else goes on."""
         campaign = self.find(id_)
         runner = self._runners.get(campaign.id)
-        blockers = runner.rollout.blockers if runner is not None else CampaignBlockers()
-        if blockers.start_limit is not None or blockers.announce_limit is not None:
+        blockers = runner.blockers if runner is not None else CampaignBlockers()
+        if blockers.has_limit:
             blockers = blockers._replace(is_permanent=not self._any_impact_continues())
         rule_context, now = self._scopes.rule_context, self._scopes.clock.now()
-        waits = WaitReasons(campaign, rule_context, blockers, now=now, zones=find_zone)
-        estimate = CompletionEstimate(campaign, rule_context, now=now, zones=find_zone)
+        calendar = calendar_of(campaign, rule_context, find_zone, since=now)
+        waits = WaitReasons(campaign, calendar, rule_context, blockers, now=now)
+        estimate = CompletionEstimate(campaign, calendar, rule_context, now=now)
         async for progress in iterate_gradually(() if campaign.state.is_over else campaign.scopes):
             waits.add(progress)
             estimate.add(progress)
@@ -237,12 +237,13 @@ class Campaigns:
             if (before := self.find_by_key(idempotency_key)) is not None:
                 return before
             self.check(spec, is_visible)
-            _check_placed(plan)
-            campaign, entry = await self._new_campaign(
-                spec, plan, id_=id_ or str(uuid4()), by=by, why=why, idempotency_key=idempotency_key
-            )
+            decision = await self._start(spec, plan, id_=(id_ or str(uuid4())).upper(), by=by, why=why)
+            campaign = decision.record
+            if idempotency_key is not None:
+                keys = add_seen_key((), idempotency_key, now=campaign.state_change.at)
+                campaign = msgspec.structs.replace(campaign, seen_keys=keys)
             check_size(campaign)
-            await self._loop.apply(campaign.id, lambda known: _create_record(known, campaign, entry))
+            await self._loop.apply(campaign.id, lambda known: _create_record(known, campaign, decision.entries))
             self._start_runner(campaign)
             await self._drop_oldest()
             return campaign
@@ -253,54 +254,18 @@ class Campaigns:
             with suppress(SaveFailed):
                 await self._loop.apply(id_, lambda _: Decision(None, (), None))
 
-    async def _new_campaign(
-        self, spec: CampaignSpec, plan: Plan, *, id_: str, by: str, why: str, idempotency_key: IdempotencyKey | None
-    ) -> tuple[Campaign, Entry]:
+    async def _start(self, spec: CampaignSpec, plan: Plan, *, id_: str, by: str, why: str) -> CampaignDecision:
         now = self._scopes.clock.now()
-        started_at = now.replace(microsecond=0)
         waves: dict[str, list[PlannedWave]] = {}
         async for wave in iterate_gradually(plan.waves):
             waves.setdefault(wave.scope, []).append(wave)
-        progress = [
-            self._new_progress(scope, planned, started_at) async for scope, planned in iterate_gradually(waves.items())
-        ]
-        selected = plan.totals
-        facts = {
-            "name": spec.name,
-            "type": spec.type.value,
-            "scopes": str(selected.scopes),
-            "waves": str(len(plan.waves)),
-            "vms": str(selected.vms),
-        }
-        entry = Entry(n=1, at=now, kind=EntryKind.CAMPAIGN_STARTED, by=by, why=truncate_text(why), facts=facts)
-        notifications = (
-            (Notification(n=1, what="started", at=now, why=truncate_text(why)),) if self._notifier.has_receivers else ()
-        )
-        campaign = Campaign(
-            id=id_.upper(),
-            spec=spec,
-            state=CampaignState.RUNNING,
-            by=by,
-            started_at=started_at,
-            state_change=StateChange(by=by, at=now, why=truncate_text(why)),
-            scopes=tuple(progress),
-            selected=selected,
-            why=truncate_text(why),
-            planned_end=plan.ends_at,
-            entries=1,
-            seen_keys=add_seen_key((), idempotency_key, now=now),
-            notifications=notifications,
-        )
-        return campaign, entry
-
-    def _new_progress(self, id_: str, planned: list[PlannedWave], started_at: datetime) -> ScopeProgress:
-        base = (planned[0].not_before - started_at) // SECOND
-        waves = tuple(
-            Wave(wave.update_domain, (wave.not_before - planned[0].not_before) // SECOND, vms=len(wave.vms))
-            for wave in planned
-        )
-        scope, _ = self._scopes.replica.newest(id_)
-        return ScopeProgress(id_, base, waves, scope.entries if scope is not None else 0)
+        scopes = []
+        async for id_of_scope, planned in iterate_gradually(waves.items()):
+            scope, _ = self._scopes.replica.newest(id_of_scope)
+            seen = scope.entries if scope is not None else 0
+            scopes.append(plan_progress(planned, started_at=now.replace(microsecond=0), seen=seen))
+        notify = self._notifier.has_receivers
+        return start(spec, plan, scopes, id_=id_, by=by, why=why, now=now, notify=notify)
 
     # What people do with it.
 
@@ -308,36 +273,32 @@ class Campaigns:
         self, id_: str, *, by: str, why: str = "", idempotency_key: IdempotencyKey | None = None
     ) -> Campaign:
         """Announce and start nothing until it is resumed. On return, what was about to start has started."""
-        return await self._run_command(
-            id_, lambda rollout, now: pause(rollout, by=by, why=why, now=now), idempotency_key
-        )
+        return await self._run_command(id_, lambda record, now: pause(record, by=by, why=why, now=now), idempotency_key)
 
     async def resume(
         self, id_: str, *, by: str, why: str = "", idempotency_key: IdempotencyKey | None = None
     ) -> Campaign:
         """Let a campaign go on that was paused or has halted; failures are counted anew."""
         return await self._run_command(
-            id_, lambda rollout, now: resume(rollout, by=by, why=why, now=now), idempotency_key
+            id_, lambda record, now: resume(record, by=by, why=why, now=now), idempotency_key
         )
 
     async def abort(
         self, id_: str, *, by: str, why: str = "", idempotency_key: IdempotencyKey | None = None
     ) -> Campaign:
         """Cancel what is Scheduled, let what is Started end, and be over."""
-        return await self._run_command(
-            id_, lambda rollout, now: abort(rollout, by=by, why=why, now=now), idempotency_key
-        )
+        return await self._run_command(id_, lambda record, now: abort(record, by=by, why=why, now=now), idempotency_key)
 
     async def retry(
         self, id_: str, scope: str, *, by: str, why: str = "", idempotency_key: IdempotencyKey | None = None
     ) -> Campaign:
         """Have the failed wave of a scope done once more."""
 
-        def command(rollout: Rollout, now: datetime) -> None:
+        def command(record: Campaign, now: datetime) -> CampaignDecision:
             value, _ = self._scopes.replica.newest(scope)
-            retry(rollout, scope, value, by=by, why=why, now=now)
+            return retry(record, scope, value, by=by, why=why, now=now)
 
-        return await self._run_command(id_, command, idempotency_key, affected_scope=scope)
+        return await self._run_command(id_, command, idempotency_key)
 
     async def skip(
         self, id_: str, scope: str, *, by: str, why: str, idempotency_key: IdempotencyKey | None = None
@@ -345,40 +306,37 @@ class Campaigns:
         """Pass over the current wave of a scope, which has not begun or has failed."""
         return await self._run_command(
             id_,
-            lambda rollout, now: skip(rollout, scope, by=by, why=why, now=now),
+            lambda record, now: skip(record, scope, by=by, why=why, now=now),
             idempotency_key,
-            affected_scope=scope,
         )
 
     async def _run_command(
         self,
         id_: str,
-        command: Callable[[Rollout, datetime], None],
+        command: CampaignCommand,
         idempotency_key: IdempotencyKey | None,
-        *,
-        affected_scope: str | None = None,
     ) -> Campaign:
         campaign = self.find(id_)
         runner = self._runners.get(campaign.id)
         if runner is not None:
-            return await runner.run_command(command, idempotency_key, affected_scope=affected_scope)
+            return await runner.run_command(command, idempotency_key)
         return await self._loop.apply(
             campaign.id, lambda known: self._decide_command(known or campaign, command, idempotency_key)
         )
 
     def _decide_command(
-        self, campaign: Campaign, command: Callable[[Rollout, datetime], None], idempotency_key: IdempotencyKey | None
+        self, campaign: Campaign, command: CampaignCommand, idempotency_key: IdempotencyKey | None
     ) -> Decision[Campaign, Campaign]:
         """Decide a command on a campaign that is over, or that another process runs."""
         now = max(campaign.started_at, self._scopes.clock.now())
         if idempotency_key is not None and is_repeated_request(campaign.seen_keys, idempotency_key, now=now):
             return Decision(campaign, (), campaign)
-        rollout = Rollout(campaign, find_zone, notify=self._notifier.has_receivers)
-        command(rollout, now)
+        decision = command(campaign, now)
+        record = decision.record
         if idempotency_key is not None:
-            rollout.set(seen_keys=add_seen_key(campaign.seen_keys, idempotency_key, now=now))
-        record, entries = rollout.take_changes() if rollout.is_changed else (campaign, ())
-        return Decision(record, entries, record)
+            keys = add_seen_key(campaign.seen_keys, idempotency_key, now=now)
+            record = msgspec.structs.replace(record, seen_keys=keys)
+        return Decision(record, decision.entries, record)
 
     # What goes on by itself.
 
@@ -441,11 +399,11 @@ class Campaigns:
     def reevaluate(self) -> None:
         """See everything anew: what holds for the whole fleet has changed."""
         for runner in self._runners.values():
-            runner.reevaluate()
+            runner.wake()
 
     def _wake_waiting_for_capacity(self) -> None:
         for runner in self._runners.values():
-            if runner.rollout.waits_for_capacity:
+            if runner.blockers.has_limit:
                 runner.wake()
 
     def _start_runner(self, campaign: Campaign) -> None:
@@ -514,15 +472,7 @@ class CampaignDuty:
         await self._campaigns.stop_duty()
 
 
-def _check_placed(plan: Plan) -> None:
-    if plan.unplaced:
-        first, *others = plan.unplaced
-        raise PlacementFailed(first.scope, len(first.vms), first.rule, first.why, len(others))
-    if not plan.waves:
-        raise Invalid("the selection fits no VM: `forewarn vm list` shows what there is")
-
-
-def _create_record(known: Campaign | None, campaign: Campaign, entry: Entry) -> Decision[Campaign, None]:
+def _create_record(known: Campaign | None, campaign: Campaign, entries: Sequence[Entry]) -> Decision[Campaign, None]:
     if known is not None:
         raise ResourceExists(f"a campaign {campaign.id}")
-    return Decision(campaign, (entry,), None)
+    return Decision(campaign, entries, None)

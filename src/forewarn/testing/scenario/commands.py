@@ -347,6 +347,84 @@ class Resolve(BaseCommand, frozen=True):
     why: str = ""
 
 
+class GateState(StrEnum):
+    """How the health gate of a scenario is found."""
+
+    OPEN = "open"
+    CLOSED = "closed"
+
+
+class StartCampaign(BaseCommand, frozen=True):
+    """An operator rolls maintenance over scopes, wave by wave. The keys are those of a campaign's policy."""
+
+    campaign: str
+    type: EventType
+    scopes: tuple[str, ...]
+    gap: timedelta | None = None
+    notice: timedelta | None = None
+    expected: timedelta | None = None
+    scopes_at_once: str | None = None
+    hosts_at_once: str | None = None
+    vms_at_once: str | None = None
+    windows: tuple[tuple[timedelta, timedelta], ...] = ()
+    must_end_inside: bool = False
+    gate: bool = False
+    """Whether the gate of the scenario is asked before a scope's next wave."""
+    gate_patience: timedelta | None = None
+    halt_after: int | None = None
+    duration: timedelta | None = None
+    by: str = OPERATOR
+    why: str = ""
+
+
+class PauseCampaign(BaseCommand, frozen=True):
+    """An operator lets no further wave start."""
+
+    campaign: str
+    by: str = OPERATOR
+    why: str = ""
+
+
+class ResumeCampaign(BaseCommand, frozen=True):
+    """An operator lets a campaign go on."""
+
+    campaign: str
+    by: str = OPERATOR
+    why: str = ""
+
+
+class AbortCampaign(BaseCommand, frozen=True):
+    """An operator ends a campaign: what is Scheduled is canceled, what is Started ends."""
+
+    campaign: str
+    why: str
+    by: str = OPERATOR
+
+
+class RetryWave(BaseCommand, frozen=True):
+    """An operator has the failed wave of a scope made once more."""
+
+    campaign: str
+    scope: str
+    by: str = OPERATOR
+    why: str = ""
+
+
+class SkipWave(BaseCommand, frozen=True):
+    """An operator goes on in a scope without its current wave."""
+
+    campaign: str
+    scope: str
+    why: str
+    by: str = OPERATOR
+
+
+class SetGate(BaseCommand, frozen=True):
+    """The health gate that campaigns of the scenario ask is open or closed from now on; before, it is open."""
+
+    state: GateState
+
+
 class SetFault(BaseCommand, frozen=True):
     """The endpoint misbehaves towards one VM, or towards all: for a time, for some requests, or until it is cleared."""
 
@@ -390,6 +468,7 @@ Command = (
     | AddScope | ChangeScope | RemoveScope | AddVms | ChangeVm | RemoveVm
     | Tick | Wait | Expect | Outage | Query | Approve
     | Schedule | Restart | Redeploy | Delete | Evict | Fail | Predict | Cancel | Clear | Hold | Release
+    | StartCampaign | PauseCampaign | ResumeCampaign | AbortCampaign | RetryWave | SkipWave | SetGate
     | Begin | Done | Failed | Later | Unknown | Retry | Resolve
     | SetFault | ClearFaults
     | Explain | Document | State | Wake

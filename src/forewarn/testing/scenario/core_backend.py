@@ -12,6 +12,7 @@ import msgspec
 from forewarn.api.fleet_file import CreationContext, demonstration_fleet
 from forewarn.core import impact_lifecycle, inventory, operations
 from forewarn.core.approval import approve
+from forewarn.core.campaign.commands import abort, pause, resume, retry, skip
 from forewarn.core.change import Change
 from forewarn.core.enablement import mark_seen, needs_save
 from forewarn.core.errors import CoreError, ResourceExists
@@ -26,6 +27,7 @@ from forewarn.core.schedule import ScheduleRequest, schedule
 from forewarn.core.scope import Hold, Scope
 from forewarn.core.vm import Priority, Traits, Vm
 from forewarn.testing.scenario import commands
+from forewarn.testing.scenario.core_campaigns import CoreCampaigns
 from forewarn.testing.scenario.core_clock import SimulatedClock
 from forewarn.testing.scenario.core_state import CoreState, guid
 from forewarn.testing.scenario.expect import facts_equal
@@ -44,7 +46,8 @@ class CoreBackend:
 
     def __init__(self) -> None:
         self.state = CoreState()
-        self._clock = SimulatedClock(self.state)
+        self._campaigns = CoreCampaigns(self.state)
+        self._clock = SimulatedClock(self.state, self._campaigns)
         self._matcher = ExpectationMatcher()
 
     def matches(self, facts: Sequence[str], expected: Sequence[str]) -> bool:
@@ -72,8 +75,10 @@ class CoreBackend:
         try:
             self._dispatch(command)
         except CoreError as refusal:
+            state.tell()
             return [*state.facts, f"{REFUSED}{refusal.code}: {state.names.replace_ids(str(refusal))}"]
         self._clock.begin_work()
+        state.tell()
         if not self._clock.is_automatic:
             state.report_new_work()
         return state.facts
@@ -86,6 +91,23 @@ class CoreBackend:
                 self._clock.advance_to(self.state.now + command.time)
             case commands.Tick(time=timedelta() as time) if self._clock.is_automatic:
                 self._set_clock(time)
+            case commands.StartCampaign():
+                self._campaigns.start(command)
+            case commands.PauseCampaign(campaign=name, by=by, why=why):
+                self._campaigns.apply(name, lambda record: pause(record, by=by, why=why, now=self.state.now))
+            case commands.ResumeCampaign(campaign=name, by=by, why=why):
+                self._campaigns.apply(name, lambda record: resume(record, by=by, why=why, now=self.state.now))
+            case commands.AbortCampaign(campaign=name, by=by, why=why):
+                self._campaigns.apply(name, lambda record: abort(record, by=by, why=why, now=self.state.now))
+            case commands.RetryWave(campaign=name, scope=scope, by=by, why=why):
+                value = self.state.scopes.get(scope)
+                self._campaigns.apply(
+                    name, lambda record: retry(record, scope, value, by=by, why=why, now=self.state.now)
+                )
+            case commands.SkipWave(campaign=name, scope=scope, by=by, why=why):
+                self._campaigns.apply(name, lambda record: skip(record, scope, by=by, why=why, now=self.state.now))
+            case commands.SetGate(state=gate_state):
+                self._campaigns.is_gate_open = gate_state is commands.GateState.OPEN
             case _:
                 run_command(command, self.state)
 

@@ -11,6 +11,7 @@ from forewarn.core.impact import Done
 from forewarn.core.lifecycle import wake_at
 from forewarn.platform.port import Work
 from forewarn.platform.simulated import SimulatedPlatform
+from forewarn.testing.scenario.core_campaigns import CoreCampaigns
 from forewarn.testing.scenario.core_state import CoreState
 
 
@@ -82,8 +83,9 @@ class CorePlatform:
 class SimulatedClock:
     """Advances the simulated time: everything that is due on the way happens, in order, at its moment."""
 
-    def __init__(self, state: CoreState) -> None:
+    def __init__(self, state: CoreState, campaigns: CoreCampaigns) -> None:
         self._state = state
+        self._campaigns = campaigns
         self._platform: CorePlatform | None = None
 
     @property
@@ -96,7 +98,8 @@ class SimulatedClock:
         self._platform = CorePlatform(self._state, lasting)
 
     def begin_work(self) -> None:
-        """Have the platform begin what it can."""
+        """Carry campaigns on, and have the platform begin what it can."""
+        self._campaigns.run()
         if self._platform is not None:
             self._platform.begin()
 
@@ -116,12 +119,14 @@ class SimulatedClock:
         if self._platform is not None:
             self._platform.finish()
         self.begin_work()
+        self._state.tell()
         return True
 
     def _next_moment(self) -> datetime | None:
         """Return when something changes next. What was due by now has been dealt with."""
         state = self._state
         moments = [wake_at(scope, state.context, seen_at=state.seen_at.get(id_)) for id_, scope in state.scopes.items()]
+        moments.append(self._campaigns.next_moment())
         if self._platform is not None:
             moments.append(self._platform.next_moment())
         return min((moment for moment in moments if moment is not None and moment > state.now), default=None)

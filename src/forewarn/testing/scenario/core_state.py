@@ -1,6 +1,6 @@
 """State of a scenario on the pure core: scopes, rule context, labels and current time."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TypeVar
 from uuid import NAMESPACE_DNS, uuid5
@@ -10,11 +10,12 @@ from forewarn.core.errors import ScopeVmNotFound
 from forewarn.core.event import Event
 from forewarn.core.impact import Impact
 from forewarn.core.impact_lifecycle import impacts_to_begin
+from forewarn.core.journal import Entry
 from forewarn.core.lifecycle import tick
 from forewarn.core.policy import EMULATOR, RuleContext
 from forewarn.core.scope import Scope
 from forewarn.platform.port import Work
-from forewarn.testing.scenario.render import FactRenderer, Names
+from forewarn.testing.scenario.render import FactRenderer, Names, campaign_order, render_campaign_entry
 from forewarn.testing.scenario.runner import InvalidCommand, event_id
 
 R = TypeVar("R")
@@ -34,6 +35,11 @@ class CoreState:
         self.scopes: dict[str, Scope] = {}
         self.seen_at: dict[str, datetime] = {}
         self.facts: list[str] = []
+        self.journals: dict[str, list[Entry]] = {}
+        """The entries of each scope."""
+        self.has_campaigns = False
+        """Whether facts of one moment are told in the order that `campaign_order` gives."""
+        self._unordered: list[tuple[tuple[datetime, str, str], str | None, Entry, Sequence[str]]] = []
         self._renderers: dict[str, FactRenderer] = {}
         self._event_scopes: dict[str, str] = {}
         self._reported_work: set[tuple[str, str]] = set()
@@ -57,16 +63,34 @@ class CoreState:
 
     def save(self, id_: str, change: Change[R], named: Sequence[str] = ()) -> None:
         """Keep a changed scope and tell what its journal says."""
-        renderer = self._renderers.setdefault(id_, FactRenderer(id_, self.names))
+        self._renderers.setdefault(id_, FactRenderer(id_, self.names))
+        self.journals.setdefault(id_, []).extend(change.entries)
         for entry in change.entries:
             if entry.event is not None:
                 self._event_scopes[entry.event] = id_
-        self.facts += renderer.render(change.entries, named)
+        self._unordered += [(campaign_order("scope", id_, entry), None, entry, named) for entry in change.entries]
         if change.scope is not None:
             self.scopes[id_] = change.scope
             self.names.epoch(id_, change.scope.epoch)
-        else:
+        if change.scope is None or not self.has_campaigns:
+            self.tell()
+        if change.scope is None:
             del self.scopes[id_], self._renderers[id_]
+
+    def add_campaign_entries(self, name: str, entries: Iterable[Entry]) -> None:
+        """Take what the journal says of a campaign."""
+        self._unordered += [(campaign_order("campaign", name, entry), name, entry, ()) for entry in entries]
+
+    def tell(self) -> None:
+        """Tell what has happened since the last time."""
+        happened, self._unordered = self._unordered, []
+        if self.has_campaigns:
+            happened.sort(key=lambda item: item[0])
+        for (_, _, scope), campaign, entry, named in happened:
+            if campaign is None:
+                self.facts += self._renderers[scope].render([entry], named)
+            else:
+                self.facts.append(render_campaign_entry(campaign, entry, self.names))
 
     def report_new_work(self) -> None:
         """Tell which work the platform could begin now and could not before."""

@@ -7,11 +7,18 @@ from forewarn.core.journal import EntryKind
 from forewarn.core.text import join_choices
 from forewarn.testing.scenario.commands import NOTHING
 from forewarn.testing.scenario.lexer import Lexeme, LexemeType, is_label
-from forewarn.testing.scenario.render import IMPACT_ENTRIES, VERBS, VM_ENTRIES
+from forewarn.testing.scenario.render import (
+    CAMPAIGN_ENTRIES,
+    GATE_ENTRIES,
+    IMPACT_ENTRIES,
+    VERBS,
+    VM_ENTRIES,
+    WAVE_ENTRIES,
+)
 
 FACT_WORD = LexemeType(
     "a fact",
-    "what happens, as it is told: E1 Started, E1 on web-0 done, web disabled, or nothing",
+    "what happens, as it is told: E1 Started, E1 on web-0 done, web disabled, kernel wave 1 of web settled, or nothing",
     lambda word: word.text,
 )
 
@@ -50,6 +57,10 @@ def _verbs(kinds: Iterable[EntryKind]) -> list[str]:
 EVENT_VERBS = _verbs(EVENT_ENTRIES)
 IMPACT_VERBS = _verbs(IMPACT_ENTRIES)
 SCOPE_AND_VM_VERBS = _verbs(SCOPE_ENTRIES | VM_ENTRIES)
+CAMPAIGN_VERBS = _verbs(CAMPAIGN_ENTRIES)
+WAVE_VERBS = _verbs(WAVE_ENTRIES)
+GATE_VERBS = _verbs(GATE_ENTRIES)
+WAVE, GATE = "wave", "gate"
 
 
 def check_expectation(words: Sequence[Lexeme]) -> tuple[Lexeme | None, str] | None:
@@ -58,9 +69,14 @@ def check_expectation(words: Sequence[Lexeme]) -> tuple[Lexeme | None, str] | No
     (_, subject), *rest = parts
     if subject == NOTHING:
         return (rest[0][0], f"after {NOTHING} comes {WITHIN}") if rest else None
-    if not is_label(subject):
-        position, verbs = 1, SCOPE_AND_VM_VERBS
-    elif rest and rest[0][1] == ON:
+    second = rest[0][1] if rest else ""
+    if not is_label(subject) and second == WAVE:
+        position, verbs = 5, WAVE_VERBS
+    elif not is_label(subject) and second == GATE:
+        position, verbs = 2, GATE_VERBS
+    elif not is_label(subject):
+        position, verbs = 1, [*SCOPE_AND_VM_VERBS, *CAMPAIGN_VERBS]
+    elif second == ON:
         position, verbs = 3, IMPACT_VERBS
     else:
         position, verbs = 1, [*EVENT_VERBS, f"{ON} VM"]

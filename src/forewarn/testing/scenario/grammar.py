@@ -13,7 +13,7 @@ import msgspec
 
 from forewarn.core.errors import CoreError
 from forewarn.core.event import EventType
-from forewarn.core.event_type import USER_TYPES
+from forewarn.core.event_type import MAINTENANCE_TYPES, USER_TYPES
 from forewarn.core.policy import AnnouncePolicy
 from forewarn.core.scope import ApprovalRule, ScopeKind
 from forewarn.core.text import join_choices
@@ -28,12 +28,14 @@ from forewarn.testing.scenario.lexer import (
     EVENT_TYPE,
     FAULT,
     HOST,
+    LIMIT,
     NAME,
     NUMBER,
     TEXT,
     TIME,
     VM,
     WHOLE_NUMBER,
+    WINDOW,
     Lexeme,
     LexemeType,
     ScenarioError,
@@ -94,6 +96,10 @@ _SCOPE_OPTIONS: dict[str, Slot | Flag] = {
     "auto-approve": _many("auto_approve", _AUTO_APPROVED, at_least=0),
     **_TRAITS,
 }
+_CAMPAIGN_TYPE = one_of("an event type", MAINTENANCE_TYPES)
+_CAMPAIGN = (Slot("campaign", NAME),)
+_WAVE = (Slot("campaign", NAME), Slot("scope", NAME))
+_REASON: dict[str, Slot] = {"why": Slot("why", TEXT)}
 _IMPACTS = (Slot("event", EVENT), _many("vms", VM, at_least=0))
 
 COMMAND_SYNTAX: dict[str, CommandSyntax] = {
@@ -174,6 +180,32 @@ COMMAND_SYNTAX: dict[str, CommandSyntax] = {
     "clear": CommandSyntax(commands.Clear, (Slot("event", EVENT),)),
     "hold": CommandSyntax(commands.Hold, (Slot("what", NAME), Slot("reason", TEXT)), _BY),
     "release": CommandSyntax(commands.Release, (Slot("what", NAME),), {**_BY, **_WHY}),
+    "campaign": CommandSyntax(
+        commands.StartCampaign,
+        (Slot("campaign", NAME), Slot("type", _CAMPAIGN_TYPE), _many("scopes", NAME)),
+        {
+            "gap": Slot("gap", DURATION),
+            "notice": Slot("notice", DURATION),
+            "expected": Slot("expected", DURATION),
+            "scopes_at_once": Slot("scopes_at_once", LIMIT),
+            "hosts_at_once": Slot("hosts_at_once", LIMIT),
+            "vms_at_once": Slot("vms_at_once", LIMIT),
+            "windows": _many("windows", WINDOW),
+            "must_end_inside": Flag("must_end_inside"),
+            "gate": Flag("gate"),
+            "gate_patience": Slot("gate_patience", DURATION),
+            "halt_after": Slot("halt_after", WHOLE_NUMBER),
+            "lasting": Slot("duration", DURATION),
+            **_BY,
+            **_WHY,
+        },
+    ),
+    "pause campaign": CommandSyntax(commands.PauseCampaign, _CAMPAIGN, {**_BY, **_WHY}),
+    "resume campaign": CommandSyntax(commands.ResumeCampaign, _CAMPAIGN, {**_BY, **_WHY}),
+    "abort campaign": CommandSyntax(commands.AbortCampaign, _CAMPAIGN, _BY, required=_REASON),
+    "retry wave": CommandSyntax(commands.RetryWave, _WAVE, {**_BY, **_WHY}),
+    "skip wave": CommandSyntax(commands.SkipWave, _WAVE, _BY, required=_REASON),
+    "gate": CommandSyntax(commands.SetGate, (Slot("state", one_of("a state", commands.GateState)),)),
     "begin": CommandSyntax(commands.Begin, _IMPACTS, {"again": Flag("again")}),
     "done": CommandSyntax(commands.Done, _IMPACTS, {"on": Slot("host", HOST)}),
     "failed": CommandSyntax(commands.Failed, _IMPACTS, _WHY),

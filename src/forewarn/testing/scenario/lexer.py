@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from typing import NamedTuple
 
 from forewarn.core.base_error import BaseError
+from forewarn.core.campaign.spec import Limit
 from forewarn.core.duration import parse_duration
 from forewarn.core.errors import CoreError, Invalid
 from forewarn.core.event import EventType
@@ -153,6 +154,17 @@ def _number(word: Lexeme) -> float:
     return float(word.text)
 
 
+def _limit(word: Lexeme) -> str:
+    return str(Limit.parse(word.text))
+
+
+def _window(word: Lexeme) -> tuple[timedelta, timedelta]:
+    start, dash, end = word.text.partition("-")
+    if not dash:
+        raise Invalid("not a window")
+    return tuple(_time(Lexeme(text, word.column, word.end)) for text in (start, end))  # type: ignore[return-value]  # two
+
+
 def _fault(word: Lexeme) -> FaultKind:
     return parse_fault_kind(word.text)
 
@@ -194,6 +206,8 @@ VM = LexemeType("a VM", "its name, or scope/name", _vm)
 EVENT = LexemeType("an event", "E1, E2, … in order of appearance, an id, or a quoted text", _event)
 WHOLE_NUMBER = LexemeType("a whole number", "for instance 0 or 60", _whole_number)
 NUMBER = LexemeType("a number", "for instance 60 or 0.5", _number)
+LIMIT = LexemeType("a limit", "a number such as 10, or a percentage such as 10%", _limit)
+WINDOW = LexemeType("a window", "from one time of day to another, for instance 22:00-04:00", _window)
 TEXT = LexemeType("a text", 'a word, or a text in "quotation marks"', lambda word: word.text)
 EVENT_TYPE = one_of("an event type", EventType)
 FAULT = LexemeType("a fault", f"{join_choices(FaultKind)}, a status also by its number", _fault)

@@ -28,7 +28,7 @@ from forewarn.testing.scenario.render import Names
 from forewarn.testing.scenario.runner import REFUSED, CommandResult, InvalidCommand
 from forewarn.testing.scenario.setup import DEFAULT_SETUP, ServiceSetup, apply_policy
 
-SECOND = timedelta(seconds=1)
+SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)
 NOT_IN_PRODUCTION = "emulator-only"
 
 
@@ -57,7 +57,7 @@ class LiveBackend:
         timeout: float = DEFAULT_TIMEOUT,
     ) -> None:
         _check_emulator(api)
-        clock = _align_to_second(api)
+        clock = _align_to_minute(api)
         self._setup, self._policy = setup, DEFAULT_SETUP.policy
         self._is_exact = clock.manual and speed == 1
         self._watcher = JournalWatcher(api)
@@ -210,11 +210,11 @@ def _check_emulator(api: ApiClient) -> None:
         raise
 
 
-def _align_to_second(api: ApiClient) -> v1.Clock:
-    """Begin with a whole second, as notices do, where the clock can be moved to one."""
+def _align_to_minute(api: ApiClient) -> v1.Clock:
+    """Begin with a whole minute, as windows of campaigns do, where the clock can be moved to one."""
     clock = api.clock()
-    past = timedelta(microseconds=clock.now.microsecond)
-    return api.advance(format_duration(SECOND - past)) if clock.manual and past else clock
+    past = timedelta(seconds=clock.now.second, microseconds=clock.now.microsecond)
+    return api.advance(format_duration(MINUTE - past)) if clock.manual and past else clock
 
 
 EVENT_COMMANDS = (

@@ -19,6 +19,7 @@ from forewarn.core.errors import CoreError, ScopeEventNotFound
 from forewarn.core.event import Source
 from forewarn.core.fault import format_signed_duration
 from forewarn.testing.scenario import commands
+from forewarn.testing.scenario.campaign_request import campaign_request
 from forewarn.testing.scenario.live_state import LiveState
 from forewarn.testing.scenario.render import FAULTS_CLEARED, render_fault
 from forewarn.testing.scenario.runner import InvalidCommand
@@ -30,6 +31,8 @@ RETRY_FOR = 30.0
 
 PORT_TIMEOUT, PORT_POLL_INTERVAL = 30.0, 0.01
 """For how many seconds one looks for the port of a VM that has just come, and how many pass between two looks."""
+
+DAY = timedelta(days=1)
 
 _EVENT_NOT_FOUND = re.compile(r"(?:no event|EventId) (.+?)(?: is not a GUID)?$")
 
@@ -311,6 +314,69 @@ def _(command: commands.Explain, state: LiveState) -> list[str]:
     if detail.event is None:
         raise ScopeEventNotFound(detail.id, detail.scope)
     return [state.replace_ids(sentence) for sentence in detail.event.explanation]
+
+
+# Campaigns.
+
+
+@run_command.register
+def _(command: commands.StartCampaign, state: LiveState) -> list[str]:
+    scopes = [state.scope(name) for name in command.scopes]
+    windows = [(_clock_time(state, start), _clock_time(state, end)) for start, end in command.windows]
+    gate = {"url": state.gate.url, "retries": 0} if command.gate else None
+
+    def request(name: str) -> v1.StartCampaign:
+        asked = campaign_request(command, name=name, scopes=scopes, windows=windows, gate=gate)
+        return msgspec.convert(asked | {"reason": command.why}, v1.StartCampaign)
+
+    state.start_campaign(command.campaign, request)
+    return []
+
+
+def _clock_time(state: LiveState, time: timedelta) -> str:
+    """Return when a time of the scenario is in the service, as windows have it."""
+    moment = state.names.moment(time)
+    if moment.second or moment.microsecond or state.names.moment(time + DAY) - moment != DAY:
+        raise InvalidCommand("windows need a service with manual time, at a speed of 1", "windows")
+    return f"{moment:%H:%M}"
+
+
+@run_command.register
+def _(command: commands.PauseCampaign, state: LiveState) -> list[str]:
+    state.api.pause_campaign(state.campaign(command.campaign), v1.PauseCampaign(reason=command.why))
+    return []
+
+
+@run_command.register
+def _(command: commands.ResumeCampaign, state: LiveState) -> list[str]:
+    state.api.resume_campaign(state.campaign(command.campaign), v1.ResumeCampaign(reason=command.why))
+    return []
+
+
+@run_command.register
+def _(command: commands.AbortCampaign, state: LiveState) -> list[str]:
+    state.api.abort_campaign(state.campaign(command.campaign), v1.AbortCampaign(reason=command.why))
+    return []
+
+
+@run_command.register
+def _(command: commands.RetryWave, state: LiveState) -> list[str]:
+    request = v1.RetryWave(scope=state.scope(command.scope), reason=command.why)
+    state.api.retry_wave(state.campaign(command.campaign), request)
+    return []
+
+
+@run_command.register
+def _(command: commands.SkipWave, state: LiveState) -> list[str]:
+    request = v1.SkipWave(scope=state.scope(command.scope), reason=command.why)
+    state.api.skip_wave(state.campaign(command.campaign), request)
+    return []
+
+
+@run_command.register
+def _(command: commands.SetGate, state: LiveState) -> list[str]:
+    state.gate.is_open = command.state is commands.GateState.OPEN
+    return []
 
 
 # Faults.

@@ -1,8 +1,9 @@
 """State of a scenario in a running service: its scopes there, and new journal entries as facts."""
 
 import re
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from contextlib import suppress
+from typing import NamedTuple
 
 import msgspec
 
@@ -12,7 +13,9 @@ from forewarn.api.errors import NotFound, RequestRefused
 from forewarn.core.errors import ResourceExists, ScopeVmNotFound
 from forewarn.core.journal import Entry, EntryKind
 from forewarn.testing.scenario import commands
-from forewarn.testing.scenario.render import FactRenderer, Names
+from forewarn.testing.scenario.core_campaigns import GATE
+from forewarn.testing.scenario.live_gate import LiveGate
+from forewarn.testing.scenario.render import FactRenderer, Names, campaign_order, render_campaign_entry
 from forewarn.testing.scenario.runner import InvalidCommand, event_id
 
 HIDDEN_ENTRIES = frozenset({EntryKind.FAULT_SET, EntryKind.FAULT_CLEARED, EntryKind.FAULT_ENDED})
@@ -35,6 +38,14 @@ class LiveScope:
         self.renderer = FactRenderer(name, names, incarnation=incarnation)
 
 
+class LiveCampaign(NamedTuple):
+    """A campaign of the scenario in the service: its name in the scenario, its id and its name there."""
+
+    name: str
+    id: str
+    live_name: str
+
+
 class LiveState:
     """The part of a service that a scenario is about. `actor` is who does what the scenario is doing."""
 
@@ -43,6 +54,8 @@ class LiveState:
         self.scopes: dict[str, LiveScope] = {}
         self.faults: list[str] = []
         """The ids of those that the scenario has set."""
+        self.campaigns: dict[str, LiveCampaign] = {}
+        self.gate = LiveGate()
         self.holds_all = False
         self.holders: dict[str, str] = {}
         """Who in the scenario holds something, by the reason."""
@@ -110,6 +123,21 @@ class LiveState:
         """Return the id of an event, given by its label or in full."""
         return event_id(name, self.names)
 
+    def start_campaign(self, name: str, request: Callable[[str], v1.StartCampaign]) -> None:
+        """Start a campaign; where its name is taken by somebody else's, it gets another one there."""
+        known = self.campaigns.get(name)
+        names = (known.live_name,) if known is not None else (name, *(f"{name}-{n}" for n in OTHER_NAMES))
+        taken = {campaign.name.casefold() for campaign in self.api.campaigns(only_open=True)}
+        free = [other for other in names if known is not None or other.casefold() not in taken]
+        started = self.api.start_campaign(request(free[0]))
+        self.campaigns[name] = LiveCampaign(name, started.id, started.name)
+
+    def campaign(self, name: str) -> str:
+        """Return the id of a campaign of the scenario in the service."""
+        if name not in self.campaigns:
+            raise InvalidCommand("there is no such campaign", name)
+        return self.campaigns[name].id
+
     def clear_faults(self) -> None:
         """End the faults of the scenario; some may have ended by themselves."""
         while self.faults:
@@ -119,6 +147,10 @@ class LiveState:
     def clean_up(self) -> None:
         """Take away what the scenario has brought along."""
         self.clear_faults()
+        for campaign in self.campaigns.values():
+            with suppress(RequestRefused):
+                self.api.abort_campaign(campaign.id, v1.AbortCampaign(reason=CLEAN_UP_REASON))
+        self.gate.close()
         if self.holds_all:
             self.api.release(v1.ReleaseHold(reason=CLEAN_UP_REASON))
         for scope in self.scopes.values():
@@ -139,7 +171,10 @@ class LiveState:
 
     def _render_new_entries(self, named: Sequence[str], hidden: Set[EntryKind]) -> list[str]:
         facts: list[str] = []
-        for entry in self._new_entries():
+        for entry in self._ordered(self._new_entries()):
+            if (campaign := self._campaign_of(entry)) is not None:
+                facts.append(self.replace_ids(render_campaign_entry(campaign, self._entry(entry), self.names)))
+                continue
             scope = next((scope for scope in self.scopes.values() if scope.id == entry.record_id), None)
             if scope is not None and entry.record_kind == "scope":
                 rendered = scope.renderer.render([self._entry(entry)], named)
@@ -148,15 +183,38 @@ class LiveState:
                     del self.scopes[scope.name]
         return facts
 
+    def _campaign_of(self, entry: v1.JournalEntry) -> str | None:
+        """Return the name of the scenario's campaign that an entry is of."""
+        if entry.record_kind != "campaign":
+            return None
+        return next((each.name for each in self.campaigns.values() if each.id == entry.record_id), None)
+
+    def _ordered(self, entries: list[v1.JournalEntry]) -> list[v1.JournalEntry]:
+        """Return the entries in the order in which they are told: see `campaign_order`."""
+        if not self.campaigns:
+            return entries
+        return sorted(entries, key=lambda entry: campaign_order(entry.record_kind, entry.record_id, self._entry(entry)))
+
     def replace_ids(self, text: str) -> str:
         """Put the scenario's names for ids, dates, scopes and whoever speaks into a text."""
         text = self.names.replace_ids(text)
         for scope in self.scopes.values():
             if scope.id != scope.name:
                 text = re.sub(rf"\bscope {re.escape(scope.id)}(?![\w.-])", f"scope {scope.name}", text)
+        for campaign in self.campaigns.values():
+            text = text.replace(f"campaign:{campaign.live_name}", f"campaign:{campaign.name}")
+        if self.campaigns:
+            text = self._without_addresses(text)
         for reason, by in self.holders.items():
             text = text.replace(f"held by {self._own_name}: {reason}", f"held by {by}: {reason}")
         return re.sub(rf"\bby {re.escape(self._own_name)}(?![\w.-])", f"by {self.actor}", text)
+
+    def _without_addresses(self, text: str) -> str:
+        """Put the scenario's names of scopes and gate into what a campaign says."""
+        for scope in self.scopes.values():
+            if scope.id != scope.name:
+                text = re.sub(rf"(?<![\w.-]){re.escape(scope.id)}(?![\w.-])", scope.name, text)
+        return text.replace(self.gate.url, GATE).replace(self.gate.origin, "the gate") if self.gate.is_used else text
 
     def _new_entries(self) -> list[v1.JournalEntry]:
         lines = list(self.api.journal(after=self._read_until))

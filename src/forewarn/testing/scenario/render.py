@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from forewarn.core.duration import format_duration
 from forewarn.core.event import Event, State
+from forewarn.core.explain import CAMPAIGN_PREFIX
 from forewarn.core.impact import Impact
 from forewarn.core.journal import Entry, EntryKind
 from forewarn.core.scope import Scope
@@ -140,6 +141,35 @@ class FactRenderer:
         return remarks
 
 
+def render_campaign_entry(name: str, entry: Entry, names: Names) -> str:
+    """Tell an entry of a campaign's journal: of the campaign, of one of its waves, or of its gate."""
+    facts = entry.facts
+    parts = [name]
+    if entry.kind in WAVE_ENTRIES:
+        parts.append(f"wave {facts['wave']} of {facts['scope']}")
+    elif entry.kind in GATE_ENTRIES:
+        parts.append("gate")
+    parts.append(VERBS[entry.kind])
+    if entry.kind is EntryKind.CAMPAIGN_STARTED:
+        parts.append(f"with {facts['waves']} wave{'' if facts['waves'] == '1' else 's'}")
+    if entry.kind is EntryKind.CAMPAIGN_ENDED:
+        parts.append(facts["state"])
+    parts += [f"{key} {facts[key]}" for key in ("not_before", "came", "went", "moved", "changed") if key in facts]
+    if entry.by not in IMPLIED_ACTORS and not entry.by.startswith(CAMPAIGN_PREFIX):
+        parts.append(f"by {entry.by}")
+    if entry.why:
+        parts.append(f"({entry.why})")
+    return names.replace_ids(" ".join(parts))
+
+
+def campaign_order(record: str, scope: str, entry: Entry) -> tuple[datetime, str, str]:
+    """Return the place of an entry where a campaign runs: what happens at one moment has no order of its own.
+
+    Scopes come before campaigns, and each in the order of names; `record` is what the entry is of.
+    """
+    return (entry.at, "", scope) if record == "scope" else (entry.at, record, entry.facts.get("scope", ""))
+
+
 def _is_creation(entry: Entry) -> bool:
     return entry.kind is EntryKind.SCHEDULED or (entry.kind is EntryKind.STARTED and "type" in entry.facts)
 
@@ -195,6 +225,25 @@ VERBS: dict[EntryKind, str] = {
     EntryKind.TOKEN_REVOKED: "revoked",
 }
 
+CAMPAIGN_ENTRIES = {
+    EntryKind.CAMPAIGN_STARTED,
+    EntryKind.CAMPAIGN_PAUSED,
+    EntryKind.CAMPAIGN_RESUMED,
+    EntryKind.CAMPAIGN_HALTED,
+    EntryKind.CAMPAIGN_ABORTED,
+    EntryKind.CAMPAIGN_ENDED,
+}
+WAVE_ENTRIES = {
+    EntryKind.WAVE_ANNOUNCED,
+    EntryKind.WAVE_DIFFERS,
+    EntryKind.WAVE_CLEARED,
+    EntryKind.WAVE_SETTLED,
+    EntryKind.WAVE_FAILED,
+    EntryKind.WAVE_SKIPPED,
+    EntryKind.WAVE_LEFT,
+    EntryKind.WAVE_RETRIED,
+}
+GATE_ENTRIES = {EntryKind.GATE_CLOSED, EntryKind.GATE_OPENED}
 VM_ENTRIES = {EntryKind.VM_ADDED, EntryKind.VM_CHANGED, EntryKind.VM_REMOVED, EntryKind.VM_MOVED}
 IMPACT_ENTRIES = {
     EntryKind.IMPACT_BEGUN,

@@ -1,0 +1,247 @@
+"""One step of a running campaign over a large fleet: how long it keeps the event loop."""
+
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from statistics import median
+from typing import NamedTuple
+from uuid import UUID
+
+import msgspec
+
+from bench.figures import percentile, rounded
+from bench.fleets import UPDATE_DOMAINS, Shape, make_scope
+from bench.measurements.callers import LARGE
+from bench.result import BenchmarkResult
+from bench.workspace import Workspace
+from forewarn.core import impact_lifecycle
+from forewarn.core.campaign.actions import (
+    Action,
+    ActionResult,
+    AnnounceWave,
+    CheckGate,
+    ClearWave,
+    CloseScope,
+    Finding,
+    GateOpened,
+    ScopeClosed,
+)
+from forewarn.core.campaign.commands import plan_progress, start
+from forewarn.core.campaign.draft import Decision
+from forewarn.core.campaign.history import ScopeHistory, read_history
+from forewarn.core.campaign.index import CampaignIndex, observe
+from forewarn.core.campaign.load import FleetLoad
+from forewarn.core.campaign.plan import PlannedWave, plan
+from forewarn.core.campaign.plan_input import plan_scopes
+from forewarn.core.campaign.record import Campaign, CampaignState, encode
+from forewarn.core.campaign.rollout import apply_result, decide
+from forewarn.core.campaign.scope_rules import announce_wave, clear_wave
+from forewarn.core.campaign.spec import CampaignPolicy, CampaignSpec, Limit, Selection
+from forewarn.core.event import EventType, State
+from forewarn.core.impact import Done
+from forewarn.core.policy import RuleContext
+from forewarn.core.scope import Scope
+from forewarn.fleet.campaign.runner import MAX_CONCURRENT, MAX_DECISIONS
+from forewarn.fleet.campaign.time_zones import find_zone
+from forewarn.fleet.event_loop import freeze_gc
+
+TARGET_MS = 5.0
+NOW = datetime(2030, 3, 25, tzinfo=UTC)
+ID = str(UUID(int=13)).upper()
+SPEC = CampaignSpec(
+    name="bench",
+    type=EventType.REBOOT,
+    selection=Selection(all=True),
+    policy=CampaignPolicy(scopes_at_once=Limit(percent=10), gate="health"),
+)
+NO_HISTORY: ScopeHistory = read_history((), ID)
+
+
+class Size(msgspec.Struct, frozen=True, kw_only=True):
+    """How large the fleet is, and over how much of the campaign is measured."""
+
+    fleet: Shape = LARGE
+    settled: float = 0.25
+
+
+FULL = Size()
+QUICK = Size(fleet=Shape(scopes=50, vms_each=10), settled=1.0)
+
+
+class Step(NamedTuple):
+    """The longest piece of a step, and all of it, in seconds; the processor's time suffers less from others."""
+
+    longest: float
+    whole: float
+    processor: float
+    is_saved: bool
+
+
+class Stopwatch:
+    """Takes the time of the pieces of one step."""
+
+    def __init__(self) -> None:
+        self._pieces: list[tuple[float, float]] = []
+        self._began_at, self._worked = time.perf_counter(), time.thread_time()
+
+    def lap(self) -> None:
+        """End a piece, after which others have their turn, and begin the next."""
+        now, worked = time.perf_counter(), time.thread_time()
+        self._pieces.append((now - self._began_at, worked - self._worked))
+        self._began_at, self._worked = time.perf_counter(), time.thread_time()
+
+    def step(self, *, is_saved: bool) -> Step:
+        """Return what the step has taken."""
+        seconds, processor = zip(*self._pieces, strict=True)
+        return Step(max(seconds), sum(seconds), max(processor), is_saved)
+
+
+class CampaignDriver:
+    """Carries a campaign on as its runner does, with scopes in memory, and takes the time of what the runner does.
+
+    A step takes results and changed scopes, makes a decision and has the record encoded for its save. The runner gives
+    others their turn between these pieces.
+    """
+
+    def __init__(self, shape: Shape) -> None:
+        self.context = RuleContext()
+        self.now = NOW
+        self.scopes = {scope.id: scope for scope in (make_scope(shape, n, now=NOW) for n in range(shape.scopes))}
+        self.load = FleetLoad()
+        self.record = self._start()
+        self.index = CampaignIndex(self.record, self.context, find_zone)
+        self.actions: list[Action] = []
+        self.results: list[ActionResult] = []
+        self.changed: set[str] = set()
+        self.steps: list[Step] = []
+        for id_, scope in self.scopes.items():
+            observe(self.index, id_, scope)
+
+    def _start(self) -> Campaign:
+        fleet = plan_scopes(self.scopes.values(), SPEC, self.context, now=self.now)
+        planned = plan(SPEC, fleet, self.context, now=self.now, zones=find_zone)
+        waves: dict[str, list[PlannedWave]] = {}
+        for wave in planned.waves:
+            waves.setdefault(wave.scope, []).append(wave)
+        scopes = [plan_progress(each, started_at=self.now, seen=0) for each in waves.values()]
+        return start(SPEC, planned, scopes, id_=ID, by="bench", now=self.now).record
+
+    def run(self, settled: int) -> None:
+        """Carry the campaign on until it is over, or so many waves are settled."""
+        while self.record.state is CampaignState.RUNNING and self._settled < settled:
+            decision = self._step()
+            if self.actions:
+                self._act()
+            elif not decision.has_more:
+                self._work(decision.wake_at)
+
+    def _step(self) -> Decision:
+        stopwatch, before = Stopwatch(), self.record
+        results, self.results, changed, self.changed = self.results, [], self.changed, set()
+        for result in results:
+            self.record = apply_result(self.record, self.index, result, now=self.now).record
+            stopwatch.lap()
+        for id_ in changed:
+            observe(self.index, id_, self.scopes[id_])
+            stopwatch.lap()
+        decision = Decision(self.record, has_more=True)
+        for _ in range(MAX_DECISIONS):
+            if not decision.has_more:
+                break
+            decision = decide(self.record, self.index, self.load, now=self.now)
+            self.record = decision.record
+            self._reserve(decision.actions)
+            stopwatch.lap()
+        if self.record is not before:
+            encode(self.record)
+            stopwatch.lap()
+        self.steps.append(stopwatch.step(is_saved=self.record is not before))
+        return decision
+
+    def _reserve(self, actions: Sequence[Action]) -> None:
+        self.actions += actions
+        for action in actions:
+            if isinstance(action, ClearWave):
+                for event, load in zip(action.events, action.loads, strict=True):
+                    self.load.reserve(event, load)
+
+    @property
+    def _settled(self) -> int:
+        return sum(status.n - 1 for status in self.index.statuses.values())
+
+    def _act(self) -> None:
+        """Do what the runner does at a time."""
+        now, actions, self.actions = self.now, self.actions[:MAX_CONCURRENT], self.actions[MAX_CONCURRENT:]
+        for action in actions:
+            finding: Finding | None = None
+            scope = self.scopes[action.scope]
+            match action:
+                case AnnounceWave():
+                    change = announce_wave(scope, action, self.record, self.index, NO_HISTORY, self.context, now=now)
+                    self._put(change.scope)
+                    finding = change.result
+                case ClearWave():
+                    self._put(clear_wave(scope, action, self.record, self.index, self.context, now=now).scope)
+                    self.load.release(action.events)
+                case CheckGate(id_, n):
+                    finding = GateOpened(id_, n, asked_at=now)
+                case CloseScope(id_):
+                    finding = ScopeClosed(id_)
+                case _:
+                    raise ValueError(f"{action} is not expected of an undisturbed campaign")
+            self.results.append(ActionResult(action, finding))
+
+    def _put(self, scope: Scope | None) -> None:
+        assert scope is not None
+        self.scopes[scope.id] = scope
+        self.load.update(scope.id, scope)
+        self.changed.add(scope.id)
+
+    def _work(self, wake_at: datetime | None) -> None:
+        """Have the work done that has started, or let time pass."""
+        busy = [id_ for id_ in self.index.open if self._has_started(id_)]
+        for id_ in busy[: 4 * MAX_CONCURRENT]:
+            scope = self.scopes[id_]
+            for event in scope.events:
+                for impact in event.impacts:
+                    scope = impact_lifecycle.begin(scope, event.id, impact.vm, now=self.now).scope or scope
+                    change = impact_lifecycle.settle(scope, event.id, impact.vm, Done(), self.context, now=self.now)
+                    scope = change.scope or scope
+            self._put(scope)
+        if not busy:
+            self.now = wake_at or self.now + timedelta(minutes=1)
+
+    def _has_started(self, id_: str) -> bool:
+        return any(event.state is State.STARTED for event in self.scopes[id_].events)
+
+
+def measure(workspace: Workspace, size: Size = FULL) -> BenchmarkResult:
+    """Carry a campaign on, and take the time of each step."""
+    driver = CampaignDriver(size.fleet)
+    freeze_gc()  # as a service does with what it has loaded
+    waves = size.fleet.scopes * UPDATE_DOMAINS
+    driver.run(int(waves * size.settled))
+    times = [step.longest * 1_000 for step in driver.steps]
+    p99, processor = percentile(times, 99), percentile([step.processor * 1_000 for step in driver.steps], 99)
+    whole = percentile([step.whole * 1_000 for step in driver.steps], 99)
+    saves = sum(step.is_saved for step in driver.steps)
+    size_kib = len(encode(driver.record)) // 1024
+    workspace.log(f"    {len(times)} steps, {saves} of them with a save: p99 {p99:.2f} ms, worst {max(times):.2f} ms")
+    return BenchmarkResult(
+        what=f"one step of a running campaign of {waves:,} waves: longest time without a turn for others",
+        measured=f"p99 {p99:.1f} ms (median {median(times):.1f} ms, worst {max(times):.1f} ms)",
+        target=f"≤ {TARGET_MS:.0f} ms",
+        met=p99 <= TARGET_MS,
+        figures={
+            "p99_ms": round(p99, 3),
+            "p99_processor_ms": round(processor, 3),
+            "p99_whole_ms": round(whole, 3),
+            "longest_ms": rounded(times, 3),
+            "saves": saves,
+            "record_kib": size_kib,
+        },
+        note=f"{len(times)} steps until {size.settled:.0%} of the waves are settled, 10 % of the scopes at once and a "
+        "gate; the pieces of a step are: to take one result or one changed scope, to decide, to encode the record of "
+        f"{size_kib} KiB for its save; {processor:.1f} ms of a processor; all pieces of a step together: p99 "
+        f"{whole:.1f} ms",
+    )

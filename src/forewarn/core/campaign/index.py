@@ -1,0 +1,232 @@
+"""The index of a campaign: everything that follows from its record and its scopes, kept up to date scope by scope.
+
+It can be thrown away at any moment: `build_index` gives the same one again. Only what the shell was asked for and has
+not reported yet is lost with it; that is asked for again, and everything can be done twice."""
+
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from heapq import heappop, heappush
+
+from forewarn.core.campaign.actions import Action, AnnounceWave, CheckGate, ClearWave
+from forewarn.core.campaign.calendar import calendar_of
+from forewarn.core.campaign.record import FAR_PAST, Campaign, ScopeProgress
+from forewarn.core.campaign.selection import Selector
+from forewarn.core.campaign.status import InFlightWave, ScopeStatus, Turn, derive_status
+from forewarn.core.campaign.windows import ZoneLookup
+from forewarn.core.policy import RuleContext
+from forewarn.core.scope import Scope
+
+
+class WaveQueue:
+    """Scopes, as positions, in the order of their waves' turns. A deferred one is not in it until it wakes.
+
+    Both heaps may have entries that no longer count: the dictionaries say what does.
+    """
+
+    def __init__(self) -> None:
+        self._turns: dict[int, Turn] = {}
+        self._entries: list[Turn] = []
+        self._wakes: dict[int, datetime] = {}
+        self._deferred: list[tuple[datetime, int]] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._turns)
+
+    def push(self, turn: Turn) -> None:
+        """Let a scope wait for its turn."""
+        _, position = turn
+        self._wakes.pop(position, None)
+        if self._turns.get(position) != turn:
+            self._turns[position] = turn
+            heappush(self._entries, turn)
+
+    def pop(self) -> int:
+        """Remove and return the first."""
+        while self._turns.get((turn := heappop(self._entries))[1]) != turn:
+            pass
+        del self._turns[turn[1]]
+        return turn[1]
+
+    def defer(self, until: datetime, position: int) -> None:
+        """Let a scope come back at a moment."""
+        self._turns.pop(position, None)
+        if self._wakes.get(position) != until:
+            self._wakes[position] = until
+            heappush(self._deferred, (until, position))
+
+    def remove(self, position: int) -> None:
+        """Let a scope wait for nothing."""
+        self._turns.pop(position, None)
+        self._wakes.pop(position, None)
+
+    def pop_woken(self, now: datetime) -> Iterator[int]:
+        """Remove and give the deferred scopes that have woken."""
+        while (at := self.wakes_at) is not None and at <= now:
+            _, position = heappop(self._deferred)
+            del self._wakes[position]
+            yield position
+
+    @property
+    def wakes_at(self) -> datetime | None:
+        """When the next deferred scope wakes."""
+        while self._deferred and self._wakes.get(self._deferred[0][1]) != self._deferred[0][0]:
+            heappop(self._deferred)
+        return self._deferred[0][0] if self._deferred else None
+
+    @property
+    def positions(self) -> set[int]:
+        """All scopes in it, deferred or not."""
+        return self._turns.keys() | self._wakes.keys()
+
+
+class PendingActions:
+    """What the shell was asked for and has not reported yet, and when it last found the gate open."""
+
+    def __init__(self) -> None:
+        self._actions: set[Action] = set()
+        self.announcing: dict[str, AnnounceWave] = {}
+        self.clearing: set[str] = set()
+        self.gate_checks = 0
+        self.gate_opened_at = FAR_PAST
+
+    def add(self, action: Action) -> bool:
+        """Add an action; tell whether it is a new one."""
+        if action in self._actions:
+            return False
+        self._actions.add(action)
+        match action:
+            case AnnounceWave():
+                self.announcing[action.scope] = action
+            case ClearWave():
+                self.clearing.add(action.scope)
+            case CheckGate():
+                self.gate_checks += 1
+            case _:
+                pass
+        return True
+
+    def discard(self, action: Action) -> None:
+        """Forget an action that is over."""
+        if action not in self._actions:
+            return
+        self._actions.remove(action)
+        match action:
+            case AnnounceWave():
+                self.announcing.pop(action.scope, None)
+            case ClearWave():
+                self.clearing.discard(action.scope)
+            case CheckGate():
+                self.gate_checks -= 1
+            case _:
+                pass
+
+    @property
+    def has_work(self) -> bool:
+        """Whether something is being done besides asking the gate."""
+        return len(self._actions) > self.gate_checks
+
+
+class CampaignIndex:
+    """The index of one campaign. `observe`, `decide` and `apply_result` own it and change it in place.
+
+    A persistent structure would be copied with every change, which is too slow for 25,000 waves.
+    """
+
+    def __init__(
+        self, record: Campaign, context: RuleContext, zones: ZoneLookup, *, pending: PendingActions | None = None
+    ) -> None:
+        self.record = record
+        """What it is derived from."""
+        self.context = context
+        self.pending = pending or PendingActions()
+        self.calendar = calendar_of(record, context, zones, since=record.started_at)
+        self.selector = Selector(record.spec.selection)
+        self.positions = {progress.scope: i for i, progress in enumerate(record.scopes)}
+        self.stale = set(self.positions)
+        """The scopes that must be observed before anything is decided."""
+        self.scopes: dict[str, Scope | None] = {}
+        """As they were last observed."""
+        self.statuses: dict[str, ScopeStatus] = {}
+        self.news: set[str] = set()
+        """The scopes with findings or actions that nobody has taken yet."""
+        self.in_flight: dict[str, InFlightWave] = {}
+        self.ready = WaveQueue()
+        """Waves that may be cleared, in their order, or from a moment on."""
+        self.to_announce = WaveQueue()
+        self.open: set[str] = set()
+        """The scopes with open events of the campaign."""
+        self.held: set[str] = set()
+        self.unclosed: set[str] = set(self.positions)
+        self.advanced: set[str] = set()
+        """The scopes with a settled wave."""
+
+    def scope_at(self, position: int) -> str:
+        """Return the scope at a position."""
+        return self.record.scopes[position].scope
+
+    def progress(self, scope: str) -> ScopeProgress:
+        """Return how far a scope is, by the record."""
+        return self.record.scopes[self.positions[scope]]
+
+    def update(self, record: Campaign, progress: ScopeProgress) -> ScopeStatus:
+        """Derive the status of a scope again. A scope that was not observed yet has none."""
+        id_ = progress.scope
+        if id_ in self.stale:
+            return ScopeStatus()
+        position = self.positions[id_]
+        status = derive_status(record, progress, position, self.scopes[id_], self.context, self.calendar.gap)
+        self.statuses[id_] = status
+        _keep(self.open, id_, status.is_open)
+        _keep(self.held, id_, status.is_held)
+        _keep(self.unclosed, id_, not status.is_closed)
+        _keep(self.advanced, id_, status.n > 1)
+        _keep(self.news, id_, bool(status.findings or status.actions))
+        if status.in_flight is not None:
+            self.in_flight[id_] = status.in_flight
+        else:
+            self.in_flight.pop(id_, None)
+        if status.ready is not None:
+            self.ready.defer(status.ready.at, position)
+        else:
+            self.ready.remove(position)
+        if status.announce_turn is not None:
+            self.to_announce.push(status.announce_turn)
+        else:
+            self.to_announce.remove(position)
+        return status
+
+    def rebase(self, record: Campaign) -> None:
+        """Go on from a record that a person's command has changed: what it concerns is to be observed again."""
+        if record is self.record:
+            return
+        if record.state.is_aborted != self.record.state.is_aborted:
+            self.stale = set(self.positions)
+        else:
+            pairs = zip(self.record.scopes, record.scopes, strict=True)
+            self.stale |= {new.scope for old, new in pairs if new is not old}
+        self.record = record
+
+
+def _keep(members: set[str], id_: str, is_member: bool) -> None:
+    if is_member:
+        members.add(id_)
+    else:
+        members.discard(id_)
+
+
+def observe(index: CampaignIndex, id_: str, scope: Scope | None) -> CampaignIndex:
+    """Take a scope as it is now (None: it is gone), and return the index, which is changed in place."""
+    index.stale.discard(id_)
+    index.scopes[id_] = scope
+    index.update(index.record, index.progress(id_))
+    return index
+
+
+def build_index(
+    record: Campaign, scopes: Callable[[str], Scope | None], context: RuleContext, zones: ZoneLookup
+) -> CampaignIndex:
+    """Derive the whole index at once, from a record and its scopes as they are now."""
+    index = CampaignIndex(record, context, zones)
+    for progress in record.scopes:
+        observe(index, progress.scope, scopes(progress.scope))
+    return index

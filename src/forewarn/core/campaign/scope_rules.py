@@ -1,0 +1,104 @@
+"""Rules that carry out a campaign's actions in a scope: make the events of a wave, let them start, take them back."""
+
+from datetime import datetime
+
+from forewarn.core import impact_lifecycle, operations
+from forewarn.core.campaign.actions import (
+    AnnounceWave,
+    ClearWave,
+    RetryEvent,
+    ScopeClosed,
+    WaveAnnounced,
+    WithdrawEvent,
+)
+from forewarn.core.campaign.history import ScopeHistory
+from forewarn.core.campaign.index import CampaignIndex
+from forewarn.core.campaign.record import Campaign, CampaignState, WaveState
+from forewarn.core.campaign.status import is_stuck
+from forewarn.core.change import Change
+from forewarn.core.event import State
+from forewarn.core.policy import RuleContext
+from forewarn.core.schedule import ScheduleRequest, ceil_to_second, schedule
+from forewarn.core.scope import Scope
+
+
+def announce_wave(
+    scope: Scope,
+    action: AnnounceWave,
+    record: Campaign,
+    index: CampaignIndex,
+    history: ScopeHistory,
+    context: RuleContext,
+    *,
+    now: datetime,
+) -> Change[WaveAnnounced | None]:
+    """Make the events of a wave for the VMs that it has now, and that are not done; None: the campaign was stopped."""
+    if record.state is not CampaignState.RUNNING:
+        return Change(scope, (), None)
+    now = max(now, scope.changed_at)
+    request = record.request(scope.id, action.n)
+    domain = index.progress(scope.id).wave(action.n).update_domain
+    selected = (vm for vm in index.selector.select(scope) if vm.update_domain == domain)
+    names = tuple(vm.name for vm in selected if vm.name not in history.done)
+    announced = WaveAnnounced(action.scope, action.n, 0, None, history.seen, history.differences)
+    existing = [event for event in scope.events if event.request == request]
+    if not names and not existing:
+        return Change(scope, (), announced)
+    start = max(action.start, ceil_to_second(now + index.calendar.notice))
+    schedule_request = ScheduleRequest(
+        id=request,
+        type=record.spec.type,
+        vms=names or existing[0].vms,
+        by=record.actor,
+        not_before=start,
+        duration=record.spec.duration,
+        description=record.spec.description,
+        campaign=record.id,
+        wave=action.n,
+    )
+    change = schedule(scope, schedule_request, context, now=now)
+    events = [event for event in (change.scope or scope).events if event.request == request]
+    vms = sum(len(event.vms) for event in events) or len(names)
+    not_before = max((event.not_before for event in events), default=start)
+    return Change(change.scope, change.entries, announced._replace(vms=vms, not_before=not_before))
+
+
+def clear_wave(
+    scope: Scope, action: ClearWave, record: Campaign, index: CampaignIndex, context: RuleContext, *, now: datetime
+) -> Change[tuple[str, ...]]:
+    """Let events start, unless the campaign was stopped or the window has closed meanwhile."""
+    if record.state is not CampaignState.RUNNING or not index.calendar.is_open(now):
+        return Change(scope, (), ())
+    return operations.clear(scope, action.events, context, now=now)
+
+
+def withdraw_event(scope: Scope, action: WithdrawEvent, context: RuleContext, *, now: datetime) -> Change[None]:
+    """Cancel an event that has not started; give up the work of one that is stuck."""
+    event = scope.find_event(action.event)
+    if event is None:
+        return Change(scope, (), None)
+    if event.state is State.SCHEDULED:
+        return operations.cancel(scope, event.id, context, by=action.by, now=now, why=action.why)
+    return impact_lifecycle.resolve(scope, event.id, context, by=action.by, why=action.why, now=now)
+
+
+def retry_event(scope: Scope, action: RetryEvent, *, now: datetime) -> Change[None]:
+    """Have the failed work of an event done once more."""
+    event = scope.find_event(action.event)
+    if event is None or not is_stuck(event):
+        return Change(scope, (), None)
+    return impact_lifecycle.retry(scope, event.id, by=action.by, now=now)
+
+
+def close_scope(id_: str, scope: Scope | None, index: CampaignIndex, history: ScopeHistory) -> ScopeClosed:
+    """Return the VMs of a scope that were in no wave; none where the journal no longer tells who was."""
+    waves = index.progress(id_).waves
+    if scope is None or not history.covers(waves):
+        return ScopeClosed(id_)
+    skipped = {wave.update_domain for wave in waves if wave.state is WaveState.SKIPPED}
+    left: dict[int, int] = {}
+    for vm in index.selector.select(scope):
+        is_passed_over = vm.update_domain in skipped and vm.name not in history.dropped
+        if vm.name not in history.touched and not is_passed_over:
+            left[vm.update_domain] = left.get(vm.update_domain, 0) + 1
+    return ScopeClosed(id_, tuple(left.items()))

@@ -1,0 +1,261 @@
+"""How a scope stands in its campaign: derived from the campaign's record and the scope, and from nothing else."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from forewarn.core.campaign.actions import (
+    Action,
+    CloseScope,
+    Finding,
+    ReadOutcome,
+    RetryEvent,
+    ScopeRemoved,
+    SkippedWaveEnded,
+    WaveEnded,
+    WaveResumed,
+    WaveStuck,
+    WithdrawEvent,
+)
+from forewarn.core.campaign.limits import Load
+from forewarn.core.campaign.load import load_of_event, load_of_vms
+from forewarn.core.campaign.record import (
+    FAR_PAST,
+    MAX_FAILURE_BYTES,
+    Campaign,
+    CampaignState,
+    ScopeProgress,
+    Wave,
+    WaveState,
+)
+from forewarn.core.event import Event, State
+from forewarn.core.explain import CampaignPending, external_blockers, missing_approvals
+from forewarn.core.impact import STUCK, ImpactState
+from forewarn.core.policy import RuleContext
+from forewarn.core.scope import EventOutcome, Scope
+from forewarn.core.text import truncate_text
+
+MAX_NAMES_SHOWN = 5
+"""How many VMs are named of those that have the same reason."""
+
+Turn = tuple[int, int]
+"""The place of a scope's wave in the order of the plan: its planned start, and the scope's position."""
+
+
+class ReadyEvent(NamedTuple):
+    """An event that only the campaign keeps from starting, from a moment on."""
+
+    at: datetime
+    id: str
+    load: Load
+
+
+class ReadyWave(NamedTuple):
+    """Events of a scope's current wave that only the campaign holds, or will from a moment on."""
+
+    at: datetime
+    """When the first of them may start, as far as the scope and its gap are concerned."""
+    turn: Turn
+    n: int
+    events: tuple[ReadyEvent, ...]
+    begun: bool
+    """Whether other events of the wave have started."""
+    ended_at: datetime
+    """When the scope's wave before it ended; the gate must have been open since."""
+
+
+class InFlightWave(NamedTuple):
+    """A wave that is announced, or has begun."""
+
+    start: datetime
+    begun: bool
+    load: Load
+
+
+class ScopeStatus(NamedTuple):
+    """What the campaign knows and wants of a scope."""
+
+    n: int = 1
+    """Its current wave."""
+    is_closed: bool = False
+    is_held: bool = False
+    is_open: bool = False
+    """Whether events of the campaign are open in it."""
+    ready: ReadyWave | None = None
+    in_flight: InFlightWave | None = None
+    announce_turn: Turn | None = None
+    """Its place among the waves to be announced; None: no wave of it is to be announced now."""
+    findings: tuple[Finding, ...] = ()
+    """What the record does not say yet."""
+    actions: tuple[Action, ...] = ()
+    """What is to be done."""
+
+
+def derive_status(
+    record: Campaign, progress: ScopeProgress, position: int, scope: Scope | None, context: RuleContext, gap: timedelta
+) -> ScopeStatus:
+    """Return how a scope stands; None: it is gone."""
+    if record.state.is_over:
+        return ScopeStatus(is_closed=progress.closed)
+    if scope is None:
+        gone: tuple[Finding, ...] = () if progress.closed else (ScopeRemoved(progress.scope),)
+        return ScopeStatus(n=progress.current, is_closed=progress.closed, findings=gone)
+    return _StatusBuilder(record, progress, position, scope, context, gap).build()
+
+
+class _StatusBuilder:
+    """A status while it is derived."""
+
+    def __init__(
+        self,
+        record: Campaign,
+        progress: ScopeProgress,
+        position: int,
+        scope: Scope,
+        context: RuleContext,
+        gap: timedelta,
+    ) -> None:
+        self.record, self.progress, self.position = record, progress, position
+        self.scope, self.context, self.gap = scope, context, gap
+        self.n = progress.current
+        self.findings: list[Finding] = []
+        self.actions: list[Action] = []
+        self.ready: ReadyWave | None = None
+        self.in_flight: InFlightWave | None = None
+
+    def build(self) -> ScopeStatus:
+        record, progress, scope, n = self.record, self.progress, self.scope, self.n
+        wave = progress.wave(n) if n <= len(progress.waves) else None
+        events = [event for event in scope.events if event.campaign == record.id]
+        is_aborting = record.state is CampaignState.ABORTING
+        others: list[Event] = []
+        self.findings += self._late_ends()
+        if events or (wave is not None and wave.state is not WaveState.PLANNED):
+            request = record.request(scope.id, n) if wave is not None else ""
+            mine = [event for event in events if event.request == request]
+            others = [event for event in events if event.request != request]
+            if is_aborting:
+                self._withdraw(events, record.state_change.by, record.state_change.why or "aborted", stuck=False)
+                others = [event for event in others if event.state is not State.SCHEDULED]
+            self._withdraw(others, record.actor, "the wave is skipped", stuck=True)
+            if wave is not None and wave.state is not WaveState.PLANNED:
+                self._observe_wave(wave, request, mine)
+        if wave is None and not progress.closed and not is_aborting:
+            self.actions.append(CloseScope(scope.id))
+        is_next = wave is not None and wave.state is WaveState.PLANNED and scope.hold is None and not others
+        return ScopeStatus(
+            n=n,
+            is_closed=progress.closed,
+            is_held=scope.hold is not None,
+            is_open=bool(events),
+            ready=self.ready,
+            in_flight=self.in_flight,
+            announce_turn=self._turn() if is_next else None,
+            findings=tuple(self.findings),
+            actions=tuple(self.actions),
+        )
+
+    def _turn(self) -> Turn:
+        return self.progress.base + self.progress.wave(self.n).planned, self.position
+
+    def _withdraw(self, events: Iterable[Event], by: str, why: str, *, stuck: bool) -> None:
+        """Take back what has not started and, where it is asked for, what is stuck; everything else ends."""
+        for event in events:
+            if event.state is State.SCHEDULED or (stuck and is_stuck(event)):
+                self.actions.append(WithdrawEvent(self.scope.id, event.id, by, why))
+
+    def _late_ends(self) -> Iterator[Finding]:
+        """A wave that was skipped while work of it was under way has ended when that has: the gap begins there."""
+        for n, wave in enumerate(self.progress.waves[: self.n - 1], 1):
+            if wave.state is WaveState.SKIPPED and self.scope.ended:
+                request = self.record.request(self.scope.id, n)
+                ends = [
+                    item.at
+                    for item in self.scope.ended
+                    if item.request == request and item.outcome is not EventOutcome.CANCELED
+                ]
+                at = self.record.seconds(self.progress, max(ends, default=FAR_PAST))
+                if at > wave.at:
+                    yield SkippedWaveEnded(self.scope.id, n, at)
+
+    def _observe_wave(self, wave: Wave, request: str, mine: Sequence[Event]) -> None:
+        """See what has become of the current wave."""
+        id_, n = self.scope.id, self.n
+        ended = tuple(item.outcome for item in self.scope.ended if item.request == request)
+        if not mine:
+            if ended and not (wave.state is WaveState.FAILED and EventOutcome.FAILED in ended):
+                self.findings.append(WaveEnded(id_, n, ended))
+            elif not ended and wave.state is not WaveState.FAILED:
+                self.actions.append(ReadOutcome(id_, n))
+            return
+        stuck = _find_stuck(id_, n, mine)
+        if stuck is not None and wave.state is WaveState.RETRYING:
+            self.actions += [RetryEvent(id_, event.id, self.record.actor) for event in mine if is_stuck(event)]
+        elif stuck is not None:
+            if wave.state is not WaveState.FAILED or self._is_news(stuck):
+                self.findings.append(stuck)
+        elif wave.state in (WaveState.FAILED, WaveState.RETRYING):
+            self.findings.append(WaveResumed(id_, n))
+        self._track_wave(wave, mine, begun=bool(ended) or any(event.state is State.STARTED for event in mine))
+
+    def _is_news(self, stuck: WaveStuck) -> bool:
+        """Tell whether the record gives another reason for the failure, or none of the newest failures is this one."""
+        known = self.record.wave_failures.get(stuck.scope)
+        reason = truncate_text(stuck.reason, MAX_FAILURE_BYTES)
+        return known is not None and (known.why, known.unknown) != (reason, stuck.unknown)
+
+    def _track_wave(self, wave: Wave, mine: Sequence[Event], *, begun: bool) -> None:
+        record, progress, scope = self.record, self.progress, self.scope
+        names = {vm for event in mine for vm in event.vms}
+        load = load_of_vms(scope.id, [vm for vm in scope.roster if vm.name in names])
+        self.in_flight = InFlightWave(record.moment(progress, wave.at), begun, load)
+        if wave.state not in (WaveState.ANNOUNCED, WaveState.CLEARED):
+            return
+        ready = sorted(
+            ReadyEvent(_ready_at(scope, event), event.id, load_of_event(scope.id, event))
+            for event in mine
+            if event.state is State.SCHEDULED and not event.cleared and self._waits_for_campaign_only(event)
+        )
+        if ready:
+            at = ready[0].at
+            if not begun:
+                at = max(at, record.rested_at(progress, self.gap))
+                if not record.spec.policy.advance:
+                    at = max(at, record.moment(progress, wave.planned))
+            ends = [before.at for before in progress.waves[: self.n - 1]]
+            ended_at = record.moment(progress, max(ends, default=0))
+            self.ready = ReadyWave(at, self._turn(), self.n, tuple(ready), begun, ended_at)
+
+    def _waits_for_campaign_only(self, event: Event) -> bool:
+        blockers = external_blockers(self.scope, event, self.context)
+        return all(isinstance(blocker, CampaignPending) for blocker in blockers)
+
+
+def _ready_at(scope: Scope, event: Event) -> datetime:
+    return event.not_before if missing_approvals(scope, event) else FAR_PAST
+
+
+def is_stuck(event: Event) -> bool:
+    """Tell whether work of an event waits for a person."""
+    return any(impact.state in STUCK for impact in event.impacts)
+
+
+def _find_stuck(scope: str, n: int, events: Iterable[Event]) -> WaveStuck | None:
+    """Say what of the events' work waits for a person, VMs with the same reason together; None: nothing does."""
+    groups: dict[tuple[ImpactState, str], list[str]] = {}
+    for event in events:
+        for impact in event.impacts:
+            if impact.state in STUCK:
+                groups.setdefault((impact.state, impact.why or "no reason was given"), []).append(impact.vm)
+    if not groups:
+        return None
+    reason = "; ".join(_stuck_message(state, why, vms) for (state, why), vms in groups.items())
+    return WaveStuck(scope, n, reason, unknown=any(state is ImpactState.UNKNOWN for state, _ in groups))
+
+
+def _stuck_message(state: ImpactState, why: str, vms: Sequence[str]) -> str:
+    more = len(vms) - MAX_NAMES_SHOWN
+    names = ", ".join(vms[:MAX_NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")
+    if state is ImpactState.UNKNOWN:
+        return f"nobody knows whether the work on {names} was done: {why}"
+    return f"{names}: {why}"
