@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from bench.measurements import (
     agent,
+    announcement,
     approvals,
     callers,
     campaign_step,
@@ -44,6 +45,7 @@ MEASUREMENTS: dict[str, Measurement] = {
     "first-answer": Measurement(first_response.measure, partial(first_response.measure, size=first_response.QUICK)),
     "saves": Measurement(saves.measure, partial(saves.measure, size=saves.QUICK)),
     "approvals": Measurement(approvals.measure, partial(approvals.measure, size=approvals.QUICK)),
+    "announcement": Measurement(announcement.measure, partial(announcement.measure, size=announcement.QUICK)),
     "lateness": Measurement(lateness.measure, partial(lateness.measure, size=lateness.QUICK)),
     "neighbours": Measurement(fleet_import.measure, partial(fleet_import.measure, size=fleet_import.QUICK)),
     "waits": Measurement(long_polls.measure, partial(long_polls.measure, size=long_polls.QUICK)),

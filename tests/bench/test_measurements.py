@@ -16,6 +16,7 @@ from bench.measurements import (
     MEASUREMENTS,
     Measurement,
     agent,
+    announcement,
     approvals,
     callers,
     first_response,
@@ -48,6 +49,7 @@ TINY: dict[str, Callable[[Workspace], BenchmarkResult]] = {
     "first-answer": partial(first_response.measure, size=first_response.Size(rounds=1)),
     "saves": partial(saves.measure, size=saves.Size(writers=2, vms_each=1, rounds=1, seconds=0.05)),
     "approvals": partial(approvals.measure, size=approvals.Size(vms=10, rounds=2)),
+    "announcement": partial(announcement.measure, size=announcement.Size(fleet=SMALL, events=3)),
     "lateness": partial(lateness.measure, size=lateness.Size(events=2, notice=timedelta(seconds=4))),
     "neighbours": partial(
         fleet_import.measure,
@@ -70,6 +72,7 @@ FIGURES: dict[str, set[str]] = {
     "first-answer": {"seconds", "ready_seconds", "processor_seconds"},
     "saves": {"ratio", "together_per_second", "each_per_second"},
     "approvals": {"seconds"},
+    "announcement": {"p99_ms", "median_ms"},
     "lateness": {"seen_p99_seconds", "journal_p99_seconds"},
     "neighbours": {"answers_ratio", "lateness_ratio", "rest_answer_p99_ms", "busy_answer_p99_ms", "import_seconds"},
     "waits": {"seconds"},
