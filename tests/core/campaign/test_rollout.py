@@ -26,8 +26,8 @@ from forewarn.core.campaign.actions import (
 )
 from forewarn.core.campaign.calendar import calendar_of
 from forewarn.core.campaign.commands import TRANSITIONS, abort, pause, plan_progress, resume, retry, skip, start
-from forewarn.core.campaign.draft import CampaignDraft, Decision
-from forewarn.core.campaign.explain import MAX_NAMES_SHOWN, CampaignBlockers, WaitReasons
+from forewarn.core.campaign.draft import CampaignBlockers, CampaignDraft, Decision
+from forewarn.core.campaign.explain import MAX_NAMES_SHOWN, WaitReasons
 from forewarn.core.campaign.index import CampaignIndex, observe
 from forewarn.core.campaign.limits import Counts, Load
 from forewarn.core.campaign.load import FleetLoad
