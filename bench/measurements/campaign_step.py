@@ -33,7 +33,7 @@ from forewarn.core.campaign.index import CampaignIndex, observe
 from forewarn.core.campaign.load import FleetLoad
 from forewarn.core.campaign.plan import PlannedWave, plan
 from forewarn.core.campaign.plan_input import plan_scopes
-from forewarn.core.campaign.record import Campaign, CampaignState, encode
+from forewarn.core.campaign.record import Campaign, CampaignEncoder, CampaignState, encode
 from forewarn.core.campaign.rollout import apply_result, decide
 from forewarn.core.campaign.scope_rules import announce_wave, clear_wave
 from forewarn.core.campaign.spec import CampaignPolicy, CampaignSpec, Limit, Selection
@@ -114,6 +114,8 @@ class CampaignDriver:
         self.results: list[ActionResult] = []
         self.changed: set[str] = set()
         self.steps: list[Step] = []
+        self.encode = CampaignEncoder()
+        self.encode(self.record)
         for id_, scope in self.scopes.items():
             observe(self.index, id_, scope)
 
@@ -153,7 +155,7 @@ class CampaignDriver:
             self._reserve(decision.actions)
             stopwatch.lap()
         if self.record is not before:
-            encode(self.record)
+            self.encode(self.record)
             stopwatch.lap()
         self.steps.append(stopwatch.step(is_saved=self.record is not before))
         return decision

@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from forewarn.core.campaign.calendar import calendar_of
-from forewarn.core.campaign.explain import CampaignBlockers, WaitReasons, stop_reason
+from forewarn.core.campaign.draft import CampaignBlockers
+from forewarn.core.campaign.explain import WaitReasons, stop_reason
 from forewarn.core.campaign.limits import ExceededLimit
 from forewarn.core.campaign.record import Campaign, CampaignState, ClosedGate
 from forewarn.core.campaign.spec import HttpCheck, Limit, Window

@@ -26,8 +26,8 @@ from forewarn.core.campaign.actions import (
 )
 from forewarn.core.campaign.calendar import calendar_of
 from forewarn.core.campaign.commands import TRANSITIONS, abort, pause, plan_progress, resume, retry, skip, start
-from forewarn.core.campaign.draft import CampaignDraft, Decision
-from forewarn.core.campaign.explain import MAX_NAMES_SHOWN, CampaignBlockers, WaitReasons
+from forewarn.core.campaign.draft import CampaignBlockers, CampaignDraft, Decision
+from forewarn.core.campaign.explain import MAX_NAMES_SHOWN, WaitReasons
 from forewarn.core.campaign.index import CampaignIndex, observe
 from forewarn.core.campaign.limits import Counts, Load
 from forewarn.core.campaign.load import FleetLoad
@@ -37,6 +37,7 @@ from forewarn.core.campaign.record import (
     MAX_ATTEMPTS,
     MAX_WAVE_FAILURES,
     Campaign,
+    CampaignEncoder,
     CampaignState,
     ScopeProgress,
     Wave,
@@ -352,6 +353,21 @@ def test_record_is_read_as_it_was_written() -> None:
     hand.find(GateClosed("web", 2, "sick"))
     assert (hand.record.gate is not None, hand.wave("web", 1).state) == (True, WaveState.FAILED)
     assert decode(encode(hand.record)) == hand.record
+
+
+def test_record_is_encoded_step_by_step_as_at_once() -> None:
+    hand, encoder = RolloutDriver(web("a"), web("b")), CampaignEncoder()
+    assert encoder(hand.record) == encode(hand.record)
+    for finding in (WaveRefused("a", 1, "no power"), WaveRefused("b", 1, "no power")):
+        hand.find(finding)
+        assert encoder(hand.record) == encode(hand.record)
+    hand.take(skip(hand.record, "b", by="bob", why="x", now=TEN))
+    over = msgspec.structs.replace(hand.record, state=CampaignState.ABORTED)
+    assert [encoder(record) for record in (hand.record, over, over)] == [
+        encode(hand.record),
+        encode(over),
+        encode(over),
+    ]
 
 
 def test_times_of_waves_are_rounded_up_so_that_no_gap_is_too_short() -> None:

@@ -2,11 +2,12 @@
 
 from collections.abc import Collection, Mapping
 from datetime import datetime
+from typing import NamedTuple
 
 import msgspec
 
 from forewarn.core.campaign.actions import Action
-from forewarn.core.campaign.explain import CampaignBlockers
+from forewarn.core.campaign.limits import ExceededLimit
 from forewarn.core.campaign.record import (
     MAX_FAILURE_BYTES,
     MAX_WAVE_FAILURES,
@@ -22,6 +23,26 @@ from forewarn.core.campaign.record import (
 from forewarn.core.journal import Entry, EntryKind
 from forewarn.core.scope import EventOutcome
 from forewarn.core.text import truncate_text
+
+
+class CampaignBlockers(NamedTuple):
+    """What keeps waves from going on, beyond what the record tells."""
+
+    start_limit: ExceededLimit | None = None
+    """The limit that keeps the next wave from starting."""
+    announce_limit: ExceededLimit | None = None
+    """The limit that keeps the next wave from being announced."""
+    at_gate: tuple[str, ...] = ()
+    """The scopes whose waves could start if the gate were open."""
+    held_scopes: frozenset[str] = frozenset()
+    """The scopes that an operator holds."""
+    is_permanent: bool = False
+    """Whether what takes the room stays in impact until a person decides about it."""
+
+    @property
+    def has_limit(self) -> bool:
+        """Whether something else may be decided when less is in impact, wherever in the fleet."""
+        return self.start_limit is not None or self.announce_limit is not None
 
 
 class Decision(msgspec.Struct, frozen=True):

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import NamedTuple
 
 from forewarn.core.campaign.calendar import Calendar
+from forewarn.core.campaign.draft import CampaignBlockers
 from forewarn.core.campaign.limits import ExceededLimit
 from forewarn.core.campaign.record import Campaign, CampaignState, ClosedGate, ScopeProgress, WaveState, failed_waves
 from forewarn.core.campaign.spec import CampaignPolicy, CampaignSpec, gate_name
@@ -18,26 +18,6 @@ _STATES = {
     CampaignState.HALTED: "halted",
     CampaignState.ABORTING: "aborted: what has started ends",
 }
-
-
-class CampaignBlockers(NamedTuple):
-    """What keeps waves from going on, beyond what the record tells."""
-
-    start_limit: ExceededLimit | None = None
-    """The limit that keeps the next wave from starting."""
-    announce_limit: ExceededLimit | None = None
-    """The limit that keeps the next wave from being announced."""
-    at_gate: tuple[str, ...] = ()
-    """The scopes whose waves could start if the gate were open."""
-    held_scopes: frozenset[str] = frozenset()
-    """The scopes that an operator holds."""
-    is_permanent: bool = False
-    """Whether what takes the room stays in impact until a person decides about it."""
-
-    @property
-    def has_limit(self) -> bool:
-        """Whether something else may be decided when less is in impact, wherever in the fleet."""
-        return self.start_limit is not None or self.announce_limit is not None
 
 
 class WaitReasons:

@@ -323,3 +323,26 @@ def check_size(campaign: Campaign) -> None:
 
 encode = msgspec.json.Encoder().encode
 decode = msgspec.json.Decoder(Campaign).decode
+
+
+class CampaignEncoder:
+    """Encodes records of campaigns as `encode` does; scopes that have not changed since the last time only once.
+
+    A record of 25,000 waves has half a megabyte, of which a save changes a few hundred bytes.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[tuple[ScopeProgress, ...], list[msgspec.Raw]]] = {}
+        """By campaign, its scopes as they were last encoded."""
+
+    def __call__(self, campaign: Campaign) -> bytes:
+        before, parts = self._known.pop(campaign.id, ((), []))
+        if len(before) == len(campaign.scopes):
+            for i, (old, new) in enumerate(zip(before, campaign.scopes, strict=True)):
+                if new is not old:
+                    parts[i] = msgspec.Raw(encode(new))
+        else:
+            parts = [msgspec.Raw(encode(progress)) for progress in campaign.scopes]
+        if not campaign.state.is_over:
+            self._known[campaign.id] = (campaign.scopes, parts)
+        return encode(msgspec.structs.replace(campaign, scopes=parts))

@@ -28,8 +28,7 @@ from forewarn.core.campaign.actions import (
     WaveStuck,
 )
 from forewarn.core.campaign.calendar import FAR_FUTURE
-from forewarn.core.campaign.draft import CampaignDraft, Decision
-from forewarn.core.campaign.explain import CampaignBlockers
+from forewarn.core.campaign.draft import CampaignBlockers, CampaignDraft, Decision
 from forewarn.core.campaign.index import CampaignIndex
 from forewarn.core.campaign.limits import Counts, ExceededLimit
 from forewarn.core.campaign.load import FleetLoad, load_of_vms

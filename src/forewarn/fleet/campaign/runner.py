@@ -12,8 +12,8 @@ import msgspec
 
 from forewarn.core.backoff import backoff
 from forewarn.core.campaign.actions import Action, ActionResult, ClearWave, Finding
+from forewarn.core.campaign.draft import CampaignBlockers
 from forewarn.core.campaign.draft import Decision as CampaignDecision
-from forewarn.core.campaign.explain import CampaignBlockers
 from forewarn.core.campaign.index import CampaignIndex, PendingActions, observe
 from forewarn.core.campaign.load import FleetLoad
 from forewarn.core.campaign.record import Campaign, CampaignState, Notification
@@ -81,6 +81,7 @@ class CampaignRunner:
         self._decided = campaign
         self._entries: list[Entry] = []
         """What was decided and is not saved yet: the record, and what the journal says of it."""
+        self._notify = notifier.has_receivers
         self._undone: list[Action] = []
         """What was decided and not begun."""
         self._executing: set[Action] = set()
@@ -221,7 +222,7 @@ class CampaignRunner:
         results, self._results = self._results, []
         for result in results:
             await self._fair_share.wait_turn()
-            self._take(apply_result(self._decided, self.index, result, now=self.now(), notify=self._is_notified))
+            self._take(apply_result(self._decided, self.index, result, now=self.now(), notify=self._notify))
             self._dirty.add(result.action.scope)  # it is observed after the result, and not only before
         await self._observe_scopes()
         actions = await self._decide()
@@ -234,7 +235,7 @@ class CampaignRunner:
     async def _decide(self) -> list[Action]:
         """Decide until there is nothing more to decide, or enough for one save; return what is to be done."""
         for left in range(MAX_DECISIONS, 0, -1):
-            decision = decide(self._decided, self.index, self._fleet_load, now=self.now(), notify=self._is_notified)
+            decision = decide(self._decided, self.index, self._fleet_load, now=self.now(), notify=self._notify)
             self._take(decision)
             self._reserve(decision.actions)
             if not decision.has_more or left == 1:
@@ -290,14 +291,10 @@ class CampaignRunner:
         await self._queues.apply(self.id, command)
         self.record, self._entries = record, []
 
-    @property
-    def _is_notified(self) -> bool:
-        return self._notifier.has_receivers
-
     def _reset(self) -> None:
         """Go back to what is saved. What was decided and not begun is decided again."""
         self._release_undone()
-        self._decided, self._entries = self.record, []
+        self._decided, self._entries, self._notify = self.record, [], self._notifier.has_receivers
         pending = PendingActions()
         for action in self._executing:
             pending.add(action)

@@ -15,18 +15,19 @@ import msgspec
 
 from forewarn.core.campaign.calendar import calendar_of
 from forewarn.core.campaign.commands import abort, pause, plan_progress, resume, retry, skip, start
+from forewarn.core.campaign.draft import CampaignBlockers
 from forewarn.core.campaign.draft import Decision as CampaignDecision
 from forewarn.core.campaign.estimate import CompletionEstimate
-from forewarn.core.campaign.explain import CampaignBlockers, WaitReasons, stop_reason
+from forewarn.core.campaign.explain import WaitReasons, stop_reason
 from forewarn.core.campaign.limits import format_count
 from forewarn.core.campaign.load import FleetLoad, has_active_work
 from forewarn.core.campaign.plan import Plan, PlannedWave
 from forewarn.core.campaign.record import (
     Campaign,
+    CampaignEncoder,
     CampaignState,
     check_size,
     decode,
-    encode,
 )
 from forewarn.core.campaign.selection import Selector
 from forewarn.core.campaign.spec import CampaignSpec
@@ -94,7 +95,7 @@ class Campaigns:
         self._fleet_load = FleetLoad()
         self._lock = asyncio.Lock()
         self._loop = main_loop.add(
-            RecordCodec(RecordKind.CAMPAIGN, encode, decode), self._records, [CampaignRecordObserver(self)]
+            RecordCodec(RecordKind.CAMPAIGN, CampaignEncoder(), decode), self._records, [CampaignRecordObserver(self)]
         )
         self._orphans = OrphanEvents(scopes, self._loop, self._tasks)
         self._timer_heap = TimerHeap(scopes.clock, self._wake)
