@@ -26,7 +26,8 @@ from forewarn.fleet.event_loop import freeze_gc, shorten_switch_interval
 from forewarn.fleet.events import new_request_id
 from forewarn.guest.limits import Limits
 from forewarn.guest.server import GuestServer
-from forewarn.settings import PRODUCTION, ListenAddress, PolicySettings
+from forewarn.settings.schema import PRODUCTION, PolicySettings
+from forewarn.settings.types import ListenAddress
 
 SETTINGS = msgspec.structs.replace(
     PRODUCTION.settings, operator=ListenAddress(HOST, 0), policy=PolicySettings(enforce_notice=False)

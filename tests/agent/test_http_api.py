@@ -5,7 +5,7 @@ from pathlib import Path
 
 from forewarn.agent.daemon import RETRY_INTERVAL
 from forewarn.client import Unreachable
-from forewarn.settings import ListenAddress
+from forewarn.settings.types import ListenAddress
 from tests.agent.harness import ID, AgentHarness, FakeService, RecordingHandler, event, until
 from tests.agent.http_requests import ask
 

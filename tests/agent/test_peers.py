@@ -15,7 +15,7 @@ from forewarn.agent.peers import Peers, check_peers, peer_response
 from forewarn.agent.settings import Address
 from forewarn.agent.workflow.planner import WorkflowContext, start
 from forewarn.agent.workflow.state import EventWorkflow, HandlerStep, PeerState
-from forewarn.settings import ListenAddress
+from forewarn.settings.types import ListenAddress
 from tests.agent.harness import ID, NOON, AgentHarness, FakeService, RecordingHandler, event, seconds, until
 
 SECRET = b"correct-horse"

@@ -28,7 +28,9 @@ from forewarn.api.client import ApiClient
 from forewarn.api.local_service import TOKEN_FILE, read_token
 from forewarn.cli.app import main
 from forewarn.compose import RunningService, run_service
-from forewarn.settings import DEMONSTRATION, EMULATOR, PRODUCTION, Preset, Settings, load_settings
+from forewarn.settings.load import load_settings
+from forewarn.settings.schema import EMULATOR, PRODUCTION, Preset, Settings
+from forewarn.settings.types import DEMONSTRATION
 from forewarn.testing.background import BackgroundContext
 from tests.support.program import LOOPBACK, Machine
 from tests.support.serve_process import FLEET, SETTINGS

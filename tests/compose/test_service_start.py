@@ -13,7 +13,8 @@ import pytest
 
 from forewarn.compose import RunningService, operators, run_service
 from forewarn.fleet.service import Fleet
-from forewarn.settings import EMULATOR, load_settings
+from forewarn.settings.load import load_settings
+from forewarn.settings.schema import EMULATOR
 
 GUARD = 60.0
 EVENTS = "/metadata/scheduledevents?api-version=2020-07-01"

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from forewarn.cli.errors import ExitCode
-from forewarn.settings import PRODUCTION, load_settings
+from forewarn.settings.load import load_settings
+from forewarn.settings.schema import PRODUCTION
 
 UNITS = Path(__file__).parents[2] / "packaging/systemd"
 INSTALLED = "/usr/local/bin/forewarn"

@@ -23,7 +23,7 @@ from forewarn.platform import command, processes
 from forewarn.platform.command import CommandPlatform
 from forewarn.platform.limiter import ConcurrencyLimiter
 from forewarn.platform.port import Work
-from forewarn.settings import CommandSettings
+from forewarn.settings.schema import CommandSettings
 
 pytestmark = pytest.mark.process
 

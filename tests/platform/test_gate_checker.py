@@ -17,7 +17,7 @@ import trustme
 from forewarn.core.campaign.spec import HttpCheck
 from forewarn.platform.gate_checker import MAX_CONCURRENT, SettingsGateChecker
 from forewarn.platform.port import GateFailed, GatePassed, GateRequest
-from forewarn.settings import Gate, GateSettings
+from forewarn.settings.gates import Gate, GateSettings
 from tests.platform.recording_server import RecordingServer, run_recording_server
 
 CAMPAIGN = "11111111-2222-4333-8444-555555555555"

@@ -12,7 +12,7 @@ import pytest
 from forewarn import __version__
 from forewarn.platform.port import NotificationFailed, NotificationMessage
 from forewarn.platform.webhooks import WebhookNotifier
-from forewarn.settings import CampaignSettings
+from forewarn.settings.schema import CampaignSettings
 from tests.platform.recording_server import RecordingServer, run_recording_server
 
 MESSAGE = NotificationMessage(

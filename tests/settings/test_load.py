@@ -10,33 +10,35 @@ import pytest
 
 from forewarn.core.event_type import EVENT_TYPES
 from forewarn.core.policy import AnnouncePolicy
-from forewarn.settings import (
-    DEMONSTRATION,
+from forewarn.settings.errors import (
+    InvalidSetting,
+    InvalidSettingsFile,
+    MissingSetting,
+    SettingsConflict,
+    SettingsError,
+)
+from forewarn.settings.load import load_settings
+from forewarn.settings.loader import Precedence, SettingSource, iter_values
+from forewarn.settings.schema import (
     EMULATOR,
     KEYS,
     PRODUCTION,
     GuestSettings,
-    InvalidSetting,
-    InvalidSettingsFile,
+    PolicySettings,
+    Preset,
+    Settings,
+    SimulatedSettings,
+    variable_name,
+)
+from forewarn.settings.types import (
+    DEMONSTRATION,
     ListenAddress,
     LogFormat,
     LogLevel,
     LogSettings,
-    MissingSetting,
     PlatformName,
-    PolicySettings,
-    Precedence,
-    Preset,
-    Settings,
-    SettingsConflict,
-    SettingsError,
-    SettingSource,
     format_value,
-    iter_values,
-    load_settings,
-    variable_name,
 )
-from forewarn.settings.schema import SimulatedSettings
 from tests.settings.sample_values import EVERY_KEY
 
 PRECEDENCE = {

@@ -4,11 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from forewarn.settings import (
-    find_data_directory,
-    find_settings_file,
-    user_data_directory,
-)
+from forewarn.settings.load import find_data_directory, find_settings_file
+from forewarn.settings.paths import user_data_directory
 
 
 @pytest.mark.parametrize(

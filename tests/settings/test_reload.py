@@ -5,17 +5,10 @@ from pathlib import Path
 
 import msgspec
 
-from forewarn.settings import (
-    KEYS,
-    PRODUCTION,
-    CommandSettings,
-    PlatformName,
-    SettingsChange,
-    TlsSettings,
-    compare_settings,
-    load_settings,
-    merge_reloadable,
-)
+from forewarn.settings.load import load_settings
+from forewarn.settings.reload import SettingsChange, compare_settings, merge_reloadable
+from forewarn.settings.schema import KEYS, PRODUCTION, CommandSettings, TlsSettings
+from forewarn.settings.types import PlatformName
 from tests.settings.sample_values import EVERY_KEY
 
 

@@ -37,7 +37,7 @@ from forewarn.core.schedule import ScheduleRequest
 from forewarn.core.scope import ApprovalRule, EventOutcome, ScopeKind
 from forewarn.core.vm import Os, Priority
 from forewarn.fleet.targets import _digest
-from forewarn.settings import LogFormat, LogLevel, PlatformName
+from forewarn.settings.types import LogFormat, LogLevel, PlatformName
 from forewarn.store.port import RecordKind
 from tests.stored.history import agent_directory
 from tests.stored.records import STORED

@@ -13,7 +13,7 @@ from forewarn.client.changes import Change
 from forewarn.client.document import Document, Event
 from forewarn.client.errors import ClientError
 from forewarn.clock import Clock, SystemClock
-from forewarn.settings import ListenAddress
+from forewarn.settings.types import ListenAddress
 
 
 class EventClient(Protocol):

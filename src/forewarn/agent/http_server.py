@@ -11,7 +11,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-from forewarn.settings import ListenAddress
+from forewarn.settings.types import ListenAddress
 
 LARGEST_HEAD = 8 * 1024
 MOST_CONNECTIONS = 64

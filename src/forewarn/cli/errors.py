@@ -4,7 +4,7 @@ from enum import IntEnum
 
 from forewarn.api.errors import NOT_FOUND_HINTS, AmbiguousService, ApiError, InvalidUrl, NotFound, RequestRefused
 from forewarn.core.base_error import BaseError
-from forewarn.settings import SettingsError
+from forewarn.settings.errors import SettingsError
 from forewarn.settings.file_reader import FileError
 
 

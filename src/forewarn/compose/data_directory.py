@@ -9,7 +9,8 @@ from forewarn.api import local_service
 from forewarn.compose.initial_fleet import StartupReporter
 from forewarn.core.base_error import BaseError
 from forewarn.files import write_file
-from forewarn.settings import EMULATOR, PRODUCTION, Preset, Settings, user_data_directory
+from forewarn.settings.paths import user_data_directory
+from forewarn.settings.schema import EMULATOR, PRODUCTION, Preset, Settings
 from forewarn.store.memory import MemoryStore
 from forewarn.store.port import Store, StoreInUse
 from forewarn.store.sqlite.store import SqliteStore

@@ -16,7 +16,8 @@ from forewarn.guest.link_local import ADDRESS, PORT, link_local_address
 from forewarn.guest.observer import Observer
 from forewarn.guest.server import GuestServer
 from forewarn.guest.vm_listeners import ListenFailed, VmPortListeners, VmSocketListeners
-from forewarn.settings import ListenAddress, Settings
+from forewarn.settings.schema import Settings
+from forewarn.settings.types import ListenAddress
 
 
 class GuestListeners(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,8 +10,8 @@ from forewarn.core.scope import Scope
 from forewarn.fleet.importer import fill_fleet
 from forewarn.fleet.last_seen import new_epoch
 from forewarn.fleet.service import Fleet
-from forewarn.settings import Settings
 from forewarn.settings.file_reader import read_toml_file
+from forewarn.settings.schema import Settings
 
 MAX_FLEET_FILE_BYTES = 64 * 1024 * 1024
 

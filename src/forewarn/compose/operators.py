@@ -11,7 +11,8 @@ from forewarn.compose.guests import GuestListeners
 from forewarn.core.base_error import BaseError
 from forewarn.fleet.service import Fleet
 from forewarn.guest.vm_listeners import ListenFailed
-from forewarn.settings import ListenAddress, TlsSettings
+from forewarn.settings.schema import TlsSettings
+from forewarn.settings.types import ListenAddress
 
 OTHER_ADDRESS_ADVICE = "choose another one with --operator HOST:PORT (port 0: any free one)"
 

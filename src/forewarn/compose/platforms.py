@@ -12,7 +12,8 @@ from forewarn.platform.command import CommandPlatform
 from forewarn.platform.gate_checker import SettingsGateChecker
 from forewarn.platform.simulated import SimulatedPlatform
 from forewarn.platform.webhooks import WebhookNotifier
-from forewarn.settings import PlatformName, Settings
+from forewarn.settings.schema import Settings
+from forewarn.settings.types import PlatformName
 
 WORK_DIRECTORY = "work"
 """The directory, among the data, of the programs that are under way."""

@@ -9,7 +9,8 @@ from forewarn.compose.guests import GuestListeners
 from forewarn.compose.operators import create_tls_context, load_certificate
 from forewarn.compose.platforms import PlatformAdapters, create_policy
 from forewarn.fleet.service import Fleet
-from forewarn.settings import Settings, SettingsChange, compare_settings, merge_reloadable
+from forewarn.settings.reload import SettingsChange, compare_settings, merge_reloadable
+from forewarn.settings.schema import Settings
 
 ReloadSettings = Callable[[Settings], Awaitable[SettingsChange]]
 """Take over what can be taken over of settings that were read again; tell what that was, and what was not."""

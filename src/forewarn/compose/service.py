@@ -22,7 +22,7 @@ from forewarn.fleet.service import Fleet
 from forewarn.guest.faults import Faults
 from forewarn.guest.observer import Observer
 from forewarn.operator.views.inventory import GuestUrl
-from forewarn.settings import EMULATOR, Preset, Settings
+from forewarn.settings.schema import EMULATOR, Preset, Settings
 from forewarn.store.port import Retention, Store
 
 SOCKET_DIRECTORY = "sockets"

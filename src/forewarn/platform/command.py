@@ -27,7 +27,8 @@ from forewarn.platform.limiter import ConcurrencyLimiter, SlotTimeout
 from forewarn.platform.port import Work
 from forewarn.platform.processes import BackgroundProcess, ProcessFiles
 from forewarn.process import ProcessResult
-from forewarn.settings import VARIABLE_PREFIX, CommandSettings
+from forewarn.settings.schema import CommandSettings
+from forewarn.settings.types import VARIABLE_PREFIX
 
 log = logging.getLogger(__name__)
 

@@ -21,7 +21,8 @@ from forewarn.platform.command import SERVICE_VARIABLES
 from forewarn.platform.limiter import ConcurrencyLimiter
 from forewarn.platform.port import GateFailed, GatePassed, GateRequest
 from forewarn.process import run_process
-from forewarn.settings import VARIABLE_PREFIX, Gate, GateSettings
+from forewarn.settings.gates import Gate, GateSettings
+from forewarn.settings.types import VARIABLE_PREFIX
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ import msgspec
 from forewarn import __version__
 from forewarn.http_client import HttpRequest, RequestFailed, send_request
 from forewarn.platform.port import NotificationFailed, NotificationMessage
-from forewarn.settings import CampaignSettings
+from forewarn.settings.schema import CampaignSettings
 
 SIGNATURE = "Forewarn-Signature"
 DELIVERY = "Forewarn-Delivery"

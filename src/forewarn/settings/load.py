@@ -1,4 +1,4 @@
-"""Load the service's settings from flags, environment, `forewarn.toml` and preset."""
+"""Find the settings file and the data directory, and load the service's settings."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,11 +10,16 @@ from forewarn.settings.loader import (
     Precedence,
     SettingSource,
     build_settings,
+    iter_overrides,
     load_struct,
+    parse_value,
     read_settings_file,
 )
 from forewarn.settings.schema import Preset, Settings, flag_name, variable_name
+from forewarn.settings.types import VARIABLE_PREFIX
 from forewarn.settings.validation import validate
+
+FILE_NAME = "forewarn.toml"
 
 
 def load_settings(
@@ -51,3 +56,20 @@ def _resolve_data_conflict(settings: Settings, sources: Mapping[str, SettingSour
     if data.precedence > ephemeral.precedence:
         return build_settings(settings, {"ephemeral": False})
     return build_settings(settings, {"data": None})
+
+
+def find_settings_file(given: str | None, environ: Mapping[str, str], directory: Path) -> Path | None:
+    """Return the file to read: the one that is named, else `forewarn.toml` in `directory` if it exists."""
+    if named := given or environ.get(VARIABLE_PREFIX + "CONFIG"):
+        return Path(named).expanduser()
+    usual = directory / FILE_NAME
+    return usual if usual.is_file() else None
+
+
+def find_data_directory(given: str | None, environ: Mapping[str, str], file: Path | None) -> Path | None:
+    """Return the data directory that is said anywhere, without looking at any other setting; None: nowhere."""
+    flags = {} if given is None else {"data": given}
+    options = service_options(flags, environ, file)
+    found = [(value, source) for key, source, value in iter_overrides(Settings, options) if key == "data"]
+    path = parse_value(Settings, "data", *found[-1]) if found else None
+    return path if isinstance(path, Path) else None

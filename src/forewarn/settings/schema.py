@@ -1,6 +1,7 @@
 """Settings schema: every key with its type and default, and the two presets."""
 
 from datetime import timedelta
+from typing import Annotated
 
 import msgspec
 
@@ -8,11 +9,12 @@ from forewarn.core.event import EventType
 from forewarn.core.event_type import EVENT_TYPES
 from forewarn.core.policy import EMULATOR as EMULATOR_POLICY
 from forewarn.core.policy import PRODUCTION as PRODUCTION_POLICY
+from forewarn.core.policy import AnnouncePolicy
 from forewarn.settings.gates import Gates
 from forewarn.settings.loader import setting_types
 from forewarn.settings.types import (
     DEMONSTRATION,
-    AnnounceSetting,
+    VARIABLE_PREFIX,
     Count,
     CountOrNone,
     Duration,
@@ -21,24 +23,27 @@ from forewarn.settings.types import (
     ErrorStatus,
     Flag,
     FleetSource,
-    Format,
     Interfaces,
-    Level,
     Listen,
     ListenAddress,
     ListenOrNone,
     LogFormat,
     LogLevel,
+    LogSettings,
     Name,
     PathOrNone,
     PlatformName,
     PlatformSetting,
     Program,
+    SettingType,
     Speed,
     Urls,
+    parse_text,
 )
 
-VARIABLE_PREFIX = "FOREWARN_"
+AnnounceSetting = Annotated[
+    AnnouncePolicy, SettingType(lambda value: AnnouncePolicy(parse_text(value)), '"always" or "when-enabled"')
+]
 
 
 class GuestSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,13 +106,6 @@ class JournalSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     age: DurationOrNone = timedelta(days=400)
     rows: CountOrNone = 1_000_000
-
-
-class LogSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What the service writes to stderr, and how."""
-
-    format: Format = LogFormat.JSON
-    level: Level = LogLevel.INFO
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):

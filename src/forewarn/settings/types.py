@@ -14,8 +14,10 @@ import msgspec
 
 from forewarn.core.base_error import BaseError
 from forewarn.core.duration import format_duration, parse_duration
-from forewarn.core.policy import AnnouncePolicy
 from forewarn.core.text import check_name
+
+VARIABLE_PREFIX = "FOREWARN_"
+"""How the names of all environment variables begin."""
 
 NONE = "none"
 """How a setting is switched off, wherever a value is expected."""
@@ -112,24 +114,25 @@ def format_value(value: object) -> str | int | float | bool | list[str]:
             return str(value)
 
 
-def _text(value: object) -> str:
+def parse_text(value: object) -> str:
+    """Return a text that is not empty, or raise ValueError."""
     if not isinstance(value, str) or not value:
         raise ValueError
     return value
 
 
 def _name(value: object) -> str:
-    check_name(_text(value), "name")
-    return _text(value)
+    check_name(parse_text(value), "name")
+    return parse_text(value)
 
 
 def _path(value: object) -> Path:
     if isinstance(value, Path):
         return value
-    if "\0" in _text(value):
+    if "\0" in parse_text(value):
         raise ValueError
     try:
-        return Path(_text(value)).expanduser()
+        return Path(parse_text(value)).expanduser()
     except RuntimeError as error:  # no such user
         raise ValueError from error
 
@@ -146,13 +149,13 @@ def _fleet(value: object) -> Path | str:
 def _flag(value: object) -> bool:
     if isinstance(value, bool):
         return value
-    return {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}[_text(value).lower()]
+    return {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}[parse_text(value).lower()]
 
 
 def _integer(value: object) -> int:
     if isinstance(value, bool):
         raise TypeError
-    return value if isinstance(value, int) else int(_text(value))
+    return value if isinstance(value, int) else int(parse_text(value))
 
 
 def _integer_between(least: int, most: int | None = None) -> Callable[[object], int]:
@@ -168,14 +171,14 @@ def _integer_between(least: int, most: int | None = None) -> Callable[[object], 
 def _speed(value: object) -> float:
     if isinstance(value, bool):
         raise TypeError
-    number = float(value) if isinstance(value, int | float) else float(_text(value))
+    number = float(value) if isinstance(value, int | float) else float(parse_text(value))
     if not 0 < number <= 1_000_000:
         raise ValueError
     return number
 
 
 def _duration(value: object) -> timedelta:
-    return parse_duration(_text(value))
+    return parse_duration(parse_text(value))
 
 
 def _duration_up_to(longest: timedelta) -> Callable[[object], timedelta]:
@@ -191,7 +194,7 @@ def _duration_up_to(longest: timedelta) -> Callable[[object], timedelta]:
 def _endpoint(value: object) -> ListenAddress:
     if isinstance(value, ListenAddress):
         return value
-    host, _, port = _text(value).rpartition(":")
+    host, _, port = parse_text(value).rpartition(":")
     host = "127.0.0.1" if host == "localhost" else host.removeprefix("[").removesuffix("]")
     number = int(port)
     if not 0 <= number <= 65_535:
@@ -201,8 +204,8 @@ def _endpoint(value: object) -> ListenAddress:
 
 def _texts(value: object, split: Callable[[str], Iterable[str]]) -> tuple[str, ...]:
     """Take a list of texts, or one text in which they stand together, as in a variable."""
-    parts = value if isinstance(value, list | tuple) else split(_text(value))
-    return tuple(_text(part) for part in parts)
+    parts = value if isinstance(value, list | tuple) else split(parse_text(value))
+    return tuple(parse_text(part) for part in parts)
 
 
 def _interfaces(value: object) -> tuple[GuestInterface, ...]:
@@ -225,7 +228,7 @@ def _program(value: object) -> tuple[str, ...]:
 
 
 def _url(value: object) -> str:
-    text = _text(value)
+    text = parse_text(value)
     parts = urlsplit(text)
     is_complete = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
     if not is_complete or not text.isprintable() or " " in text:
@@ -292,13 +295,10 @@ DurationOrNone = Annotated[
 DurationWithinDay = Annotated[
     timedelta, SettingType(_duration_up_to(timedelta(days=1)), 'a duration above 0s, at most "1d"')
 ]
-AnnounceSetting = Annotated[
-    AnnouncePolicy, SettingType(lambda value: AnnouncePolicy(_text(value)), '"always" or "when-enabled"')
-]
 PlatformSetting = Annotated[
     PlatformName,
     SettingType(
-        lambda value: PlatformName(_text(value)),
+        lambda value: PlatformName(parse_text(value)),
         '"command" (your own program carries maintenance out) or "simulated" (nothing happens to any VM)',
     ),
 ]
@@ -309,5 +309,14 @@ Program = Annotated[
         f'the absolute path of a program and its arguments, such as ["/usr/local/bin/maintain", "-v"], or "{NONE}"',
     ),
 ]
-Format = Annotated[LogFormat, SettingType(lambda value: LogFormat(_text(value)), '"text" or "json"')]
-Level = Annotated[LogLevel, SettingType(lambda value: LogLevel(_text(value)), '"debug", "info", "warning" or "error"')]
+Format = Annotated[LogFormat, SettingType(lambda value: LogFormat(parse_text(value)), '"text" or "json"')]
+Level = Annotated[
+    LogLevel, SettingType(lambda value: LogLevel(parse_text(value)), '"debug", "info", "warning" or "error"')
+]
+
+
+class LogSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What the service writes to stderr, and how."""
+
+    format: Format = LogFormat.JSON
+    level: Level = LogLevel.INFO

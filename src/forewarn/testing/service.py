@@ -22,8 +22,10 @@ from forewarn.clock import ManualClock
 from forewarn.compose import FleetLoader, RunningService, run_service
 from forewarn.core.scope import Scope
 from forewarn.guest.vm_listeners import ListenFailed, PortUnavailable, TooManyListeners
-from forewarn.settings import EMULATOR, KEYS, SettingNotFound, Settings, SettingsError, load_settings
+from forewarn.settings.errors import SettingNotFound, SettingsError
 from forewarn.settings.file_reader import FileError
+from forewarn.settings.load import load_settings
+from forewarn.settings.schema import EMULATOR, KEYS, Settings
 from forewarn.testing.background import BackgroundContext
 from forewarn.testing.duration import DurationLike, to_text
 from forewarn.testing.errors import AlreadyStarted, InvalidStart, NotRunning, VmEndpointNotFound

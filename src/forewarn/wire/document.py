@@ -13,9 +13,7 @@ from forewarn.core.event import Event, State
 from forewarn.core.event_type import EVENT_TYPES
 from forewarn.core.scope import Scope
 from forewarn.wire.http_date import format_http_date
-from forewarn.wire.protocol import DESCRIPTION_SINCE, DURATION_SINCE, PREVIEW_VERSION, SOURCE_SINCE
-
-UNKNOWN_DURATION = -1
+from forewarn.wire.protocol import DESCRIPTION_SINCE, DURATION_SINCE, PREVIEW_VERSION, SOURCE_SINCE, UNKNOWN_DURATION
 
 _encode = msgspec.json.Encoder().encode
 

@@ -19,3 +19,6 @@ MAX_WAIT = 60
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 """What some programs put before JSON; it is passed over."""
+
+UNKNOWN_DURATION = -1
+"""The value of `DurationInSeconds` when the duration is not known."""

@@ -13,7 +13,7 @@ from forewarn.agent.handlers.readiness import ReadinessHandler
 from forewarn.agent.http_server import Request
 from forewarn.agent.settings import ReadinessSettings
 from forewarn.clock import ManualClock
-from forewarn.settings import ListenAddress
+from forewarn.settings.types import ListenAddress
 from tests.agent.handlers.handler_contexts import EVENT, NOW, PREPARE, RECOVER, handler_context
 from tests.agent.harness import until
 

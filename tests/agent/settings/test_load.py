@@ -33,8 +33,10 @@ from forewarn.agent.settings import (
 )
 from forewarn.agent.settings.load import load_agent_settings
 from forewarn.core.event import EventType, Source
-from forewarn.settings import EMULATOR, ListenAddress, LogFormat, LogLevel, LogSettings, SettingsError, format_value
+from forewarn.settings.errors import SettingsError
 from forewarn.settings.loader import Precedence, SettingSource, setting_types
+from forewarn.settings.schema import EMULATOR
+from forewarn.settings.types import ListenAddress, LogFormat, LogLevel, LogSettings, format_value
 
 PAGE = Path(__file__).parents[3] / "docs/reference/agent.md"
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 from forewarn.cli.output import Output
 from forewarn.cli.process.up_main import run
-from forewarn.settings import EMULATOR, ListenAddress, Settings
+from forewarn.settings.schema import EMULATOR, Settings
+from forewarn.settings.types import ListenAddress
 
 
 def main(fleet: str, address: str, port: str) -> None:

@@ -8,9 +8,9 @@ import msgspec
 
 from forewarn.agent.handlers.base import HandlerContext
 from forewarn.client.document import Event
-from forewarn.settings import VARIABLE_PREFIX
-from forewarn.wire.document import UNKNOWN_DURATION
+from forewarn.settings.types import VARIABLE_PREFIX
 from forewarn.wire.http_date import format_http_date
+from forewarn.wire.protocol import UNKNOWN_DURATION
 
 AGENT_ONLY = (VARIABLE_PREFIX, "EVENT_", "LISTEN_", "WATCHDOG_", "NOTIFY_SOCKET", "STATE_DIRECTORY")
 """How the variables begin that tell the agent something, and are nothing to a program."""

@@ -11,7 +11,7 @@ from forewarn.agent.settings.schema import SYSTEM_STATE_DIRECTORY, AgentSettings
 from forewarn.agent.settings.validation import validate
 from forewarn.core.errors import Invalid
 from forewarn.core.text import check_name
-from forewarn.settings import VARIABLE_PREFIX, InvalidSetting, SettingsConflict, user_data_directory
+from forewarn.settings.errors import InvalidSetting, SettingsConflict
 from forewarn.settings.file_reader import FileValue
 from forewarn.settings.loader import (
     LoadedSettings,
@@ -23,6 +23,8 @@ from forewarn.settings.loader import (
     read_settings_file,
     read_table,
 )
+from forewarn.settings.paths import user_data_directory
+from forewarn.settings.types import VARIABLE_PREFIX
 
 FILE_NAME = "agent.toml"
 SYSTEM_FILE = Path("/etc/forewarn") / FILE_NAME

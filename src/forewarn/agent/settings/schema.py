@@ -20,8 +20,7 @@ from forewarn.agent.settings.types import (
     UpToDay,
     UpToDayOrNone,
 )
-from forewarn.settings import ListenAddress, LogSettings
-from forewarn.settings.types import DurationWithinDay, Flag, ListenOrNone, PathOrNone
+from forewarn.settings.types import DurationWithinDay, Flag, ListenAddress, ListenOrNone, LogSettings, PathOrNone
 
 SYSTEM_STATE_DIRECTORY = Path("/var/lib/forewarn-agent")
 

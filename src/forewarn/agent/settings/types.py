@@ -13,7 +13,7 @@ from forewarn.agent.phases import Phase
 from forewarn.client.endpoint import parse_endpoint
 from forewarn.core.duration import parse_duration
 from forewarn.core.event import EventType, Source
-from forewarn.settings import NONE, SettingType
+from forewarn.settings.types import NONE, SettingType
 
 W = TypeVar("W", bound=StrEnum)
 

@@ -12,7 +12,7 @@ from forewarn.agent.settings.handlers import (
     WebhookSettings,
 )
 from forewarn.agent.settings.schema import AgentSettings, Rule
-from forewarn.settings import SettingsConflict
+from forewarn.settings.errors import SettingsConflict
 from forewarn.settings.file_reader import FileValue
 from forewarn.settings.loader import place
 

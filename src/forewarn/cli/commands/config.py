@@ -9,20 +9,11 @@ import msgspec
 from forewarn.cli.options.common import config_option, output_option
 from forewarn.cli.output import Output, write_json
 from forewarn.cli.views.tables import Column, write_table
-from forewarn.settings import (
-    KEYS,
-    PRESETS,
-    SIMULATED_TIME_KEYS,
-    LoadedSettings,
-    Preset,
-    Settings,
-    find_settings_file,
-    format_value,
-    iter_values,
-    load_settings,
-    user_data_directory,
-    variable_name,
-)
+from forewarn.settings.load import find_settings_file, load_settings
+from forewarn.settings.loader import LoadedSettings, iter_values
+from forewarn.settings.paths import user_data_directory
+from forewarn.settings.schema import KEYS, PRESETS, SIMULATED_TIME_KEYS, Preset, Settings, variable_name
+from forewarn.settings.types import format_value
 
 
 class EffectiveSetting(msgspec.Struct, frozen=True, kw_only=True):

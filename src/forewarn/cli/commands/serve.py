@@ -8,7 +8,8 @@ import click
 
 from forewarn.cli.extras import require_server
 from forewarn.cli.options.common import config_option, given_settings, setting_option
-from forewarn.settings import PRODUCTION, Settings, find_settings_file, load_settings
+from forewarn.settings.load import find_settings_file, load_settings
+from forewarn.settings.schema import PRODUCTION, Settings
 
 
 @click.command()

@@ -9,7 +9,8 @@ import click
 from forewarn.cli.extras import require_server
 from forewarn.cli.options.common import config_option, given_settings, output_option, setting_option
 from forewarn.cli.output import Output
-from forewarn.settings import EMULATOR, Settings, find_settings_file, load_settings
+from forewarn.settings.load import find_settings_file, load_settings
+from forewarn.settings.schema import EMULATOR, Settings
 
 
 @click.command()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import click
 
 from forewarn.cli.output import Output
-from forewarn.settings import variable_name
+from forewarn.settings.schema import variable_name
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem

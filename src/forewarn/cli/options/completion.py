@@ -15,7 +15,7 @@ from forewarn.api.errors import ApiError
 from forewarn.api.v1 import WaveState
 from forewarn.cli.errors import CliError
 from forewarn.cli.options.connection import SERVICE_OPTIONS, connect
-from forewarn.settings import SettingsError
+from forewarn.settings.errors import SettingsError
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem

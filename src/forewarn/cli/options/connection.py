@@ -20,7 +20,8 @@ from forewarn.cli.options.common import (
     with_options,
 )
 from forewarn.cli.output import Output
-from forewarn.settings import find_data_directory, find_settings_file, user_data_directory
+from forewarn.settings.load import find_data_directory, find_settings_file
+from forewarn.settings.paths import user_data_directory
 
 P = ParamSpec("P")
 

@@ -21,7 +21,7 @@ from forewarn.cli.output import write_message
 from forewarn.cli.process.logs import TextFormatter, configure_logging
 from forewarn.cli.process.systemd_notify import SystemdNotifier
 from forewarn.client.errors import ClientError
-from forewarn.settings import SettingsError
+from forewarn.settings.errors import SettingsError
 
 log = logging.getLogger("forewarn.agent")
 

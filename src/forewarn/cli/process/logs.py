@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from forewarn.settings import LogFormat, LogSettings
+from forewarn.settings.types import LogFormat, LogSettings
 
 TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 STANDARD_ATTRIBUTES = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}

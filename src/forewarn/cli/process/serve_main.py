@@ -19,8 +19,10 @@ from forewarn.cli.process.up_main import START_ERRORS, raise_file_limit
 from forewarn.compose import InvalidCertificate, RunningService, run_service
 from forewarn.fleet.errors import FleetError
 from forewarn.fleet.event_loop import freeze_gc, shorten_switch_interval, tasks_until_exit
-from forewarn.settings import PRODUCTION, CommandSettings, PlatformName, Settings, SettingsError
+from forewarn.settings.errors import SettingsError
 from forewarn.settings.file_reader import FileError
+from forewarn.settings.schema import PRODUCTION, CommandSettings, Settings
+from forewarn.settings.types import PlatformName
 
 log = logging.getLogger("forewarn.service")
 

@@ -38,7 +38,8 @@ from forewarn.fleet.event_loop import freeze_gc, shorten_switch_interval
 from forewarn.guest.link_local import LinkLocalError
 from forewarn.guest.vm_listeners import ListenFailed, PortUnavailable, TooManyListeners
 from forewarn.operator.views.inventory import first_vms
-from forewarn.settings import EMULATOR, Settings, user_data_directory
+from forewarn.settings.paths import user_data_directory
+from forewarn.settings.schema import EMULATOR, Settings
 from forewarn.store.port import StoreError
 from forewarn.wire.protocol import NEWEST_VERSION
 
