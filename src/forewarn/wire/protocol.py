@@ -21,4 +21,4 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 """What some programs put before JSON; it is passed over."""
 
 UNKNOWN_DURATION = -1
-"""The value of `DurationInSeconds` when the duration is not known."""
+"""What the document says when the duration is not known (PROTOCOL §3)."""
