@@ -9,9 +9,8 @@ import pytest
 
 from forewarn.api import v1
 from forewarn.api.campaign_file import parse_campaign, read_campaign
-from forewarn.api.campaign_spec import spec_from_request, spec_view
 from forewarn.api.campaign_windows import parse_blackout, parse_window
-from forewarn.api.file_reader import FileError
+from forewarn.api.v1.campaigns import spec_from_request, spec_view
 from forewarn.core.campaign.spec import (
     Blackout,
     CampaignPolicy,
@@ -25,6 +24,7 @@ from forewarn.core.campaign.spec import (
 from forewarn.core.errors import Invalid
 from forewarn.core.event import EventType
 from forewarn.core.event_type import MAINTENANCE_TYPES
+from forewarn.settings.file_reader import FileError
 
 SMALL = 'name = "kernel"\ntype = "Reboot"\nselection = { all = true }\n'
 

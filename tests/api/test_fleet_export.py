@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forewarn.api.file_reader import FileError
 from forewarn.api.fleet_export import VMS_PER_CHUNK, toml_value, write_fleet_json, write_fleet_toml
 from forewarn.api.fleet_file import (
     CreationContext,
@@ -27,6 +26,7 @@ from forewarn.core.event import EventType
 from forewarn.core.limits import MAX_DOMAIN
 from forewarn.core.scope import ApprovalRule, Scope, ScopeKind
 from forewarn.core.vm import Address, Os, Priority, Roster, Traits, Vm
+from forewarn.settings.file_reader import FileError
 from tests.support.examples import examples
 
 NOW = datetime(2030, 1, 7, 10, tzinfo=UTC)

@@ -7,13 +7,13 @@ from uuid import UUID
 
 import pytest
 
-from forewarn.api.file_reader import FileError
 from forewarn.api.fleet_file import AutoApproved, CreationContext, demonstration_fleet, read_fleet_file
 from forewarn.core.event import EventType
 from forewarn.core.event_type import USER_TYPES
 from forewarn.core.schedule import group_vms
 from forewarn.core.scope import ApprovalRule, Scope, ScopeKind
 from forewarn.core.vm import Address, Os, Priority, Roster, Traits, Vm
+from forewarn.settings.file_reader import FileError
 
 TEN = datetime(2026, 3, 2, 10, 0, tzinfo=UTC)
 BIRTH = CreationContext(TEN, lambda: "e1")
@@ -38,15 +38,15 @@ WEB = '[[scopes]]\nname = "web"\nkind = "availability-set"\n'
 TOO_MANY_TOGETHER = {
     "fleet and scope": (
         f"[defaults]\n{tags('a', 30)}\n{WEB}{tags('b', 30)}\nvms = []",
-        "fleet.toml: scopes[0].tags: 60 tags: at most 50 are kept",
+        "fleet.toml:6: scopes[0].tags: 60 tags: at most 50 are kept",
     ),
     "scope and VM": (
         f"{WEB}{tags('a', 30)}\n[[scopes.vms]]\nname = 'x'\n[[scopes.vms]]\nname = 'y'\n{tags('b', 30)}",
-        "fleet.toml: scopes[0].vms[1].tags: 60 tags: at most 50 are kept",
+        "fleet.toml:9: scopes[0].vms[1].tags: 60 tags: at most 50 are kept",
     ),
     "fleet and VM": (
         f"[defaults]\n{tags('a', 30)}\n{WEB}[[scopes.vms]]\nname = 'x-{{n}}'\ncount = 2\n{tags('b', 30)}",
-        "fleet.toml: scopes[0].vms[0].tags: 60 tags: at most 50 are kept",
+        "fleet.toml:9: scopes[0].vms[0].tags: 60 tags: at most 50 are kept",
     ),
 }
 
@@ -58,7 +58,7 @@ def test_tags_that_are_too_many_only_together_are_named(text: str, expected: str
 
 def test_scope_that_is_too_large_is_named() -> None:
     text = f"{WEB}[[scopes.vms]]\nname = 'x-{{n}}'\ncount = 1000\n{tags('t' * 40, 50)}"
-    assert re.match(r"fleet\.toml: scopes\[0\]: .*web.* \d+ KiB", complaint(text))
+    assert re.match(r"fleet\.toml:1: scopes\[0\]: .*web.* \d+ KiB", complaint(text))
 
 
 def test_everything_that_can_be_said_is_read() -> None:

@@ -1,5 +1,6 @@
 """Maintenance by the operator's own program, through the real service: done, failed, interrupted, and asked for."""
 
+import re
 import signal
 import subprocess
 import time
@@ -161,9 +162,9 @@ def interrupted(directory: Path, number: int, answer: str, *, finish: bool) -> t
 
 
 def programs(directory: Path) -> list[str]:
-    """Return the processes of the operator's program."""
+    """Return the processes of the operator's program; a fork of its shell that is about to become `sleep` is none."""
     listed = subprocess.run(["ps", "-ewwo", "stat=,args="], capture_output=True, text=True, check=True).stdout
-    return [line for line in listed.splitlines() if str(directory / "maintain") in line and not line.startswith("Z")]
+    return [line for line in listed.splitlines() if str(directory / "maintain") in line and re.match("[^Z]s", line)]
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=["killed", "ended"])

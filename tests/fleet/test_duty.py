@@ -22,7 +22,7 @@ from forewarn.core.errors import CoreError
 from forewarn.core.event import EventType, State
 from forewarn.core.impact import ImpactState
 from forewarn.core.journal import EntryKind
-from forewarn.core.policy import EMULATOR
+from forewarn.core.policy import EMULATOR, PRODUCTION
 from forewarn.core.scope import Scope, ScopeKind
 from forewarn.fleet.service import Fleet
 from forewarn.store.memory import MemoryStore
@@ -31,7 +31,7 @@ from forewarn.store.sqlite.store import SqliteStore
 from tests.core.sample_scopes import TEN, schedule_request, scope, vm, web_scope
 from tests.fleet.campaign.campaigns import CAMPAIGN_ID, DurablePlatform, campaign_spec, start_campaign
 from tests.fleet.campaign.policy_checks import PolicyCheckingStore
-from tests.fleet.fleets import GatedStore, read_journal, until
+from tests.fleet.fleets import FailingStore, GatedStore, read_journal, until
 from tests.support.examples import examples
 
 MINUTE = timedelta(minutes=1)
@@ -193,6 +193,15 @@ async def test_duties_of_one_host_are_those_of_its_vms() -> None:
         await cluster.advance(2 * MINUTE)
         assert sorted(cluster.platform.done) == ["web/web-0", "web/web-1", "web/web-3"]
         await other.impacts.stop()
+
+
+async def test_process_without_duties_saves_nothing_by_itself() -> None:
+    """Neither at its start nor at its end: that it is alive says nothing of whether what is due was done."""
+    store, clock = FailingStore(), ManualClock(TEN)
+    platform = DurablePlatform(clock)
+    async with Fleet.run(store=store, platform=platform, clock=clock, policy=PRODUCTION, has_duties=False):
+        clock.set(TEN + HOUR)
+    assert store.saves == 0
 
 
 async def test_duty_that_is_given_back_twice_or_never_taken_is_no_mistake() -> None:

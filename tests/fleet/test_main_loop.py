@@ -1,6 +1,8 @@
-"""One queue per record: all that wait are saved at once, each gets its own answer, and conflicts are decided again."""
+"""The main loop: all commands that wait are saved at once, each gets its own answer, conflicts are decided again."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import msgspec
 import pytest
@@ -13,10 +15,12 @@ from forewarn.core.inventory import add_vm, change_scope, remove_scope
 from forewarn.core.journal import EntryKind
 from forewarn.core.scope import ApprovalRule, Scope
 from forewarn.fleet.errors import SaveFailed, ScopeExists, ScopeNotFound
+from forewarn.fleet.event_loop import tasks_until_exit
+from forewarn.fleet.main_loop import Decision, MainLoop, RecordChange, RecordCodec, RecordLoop, RecordTable
 from forewarn.store.memory import MemoryStore
 from forewarn.store.port import RecordKey, RecordKind
 from tests.core.sample_scopes import TEN, schedule_request, scope, vm, web_scope
-from tests.fleet.fleets import FailingStore, read_journal, run_fleet
+from tests.fleet.fleets import FailingStore, read_journal, run_fleet, until
 
 WEB = RecordKey(RecordKind.SCOPE, "web")
 
@@ -193,3 +197,153 @@ async def test_approval_reaches_its_own_scope_only() -> None:
                 "other", lambda value: approve(value, "other-0", [event], fleet.scopes.rule_context, now=TEN)
             )
         assert fleet.events.find(event)[1].state is State.SCHEDULED
+
+
+HOLD = RecordKey(RecordKind.FLEET, "hold")
+
+
+class Counter(msgspec.Struct, frozen=True):
+    """A record for tests of the loop itself."""
+
+    value: int
+
+
+class Order:
+    """Notes what it sees, under its own name."""
+
+    def __init__(self, name: str, seen: list[tuple[str, RecordChange[Counter]]]) -> None:
+        self._name = name
+        self._seen = seen
+
+    def observe(self, change: RecordChange[Counter]) -> None:
+        self._seen.append((self._name, change))
+
+
+@asynccontextmanager
+async def run_loops(
+    store: MemoryStore, *, follows: bool = True
+) -> AsyncIterator[tuple[RecordLoop[Counter], RecordLoop[Counter]]]:
+    """Run a main loop with two kinds of records: tokens, and leases on which they rest."""
+    encode, decode = msgspec.json.Encoder().encode, msgspec.json.Decoder(Counter).decode
+    async with store.watch() as changes, tasks_until_exit() as tasks:
+        main_loop = MainLoop(store, tasks, on_followed=lambda: None)
+        tokens = main_loop.add(RecordCodec(RecordKind.TOKEN, encode, decode), RecordTable[Counter]())
+        leases = main_loop.add(RecordCodec(RecordKind.LEASE, encode, decode), RecordTable[Counter]())
+        await main_loop.fill(changes)
+        if follows:
+            tasks.create_task(main_loop.follow(changes))
+        yield tokens, leases
+
+
+def count_up(value: Counter | None) -> Decision[Counter, int]:
+    """Count up from zero."""
+    number = 1 if value is None else value.value + 1
+    return Decision(Counter(number), (), number)
+
+
+async def test_decision_is_made_again_on_the_newest_value_of_its_guard() -> None:
+    """Another process has changed the guard, and the watch has not told of it yet."""
+    store = MemoryStore()
+    async with run_loops(store, follows=False) as (tokens, leases):
+        await leases.apply("clock", count_up)
+        seen: list[int | None] = []
+
+        def copy_lease(_: Counter | None) -> Decision[Counter, None]:
+            lease, revision = leases.newest("clock")
+            seen.append(lease.value if lease is not None else None)
+            return Decision(lease, (), None, {leases.key("clock"): revision})
+
+        await asyncio.gather(
+            store.save(leases.key("clock"), b'{"value":7}', (), expected=leases.revision_of("clock")),
+            tokens.apply("one", copy_lease),
+        )
+        assert seen == [1, 7]
+        assert tokens.newest("one")[0] == leases.newest("clock")[0] == Counter(7)
+
+
+async def test_decision_is_made_again_when_its_guard_is_deleted_or_comes_to_exist() -> None:
+    store = MemoryStore()
+    async with run_loops(store) as (tokens, leases):
+        key = leases.key("clock")
+
+        def note_lease(_: Counter | None) -> Decision[Counter, None]:
+            lease, revision = leases.newest("clock")
+            return Decision(Counter(-1) if lease is None else lease, (), None, {key: revision})
+
+        await asyncio.gather(store.save(key, b'{"value":3}', (), expected=None), tokens.apply("one", note_lease))
+        assert tokens.newest("one")[0] == Counter(3)
+        revision = leases.revision_of("clock")
+        await asyncio.gather(store.save(key, None, (), expected=revision), tokens.apply("two", note_lease))
+        assert tokens.newest("two")[0] == Counter(-1)
+
+
+async def test_guard_that_changes_within_a_batch_has_all_of_it_decided_again() -> None:
+    """No save rests on two revisions of one record."""
+    async with run_loops(MemoryStore()) as (tokens, leases):
+        decided: list[tuple[str, int | None]] = []
+
+        def rest_on(name: str, revision: int | None) -> Decision[Counter, None]:
+            decided.append((name, revision))
+            return Decision(Counter(0), (), None, {leases.key("clock"): revision})
+
+        def second(_: Counter | None) -> Decision[Counter, None]:
+            is_first_time = len(decided) == 1
+            return rest_on("second", 1 if is_first_time else None)
+
+        await asyncio.gather(tokens.apply("one", lambda _: rest_on("first", None)), tokens.apply("one", second))
+        assert decided == [("first", None), ("second", 1), ("first", None), ("second", None)]
+
+
+async def test_decision_waits_for_the_save_of_its_guard_that_is_under_way_in_this_process() -> None:
+    """It would be refused; so it is decided again once that is saved, and needs one save."""
+    store = FailingStore()
+    async with run_loops(store) as (tokens, leases):
+
+        def copy_lease(_: Counter | None) -> Decision[Counter, None]:
+            lease, revision = leases.newest("clock")
+            return Decision(lease or Counter(-1), (), None, {leases.key("clock"): revision})
+
+        await asyncio.gather(leases.apply("clock", count_up), *(tokens.apply(f"t-{n}", copy_lease) for n in range(9)))
+        assert [tokens.newest(f"t-{n}")[0] for n in range(9)] == [Counter(1)] * 9
+        assert store.saves == 10
+
+
+async def test_record_that_is_not_followed_cannot_be_a_guard() -> None:
+    store = MemoryStore()
+    await store.save(HOLD, b"{}", (), expected=None)
+    with pytest.raises(ValueError, match="fleet/hold cannot be a guard"):
+        async with run_loops(store) as (tokens, _):
+            await tokens.apply("one", lambda _: Decision(Counter(1), (), None, {HOLD: None}))
+
+
+async def test_observers_see_a_saved_change_in_order_and_before_the_reply() -> None:
+    async with run_loops(MemoryStore()) as (tokens, _):
+        seen: list[tuple[str, RecordChange[Counter]]] = []
+        tokens.observers.extend(Order(name, seen) for name in ("first", "second"))
+        assert await tokens.apply("one", count_up) == 1
+        change = RecordChange("one", None, Counter(1), [])
+        assert seen == [("first", change), ("second", change)]
+        assert tokens.newest("one")[0] == Counter(1)
+
+
+async def test_change_of_another_process_is_observed_once_and_is_not_ours() -> None:
+    store = MemoryStore()
+    async with run_loops(store) as (tokens, _):
+        seen: list[tuple[str, RecordChange[Counter]]] = []
+        tokens.observers.append(Order("only", seen))
+        await tokens.apply("one", count_up)
+        revision = await store.save(tokens.key("one"), b'{"value":5}', (), expected=tokens.revision_of("one"))
+        await until(lambda: tokens.revision_of("one") == revision)
+        assert [change for _, change in seen] == [
+            RecordChange("one", None, Counter(1), []),
+            RecordChange("one", Counter(1), Counter(5), None),
+        ]
+
+
+async def test_drain_returns_when_every_command_that_waits_has_its_reply() -> None:
+    async with run_loops(MemoryStore()) as (tokens, _):
+        waiting = [asyncio.ensure_future(tokens.apply(f"t-{n}", count_up)) for n in range(5)]
+        await asyncio.sleep(0)
+        await tokens.drain()
+        assert [one.done() for one in waiting] == [True] * 5
+        assert tokens.busy == 0

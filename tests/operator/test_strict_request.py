@@ -35,6 +35,38 @@ async def test_missing_body_is_said() -> None:
     assert reply.json["error"]["message"] == "the request has no body: send JSON (what is allowed: /openapi.json)"
 
 
+DURATIONS = {
+    '{"type":"Reboot","scope":"web","notice":"soon"}': "notice: 'soon' is not a duration: write it like",
+    '{"type":"Reboot","scope":"web","notice":""}': "notice: '' is not a duration: write it like",
+}
+POLICIES = {
+    '{"gap":"soon"}': "policy.gap: 'soon' is not a duration: write it like",
+    '{"gap":"1"}': "policy.gap: '1' is not a duration: write it like",
+    '{"gate":{"url":"http://h/","pause":"soon"}}': "policy.gate.pause: 'soon' is not a duration: write it like",
+    '{"gap":90}': "Expected `str`, got `int` - at `$.policy.gap`",
+    '{"windows":[{"start":"25:00","end":"04:00"}]}': "Expected `str` matching regex",
+}
+
+
+async def test_wrong_duration_is_named_by_its_path_with_what_is_allowed() -> None:
+    campaign = '{"name":"k","type":"Reboot","selection":{"all":true},"policy":%s}'
+    cases = [("/v1/events", body, message) for body, message in DURATIONS.items()]
+    cases += [("/v1/campaigns/plan", campaign % body, message) for body, message in POLICIES.items()]
+    async with run_api() as service:
+        for path, body, message in cases:
+            reply = await service.request("POST", path, body.encode())
+            assert (reply.status, reply.code) == (400, "invalid-request")
+            assert reply.json["error"]["message"].startswith(message)
+
+
+async def test_value_that_breaks_a_rule_of_a_campaign_is_named_by_its_path() -> None:
+    body = b'{"name":"k","type":"Reboot","selection":{"all":true},"policy":{"gap":"40d"}}'
+    async with run_api() as service:
+        reply = await service.request("POST", "/v1/campaigns/plan", body)
+    assert (reply.status, reply.code) == (422, "invalid-value")
+    assert reply.json["error"]["message"] == "policy: gap is 0s to 30d, not 40d"
+
+
 @pytest.mark.parametrize("host", ["a:b:c", "x:99999999", "[", "[::1"])
 async def test_host_that_is_none_makes_no_difference(host: str) -> None:
     lines = f"Host: {host}", f"Authorization: Bearer {TOKEN}", "Idempotency-Key: k1", "Content-Length: 2", "", "{}"

@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from forewarn import process
 from forewarn.core.event import EventType
 from forewarn.core.impact import Done, Failed, NotStarted, Retry, Unknown
 from forewarn.platform import command, processes
@@ -234,7 +235,7 @@ wait; sleep 1000
 async def test_program_that_takes_too_long_is_ended_with_all_it_started_and_asked(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str, expected: Done | Failed | Unknown
 ) -> None:
-    monkeypatch.setattr(processes, "TERMINATE_TIMEOUT", 0.1)
+    monkeypatch.setattr(processes, "GRACE", timedelta(seconds=0.1))
     platform = make(TIMED_OUT, environ={"ANSWER": answer}, time_limit=timedelta(seconds=1))
     outcome = await platform.carry_out(WORK)
     why = "maintain took longer than 1s and was ended"
@@ -242,7 +243,7 @@ async def test_program_that_takes_too_long_is_ended_with_all_it_started_and_aske
         expected = msgspec.structs.replace(expected, why=expected.why.format(why=why))
     assert outcome == expected
     child = int((tmp_path / "child").read_text())
-    await until(lambda: not processes._is_alive(child))
+    await until(lambda: not process._is_alive(child))
 
 
 async def test_probe_without_an_answer_leaves_it_unknown(make: Make, tmp_path: Path) -> None:
@@ -266,7 +267,7 @@ async def test_program_outlives_the_service_and_is_waited_for_by_the_next(make: 
     await until((tmp_path / "pid").exists)
     first.cancel()
     await asyncio.wait([first])
-    assert processes._is_alive(int((tmp_path / "pid").read_text()))
+    assert process._is_alive(int((tmp_path / "pid").read_text()))
     second = asyncio.create_task(make(LASTING).probe(WORK))
     await asyncio.sleep(0)
     assert not second.done()
@@ -283,7 +284,7 @@ async def test_program_that_outlives_its_service_still_has_its_time_limit(make: 
     await asyncio.wait([first])
     async with asyncio.timeout(GUARD):
         assert await make(LASTING, time_limit=timedelta(milliseconds=10)).probe(WORK) == NotStarted()
-    assert not processes._is_alive(int((tmp_path / "pid").read_text()))
+    assert not process._is_alive(int((tmp_path / "pid").read_text()))
 
 
 async def test_another_program_with_the_same_pid_is_not_waited_for(make: Make, tmp_path: Path) -> None:
@@ -325,8 +326,8 @@ async def test_whoever_stops_waiting_for_a_place_leaves_it_to_the_next() -> None
 
 
 async def test_endless_output_is_kept_short(make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "MAX_OUTPUT", 10_000)
-    monkeypatch.setattr(processes, "KEPT_OUTPUT", 100)
+    monkeypatch.setattr(process, "MAX_OUTPUT", 10_000)
+    monkeypatch.setattr(process, "KEPT_OUTPUT", 100)
     platform = make('yes | head -c 100000; touch "$HERE/written"; while ! test -e "$HERE/go"; do sleep 0.02; done')
     running = asyncio.create_task(platform.carry_out(WORK))
     await until((tmp_path / "written").exists)

@@ -41,11 +41,11 @@ from tests.settings.sample_values import EVERY_KEY
 
 PRECEDENCE = {
     "preset alone": (None, None, None, 1.0, SettingSource(Precedence.PRESET, "emulator")),
-    "file over preset": ("2", None, None, 2.0, SettingSource(Precedence.FILE, "{file}")),
+    "file over preset": ("2", None, None, 2.0, SettingSource(Precedence.FILE, "{file}", 1)),
     "variable over file": ("2", "3", None, 3.0, SettingSource(Precedence.ENVIRONMENT, "FOREWARN_SPEED")),
     "flag over variable": ("2", "3", "4", 4.0, SettingSource(Precedence.FLAG, "--speed")),
     "flag over file": ("2", None, "4", 4.0, SettingSource(Precedence.FLAG, "--speed")),
-    "empty variable says nothing": ("2", "", None, 2.0, SettingSource(Precedence.FILE, "{file}")),
+    "empty variable says nothing": ("2", "", None, 2.0, SettingSource(Precedence.FILE, "{file}", 1)),
 }
 
 
@@ -191,31 +191,34 @@ def test_bad_value_is_refused_with_its_place_and_what_is_allowed(key: str, tmp_p
     with pytest.raises(SettingsError) as as_flag:
         load_settings(EMULATOR, flags={key: BAD_VALUES[key]}, environ={})
     complaint = f"{key} takes {KEYS[key].allowed}, not {BAD_VALUES[key]!r}"
-    assert str(in_file.value) == f"{file}: {complaint}"
+    assert str(in_file.value) == f"{file}:2: {complaint}"
     assert str(as_flag.value) == f"--{key.replace('.', '-').replace('_', '-')}: {complaint}"
 
 
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("sped = 2", "there is no setting sped; known here: data, ephemeral, fleet, listen"),
-        ("[guest]\nrate = 5", "there is no setting guest.rate; known here: requests_per_second, unsupported_version"),
-        ("[guests]\nrate = 5", "there is no setting guests; known here: data"),
-        ("speed = ", "this is not TOML: "),
-        ("speed = true", "speed takes a number above 0, at most 1000000, not True"),
-        ("guest = 5", "there is no setting guest; known here: "),
+        ("sped = 2", "1: there is no setting sped; known here: data, ephemeral, fleet, listen"),
+        (
+            "[guest]\nrate = 5",
+            "2: there is no setting guest.rate; known here: requests_per_second, unsupported_version",
+        ),
+        ("[guests]\nrate = 5", "1: there is no setting guests; known here: data"),
+        ("speed = ", " this is not TOML: "),
+        ("speed = true", "1: speed takes a number above 0, at most 1000000, not True"),
+        ("\nguest = 5", "2: guest takes a table, not 5"),
         (
             "[gates.web]\nuri = 'http://h'",
-            "gates.web.uri takes nothing: there is no such key, only command, url",
+            "2: gates.web.uri takes nothing: there is no such key, only command, url",
         ),
-        ("[gates.web]\nurl = 'h:80'", "gates.web.url takes a URL such as"),
-        ("[gates.web]\nretries = 1", "gates.web takes either command or url, not {'retries': 1}"),
-        ("[gates.web]\nurl = 'http://h'\ncommand = ['/bin/a']", "gates.web takes either command or url, not"),
+        ("[gates.web]\nurl = 'h:80'", "2: gates.web.url takes a URL such as"),
+        ("[gates.web]\nretries = 1", "1: gates.web takes either command or url, not {'retries': 1}"),
+        ("[gates.web]\nurl = 'http://h'\ncommand = ['/bin/a']", "1: gates.web takes either command or url, not"),
         (
             "[gates]\nweb = 5",
-            "gates.web takes a table with command, url, expect_status, timeout, re",
+            "2: gates.web takes a table with command, url, expect_status, timeout, re",
         ),
-        ("[gates.'a b']\nurl = 'http://h'", "gates takes tables by name, each with command or url"),
+        ("[gates.'a b']\nurl = 'http://h'", "1: gates takes tables by name, each with command or url"),
     ],
     ids=[
         "key",
@@ -236,13 +239,13 @@ def test_wrong_file_is_refused_by_name(text: str, complaint: str, tmp_path: Path
     file = written_to(tmp_path / "forewarn.toml", text)
     with pytest.raises(SettingsError) as refused:
         load_settings(EMULATOR, flags={}, environ={}, file=file)
-    assert str(refused.value).startswith(f"{file}: {complaint}")
+    assert str(refused.value).startswith(f"{file}:{complaint}")
 
 
 def test_missing_file_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(InvalidSettingsFile) as refused:
         load_settings(EMULATOR, flags={}, environ={}, file=tmp_path / "gone.toml")
-    assert str(refused.value) == f"{tmp_path / 'gone.toml'}: No such file or directory"
+    assert str(refused.value) == f"{tmp_path / 'gone.toml'}: cannot be read: No such file or directory"
 
 
 @pytest.mark.parametrize(

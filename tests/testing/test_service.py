@@ -16,9 +16,9 @@ import pytest
 
 from forewarn.api import v1
 from forewarn.api.errors import NotFound, RequestRefused
-from forewarn.api.file_reader import FileError
 from forewarn.api.local_service import ephemeral_root, ephemeral_services
 from forewarn.settings import InvalidSetting, SettingNotFound
+from forewarn.settings.file_reader import FileError
 from forewarn.testing import AlreadyStarted, Forewarn, InvalidStart, NotRunning, VmEndpointNotFound
 from forewarn.testing.vm import EVENTS_PATH, Vm
 

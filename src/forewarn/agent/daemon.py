@@ -7,7 +7,6 @@ inputs.
 
 import asyncio
 import logging
-import os
 from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from datetime import timedelta
@@ -118,7 +117,7 @@ class Agent:
         if self._context.dry_run:
             return
         try:
-            stack.callback(os.close, acquire_lock(self._context.state_directory))
+            stack.callback(acquire_lock(self._context.state_directory).release)
         except OSError as error:
             LOG.error("nothing keeps a second agent from %s: %s", self._context.state_directory, error.strerror)  # noqa: TRY400  # it says all
 

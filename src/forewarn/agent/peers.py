@@ -19,6 +19,15 @@ from forewarn.agent.phases import Phase
 from forewarn.agent.settings import Address
 from forewarn.agent.workflow.state import EventWorkflow, PeerState
 from forewarn.client.document import normalize_name
+from forewarn.http_client import (
+    HttpRequest,
+    HttpResponse,
+    InvalidResponse,
+    RequestFailed,
+    RequestTimeout,
+    ResponseTooLarge,
+    send_request,
+)
 
 PATH = "/v1/ready/"
 SCHEME = "Bearer "
@@ -110,14 +119,7 @@ async def check_peers(peers: Peers, names: Iterable[str], event_id: str) -> tupl
 
 async def _peer_state(name: str, address: Address | None, peers: Peers, event_id: str) -> PeerState:
     try:
-        async with asyncio.timeout(peers.timeout.total_seconds()):
-            response = _parse_response(await _get(address, peers.secret, event_id))
-    except TimeoutError:
-        return PeerState(name=name, is_ready=False, reason="no answer in time")
-    except OSError as error:
-        return PeerState(
-            name=name, is_ready=False, reason=f"cannot be reached: {error.strerror or type(error).__name__}"
-        )
+        response = await _ask(address, peers, event_id)
     except PeerError as error:
         return PeerState(name=name, is_ready=False, reason=str(error))
     if normalize_name(response.name) != normalize_name(name):
@@ -127,48 +129,37 @@ async def _peer_state(name: str, address: Address | None, peers: Peers, event_id
     return PeerState(name=name, is_ready=response.ready, reason=response.reason[:256])
 
 
-async def _get(address: Address | None, secret: bytes, event_id: str) -> bytes:
+async def _ask(address: Address | None, peers: Peers, event_id: str) -> PeerResponse:
     if address is None:
         raise PeerError("no address of it is configured")
     if not PLAIN_ID.fullmatch(event_id):
         raise PeerError("the id of the event cannot be asked for")
+    headers = {"Authorization": SCHEME + peers.secret.decode("ascii")}
+    request = HttpRequest("GET", f"http://{address}{PATH}{event_id}", headers)
     try:
-        reader, writer = await asyncio.open_connection(*address, limit=LARGEST_RESPONSE)
-    except UnicodeError as error:
-        raise PeerError("its address is none") from error
-    try:
-        head = f"GET {PATH}{event_id} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n"
-        writer.write(head.encode("latin-1") + b"Authorization: Bearer " + secret + b"\r\n\r\n")
-        await writer.drain()
-        return await _read_all(reader)
-    finally:
-        writer.transport.abort()
+        response = await send_request(request, time_limit=peers.timeout, max_body=LARGEST_RESPONSE)
+    except RequestTimeout as error:
+        raise PeerError("no answer in time") from error
+    except ResponseTooLarge as error:
+        raise PeerError("its answer is too long") from error
+    except InvalidResponse as error:
+        raise PeerError("its answer is not HTTP") from error
+    except RequestFailed as error:
+        raise PeerError(f"cannot be reached: {error.reason}") from error
+    return _parse_response(response)
 
 
-async def _read_all(reader: asyncio.StreamReader) -> bytes:
-    text = b""
-    while chunk := await reader.read(LARGEST_RESPONSE):
-        text += chunk
-        if len(text) > LARGEST_RESPONSE:
-            raise PeerError("its answer is too long")
-    return text
-
-
-def _parse_response(text: bytes) -> PeerResponse:
-    head, end, body = text.partition(b"\r\n\r\n")
-    first = head.partition(b"\r\n")[0].split(b" ")
-    if not end or len(first) < 2 or not first[0].startswith(b"HTTP/1."):
-        raise PeerError("its answer is not HTTP")
-    match first[1]:
-        case b"200":
+def _parse_response(response: HttpResponse) -> PeerResponse:
+    match response.status:
+        case 200:
             pass
-        case b"404":
+        case 404:
             raise PeerError("it knows of no such event")
-        case b"401" | b"403":
+        case 401 | 403:
             raise PeerError("it does not take our secret: the files differ")
         case status:
-            raise PeerError(f"it answered with status {status[:3].decode('latin-1')}")
+            raise PeerError(f"it answered with status {status}")
     try:
-        return msgspec.json.decode(body, type=PeerResponse)
+        return msgspec.json.decode(response.body, type=PeerResponse)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise PeerError("its answer is no word of an agent") from error

@@ -5,8 +5,7 @@ take many seconds; its results and errors can be pickled.
 """
 
 import secrets
-import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import datetime
 from enum import StrEnum
 from functools import partial
@@ -17,13 +16,14 @@ from uuid import UUID, uuid5
 
 import msgspec
 
-from forewarn.api.file_reader import FileError, FileTable, FileValue
+from forewarn.api.table_reader import field_type, read_value, struct_fields
 from forewarn.core.event import EventType
 from forewarn.core.inventory import create_scope
 from forewarn.core.limits import MAX_DOMAIN, MAX_VMS_PER_SCOPE
 from forewarn.core.scope import ApprovalRule, Scope, ScopeKind
 from forewarn.core.text import check_name, is_guid
-from forewarn.core.vm import Address, Os, Priority, Roster, Traits, Vm
+from forewarn.core.vm import Address, Roster, Traits, Vm
+from forewarn.settings.file_reader import FileError, FileTable, FileValue, read_json, read_toml
 
 DEMONSTRATION = "the demonstration fleet"
 DOMAINS = 20
@@ -88,31 +88,23 @@ class VmTemplate(msgspec.Struct, frozen=True, kw_only=True):
     traits: Traits
 
 
-def read_fleet_file(text: str, *, file: str, context: CreationContext) -> tuple[Scope, ...]:
-    """Read the scopes of a fleet file. What is wrong with it is raised as FileError."""
-    try:
-        content = tomllib.loads(text)
-    except ValueError as error:
-        raise FileError(file, "", f"this is not TOML: {error}") from error
-    return read_fleet(content, file=file, context=context)
+def read_fleet_file(text: str, context: CreationContext, *, file: str) -> tuple[Scope, ...]:
+    """Read the scopes of a fleet file; raise FileError if it is not valid."""
+    return read_fleet(read_toml(text, file=file), context)
 
 
-def read_fleet(content: Mapping[str, object], *, file: str, context: CreationContext) -> tuple[Scope, ...]:
-    """Read the scopes of a fleet that is parsed already."""
-    top = FileValue(file, "", content).table(TOP_KEYS)
+def read_fleet(document: FileValue, context: CreationContext) -> tuple[Scope, ...]:
+    """Read the scopes of a fleet file that is parsed already."""
+    top = document.table(TOP_KEYS)
     defaults = top.get("defaults", _defaults, Traits())
     scopes = top.require("scopes", FileValue.items, "[[scopes]], each with a name and a kind")
     unique_names = NameClaims()
     return tuple(_scope(item, defaults, context, unique_names) for item in scopes)
 
 
-def read_fleet_json(text: str | bytes, *, file: str, context: CreationContext) -> tuple[Scope, ...]:
+def read_fleet_json(text: str | bytes, context: CreationContext, *, file: str) -> tuple[Scope, ...]:
     """Read the scopes of a fleet file that is JSON of the same shape."""
-    try:
-        content = msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise FileError(file, "", f"this is not JSON: {error}") from error
-    return read_fleet(content, file=file, context=context)
+    return read_fleet(read_json(text, file=file), context)
 
 
 def demonstration_fleet(context: CreationContext) -> tuple[Scope, ...]:
@@ -188,18 +180,8 @@ def _auto_approve(raw: FileValue) -> tuple[EventType, ...]:
     return tuple(EventType(item.choice(AutoApproved).value) for item in raw.items())
 
 
-TRAITS: dict[str, Callable[[FileValue], Any]] = {
-    "priority": lambda written: written.choice(Priority),
-    "terminate_notice": FileValue.duration,
-    "location": FileValue.text,
-    "zone": FileValue.text,
-    "resource_group": FileValue.text,
-    "subscription": FileValue.text,
-    "os": lambda written: written.choice(Os),
-    "tags": lambda written: {key: tag.text() for key, tag in written.entries().items()},
-}
-"""What a VM can say itself, or take from its scope, or its scope from the fleet."""
-
+TRAITS = {name: field_type(field.type) for name, field in struct_fields(Traits).items()}
+"""What a VM can say itself, or take from its scope, or its scope from the fleet: each with the type to read it by."""
 
 TOP_KEYS = frozenset({"defaults", "scopes"})
 SCOPE_KEYS = frozenset(
@@ -209,7 +191,7 @@ SCOPE_KEYS = frozenset(
     "traits",
 }
 VM_KEYS = (frozenset(VmTemplate.__struct_fields__) | frozenset(TRAITS)) - {"traits"}
-ADDRESS_KEYS = frozenset({"ip", "mac", "network"})
+ADDRESS_KEYS = frozenset(Address.__struct_fields__)
 
 
 def _defaults(raw: FileValue) -> Traits:
@@ -227,7 +209,7 @@ def _merge_traits(table: FileTable, traits: Traits, base: Traits) -> Traits:
 
 
 def _trait(trait: str, raw: FileValue) -> Any:
-    parsed = TRAITS[trait](raw)
+    parsed = read_value(raw, TRAITS[trait])
     with raw.wrap_errors():
         Traits(**{trait: parsed})
     return parsed
@@ -236,7 +218,7 @@ def _trait(trait: str, raw: FileValue) -> Any:
 def _vms(table: FileTable, scope_template: ScopeTemplate, unique_names: NameClaims) -> tuple[Vm, ...]:
     raw = table.at("vms")
     if scope_template.kind is ScopeKind.STANDALONE and not table.has("vms"):
-        raw = FileValue(raw.file, raw.key, [{}])
+        raw = raw.with_value([{}])
     elif not table.has("vms"):
         raise raw.error("this is missing: list the VMs, each with a name, or some with { count = … }")
     vms: list[Vm] = []

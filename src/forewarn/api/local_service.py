@@ -11,41 +11,20 @@ import stat
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
 
 from forewarn.api.errors import AmbiguousService, DirectoryNotAllowed, InvalidToken, ServiceNotFound
+from forewarn.files import FileLock, is_locked, remove_unfinished, replace_file, write_file
 
 SERVICE_FILE = "service.json"
 TOKEN_FILE = "token"  # noqa: S105 - the name of the file, not what is in it
 
 MIN_TOKEN_LENGTH = 20
 """A service lets no shorter one be an admin's: a file that was cut off could hold one that is quickly guessed."""
-
-
-if sys.platform == "win32":
-
-    def _lock(_: int) -> None:
-        """Do nothing: what is locked there cannot be read."""
-
-    def _is_locked(_: int) -> bool:
-        return True
-else:
-    import fcntl
-
-    def _lock(fd: int) -> None:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-    def _is_locked(fd: int) -> bool:
-        """Tell whether the writer of a file holds it. Readers share, so that none takes another for the writer."""
-        try:
-            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        return False
 
 
 class LocalService(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -67,13 +46,13 @@ def publish_service(directory: Path, service: LocalService) -> Iterator[None]:
     the system takes the lock back. Whoever trusts the file sends the token to where it points.
     """
     path = directory / SERVICE_FILE
-    with _temporary_file(path, msgspec.json.format(msgspec.json.encode(service)) + b"\n") as (descriptor, temporary):
-        _lock(descriptor)
-        temporary.replace(path)
-        try:
-            yield
-        finally:
-            path.unlink(missing_ok=True)
+    remove_unfinished(path)
+    with ExitStack() as stack:
+        with replace_file(path) as file:
+            file.write(msgspec.json.format(msgspec.json.encode(service)) + b"\n")
+            stack.callback(FileLock.hold(file, path).release)
+        stack.callback(path.unlink, missing_ok=True)
+        yield
 
 
 def read_service(directory: Path) -> LocalService | None:
@@ -82,7 +61,7 @@ def read_service(directory: Path) -> LocalService | None:
     try:
         with path.open("rb") as file:
             service = msgspec.json.decode(file.read(), type=LocalService)
-            return service if _is_locked(file.fileno()) else None
+            return service if is_locked(file.fileno()) else None
     except PermissionError as error:
         raise DirectoryNotAllowed(path, error.strerror or str(error)) from error
     except (OSError, msgspec.MsgspecError):
@@ -96,7 +75,8 @@ def ensure_token(directory: Path) -> str:
     """
     path = directory / TOKEN_FILE
     if not path.exists():
-        _atomic_write(path, f"{secrets.token_urlsafe(32)}\n".encode())
+        remove_unfinished(path)
+        write_file(path, f"{secrets.token_urlsafe(32)}\n".encode())
     token = read_token(path)
     if len(token) < MIN_TOKEN_LENGTH:
         raise InvalidToken(path, "what is there is too short to be safe: remove the file, and a new one is made")
@@ -175,23 +155,3 @@ def find_service(directory: Path, *, root: Path | None) -> tuple[Path, LocalServ
 def _service_text(service: LocalService) -> str:
     since = f"{service.started_at.astimezone(UTC):%Y-%m-%d %H:%M:%SZ}"
     return f"{service.operator_url}, process {service.pid}, since {since}"
-
-
-def _atomic_write(path: Path, content: bytes) -> None:
-    """Write a file that only its owner can read, so that it is there in full or not at all, even after a crash."""
-    with _temporary_file(path, content) as (_, temporary):
-        pass
-    temporary.replace(path)
-
-
-@contextmanager
-def _temporary_file(path: Path, content: bytes) -> Iterator[tuple[int, Path]]:
-    """Write a file under another name first; give it, still open, and that name."""
-    temporary = path.with_name(f"{path.name}.new")
-    temporary.unlink(missing_ok=True)
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(descriptor)
-        yield descriptor, temporary

@@ -3,9 +3,9 @@
 from enum import IntEnum
 
 from forewarn.api.errors import NOT_FOUND_HINTS, AmbiguousService, ApiError, InvalidUrl, NotFound, RequestRefused
-from forewarn.api.file_reader import FileError
 from forewarn.core.base_error import BaseError
 from forewarn.settings import SettingsError
+from forewarn.settings.file_reader import FileError
 
 
 class ExitCode(IntEnum):

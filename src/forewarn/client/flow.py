@@ -31,7 +31,7 @@ from forewarn.client.responses import (
     versions_to_try,
     vm_name_in,
 )
-from forewarn.client.retry import backoff, retry_window
+from forewarn.client.retry import retry_pause, retry_window
 from forewarn.wire.approval import encode_approval
 from forewarn.wire.document_parser import InvalidDocument
 from forewarn.wire.protocol import MAX_WAIT
@@ -116,7 +116,7 @@ class ClientFlows:
                 # It may be another service that answers next: what this one has said is no part of the question.
                 result, failures = FIRST_POLL, failures + 1
                 self.trouble = error
-                yield Sleep(backoff(error, failures, self._chance()), error)
+                yield Sleep(retry_pause(error, failures, self._chance()), error)
                 continue
             self.trouble, failures = None, 0
             before, seen = seen, result.document or seen
@@ -150,7 +150,7 @@ class ClientFlows:
             except ClientError as error:
                 failures += 1
                 self.trouble = error
-                pause = backoff(error, failures, self._chance())
+                pause = retry_pause(error, failures, self._chance())
                 if self._monotonic() + pause > began_at + retry_window(error, limit):
                     raise
                 yield Sleep(pause, error)

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from forewarn.client.errors import ClientError, Unavailable
+from forewarn.core.backoff import pause_after
 
 RETRY_FOR = 30.0
 """For how many seconds a question is asked again, unless the user says how long."""
@@ -17,12 +18,12 @@ LONGEST_RETRY_AFTER = 70.0
 """The service may ask for a longer pause than ours (Retry-After), up to this one."""
 
 
-def backoff(error: ClientError, failures: int, jitter: float) -> float:
+def retry_pause(error: ClientError, failures: int, jitter: float) -> float:
     """Return how long to wait after so many failures in a row.
 
     `jitter`, from 0 to 1, spreads the pauses: not all VMs are to come back in the same moment.
     """
-    longest = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(failures - 1, 16))
+    longest = pause_after(failures, FIRST_PAUSE, LONGEST_PAUSE)
     retry_after = error.retry_after if isinstance(error, Unavailable) else None
     if retry_after is not None:
         return min(retry_after, LONGEST_RETRY_AFTER) + longest * jitter / 2

@@ -2,6 +2,9 @@
 
 Connections are not kept alive: a VM that was frozen, moved or restored never has a stale one, and at one request per
 second the cost does not matter.
+
+It shares nothing with `forewarn.http_client`: the library is synchronous at heart, so that it works without an event
+loop, any thread can cancel a request, and a response that was cut off in its head must be told from a complete one.
 """
 
 import errno

@@ -8,6 +8,7 @@ from pathlib import Path
 from forewarn.api import local_service
 from forewarn.compose.initial_fleet import StartupReporter
 from forewarn.core.base_error import BaseError
+from forewarn.files import write_file
 from forewarn.settings import EMULATOR, PRODUCTION, Preset, Settings, user_data_directory
 from forewarn.store.memory import MemoryStore
 from forewarn.store.port import Store, StoreInUse
@@ -43,7 +44,7 @@ def claim_directory(directory: Path, preset: Preset, reporter: StartupReporter) 
         reporter.report(
             f"The data in {directory} were the {before}'s: its VMs and events are taken for real ones from now on."
         )
-    preset_file.write_text(f"{preset.name}\n", encoding="utf-8")
+    write_file(preset_file, f"{preset.name}\n".encode())
 
 
 class DataDirectoryInUse(BaseError):

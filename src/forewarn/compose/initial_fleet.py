@@ -5,13 +5,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from forewarn.api.file_reader import FileError
-from forewarn.api.fleet_file import DEMONSTRATION, CreationContext, demonstration_fleet, read_fleet_file
+from forewarn.api.fleet_file import DEMONSTRATION, CreationContext, demonstration_fleet, read_fleet
 from forewarn.core.scope import Scope
 from forewarn.fleet.importer import fill_fleet
 from forewarn.fleet.last_seen import new_epoch
 from forewarn.fleet.service import Fleet
 from forewarn.settings import Settings
+from forewarn.settings.file_reader import read_toml_file
 
 MAX_FLEET_FILE_BYTES = 64 * 1024 * 1024
 
@@ -60,12 +60,4 @@ def _read_fleet(source: Path | str | None, context: CreationContext) -> tuple[Sc
         return ()
     if not isinstance(source, Path):
         return demonstration_fleet(context)
-    try:
-        if source.stat().st_size > MAX_FLEET_FILE_BYTES:
-            raise FileError(str(source), "", f"a fleet file has at most {MAX_FLEET_FILE_BYTES >> 20} MiB")
-        text = source.read_text(encoding="utf-8")
-    except OSError as error:
-        raise FileError(str(source), "", f"cannot be read: {error.strerror}") from error
-    except ValueError as error:
-        raise FileError(str(source), "", "this is not TOML: it is not even UTF-8") from error
-    return read_fleet_file(text, file=str(source), context=context)
+    return read_fleet(read_toml_file(source, max_bytes=MAX_FLEET_FILE_BYTES), context)

@@ -57,7 +57,7 @@ def create_adapters(settings: Settings, clock: Clock, hosts: HostSet, directory:
     """Make everything that the settings name."""
     return PlatformAdapters(
         create_platform(settings, clock, hosts, directory),
-        SettingsGateChecker(settings.gates, directory / WORK_DIRECTORY),
+        SettingsGateChecker(settings.gates),
         WebhookNotifier(settings.campaigns),
     )
 

@@ -2,9 +2,18 @@
 
 import re
 from collections.abc import Iterable
+from typing import Annotated
+
+from msgspec import Meta
 
 from forewarn.core.errors import Invalid
 from forewarn.core.limits import MAX_KEY_LENGTH, MAX_NAME_LENGTH, MAX_OUTPUT_BYTES, MAX_TEXT_LENGTH
+
+Name = Annotated[str, Meta(min_length=1, max_length=MAX_NAME_LENGTH, extra={"is_name": True})]
+"""The name of something. `check_name` has the rest of the rule."""
+
+Text = Annotated[str, Meta(max_length=MAX_TEXT_LENGTH)]
+"""A description, a reason, and so on."""
 
 _NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{MAX_NAME_LENGTH - 1}}}")
 _KEY = re.compile(rf"[!#-\[\]-~]{{1,{MAX_KEY_LENGTH}}}")

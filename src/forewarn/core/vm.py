@@ -5,8 +5,10 @@ from collections.abc import Iterator
 from datetime import timedelta
 from enum import StrEnum
 from ipaddress import ip_address
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from forewarn.core.duration import format_duration
 from forewarn.core.errors import Invalid, ResourceExists
@@ -55,14 +57,14 @@ class Address(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=
 class Traits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a VM may have of its own or take from its scope; None means not said here."""
 
-    priority: Priority | None = None
-    terminate_notice: timedelta | None = None
-    location: str | None = None
-    zone: str | None = None
-    resource_group: str | None = None
-    subscription: str | None = None
-    os: Os | None = None
-    tags: dict[str, str] | None = None
+    priority: Annotated[Priority | None, Meta(description="regular, or low: it can be evicted.")] = None
+    terminate_notice: Annotated[timedelta | None, Meta(description="The notice before a delete, 5m to 15m.")] = None
+    location: Annotated[str | None, Meta(description="The region.")] = None
+    zone: Annotated[str | None, Meta(description="The availability zone.")] = None
+    resource_group: Annotated[str | None, Meta(description="The resource group.")] = None
+    subscription: Annotated[str | None, Meta(description="The subscription.")] = None
+    os: Annotated[Os | None, Meta(description="linux or windows.")] = None
+    tags: Annotated[dict[str, str] | None, Meta(description="A tag; repeatable, give all of them.")] = None
 
     def __post_init__(self) -> None:
         for name in ("location", "zone", "resource_group", "subscription"):

@@ -3,21 +3,22 @@
 from collections.abc import Callable
 
 from forewarn.fleet.fleet_state import FLEET_STATE, FleetState, decode, encode
-from forewarn.fleet.main_loop import Decision, MainLoop, RecordCodec, RecordTable
+from forewarn.fleet.main_loop import Decision, MainLoop, RecordChange, RecordCodec, RecordTable
 
 
 class FleetStateRecord:
     """Holds the fleet state as it was last saved."""
 
     def __init__(self, main_loop: MainLoop) -> None:
-        self._loop = main_loop.add(
-            RecordCodec(FLEET_STATE.kind, encode, decode, id=FLEET_STATE.id), RecordTable[FleetState]()
-        )
-
-    @property
-    def state(self) -> FleetState:
+        self.state = FleetState()
         """The fleet state; a new one where nothing was saved yet."""
-        return self._loop.newest(FLEET_STATE.id)[0] or FleetState()
+        self._table = RecordTable[FleetState]()
+        codec = RecordCodec(FLEET_STATE.kind, encode, decode, id=FLEET_STATE.id)
+        self._loop = main_loop.add(codec, self._table, [self])
+
+    def observe(self, change: RecordChange[FleetState]) -> None:
+        """Take the newest value: it is read far more often than it changes."""
+        self.state = self._table.newest(change.id)[0] or FleetState()
 
     async def apply(self, rule: Callable[[FleetState], Decision[FleetState, None]]) -> None:
         """Apply a rule to the fleet state and save it."""

@@ -13,7 +13,7 @@ from forewarn.core.errors import Invalid
 from forewarn.core.idempotency import IdempotencyKey, add_seen_key, is_repeated_request
 from forewarn.core.journal import Entry, EntryKind
 from forewarn.core.scope import Hold, SeenKey
-from forewarn.fleet.main_loop import Decision, MainLoop, Observer, RecordCodec, RecordTable
+from forewarn.fleet.main_loop import Decision, MainLoop, Observer, RecordChange, RecordCodec, RecordTable
 from forewarn.store.port import Guards, RecordKey, RecordKind
 
 FLEET_HOLD = RecordKey(RecordKind.FLEET, "hold")
@@ -35,20 +35,19 @@ class HoldRecord:
     """The record as it was last saved, and its changes."""
 
     def __init__(self, main_loop: MainLoop) -> None:
-        self._loop = main_loop.add(
-            RecordCodec(FLEET_HOLD.kind, encode, decode, id=FLEET_HOLD.id), RecordTable[FleetHold]()
-        )
-
-    @property
-    def current(self) -> Hold | None:
+        self.current: Hold | None = None
         """The hold on the whole fleet, if there is one."""
-        value, _ = self._loop.newest(FLEET_HOLD.id)
-        return None if value is None else value.hold
-
-    @property
-    def guards(self) -> Guards:
+        self.guards: Guards = {FLEET_HOLD: None}
         """The record at the revision of `current`, for decisions that rest on it."""
-        return {FLEET_HOLD: self._loop.revision_of(FLEET_HOLD.id)}
+        self._table = RecordTable[FleetHold]()
+        codec = RecordCodec(FLEET_HOLD.kind, encode, decode, id=FLEET_HOLD.id)
+        self._loop = main_loop.add(codec, self._table, [self])
+
+    def observe(self, change: RecordChange[FleetHold]) -> None:
+        """Take the newest value: it is read far more often than it changes."""
+        value, revision = self._table.newest(change.id)
+        self.current = None if value is None else value.hold
+        self.guards = {FLEET_HOLD: revision}
 
     @property
     def observers(self) -> list[Observer[FleetHold]]:

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Collection
 from datetime import datetime
 from typing import TypeVar
 
+from forewarn.core.backoff import backoff
 from forewarn.core.change import Change
 from forewarn.core.errors import CoreError
 from forewarn.core.event import Event
@@ -165,14 +166,14 @@ class Impacts:
 
     async def _apply_until_saved(self, scope: str, rule: Callable[[Scope], Change[R]]) -> R:
         """Apply the rule, and retry with a backoff while the store cannot save: the outcome must not be lost."""
-        pause = MIN_BACKOFF
+        pauses = backoff(MIN_BACKOFF, MAX_BACKOFF)
         while True:
             try:
                 return await self._scopes.apply(scope, rule)
             except SaveFailed as error:
+                pause = next(pauses)
                 log.warning("%s; trying again in %.1f s", error, pause)
                 await asyncio.sleep(pause)
-                pause = min(pause * 2, MAX_BACKOFF)
 
 
 def _begin_work(scope: Scope, event: str, vm: str, *, again: bool, now: datetime) -> Change[Work]:

@@ -222,6 +222,14 @@ class MainLoop:
         else:
             loop.take_in(record)
 
+    def saves_of(self, guards: Guards) -> list[asyncio.Future[None]]:
+        """Return the saves of guards that are under way here: what is decided after them is not refused for them.
+
+        A campaign that takes many steps would otherwise have most of its own actions refused.
+        """
+        loops = ((self._find(key), key.id) for key in guards)
+        return [loop.saves[id_] for loop, id_ in loops if loop is not None and id_ in loop.saves]
+
     def _take_in(self, change: Record | Deleted) -> None:
         if (loop := self._find(change.key)) is not None:
             loop.take_in(change)
@@ -248,6 +256,8 @@ class RecordLoop(Generic[V]):
         self._values = values
         self._fair_share = fair_share
         self._pending: dict[str, list[PendingCommand[V]]] = {}
+        self.saves: dict[str, asyncio.Future[None]] = {}
+        """The saves that the store has not answered yet."""
         self._gone: dict[str, int] = {}
         """The records of which the store has told that they are gone, and as of which revision."""
 
@@ -277,7 +287,7 @@ class RecordLoop(Generic[V]):
         queue = self._pending.get(id_)
         if queue is None:
             queue = self._pending[id_] = []
-            self._main_loop.tasks.create_task(self._run(id_), name=f"save {self.key(id_)}")
+            self._main_loop.tasks.create_task(self._run(id_), name=f"save {self._codec.kind.value} {id_}")
         elif len(queue) >= MAX_PENDING:
             raise SaveFailed(f"{MAX_PENDING} requests wait for {id_} already")
         queue.append(PendingCommand(command, caller))
@@ -338,6 +348,7 @@ class RecordLoop(Generic[V]):
                 caller.set_result(result)
 
     async def _decide_and_save(self, id_: str, batch: list[PendingCommand[V]]) -> list[Any]:
+        has_waited = False
         for _ in range(MAX_CONFLICTS):
             before, revision = self._values.newest(id_)
             decided = await self._decide(before, batch)
@@ -347,6 +358,10 @@ class RecordLoop(Generic[V]):
                 return decided.results
             if decided.value is None and before is None:
                 return [result for one in batch for result in await self._decide_and_save(id_, [one])]
+            if not has_waited and (saves := self._main_loop.saves_of(decided.guards)):
+                has_waited = True
+                await asyncio.wait(saves)
+                continue
             try:
                 saved = await self._save(id_, decided, revision)
             except RevisionConflict as conflict:
@@ -359,27 +374,34 @@ class RecordLoop(Generic[V]):
 
     async def _decide(self, value: V | None, batch: list[PendingCommand[V]]) -> _Decided[V] | None:
         """Apply the commands of a batch in order; None: a guard has changed meanwhile, so decide them again."""
-        decided = _Decided(value, [], [], {})
+        entries: list[Entry] = []
+        results: list[Any] = []
+        guards: dict[RecordKey, int | None] = {}
         for command, _ in batch:
             await self._fair_share.wait_turn()
             try:
-                decision = command(decided.value)
+                decision = command(value)
             except Exception as refusal:  # noqa: BLE001 - one command's mistake must not hit those that wait beside it
-                decided.results.append(refusal)
+                results.append(refusal)
                 continue
-            decided = decided._replace(value=decision.value)
-            decided.entries.extend(decision.entries)
-            decided.results.append(decision.result)
+            value = decision.value
+            entries += decision.entries
+            results.append(decision.result)
             for guard, revision in decision.guards.items():
-                if decided.guards.setdefault(guard, revision) != revision:
+                if guards.setdefault(guard, revision) != revision:
                     return None
-        return decided
+        return _Decided(value, entries, results, guards)
 
     async def _save(self, id_: str, decided: _Decided[V], revision: int | None) -> int:
         value = None if decided.value is None else self._codec.encode(decided.value)
-        return await self._main_loop.store.save(
-            self.key(id_), value, decided.entries, expected=revision, guards=decided.guards
-        )
+        done = self.saves[id_] = asyncio.get_running_loop().create_future()
+        try:
+            return await self._main_loop.store.save(
+                self.key(id_), value, decided.entries, expected=revision, guards=decided.guards
+            )
+        finally:
+            del self.saves[id_]
+            done.set_result(None)
 
     def _forget_if_gone(self, id_: str) -> None:
         """Keep nothing of a record that is gone once nothing older can come: from the store, or from a command."""

@@ -144,7 +144,8 @@ class Scheduler:
         self._waiting = 0
         self._none_waiting = asyncio.Event()
         self._none_waiting.set()
-        self._is_running = False
+        self.is_running = False
+        """Whether this process has the duty."""
         self._ticking = 0
 
     @property
@@ -166,7 +167,7 @@ class Scheduler:
         """Take the duty: what is due starts."""
         self._credit_last_seen()
         await self._outages.start()
-        self._is_running = True
+        self.is_running = True
         self._timer_heap.start()
         for view in self._scopes.replica.views():
             self._set_timer(view)
@@ -174,12 +175,12 @@ class Scheduler:
 
     def halt(self) -> None:
         """Begin nothing more, at once."""
-        self._is_running = False
+        self.is_running = False
         self._timer_heap.stop()
 
     async def stop(self) -> None:
         """Give the duty back. On return nothing of it is under way, and it is saved until when it was held."""
-        if self._is_running:
+        if self.is_running:
             self.halt()
             await self._tasks.cancel()
             self._waiting = 0
@@ -188,7 +189,7 @@ class Scheduler:
 
     def observe(self, change: ScopeChange) -> None:
         """Set the timer of a scope that has changed."""
-        if self._is_running:
+        if self.is_running:
             self._set_timer(self._scopes.replica.get_or_create_view(change.id))
 
     def wake(self, id_: str) -> None:
@@ -200,7 +201,7 @@ class Scheduler:
 
     def wake_all(self, *, include_idle: bool = False) -> None:
         """Look at every scope that has events, or at all of them, in turns with whatever else goes on."""
-        if self._is_running:
+        if self.is_running:
             self._ticking += 1
             self._tasks.create(
                 self._wake_each(include_idle=include_idle), name="look at all scopes", on_done=self._on_ticked

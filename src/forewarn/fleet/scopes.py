@@ -1,13 +1,13 @@
 """Scopes: their part of the main loop. Rules are applied here, and here it is decided what their changes rest on."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TypeVar
 
 import msgspec
 
 from forewarn.clock import Clock, ManualClock
 from forewarn.core.change import Change
-from forewarn.core.journal import Entry, EntryKind
+from forewarn.core.journal import EntryKind
 from forewarn.core.policy import Policy, RuleContext
 from forewarn.core.scope import Scope, migrate
 from forewarn.fleet.errors import ScopeNotFound
@@ -45,6 +45,7 @@ class Scopes:
         self.clock = clock
         self.replica = Replica()
         self.policy = policy
+        self._rule_context = RuleContext(policy=policy)
         self._state_record = state_record
         self._hold = hold
         self._loop = main_loop.add(
@@ -59,7 +60,10 @@ class Scopes:
     @property
     def rule_context(self) -> RuleContext:
         """What holds outside the scopes: the policy, a hold on the whole fleet, the outages."""
-        return RuleContext(policy=self.policy, hold=self._hold.current, outages=self._state_record.state.outages)
+        known, hold, outages = self._rule_context, self._hold.current, self._state_record.state.outages
+        if known.policy is not self.policy or known.hold is not hold or known.outages is not outages:
+            self._rule_context = RuleContext(policy=self.policy, hold=hold, outages=outages)
+        return self._rule_context
 
     async def apply(self, id_: str, rule: Callable[[Scope], Change[R]], guards: Callable[[], Guards] = no_guards) -> R:
         """Apply a rule to the newest value of a scope, save it, and return the rule's result.
@@ -72,19 +76,15 @@ class Scopes:
             if scope is None:
                 raise ScopeNotFound(id_)
             change = rule(scope)
-            return Decision(
-                change.scope, change.entries, change.result, {**guards(), **self._start_guards(change.entries)}
-            )
+            is_start = any(entry.kind is EntryKind.STARTED for entry in change.entries)
+            rests_on = {**guards(), **self._hold.guards} if is_start else guards()
+            return Decision(change.scope, change.entries, change.result, rests_on)
 
         return await self._loop.apply(id_, command)
 
     async def decide(self, id_: str, command: Callable[[Scope | None], Decision[Scope, R]]) -> R:
         """Apply a command that may also be about a scope that does not exist."""
         return await self._loop.apply(id_, command)
-
-    def _start_guards(self, entries: Sequence[Entry]) -> Guards:
-        is_start = any(entry.kind is EntryKind.STARTED for entry in entries)
-        return self._hold.guards if is_start else NO_GUARDS
 
     def notify(self, view: ScopeView) -> None:
         """Show a scope to the observers in which only time has passed."""

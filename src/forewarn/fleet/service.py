@@ -151,9 +151,11 @@ class Fleet:
             try:
                 yield fleet
             finally:
+                was_on_duty = fleet.scheduler.is_running
                 for duty in fleet.duties:
                     duty.halt()
-            await fleet._outages.stop()
+            if was_on_duty:
+                await fleet._outages.stop()
 
     async def start_duties(self) -> None:
         """Take all duties."""

@@ -1,15 +1,21 @@
 """The link-local address 169.254.169.254 on an interface of this machine while the service runs. Needs root."""
 
-import asyncio
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 
 import msgspec
 
 from forewarn.core.base_error import BaseError
+from forewarn.core.duration import format_duration
+from forewarn.process import run_process
 
 ADDRESS = "169.254.169.254"
 PORT = 80
+
+TIME_LIMIT = timedelta(seconds=10)
+"""How long a call of `ip` may take."""
 
 
 class LinkLocalError(BaseError):
@@ -43,19 +49,18 @@ class _Interface(msgspec.Struct):
 
 async def _addresses(interface: str) -> set[str]:
     output = await _ip(interface, "-json", "-4", "address", "show", "dev", interface)
-    found = msgspec.json.decode(output or b"[]", type=list[_Interface])
+    found = msgspec.json.decode(output or "[]", type=list[_Interface])
     return {info.local for each in found for info in each.addr_info}
 
 
-async def _ip(interface: str, *arguments: str) -> bytes:
+async def _ip(interface: str, *arguments: str) -> str:
     try:
-        process = await asyncio.create_subprocess_exec(
-            "ip", *arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
-        )
+        result = await run_process(["ip", *arguments], os.environ, time_limit=TIME_LIMIT)
     except FileNotFoundError:
         raise LinkLocalError(interface, "the program ip is missing: install iproute2") from None
-    stdout, stderr = await process.communicate()
-    if process.returncode != 0:
-        why = stderr.decode(errors="replace").strip()
+    except TimeoutError:
+        raise LinkLocalError(interface, f"ip did not end within {format_duration(TIME_LIMIT)}") from None
+    if result.code != 0:
+        why = result.stderr.strip()
         raise LinkLocalError(interface, f"{why}; this needs root" if "permitted" in why else why)
-    return stdout
+    return result.stdout

@@ -12,6 +12,7 @@ from hashlib import blake2s
 from itertools import chain
 from pathlib import Path
 
+from forewarn.core.backoff import backoff
 from forewarn.core.base_error import BaseError
 from forewarn.core.errors import CoreError
 from forewarn.core.text import natural_sort_key
@@ -127,20 +128,21 @@ class VmPortListeners:
             self._has_changed.set()
 
     async def _open_for_changes(self) -> None:
-        backoff: float | None = None
+        pauses = backoff(MIN_BACKOFF, MAX_BACKOFF)
+        pause: float | None = None
         while True:
             with suppress(TimeoutError):
-                async with asyncio.timeout(backoff):
+                async with asyncio.timeout(pause):
                     await self._has_changed.wait()
             self._has_changed.clear()
             changed, self._changed = self._changed, set()
             views = [view for view in self._fleet.replica.views() if view.id in changed]
             self.is_complete = await self._open_for_new(_vm_names(views))
             if self.is_complete:
-                backoff = None
+                pauses, pause = backoff(MIN_BACKOFF, MAX_BACKOFF), None
             else:
                 self._changed |= changed
-                backoff = MIN_BACKOFF if backoff is None else min(2 * backoff, MAX_BACKOFF)
+                pause = next(pauses)
 
     async def _open_all(self, names: Iterable[str]) -> None:
         """Listen for the VMs that are there from the start; whatever is in the way is raised."""

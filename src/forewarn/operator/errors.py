@@ -161,11 +161,12 @@ class InvalidFleetFile(OperatorError):
     template = "{place}{problem}"
     key: str
     problem: str
+    line: str = ""
 
     @property
     def place(self) -> str:
-        """The key, if the problem has one."""
-        return f"{self.key}: " if self.key else ""
+        """The line and the key, as far as they are known."""
+        return "".join(f"{part}: " for part in (f"line {self.line}" if self.line else "", self.key) if part)
 
 
 class GateNotAllowed(OperatorError):

@@ -9,7 +9,6 @@ from functools import partial
 import msgspec
 
 from forewarn.api import v1
-from forewarn.api.file_reader import FileError
 from forewarn.api.fleet_file import FleetFormat, parse_fleet
 from forewarn.core.scope import Scope
 from forewarn.fleet.errors import FleetError, SaveFailed
@@ -18,6 +17,7 @@ from forewarn.fleet.importer import Difference, apply_import, compare_fleet
 from forewarn.fleet.service import Fleet
 from forewarn.operator.errors import ImportConflict, ImportFailed, InvalidFleetFile, OperatorError
 from forewarn.operator.process_worker import ProgressCallback, run_in_process
+from forewarn.settings.file_reader import FileError
 
 log = logging.getLogger(__name__)
 
@@ -194,7 +194,7 @@ async def _parse(request: ImportRequest, at: datetime) -> list[bytes]:
             else run_in_process(partial(_parse_in_process, parse))
         )
     except FileError as error:
-        raise InvalidFleetFile(error.key, error.problem) from error
+        raise InvalidFleetFile(error.key, error.problem, str(error.line or "")) from error
     except EOFError as error:
         raise InvalidFleetFile("", "the process that read it has ended: perhaps there is too little memory") from error
 

@@ -3,18 +3,23 @@
 import re
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import reduce
+from operator import getitem
 from typing import Any
 
 import msgspec
 from litestar import Request
 from litestar.exceptions import ValidationException
 
-from forewarn.core.duration import parse_duration
+from forewarn.core.duration import DURATION_PATTERN, parse_duration
 from forewarn.core.errors import Invalid
 from forewarn.operator.decode_errors import plain_message, with_choices
 
-DURATION_ERROR = re.compile(r"Expected `str` .* - at `\$\.(?P<field>notice|duration|terminate_notice)`$")
-"""How a text is refused that is in the place of a duration."""
+DURATION_ERROR = re.compile(
+    rf"Expected `str` (matching regex {re.escape(repr(DURATION_PATTERN))}|of length (>= 2|<= 35))"
+    r" - at `\$\.(?P<path>\w+(\.\w+)*)`"
+)
+"""How a text is refused that is in the place of a duration: no other type has this pattern and these lengths."""
 
 
 DECODE_ERRORS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
@@ -57,14 +62,14 @@ def _integral(number: float) -> int | float:
 
 def _duration_message(error: Exception, body: bytes) -> str | None:
     """Say what is wrong with a duration as the rules say it: the pattern that it breaks tells people nothing."""
-    found = DURATION_ERROR.search(str(error))
+    found = DURATION_ERROR.fullmatch(str(error))
     if found is None:
         return None
-    field = found["field"]
+    path = found["path"]
     try:
-        parse_duration(str(msgspec.json.decode(body)[field]))
+        parse_duration(reduce(getitem, path.split("."), msgspec.json.decode(body)))
     except Invalid as invalid:
-        return f"{field}: {invalid}"
+        return f"{path}: {invalid}"
     except DECODE_ERRORS:  # what follows the duration is even worse
         return None
     return None

@@ -9,7 +9,6 @@
 import asyncio
 import logging
 import os
-import signal
 from collections.abc import Mapping
 from datetime import timedelta
 from enum import StrEnum
@@ -19,13 +18,15 @@ from typing import NamedTuple
 import msgspec
 
 from forewarn.clock import SystemClock
+from forewarn.core.backoff import pause_after
 from forewarn.core.duration import format_duration
 from forewarn.core.errors import Invalid
 from forewarn.core.event_type import EVENT_TYPES
 from forewarn.core.impact import Done, Failed, ImpactOutcome, NotStarted, Retry, Unknown
 from forewarn.platform.limiter import ConcurrencyLimiter, SlotTimeout
 from forewarn.platform.port import Work
-from forewarn.platform.processes import Process, ProcessFiles, ProcessResult
+from forewarn.platform.processes import BackgroundProcess, ProcessFiles
+from forewarn.process import ProcessResult
 from forewarn.settings import VARIABLE_PREFIX, CommandSettings
 
 log = logging.getLogger(__name__)
@@ -110,16 +111,16 @@ class CommandPlatform:
 
     async def _run(self, work: Work, phase: CommandPhase, limit: timedelta) -> ProcessResult | ProcessTimeout:
         """Start the program and wait for its end, which comes at the latest when its time is over."""
-        process = self._start(work, phase)
-        try:
-            async with asyncio.timeout(limit.total_seconds()):
-                return await process.wait()
-        except TimeoutError:
-            return ProcessTimeout(limit, await process.terminate())
+        with self._start(work, phase) as process:
+            try:
+                async with asyncio.timeout(limit.total_seconds()):
+                    return await process.wait()
+            except TimeoutError:
+                return ProcessTimeout(limit, await process.terminate())
 
-    def _start(self, work: Work, phase: CommandPhase) -> Process:
+    def _start(self, work: Work, phase: CommandPhase) -> BackgroundProcess:
         self._directory.mkdir(mode=0o700, exist_ok=True)
-        return Process.start(
+        return BackgroundProcess.start(
             self.settings.program,
             self._environ | variables(work, phase),
             msgspec.json.encode(program_input(work, phase)),
@@ -130,16 +131,19 @@ class CommandPlatform:
 
     async def _wait_for_previous(self, work: Work) -> str:
         """See to the end of a program that outlived its service; return what it printed."""
-        process = Process.find(self._files(work, CommandPhase.CARRY_OUT))
-        if process is None or process.note.attempt != work.attempt:
+        found = BackgroundProcess.find(self._files(work, CommandPhase.CARRY_OUT))
+        if found is None:
             return ""
-        left = process.time_left(self.settings.time_limit, SystemClock().now())
-        try:
-            async with asyncio.timeout(left.total_seconds()):
-                return output_text(await process.wait())
-        except TimeoutError:
-            log.warning("%s took too long for %s, and is ended", self._program, work.id)
-            return output_text(await process.terminate())
+        with found as process:
+            if process.note.attempt != work.attempt:
+                return ""
+            left = process.time_left(self.settings.time_limit, SystemClock().now())
+            try:
+                async with asyncio.timeout(left.total_seconds()):
+                    return output_text(await process.wait())
+            except TimeoutError:
+                log.warning("%s took too long for %s, and is ended", self._program, work.id)
+                return output_text(await process.terminate())
 
     async def _handle_timeout(self, work: Work, expired: ProcessTimeout) -> ImpactOutcome:
         """A program that was ended half way may have done it or not: it is asked, as after a crash."""
@@ -179,7 +183,7 @@ class CommandPlatform:
                 return self._failed(work, f"{self._program} did it, but {error}: {why}", output)
             self._discounted.pop(work.id, None)
             return done
-        why = f"{self._program} {describe_exit(result)}"
+        why = f"{self._program} {result.summary}"
         return self._retry_later(work, why, output) if result.code == EX_TEMPFAIL else self._failed(work, why, output)
 
     def _retry_later(self, work: Work, why: str, output: str) -> Retry | Failed:
@@ -187,8 +191,7 @@ class CommandPlatform:
         tries = work.attempt - self._discounted.get(work.id, 0)
         if tries >= self.settings.attempts:
             return self._failed(work, f"{why}, in attempt {tries} of {self.settings.attempts}", output)
-        pause = self.settings.first_pause * 2 ** min(tries - 1, 32) if tries > 0 else self.settings.first_pause
-        return Retry(min(pause, self.settings.longest_pause), why, output)
+        return Retry(pause_after(tries, self.settings.first_pause, self.settings.longest_pause), why, output)
 
     def _failed(self, work: Work, why: str, output: str = "") -> Failed:
         self._reset_attempts(work)
@@ -213,7 +216,7 @@ class CommandPlatform:
         if result.code == EX_TEMPFAIL:
             return NotStarted()
         if result.code != 0:
-            return Unknown(f"{self._program}, asked whether it was done, {describe_exit(result)}", output)
+            return Unknown(f"{self._program}, asked whether it was done, {result.summary}", output)
         try:
             return Done(new_host(work, result), output)
         except Invalid as error:
@@ -262,27 +265,6 @@ def new_host(work: Work, result: ProcessResult) -> str | None:
         return None
     lines = result.stdout.strip().splitlines()
     return Done(lines[-1].strip()).host if lines else None
-
-
-def describe_exit(result: ProcessResult) -> str:
-    """Say it in words, with the last line that it printed."""
-    match result.code:
-        case None:
-            how = "ended, and the system does not say how"
-        case code if code < 0:
-            how = f"was ended by {_signal_name(-code)}"
-        case code:
-            how = f"ended with {code}"
-    lines = (result.stderr.strip() or result.stdout.strip()).splitlines()
-    return f"{how}: {lines[-1].strip()}" if lines else how
-
-
-def _signal_name(number: int) -> str:
-    """Name a signal; those for real-time use have only numbers."""
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 def output_text(result: ProcessResult) -> str:

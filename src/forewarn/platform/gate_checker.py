@@ -6,7 +6,6 @@
 | HTTP    | the expected status | any other status, or no response                        |"""
 
 import asyncio
-import itertools
 import logging
 import os
 from collections.abc import Mapping, Sequence
@@ -14,15 +13,14 @@ from pathlib import Path
 
 import msgspec
 
-from forewarn.clock import SystemClock
 from forewarn.core.campaign.spec import HttpCheck, gate_name
 from forewarn.core.duration import format_duration
 from forewarn.core.text import truncate_text
-from forewarn.platform.command import SERVICE_VARIABLES, describe_exit
-from forewarn.platform.http_client import HttpRequest, RequestFailed, fetch_status
+from forewarn.http_client import HttpRequest, RequestFailed, send_request
+from forewarn.platform.command import SERVICE_VARIABLES
 from forewarn.platform.limiter import ConcurrencyLimiter
 from forewarn.platform.port import GateFailed, GatePassed, GateRequest
-from forewarn.platform.processes import Process, ProcessFiles
+from forewarn.process import run_process
 from forewarn.settings import VARIABLE_PREFIX, Gate, GateSettings
 
 log = logging.getLogger(__name__)
@@ -34,12 +32,10 @@ MAX_CONCURRENT = 8
 class SettingsGateChecker:
     """Checks gates: those that the settings define by name, and those that a campaign defines itself."""
 
-    def __init__(self, gates: Sequence[Gate], directory: Path, environ: Mapping[str, str] = os.environ) -> None:
+    def __init__(self, gates: Sequence[Gate], environ: Mapping[str, str] = os.environ) -> None:
         self._gates = {gate.name: gate.settings for gate in gates}
-        self._directory = directory
         self._environ = {name: value for name, value in environ.items() if not name.startswith(SERVICE_VARIABLES)}
         self._limiter = ConcurrencyLimiter(MAX_CONCURRENT)
-        self._numbers = itertools.count()
 
     def reload(self, gates: Sequence[Gate]) -> None:
         """Go on with other gates; those that are being asked are asked to the end."""
@@ -80,38 +76,24 @@ class SettingsGateChecker:
 
     async def _run_program(self, gate: GateSettings, request: GateRequest) -> GatePassed | GateFailed:
         program = Path(gate.command[0]).name
-        files = ProcessFiles(self._directory, f"gate.{next(self._numbers)}")
         try:
-            process = self._start(gate, request, files)
+            result = await run_process(
+                gate.command,
+                self._environ | _variables(request),
+                msgspec.json.encode(_program_input(request)),
+                time_limit=gate.timeout,
+            )
+        except TimeoutError:
+            return GateFailed(f"{program} took longer than {format_duration(gate.timeout)} and was ended")
         except OSError as error:
             return GateFailed(truncate_text(f"{program} cannot be started: {error.strerror} ({gate.command[0]})"))
-        try:
-            async with asyncio.timeout(gate.timeout.total_seconds()):
-                result = await process.wait()
-        except TimeoutError:
-            await process.terminate()
-            return GateFailed(f"{program} took longer than {format_duration(gate.timeout)} and was ended")
-        finally:
-            process.kill()
-            files.remove()
-        return GatePassed() if result.code == 0 else GateFailed(truncate_text(f"{program} {describe_exit(result)}"))
-
-    def _start(self, gate: GateSettings, request: GateRequest, files: ProcessFiles) -> Process:
-        self._directory.mkdir(mode=0o700, exist_ok=True)
-        return Process.start(
-            gate.command,
-            self._environ | _variables(request),
-            msgspec.json.encode(_program_input(request)),
-            files,
-            attempt=1,
-            now=SystemClock().now(),
-        )
+        return GatePassed() if result.code == 0 else GateFailed(truncate_text(f"{program} {result.summary}"))
 
 
 async def _check_url(url: str, gate: GateSettings) -> GatePassed | GateFailed:
     request = HttpRequest("GET", url)
     try:
-        status = await fetch_status(request, gate.timeout)
+        status = (await send_request(request, time_limit=gate.timeout)).status
     except RequestFailed as error:
         return GateFailed(truncate_text(str(error)))
     return (

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from forewarn import __version__
-from forewarn.platform.http_client import HttpRequest, RequestFailed, fetch_status
+from forewarn.http_client import HttpRequest, RequestFailed, send_request
 from forewarn.platform.port import NotificationFailed, NotificationMessage
 from forewarn.settings import CampaignSettings
 
@@ -59,7 +59,7 @@ class WebhookNotifier:
     async def _deliver(self, url: str, headers: dict[str, str], body: bytes) -> str | None:
         request = HttpRequest("POST", url, headers, body)
         try:
-            status = await fetch_status(request, self._settings.webhook_timeout)
+            status = (await send_request(request, time_limit=self._settings.webhook_timeout)).status
         except RequestFailed as error:
             return str(error)
         return None if 200 <= status < 300 else f"{request.origin} answers {status}"

@@ -12,7 +12,8 @@ from forewarn.settings.errors import (
     SettingsError,
 )
 from forewarn.settings.gates import Gate, GateSettings
-from forewarn.settings.load import LoadedSettings, Precedence, SettingSource, load_settings
+from forewarn.settings.load import load_settings
+from forewarn.settings.loader import LoadedSettings, Precedence, SettingSource, iter_values
 from forewarn.settings.paths import FILE_NAME, find_data_directory, find_settings_file, user_data_directory
 from forewarn.settings.reload import SettingsChange, compare_settings, merge_reloadable
 from forewarn.settings.schema import (
@@ -33,7 +34,6 @@ from forewarn.settings.schema import (
     SimulatedSettings,
     TlsSettings,
     flag_name,
-    iter_values,
     variable_name,
 )
 from forewarn.settings.types import (

@@ -7,27 +7,18 @@ from typing import Annotated, get_args, get_type_hints
 
 import msgspec
 
-from forewarn.core.base_error import BaseError
 from forewarn.core.text import check_name
 from forewarn.settings.types import (
     NONE,
     AnyStatus,
     DurationWithinDay,
+    InvalidField,
     Program,
     Retries,
     SettingType,
     UrlOrNone,
     format_value,
 )
-
-
-class InvalidGate(BaseError, ValueError):
-    """A part of a value is wrong; `key` says which, counted from the value's own key."""
-
-    template = "{key} takes {allowed}, not {value!r}"
-    key: str
-    value: object
-    allowed: str
 
 
 class GateSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,7 +48,7 @@ class Gate(msgspec.Struct, frozen=True):
         return json.dumps({self.name: fields})
 
 
-KEYS: dict[str, SettingType] = {
+KEYS = {
     field: next(item for item in get_args(hint) if isinstance(item, SettingType))
     for field, hint in get_type_hints(GateSettings, include_extras=True).items()
 }
@@ -85,20 +76,20 @@ def _build_gates(tables: Mapping[str, object]) -> Iterator[Gate]:
     for name, table in tables.items():
         check_name(name, "gate")
         if not isinstance(table, Mapping):
-            raise InvalidGate(name, table, f"a table with {', '.join(KEYS)}")
+            raise InvalidField(name, table, f"a table with {', '.join(KEYS)}")
         fields = {key: _parse_field(name, key, value) for key, value in table.items()}
         if bool(fields.get("command")) is bool(fields.get("url")):
-            raise InvalidGate(name, dict(table), "either command or url")
+            raise InvalidField(name, dict(table), "either command or url")
         yield Gate(name, msgspec.structs.replace(GateSettings(), **fields))
 
 
 def _parse_field(name: str, key: str, value: object) -> object:
     if key not in KEYS:
-        raise InvalidGate(f"{name}.{key}", value, f"nothing: there is no such key, only {', '.join(KEYS)}")
+        raise InvalidField(f"{name}.{key}", value, f"nothing: there is no such key, only {', '.join(KEYS)}")
     try:
         return KEYS[key].parse(value)
     except (TypeError, ValueError, KeyError):
-        raise InvalidGate(f"{name}.{key}", value, KEYS[key].allowed) from None
+        raise InvalidField(f"{name}.{key}", value, KEYS[key].allowed) from None
 
 
 Gates = Annotated[

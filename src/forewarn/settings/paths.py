@@ -4,8 +4,9 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from forewarn.settings.load import iter_overrides, parse_value
-from forewarn.settings.schema import VARIABLE_PREFIX
+from forewarn.settings.load import service_options
+from forewarn.settings.loader import iter_overrides, parse_value
+from forewarn.settings.schema import VARIABLE_PREFIX, Settings
 
 FILE_NAME = "forewarn.toml"
 
@@ -32,6 +33,7 @@ def user_data_directory(environ: Mapping[str, str], *, system: str = sys.platfor
 def find_data_directory(given: str | None, environ: Mapping[str, str], file: Path | None) -> Path | None:
     """Return the data directory that is said anywhere, without looking at any other setting; None: nowhere."""
     flags = {} if given is None else {"data": given}
-    found = [(value, source) for key, source, value in iter_overrides(flags, environ, file) if key == "data"]
-    path = parse_value("data", *found[-1]) if found else None
+    options = service_options(flags, environ, file)
+    found = [(value, source) for key, source, value in iter_overrides(Settings, options) if key == "data"]
+    path = parse_value(Settings, "data", *found[-1]) if found else None
     return path if isinstance(path, Path) else None

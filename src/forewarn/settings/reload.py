@@ -4,7 +4,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from forewarn.settings.schema import Settings, iter_values
+from forewarn.settings.loader import iter_values
+from forewarn.settings.schema import Settings
 from forewarn.settings.types import PlatformName
 
 

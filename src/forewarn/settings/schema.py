@@ -1,8 +1,6 @@
 """Settings schema: every key with its type and default, and the two presets."""
 
-from collections.abc import Iterator
 from datetime import timedelta
-from typing import get_args, get_type_hints
 
 import msgspec
 
@@ -11,6 +9,7 @@ from forewarn.core.event_type import EVENT_TYPES
 from forewarn.core.policy import EMULATOR as EMULATOR_POLICY
 from forewarn.core.policy import PRODUCTION as PRODUCTION_POLICY
 from forewarn.settings.gates import Gates
+from forewarn.settings.loader import setting_types
 from forewarn.settings.types import (
     DEMONSTRATION,
     AnnounceSetting,
@@ -35,7 +34,6 @@ from forewarn.settings.types import (
     PlatformName,
     PlatformSetting,
     Program,
-    SettingType,
     Speed,
     Urls,
 )
@@ -185,15 +183,7 @@ PRESETS = {preset.command: preset for preset in (EMULATOR, PRODUCTION)}
 """The presets by the command that uses each."""
 
 
-def _iter_keys(section: type[msgspec.Struct], prefix: str = "") -> Iterator[tuple[str, SettingType]]:
-    for field, hint in get_type_hints(section, include_extras=True).items():
-        if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
-            yield from _iter_keys(hint, f"{prefix}{field}.")
-        else:
-            yield prefix + field, next(item for item in get_args(hint) if isinstance(item, SettingType))
-
-
-KEYS: dict[str, SettingType] = dict(_iter_keys(Settings))
+KEYS = setting_types(Settings)
 """Every key, `section.field` where it is in a section, and what it takes."""
 
 
@@ -205,13 +195,3 @@ def variable_name(key: str) -> str:
 def flag_name(key: str) -> str:
     """Return the flag of a key."""
     return "--" + key.replace(".", "-").replace("_", "-")
-
-
-def iter_values(section: msgspec.Struct, prefix: str = "") -> Iterator[tuple[str, object]]:
-    """Give the value of every key, in the order in which they are declared."""
-    for field in section.__struct_fields__:
-        value = getattr(section, field)
-        if isinstance(value, msgspec.Struct) and prefix + field not in KEYS:
-            yield from iter_values(value, f"{prefix}{field}.")
-        else:
-            yield prefix + field, value

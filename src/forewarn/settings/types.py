@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from forewarn.core.base_error import BaseError
 from forewarn.core.duration import format_duration, parse_duration
 from forewarn.core.policy import AnnouncePolicy
 from forewarn.core.text import check_name
@@ -76,6 +77,15 @@ class GuestInterface(msgspec.Struct, frozen=True):
         return self.interface if self.network is None else f"{self.interface}={self.network}"
 
 
+class InvalidField(BaseError, ValueError):
+    """A part of a value is wrong; `key` says which, counted from the value's own key."""
+
+    template = "{key} takes {allowed}, not {value!r}"
+    key: str
+    value: object
+    allowed: str
+
+
 class SettingType(NamedTuple):
     """What a setting takes: from a text as flags and variables give it, or from a value of TOML."""
 
@@ -83,6 +93,8 @@ class SettingType(NamedTuple):
     allowed: str
     is_path: bool = False
     """Whether a text in a file names something that lies beside that file."""
+    keywords: tuple[str, ...] = (NONE,)
+    """Texts that are no paths."""
 
 
 def format_value(value: object) -> str | int | float | bool | list[str]:
@@ -244,7 +256,12 @@ Interfaces = Annotated[
 PathOrNone = Annotated[Path | None, SettingType(_or_none(_path), f'a path, or "{NONE}"', is_path=True)]
 FleetSource = Annotated[
     Path | str | None,
-    SettingType(_or_none(_fleet), f'the path of a fleet file, "{DEMONSTRATION}" or "{NONE}"', is_path=True),
+    SettingType(
+        _or_none(_fleet),
+        f'the path of a fleet file, "{DEMONSTRATION}" or "{NONE}"',
+        is_path=True,
+        keywords=(NONE, DEMONSTRATION),
+    ),
 ]
 Count = Annotated[int, SettingType(_integer_between(1), "a whole number from 1 on")]
 CountOrNone = Annotated[

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from forewarn.api.file_reader import FileError
-from forewarn.api.fleet_file import CreationContext, demonstration_fleet, read_fleet, read_fleet_file
+from forewarn.api.fleet_file import demonstration_fleet, read_fleet, read_fleet_file
 from forewarn.compose import FleetLoader
-from forewarn.core.scope import Scope, ScopeKind
+from forewarn.core.scope import ScopeKind
+from forewarn.settings.file_reader import FileValue, read_toml_file
 
 FleetLike = str | Path | Mapping[str, object] | Sequence[str] | None
 """None: the demonstration fleet; the text of a fleet file, or its content, or the path to one; or names of VMs."""
@@ -22,30 +22,13 @@ def fleet_reader(fleet: FleetLike) -> FleetLoader:
         case None:
             return demonstration_fleet
         case Path():
-            return partial(_read_text, _read_file(fleet), str(fleet))
+            return partial(read_fleet, read_toml_file(fleet))
         case str():
-            return partial(_read_text, fleet, INLINE)
+            return partial(read_fleet_file, fleet, file=INLINE)
         case Mapping():
-            return partial(_read, fleet)
+            return partial(read_fleet, FileValue(INLINE, "", fleet))
         case _:
-            return partial(_read, _fleet_of_names(fleet))
-
-
-def _read_text(text: str, file: str, context: CreationContext) -> tuple[Scope, ...]:
-    return read_fleet_file(text, file=file, context=context)
-
-
-def _read(content: Mapping[str, object], context: CreationContext) -> tuple[Scope, ...]:
-    return read_fleet(content, file=INLINE, context=context)
-
-
-def _read_file(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise FileError(str(path), "", f"cannot be read: {error.strerror}") from error
-    except ValueError as error:
-        raise FileError(str(path), "", "this is not TOML: it is not even UTF-8") from error
+            return partial(read_fleet, FileValue(INLINE, "", _fleet_of_names(fleet)))
 
 
 def _fleet_of_names(names: Sequence[str]) -> dict[str, object]:

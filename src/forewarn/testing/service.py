@@ -17,13 +17,13 @@ from typing import Self
 
 from forewarn.api import local_service, v1
 from forewarn.api.client import ApiClient
-from forewarn.api.file_reader import FileError
 from forewarn.api.fleet_file import CreationContext
 from forewarn.clock import ManualClock
 from forewarn.compose import FleetLoader, RunningService, run_service
 from forewarn.core.scope import Scope
 from forewarn.guest.vm_listeners import ListenFailed, PortUnavailable, TooManyListeners
 from forewarn.settings import EMULATOR, KEYS, SettingNotFound, Settings, SettingsError, load_settings
+from forewarn.settings.file_reader import FileError
 from forewarn.testing.background import BackgroundContext
 from forewarn.testing.duration import DurationLike, to_text
 from forewarn.testing.errors import AlreadyStarted, InvalidStart, NotRunning, VmEndpointNotFound

@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import stat
-import subprocess
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from forewarn.agent.handlers import process
+from forewarn import process
 from forewarn.agent.handlers.base import CallResult, Done, Failed, Phase, Retry
 from forewarn.agent.handlers.exec import ExecHandler, hooks_of
 from forewarn.agent.settings import ExecSettings
@@ -195,7 +194,7 @@ async def test_program_is_ended_with_its_children_when_its_time_is_over(make: Ma
 
 @pytest.mark.process
 async def test_program_that_will_not_end_is_killed(make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process, "GRACE", 0.05)
+    monkeypatch.setattr(process, "GRACE", timedelta(seconds=0.05))
     handler = make('trap "" TERM; echo $$ > "$HERE/new"; mv "$HERE/new" "$HERE/pid"; while :; do sleep 1000; done')
     running = asyncio.create_task(handler.prepare(PREPARE))
     await until((tmp_path / "pid").exists)
@@ -209,7 +208,7 @@ async def test_program_that_will_not_end_is_killed(make: Make, tmp_path: Path, m
 async def test_program_that_will_not_end_is_killed_even_if_nobody_waits_for_that(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(process, "GRACE", 0.5)
+    monkeypatch.setattr(process, "GRACE", timedelta(seconds=0.5))
     handler = make('trap "" TERM; echo $$ > "$HERE/new"; mv "$HERE/new" "$HERE/pid"; while :; do sleep 1000; done')
     running = asyncio.create_task(handler.prepare(PREPARE))
     await until((tmp_path / "pid").exists)
@@ -226,11 +225,10 @@ async def test_program_that_will_not_end_is_killed_even_if_nobody_waits_for_that
 async def test_program_that_hangs_in_the_kernel_holds_up_nobody_else(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(process, "GRACE", 0.01)
+    monkeypatch.setattr(process, "GRACE", timedelta(seconds=0.01))
     is_released = False
-    poll = subprocess.Popen.poll
-    monkeypatch.setattr(subprocess.Popen, "poll", lambda program: poll(program) if is_released else None)
-    monkeypatch.setattr(subprocess.Popen, "wait", lambda *_: pytest.fail("waits with the whole loop"))
+    has_exited = process.Process.has_exited
+    monkeypatch.setattr(process.Process, "has_exited", lambda program: is_released and has_exited(program))
     handler = make('touch "$HERE/begun"; exec sleep 1000')
     running = asyncio.create_task(handler.prepare(PREPARE))
     await until((tmp_path / "begun").exists)
@@ -276,38 +274,6 @@ async def test_much_output_does_no_harm(make: Make) -> None:
     assert await make("seq 1 500000; echo the last; exit 1").prepare(PREPARE) == Failed(
         "prepare ended with 1: the last"
     )
-
-
-def test_of_endless_output_the_end_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process, "LARGEST_OUTPUT", 4096)
-    monkeypatch.setattr(process, "KEPT_OUTPUT", 10)
-    with process._unnamed_file() as output:
-        os.write(output.fileno(), b"x" * 5000 + b"0123456789")
-        assert process._truncate(output)
-        assert os.fstat(output.fileno()).st_size == 10
-        assert not process._truncate(output)
-        os.write(output.fileno(), b"abc")
-        assert process._read_tail(output) == b"3456789abc"
-
-
-@pytest.mark.process
-def test_who_prints_without_end_is_looked_at_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    pauses: list[float] = []
-    floods = [False, False, False, False, False, False, True, False]
-
-    async def pause(seconds: float) -> None:
-        pauses.append(seconds)
-
-    def is_flooding() -> bool:
-        if floods:
-            return floods.pop(0)
-        program.kill()
-        return False
-
-    monkeypatch.setattr(asyncio, "sleep", pause)
-    with subprocess.Popen(["/bin/sleep", "600"]) as program:
-        asyncio.run(process._wait_for_exit(program, is_flooding))
-    assert pauses[:9] == [0.005, 0.01, 0.02, 0.04, 0.08, 0.1, 0.1, 0.005, 0.01]
 
 
 @pytest.mark.process

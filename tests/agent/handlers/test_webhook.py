@@ -153,9 +153,9 @@ ANSWERS = {
     "broken": (b"HTTP/1.1 503 Later\r\n\r\n", Retry("{} answers 503")),
     "something else": (
         b"220 mail.example ESMTP\r\n",
-        Retry("{} does not answer: its answer does not begin as those of HTTP do"),
+        Retry("{} does not answer: its answer is not HTTP"),
     ),
-    "a line without end": (b"x" * 100_000, Retry("{} does not answer: a line has no end")),
+    "a line without end": (b"x" * 100_000, Retry("{} does not answer: its answer is not HTTP")),
 }
 
 

@@ -27,13 +27,14 @@ from forewarn.agent.settings import (
     Rule,
     SystemdSettings,
     WebhookSettings,
-    load,
     read_settings,
     settings_file,
     variable,
 )
+from forewarn.agent.settings.load import load_agent_settings
 from forewarn.core.event import EventType, Source
 from forewarn.settings import EMULATOR, ListenAddress, LogFormat, LogLevel, LogSettings, SettingsError, format_value
+from forewarn.settings.loader import Precedence, SettingSource, setting_types
 
 PAGE = Path(__file__).parents[3] / "docs/reference/agent.md"
 
@@ -208,11 +209,7 @@ def test_everything_that_can_be_said(tmp_path: Path) -> None:
 
 def keys(section: type[msgspec.Struct]) -> Iterator[str]:
     """Give every key of a section and of the sections in it."""
-    for field, hint in load._hints(section).items():
-        if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
-            yield from keys(hint)
-        elif load._takes(hint):
-            yield field
+    return (key.rpartition(".")[2] for key in setting_types(section))
 
 
 def test_file_that_says_everything_says_really_everything() -> None:
@@ -364,7 +361,39 @@ WRONG = {
 def test_mistake_is_told_with_file_key_and_what_is_allowed(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(SettingsError) as caught:
         read(tmp_path, text)
-    assert str(caught.value).startswith(f"{tmp_path / 'agent.toml'}: {said}")
+    message = re.sub(r"agent\.toml:\d+: ", "agent.toml: ", str(caught.value))
+    assert message.startswith(f"{tmp_path / 'agent.toml'}: {said}")
+
+
+LINES = {
+    "value": ('endpoint = "h"\n\n[approval]\npolicy = "perhaps"', "4: approval.policy takes "),
+    "unknown key": ('[http]\nlisten = "none"\nport = 1', "3: there is no setting http.port; known here: listen"),
+    "no section": ("\npeers = 1", "2: peers takes a table, not 1"),
+    "unknown table": ("[peer]", "1: there is no setting peer; known here: endpoint, "),
+    "key of a handler": ('[handlers.h]\nkind = "log"\nimportance = -1', "3: handlers.h.importance takes "),
+    "missing key of a handler": ('\n[handlers.h]\nkind = "systemd"', "2: handlers.h.units is missing"),
+    "rule": ("[[rules]]\nhandlers = []\n[[rules]]\ntypes = []", "3: rules[1].handlers is missing"),
+    "name in a rule": ('[[rules]]\n\nhandlers = ["x"]', "3: rules[0].handlers names x"),
+}
+
+
+@pytest.mark.parametrize(("text", "said"), LINES.values(), ids=LINES)
+def test_mistake_is_told_with_its_line(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        read(tmp_path, text)
+    assert str(caught.value).startswith(f"{tmp_path / 'agent.toml'}:{said}")
+
+
+def test_origin_of_each_value_is_known(tmp_path: Path) -> None:
+    file = tmp_path / "agent.toml"
+    file.write_text('interval = "2s"\n\n[http]\nlisten = "none"\n')
+    sources = load_agent_settings(file, {"FOREWARN_AGENT_HTTP_LISTEN": "127.0.0.1:1", "FOREWARN_NAME": "web_0"}).sources
+    assert {key: source for key, source in sources.items() if source.precedence is not Precedence.PRESET} == {
+        "interval": SettingSource(Precedence.FILE, str(file), 1),
+        "http.listen": SettingSource(Precedence.ENVIRONMENT, "FOREWARN_AGENT_HTTP_LISTEN"),
+        "name": SettingSource(Precedence.ENVIRONMENT, "FOREWARN_NAME"),
+    }
+    assert set(sources) == set(setting_types(AgentSettings))
 
 
 def test_mistake_in_a_variable_names_the_variable(tmp_path: Path) -> None:

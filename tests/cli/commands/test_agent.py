@@ -124,8 +124,8 @@ def test_wrong_settings_end_it_at_once(machine: Machine, command: str) -> None:
     settings(machine, "[handlers.own]\nkind = 'exce'\n")
     ended = run(machine, "agent", command)
     assert ended.code == 2
-    assert ended.stderr.startswith('forewarn: agent.toml: handlers.own.kind takes "exec"') or ended.stderr.startswith(
-        f'forewarn: {machine.home}/agent.toml: handlers.own.kind takes "exec"'
+    assert ended.stderr.startswith('forewarn: agent.toml:2: handlers.own.kind takes "exec"') or ended.stderr.startswith(
+        f'forewarn: {machine.home}/agent.toml:2: handlers.own.kind takes "exec"'
     )
 
 

@@ -264,7 +264,7 @@ WRONG = {
         "--blackout: a black-out ends after it starts: 2027-12-24T12:00:00Z to 2026-12-24T12:00:00Z does not",
     ),
     "tag": (("kernel.toml", "--tag", "tier"), "--tag: 'tier' is no tag: write it like team=web"),
-    "halt after": (("kernel.toml", "--halt-after", "0"), "--halt-after: '0' is no number from 1 on, and not none"),
+    "halt after": (("kernel.toml", "--halt-after", "0"), "--halt-after: 0 is not allowed: use a whole number from 1"),
 }
 
 
@@ -599,7 +599,7 @@ def test_gate_that_stays_shut_halts_and_an_open_one_lets_go_on(failing_service: 
     assert run_json(failing_service, "campaign", "show", "kernel")["state"] == "Completed"
     unknown = run(failing_service, "campaign", "plan", "kernel.toml", "--gate", "no-such")
     assert unknown.code == 4
-    assert "there is no gate no-such: there is health; gates are set in forewarn.toml" in unknown.stderr
+    assert "there is no gate no-such: the settings have health; gates are set in forewarn.toml" in unknown.stderr
 
 
 class Listener(ThreadingHTTPServer):

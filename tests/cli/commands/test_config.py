@@ -72,7 +72,7 @@ def test_what_is_shown_can_be_written_into_a_file(machine: Machine, tmp_path: Pa
     [
         (("--for", "serve"), "platform is not set"),
         (("--for", "down"), "'down' is not one of 'up', 'serve'"),
-        (("--config", "gone.toml"), "gone.toml: No such file or directory"),
+        (("--config", "gone.toml"), "gone.toml: cannot be read: No such file or directory"),
     ],
     ids=["no platform", "no such command", "no file"],
 )

@@ -157,7 +157,7 @@ def test_import_that_is_partly_refused_says_so(inventory_machine: ServiceMachine
 def test_wrong_fleet_file_is_refused_with_the_reason(inventory_machine: ServiceMachine) -> None:
     (inventory_machine.home / "wrong.toml").write_text('[[scopes]]\nname = "x"\nkind = "pile"\n')
     ended = run(inventory_machine, "fleet", "import", "wrong.toml")
-    assert (ended.code, ended.stderr.startswith('forewarn: wrong.toml: scopes[0].kind: "pile" is not allowed')) == (
+    assert (ended.code, ended.stderr.startswith('forewarn: wrong.toml:3: scopes[0].kind: "pile" is not allowed')) == (
         2,
         True,
     )

@@ -30,11 +30,11 @@ def test_it_has_to_be_told_who_carries_maintenance_out(machine: Machine, tmp_pat
 @pytest.mark.parametrize(
     ("settings", "complaint"),
     [
-        ('platform = "command"', "forewarn.toml: platform command needs command.program"),
-        ("sped = 2", "forewarn.toml: there is no setting sped"),
-        ("speed = 2", "forewarn.toml: speed is for the emulator"),
-        ('operator = "0.0.0.0:8170"', "forewarn.toml: operator 0.0.0.0:8170 can be reached from other machines"),
-        ('[tls]\ncertificate = "c.pem"', "forewarn.toml: tls.certificate is set and tls.key is not"),
+        ('platform = "command"', "forewarn.toml:1: platform command needs command.program"),
+        ("sped = 2", "forewarn.toml:1: there is no setting sped"),
+        ("speed = 2", "forewarn.toml:1: speed is for the emulator"),
+        ('operator = "0.0.0.0:8170"', "forewarn.toml:1: operator 0.0.0.0:8170 can be reached from other machines"),
+        ('[tls]\ncertificate = "c.pem"', "forewarn.toml:2: tls.certificate is set and tls.key is not"),
     ],
     ids=["no program", "unknown key", "emulator only", "no TLS", "half of TLS"],
 )

@@ -159,7 +159,7 @@ def test_settings_file_is_obeyed_by_up_and_by_those_who_look_for_it(machine: Mac
     with machine.up() as service:
         assert service.ready["data"] == str(machine.home / "kept")
         refused = machine.run("event", "schedule", "Reboot", "db-0", "--in", "1m")
-        assert (refused.returncode, refused.stderr.startswith("forewarn: Reboot needs ")) == (3, True)
+        assert (refused.returncode, refused.stderr.startswith("forewarn: notice must be at least ")) == (3, True)
 
 
 def test_second_ctrl_c_does_not_wait(machine: Machine) -> None:

@@ -1,10 +1,160 @@
-"""The options of a campaign."""
+"""Options of a campaign: one for each key of the campaign file, and none that has to be written by hand."""
 
-from forewarn.cli.options.campaign import OPTIONS
-from forewarn.core.campaign.spec import CampaignPolicy, CampaignSpec, Selection
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec.inspect import BoolType
+
+from forewarn.api import v1
+from forewarn.api.campaign_file import parse_campaign, read_campaign
+from forewarn.api.v1.campaigns import spec_from_request, spec_view
+from forewarn.cli.errors import CliError
+from forewarn.cli.options.campaign import OPTIONS, TABLES, campaign_from_options
+from forewarn.cli.options.field_option import FieldOption
+from forewarn.core.campaign.spec import CampaignPolicy, HttpCheck, Limit, Selection, WaveKind
+
+CLI_PAGE = (Path(__file__).parents[3] / "docs/reference/cli.md").read_text()
+
+KEYS = [(table, key) for table, struct in TABLES.items() for key in struct.__struct_fields__ if key not in TABLES]
+"""Every key of a campaign, with its table."""
+
+REQUIRED = {"name": "k", "type_": v1.CampaignType.REBOOT, "scopes": ("web",)}
+
+TYPED: dict[tuple[str, str], tuple[Any, object]] = {
+    ("", "name"): ("kernel", "kernel"),
+    ("", "type"): (v1.CampaignType.FREEZE, v1.CampaignType.FREEZE),
+    ("", "duration"): ("90s", timedelta(seconds=90)),
+    ("", "description"): ("none", "none"),
+    ("", "start_at"): ("2026-01-31T10:15Z", "2026-01-31T10:15:00Z"),
+    ("selection", "scopes"): (("a", "b"), ("a", "b")),
+    ("selection", "hosts"): (("hv-*",), ("hv-*",)),
+    ("selection", "tags"): (("a=b", "c="), {"a": "b", "c": ""}),
+    ("selection", "all"): (True, True),
+    ("selection", "exclude_scopes"): (("a",), ("a",)),
+    ("selection", "exclude_hosts"): (("a",), ("a",)),
+    ("selection", "exclude_vms"): (("a",), ("a",)),
+    ("selection", "exclude_tags"): (("a=b",), {"a": "b"}),
+    ("policy", "waves"): (WaveKind.UPDATE_DOMAIN, WaveKind.UPDATE_DOMAIN),
+    ("policy", "gap"): ("1h", timedelta(hours=1)),
+    ("policy", "notice"): ("1h", timedelta(hours=1)),
+    ("policy", "expected"): ("1h", timedelta(hours=1)),
+    ("policy", "scopes_at_once"): ("10%", Limit(percent=10)),
+    ("policy", "hosts_at_once"): ("10", Limit(number=10)),
+    ("policy", "vms_at_once"): ("10", Limit(number=10)),
+    ("policy", "windows"): (("sat 22:00-04:00",), "sat 22:00-04:00"),
+    ("policy", "blackouts"): (("2026-01-31T10:15Z/2026-02-01T10:15Z",), "2026-01-31T10:15:00+00:00"),
+    ("policy", "zone"): ("Europe/Vienna", "Europe/Vienna"),
+    ("policy", "must_end_inside"): (True, True),
+    ("policy", "gate"): ("http://h/", HttpCheck(url="http://h/")),
+    ("policy", "gate_patience"): ("1h", timedelta(hours=1)),
+    ("policy", "halt_after"): ("none", None),
+    ("policy", "advance"): (False, False),
+}
+"""What is typed for each key, and what the campaign then has."""
 
 
-def test_every_key_of_the_file_has_its_option() -> None:
-    said = {name.rstrip("_") for name in OPTIONS}
-    keys = {*CampaignSpec.__struct_fields__, *Selection.__struct_fields__, *CampaignPolicy.__struct_fields__}
-    assert keys - said == {"selection", "policy", "waves"}
+def typed(**values: Any) -> dict[str, Any]:
+    return {each.parameter: values.get(each.parameter) for each in OPTIONS}
+
+
+def option_of(table: str, key: str) -> FieldOption:
+    (found,) = (each for each in OPTIONS if (each.table, each.key) == (table, key))
+    return found
+
+
+@pytest.mark.parametrize(("table", "key"), KEYS)
+def test_key_has_an_option_with_a_help_and_a_place_in_the_reference(table: str, key: str) -> None:
+    option = option_of(table, key)
+    assert option.type.description.endswith(".")
+    value = "" if isinstance(option.type.type, BoolType) else f" {option.metavar}"
+    assert f"`{option.flag}{value}`" in CLI_PAGE
+
+
+def test_every_key_is_typed_in_this_test() -> None:
+    assert list(TYPED) == KEYS
+
+
+@pytest.mark.parametrize(("table", "key"), KEYS)
+def test_typed_value_reaches_the_campaign(table: str, key: str) -> None:
+    text, expected = TYPED[table, key]
+    values = {name: value for name, value in REQUIRED.items() if key != "all" or name != "scopes"}
+    spec = spec_from_request(campaign_from_options(None, typed(**{**values, option_of(table, key).parameter: text})))
+    found = getattr(getattr(spec, table) if table else spec, key)
+    match key:
+        case "start_at":
+            assert found.isoformat().replace("+00:00", "Z") == expected
+        case "windows":
+            assert list(map(str, found)) == [expected]
+        case "blackouts":
+            assert [each.start.isoformat() for each in found] == [expected]
+        case _:
+            assert found == expected
+
+
+@pytest.mark.parametrize(("table", "key"), KEYS)
+def test_key_is_in_the_api(table: str, key: str) -> None:
+    names = {"": "StartCampaign", "selection": "CampaignSelection", "policy": "CampaignPolicy"}
+    _, schemas = msgspec.json.schema_components((v1.StartCampaign,))
+    assert schemas[names[table]]["properties"][key]["description"] == option_of(table, key).type.description
+
+
+@pytest.mark.parametrize("key", [key for table, key in KEYS if table and key not in ("scopes", "hosts", "tags", "all")])
+def test_option_takes_the_place_of_what_the_file_says(tmp_path: Path, key: str) -> None:
+    file = tmp_path / "kernel.toml"
+    full = (Path(__file__).parents[2] / "stored/450409b/samples/campaign.toml").read_text()
+    file.write_text(full)
+    text, _ = TYPED["policy" if key in CampaignPolicy.__struct_fields__ else "selection", key]
+    written = read_campaign(parse_campaign(full, file=""), file="")
+    option = next(each for each in OPTIONS if each.key == key)
+    changed = spec_from_request(campaign_from_options(file, typed(**{option.parameter: text})))
+    alone = spec_from_request(campaign_from_options(None, typed(**REQUIRED, **{option.parameter: text})))
+    expected = msgspec.structs.replace(
+        getattr(written, option.table), **{key: getattr(getattr(alone, option.table), key)}
+    )
+    assert getattr(changed, option.table) == expected
+    if option.is_clearable:
+        cleared = spec_from_request(
+            campaign_from_options(file, typed(**{option.parameter: ("none",) if option.is_repeatable else "none"}))
+        )
+        assert not getattr(getattr(cleared, option.table), key)
+
+
+def test_selection_that_is_typed_takes_the_place_of_the_files(tmp_path: Path) -> None:
+    file = tmp_path / "kernel.toml"
+    file.write_text('name = "k"\ntype = "Reboot"\nselection = { hosts = ["hv-1"], exclude_vms = ["a"] }\n')
+    assert spec_from_request(campaign_from_options(file, typed(all_=True))).selection == Selection(
+        all=True, exclude_vms=("a",)
+    )
+    assert spec_from_request(campaign_from_options(file, typed(scopes=("web",)))).selection == Selection(
+        scopes=("web",), exclude_vms=("a",)
+    )
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"gap": "soon"}, "--gap: 'soon' is not a duration"),
+        ({"gap": "31d"}, "--gap is 0s to 30d, not 31d"),
+        ({"vms_at_once": "few"}, "--vms-at-once: 'few' is not a limit"),
+        ({"windows": ("at night",)}, "--window: 'at night' is not a window"),
+        ({"exclude_tags": ("a",)}, "--exclude-tag: 'a' is no tag: write it like team=web"),
+        ({"halt_after": "0"}, '--halt-after: 0 is not allowed: use a whole number from 1 to 1000000, or "none"'),
+        ({"start_at": "soon"}, "--start-at: 'soon' is not a time"),
+        ({"gate": "a b"}, "--gate: name 'a b': use 1 to 128"),
+        ({"zone": "../x"}, "--zone: '../x' is not a time zone"),
+        ({"name": None}, "say --name NAME"),
+    ],
+)
+def test_wrong_value_is_named_by_its_option(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(CliError) as refused:
+        campaign_from_options(None, typed(**{**REQUIRED, **values}))
+    assert str(refused.value).startswith(message)
+
+
+def test_campaign_is_sent_as_it_was_asked_for() -> None:
+    sent = campaign_from_options(None, typed(**REQUIRED, gap="1h"))
+    assert sent == spec_view(spec_from_request(sent))
+    assert sent.policy.gap == "1h"

@@ -117,7 +117,7 @@ WRONG = {
     "no JSON": ("json", b"{", "this is not JSON"),
     "nothing": ("toml", b"", "scopes"),
     "not UTF-8": ("toml", b"\xff\xfe", "this is not UTF-8"),
-    "unknown key": ("toml", b'[[scopes]]\nname = "x"\nkind = "standalone"\nhost = "y"\n', "host"),
+    "unknown key": ("toml", b'[[scopes]]\nname = "x"\nkind = "standalone"\nhost = "y"\n', "line 4: scopes[0].host: "),
     "large and wrong": ("toml", b"# comment\n" * (SMALL_FILE_BYTES // 5) + b"[[scopes", "this is not TOML"),
 }
 

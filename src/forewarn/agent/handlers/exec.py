@@ -16,9 +16,9 @@ from pathlib import Path
 
 from forewarn.agent.handlers.base import CallResult, Done, Failed, HandlerBase, HandlerContext, Phase, Retry
 from forewarn.agent.handlers.env import event_json, event_variables, inherited_variables
-from forewarn.agent.handlers.process import check_program, run_process
 from forewarn.agent.settings import ExecSettings
 from forewarn.clock import Clock
+from forewarn.process import check_program, run_process
 
 EX_TEMPFAIL = 75
 """EX_TEMPFAIL of sysexits."""
@@ -78,7 +78,7 @@ class ExecHandler(HandlerBase[ExecSettings]):
     async def _run(self, argv: Sequence[str], context: HandlerContext) -> CallResult:
         environ = self._environ | event_variables(context, self._clock.now())
         try:
-            ran = await run_process(argv, environ, event_json(context.event))
+            ran = await run_process(argv, environ, event_json(context.event), merge=True)
         except (OSError, ValueError) as error:
             return Failed(f"{argv[0]} cannot be started: {error}")
         if ran.code == 0:

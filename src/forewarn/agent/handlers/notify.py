@@ -9,11 +9,11 @@ import msgspec
 from forewarn.agent.handlers.apprise_main import APPRISE_MISSING, INVALID_URL, SEND_FAILED, Message
 from forewarn.agent.handlers.base import CallResult, Done, Failed, HandlerBase, HandlerContext, Retry
 from forewarn.agent.handlers.env import inherited_variables
-from forewarn.agent.handlers.process import run_process
 from forewarn.agent.handlers.secret_files import Hide, InvalidSecret, check_secret_file, hide_nothing, read_secrets
 from forewarn.agent.handlers.templates import fill_template, template_facts
 from forewarn.agent.settings import NotifySettings
 from forewarn.clock import Clock
+from forewarn.process import run_process
 
 PROGRAM = (sys.executable, "-P", "-m", "forewarn.agent.handlers.apprise_main")
 MISSING = "notify needs Apprise: pip install 'forewarn[notify]'"
@@ -58,7 +58,7 @@ class NotifyHandler(HandlerBase[NotifySettings]):
         try:
             urls = [] if path is None else read_secrets(path, self._hide)
             ran = await run_process(
-                PROGRAM, self._environ, msgspec.json.encode(Message(urls=urls, title=title, body=body))
+                PROGRAM, self._environ, msgspec.json.encode(Message(urls=urls, title=title, body=body)), merge=True
             )
         except InvalidSecret as error:
             return Failed(str(error))
@@ -70,7 +70,7 @@ class NotifyHandler(HandlerBase[NotifySettings]):
             case code if code == APPRISE_MISSING:
                 return Failed(MISSING)
             case code if code == INVALID_URL:
-                return Failed(f"{path}: Apprise does not know what URL {ran.output.strip()} is for")
+                return Failed(f"{path}: Apprise does not know what URL {ran.stdout.strip()} is for")
             case code if code == SEND_FAILED:
                 return Retry(f"not everybody in {path} could be told")
             case code:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from forewarn.agent import files
+from forewarn.files import write_file
 
 log = logging.getLogger("forewarn.agent")
 
@@ -63,6 +63,7 @@ class SavedStateFile:
             return
         self._cached = state
         try:
-            files.write_atomically(self._path, msgspec.json.encode(state))
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            write_file(self._path, msgspec.json.encode(state))
         except OSError as error:
             log.warning("cannot note what ran in %s: %s", self._path, error.strerror)

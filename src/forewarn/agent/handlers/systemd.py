@@ -7,9 +7,9 @@ from pathlib import Path
 
 from forewarn.agent.handlers.base import CallResult, Done, HandlerBase, HandlerContext, Retry
 from forewarn.agent.handlers.env import inherited_variables
-from forewarn.agent.handlers.process import run_process
 from forewarn.agent.handlers.saved_state import SavedStateFile
 from forewarn.agent.settings import SystemdSettings
+from forewarn.process import run_process
 
 RUNNING = frozenset({"active", "activating", "reloading", "refreshing"})
 """What systemd calls units that have something to stop."""
@@ -75,9 +75,11 @@ class SystemdHandler(HandlerBase[SystemdSettings]):
         if program is None:
             raise SystemdError("there is no program systemctl on the PATH")
         try:
-            ran = await run_process([program, "--no-ask-password", "--no-pager", verb, *words], self._environ)
+            ran = await run_process(
+                [program, "--no-ask-password", "--no-pager", verb, *words], self._environ, merge=True
+            )
         except OSError as error:
             raise SystemdError(f"{program} cannot be started: {error.strerror}") from error
         if ran.code != 0:
             raise SystemdError(f"systemctl {verb} {' '.join(words)} {ran.summary}")
-        return ran.output
+        return ran.stdout

@@ -2,18 +2,17 @@
 
 import asyncio
 import ssl
-from base64 import b64encode
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 import msgspec
 
 from forewarn import __version__
 from forewarn.agent.handlers.base import CallResult, Done, Failed, HandlerBase, HandlerContext, Phase, Retry
-from forewarn.agent.handlers.http_client import PORTS, InvalidResponse, Request, send
 from forewarn.agent.handlers.secret_files import Hide, InvalidSecret, check_secret_file, hide_nothing, read_secret
 from forewarn.agent.handlers.templates import escape_for, fill_template, template_facts
 from forewarn.agent.settings import WebhookSettings
 from forewarn.clock import Clock
+from forewarn.http_client import PORTS, HttpRequest, InvalidCertificate, RequestFailed, send_request
 
 RETRYABLE_STATUSES = frozenset({408, 425, 429})
 """Refusals that another try may get around; all from 500 on may."""
@@ -62,14 +61,14 @@ class WebhookHandler(HandlerBase[WebhookSettings]):
         except (InvalidSecret, OSError) as error:
             return Failed(str(error))
         try:
-            status = await send(request, tls)
-        except ssl.SSLCertVerificationError as error:
-            return Failed(f"{request.origin} is not trusted: {error.verify_message}")
-        except (OSError, EOFError, InvalidResponse, UnicodeError) as error:
-            return Retry(f"{request.origin} does not answer: {error}")
-        return _call_result(request.origin, status)
+            response = await send_request(request, tls=tls)
+        except InvalidCertificate as error:
+            return Failed(str(error))
+        except RequestFailed as error:
+            return Retry(str(error))
+        return _call_result(request.origin, response.status)
 
-    def _request(self, context: HandlerContext) -> Request:
+    def _request(self, context: HandlerContext) -> HttpRequest:
         settings, values = self.settings, template_facts(context, self._clock.now())
         headers = {"User-Agent": f"forewarn-agent/{__version__}"}
         body = b""
@@ -80,10 +79,9 @@ class WebhookHandler(HandlerBase[WebhookSettings]):
         if body:
             headers["Content-Type"] = settings.content_type
         url = self._url()
-        headers |= _basic_auth(url)
         if settings.secret_file is not None:
             headers[settings.header] = settings.prefix + read_secret(settings.secret_file, self._hide)
-        return Request(settings.method, url, headers, body)
+        return HttpRequest(settings.method, url, headers, body)
 
     def _url(self) -> str:
         if self.settings.url is not None:
@@ -98,15 +96,6 @@ class WebhookHandler(HandlerBase[WebhookSettings]):
         if urlsplit(self._url()).scheme != "https":
             return None
         return ssl.create_default_context(cafile=self.settings.ca)
-
-
-def _basic_auth(url: str) -> dict[str, str]:
-    """Return the header for a user and password that stand in the URL, as browsers send it."""
-    parts = urlsplit(url)
-    if parts.username is None:
-        return {}
-    credentials = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-    return {"Authorization": f"Basic {b64encode(credentials.encode()).decode()}"}
 
 
 def _call_result(origin: str, status: int) -> CallResult:

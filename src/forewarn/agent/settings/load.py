@@ -1,10 +1,8 @@
 """Load the agent's settings: environment variables over `agent.toml` over defaults. Errors name source and key."""
 
 import os
-import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar, get_args, get_type_hints
 
 import msgspec
 
@@ -13,22 +11,25 @@ from forewarn.agent.settings.schema import SYSTEM_STATE_DIRECTORY, AgentSettings
 from forewarn.agent.settings.validation import validate
 from forewarn.core.errors import Invalid
 from forewarn.core.text import check_name
-from forewarn.settings import (
-    NONE,
-    VARIABLE_PREFIX,
-    InvalidSetting,
-    InvalidSettingsFile,
-    SettingNotFound,
-    SettingsConflict,
-    SettingType,
-    user_data_directory,
+from forewarn.settings import VARIABLE_PREFIX, InvalidSetting, SettingsConflict, user_data_directory
+from forewarn.settings.file_reader import FileValue
+from forewarn.settings.loader import (
+    LoadedSettings,
+    LoadOptions,
+    Precedence,
+    load_struct,
+    place,
+    read_section,
+    read_settings_file,
+    read_table,
 )
-
-S = TypeVar("S", bound=msgspec.Struct)
 
 FILE_NAME = "agent.toml"
 SYSTEM_FILE = Path("/etc/forewarn") / FILE_NAME
 AGENT_PREFIX = VARIABLE_PREFIX + "AGENT_"
+TABLES = frozenset({"handlers", "rules"})
+"""Tables of the file that are no sections: they have any number of entries."""
+
 SHARED = ("endpoint", "name")
 """Keys whose variables mean the same to every command on a VM."""
 
@@ -48,110 +49,54 @@ def settings_file(given: str | None, environ: Mapping[str, str], here: Path) -> 
 
 def read_settings(file: Path | None, environ: Mapping[str, str]) -> AgentSettings:
     """Read and check everything; raises SettingsError. Without `file` there are variables and defaults."""
-    content = {} if file is None else _content(file)
-    source = "the environment" if file is None else str(file)
-    handlers = tuple(_handlers(content.pop("handlers", {}), source))
-    rules = tuple(_rules(content.pop("rules", []), source))
-    settings = _section(AgentSettings, content, source)
-    settings = msgspec.structs.replace(_with_variables(settings, environ), handlers=_with_log(handlers), rules=rules)
-    if "state" not in content and not environ.get(variable("state")):
+    return load_agent_settings(file, environ).settings
+
+
+def load_agent_settings(file: Path | None, environ: Mapping[str, str]) -> LoadedSettings[AgentSettings]:
+    """Find the value of every setting and its origin; raises SettingsError."""
+    document = FileValue("the environment", "", {}) if file is None else read_settings_file(file)
+    tables = read_table(document)
+    handlers = tuple(_handlers(tables["handlers"])) if "handlers" in tables else ()
+    rules = tuple(_rules(tables["rules"])) if "rules" in tables else ()
+    options = LoadOptions(file=document, environ=environ, variable=variable, tables=TABLES)
+    loaded = load_struct(AgentSettings(), "default", options)
+    settings = msgspec.structs.replace(loaded.settings, handlers=_with_log(handlers), rules=rules)
+    if loaded.sources["state"].precedence is Precedence.PRESET:
         settings = msgspec.structs.replace(settings, state=_default_state_directory(environ))
-    validate(settings, source)
-    return settings
+    validate(settings, document)
+    return LoadedSettings(settings, loaded.sources)
 
 
-def _content(file: Path) -> dict[str, object]:
-    try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InvalidSettingsFile(file, error.strerror or str(error)) from error
-    except ValueError as error:
-        raise InvalidSettingsFile(file, f"this is not TOML: {error}") from error
-
-
-def _section(section: type[S], content: Mapping[str, object], source: str, prefix: str = "", **given: object) -> S:
-    """Read a table as a section takes it; `given` are fields that are no keys."""
-    hints = _hints(section)
-    known = tuple(field for field in hints if field not in given and _is_key(hints[field]))
-    read: dict[str, object] = {}
-    for key, value in content.items():
-        if key not in known:
-            raise SettingNotFound(source, prefix + key, known)
-        hint = hints[key]
-        if takes := _takes(hint):
-            read[key] = _parse_value(takes, value, source, prefix + key)
-        else:
-            read[key] = _section(hint, _table(value, source, prefix + key), source, f"{prefix}{key}.")
-    return section(**given, **read)
-
-
-def _parse_value(takes: SettingType, value: object, source: str, key: str) -> object:
-    try:
-        return takes.parse(_resolve_path(source, value) if takes.is_path else value)
-    except (TypeError, ValueError, KeyError):
-        raise InvalidSetting(source, key, value, takes.allowed) from None
-
-
-def _resolve_path(source: str, value: object) -> object:
-    """What a file names lies beside it, wherever the program was started."""
-    is_path = isinstance(value, str) and value not in ("", NONE)
-    return Path(source).parent / Path(str(value)).expanduser() if is_path else value
-
-
-def _table(value: object, source: str, key: str) -> Mapping[str, object]:
-    if not isinstance(value, Mapping):
-        raise InvalidSetting(source, key, value, "a table")
-    return value
-
-
-def _handlers(tables: object, source: str) -> Iterator[HandlerSettings]:
-    for name, value in _table(tables, source, "handlers").items():
-        key = f"handlers.{name}"
+def _handlers(tables: FileValue) -> Iterator[HandlerSettings]:
+    for name, value in read_table(tables).items():
         try:
             check_name(name, "the name of a handler,")
         except Invalid as error:
-            raise SettingsConflict(f"{source}: {key}: {error}") from None
-        content = dict(_table(value, source, key))
-        if "kind" not in content:
-            raise SettingsConflict(f"{source}: {key}.kind is missing: it takes {_kinds()}")
-        kind = content.pop("kind")
+            raise SettingsConflict(f"{place(value)}: {value.key}: {error}") from None
+        fields = read_table(value)
+        if "kind" not in fields:
+            raise SettingsConflict(f"{place(value)}: {value.key}.kind is missing: it takes {_kinds()}")
+        kind = fields["kind"].value
         if not isinstance(kind, str) or kind not in KINDS:
-            raise InvalidSetting(source, f"{key}.kind", kind, _kinds())
-        yield _section(KINDS[kind], content, source, f"{key}.", name=name)
+            raise InvalidSetting(place(fields["kind"]), fields["kind"].key, kind, _kinds())
+        content = {key: field.value for key, field in fields.items() if key != "kind"}
+        yield read_section(KINDS[kind], value.with_value(content), name=name)
 
 
 def _kinds() -> str:
     return ", ".join(f'"{kind}"' for kind in KINDS)
 
 
-def _rules(tables: object, source: str) -> Iterator[Rule]:
-    if not isinstance(tables, list):
-        raise InvalidSetting(source, "rules", tables, "a list of tables: begin each rule with [[rules]]")
-    for number, value in enumerate(tables):
-        key = f"rules[{number}]"
-        content = _table(value, source, key)
-        if "handlers" not in content:
-            raise SettingsConflict(f"{source}: {key}.handlers is missing: it takes a list of the names of handlers")
-        yield _section(Rule, content, source, f"{key}.")
-
-
-def _with_variables(settings: S, environ: Mapping[str, str], prefix: str = "") -> S:
-    values: dict[str, object] = {}
-    for field, hint in _hints(type(settings)).items():
-        key = prefix + field
-        if takes := _takes(hint):
-            if text := environ.get(variable(key)):
-                values[field] = _variable(takes, text, key)
-        elif _is_key(hint):
-            values[field] = _with_variables(getattr(settings, field), environ, f"{key}.")
-    return msgspec.structs.replace(settings, **values)
-
-
-def _variable(takes: SettingType, text: str, key: str) -> object:
-    try:
-        return takes.parse(text)
-    except (TypeError, ValueError, KeyError):
-        raise InvalidSetting(variable(key), key, text, takes.allowed) from None
+def _rules(tables: FileValue) -> Iterator[Rule]:
+    if not isinstance(tables.value, list):
+        allowed = "a list of tables: begin each rule with [[rules]]"
+        raise InvalidSetting(place(tables), tables.key, tables.value, allowed)
+    for value in tables.items():
+        if "handlers" not in read_table(value):
+            raise SettingsConflict(
+                f"{place(value)}: {value.key}.handlers is missing: it takes a list of the names of handlers"
+            )
+        yield read_section(Rule, value)
 
 
 def _with_log(handlers: tuple[HandlerSettings, ...]) -> tuple[HandlerSettings, ...]:
@@ -167,17 +112,3 @@ def _default_state_directory(environ: Mapping[str, str]) -> Path:
         return Path(made.split(":")[0])
     is_root = hasattr(os, "geteuid") and os.geteuid() == 0
     return SYSTEM_STATE_DIRECTORY if is_root else user_data_directory(environ) / "agent"
-
-
-def _hints(section: type[msgspec.Struct]) -> dict[str, Any]:
-    hints = get_type_hints(section, include_extras=True)
-    return {field: hints[field] for field in section.__struct_fields__}
-
-
-def _takes(hint: object) -> SettingType | None:
-    return next((item for item in get_args(hint) if isinstance(item, SettingType)), None)
-
-
-def _is_key(hint: object) -> bool:
-    """Handlers, rules and names of handlers are not read as values."""
-    return _takes(hint) is not None or (isinstance(hint, type) and issubclass(hint, msgspec.Struct))

@@ -13,13 +13,16 @@ from forewarn.agent.settings.handlers import (
 )
 from forewarn.agent.settings.schema import AgentSettings, Rule
 from forewarn.settings import SettingsConflict
+from forewarn.settings.file_reader import FileValue
+from forewarn.settings.loader import place
 
 
-def validate(settings: AgentSettings, source: str) -> None:
-    """Refuse what does not go together; `source` is the file, for the message."""
+def validate(settings: AgentSettings, document: FileValue) -> None:
+    """Refuse what does not go together; `document` is the file, for the message."""
     problem = next(find_problems(settings), None)
     if problem is not None:
-        raise SettingsConflict(f"{source}: {problem}")
+        key, *_ = problem.split(" ")
+        raise SettingsConflict(f"{place(document.at(key))}: {problem}")
 
 
 def find_problems(settings: AgentSettings) -> Iterator[str]:

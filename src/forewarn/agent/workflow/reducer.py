@@ -30,6 +30,7 @@ from forewarn.agent.workflow.state import (
 )
 from forewarn.client.changes import Ending
 from forewarn.client.document import Event
+from forewarn.core.backoff import pause_after
 
 FIRST_RECOVERY_RETRY, LONGEST_RECOVERY_RETRY = timedelta(seconds=30), timedelta(minutes=10)
 """Failed recovery is retried for ever, with an exponential backoff from the first to the longest pause."""
@@ -97,7 +98,7 @@ def apply_input(workflow: EventWorkflow, input_: Input, *, now: datetime) -> Eve
         case Approved():
             return _approval_ended(workflow, replace(workflow.approval, state=ApprovalState.GIVEN, retry_at=None))
         case ApprovalFailed(why):
-            retry_at = now + _backoff(FIRST_APPROVAL_RETRY, workflow.approval.tries, LONGEST_APPROVAL_RETRY)
+            retry_at = now + pause_after(workflow.approval.tries, FIRST_APPROVAL_RETRY, LONGEST_APPROVAL_RETRY)
             return _approval_ended(
                 workflow, replace(workflow.approval, state=ApprovalState.FAILED, retry_at=retry_at, reason=why)
             )
@@ -190,12 +191,8 @@ def _retry_recovery(recover: CallProgress, now: datetime) -> CallProgress:
     if recover.state is not CallState.FAILED:
         return recover
     return replace(
-        recover, tries=0, until=now + _backoff(FIRST_RECOVERY_RETRY, recover.attempt, LONGEST_RECOVERY_RETRY)
+        recover, tries=0, until=now + pause_after(recover.attempt, FIRST_RECOVERY_RETRY, LONGEST_RECOVERY_RETRY)
     )
-
-
-def _backoff(first: timedelta, times: int, longest: timedelta) -> timedelta:
-    return min(first * 2.0 ** min(max(times - 1, 0), 16), longest)
 
 
 def _approval_ended(workflow: EventWorkflow, approval: Approval) -> EventWorkflow:

@@ -17,7 +17,7 @@ from zlib import crc32
 
 import msgspec
 
-from forewarn.agent import files
+from forewarn import files
 from forewarn.agent.workflow.state import EventWorkflow, WorkflowState
 from forewarn.client.document import STATUSES, Event
 from forewarn.wire.document_parser import SOURCES, TYPES
@@ -128,9 +128,10 @@ class WorkflowStore:
             return
         path = self._directory / f"{file_name(id_)}.json"
         if workflow is None:
-            files.remove(path)
+            files.remove_file(path)
         else:
-            files.write_atomically(path, encode_workflow(workflow))
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            files.write_file(path, encode_workflow(workflow))
 
     def _read(self, path: Path) -> EventWorkflow | None:
         try:

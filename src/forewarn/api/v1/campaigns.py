@@ -1,31 +1,25 @@
-"""Campaign types: spec, policy, plan, waves and progress."""
+"""Campaign types: spec, policy, plan, waves and progress.
+
+What a campaign asks for is declared in `core/campaign/spec.py`; its types here are derived from that, one for requests
+and one for responses. A new key of a policy needs no change here.
+"""
 
 from collections.abc import Sequence
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
-from forewarn.api.v1.common import Duration, ErrorResponse, Moment, Reason, Request, Response, Text
-from forewarn.api.v1.inventory import Name
+from forewarn.api.v1.common import ErrorResponse, Reason, Request, Response
+from forewarn.api.v1.derived_types import DerivedTypes, Form, value_form
+from forewarn.core.campaign import spec as core
 from forewarn.core.campaign.record import CampaignState
-from forewarn.core.campaign.spec import (
-    MAX_BLACKOUTS,
-    MAX_NAMES,
-    MAX_RETRIES,
-    MAX_URL_LENGTH,
-    MAX_WINDOWS,
-    HttpCheck,
-    WaveKind,
-    Weekday,
-)
-from forewarn.core.duration import format_duration
-from forewarn.core.event import EventType
+from forewarn.core.campaign.spec import CampaignType
+from forewarn.core.text import Name, Text
 
 __all__ = [
     "AbortCampaign",
-    "BlackoutView",
     "Campaign",
     "CampaignBlackout",
     "CampaignFailure",
@@ -39,7 +33,6 @@ __all__ = [
     "CampaignWave",
     "CampaignWindow",
     "ClosedGate",
-    "GateView",
     "HttpGate",
     "PauseCampaign",
     "PlanProgress",
@@ -54,31 +47,7 @@ __all__ = [
     "WavePage",
     "WaveProgress",
     "WaveState",
-    "WindowView",
 ]
-
-Pattern = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9._/*?\[\]!-]{1,260}$")]
-"""A name, or a pattern such as `web-*`."""
-
-Patterns = Annotated[Sequence[Pattern], msgspec.Meta(max_length=MAX_NAMES)]
-PositiveCount = Annotated[int, msgspec.Meta(ge=1, le=10_000_000)]
-Percent = Annotated[str, msgspec.Meta(pattern=r"^[0-9]{1,3}(\.[0-9]{1,3})? ?%$")]
-Retries = Annotated[int, msgspec.Meta(ge=0, le=MAX_RETRIES)]
-Status = Annotated[int, msgspec.Meta(ge=100, le=599)]
-Start = Annotated[str, msgspec.Meta(pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$")]
-End = Annotated[str, msgspec.Meta(pattern=r"^(([01][0-9]|2[0-3]):[0-5][0-9]|24:00)$")]
-Zone = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+/-]{0,63}$")]
-Url = Annotated[str, msgspec.Meta(pattern=r"^https?://[!-~]+$", max_length=MAX_URL_LENGTH)]
-
-_DEFAULTS = HttpCheck(url="http://localhost")
-
-
-class CampaignType(StrEnum):
-    """What planned maintenance can be."""
-
-    FREEZE = EventType.FREEZE.value
-    REBOOT = EventType.REBOOT.value
-    REDEPLOY = EventType.REDEPLOY.value
 
 
 class WaveState(StrEnum):
@@ -97,126 +66,83 @@ class WaveState(StrEnum):
     ABANDONED = "abandoned"
 
 
-class CampaignSelection(Request, frozen=True):
-    """Which VMs: those of the scopes, those on the hosts, those with all the tags, or all. Exclusions come last.
+_ZoneName = Annotated[str, msgspec.Meta(pattern=f"^{core.ZONE}$")]
 
-    Names may be patterns such as `web-*`. A VM is excluded as `scope/name`, or by a bare name in any scope; one of the
-    tags in `exclude_tags` is enough to be excluded.
-    """
+_OWN_FORMS: dict[tuple[type[msgspec.Struct], str], Form] = {
+    # A record has an empty text where a window has no zone of its own, and the API null.
+    (core.Window, "zone"): value_form(_ZoneName | None, lambda zone: zone or None, lambda zone: zone or ""),
+}
 
-    scopes: Patterns = ()
-    hosts: Patterns = ()
-    tags: dict[str, str] = msgspec.field(default_factory=dict)
-    all: bool = False
-    exclude_scopes: Patterns = ()
-    exclude_hosts: Patterns = ()
-    exclude_vms: Patterns = ()
-    exclude_tags: dict[str, str] = msgspec.field(default_factory=dict)
+_REQUESTS = DerivedTypes(
+    Request,
+    {
+        core.Selection: "CampaignSelection",
+        core.Window: "CampaignWindow",
+        core.Blackout: "CampaignBlackout",
+        core.HttpCheck: "HttpGate",
+        core.CampaignPolicy: "CampaignPolicy",
+        core.CampaignSpec: "CampaignRequest",
+    },
+    _OWN_FORMS,
+)
+_RESPONSES = DerivedTypes(
+    Response,
+    {
+        core.Selection: "SelectionView",
+        core.Window: "WindowView",
+        core.Blackout: "BlackoutView",
+        core.HttpCheck: "GateView",
+        core.CampaignPolicy: "PolicyView",
+        core.CampaignSpec: "CampaignSpec",
+    },
+    _OWN_FORMS,
+)
 
+if TYPE_CHECKING:
 
-class CampaignWindow(Request, frozen=True):
-    """When waves may start: on these days (none are all), by the clocks of a time zone.
+    class DerivedType(Request, frozen=True):
+        """What a type checker knows of a derived type: it cannot see the fields."""
 
-    An end that is not after the start is on the next day.
-    """
+        def __init__(self, **fields: Any) -> None: ...
 
-    start: Start
-    end: End
-    days: Annotated[Sequence[Weekday], msgspec.Meta(max_length=len(Weekday))] = ()
-    zone: Zone | None = None
+        def __getattr__(self, name: str) -> Any: ...
 
+    CampaignSelection = DerivedType
+    CampaignWindow = DerivedType
+    CampaignBlackout = DerivedType
+    HttpGate = DerivedType
+    CampaignPolicy = DerivedType
+    CampaignRequest = DerivedType
+    StartCampaign = DerivedType
+    SelectionView = DerivedType
+    PolicyView = DerivedType
+    CampaignSpec = DerivedType
+else:
+    CampaignSelection = _REQUESTS.derive(core.Selection)
+    CampaignWindow = _REQUESTS.derive(core.Window)
+    CampaignBlackout = _REQUESTS.derive(core.Blackout)
+    HttpGate = _REQUESTS.derive(core.HttpCheck)
+    CampaignPolicy = _REQUESTS.derive(core.CampaignPolicy)
+    CampaignRequest = _REQUESTS.derive(core.CampaignSpec)
+    SelectionView = _RESPONSES.derive(core.Selection)
+    PolicyView = _RESPONSES.derive(core.CampaignPolicy)
+    CampaignSpec = _RESPONSES.derive(core.CampaignSpec)
 
-class CampaignBlackout(Request, frozen=True):
-    """A time in which nothing of the campaign happens."""
+    class StartCampaign(CampaignRequest, frozen=True, kw_only=True):
+        """Roll maintenance over a selection of VMs, wave by wave. To plan it, the same is asked."""
 
-    start: Moment
-    end: Moment
-    why: Text = ""
-
-
-class HttpGate(Request, frozen=True):
-    """A gate that a campaign brings along: open while a GET is answered with the expected status.
-
-    It needs the role admin, because the service asks on behalf of whoever says it.
-    """
-
-    url: Url
-    expect_status: Status = _DEFAULTS.expect_status
-    timeout: Duration = format_duration(_DEFAULTS.timeout)
-    retries: Retries = _DEFAULTS.retries
-    pause: Duration = format_duration(_DEFAULTS.pause)
-
-
-class CampaignPolicy(Request, frozen=True):
-    """When waves may start, how many at once, and when to stop.
-
-    What each key means is in docs/reference/campaign-policy.md.
-    """
-
-    waves: WaveKind = WaveKind.UPDATE_DOMAIN
-    gap: Duration = "30m"
-    notice: Duration | None = None
-    expected: Duration | None = None
-    scopes_at_once: PositiveCount | Percent | None = None
-    hosts_at_once: PositiveCount | Percent | None = None
-    vms_at_once: PositiveCount | Percent | None = None
-    windows: Annotated[Sequence[CampaignWindow], msgspec.Meta(max_length=MAX_WINDOWS)] = ()
-    blackouts: Annotated[Sequence[CampaignBlackout], msgspec.Meta(max_length=MAX_BLACKOUTS)] = ()
-    zone: Zone = "UTC"
-    must_end_inside: bool = False
-    gate: Name | HttpGate | None = None
-    gate_patience: Duration = "30m"
-    halt_after: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] | None = 1
-    advance: bool = True
+        reason: Text = ""
 
 
-class CampaignRequest(Request, frozen=True):
-    """Maintenance over a selection of VMs, wave by wave, as it is asked for."""
-
-    name: Name
-    type: CampaignType
-    selection: CampaignSelection
-    duration: Duration | None = None
-    description: Text = ""
-    policy: CampaignPolicy = CampaignPolicy()
-    start_at: Moment | None = None
+def spec_from_request(request: CampaignRequest | CampaignSpec) -> core.CampaignSpec:
+    """Return the specification that a request asks for; Invalid says which value breaks which rule."""
+    return _REQUESTS.read(core.CampaignSpec, request)
 
 
-class StartCampaign(CampaignRequest, frozen=True, kw_only=True):
-    """Roll maintenance over a selection of VMs, wave by wave. To plan it, the same is asked."""
-
-    reason: Text = ""
-
-
-class SelectionView(CampaignSelection, frozen=True, forbid_unknown_fields=False):
-    """The selection, as it was asked for."""
-
-
-class WindowView(CampaignWindow, frozen=True, forbid_unknown_fields=False):
-    """A window, as it was asked for."""
-
-
-class BlackoutView(CampaignBlackout, frozen=True, forbid_unknown_fields=False):
-    """A black-out, as it was asked for."""
-
-
-class GateView(HttpGate, frozen=True, forbid_unknown_fields=False):
-    """A gate, as it was asked for."""
-
-
-class PolicyView(CampaignPolicy, frozen=True, kw_only=True, forbid_unknown_fields=False):
-    """The policy, as it was asked for."""
-
-    windows: Sequence[WindowView] = ()
-    blackouts: Sequence[BlackoutView] = ()
-    gate: str | GateView | None = None
-
-
-class CampaignSpec(CampaignRequest, frozen=True, kw_only=True, forbid_unknown_fields=False):
-    """A campaign, as it was asked for. Asking for the same again is a campaign of its own."""
-
-    selection: SelectionView
-    policy: PolicyView = PolicyView()
+def spec_view(spec: core.CampaignSpec) -> CampaignSpec:
+    """Return a specification as a response has it."""
+    view: CampaignSpec = _RESPONSES.write(spec)
+    return view
 
 
 class PlannedWave(Response, frozen=True):

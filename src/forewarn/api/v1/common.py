@@ -15,7 +15,6 @@ LARGEST_PAGE = 1_000
 
 Duration = Annotated[str, msgspec.Meta(pattern=DURATION_PATTERN, min_length=2, max_length=35)]
 Moment = Annotated[datetime, msgspec.Meta(tz=True)]
-Text = Annotated[str, msgspec.Meta(max_length=MAX_TEXT_LENGTH)]
 Reason = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_TEXT_LENGTH)]
 VmName = Annotated[str, msgspec.Meta(min_length=1, max_length=257)]
 """`scope/name`, or the bare name where that is unambiguous."""

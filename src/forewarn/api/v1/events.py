@@ -6,13 +6,14 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from forewarn.api.v1.common import Duration, Hold, Moment, Reason, Request, Response, Text, VmName
-from forewarn.api.v1.inventory import Domain, Name
+from forewarn.api.v1.common import Duration, Hold, Moment, Reason, Request, Response, VmName
+from forewarn.api.v1.inventory import Domain
 from forewarn.core.event import Cause, EventType, Source
 from forewarn.core.explain import BlockerCode
 from forewarn.core.impact import ImpactState
 from forewarn.core.journal import EntryKind
 from forewarn.core.scope import EventOutcome
+from forewarn.core.text import Name, Text
 
 __all__ = [
     "VMS_PER_REQUEST",

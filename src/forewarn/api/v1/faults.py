@@ -6,9 +6,10 @@ from typing import Annotated
 
 import msgspec
 
-from forewarn.api.v1.common import Duration, Request, Response, Text, VmName
+from forewarn.api.v1.common import Duration, Request, Response, VmName
 from forewarn.core.duration import DURATION_PATTERN
 from forewarn.core.fault import MAX_TIMES, FaultKind
+from forewarn.core.text import Text
 
 __all__ = ["Fault", "Faults", "SetFault"]
 

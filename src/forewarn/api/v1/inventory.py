@@ -6,10 +6,10 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from forewarn.api.v1.common import Duration, ErrorResponse, Hold, Request, Response, Text, VmName
+from forewarn.api.v1.common import Duration, ErrorResponse, Hold, Request, Response, VmName
 from forewarn.core.event import EventType
-from forewarn.core.limits import MAX_NAME_LENGTH
 from forewarn.core.scope import ApprovalRule, ScopeKind
+from forewarn.core.text import Name, Text
 from forewarn.core.vm import Os, Priority
 
 __all__ = [
@@ -34,7 +34,6 @@ __all__ = [
     "VmPage",
 ]
 
-Name = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_NAME_LENGTH)]
 Domain = Annotated[int, msgspec.Meta(ge=0, le=1_000)]
 
 

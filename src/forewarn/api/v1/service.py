@@ -8,8 +8,8 @@ import msgspec
 
 from forewarn.api.v1.common import Duration, Moment, Request, Response
 from forewarn.api.v1.events import JournalEntry
-from forewarn.api.v1.inventory import Name
 from forewarn.core.access import Role
+from forewarn.core.text import Name
 
 __all__ = [
     "AdvanceClock",

@@ -15,6 +15,7 @@ from forewarn.settings import (
     SIMULATED_TIME_KEYS,
     LoadedSettings,
     Preset,
+    Settings,
     find_settings_file,
     format_value,
     iter_values,
@@ -59,7 +60,7 @@ def config(preset: str, config: str | None, output: Output) -> None:
     write_table((Column("KEY"), Column("VALUE"), Column("FROM")), rows)
 
 
-def _with_directory(resolved: LoadedSettings) -> LoadedSettings:
+def _with_directory(resolved: LoadedSettings[Settings]) -> LoadedSettings[Settings]:
     """Say which directory is meant where none is said."""
     settings = resolved.settings
     if settings.ephemeral or settings.data is not None:
@@ -67,7 +68,7 @@ def _with_directory(resolved: LoadedSettings) -> LoadedSettings:
     return LoadedSettings(msgspec.structs.replace(settings, data=user_data_directory(os.environ)), resolved.sources)
 
 
-def _effective_settings(resolved: LoadedSettings, preset: Preset) -> list[EffectiveSetting]:
+def _effective_settings(resolved: LoadedSettings[Settings], preset: Preset) -> list[EffectiveSetting]:
     """Return all settings but those that the preset does not allow."""
     return [
         EffectiveSetting(

@@ -1,6 +1,5 @@
 """`forewarn doctor`: diagnose why a VM does not see its events."""
 
-import http.client
 from collections.abc import Iterator
 from ipaddress import ip_address
 from urllib.parse import SplitResult, urlsplit
@@ -13,6 +12,9 @@ from forewarn.cli.errors import ExitCode
 from forewarn.cli.options.completion import vm_argument
 from forewarn.cli.options.connection import ServiceConnection, with_service
 from forewarn.cli.output import Output, write, write_json, write_message
+from forewarn.client.effects import Failure, Request, Response
+from forewarn.client.endpoint import Endpoint
+from forewarn.client.transport import Exchange
 from forewarn.wire.protocol import NEWEST_VERSION
 
 TIMEOUT = 10.0
@@ -83,26 +85,21 @@ def _is_link_local(url: SplitResult) -> bool:
         return False
 
 
-def _is_metadata_endpoint(response: http.client.HTTPResponse) -> bool:
+def _is_metadata_endpoint(response: Response) -> bool:
     """Tell whether it is an endpoint like ours that has answered, though perhaps that it knows no such VM."""
-    return response.status in (200, 403) and (response.getheader("Server") or "").startswith("IMDS/")
+    return response.status in (200, 403) and response.headers.get("server", "").startswith("IMDS/")
 
 
 def _check_endpoint(diagnosis: v1.Diagnosis, endpoint: SplitResult) -> v1.DiagnosisCheck:
     url = diagnosis.guest_url
-    connection = http.client.HTTPConnection(endpoint.hostname or "", endpoint.port, timeout=TIMEOUT)
-    try:
-        connection.request("GET", NAME_TARGET, headers={"Metadata": "true"})
-        response = connection.getresponse()
-        name = response.read(MAX_NAME_BYTES).decode(errors="replace")
-    except (OSError, http.client.HTTPException) as error:
-        why = error.strerror if isinstance(error, OSError) and error.strerror else str(error) or type(error).__name__
+    guest_endpoint = Endpoint(endpoint.hostname or "", endpoint.port or 80)
+    response = Exchange(guest_endpoint, Request("GET", NAME_TARGET), TIMEOUT).run()  # as a VM asks
+    if isinstance(response, Failure):
         advice = "Is something between this machine and the service, a firewall or a container?"
         return v1.DiagnosisCheck(
-            question=ENDPOINT_QUESTION, passed=False, message=f"Not from here: {url}: {why}.", hint=advice
+            question=ENDPOINT_QUESTION, passed=False, message=f"Not from here: {url}: {response.reason}.", hint=advice
         )
-    finally:
-        connection.close()
+    name = response.body[:MAX_NAME_BYTES].decode(errors="replace")
     is_named = response.status == 200 and name.casefold() == diagnosis.vm.rpartition("/")[2].casefold()
     if not is_named and _is_link_local(endpoint) and _is_metadata_endpoint(response):
         finding = f"Yes, at {url}: this machine, which is not the VM, is answered with status {response.status}."

@@ -9,7 +9,6 @@ import click
 from forewarn.api import v1
 from forewarn.api.client import ApiClient, FileFormat
 from forewarn.api.errors import RequestRefused
-from forewarn.api.file_reader import FileError
 from forewarn.cli.colours import Colour, coloured
 from forewarn.cli.errors import CliError, ExitCode
 from forewarn.cli.files import atomic_write
@@ -17,6 +16,7 @@ from forewarn.cli.options.common import FILE_PATH, CommandGroup
 from forewarn.cli.options.connection import ServiceConnection, with_service
 from forewarn.cli.output import Output, write, write_bytes, write_json, write_message
 from forewarn.cli.views.progress import ProgressBar
+from forewarn.settings.file_reader import FileError
 
 app = CommandGroup()
 
@@ -107,8 +107,9 @@ def _import_error(file: Path, error: v1.ErrorBody) -> Exception:
     """Return why nothing was imported. What is wrong with the file is said of the file, whose name only we know."""
     if error.code != "invalid-fleet-file":
         return RequestRefused(409, error.code, error.message, error.details)
-    key, problem = error.details["key"], error.details["problem"]
-    return FileError("stdin" if file == STDIO else str(file), str(key), str(problem))
+    key, problem = str(error.details["key"]), str(error.details["problem"])
+    line = str(error.details.get("line", ""))  # a service of an earlier version does not tell it
+    return FileError("stdin" if file == STDIO else str(file), key, problem, int(line) if line else None)
 
 
 def _confirm_removal(preview: v1.ImportResult) -> None:

@@ -1,87 +1,63 @@
 """Follow events until they end or need an operator."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-import click
 import msgspec
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
 
 from forewarn.api import v1
 from forewarn.api.client import ApiClient
-from forewarn.api.errors import NotFound, ServiceUnreachable
-from forewarn.cli.errors import EXIT_INTERRUPTED, ExitCode
-from forewarn.cli.live.event_view import EventView, view_for
-from forewarn.cli.live.journal_stream import (
-    REFRESH_INTERVAL,
-    Heartbeat,
-    JournalStream,
-    StreamItem,
-    StreamResumed,
-    connection_error,
-)
-from forewarn.cli.live.service_clock import ServiceClock
+from forewarn.api.errors import NotFound
+from forewarn.cli.live import live_view
+from forewarn.cli.live.journal_stream import Heartbeat, JournalStream, StreamItem, StreamResumed
+from forewarn.cli.live.live_view import LiveContent
+from forewarn.cli.live.service_clock import MANUAL_CLOCK_HINT, ServiceClock, countdown_text
 from forewarn.cli.options.connection import ServiceConnection
-from forewarn.cli.output import write_message
-from forewarn.cli.views.event import SHORT_ID
+from forewarn.cli.output import moment_text, sanitize
+from forewarn.cli.views.event import SHORT_ID, blockers_text
 from forewarn.core.explain import BlockerCode
 from forewarn.core.impact import STUCK
 from forewarn.core.scope import EventOutcome
 
+STYLES = {
+    "Started": "yellow",
+    EventOutcome.COMPLETED.value: "green",
+    EventOutcome.CANCELED.value: "dim",
+    EventOutcome.FAILED.value: "red",
+}
+
 
 def follow(connection: ServiceConnection, created: Sequence[v1.CreatedEvent]) -> None:
-    """Follow events to their end, and end as they did. Ctrl-C ends the watching, not the events.
+    """Follow events to their end, and exit as they did.
 
     Where nothing goes on unless a person decides, it ends with the next step instead of waiting for that person.
     """
-    try:
-        stream = JournalStream(connection.api)
-        stream.open()
-        followed = EventFollower(connection.api, created)
-        with view_for(connection.output) as view:
-            _follow(stream, followed, view)
-    except KeyboardInterrupt:
-        event_ids = " ".join(each.id for each in created)
-        write_message(f"Stopped watching; nothing else has stopped. To watch again: forewarn event watch {event_ids}")
-        raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
-    for event in followed.stuck:
-        write_message(_next_step(event))
-    if not followed.is_successful:
-        raise click.exceptions.Exit(ExitCode.FAILED)
-
-
-def _next_step(event: v1.Event) -> str:
-    vms = ", ".join(impact.vm for impact in event.impacts if impact.state in STUCK)
-    id_ = event.id[:SHORT_ID]
-    return (
-        f"The work on {vms} waits for a person: `forewarn event retry {id_}` has it done once more, "
-        f"`forewarn event resolve {id_}` ends it."
+    live_view.follow(
+        EventFollower(connection.api, created),
+        JournalStream(connection.api),
+        connection.output,
+        resume_command=f"forewarn event watch {' '.join(each.id for each in created)}",
     )
 
 
-def _follow(stream: JournalStream, followed: "EventFollower", view: EventView) -> None:
-    view.show(followed.refresh(), followed.clock, "")
-    error_text = ""
-    while not followed.is_over and not followed.needs_operator:
-        items = list(stream.wait(REFRESH_INTERVAL))
-        error_text = connection_error(items, error_text)
-        changed: list[v1.EventDetail] = []
-        if any(map(followed.is_affected_by, items)):
-            try:
-                changed, error_text = followed.refresh(), ""
-            except ServiceUnreachable as error:
-                error_text = str(error)
-        view.show(changed, followed.clock, error_text)
-
-
-class EventFollower:
+class EventFollower(LiveContent):
     """The events that are followed, as they were when the service was asked last."""
 
     def __init__(self, api: ApiClient, created: Sequence[v1.CreatedEvent]) -> None:
         self._api = api
+        self._changed: dict[str, v1.EventDetail] = {}
+        """What has changed since it was last written."""
         self._scopes = {each.id: each.scope for each in created}
         self.details: dict[str, v1.EventDetail] = {}
         self._scope_events: dict[str, list[v1.Event]] = {}
         """What else is open in their scopes: an event may wait for another that nobody follows."""
-        self.clock = ServiceClock(api.clock())
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether all have ended, or nothing goes on unless a person decides."""
+        return self.is_over or self.needs_operator
 
     @property
     def is_over(self) -> bool:
@@ -109,7 +85,7 @@ class EventFollower:
         return any(each.id == event.id or _waits_for(each, event) for each in still_open)
 
     @property
-    def is_successful(self) -> bool:
+    def is_successful(self) -> bool:  # type: ignore[override]  # it is known at the end
         """Whether all were completed."""
         return all(detail.outcome is EventOutcome.COMPLETED for detail in self.details.values())
 
@@ -121,19 +97,60 @@ class EventFollower:
             case _:
                 return isinstance(item, Heartbeat | StreamResumed)
 
-    def refresh(self) -> list[v1.EventDetail]:
-        """Ask the service, and return what has changed."""
+    def text_lines(self, _: Sequence[v1.JournalEntry]) -> Iterator[str]:
+        """Give a line for each event that has changed."""
+        for detail in self._take_changed():
+            more = f": {text}" if (text := _blockers(detail)) else ""
+            now = moment_text(self.clock.now)
+            yield f"{now}  {_short_id(detail)}  {_subject(detail)}  {_status_text(detail)}{more}"
+
+    def json_objects(self, _: Sequence[v1.JournalEntry]) -> Sequence[object]:
+        """Give each event that has changed."""
+        return self._take_changed()
+
+    def _take_changed(self) -> Sequence[v1.EventDetail]:
+        changed, self._changed = tuple(self._changed.values()), {}
+        return changed
+
+    def render(self, warning: Sequence[Text], _: Console) -> RenderableType:
+        """Draw a table of all events."""
+        table = Table(box=None, pad_edge=False, header_style="")
+        for title in ("EVENT", "TYPE", "VMS", "STATUS", "TIME"):
+            table.add_column(title, no_wrap=title != "VMS")
+        table.add_column("", ratio=1)
+        for detail in self.details.values():
+            status = _status_text(detail)
+            table.add_row(
+                _short_id(detail),
+                "" if detail.type is None else detail.type.value,
+                ", ".join(detail.vms),
+                Text(status, STYLES.get(status, "")),
+                "" if detail.event is None else countdown_text(detail.event, self.clock.now),
+                Text(sanitize(_blockers(detail))),
+            )
+        hint = [Text(MANUAL_CLOCK_HINT, "dim")] if self.clock.is_manual and not self.is_over else []
+        return Group(table, *warning, *hint)
+
+    def next_steps(self) -> Iterator[str]:
+        """Say what a person has to decide."""
+        for event in self.stuck:
+            vms = ", ".join(impact.vm for impact in event.impacts if impact.state in STUCK)
+            id_ = event.id[:SHORT_ID]
+            yield (
+                f"The work on {vms} waits for a person: `forewarn event retry {id_}` has it done once more, "
+                f"`forewarn event resolve {id_}` ends it."
+            )
+
+    def refresh(self) -> None:
+        """Ask the service."""
         self.clock = ServiceClock(self._api.clock())
         waiting = {id_: scope for id_, scope in self._scopes.items() if not self._has_ended(id_)}
         self._scope_events = {scope: self._fetch_events(scope) for scope in set(waiting.values())}
         still_open = {event.id: event for events in self._scope_events.values() for event in events}
-        changed = []
         for id_ in waiting:
             detail = self._fetch_detail(id_, still_open.get(id_))
             if detail != self.details.get(id_):
-                self.details[id_] = detail
-                changed.append(detail)
-        return changed
+                self.details[id_] = self._changed[id_] = detail
 
     def _has_ended(self, id_: str) -> bool:
         return id_ in self.details and self.details[id_].event is None
@@ -160,3 +177,22 @@ def _has_failed(event: v1.Event) -> bool:
 def _waits_for(event: v1.Event, other: v1.Event) -> bool:
     """Tell whether it cannot start before the other one ends."""
     return any(blocker.event == other.id for blocker in event.blockers)
+
+
+def _short_id(detail: v1.EventDetail) -> str:
+    return detail.id[:SHORT_ID]
+
+
+def _subject(detail: v1.EventDetail) -> str:
+    type_ = "event" if detail.type is None else detail.type.value
+    return f"{type_} of {', '.join(detail.vms)}"
+
+
+def _status_text(detail: v1.EventDetail) -> str:
+    if detail.event is not None:
+        return detail.event.status
+    return "over" if detail.outcome is None else detail.outcome.value
+
+
+def _blockers(detail: v1.EventDetail) -> str:
+    return "" if detail.event is None else blockers_text(detail.event)

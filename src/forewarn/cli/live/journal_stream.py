@@ -9,14 +9,8 @@ from forewarn.api import v1
 from forewarn.api.client import ApiClient
 from forewarn.api.errors import ApiError, RequestRefused, ServiceUnreachable
 
-REFRESH_INTERVAL = 1.0
-"""A countdown is shown anew every second."""
-
 RECONNECT_DELAY = 1.0
 """How many seconds pass before a lost service is asked again."""
-
-DISCONNECTED_MESSAGE = "The service cannot be reached; trying again. "
-RECONNECTED_MESSAGE = "The service is back."
 
 POSITION_LOST_CODES = frozenset({"journal-pruned", "position-not-found"})
 """What a service says that no longer has the lines after ours, or never had: then those from now on must do."""

@@ -1,29 +1,17 @@
-"""Live view of `forewarn watch`: holds, open events with countdown, newest journal entries."""
+"""What `forewarn watch` shows: holds, open events with countdown, newest journal entries."""
 
-import os
-import sys
-import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from datetime import UTC
 from itertools import islice
 
 from rich.console import Console, Group, RenderableType
-from rich.live import Live
 from rich.text import Text
 
 from forewarn.api import v1
 from forewarn.api.client import ApiClient
-from forewarn.api.errors import ServiceUnreachable
-from forewarn.cli.live.event_view import STYLES
-from forewarn.cli.live.journal_stream import (
-    DISCONNECTED_MESSAGE,
-    REFRESH_INTERVAL,
-    JournalStream,
-    KeyInput,
-    connection_error,
-)
+from forewarn.cli.live.event_follow import STYLES
+from forewarn.cli.live.live_view import LiveContent
 from forewarn.cli.live.service_clock import MANUAL_CLOCK_HINT, ServiceClock, countdown_text
 from forewarn.cli.output import moment_text, sanitize
 from forewarn.cli.views.event import SHORT_ID, blockers_text, hold_text, journal_row
@@ -49,97 +37,64 @@ JOURNAL_SHARE = 3
 """The journal gets one line of so many, or what the events leave."""
 
 
-class FleetSnapshot:
-    """What the screen shows, as it was when the service was asked last."""
+class WatchView(LiveContent):
+    """The whole fleet, as it was when the service was asked last. Without a terminal: the journal, line by line."""
 
-    def __init__(self, api: ApiClient) -> None:
+    is_full_screen = True
+    is_finished = False
+
+    def __init__(self, api: ApiClient, newest: Sequence[v1.JournalEntry], *, is_terminal: bool) -> None:
         self._api = api
-        self.refresh()
+        self._entries = deque(newest, maxlen=max(len(newest), 200))
+        self._is_terminal = is_terminal
 
     def refresh(self) -> None:
         """Ask the service."""
-        self.clock = ServiceClock(self._api.clock())
-        self.holds = self._api.holds()
+        if not self._is_terminal:
+            return  # the lines of the journal say everything
+        self._clock = ServiceClock(self._api.clock())
+        self._holds = self._api.holds()
         events = islice(self._api.events(), MAX_EVENTS)
-        self.events = sorted(events, key=lambda event: (event.started_at is None, event.not_before))
+        self._events = sorted(events, key=lambda event: (event.started_at is None, event.not_before))
+
+    def text_lines(self, entries: Sequence[v1.JournalEntry]) -> Iterator[str]:
+        """Give each entry of the journal."""
+        for entry in entries:
+            yield GAP.join(cell for cell in journal_row(entry) if cell)
+
+    def json_objects(self, entries: Sequence[v1.JournalEntry]) -> Sequence[object]:
+        """Give each entry of the journal."""
+        return entries
+
+    def lines_above(self, entries: Sequence[v1.JournalEntry]) -> tuple[str, ...]:
+        """Keep the entries for the screen; nothing stays above it."""
+        self._entries.extend(entries)
+        return ()
+
+    def render(self, warning: Sequence[Text], console: Console) -> RenderableType:
+        """Draw as many events and entries as there is space for."""
+        head = self._header(warning)
+        room = console.size.height - sum(len(each.wrap(console, console.size.width)) for each in head) - 3
+        for_events = min(len(self._events), max(MIN_EVENTS, room - room // JOURNAL_SHARE))
+        for_journal = max(0, room - max(for_events, 1))
+        return Group(
+            *head,
+            Text(),
+            _event_lines(self._events[:for_events], self._clock, console.size.width),
+            Text(),
+            _journal_lines(list(self._entries)[-for_journal:] if for_journal else [], console.size.width),
+        )
+
+    def _header(self, warning: Sequence[Text]) -> list[Text]:
+        count = f"{len(self._events)}{' or more' if len(self._events) == MAX_EVENTS else ''} open events"
+        head = Text.assemble((f"{moment_text(self._clock.now)}", "bold"), f"  {self._api.url}  {count}  (q ends)")
+        hint = [Text(MANUAL_CLOCK_HINT, "dim")] if self._clock.is_manual else []
+        holds = [Text(sanitize(hold_text(hold)), "yellow") for hold in self._holds.holds]
+        return [head, *warning, *hint, *holds]
 
 
-def show_watch(api: ApiClient, stream: JournalStream, newest: Sequence[v1.JournalEntry]) -> None:
-    """Show holds, events and journal until the user presses q."""
-    snapshot, lines = FleetSnapshot(api), deque(newest, maxlen=max(len(newest), 200))
-    stream_error = request_error = ""
-    console = Console(highlight=False)
-    with _key_input(stream), Live(console=console, screen=True, auto_refresh=False) as live:
-        while True:
-            live.update(_render(api.url, snapshot, lines, stream_error or request_error, console), refresh=True)
-            items = list(stream.wait(REFRESH_INTERVAL))
-            if any(isinstance(each, KeyInput) and each.key in "qQ" for each in items):
-                return
-            stream_error = connection_error(items, stream_error)
-            lines.extend(each for each in items if isinstance(each, v1.JournalEntry))
-            if (request_error or any(not isinstance(each, KeyInput) for each in items)) and not stream_error:
-                request_error = _refresh(snapshot)
-
-
-def _refresh(snapshot: FleetSnapshot) -> str:
-    try:
-        snapshot.refresh()
-    except ServiceUnreachable as error:
-        return str(error)
-    return ""
-
-
-@contextmanager
-def _key_input(stream: JournalStream) -> Iterator[None]:
-    """Let keys be news, each when it is pressed, and not be seen."""
-    if not sys.stdin.isatty():
-        yield
-        return
-    import termios
-    import tty
-
-    stdin = sys.stdin.fileno()
-    before = termios.tcgetattr(stdin)
-    tty.setcbreak(stdin)
-    threading.Thread(target=_read_keys, args=(stdin, stream), daemon=True).start()
-    try:
-        yield
-    finally:
-        termios.tcsetattr(stdin, termios.TCSADRAIN, before)
-
-
-def _read_keys(stdin: int, stream: JournalStream) -> None:
-    while key := os.read(stdin, 1):
-        stream.put(KeyInput(key.decode(errors="replace")))
-
-
-def _render(
-    url: str, snapshot: FleetSnapshot, lines: Sequence[v1.JournalEntry], error_text: str, console: Console
-) -> RenderableType:
-    head = _header(url, snapshot, error_text)
-    room = console.size.height - sum(len(each.wrap(console, console.size.width)) for each in head) - 3
-    for_events = min(len(snapshot.events), max(MIN_EVENTS, room - room // JOURNAL_SHARE))
-    for_journal = max(0, room - max(for_events, 1))
-    return Group(
-        *head,
-        Text(),
-        _event_lines(snapshot, for_events, console.size.width),
-        Text(),
-        _journal_lines(list(lines)[-for_journal:] if for_journal else [], console.size.width),
-    )
-
-
-def _header(url: str, snapshot: FleetSnapshot, error_text: str) -> list[Text]:
-    count = f"{len(snapshot.events)}{' or more' if len(snapshot.events) == MAX_EVENTS else ''} open events"
-    head = [Text.assemble((f"{moment_text(snapshot.clock.now)}", "bold"), f"  {url}  {count}  (q ends)")]
-    head += [Text(DISCONNECTED_MESSAGE + error_text, "red")] if error_text else []
-    head += [Text(MANUAL_CLOCK_HINT, "dim")] if snapshot.clock.is_manual else []
-    held = snapshot.holds.holds
-    return [*head, *(Text(sanitize(hold_text(hold)), "yellow") for hold in held)]
-
-
-def _event_lines(snapshot: FleetSnapshot, limit: int, width: int) -> RenderableType:
-    if not snapshot.events:
+def _event_lines(events: Sequence[v1.Event], clock: ServiceClock, width: int) -> RenderableType:
+    if not events:
         return Text("No open events.", "dim")
     rows = [
         (
@@ -148,10 +103,10 @@ def _event_lines(snapshot: FleetSnapshot, limit: int, width: int) -> RenderableT
             event.type.value,
             event.scope,
             ", ".join(event.vms),
-            countdown_text(event, snapshot.clock.now),
+            countdown_text(event, clock.now),
             blockers_text(event),
         )
-        for event in snapshot.events[:limit]
+        for event in events
     ]
     return _aligned([("EVENT", "STATUS", "TYPE", "SCOPE", "VMS", "TIME", "WAITS FOR"), *rows], width, EVENT_DROP_ORDER)
 

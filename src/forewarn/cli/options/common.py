@@ -56,7 +56,7 @@ class ChoiceType(click.ParamType[StrEnum]):
 
     def _all_values(self) -> str:
         *others, last = (choice.value for choice in self.choices)
-        return f"{', '.join(others)} and {last}"
+        return f"{', '.join(others)} and {last}" if others else last
 
 
 class _Integer(click.IntRange):

@@ -8,29 +8,15 @@ import click
 
 from forewarn.api import v1
 from forewarn.cli.errors import CliError, ExitCode
-from forewarn.cli.options.common import ChoiceType, Command, Decorator, OptionTable, complete_words, with_options
-from forewarn.cli.options.times import read_duration
-from forewarn.core.vm import Os, Priority
+from forewarn.cli.options.common import Command, Decorator, complete_words, with_options
+from forewarn.cli.options.field_option import field_options
+from forewarn.core.vm import Traits
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-VM_OPTIONS: OptionTable = {
-    "priority": click.option(
-        "--priority", type=ChoiceType(Priority), metavar="PRIORITY", help="regular, or low: it can be evicted."
-    ),
-    "terminate_notice": click.option(
-        "--terminate-notice", metavar="DURATION", help="The notice before a delete, 5m to 15m."
-    ),
-    "location": click.option("--location", metavar="TEXT", help="The region."),
-    "zone": click.option("--zone", metavar="TEXT", help="The availability zone."),
-    "resource_group": click.option("--resource-group", metavar="TEXT", help="The resource group."),
-    "subscription": click.option("--subscription", metavar="TEXT", help="The subscription."),
-    "os": click.option("--os", type=ChoiceType(Os), metavar="OS", help="linux or windows."),
-    "tag": click.option("--tag", metavar="NAME=VALUE", multiple=True, help="A tag; repeatable, give all of them."),
-}
+VM_OPTIONS = field_options({"": Traits})
 LIST_FIELDS = frozenset({"addresses", "auto_approve"})
-FIELD_NAMES = tuple("tags" if name == "tag" else name for name in VM_OPTIONS)
 
 
 def with_vm_options(command: Command) -> Command:
@@ -38,14 +24,15 @@ def with_vm_options(command: Command) -> Command:
 
     @wraps(command)
     def wrapped(**given: Any) -> None:
-        command(properties=_read_values({name: given.pop(name) for name in VM_OPTIONS}), **given)
+        values = {each.key: each.read(given.pop(each.parameter)) for each in VM_OPTIONS}
+        command(properties={name: value for name, value in values.items() if value is not None}, **given)
 
-    return with_options(VM_OPTIONS.values())(wrapped)
+    return with_options(each.declare() for each in VM_OPTIONS)(wrapped)
 
 
 def with_vm_changes(*others: str) -> Decorator:
     """Do the same, with --clear to remove these properties and any of the others that may be missing."""
-    fields = {name.replace("_", "-"): name for name in (*others, *FIELD_NAMES)}
+    fields = {name.replace("_", "-"): name for name in (*others, *Traits.__struct_fields__)}
 
     def complete_fields(_: click.Context, __: click.Parameter, incomplete: str) -> "list[CompletionItem]":
         return complete_words(fields, incomplete)
@@ -87,21 +74,6 @@ def merge_changes(properties: Mapping[str, Any], values: Mapping[str, Any]) -> d
     if not changes:
         raise CliError(ExitCode.USAGE, "say what is to change: --help lists what can")
     return changes
-
-
-def _read_values(values: Mapping[str, Any]) -> dict[str, Any]:
-    tags = dict(_tag(text) for text in values["tag"]) if values["tag"] else None
-    notice = read_duration(values["terminate_notice"], "--terminate-notice")
-    read = {**values, "terminate_notice": notice, "tags": tags}
-    del read["tag"]
-    return {name: value for name, value in read.items() if value is not None}
-
-
-def _tag(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not name or not equals:
-        raise CliError(ExitCode.USAGE, f"--tag: {text!r} is no tag: write it like team=web")
-    return name, value
 
 
 def _cleared_values(cleared: Iterable[str], fields: Mapping[str, str]) -> dict[str, Any]:

@@ -12,7 +12,6 @@ from pathlib import Path
 import uvloop
 
 from forewarn.api.errors import ApiError
-from forewarn.api.file_reader import FileError
 from forewarn.cli.errors import ExitCode
 from forewarn.cli.process import logs
 from forewarn.cli.process.systemd_notify import SystemdNotifier
@@ -21,6 +20,7 @@ from forewarn.compose import InvalidCertificate, RunningService, run_service
 from forewarn.fleet.errors import FleetError
 from forewarn.fleet.event_loop import freeze_gc, shorten_switch_interval, tasks_until_exit
 from forewarn.settings import PRODUCTION, CommandSettings, PlatformName, Settings, SettingsError
+from forewarn.settings.file_reader import FileError
 
 log = logging.getLogger("forewarn.service")
 

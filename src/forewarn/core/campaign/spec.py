@@ -1,11 +1,18 @@
-"""Specification of a campaign: which VMs, which event type, and the policy with windows, limits and gates."""
+"""Specification of a campaign: which VMs, which event type, and the policy with windows, limits and gates.
+
+These structs are the only declaration of a campaign's keys. The types of the operator API (`api/v1/campaigns.py`), the
+campaign file (`api/campaign_file.py`) and the options of `forewarn campaign plan` are derived from their fields: type,
+bounds, default, description and example. The rules that bounds cannot express are in `__post_init__`.
+"""
 
 import re
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import Annotated
 from urllib.parse import urlsplit
 
 import msgspec
+from msgspec import Meta
 
 from forewarn.core.duration import format_duration
 from forewarn.core.errors import Invalid
@@ -13,7 +20,7 @@ from forewarn.core.event import EventType
 from forewarn.core.event_type import MAINTENANCE_TYPES
 from forewarn.core.limits import MAX_TEXT_LENGTH
 from forewarn.core.schedule import MAX_NOTICE
-from forewarn.core.text import check_name, check_text, join_choices
+from forewarn.core.text import Name, Text, check_name, check_text, join_choices
 
 DEFAULT_GAP = timedelta(minutes=30)
 DEFAULT_WAVE_DURATION = timedelta(minutes=5)
@@ -28,14 +35,31 @@ MAX_NAMES = 1_000
 MAX_WINDOWS = 64
 MAX_BLACKOUTS = 256
 MAX_RETRIES = 100
+MAX_FAILURES = 1_000_000
 MAX_CHECK_DURATION = timedelta(minutes=10)
 MAX_GATE_TIMEOUT = timedelta(days=30)
 MAX_URL_LENGTH = 2_048
 
-_CLOCK_TIME = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]")
+CLOCK_TIME = r"([01][0-9]|2[0-3]):[0-5][0-9]"
+ZONE = r"[A-Za-z0-9][A-Za-z0-9._+/-]{0,63}"
+
+_CLOCK_TIME = re.compile(CLOCK_TIME)
 _PERCENT = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,3})?) ?%")
 _PATTERN = re.compile(r"[A-Za-z0-9._/*?\[\]!-]{1,260}")
-_ZONE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+/-]{0,63}")
+_ZONE = re.compile(ZONE)
+
+Pattern = Annotated[str, Meta(pattern=f"^{_PATTERN.pattern}$")]
+"""A name, or a pattern such as `web-*`."""
+
+Patterns = Annotated[tuple[Pattern, ...], Meta(max_length=MAX_NAMES)]
+
+
+class CampaignType(StrEnum):
+    """The types of planned maintenance: `MAINTENANCE_TYPES` as an enumeration of their own."""
+
+    FREEZE = EventType.FREEZE.value
+    REBOOT = EventType.REBOOT.value
+    REDEPLOY = EventType.REDEPLOY.value
 
 
 class WaveKind(StrEnum):
@@ -65,16 +89,14 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     Then come the exclusions, each of which is enough by itself. Names may be patterns such as `web-*`.
     """
 
-    scopes: tuple[str, ...] = ()
-    hosts: tuple[str, ...] = ()
-    tags: dict[str, str] = {}
-    all: bool = False
-    exclude_scopes: tuple[str, ...] = ()
-    exclude_hosts: tuple[str, ...] = ()
-    exclude_vms: tuple[str, ...] = ()
-    """`scope/name`, or a bare name in any scope."""
-    exclude_tags: dict[str, str] = {}
-    """One of these tags is enough."""
+    scopes: Annotated[Patterns, Meta(description="VMs of these scopes; a pattern such as web-* is allowed.")] = ()
+    hosts: Annotated[Patterns, Meta(description="VMs on these hosts; a pattern such as hv-* is allowed.")] = ()
+    tags: Annotated[dict[str, str], Meta(description="VMs that have all of these tags.")] = {}
+    all: Annotated[bool, Meta(description="All VMs.")] = False
+    exclude_scopes: Annotated[Patterns, Meta(description="Except VMs of these scopes.")] = ()
+    exclude_hosts: Annotated[Patterns, Meta(description="Except VMs on these hosts.")] = ()
+    exclude_vms: Annotated[Patterns, Meta(description="Except these VMs: scope/name, or a name in any scope.")] = ()
+    exclude_tags: Annotated[dict[str, str], Meta(description="Except VMs that have one of these tags.")] = {}
 
     def __post_init__(self) -> None:
         named = bool(self.scopes or self.hosts or self.tags)
@@ -143,13 +165,11 @@ class Limit(msgspec.Struct, frozen=True, omit_defaults=True):
 class Window(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """When waves may start, by the clocks of a time zone. One whose end is not after its start goes past midnight."""
 
-    days: tuple[Weekday, ...] = ()
-    """The days on which it begins; none are all."""
-    start: str
-    end: str
+    days: Annotated[tuple[Weekday, ...], Meta(max_length=7, description="On which it begins; none are all days.")] = ()
+    start: Annotated[str, Meta(pattern=f"^{CLOCK_TIME}$", examples=["22:00"])]
+    end: Annotated[str, Meta(pattern=f"^({CLOCK_TIME}|24:00)$", examples=["04:00"])]
     """Up to, but without, this time; 24:00 is the end of the day."""
-    zone: str = ""
-    """Where it is not said, the policy's zone."""
+    zone: Annotated[str, Meta(description="Default: the policy's zone.")] = ""
 
     def __post_init__(self) -> None:
         _check_clock_time(self.start, "start")
@@ -181,7 +201,7 @@ class Blackout(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     start: datetime
     end: datetime
-    why: str = ""
+    why: Annotated[Text, Meta(description="Shown where a wave waits for the end of the black-out.")] = ""
 
     def __post_init__(self) -> None:
         check_aware(self.start, "a black-out's start")
@@ -207,13 +227,13 @@ def check_aware(moment: datetime, what: str) -> None:
 class HttpCheck(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A health gate that is asked by HTTP: open while it answers with the expected status."""
 
-    url: str
-    expect_status: int = 200
-    timeout: timedelta = timedelta(seconds=10)
-    """For one try."""
-    retries: int = 2
-    pause: timedelta = timedelta(seconds=10)
-    """Between two tries."""
+    url: Annotated[
+        str, Meta(pattern="^https?://[!-~]+$", max_length=MAX_URL_LENGTH, examples=["http://127.0.0.1:9090/-/healthy"])
+    ]
+    expect_status: Annotated[int, Meta(ge=100, le=599, description="The status that means open.")] = 200
+    timeout: Annotated[timedelta, Meta(description="For one try.")] = timedelta(seconds=10)
+    retries: Annotated[int, Meta(ge=0, le=MAX_RETRIES, description="After a first try that did not find it open.")] = 2
+    pause: Annotated[timedelta, Meta(description="Between two tries.")] = timedelta(seconds=10)
 
     def __post_init__(self) -> None:
         _check_url(self.url)
@@ -249,31 +269,45 @@ def _check_url(url: str) -> None:
 class CampaignPolicy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """When waves may start, how many VMs at once, and when to stop. Every key has a default."""
 
-    waves: WaveKind = WaveKind.UPDATE_DOMAIN
-    gap: timedelta = DEFAULT_GAP
-    """From the end of a scope's wave to the start of its next."""
-    notice: timedelta | None = None
-    """From a wave's announcement to its start; None is the minimum of its type."""
-    expected: timedelta | None = None
-    """How long a wave is expected to take; None is the campaign's duration, or else `DEFAULT_WAVE_DURATION`."""
-    scopes_at_once: Limit | None = None
-    hosts_at_once: Limit | None = None
-    vms_at_once: Limit | None = None
-    windows: tuple[Window, ...] = ()
-    """None are always open."""
-    blackouts: tuple[Blackout, ...] = ()
-    zone: str = "UTC"
-    """Of the windows that name none."""
-    must_end_inside: bool = False
-    """Whether a wave must be expected to end in the window in which it starts."""
-    gate: str | HttpCheck | None = None
-    """Asked before a scope's next wave: the name of a gate in the settings, or an HTTP check."""
-    gate_patience: timedelta = timedelta(minutes=30)
-    """How long a gate may stay shut before the campaign halts."""
-    halt_after: int | None = 1
-    """How many failed waves halt the campaign, counted since it was started or resumed; None never does."""
-    advance: bool = True
-    """Whether waves move up when those before them were approved early."""
+    waves: Annotated[WaveKind, Meta(description="How the VMs of a scope are divided into waves.")] = (
+        WaveKind.UPDATE_DOMAIN
+    )
+    gap: Annotated[timedelta, Meta(description="From the end of a scope's wave to the start of its next.")] = (
+        DEFAULT_GAP
+    )
+    notice: Annotated[
+        timedelta | None, Meta(description="From a wave's announcement to its start. Default: the minimum of its type.")
+    ] = None
+    expected: Annotated[
+        timedelta | None, Meta(description="How long a wave is expected to take. Default: the duration, or else 5m.")
+    ] = None
+    scopes_at_once: Annotated[Limit | None, Meta(description="In how many scopes waves run at once.")] = None
+    hosts_at_once: Annotated[Limit | None, Meta(description="On how many hosts waves run at once.")] = None
+    vms_at_once: Annotated[Limit | None, Meta(description="How many VMs are in running waves at once.")] = None
+    windows: Annotated[
+        tuple[Window, ...], Meta(max_length=MAX_WINDOWS, description="When waves may start. Default: always.")
+    ] = ()
+    blackouts: Annotated[
+        tuple[Blackout, ...], Meta(max_length=MAX_BLACKOUTS, description="When no wave may start, or last into.")
+    ] = ()
+    zone: Annotated[str, Meta(pattern=f"^{ZONE}$", description="The time zone of windows that name none.")] = "UTC"
+    must_end_inside: Annotated[
+        bool, Meta(description="Whether a wave must be expected to end in the window in which it starts.")
+    ] = False
+    gate: Annotated[
+        Name | HttpCheck | None,
+        Meta(description="Asked before a scope's next wave: the name of a gate in the settings, or a URL to check."),
+    ] = None
+    gate_patience: Annotated[
+        timedelta, Meta(description="How long a gate may stay closed before the campaign halts.")
+    ] = timedelta(minutes=30)
+    halt_after: Annotated[
+        Annotated[int, Meta(ge=1, le=MAX_FAILURES)] | None,
+        Meta(description="How many failed waves halt the campaign since it was started or resumed; or none."),
+    ] = 1
+    advance: Annotated[bool, Meta(description="Whether waves move up when those before them were approved early.")] = (
+        True
+    )
 
     def __post_init__(self) -> None:
         _check_between(self.gap, timedelta(0), MAX_GAP, "gap")
@@ -304,14 +338,16 @@ def _check_number(items: tuple[object, ...], most: int, what: str) -> None:
 class CampaignSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A whole campaign, as it was asked for."""
 
-    name: str
-    type: EventType
-    selection: Selection
-    duration: timedelta | None = None
-    description: str = ""
+    name: Annotated[Name, Meta(description="The name of the campaign.", examples=["kernel-6.1"])]
+    type: Annotated[
+        EventType,
+        Meta(description="The type of its events: Freeze, Reboot or Redeploy.", extra={"choices": CampaignType}),
+    ]
+    selection: Annotated[Selection, Meta(examples=[{"scopes": ["web-*"]}])]
+    duration: Annotated[timedelta | None, Meta(description="How long each VM is interrupted.")] = None
+    description: Annotated[Text, Meta(description="The description that VMs get.")] = ""
     policy: CampaignPolicy = CampaignPolicy()
-    start_at: datetime | None = None
-    """Nothing is announced before."""
+    start_at: Annotated[datetime | None, Meta(description="Announce nothing before this time.")] = None
 
     def __post_init__(self) -> None:
         check_name(self.name, "campaign")

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import Protocol, TypeVar
 
+from forewarn.core.backoff import backoff
 from forewarn.core.campaign.actions import (
     Action,
     AnnounceWave,
@@ -209,11 +210,11 @@ class CampaignActions:
 
     async def _retry_until_saved(self, operation: Callable[[], Awaitable[R]]) -> R:
         """Repeat it, with an exponential backoff, while the store cannot save."""
-        pause = MIN_BACKOFF
+        pauses = backoff(MIN_BACKOFF, MAX_BACKOFF)
         while True:
             try:
                 return await operation()
             except (SaveFailed, StoreError) as error:
+                pause = next(pauses)
                 log.warning("%s; trying again in %.1f s", error, pause)
                 await asyncio.sleep(pause)
-                pause = min(pause * 2, MAX_BACKOFF)

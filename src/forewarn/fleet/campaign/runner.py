@@ -10,6 +10,7 @@ from datetime import datetime
 
 import msgspec
 
+from forewarn.core.backoff import backoff
 from forewarn.core.campaign.actions import Action, ActionResult, ClearWave, Finding
 from forewarn.core.campaign.draft import CampaignBlockers
 from forewarn.core.campaign.draft import Decision as CampaignDecision
@@ -190,7 +191,7 @@ class CampaignRunner:
     # Seeing, deciding, saving.
 
     async def _run(self) -> None:
-        backoff = MIN_BACKOFF
+        pauses = backoff(MIN_BACKOFF, MAX_BACKOFF)
         try:
             while self._is_woken and not self._is_deleted:
                 self._is_woken = False
@@ -198,13 +199,13 @@ class CampaignRunner:
                     async with self._lock:
                         await self._step()
                 except SaveFailed as error:
-                    log.warning("campaign %s waits: %s; trying again in %.1f s", self.record.name, error, backoff)
+                    pause = next(pauses)
+                    log.warning("campaign %s waits: %s; trying again in %.1f s", self.record.name, error, pause)
                     self._reset()
                     self._is_woken = True
-                    await asyncio.sleep(backoff)
-                    backoff = min(backoff * 2, MAX_BACKOFF)
+                    await asyncio.sleep(pause)
                 else:
-                    backoff = MIN_BACKOFF
+                    pauses = backoff(MIN_BACKOFF, MAX_BACKOFF)
         finally:
             self._is_running = False
         self._start_notifying()
@@ -334,16 +335,15 @@ class CampaignRunner:
 
     async def _send_notifications(self) -> None:
         """Tell others, in order, until nothing is left to tell; at least once, and after a crash once more."""
-        delay = MIN_NOTIFY_BACKOFF
+        pauses = backoff(MIN_NOTIFY_BACKOFF, MAX_NOTIFY_BACKOFF)
         try:
             while self.record.notifications:
                 notification = self.record.notifications[0]
                 if await self._try_notify(notification):
-                    delay = MIN_NOTIFY_BACKOFF
+                    pauses = backoff(MIN_NOTIFY_BACKOFF, MAX_NOTIFY_BACKOFF)
                     await self._remove_notification(notification)
                 else:
-                    await asyncio.sleep(delay)
-                    delay = min(delay * 2, MAX_NOTIFY_BACKOFF)
+                    await asyncio.sleep(next(pauses))
         finally:
             self._is_notifying = False
         self.wake()

@@ -1,13 +1,15 @@
 """API views of scopes, VMs, hosts and holds."""
 
 from collections.abc import Callable, Iterable
+from datetime import timedelta
 from itertools import islice
+from typing import Any
 
 from forewarn.api import v1
 from forewarn.core.duration import format_duration
 from forewarn.core.scope import Hold, Scope
 from forewarn.core.text import natural_sort_key
-from forewarn.core.vm import Priority, Vm
+from forewarn.core.vm import Priority, Traits, Vm
 from forewarn.fleet.replica import ScopeView
 from forewarn.fleet.service import Fleet
 
@@ -32,20 +34,13 @@ def show_vm(scope: Scope, vm: Vm, guest_url: GuestUrl) -> v1.Vm:
         host=vm.host,
         update_domain=vm.update_domain,
         fault_domain=vm.fault_domain,
-        priority=traits.priority or Priority.REGULAR,
         role_instance=vm.role_instance,
         addresses=tuple(v1.Address(ip=item.ip, network=item.network, mac=item.mac) for item in vm.addresses),
-        tags=traits.tags or {},
-        terminate_notice=None if traits.terminate_notice is None else format_duration(traits.terminate_notice),
-        location=traits.location,
-        zone=traits.zone,
-        resource_group=traits.resource_group,
-        subscription=traits.subscription,
-        os=traits.os,
         scale_set=scope.scale_set,
         enabled=scope.enabled,
         hold=show_hold(scope.hold, scope.id),
         open_events=tuple(event.id for event in scope.events_affecting(vm.name)),
+        **_show_traits(traits) | {"priority": traits.priority or Priority.REGULAR},
     )
 
 
@@ -63,7 +58,6 @@ def sorted_vms(vms: Iterable[Vm]) -> list[Vm]:
 
 def show_scope(fleet: Fleet, view: ScopeView, scope: Scope) -> v1.Scope:
     """Show a scope and how it stands with its guests."""
-    traits = scope.traits
     return v1.Scope(
         id=scope.id,
         kind=scope.kind,
@@ -73,21 +67,21 @@ def show_scope(fleet: Fleet, view: ScopeView, scope: Scope) -> v1.Scope:
         auto_approve=scope.auto_approve,
         scale_set=scope.scale_set,
         placement_group=scope.placement_group,
-        priority=traits.priority,
-        terminate_notice=None if traits.terminate_notice is None else format_duration(traits.terminate_notice),
-        location=traits.location,
-        zone=traits.zone,
-        resource_group=traits.resource_group,
-        subscription=traits.subscription,
-        os=traits.os,
-        tags=traits.tags or {},
         incarnation=scope.incarnation,
         enabled=scope.enabled,
         last_seen_at=fleet.last_seen.of(view),
         changed_at=scope.changed_at,
         open_events=tuple(event.id for event in scope.events),
         hold=show_hold(scope.hold, scope.id),
+        **_show_traits(scope.traits),
     )
+
+
+def _show_traits(traits: Traits) -> dict[str, Any]:
+    """Return traits as fields of a VM or a scope, which always have tags."""
+    values = ((name, getattr(traits, name)) for name in Traits.__struct_fields__)
+    written = {name: format_duration(each) if isinstance(each, timedelta) else each for name, each in values}
+    return written | {"tags": traits.tags or {}}
 
 
 def show_host(name: str, placed: Iterable[tuple[Scope, Vm]]) -> v1.Host:

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
+from forewarn.files import sync_directory
 from forewarn.store.port import StoreCorrupt, StoreError, StoreFailed, StoreFull, StoreTooNew
-from forewarn.store.sqlite.directory import sync_directory, wrap_os_errors
+from forewarn.store.sqlite.directory import wrap_os_errors
 from forewarn.store.sqlite.schema import APPLICATION_ID, SCHEMA_VERSION, migrate, read_version
 
 DATABASE_FILE = "forewarn.db"

@@ -26,7 +26,7 @@ from forewarn.store.port import (
     check_save,
 )
 from forewarn.store.sqlite.database import DATABASE_FILE, prepare_database
-from forewarn.store.sqlite.directory import DirectoryLock, prepare_directory, wrap_os_errors
+from forewarn.store.sqlite.directory import lock_directory, prepare_directory, wrap_os_errors
 from forewarn.store.sqlite.group_commit import GroupCommit
 from forewarn.store.sqlite.reader import Reader
 from forewarn.store.sqlite.writer import Save, Writer, encode_entries
@@ -48,7 +48,7 @@ class _OpenDatabase(NamedTuple):
         with ExitStack() as undo:
             with wrap_os_errors(directory):
                 prepare_directory(directory)
-                lock = DirectoryLock.acquire(directory)
+                lock = lock_directory(directory)
             undo.callback(lock.release)
             path = directory / DATABASE_FILE
             prepare_database(path)

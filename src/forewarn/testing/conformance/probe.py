@@ -8,6 +8,7 @@ from typing import TypeAlias, TypeVar
 import msgspec
 
 from forewarn.client.endpoint import Endpoint
+from forewarn.core.backoff import pause_after
 from forewarn.core.base_error import BaseError
 from forewarn.testing.conformance.document import CheckSkipped, Document, EventFields, Mismatch, read_document
 from forewarn.testing.conformance.raw_http import (
@@ -293,4 +294,4 @@ def _backoff(response: Response, attempt: int) -> float:
     """Return the backoff in seconds: the Retry-After of the response, else longer each time."""
     retry_after = response.header("retry-after") or ""
     is_given = retry_after.isascii() and retry_after.isdigit() and len(retry_after) < 9
-    return min(float(retry_after) if is_given else 2.0**attempt, MAX_BACKOFF)
+    return min(float(retry_after), MAX_BACKOFF) if is_given else pause_after(attempt + 1, 1.0, MAX_BACKOFF)

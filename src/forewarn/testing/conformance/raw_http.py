@@ -1,5 +1,8 @@
 """Raw HTTP over a socket: send any request, valid or not, read the response to the last byte, and limit the request
 rate.
+
+It shares nothing with `forewarn.http_client`: the kit has to send requests that no client would send, and to see every
+byte of a response that a client would repair or refuse.
 """
 
 import re

@@ -2,19 +2,18 @@
 children.
 """
 
+import asyncio
 import os
 import signal
-import subprocess
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack
 from pathlib import Path
-from typing import IO
 
 import msgspec
 
+from forewarn.process import OutputFile, Process
 from forewarn.testing import sandbox
 from forewarn.testing.exam.trace import ProcessExit
 
@@ -26,10 +25,6 @@ SCENARIO_VARIABLE = "FOREWARN_EXAM_SCENARIO"
 PREPARED_VARIABLE = "FOREWARN_EXAM_PREPARED"
 RECOVERED_VARIABLE = "FOREWARN_EXAM_RECOVERED"
 
-MAX_OUTPUT_BYTES = 64 * 1024
-"""How much of a program's output is kept, from its end."""
-
-CHUNK = 8192
 STOP_TIMEOUT = 2.0
 """How many seconds a program has to end when it is told to."""
 
@@ -62,66 +57,54 @@ class LaunchContext(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HandlerProcess:
-    """A program that was begun. Whatever it prints is read, and the end of it is kept."""
+    """A program that was started. The end of what it prints is kept."""
 
     def __init__(self, options: LaunchOptions, context: LaunchContext, *, on_end: Callable[[], None]) -> None:
         self._on_end = on_end
-        self._output: deque[bytes] = deque()
-        self._size = 0
         self._is_stopping = threading.Event()
         self.exit_status: ProcessExit | None = None
         """How it has ended, if it did so by itself."""
         self._has_sandbox = context.socket is not None
+        self._last_output: str | None = None
         self.began_at = time.monotonic()
-        self._process = _launch(options, context)
-        self._threads = [
-            threading.Thread(target=self._read, name="forewarn-exam-output", daemon=True),
-            threading.Thread(target=self._watch, name="forewarn-exam-end", daemon=True),
-        ]
-        for thread in self._threads:
-            thread.start()
+        with ExitStack() as stack:
+            self._file = stack.enter_context(OutputFile.unnamed())
+            self._process = _launch(options, context, self._file)
+            self._files = stack.pop_all()
+        self._watcher = threading.Thread(target=self._watch, name="forewarn-exam-end", daemon=True)
+        self._watcher.start()
 
     @property
     def output(self) -> str:
         """The last of what it has printed."""
-        return b"".join(list(self._output)).decode(errors="replace")
+        return self._file.text if self._last_output is None else self._last_output
 
     def stop(self) -> None:
-        """Have it end, and everything that it has started; return when it has."""
+        """End it, and everything that it has started; return when it has ended."""
+        if self._last_output is not None:
+            return
         self._is_stopping.set()
         # A sandbox passes it on; a program without one may have started others.
-        self._process.terminate() if self._has_sandbox else self._signal_all(signal.SIGTERM)
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(STOP_TIMEOUT)
-        self._signal_all(signal.SIGKILL)
-        self._process.wait()
-        for thread in self._threads:
-            thread.join(STOP_TIMEOUT)
-
-    def _signal_all(self, number: signal.Signals) -> None:
-        with suppress(ProcessLookupError):
-            os.killpg(self._process.pid, number)
-
-    def _read(self) -> None:
-        stream: IO[bytes] | None = self._process.stdout
-        if stream is None:
-            return
-        with stream:
-            while chunk := stream.read1(CHUNK) if hasattr(stream, "read1") else stream.read(CHUNK):
-                self._output.append(chunk)
-                self._size += len(chunk)
-                while self._size - len(self._output[0]) > MAX_OUTPUT_BYTES:
-                    self._size -= len(self._output.popleft())
+        self._process.signal(signal.SIGTERM, is_for_all=not self._has_sandbox)
+        self._watcher.join(STOP_TIMEOUT)
+        self._process.signal(signal.SIGKILL)
+        self._watcher.join()
+        self._last_output = self._file.text
+        self._files.close()
 
     def _watch(self) -> None:
-        code = self._process.wait()
+        code = asyncio.run(self._process.wait())
         if not self._is_stopping.is_set():
-            self._threads[0].join(STOP_TIMEOUT)
-            self.exit_status = ProcessExit(code if code >= 0 else 128 - code, time.monotonic())
+            self.exit_status = ProcessExit(_shell_code(code), time.monotonic())
             self._on_end()
 
 
-def _launch(options: LaunchOptions, context: LaunchContext) -> "subprocess.Popen[bytes]":
+def _shell_code(code: int | None) -> int:
+    """Return an exit code as a shell does: 128 and the signal's number if a signal ended the program."""
+    return 0 if code is None else code if code >= 0 else 128 - code
+
+
+def _launch(options: LaunchOptions, context: LaunchContext, output: OutputFile) -> Process:
     placeholders = {URL_PLACEHOLDER: context.url, DIRECTORY_PLACEHOLDER: str(context.directory)}
     command = [_fill_placeholders(argument, placeholders) for argument in options.command]
     environment = {**os.environ, **context.environment, DIRECTORY_VARIABLE: str(context.directory)}
@@ -132,14 +115,7 @@ def _launch(options: LaunchOptions, context: LaunchContext) -> "subprocess.Popen
             command, socket=context.socket, hostname=context.host_name, net=options.net
         )
     try:
-        return subprocess.Popen(  # noqa: S603 - this is what it is for
-            command,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+        return Process.start(command, environment, None, output, output)
     except OSError as error:
         raise LaunchFailed(f"{command[0]} cannot be run: {error.strerror}") from error
 

@@ -1,16 +1,25 @@
-"""Read values of a TOML or JSON file with validation: every error names the file, the key and what is allowed."""
+"""Read a TOML or JSON file with validation: every error names the file, the line, the key and what is allowed.
 
+`read_toml` and `read_json` return the whole file as a `FileValue`. Ask it for what you expect (`table`, `items`,
+`text`, `duration`, …); for anything else raise `FileValue.error`.
+"""
+
+import tomllib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from difflib import get_close_matches
 from enum import StrEnum
+from pathlib import Path
 from typing import TypeVar
+
+import msgspec
 
 from forewarn.core.base_error import BaseError
 from forewarn.core.duration import parse_duration
 from forewarn.core.errors import CoreError
-from forewarn.core.text import check_name
+from forewarn.core.text import check_name, join_choices
+from forewarn.settings.key_positions import KeyPositions
 
 T = TypeVar("T")
 D = TypeVar("D")
@@ -18,28 +27,73 @@ E = TypeVar("E", bound=StrEnum)
 
 
 class FileError(BaseError):
-    """The file is invalid; the message names the file, the key and what is allowed."""
+    """The file is invalid; the message names the file, the line, the key and what is allowed."""
 
     template = "{place}{problem}"
     file: str
     key: str
     problem: str
+    line: int | None = None
 
     @property
     def place(self) -> str:
-        """The file and the key, as far as they are known."""
-        return "".join(f"{part}: " for part in (self.file, self.key) if part)
+        """The file, the line and the key, as far as they are known."""
+        file = self.file if self.line is None else f"{self.file}:{self.line}" if self.file else f"line {self.line}"
+        return "".join(f"{part}: " for part in (file, self.key) if part)
+
+
+def read_toml(text: str, *, file: str) -> "FileValue":
+    """Parse TOML; raise FileError if it is not TOML. `file` is the name that messages use."""
+    try:
+        content = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise FileError(file, "", f"this is not TOML: {error}") from error
+    return FileValue(file, "", content, KeyPositions(text))
+
+
+def read_json(text: str | bytes, *, file: str) -> "FileValue":
+    """Parse JSON of the same shape; raise FileError if it is not JSON."""
+    try:
+        return FileValue(file, "", msgspec.json.decode(text))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise FileError(file, "", f"this is not JSON: {error}") from error
+
+
+def read_toml_file(path: Path, *, max_bytes: int | None = None) -> "FileValue":
+    """Read and parse a TOML file; raise FileError if it cannot be read."""
+    try:
+        if max_bytes is not None and path.stat().st_size > max_bytes:
+            raise FileError(str(path), "", f"it is too large: at most {max_bytes >> 20} MiB are allowed")
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise FileError(str(path), "", f"cannot be read: {error.strerror or error}") from error
+    except ValueError as error:
+        raise FileError(str(path), "", "this is not TOML: it is not even UTF-8") from error
+    return read_toml(text, file=str(path))
 
 
 class FileValue:
-    """A value of the file, and where it stands."""
+    """A value of the file, and its place there. A value without `positions` was not written by a person as TOML."""
 
-    def __init__(self, file: str, key: str, value: object) -> None:
-        self.file, self.key, self.value = file, key, value
+    def __init__(self, file: str, key: str, value: object, positions: KeyPositions | None = None) -> None:
+        self.file, self.key, self.value, self.positions = file, key, value, positions
+
+    @property
+    def line(self) -> int | None:
+        """The line on which it stands, or on which its table begins if the key is missing."""
+        return None if self.positions is None else self.positions.find(self.key)
+
+    def at(self, key: str) -> "FileValue":
+        """Return another place of the file, for a message about it; `key` is complete."""
+        return FileValue(self.file, key, None, self.positions)
+
+    def with_value(self, value: object) -> "FileValue":
+        """Return another value for the same place."""
+        return FileValue(self.file, self.key, value, self.positions)
 
     def error(self, problem: str) -> FileError:
         """Return the error that says what is wrong with this value."""
-        return FileError(self.file, self.key, problem)
+        return FileError(self.file, self.key, problem, self.line)
 
     def read(self, parse: Callable[[object], T], allowed: str) -> T:
         """Parse the value. `parse` raises Invalid to say itself what is wrong, TypeError or ValueError otherwise."""
@@ -79,13 +133,12 @@ class FileValue:
 
     def choice(self, choices: type[E]) -> E:
         """Read one of several words."""
-        words = [f'"{choice.value}"' for choice in choices]
-        return self.read(lambda value: choices(_text(value)), f"{', '.join(words[:-1])} or {words[-1]}")
+        return self.read(lambda value: choices(_text(value)), join_choices(f'"{each.value}"' for each in choices))
 
     def items(self) -> list["FileValue"]:
         """Read a list."""
         items = self.read(_list, "a list")
-        return [FileValue(self.file, f"{self.key}[{n}]", item) for n, item in enumerate(items)]
+        return [FileValue(self.file, f"{self.key}[{n}]", item, self.positions) for n, item in enumerate(items)]
 
     def table(self, known: Collection[str], allowed: str = "a table") -> "FileTable":
         """Read a table that has no other keys than these. A wrong key comes before a missing one: it may be both."""
@@ -114,7 +167,7 @@ class FileTable:
     def at(self, key: str) -> FileValue:
         """Return the value of a key, or None in its place where there is none."""
         path = f"{self._parent.key}.{key}" if self._parent.key else key
-        return FileValue(self._parent.file, path, self._content.get(key))
+        return FileValue(self._parent.file, path, self._content.get(key), self._parent.positions)
 
     def has(self, key: str) -> bool:
         """Tell whether the key is there."""

@@ -1,0 +1,181 @@
+"""Derive types of the API from structs of the core: the same keys, bounds, defaults and descriptions.
+
+The core's structs cannot be sent themselves, because they are also what is stored, and a record has another form than
+the API: a duration is in ISO 8601 instead of "15m", a limit is an object instead of 10 or "10%", keys that have their
+default are left out, and unknown keys are ignored, which a request refuses. `DerivedTypes` has these differences
+once, by the type of a field; it names no key.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from functools import reduce
+from operator import or_
+from types import GenericAlias, NoneType, UnionType
+from typing import Annotated, Any, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from forewarn.api.v1.common import Duration, Moment
+from forewarn.core.campaign.spec import Limit
+from forewarn.core.duration import format_duration, parse_duration
+from forewarn.core.errors import Invalid
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+PositiveCount = Annotated[int, msgspec.Meta(ge=1, le=10_000_000)]
+Percent = Annotated[str, msgspec.Meta(pattern=r"^[0-9]{1,3}(\.[0-9]{1,3})? ?%$")]
+
+
+class Form(NamedTuple):
+    """The form that values of a type have in the API: its type there, and the conversions there and back.
+
+    `read` gets the path of the value within the request too, and names it in what it refuses.
+    """
+
+    type: Any
+    write: Callable[[Any], Any]
+    read: Callable[[Any, str], Any]
+
+
+def value_form(type_: Any, write: Callable[[Any], Any], read: Callable[[Any], Any]) -> Form:
+    """Return the form of a type whose values have no parts."""
+
+    def read_at(value: Any, path: str) -> Any:
+        try:
+            return read(value)
+        except Invalid as error:
+            raise Invalid(f"{path}: {error}") from None
+
+    return Form(type_, write, read_at)
+
+
+def _to_utc(moment: datetime) -> datetime:
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError:
+        raise Invalid(f"{moment.isoformat()} is no moment of UTC") from None
+
+
+VALUE_FORMS: Mapping[Any, Form] = {
+    timedelta: value_form(Duration, format_duration, parse_duration),
+    datetime: value_form(Moment, lambda moment: moment, _to_utc),
+    Limit: value_form(PositiveCount | Percent, lambda limit: limit.number or str(limit), Limit.parse),
+}
+
+
+class DerivedTypes:
+    """One way to derive types: the base class of what is derived, and the names by the struct of the core.
+
+    `own_forms` has the fields whose form does not follow from their type, by struct and name.
+    """
+
+    def __init__(
+        self,
+        base: type[msgspec.Struct],
+        names: Mapping[type[msgspec.Struct], str],
+        own_forms: Mapping[tuple[type[msgspec.Struct], str], Form],
+    ) -> None:
+        self._base, self._names, self._own_forms = base, names, own_forms
+        self._derived: dict[type[msgspec.Struct], type[Any]] = {}
+        self._forms: dict[type[msgspec.Struct], dict[str, Form]] = {}
+
+    def derive(self, struct: type[msgspec.Struct]) -> type[Any]:
+        """Return the type of the API for a struct. Keys without a default come first."""
+        if struct not in self._derived:
+            hints = get_type_hints(struct, include_extras=True).items()
+            forms = {name: self._own_forms.get((struct, name)) or self._form(hint) for name, hint in hints}
+            fields = sorted(msgspec.structs.fields(struct), key=lambda field: not field.required)
+            self._forms[struct] = forms
+            self._derived[struct] = msgspec.defstruct(
+                self._names[struct],
+                [_definition(field, forms[field.name]) for field in fields],
+                bases=(self._base,),
+                module=self._base.__module__,
+                namespace={"__doc__": struct.__doc__},
+                frozen=True,
+                kw_only=True,
+            )
+        return self._derived[struct]
+
+    def write(self, value: msgspec.Struct) -> Any:
+        """Return a value of the core as one of the API."""
+        derived = self.derive(type(value))
+        return derived(**{name: form.write(getattr(value, name)) for name, form in self._forms[type(value)].items()})
+
+    def read(self, struct: type[S], value: Any, path: str = "") -> S:
+        """Return a value of the API, or one that has more fields than it, as one of the core.
+
+        Invalid says which value breaks a rule, and its path.
+        """
+        fields = self.read_fields(struct, value, path)
+        try:
+            return struct(**fields)
+        except Invalid as error:
+            raise (Invalid(f"{path}: {error}") if path else error) from None
+
+    def read_fields(self, struct: type[msgspec.Struct], value: Any, path: str = "") -> dict[str, Any]:
+        """Return those fields of a struct that a value of the API has, and that its sender has not left out."""
+        self.derive(struct)
+        given = {name: getattr(value, name, msgspec.UNSET) for name in self._forms[struct]}
+        return {
+            name: self._forms[struct][name].read(each, f"{path}.{name}" if path else name)
+            for name, each in given.items()
+            if each is not msgspec.UNSET
+        }
+
+    def _form(self, type_: Any) -> Form:
+        origin, arguments = get_origin(type_), get_args(type_)
+        if type_ in VALUE_FORMS:
+            return VALUE_FORMS[type_]
+        if origin is Annotated:
+            extra = {key: value for meta in arguments[1:] for key, value in (meta.extra or {}).items()}
+            inner = _choice_form(arguments[0], extra["choices"]) if "choices" in extra else self._form(arguments[0])
+            return inner._replace(type=Annotated[inner.type, *arguments[1:]])
+        if origin is tuple:
+            return _items_form(self._form(arguments[0]))
+        if origin in (Union, UnionType):
+            return _union_form([(each, self._form(each)) for each in arguments])
+        if isinstance(type_, type) and issubclass(type_, msgspec.Struct):
+            return Form(self.derive(type_), self.write, lambda value, path: self.read(type_, value, path))
+        return Form(type_, lambda value: value, lambda value, _: value)
+
+
+def _definition(field: msgspec.structs.FieldInfo, form: Form) -> tuple[str, Any] | tuple[str, Any, Any]:
+    if field.required:
+        return field.name, form.type
+    if field.default_factory is not msgspec.NODEFAULT:
+        return field.name, form.type, msgspec.field(default_factory=field.default_factory)
+    return field.name, form.type, form.write(field.default)
+
+
+def _choice_form(values: type[StrEnum], choices: type[StrEnum]) -> Form:
+    """Return the form of a word, of which a request may use only some."""
+    return value_form(choices, lambda value: choices(value.value), lambda choice: values(choice.value))
+
+
+def _items_form(item: Form) -> Form:
+    return Form(
+        GenericAlias(tuple, (item.type, ...)),
+        lambda values: tuple(map(item.write, values)),
+        lambda values, path: tuple(item.read(value, f"{path}[{n}]") for n, value in enumerate(values)),
+    )
+
+
+def _union_form(alternatives: Iterable[tuple[Any, Form]]) -> Form:
+    """Return the form of a union: a struct, a value of another kind, and None, or two of these."""
+    forms: dict[Any, Form] = dict(alternatives)
+    structs = [each for each in forms if isinstance(each, msgspec.StructMeta) and each not in VALUE_FORMS]
+    others = [each for each in forms if each not in structs and each is not NoneType]
+    if len(structs) > 1 or len(others) > 1:
+        raise TypeError(f"JSON cannot tell apart {', '.join(map(str, forms))}")
+
+    def form_of(value: object) -> Form:
+        is_struct = isinstance(value, msgspec.Struct) and type(value) not in VALUE_FORMS
+        return forms[NoneType if value is None else (structs if is_struct else others)[0]]
+
+    return Form(
+        reduce(or_, (form.type for form in forms.values())),
+        lambda value: form_of(value).write(value),
+        lambda value, path: form_of(value).read(value, path),
+    )

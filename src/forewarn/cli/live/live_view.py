@@ -1,0 +1,187 @@
+"""The live view: one loop for everything that the command line follows.
+
+It waits for the journal, asks the service again when something may have changed, and shows the content: redrawn on a
+terminal, as text lines elsewhere, as JSON lines for programs. After a lost connection the stream resumes where it was.
+
+What is followed is a `LiveContent`: events, a campaign, the whole fleet.
+"""
+
+import os
+import sys
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from time import monotonic
+from typing import Protocol
+
+import click
+from rich.console import Console, RenderableType
+from rich.live import Live
+from rich.text import Text
+
+from forewarn.api import v1
+from forewarn.api.errors import ServiceUnreachable
+from forewarn.cli.errors import EXIT_INTERRUPTED, ExitCode
+from forewarn.cli.live.journal_stream import JournalStream, KeyInput, StreamItem, connection_error
+from forewarn.cli.output import Output, sanitize, write, write_json_line, write_message
+
+REFRESH_INTERVAL = 1.0
+"""A countdown is redrawn every second."""
+
+DISCONNECTED_MESSAGE = "The service cannot be reached; trying again. "
+RECONNECTED_MESSAGE = "The service is back."
+
+MAX_LINES_ABOVE = 10
+"""No more lines of the journal than this are written at a time above what is redrawn: nobody could read them."""
+
+QUIT_KEYS = "qQ"
+
+
+class LiveContent(ABC):
+    """What is followed."""
+
+    poll_interval: float | None = None
+    """After so many seconds without news the service is asked again; None: never."""
+
+    is_full_screen = False
+    """Whether it takes the whole terminal, until q; otherwise lines that are final stay above it."""
+
+    is_successful = True
+    """Whether the command ends with 0."""
+
+    @property
+    @abstractmethod
+    def is_finished(self) -> bool:
+        """Whether there is nothing more to see."""
+
+    @abstractmethod
+    def refresh(self) -> None:
+        """Ask the service how the content is. If that fails after the first time, the service is asked again."""
+
+    def is_affected_by(self, item: StreamItem) -> bool:
+        """Tell whether the content may have changed."""
+        return not isinstance(item, KeyInput)
+
+    @abstractmethod
+    def text_lines(self, entries: Sequence[v1.JournalEntry]) -> Iterable[str]:
+        """Give the lines to write since the last call."""
+
+    @abstractmethod
+    def json_objects(self, entries: Sequence[v1.JournalEntry]) -> Iterable[object]:
+        """Give the objects to write since the last call."""
+
+    def lines_above(self, _: Sequence[v1.JournalEntry]) -> Iterable[str]:
+        """Give the lines that stay above what is redrawn."""
+        return ()
+
+    @abstractmethod
+    def render(self, warning: Sequence[Text], console: Console) -> RenderableType:
+        """Draw it. `warning` says that the service cannot be reached."""
+
+    def next_steps(self) -> Iterable[str]:
+        """Give the messages for the end: what to do now."""
+        return ()
+
+
+def follow(content: LiveContent, stream: JournalStream, output: Output, *, resume_command: str) -> None:
+    """Follow the content to its end, and exit as it did. Ctrl-C ends the watching, and nothing else."""
+    try:
+        show_live(content, stream, output)
+    except KeyboardInterrupt:
+        write_message(f"Stopped watching; nothing else has stopped. To watch again: {resume_command}")
+        raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
+    for line in content.next_steps():
+        write_message(line)
+    if not content.is_successful:
+        raise click.exceptions.Exit(ExitCode.FAILED)
+
+
+def show_live(content: LiveContent, stream: JournalStream, output: Output) -> None:
+    """Show the content until it is finished or, on a full screen, somebody presses q."""
+    stream.open()
+    content.refresh()
+    is_live = output is Output.TABLE and sys.stdout.isatty()
+    with _screen(content, stream) if is_live else _lines(content, output) as show:
+        stream_error = request_error = ""
+        refreshed_at = monotonic()
+        show([], "")
+        while not content.is_finished:
+            items = list(stream.wait(REFRESH_INTERVAL))
+            if any(isinstance(item, KeyInput) and item.key in QUIT_KEYS for item in items):
+                return
+            stream_error = connection_error(items, stream_error)
+            is_due = content.poll_interval is not None and monotonic() - refreshed_at >= content.poll_interval
+            if (request_error or is_due or any(map(content.is_affected_by, items))) and not stream_error:
+                refreshed_at = monotonic()
+                try:
+                    content.refresh()
+                except ServiceUnreachable as error:
+                    request_error = str(error)  # the stream may go on: nothing else would say when to ask again
+                else:
+                    request_error = ""
+            show([item for item in items if isinstance(item, v1.JournalEntry)], stream_error or request_error)
+
+
+class _Show(Protocol):
+    """Shows the content after news."""
+
+    def __call__(self, entries: Sequence[v1.JournalEntry], error_text: str) -> None:
+        """Show the content, what has happened, and why the service cannot be reached."""
+
+
+@contextmanager
+def _lines(content: LiveContent, output: Output) -> Iterator[_Show]:
+    last_error = ""
+
+    def show(entries: Sequence[v1.JournalEntry], error_text: str) -> None:
+        nonlocal last_error
+        if output is Output.JSON:
+            for value in content.json_objects(entries):
+                write_json_line(value)
+        else:
+            for line in content.text_lines(entries):
+                write(line)
+        if bool(error_text) is not bool(last_error):
+            write_message(DISCONNECTED_MESSAGE + error_text if error_text else RECONNECTED_MESSAGE)
+        last_error = error_text
+
+    yield show
+
+
+@contextmanager
+def _screen(content: LiveContent, stream: JournalStream) -> Iterator[_Show]:
+    console = Console(highlight=False)
+    with _key_input(stream, content), Live(console=console, screen=content.is_full_screen, auto_refresh=False) as live:
+
+        def show(entries: Sequence[v1.JournalEntry], error_text: str) -> None:
+            for line in list(content.lines_above(entries))[-MAX_LINES_ABOVE:]:
+                console.print(Text(sanitize(line), "dim"), soft_wrap=True)
+            warning = [Text(DISCONNECTED_MESSAGE + error_text, "red")] if error_text else []
+            live.update(content.render(warning, console), refresh=True)
+
+        yield show
+
+
+@contextmanager
+def _key_input(stream: JournalStream, content: LiveContent) -> Iterator[None]:
+    """On a full screen, add keys to the stream, each when it is pressed, and do not echo them."""
+    if not content.is_full_screen or not sys.stdin.isatty():
+        yield
+        return
+    import termios
+    import tty
+
+    stdin = sys.stdin.fileno()
+    before = termios.tcgetattr(stdin)
+    tty.setcbreak(stdin)
+    threading.Thread(target=_read_keys, args=(stdin, stream), daemon=True).start()
+    try:
+        yield
+    finally:
+        termios.tcsetattr(stdin, termios.TCSADRAIN, before)
+
+
+def _read_keys(stdin: int, stream: JournalStream) -> None:
+    while key := os.read(stdin, 1):
+        stream.put(KeyInput(key.decode(errors="replace")))

@@ -1,0 +1,169 @@
+"""Atomic, durable file writes, and lock files. Nothing else in the package renames, syncs or locks a file."""
+
+import errno
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO, Self
+
+from forewarn.core.base_error import BaseError
+
+TEMPORARY_SUFFIX = ".new"
+"""The end of a temporary file's name. A process that is killed while it writes leaves one behind; nobody needs it."""
+
+if sys.platform == "win32":
+    import msvcrt
+
+    _LOCK_OFFSET = 1 << 20  # nobody else can read a locked byte there, and others have to read the process id
+
+    def _try_lock(fd: int) -> None:
+        os.lseek(fd, _LOCK_OFFSET, os.SEEK_SET)
+        msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
+
+    def is_locked(_: int) -> bool:
+        """Tell nothing: whether another process holds the lock cannot be seen there without taking it."""
+        return True
+else:
+    import fcntl
+
+    def _try_lock(fd: int) -> None:
+        # Bound to the open file, not to the process: it also keeps a second owner in the same process out.
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def is_locked(fd: int) -> bool:
+        """Tell whether somebody holds the lock of an open file."""
+        # Readers share the lock, so that none takes another for the holder.
+        try:
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        return False
+
+
+class FileLocked(BaseError):
+    """Another process has locked the file; `pid` is None if it does not tell who."""
+
+    template = "{path} is locked by another process"
+    path: Path
+    pid: int | None
+
+
+class FileLock:
+    """A locked file. The system releases the lock when the process ends, however it ends."""
+
+    def __init__(self, fd: int, *, has_pid: bool) -> None:
+        self._fd, self._has_pid = fd, has_pid
+
+    @classmethod
+    def acquire(cls, path: Path) -> Self:
+        """Create the lock file if it is missing, lock it and write our process id; raise FileLocked or OSError."""
+        fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            _lock(fd, path)
+            os.ftruncate(fd, 0)
+            os.lseek(fd, 0, os.SEEK_SET)
+            os.write(fd, f"{os.getpid()}\n".encode())
+        except BaseException:
+            os.close(fd)
+            raise
+        return cls(fd, has_pid=True)
+
+    @classmethod
+    def hold(cls, file: BinaryIO, path: Path) -> Self:
+        """Lock an open file, and hold the lock after the file is closed; raise FileLocked, which names `path`."""
+        fd = os.dup(file.fileno())
+        try:
+            if sys.platform != "win32":  # what is locked there cannot be read
+                _lock(fd, path)
+        except BaseException:
+            os.close(fd)
+            raise
+        return cls(fd, has_pid=False)
+
+    def release(self) -> None:
+        """Release the lock. The file stays: to remove it would race with the next owner."""
+        if self._has_pid:
+            os.ftruncate(self._fd, 0)
+        os.close(self._fd)
+
+
+def _lock(fd: int, path: Path) -> None:
+    try:
+        _try_lock(fd)
+    except OSError as error:
+        if error.errno in {errno.EACCES, errno.EAGAIN, errno.EDEADLK}:
+            raise FileLocked(path, _read_pid(path)) from error
+        raise
+
+
+def _read_pid(path: Path) -> int | None:
+    with suppress(OSError, ValueError):
+        return int(path.read_text(encoding="ascii"))
+    return None
+
+
+@contextmanager
+def replace_file(path: Path, *, is_private: bool = True) -> Iterator[BinaryIO]:
+    """Give a file to write to. It replaces `path`, durably, when the context ends without an error.
+
+    Only its owner can read a private file. Any other has the mode of the file that it replaces, or of a new file.
+    """
+    descriptor, name = tempfile.mkstemp(prefix=f"{path.name}.", suffix=TEMPORARY_SUFFIX, dir=path.parent)
+    temporary = Path(name)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(descriptor)
+        if not is_private:
+            temporary.chmod(_file_mode(path))
+        temporary.replace(path)
+    except BaseException:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise
+    sync_directory(path.parent)
+
+
+def write_file(path: Path, content: bytes, *, is_private: bool = True) -> None:
+    """Replace a file by this content: after a crash it has all of the old or all of the new. Raises OSError."""
+    with replace_file(path, is_private=is_private) as file:
+        file.write(content)
+
+
+def remove_file(path: Path) -> None:
+    """Remove a file durably, if it is there. Raises OSError."""
+    with suppress(FileNotFoundError):
+        path.unlink()
+        sync_directory(path.parent)
+
+
+def remove_unfinished(path: Path) -> None:
+    """Remove what processes that were killed left of a file. Only the one process that writes it may call this."""
+    for left in path.parent.glob(f"{path.name}.*{TEMPORARY_SUFFIX.removeprefix('.')}"):
+        left.unlink(missing_ok=True)
+
+
+def sync_directory(directory: Path) -> None:
+    """Make the names in a directory durable."""
+    if sys.platform == "win32":
+        return  # directories cannot be opened there, and NTFS keeps names in its own journal
+    try:
+        fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    except PermissionError:
+        return  # we may write to it, but not read it: there is no way to sync it
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _file_mode(path: Path) -> int:
+    if path.exists():
+        return path.stat().st_mode & 0o777
+    mask = os.umask(0)
+    os.umask(mask)
+    return 0o666 & ~mask

@@ -1,0 +1,204 @@
+"""Minimal async HTTP client for gates, webhooks, handlers and peers: one request on one connection.
+
+It uses no proxy, follows no redirect, keeps no connection and reads no more than it is asked to. A caller that stops
+waiting closes the connection. Only asyncio is used: agents in VMs need it too.
+
+Three other parts speak HTTP themselves: `client.transport` (inside a VM, synchronous, cancelled from any thread),
+`api.transport` (synchronous, streams long responses to the command line), and `testing.conformance.raw_http` (has to
+see every byte of a response that may be wrong).
+
+RequestFailed              there is no response; the message names the server, never the rest of the URL
+├── RequestTimeout         it took too long
+├── InvalidCertificate     the certificate of the server is not valid
+├── InvalidResponse        what the server sent is not HTTP, or incomplete
+└── ResponseTooLarge       the body is longer than allowed
+"""
+
+import asyncio
+import os
+import ssl
+from base64 import b64encode
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import NamedTuple
+from urllib.parse import SplitResult, quote, unquote, urlsplit
+
+from forewarn import __version__
+from forewarn.core.base_error import BaseError
+from forewarn.core.duration import format_duration
+
+USER_AGENT = f"forewarn/{__version__}"
+PORTS = {"http": 80, "https": 443}
+BODY_METHODS = frozenset({"POST", "PUT", "PATCH"})
+MAX_LINE_BYTES = 65_536
+MAX_HEADERS = 1_000
+CHUNK_BYTES = 65_536
+
+URL_CHARACTERS = "%/:?#[]@!$&'()*+,;=~"
+"""What a request's target may have besides letters, digits and `_.-`; anything else is percent-encoded."""
+
+
+class RequestFailed(BaseError):
+    """There is no response. `reason` says why, without the server's name."""
+
+    template = "{origin} does not answer: {reason}"
+    origin: str
+    reason: str
+
+
+class RequestTimeout(RequestFailed):
+    """The response took too long; `reason` is the time limit."""
+
+    template = "{origin} gave no answer within {reason}"
+
+
+class InvalidCertificate(RequestFailed):
+    """The certificate of the server is not valid."""
+
+    template = "{origin} is not trusted: {reason}"
+
+
+class InvalidResponse(RequestFailed):
+    """The server sent something else than a complete HTTP response."""
+
+
+class ResponseTooLarge(RequestFailed):
+    """The body is longer than allowed."""
+
+
+class HttpRequest(NamedTuple):
+    """A request. Its URL may contain a secret; messages use `origin` only. A user and password in it are sent."""
+
+    method: str
+    url: str
+    headers: Mapping[str, str] = {}
+    body: bytes = b""
+
+    @property
+    def origin(self) -> str:
+        """The server's name and port."""
+        parts = urlsplit(self.url)
+        return f"{parts.scheme}://{_host_and_port(parts)}"
+
+
+class HttpResponse(NamedTuple):
+    """A response; its body is empty unless the caller asked for it."""
+
+    status: int
+    body: bytes = b""
+
+
+async def send_request(
+    request: HttpRequest, *, time_limit: timedelta | None = None, tls: ssl.SSLContext | None = None, max_body: int = 0
+) -> HttpResponse:
+    """Send a request and return the response; raise RequestFailed. Without `max_body` no body is read.
+
+    Without `tls`, https trusts the certificates that the system trusts. Waiting takes no thread.
+    """
+    try:
+        async with asyncio.timeout(None if time_limit is None else time_limit.total_seconds()):
+            return await _send(request, tls, max_body)
+    except TimeoutError as error:
+        if time_limit is None:  # the system gave up
+            raise RequestFailed(request.origin, _error_text(error)) from error
+        raise RequestTimeout(request.origin, format_duration(time_limit)) from None
+    except ssl.SSLCertVerificationError as error:
+        raise InvalidCertificate(request.origin, error.verify_message) from error
+    except asyncio.IncompleteReadError as error:
+        raise InvalidResponse(request.origin, "it closed the connection") from error
+    except asyncio.LimitOverrunError as error:
+        raise InvalidResponse(request.origin, "its answer is not HTTP") from error
+    except UnicodeError as error:
+        raise RequestFailed(request.origin, "this is not the name of a host") from error
+    except (OSError, ValueError) as error:
+        raise RequestFailed(request.origin, _error_text(error)) from error
+
+
+async def _send(request: HttpRequest, tls: ssl.SSLContext | None, max_body: int) -> HttpResponse:
+    parts = urlsplit(request.url)
+    head = _encode_head(request, parts)
+    if parts.scheme == "https" and tls is None:
+        # Reading all the certificates that the system trusts takes a while.
+        tls = await asyncio.to_thread(ssl.create_default_context)
+    reader, writer = await asyncio.open_connection(
+        parts.hostname,
+        parts.port or PORTS[parts.scheme],
+        ssl=tls if parts.scheme == "https" else None,
+        limit=MAX_LINE_BYTES,
+    )
+    try:
+        writer.write(head + request.body)
+        status, headers = await _read_head(reader, request)
+        return HttpResponse(status, await _read_body(reader, headers, request, max_body) if max_body else b"")
+    finally:
+        writer.transport.abort()  # nobody reads the rest
+
+
+def _encode_head(request: HttpRequest, parts: SplitResult) -> bytes:
+    headers = {"Host": _host_and_port(parts), "User-Agent": USER_AGENT, **_basic_auth(parts), **request.headers}
+    if request.body or request.method in BODY_METHODS:
+        headers["Content-Length"] = str(len(request.body))
+    headers["Connection"] = "close"
+    target = quote((parts.path or "/") + (f"?{parts.query}" if parts.query else ""), safe=URL_CHARACTERS)
+    lines = [f"{request.method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
+    if any(char in line for line in lines for char in "\r\n\0"):
+        raise ValueError("a header has a line break")
+    return "\r\n".join([*lines, "", ""]).encode()
+
+
+async def _read_head(reader: asyncio.StreamReader, request: HttpRequest) -> tuple[int, dict[bytes, bytes]]:
+    """Read the head of the response. One with a status below 200 only says that the response is to come."""
+    while True:
+        version, _, rest = (await reader.readuntil(b"\n")).partition(b" ")
+        if not version.startswith(b"HTTP/1.") or not rest[:3].isdigit():
+            raise InvalidResponse(request.origin, "its answer is not HTTP")
+        headers: dict[bytes, bytes] = {}
+        for _ in range(MAX_HEADERS):
+            line = (await reader.readuntil(b"\n")).strip()
+            if not line:
+                break
+            name, _, value = line.partition(b":")
+            headers[name.lower()] = value.strip()
+        else:
+            raise InvalidResponse(request.origin, "its answer has too many headers")
+        if (status := int(rest[:3])) >= 200:
+            return status, headers
+
+
+async def _read_body(
+    reader: asyncio.StreamReader, headers: Mapping[bytes, bytes], request: HttpRequest, max_body: int
+) -> bytes:
+    """Read the body: up to its length or, where the server does not say it, to the end of the connection."""
+    if b"transfer-encoding" in headers:
+        raise InvalidResponse(request.origin, "its answer comes in chunks")
+    declared = headers.get(b"content-length", b"")
+    length = int(declared) if declared.isdigit() and len(declared) < 20 else None
+    body = b""
+    while len(body) <= max_body and (length is None or len(body) < length):
+        chunk = await reader.read(CHUNK_BYTES)
+        if not chunk:
+            break
+        body += chunk
+    if len(body) > max_body or (length or 0) > max_body:
+        raise ResponseTooLarge(request.origin, f"its answer is longer than {max_body} bytes")
+    if length is not None and len(body) < length:
+        raise InvalidResponse(request.origin, "it closed the connection")
+    return body[:length]
+
+
+def _error_text(error: Exception) -> str:
+    if isinstance(error, ConnectionError) and error.errno is not None:
+        return os.strerror(error.errno)
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__
+
+
+def _host_and_port(parts: SplitResult) -> str:
+    return parts.netloc.rpartition("@")[2]
+
+
+def _basic_auth(parts: SplitResult) -> dict[str, str]:
+    """Return the header for a user and password in the URL, as browsers send it."""
+    if parts.username is None:
+        return {}
+    credentials = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+    return {"Authorization": f"Basic {b64encode(credentials.encode()).decode()}"}

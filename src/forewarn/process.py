@@ -1,0 +1,311 @@
+"""Process runner: starts a program in a session of its own, keeps the end of what it prints, and ends it together with
+everything that it started.
+
+Input and output are files, not pipes. A program that leaves a child behind does not keep us waiting for that child, and
+what the child prints later does not end it. A program that outlives us can still write.
+"""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import IO, NamedTuple, Self
+
+from forewarn.core.backoff import backoff
+
+FIRST_POLL, LONGEST_POLL = 0.005, 0.1
+"""How often, in seconds, a program is looked at. One that an earlier process started sends us no signal."""
+
+GRACE = timedelta(seconds=2)
+"""How long a program may take to end after SIGTERM. What it was started for does not wait."""
+
+MAX_OUTPUT, KEPT_OUTPUT = 1024 * 1024, 64 * 1024
+"""From how many bytes on the beginning of a program's output is dropped, and how many bytes of the end are kept."""
+
+LONGEST_SUMMARY = 500
+
+RESTORED_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ) if sys.platform != "win32" else ()
+"""Python ignores them, and a program that is started would inherit that."""
+
+
+class ProcessResult(NamedTuple):
+    """How a program ended, and the end of what it printed. The code of a program that is not our child is not known."""
+
+    code: int | None
+    stdout: str
+    stderr: str = ""
+
+    @property
+    def summary(self) -> str:
+        """How it ended, with the last line that it printed: `ended with 3: no such VM`."""
+        match self.code:
+            case None:
+                how = "ended, and the system does not say how"
+            case code if code < 0:
+                how = f"was ended by {_signal_name(-code)}"
+            case code:
+                how = f"ended with {code}"
+        lines = (self.stderr.strip() or self.stdout.strip()).splitlines()
+        return f"{how}: {_printable(lines[-1])}" if lines else how
+
+
+class OutputFile:
+    """A file to which a program appends. `trim` keeps it small."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+
+    @classmethod
+    @contextmanager
+    def unnamed(cls) -> Iterator[Self]:
+        """Make one in memory, or on disk where the system has no such files."""
+        with _unnamed_file() as file:
+            yield cls(file)
+
+    @classmethod
+    @contextmanager
+    def at(cls, path: Path) -> Iterator[Self]:
+        """Make or open one on disk, for its owner only."""
+        with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600), "r+b", buffering=0) as file:
+            yield cls(file)
+
+    def fileno(self) -> int:
+        """Return the descriptor."""
+        return self._file.fileno()
+
+    @property
+    def is_too_large(self) -> bool:
+        """Whether it is time to trim. One that is closed needs no more care."""
+        return not self._file.closed and os.fstat(self.fileno()).st_size > MAX_OUTPUT
+
+    def trim(self) -> None:
+        """Keep only the end. The system may take its time to free the rest."""
+        with suppress(OSError, ValueError):  # ValueError: it was closed meanwhile
+            end = self._read_end()
+            os.ftruncate(self.fileno(), 0)
+            os.write(self.fileno(), end)
+
+    @property
+    def text(self) -> str:
+        """The end of what was printed."""
+        return self._read_end().decode(errors="replace")
+
+    def _read_end(self) -> bytes:
+        """Read without moving the position at which the program goes on."""
+        start = max(os.fstat(self.fileno()).st_size - KEPT_OUTPUT, 0)
+        if sys.platform == "win32":
+            self._file.seek(start)
+            return self._file.read(KEPT_OUTPUT)
+        return os.pread(self.fileno(), KEPT_OUTPUT, start)
+
+
+class Process:
+    """A program that runs in a session of its own, started by this process or by an earlier one (`attach`)."""
+
+    def __init__(
+        self,
+        pid: int,
+        start_ticks: str | None,
+        outputs: Sequence[OutputFile],
+        child: "subprocess.Popen[bytes] | None" = None,
+    ) -> None:
+        self.pid, self.start_ticks = pid, start_ticks
+        """`start_ticks` tells it from a later program with the same pid."""
+        self._outputs = outputs
+        self._child = child
+        self._code: int | None = None
+
+    @classmethod
+    def start(
+        cls,
+        argv: Sequence[str],
+        environ: Mapping[str, str],
+        stdin: IO[bytes] | None,
+        stdout: OutputFile,
+        stderr: OutputFile,
+    ) -> Self:
+        """Start a program; OSError says why it cannot be started. `stderr` may be the same file as `stdout`."""
+        if sys.platform != "linux":
+            child = subprocess.Popen(  # noqa: S603 - it is the user's own program, and no shell
+                argv,
+                stdin=subprocess.DEVNULL if stdin is None else stdin,
+                stdout=stdout.fileno(),
+                stderr=stderr.fileno(),
+                env=environ,
+                start_new_session=True,
+            )
+            return cls(child.pid, None, (stdout, stderr), child)
+        read_from = (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)
+        pid = os.posix_spawnp(  # unlike Popen it has nothing against a program that outlives us
+            argv[0],
+            [_bytes(word) for word in argv],
+            {_bytes(name): _bytes(value) for name, value in environ.items()},
+            file_actions=[
+                read_from if stdin is None else (os.POSIX_SPAWN_DUP2, stdin.fileno(), 0),
+                (os.POSIX_SPAWN_DUP2, stdout.fileno(), 1),
+                (os.POSIX_SPAWN_DUP2, stderr.fileno(), 2),
+            ],
+            setsid=True,
+            setsigmask=(),
+            setsigdef=RESTORED_SIGNALS,
+        )
+        return cls(pid, _start_ticks(pid), (stdout, stderr))
+
+    @classmethod
+    def attach(cls, pid: int, start_ticks: str | None, outputs: Sequence[OutputFile]) -> Self:
+        """Find a program again that an earlier process started."""
+        return cls(pid, start_ticks, outputs)
+
+    async def wait(self) -> int | None:
+        """Wait for the end, and return the exit code. A caller that stops waiting leaves the program running."""
+        pauses = backoff(FIRST_POLL, LONGEST_POLL)
+        while not self.has_exited():
+            await asyncio.sleep(next(pauses))
+            for output in self._outputs:
+                if output.is_too_large:
+                    await asyncio.to_thread(output.trim)
+                    # What is printed between two looks takes memory: gigabytes in a second.
+                    pauses = backoff(FIRST_POLL, LONGEST_POLL)
+        return self._code
+
+    async def terminate(self, grace: timedelta) -> int | None:
+        """End the program and everything in its session: ask first, kill after a while. Return the exit code."""
+        self.signal(signal.SIGTERM)
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(grace.total_seconds()):
+                    await self.wait()
+        finally:
+            self.signal(signal.SIGKILL if sys.platform != "win32" else signal.SIGTERM)
+        # One that hangs in the kernel, as when a file server is away, does not end even then.
+        return await self.wait()
+
+    def signal(self, number: int, *, is_for_all: bool = True) -> None:
+        """Send a signal to everything in the program's session, or to the program alone."""
+        with suppress(OSError):
+            if self._child is not None:
+                self._child.send_signal(number)
+            elif is_for_all:
+                os.killpg(self.pid, number)
+            else:
+                os.kill(self.pid, number)
+
+    def has_exited(self) -> bool:
+        """Tell whether it has ended."""
+        if self._child is not None:
+            self._code = self._child.poll()
+            return self._code is not None
+        if self._code is not None or _start_ticks(self.pid) != self.start_ticks:
+            return True
+        try:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+        except ChildProcessError:
+            return not _is_alive(self.pid)
+        if pid:
+            self._code = os.waitstatus_to_exitcode(status)
+        return bool(pid)
+
+
+async def run_process(
+    argv: Sequence[str],
+    environ: Mapping[str, str],
+    stdin: bytes = b"",
+    *,
+    time_limit: timedelta | None = None,
+    merge: bool = False,
+) -> ProcessResult:
+    """Run a program to its end. A caller that stops waiting ends it, and so does the time limit, with TimeoutError.
+
+    OSError says why it cannot be started. With `merge`, errors are in `stdout`, in the order in which all was printed.
+    """
+    with ExitStack() as files:
+        input_file = files.enter_context(_unnamed_file())
+        stdout = files.enter_context(OutputFile.unnamed())
+        stderr = stdout if merge else files.enter_context(OutputFile.unnamed())
+        input_file.write(stdin)
+        input_file.flush()
+        input_file.seek(0)
+        process = Process.start(argv, environ, input_file, stdout, stderr)
+        try:
+            async with asyncio.timeout(None if time_limit is None else time_limit.total_seconds()):
+                code = await process.wait()
+        except BaseException:
+            await asyncio.shield(process.terminate(GRACE))
+            raise
+        return ProcessResult(code, stdout.text, "" if merge else stderr.text)
+
+
+def check_program(path: str | Path) -> str | None:
+    """Return why a program could not be started; None if it could."""
+    try:
+        is_file = Path(path).is_file()
+    except OSError as error:
+        return f"{path}: {error.strerror}"
+    if not is_file:
+        return f"there is no program {path}"
+    return None if os.access(path, os.X_OK) else f"{path} may not be run: chmod +x {path}"
+
+
+@contextmanager
+def _unnamed_file() -> Iterator[IO[bytes]]:
+    """Make a file that needs no disk space, where the system has such: a full disk must not stop a handler."""
+    if sys.platform == "linux":
+        import fcntl
+
+        with os.fdopen(os.memfd_create("forewarn", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING), "w+b") as file:
+            # Scripts that write to /dev/stderr open it again, each with a position of its own.
+            fcntl.fcntl(file, fcntl.F_SETFL, os.O_APPEND)
+            try:
+                yield file
+            finally:
+                # A child that was left behind still has it, and nobody would ever trim it again.
+                fcntl.fcntl(file, fcntl.F_ADD_SEALS, fcntl.F_SEAL_GROW)
+    else:
+        with tempfile.TemporaryFile() as file:
+            yield file
+
+
+def _bytes(text: str) -> bytes:
+    """Encode as UTF-8; what the system gave us and is not UTF-8 goes on as it came."""
+    return text.encode(errors="surrogateescape")
+
+
+def _start_ticks(pid: int) -> str | None:
+    """Return when a process began, in the system's own count; None where it is gone or the system does not say."""
+    fields = _stat(pid)
+    return fields[19] if fields else None
+
+
+def _is_alive(pid: int) -> bool:
+    if fields := _stat(pid):
+        return fields[0] != "Z"
+    with suppress(OSError):
+        os.kill(pid, 0)
+        return True
+    return False
+
+
+def _stat(pid: int) -> list[str]:
+    """Return what Linux says of a process after its name, which may itself have spaces and brackets."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return []
+
+
+def _signal_name(number: int) -> str:
+    """Name a signal; those for real-time use have only numbers."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _printable(line: str) -> str:
+    return "".join(char if char.isprintable() else " " for char in line.strip()[:LONGEST_SUMMARY])

@@ -1,0 +1,210 @@
+"""The settings loader: flags over environment over file over default, for any struct of settings.
+
+Settings are declared as msgspec structs; a field is a setting if its annotation has a `SettingType`, or a section if it
+is a struct itself. `section.field` is its key. The loader records the origin of each value, and every message names the
+origin (of a file: with the line), the key and what is allowed. To add a setting, add the field and document it.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from enum import IntEnum
+from functools import cache
+from pathlib import Path
+from typing import Any, Generic, NamedTuple, TypeVar, get_args, get_type_hints
+
+import msgspec
+
+from forewarn.settings.errors import InvalidSetting, InvalidSettingsFile, SettingNotFound
+from forewarn.settings.file_reader import FileError, FileValue, read_toml_file
+from forewarn.settings.types import InvalidField, SettingType, resolve_path
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+class Precedence(IntEnum):
+    """Where a value can come from; the higher one wins."""
+
+    PRESET = 0
+    FILE = 1
+    ENVIRONMENT = 2
+    FLAG = 3
+
+
+class SettingSource(NamedTuple):
+    """Where a value came from: a flag, a variable, a file or a preset, by name."""
+
+    precedence: Precedence
+    name: str
+    line: int | None = None
+    """The line of the file."""
+
+    def __str__(self) -> str:
+        return f"{self.name} preset" if self.precedence is Precedence.PRESET else self.name
+
+    @property
+    def place(self) -> str:
+        """The name and, of a file, the line."""
+        return self.name if self.line is None else f"{self.name}:{self.line}"
+
+
+class LoadedSettings(msgspec.Struct, Generic[S], frozen=True):
+    """The settings that hold, and the origin of each by its key."""
+
+    settings: S
+    sources: dict[str, SettingSource]
+
+    @property
+    def places(self) -> dict[str, str]:
+        """The place of each value, for messages."""
+        return {key: source.place for key, source in self.sources.items()}
+
+
+class LoadOptions(NamedTuple):
+    """Where values are looked for. `variable` and `flag` give the names that belong to a key."""
+
+    file: FileValue | None
+    environ: Mapping[str, str]
+    variable: Callable[[str], str]
+    flags: Mapping[str, object] = {}
+    flag: Callable[[str], str] = str
+    tables: frozenset[str] = frozenset()
+    """Tables of the file that are no sections; the caller reads them."""
+
+
+def read_settings_file(path: Path) -> FileValue:
+    """Read a file of settings; raise InvalidSettingsFile."""
+    try:
+        return read_toml_file(path)
+    except FileError as error:
+        raise InvalidSettingsFile(path, error.problem) from error
+
+
+def load_struct(defaults: S, default_name: str, options: LoadOptions) -> LoadedSettings[S]:
+    """Find the value of every setting; raise SettingsError. `default_name` is the origin of what is set nowhere."""
+    section = type(defaults)
+    values = dict(iter_values(defaults))
+    sources = {key: SettingSource(Precedence.PRESET, default_name) for key in values}
+    for key, source, value in iter_overrides(section, options):
+        values[key], sources[key] = parse_value(section, key, value, source, options.file), source
+    return LoadedSettings(build_settings(defaults, values), sources)
+
+
+def iter_overrides(section: type[msgspec.Struct], options: LoadOptions) -> Iterator[tuple[str, SettingSource, object]]:
+    """Give what is set anywhere, as it is written, the weakest first."""
+    if options.file is not None:
+        for value in _iter_file(section, options.file, options.tables):
+            source = SettingSource(Precedence.FILE, value.file, value.line)
+            yield value.key, source, _resolve_path(setting_types(section)[value.key], value)
+    for key in setting_types(section):
+        if text := options.environ.get(options.variable(key)):
+            yield key, SettingSource(Precedence.ENVIRONMENT, options.variable(key)), text
+    for key, given in options.flags.items():
+        yield key, SettingSource(Precedence.FLAG, options.flag(key)), given
+
+
+def parse_value(
+    section: type[msgspec.Struct], key: str, value: object, source: SettingSource, file: FileValue | None = None
+) -> object:
+    """Parse a value as its key takes it; raise InvalidSetting. `file` is for the line of a part of the value."""
+    if file is not None and source.precedence is Precedence.FILE:
+        return _parse(setting_types(section)[key], key, value, lambda part: place(file.at(part)))
+    return _parse(setting_types(section)[key], key, value, lambda _: source.place)
+
+
+def read_section(section: type[S], table: FileValue, **given: object) -> S:
+    """Read a table of the file as a struct of settings of its own; `given` are fields that are no keys."""
+    types = setting_types(section)
+    known = tuple(field for field in section.__struct_fields__ if field in types)
+    values: dict[str, object] = {}
+    for name, value in read_table(table).items():
+        if name not in known:
+            raise SettingNotFound(place(value), value.key, known)
+        written = _resolve_path(types[name], value)
+        values[name] = _parse(types[name], value.key, written, lambda part: place(table.at(part)))
+    return section(**given, **values)
+
+
+def read_table(value: FileValue) -> dict[str, FileValue]:
+    """Return the entries of a table; raise InvalidSetting if it is none."""
+    if not isinstance(value.value, Mapping):
+        raise InvalidSetting(place(value), value.key, value.value, "a table")
+    return value.entries()
+
+
+def place(value: FileValue) -> str:
+    """Return where a value of the file stands, for messages."""
+    return value.file if value.line is None else f"{value.file}:{value.line}"
+
+
+def setting_types(section: type[msgspec.Struct]) -> Mapping[str, SettingType]:
+    """Return every key, `section.field` where it is in a section, and what it takes."""
+    return _setting_types(section)
+
+
+def iter_values(section: msgspec.Struct) -> Iterator[tuple[str, object]]:
+    """Give the value of every key, in the order in which they are declared."""
+    for key in setting_types(type(section)):
+        value: object = section
+        for field in key.split("."):
+            value = getattr(value, field)
+        yield key, value
+
+
+def build_settings(base: S, values: Mapping[str, object]) -> S:
+    """Return the settings with these values by key; what has none is as in `base`."""
+    fields = {key: value for key, value in values.items() if "." not in key}
+    for section in {key.partition(".")[0] for key in values if "." in key}:
+        inner = {
+            key.removeprefix(f"{section}."): value for key, value in values.items() if key.startswith(f"{section}.")
+        }
+        fields[section] = build_settings(getattr(base, section), inner)
+    return msgspec.structs.replace(base, **fields)
+
+
+@cache
+def _setting_types(section: type[msgspec.Struct]) -> dict[str, SettingType]:
+    types: dict[str, SettingType] = {}
+    hints = get_type_hints(section, include_extras=True)
+    for field in section.__struct_fields__:
+        hint: Any = hints[field]
+        if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+            types |= {f"{field}.{key}": type_ for key, type_ in _setting_types(hint).items()}
+        elif found := next((item for item in get_args(hint) if isinstance(item, SettingType)), None):
+            types[field] = found
+    return types
+
+
+def _iter_file(section: type[msgspec.Struct], table: FileValue, tables: frozenset[str]) -> Iterator[FileValue]:
+    types = setting_types(section)
+    for value in read_table(table).values():
+        is_section = any(key.startswith(f"{value.key}.") for key in types)
+        if value.key in types:
+            yield value
+        elif is_section and isinstance(value.value, Mapping):
+            yield from _iter_file(section, value, frozenset())
+        elif value.key not in tables:
+            if is_section:
+                raise InvalidSetting(place(value), value.key, value.value, "a table")
+            raise SettingNotFound(place(value), value.key, _known_keys(types, table.key, tables))
+
+
+def _known_keys(types: Mapping[str, SettingType], section: str, tables: frozenset[str]) -> tuple[str, ...]:
+    prefix = f"{section}." if section else ""
+    inside = [key.removeprefix(prefix) for key in types if key.startswith(prefix)]
+    return (*dict.fromkeys(key.split(".")[0] for key in inside), *sorted(tables))
+
+
+def _resolve_path(type_: SettingType, value: FileValue) -> object:
+    """What a file names lies beside it, wherever the program was started."""
+    written = value.value
+    is_location = type_.is_path and isinstance(written, str) and written not in ("", *type_.keywords)
+    return resolve_path(Path(value.file).parent, str(written)) if is_location else written
+
+
+def _parse(type_: SettingType, key: str, value: object, place_of: Callable[[str], str]) -> object:
+    try:
+        return type_.parse(value)
+    except InvalidField as wrong:
+        part = f"{key}.{wrong.key}"
+        raise InvalidSetting(place_of(part), part, wrong.value, wrong.allowed) from None
+    except (TypeError, ValueError, KeyError):
+        raise InvalidSetting(place_of(key), key, value, type_.allowed) from None

@@ -1,0 +1,81 @@
+"""Options that are derived from fields: a new field has its option at once."""
+
+from datetime import timedelta
+from typing import Annotated, Any
+
+import click
+import pytest
+from msgspec import Meta
+
+from forewarn.cli.errors import CliError
+from forewarn.cli.options.campaign import OPTIONS
+from forewarn.cli.options.common import with_options
+from forewarn.cli.options.field_option import field_options
+from forewarn.core.campaign.spec import CampaignPolicy, CampaignSpec, Selection
+from forewarn.core.vm import Os, Traits
+
+
+class WiderPolicy(CampaignPolicy, frozen=True, kw_only=True):
+    """A policy with keys more, as a later version could have it."""
+
+    settle_for: Annotated[timedelta | None, Meta(description="How long to watch a scope after its wave.")] = None
+    strict: Annotated[bool, Meta(description="Whether warnings count as failures.")] = False
+    ring: Annotated[str, Meta(pattern="^[a-z]+$", description="The ring of the rollout.")] = "a"
+    reviewers: Annotated[tuple[str, ...], Meta(description="Who has to agree.")] = ()
+
+
+def test_new_key_of_a_policy_has_its_option_without_further_ado() -> None:
+    wider = field_options({"": CampaignSpec, "selection": Selection, "policy": WiderPolicy})
+    found = [(each.flag, each.metavar, each.is_repeatable, each.is_clearable) for each in wider[len(OPTIONS) :]]
+    assert found == [
+        ("--settle-for", "DURATION", False, True),
+        ("--strict", "STRICT", False, False),
+        ("--ring", "RING", False, False),
+        ("--reviewer", "TEXT", True, True),
+    ]
+    assert wider[len(OPTIONS)].help == "How long to watch a scope after its wave."
+    command = with_options(each.declare() for each in wider[len(OPTIONS) :])(lambda **_: None)
+    declared = click.command()(command).params
+    assert [each.opts for each in declared] == [["--settle-for"], ["--strict"], ["--ring"], ["--reviewer"]]
+    assert [each.name for each in declared] == ["settle_for", "strict", "ring", "reviewers"]
+
+
+class WiderTraits(Traits, frozen=True, kw_only=True):
+    """Traits with one more, as a later version could have it."""
+
+    rack: Annotated[str | None, Meta(description="The rack.")] = None
+
+
+def test_new_trait_has_its_option_without_further_ado() -> None:
+    *_, rack = field_options({"": WiderTraits})
+    assert (rack.flag, rack.metavar, rack.help) == ("--rack", "TEXT", "The rack.")
+
+
+@pytest.mark.parametrize(
+    ("key", "typed", "read"),
+    [
+        ("location", None, None),
+        ("location", "eu", "eu"),
+        ("terminate_notice", "300s", "5m"),
+        ("os", Os.LINUX, Os.LINUX),
+        ("tags", (), None),
+        ("tags", ("a=b", "c="), {"a": "b", "c": ""}),
+    ],
+)
+def test_typed_value_is_read_as_the_api_has_it(key: str, typed: Any, read: object) -> None:
+    (option,) = (each for each in field_options({"": Traits}) if each.key == key)
+    assert option.read(typed) == read
+
+
+@pytest.mark.parametrize(
+    ("key", "typed", "message"),
+    [
+        ("terminate_notice", "soon", "--terminate-notice: 'soon' is not a duration"),
+        ("tags", ("a",), "--tag: 'a' is no tag: write it like team=web"),
+    ],
+)
+def test_wrong_value_is_named_by_its_option(key: str, typed: Any, message: str) -> None:
+    (option,) = (each for each in field_options({"": Traits}) if each.key == key)
+    with pytest.raises(CliError) as refused:
+        option.read(typed)
+    assert str(refused.value).startswith(message)

@@ -1,0 +1,137 @@
+"""Shared plumbing exists once: only its module makes certain calls, unless a reason is listed here."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+
+class Plumbing(NamedTuple):
+    """Calls that belong to one module, and the modules that make them for a reason of their own."""
+
+    module: str
+    calls: frozenset[str]
+    exceptions: dict[str, str]
+
+
+PLUMBING = {
+    "atomic file writes and locks": Plumbing(
+        "files",
+        frozenset({
+            "os.replace", "os.rename", "os.fsync", "os.fdatasync", "fcntl.flock", "fcntl.lockf", "msvcrt.locking",
+            "tempfile.mkstemp", "tempfile.NamedTemporaryFile",
+        }),
+        {},
+    ),
+    "processes": Plumbing(
+        "process",
+        frozenset({
+            "subprocess.Popen", "subprocess.run", "subprocess.call", "subprocess.check_call", "subprocess.check_output",
+            "asyncio.create_subprocess_exec", "asyncio.create_subprocess_shell", "os.posix_spawn", "os.posix_spawnp",
+            "os.fork", "os.killpg", "os.system", "os.popen",
+        }),
+        {
+            "testing.sandbox": "gives its caller a Popen, whose streams are the caller's",
+            "testing.sandbox.egress": "its program must die with its parent, in a process without asyncio",
+            "testing.sandbox.namespace": "forks into new namespaces",
+            "testing.sandbox.signals": "passes signals on between terminal and sandbox",
+            "testing.sandbox.supervisor": "forks into new namespaces",
+        },
+    ),
+    "HTTP clients": Plumbing(
+        "http_client",
+        frozenset({
+            "asyncio.open_connection", "socket.create_connection", "http.client", "http.client.HTTPConnection",
+            "http.client.HTTPSConnection", "http.client.HTTPException", "urllib.request", "urllib.request.urlopen",
+            "h11",
+        }),
+        {
+            "agent.handlers.haproxy": "HAProxy's runtime API is not HTTP",
+            "api.transport": "synchronous, and streams long responses",
+            "client.discovery": "looks whether a port is open, and sends nothing",
+            "client.transport": "synchronous, and any thread can cancel it",
+            "operator.http_server": "a server",
+            "testing.conformance.raw_http": "sees every byte of a response that may be wrong",
+            "testing.sandbox.relay": "copies bytes, whatever they mean",
+        },
+    ),
+}  # fmt: skip
+
+DOUBLING = re.compile(
+    r"\b2(\.0)? \*\*|\b(pause|delay|backoff|interval|wait)\w* \* 2\b|\b2 \* (pause|delay|backoff|interval|wait)"
+)
+BACKOFF = "core/backoff.py"
+
+
+def used_names(source: str) -> Iterator[str]:
+    """Give the full names of what a module imports or uses of imported modules."""
+    tree = ast.parse(source)
+    aliases: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.name
+                aliases[alias.asname or alias.name.partition(".")[0]] = (
+                    alias.name if alias.asname else alias.name.partition(".")[0]
+                )
+        elif isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                yield f"{node.module}.{alias.name}"
+                aliases[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            name = ast.unparse(node)
+            first, dot, rest = name.partition(".")
+            if first in aliases:
+                yield f"{aliases[first]}{dot}{rest}"
+
+
+def users(root: Path, plumbing: Plumbing) -> dict[str, set[str]]:
+    """Return the modules that use the calls, with what each uses."""
+    source = root / "src/forewarn"
+    found: dict[str, set[str]] = {}
+    for file in sorted(source.rglob("*.py")):
+        names = set(used_names(file.read_text())) & plumbing.calls
+        if names:
+            found[".".join(file.relative_to(source).with_suffix("").parts).removesuffix(".__init__")] = names
+    return found
+
+
+@pytest.mark.parametrize("plumbing", PLUMBING.values(), ids=PLUMBING)
+def test_plumbing_is_used_and_not_written_again(root: Path, plumbing: Plumbing) -> None:
+    found = users(root, plumbing)
+    assert {
+        module: names for module, names in found.items() if module not in {plumbing.module, *plumbing.exceptions}
+    } == {}
+    assert plumbing.module in found
+    assert set(plumbing.exceptions) - set(found) == set(), "an exception that nobody needs"
+
+
+def test_pauses_are_doubled_by_backoff_alone(root: Path) -> None:
+    source = root / "src/forewarn"
+    doubling = {str(file.relative_to(source)) for file in source.rglob("*.py") if DOUBLING.search(file.read_text())}
+    assert doubling == {BACKOFF}
+
+
+@pytest.mark.parametrize(
+    ("statement", "module"),
+    [
+        ("import os\nos.replace(a, b)", "files"),
+        ("from os import fsync\nfsync(1)", "files"),
+        ("import fcntl as f\nf.flock(1, 2)", "files"),
+        ("import asyncio\nasync def run():\n    await asyncio.create_subprocess_exec('ls')", "process"),
+        ("import subprocess\ndef run():\n    return subprocess.run([])", "process"),
+        ("from http.client import HTTPConnection", "http_client"),
+        ("import http.client", "http_client"),
+        ("from asyncio import open_connection", "http_client"),
+    ],
+)
+def test_second_plumbing_is_found(tmp_path: Path, statement: str, module: str) -> None:
+    file = tmp_path / "src/forewarn/agent/planted.py"
+    file.parent.mkdir(parents=True)
+    file.write_text(statement)
+    found = [plumbing.module for plumbing in PLUMBING.values() if "agent.planted" in users(tmp_path, plumbing)]
+    assert found == [module]

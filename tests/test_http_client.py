@@ -1,0 +1,137 @@
+"""The HTTP client: what it sends, how much it reads, and what it says of servers that do not answer properly."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import timedelta
+
+import pytest
+
+from forewarn.http_client import (
+    MAX_HEADERS,
+    USER_AGENT,
+    HttpRequest,
+    HttpResponse,
+    InvalidResponse,
+    RequestFailed,
+    RequestTimeout,
+    ResponseTooLarge,
+    send_request,
+)
+from tests.platform.recording_server import RecordingServer, run_recording_server
+
+SHORT = timedelta(seconds=0.05)
+OK = b"HTTP/1.1 200 OK\r\n"
+
+
+@pytest.fixture
+async def web() -> AsyncIterator[RecordingServer]:
+    async with run_recording_server() as web:
+        yield web
+
+
+async def test_request_is_sent_as_it_is_said(web: RecordingServer) -> None:
+    request = HttpRequest("PUT", f"{web.url}&c=d", {"X-Key": "k", "User-Agent": "mine"}, b"body")
+    assert await send_request(request) == HttpResponse(200)
+    (received,) = web.received
+    assert (received.request_line, received.body) == ("PUT /hook?a=b&c=d HTTP/1.1", b"body")
+    assert received.headers == {
+        "host": f"127.0.0.1:{web.port}",
+        "user-agent": "mine",
+        "x-key": "k",
+        "content-length": "4",
+        "connection": "close",
+    }
+
+
+@pytest.mark.parametrize(("method", "length"), [("GET", None), ("DELETE", None), ("POST", "0"), ("PATCH", "0")])
+async def test_only_methods_with_a_body_say_that_it_is_empty(
+    web: RecordingServer, method: str, length: str | None
+) -> None:
+    await send_request(HttpRequest(method, web.url))
+    assert web.received[0].headers.get("content-length") == length
+    assert web.received[0].headers["user-agent"] == USER_AGENT
+
+
+async def test_user_and_password_are_sent_unless_a_header_takes_their_place(web: RecordingServer) -> None:
+    url = f"http://admin:p%40ss@127.0.0.1:{web.port}/"
+    await send_request(HttpRequest("GET", url))
+    await send_request(HttpRequest("GET", url, {"Authorization": "Bearer x"}))
+    assert [each.headers["authorization"] for each in web.received] == ["Basic YWRtaW46cEBzcw==", "Bearer x"]
+    assert HttpRequest("GET", url).origin == f"http://127.0.0.1:{web.port}"
+
+
+async def test_characters_that_no_url_has_are_encoded(web: RecordingServer) -> None:
+    await send_request(HttpRequest("GET", f"http://127.0.0.1:{web.port}/a b/ü?q=%20\u2028"))
+    assert web.received[0].request_line == "GET /a%20b/%C3%BC?q=%20%E2%80%A8 HTTP/1.1"
+
+
+async def test_header_cannot_bring_another_line(web: RecordingServer) -> None:
+    with pytest.raises(RequestFailed, match="a header has a line break"):
+        await send_request(HttpRequest("GET", web.url, {"X": "a\r\nEvil: 1"}))
+    assert web.received == []
+
+
+BODIES = {
+    "length": (OK + b"Content-Length: 3\r\n\r\nabcdef", HttpResponse(200, b"abc")),
+    "to the end": (OK + b"\r\nabcdef", HttpResponse(200, b"abcdef")),
+    "nothing": (b"HTTP/1.1 404 No\r\nCONTENT-LENGTH:0\r\n\r\n", HttpResponse(404)),
+    "as much as allowed": (OK + b"\r\n" + b"x" * 10, HttpResponse(200, b"x" * 10)),
+}
+
+
+@pytest.mark.parametrize("case", BODIES)
+async def test_body_is_read_on_demand(web: RecordingServer, case: str) -> None:
+    said, response = BODIES[case]
+    web.statuses = [said, said]
+    assert await send_request(HttpRequest("GET", web.url), max_body=10) == response
+    assert await send_request(HttpRequest("GET", web.url)) == HttpResponse(response.status)
+
+
+WRONG: dict[str, tuple[bytes, type[RequestFailed], str]] = {
+    "too long": (OK + b"\r\n" + b"x" * 11, ResponseTooLarge, "its answer is longer than 10 bytes"),
+    "said too long": (
+        OK + b"Content-Length: 11\r\n\r\n",
+        ResponseTooLarge,
+        "its answer is longer than 10 bytes",
+    ),
+    "cut off": (OK + b"Content-Length: 9\r\n\r\nabc", InvalidResponse, "it closed the connection"),
+    "chunks": (OK + b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n", InvalidResponse, "its answer comes in chunks"),
+    "headers": (OK + b"X: y\r\n" * (MAX_HEADERS + 1), InvalidResponse, "its answer has too many headers"),
+    "endless line": (OK + b"X: " + b"y" * 100_000, InvalidResponse, "its answer is not HTTP"),
+    "no status": (b"HTTP/1.1 OK\r\n\r\n", InvalidResponse, "its answer is not HTTP"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+async def test_wrong_response_is_no_response(web: RecordingServer, case: str) -> None:
+    said, error, reason = WRONG[case]
+    web.statuses = [said]
+    with pytest.raises(RequestFailed) as raised:
+        await send_request(HttpRequest("GET", web.url), max_body=10)
+    assert (type(raised.value), raised.value.reason) == (error, reason)
+    assert str(raised.value) == f"http://127.0.0.1:{web.port} does not answer: {reason}"
+
+
+async def test_silence_ends_at_the_time_limit(web: RecordingServer) -> None:
+    web.statuses = [None]
+    with pytest.raises(RequestTimeout) as raised:
+        await send_request(HttpRequest("GET", f"{web.url}&secret=x"), time_limit=SHORT)
+    assert str(raised.value) == f"http://127.0.0.1:{web.port} gave no answer within 0.05s"
+
+
+async def test_large_body_that_nobody_reads_does_not_outlast_the_time_limit() -> None:
+    async def ignore(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await closed.wait()
+        writer.close()
+
+    closed = asyncio.Event()
+    async with await asyncio.start_server(ignore, "127.0.0.1", 0) as server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+        with pytest.raises(RequestTimeout):
+            await send_request(HttpRequest("POST", url, body=bytes(32 << 20)), time_limit=SHORT)
+        closed.set()
+
+
+async def test_name_that_is_none_is_refused() -> None:
+    with pytest.raises(RequestFailed, match="this is not the name of a host"):
+        await send_request(HttpRequest("GET", f"http://{'.' * 64}/"))

@@ -1,0 +1,150 @@
+"""The process runner: own session, bounded output, time limit, and the end of everything that was started."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from forewarn import process
+from forewarn.process import OutputFile, Process, ProcessResult, check_program, run_process
+
+GUARD = 60.0
+
+
+def is_gone(pid: int) -> bool:
+    return not process._is_alive(pid)
+
+
+async def run_script(script: str, stdin: bytes = b"", *, merge: bool = False) -> ProcessResult:
+    return await run_process(["/bin/sh", "-c", script], {"PATH": os.defpath, "WORD": "w"}, stdin, merge=merge)
+
+
+async def until(holds: Callable[[], object]) -> None:
+    async with asyncio.timeout(GUARD):
+        while not holds():  # noqa: ASYNC110 - nothing tells us of another process
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.process
+async def test_program_gets_input_and_environment_and_says_how_it_went() -> None:
+    result = await run_script("cat; echo $WORD; echo wrong >&2; exit 3", b"in ")
+    assert result == ProcessResult(3, "in w\n", "wrong\n")
+    assert result.summary == "ended with 3: wrong"
+
+
+@pytest.mark.process
+async def test_merged_output_is_in_the_order_in_which_it_was_printed() -> None:
+    assert await run_script("echo 1; echo 2 >&2; echo 3", merge=True) == ProcessResult(0, "1\n2\n3\n")
+
+
+@pytest.mark.process
+async def test_program_has_a_session_of_its_own_and_a_broken_pipe_ends_it() -> None:
+    result = await run_script("ps -o sid= -p $$; echo $$; grep SigIgn /proc/$$/status")
+    session, pid, ignored = result.stdout.split("\n")[:3]
+    assert session.strip() == pid
+    assert not int(ignored.split()[1], 16) & 1 << signal.SIGPIPE - 1
+
+
+@pytest.mark.process
+async def test_program_that_cannot_be_started_is_an_oserror(tmp_path: Path) -> None:
+    (tmp_path / "plain").write_text("no program")
+    for path in ("/no/such", str(tmp_path / "plain")):
+        with pytest.raises(OSError, match=r"No such file|Permission denied"):
+            await run_process([path], {})
+
+
+@pytest.mark.process
+async def test_time_limit_ends_the_program_and_its_children(tmp_path: Path) -> None:
+    with pytest.raises(TimeoutError):
+        await run_process(
+            ["/bin/sh", "-c", f"sleep 1000 & echo $! $$ > {tmp_path / 'pids'}; wait"],
+            {"PATH": os.defpath},
+            time_limit=timedelta(seconds=0.5),
+        )
+    for pid in (tmp_path / "pids").read_text().split():
+        await until(partial(is_gone, int(pid)))
+
+
+@pytest.mark.process
+async def test_program_that_outlives_its_starter_is_found_again(tmp_path: Path) -> None:
+    with OutputFile.at(tmp_path / "out") as output:
+        started = Process.start(
+            ["/bin/sh", "-c", "echo begun; exec sleep 1000"], {"PATH": os.defpath}, None, output, output
+        )
+        found = Process.attach(started.pid, started.start_ticks, [output])
+        other = Process.attach(started.pid, "1", [output])
+        assert (found.has_exited(), other.has_exited()) == (False, True)
+        await until(lambda: output.text)
+        async with asyncio.timeout(GUARD):
+            assert await found.terminate(timedelta(seconds=30)) == -signal.SIGTERM
+        assert output.text == "begun\n"
+
+
+SUMMARIES = {
+    "nothing": (ProcessResult(0, ""), "ended with 0"),
+    "errors first": (ProcessResult(1, "out", "a\nb\n"), "ended with 1: b"),
+    "output": (ProcessResult(1, "out\n\n", " \n"), "ended with 1: out"),
+    "signal": (ProcessResult(-9, ""), "was ended by SIGKILL"),
+    "signal without a name": (ProcessResult(-40, ""), "was ended by signal 40"),
+    "unknown": (ProcessResult(None, "", "x"), "ended, and the system does not say how: x"),
+    "unprintable": (ProcessResult(1, "a\x1b[2Jb"), "ended with 1: a [2Jb"),
+    "long": (ProcessResult(1, "x" * 9999), f"ended with 1: {'x' * 500}"),
+}
+
+
+@pytest.mark.parametrize(("result", "summary"), SUMMARIES.values(), ids=SUMMARIES)
+def test_summary(result: ProcessResult, summary: str) -> None:
+    assert result.summary == summary
+
+
+def test_of_endless_output_the_end_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "MAX_OUTPUT", 4096)
+    monkeypatch.setattr(process, "KEPT_OUTPUT", 10)
+    with OutputFile.unnamed() as output:
+        os.write(output.fileno(), b"x" * 5000 + b"0123456789")
+        sizes = [output.is_too_large]
+        output.trim()
+        assert [*sizes, os.fstat(output.fileno()).st_size, output.is_too_large] == [True, 10, False]
+        os.write(output.fileno(), b"abc")
+        assert output.text == "3456789abc"
+
+
+def test_output_that_is_closed_is_not_looked_at() -> None:
+    with OutputFile.unnamed() as output:
+        pass
+    assert not output.is_too_large
+    output.trim()
+
+
+async def test_program_that_prints_without_end_is_looked_at_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+    sleep = asyncio.sleep
+
+    async def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 7:
+            os.write(output.fileno(), b"x" * 5000)
+        await sleep(0)
+
+    monkeypatch.setattr(process, "MAX_OUTPUT", 4096)
+    monkeypatch.setattr(process, "KEPT_OUTPUT", 10)
+    monkeypatch.setattr(asyncio, "sleep", pause)
+    monkeypatch.setattr(Process, "has_exited", lambda _: len(pauses) >= 9)
+    with OutputFile.unnamed() as output:
+        await Process.attach(os.getpid(), None, [output]).wait()
+        assert os.fstat(output.fileno()).st_size == 10
+    assert pauses == [0.005, 0.01, 0.02, 0.04, 0.08, 0.1, 0.1, 0.005, 0.01]
+
+
+def test_check_says_why_a_program_cannot_be_started(tmp_path: Path) -> None:
+    plain = tmp_path / "plain"
+    plain.touch()
+    assert check_program("/bin/sh") is None
+    assert check_program(tmp_path) == f"there is no program {tmp_path}"
+    plain.chmod(0o600)
+    assert check_program(plain) == f"{plain} may not be run: chmod +x {plain}"
