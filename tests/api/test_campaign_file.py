@@ -196,7 +196,28 @@ WRONG = {
 def test_wrong_file_is_refused_by_key(text: str, complaint: str) -> None:
     with pytest.raises(FileError) as refused:
         read(text)
-    assert str(refused.value).startswith(f"kernel.toml: {complaint}")
+    place = "kernel.toml" if refused.value.line is None else f"kernel.toml:{refused.value.line}"
+    assert str(refused.value).startswith(f"{place}: {complaint}")
+
+
+LINES = {
+    "unknown key": 5,
+    "type": 2,
+    "duration": 4,
+    "too long": 4,
+    "window": 5,
+    "window table": 5,
+    "gate": 5,
+    "gate's URL": 5,
+    "halt_after": 5,
+}
+
+
+@pytest.mark.parametrize(("case", "line"), LINES.items(), ids=LINES)
+def test_wrong_file_is_refused_with_the_line(case: str, line: int) -> None:
+    with pytest.raises(FileError) as refused:
+        read(WRONG[case][0])
+    assert refused.value.line == line
 
 
 WINDOWS = {

@@ -15,7 +15,7 @@ NAMES = """
 """
 
 HEAVY = ("asyncio", "email", "http.client", "ipaddress", "logging", "ssl", "urllib.parse", "forewarn.wire.request")
-SERVER_PARTS = ("httptools", "litestar", "prometheus_client", "uvicorn", "uvloop", "rich", "click")
+SERVER_PARTS = ("h11", "httptools", "litestar", "prometheus_client", "uvloop", "rich", "click")
 
 
 def test_public_names_are_these() -> None:

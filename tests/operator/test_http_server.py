@@ -1,61 +1,28 @@
-"""The operator API's server: its owner notices when it does not come up, or does not stay."""
+"""The operator API's server: what callers get, who is cut off, and how it ends."""
 
 import asyncio
+import logging
 import socket
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any
 
+import msgspec
 import pytest
-import uvicorn
 from litestar import Litestar, get, post
 from litestar.params import JSONBody
+from litestar.types import ASGIApp, Receive, Scope, Send
 
 from forewarn.operator import http_server
-from forewarn.operator.http_server import ServerFailed, run_server
+from forewarn.operator.http_server import run_server
+
+GUARD = 60
 
 
 @pytest.fixture
 def listener() -> Iterator[socket.socket]:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         yield listener
-
-
-async def serve(listener: socket.socket, *, until: asyncio.Event) -> None:
-    async with asyncio.timeout(60), run_server(Litestar([]), listener):
-        await until.wait()
-
-
-async def test_server_ends_when_its_owner_does(listener: socket.socket) -> None:
-    over = asyncio.Event()
-    over.set()
-    await serve(listener, until=over)
-
-
-async def test_error_while_it_starts_is_raised(listener: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def fail(*_: object) -> None:
-        raise OSError("no more sockets")
-
-    monkeypatch.setattr(uvicorn.Server, "startup", fail)
-    with pytest.raises(OSError, match="no more sockets"):
-        await serve(listener, until=asyncio.Event())
-
-
-async def test_error_while_it_runs_is_raised(listener: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def fail(*_: object) -> None:
-        raise RuntimeError("a bug")
-
-    monkeypatch.setattr(uvicorn.Server, "on_tick", fail)
-    with pytest.raises(RuntimeError, match="a bug"):
-        await serve(listener, until=asyncio.Event())
-
-
-async def test_end_that_nobody_asked_for_is_an_error(listener: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def stop(*_: object) -> bool:
-        return True
-
-    monkeypatch.setattr(uvicorn.Server, "on_tick", stop)
-    with pytest.raises(ServerFailed):
-        await serve(listener, until=asyncio.Event())
 
 
 @get("/hello")
@@ -68,48 +35,256 @@ async def add_up(data: JSONBody[list[int]]) -> int:
     return sum(data)
 
 
+@post("/ignore", status_code=200)
+async def ignore() -> str:
+    return "ignored"
+
+
+HELLO = b"GET /hello HTTP/1.1\r\nHost: x\r\n\r\n"
 HEAD = b"POST /sum HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 7\r\n\r\n"
+
+
+@asynccontextmanager
+async def connected(
+    listener: socket.socket, app: ASGIApp | None = None
+) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    """Serve an application, and connect a caller to it."""
+    async with asyncio.timeout(GUARD), run_server(app or Litestar([hello, add_up, ignore]), listener):
+        reader, writer = await asyncio.open_connection(*listener.getsockname())
+        try:
+            yield reader, writer
+        finally:
+            writer.close()
+
+
+async def read_end(reader: asyncio.StreamReader) -> bytes:
+    """Return everything until the connection is closed, in order or not."""
+    received = b""
+    with suppress(ConnectionResetError):
+        while piece := await reader.read(100_000):
+            received += piece
+    return received
+
+
+async def test_server_ends_when_its_owner_does(listener: socket.socket) -> None:
+    async with asyncio.timeout(GUARD), run_server(Litestar([]), listener):
+        pass
+
+
+async def test_error_while_it_starts_is_raised(listener: socket.socket) -> None:
+    listener.close()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        async with run_server(Litestar([]), listener):
+            pass
+
+
+async def test_owners_own_error_stays_what_it_is(listener: socket.socket) -> None:
+    with pytest.raises(RuntimeError, match="a bug"):
+        async with run_server(Litestar([]), listener):
+            raise RuntimeError("a bug")
+
+
+async def test_requests_on_one_connection_are_answered_in_their_order(listener: socket.socket) -> None:
+    async with connected(listener) as (reader, writer):
+        writer.write(HELLO + HEAD + b"[1,2,3]" + HELLO)
+        assert (await reader.readuntil(b"\r\n\r\nhello")).startswith(b"HTTP/1.1 200 OK\r\n")
+        assert (await reader.readuntil(b"\r\n\r\n6")).startswith(b"HTTP/1.1 201 Created\r\n")
+        assert (await reader.readuntil(b"\r\n\r\nhello")).startswith(b"HTTP/1.1 200 OK\r\n")
+
+
+async def test_body_that_nobody_reads_does_not_reach_the_next_request(listener: socket.socket) -> None:
+    async with connected(listener) as (reader, writer):
+        writer.write(b"POST /ignore HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n" + b"x" * 100_000 + HELLO)
+        await reader.readuntil(b"\r\n\r\nignored")
+        assert (await reader.readuntil(b"\r\n\r\nhello")).startswith(b"HTTP/1.1 200 OK\r\n")
+
+
+async def test_caller_who_expects_to_be_told_to_go_on_is_told(listener: socket.socket) -> None:
+    async with connected(listener) as (reader, writer):
+        writer.write(HEAD.replace(b"Host", b"Expect: 100-continue\r\nHost"))
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 100 ")
+        writer.write(b"[1,2,3]")
+        assert (await reader.readuntil(b"\r\n\r\n6")).startswith(b"HTTP/1.1 201 Created\r\n")
+
+
+async def test_answer_to_head_has_no_body(listener: socket.socket) -> None:
+    async def app(_: Scope, __: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"5")]})
+        await send({"type": "http.response.body", "body": b"hello", "more_body": False})
+
+    async with connected(listener, app) as (reader, writer):
+        writer.write(
+            b"HEAD /hello HTTP/1.1\r\nHost: x\r\n\r\n" + HELLO.replace(b"Host: x", b"Host: x\r\nConnection: close")
+        )
+        first, second, body = (await read_end(reader)).split(b"\r\n\r\n")
+        assert (b"content-length: 5" in first, second.startswith(b"HTTP/1.1 200 "), body) == (True, True, b"hello")
+
+
+@pytest.mark.parametrize("body", [b"zz\r\n", b"3\r\n[1,"], ids=["no chunk", "end in the middle"])
+async def test_body_that_is_no_http_is_refused(listener: socket.socket, body: bytes) -> None:
+    async with connected(listener) as (reader, writer):
+        writer.write(HEAD.replace(b"Content-Length: 7", b"Transfer-Encoding: chunked") + body)
+        writer.write_eof()
+        head, _, refusal = (await read_end(reader)).partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 400 Bad Request\r\n")
+        assert msgspec.json.decode(refusal)["error"]["code"] == "invalid-request"
+
+
+async def test_application_that_fails_is_answered_for(
+    listener: socket.socket, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def app(*_: object) -> None:
+        raise RuntimeError("a bug")
+
+    async with connected(listener, app) as (reader, writer):
+        writer.write(HELLO)
+        head, _, refusal = (await read_end(reader)).partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 500 Internal Server Error\r\n")
+        assert msgspec.json.decode(refusal)["error"]["code"] == "internal-error"
+    assert [record.levelno for record in caplog.records] == [logging.ERROR]
+
+
+async def test_answer_that_is_not_finished_is_cut_off(listener: socket.socket) -> None:
+    """So that nobody takes it for a whole one."""
+
+    async def app(_: Scope, __: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"hel", "more_body": True})
+
+    async with connected(listener, app) as (reader, writer):
+        writer.write(HELLO)
+        assert not (await read_end(reader)).endswith(b"0\r\n\r\n")
+
+
+async def test_application_hears_that_its_caller_has_left(listener: socket.socket) -> None:
+    heard: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
+
+    async def app(_: Scope, receive: Receive, __: Send) -> None:
+        heard.set_result([(await receive())["type"], (await receive())["type"]])
+
+    async with connected(listener, app) as (_, writer):
+        writer.write(HELLO)
+        writer.close()
+        assert await heard == ["http.request", "http.disconnect"]
+
+
+async def test_application_hears_that_its_answer_is_complete_and_the_next_request_is_kept(
+    listener: socket.socket,
+) -> None:
+    heard: list[str] = []
+
+    async def app(_: Scope, receive: Receive, send: Send) -> None:
+        await receive()
+        ends = asyncio.ensure_future(receive())
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"5")]})
+        await send({"type": "http.response.body", "body": b"hello", "more_body": False})
+        heard.append((await ends)["type"])
+
+    async with connected(listener, app) as (reader, writer):
+        writer.write(HELLO + HELLO)
+        await reader.readuntil(b"\r\n\r\nhello")
+        await reader.readuntil(b"\r\n\r\nhello")
+        writer.write(HELLO)
+        await reader.readuntil(b"\r\n\r\nhello")
+    assert heard == ["http.disconnect"] * 3
+
+
+async def test_answer_under_way_is_finished_when_the_server_ends(listener: socket.socket) -> None:
+    is_asked, may_answer = asyncio.Event(), asyncio.Event()
+
+    async def app(_: Scope, __: Receive, send: Send) -> None:
+        is_asked.set()
+        await may_answer.wait()
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"5")]})
+        await send({"type": "http.response.body", "body": b"hello", "more_body": False})
+
+    async def read_answer(reader: asyncio.StreamReader) -> bytes:
+        may_answer.set()
+        return await read_end(reader)
+
+    async with asyncio.timeout(GUARD):
+        async with run_server(app, listener):
+            idle, idle_writer = await asyncio.open_connection(*listener.getsockname())
+            reader, writer = await asyncio.open_connection(*listener.getsockname())
+            writer.write(HELLO)
+            await is_asked.wait()
+            answer = asyncio.create_task(read_answer(reader))
+        assert (await answer).endswith(b"\r\nconnection: close\r\n\r\nhello")
+        assert await idle.read() == b""
+        writer.close()
+        idle_writer.close()
+
+
 SLOW_CALLERS = {
     "says nothing": b"",
     "never ends its head": b"GET /hello HTTP/1.1\r\nHost:",
     "never ends its body": HEAD + b"[1,",
-    "never ends its second request": b"GET /hello HTTP/1.1\r\nHost: x\r\n\r\nGET /",
+    "never ends its second request": HELLO + b"GET /",
+    "never begins its second request": HELLO,
 }
 
 
 @pytest.mark.parametrize("case", SLOW_CALLERS)
 async def test_slow_caller_is_cut_off(listener: socket.socket, monkeypatch: pytest.MonkeyPatch, case: str) -> None:
     monkeypatch.setattr(http_server, "READ_TIMEOUT", 0.1)
-    async with asyncio.timeout(60), run_server(Litestar([hello, add_up]), listener):
-        reader, writer = await asyncio.open_connection(*listener.getsockname())
+    monkeypatch.setattr(http_server, "IDLE_TIMEOUT", 0.1)
+    async with connected(listener) as (reader, writer):
         writer.write(SLOW_CALLERS[case])
-        if case == "never ends its second request":
+        if "second request" in case:
             assert (await reader.readuntil(b"hello")).startswith(b"HTTP/1.1 200")
-        with suppress(ConnectionResetError):
-            assert await reader.read() == b""
-        writer.close()
+        assert await read_end(reader) == b""
+
+
+async def test_caller_who_takes_nothing_is_cut_off(listener: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_server, "WRITE_TIMEOUT", 0.1)
+    is_over = asyncio.Event()
+
+    async def app(_: Scope, receive: Receive, send: Send) -> None:
+        await receive()
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        while (await asyncio.wait_for(_next_or_none(receive), GUARD)) is None:
+            await send({"type": "http.response.body", "body": b"x" * 1_000_000, "more_body": True})
+        is_over.set()
+
+    async with connected(listener, app) as (_, writer):
+        writer.write(HELLO)
+        await is_over.wait()
+
+
+async def _next_or_none(receive: Receive) -> object | None:
+    """Return what comes at once, or None."""
+    try:
+        async with asyncio.timeout(0.001):
+            return await receive()
+    except TimeoutError:
+        return None
 
 
 async def test_caller_who_takes_a_moment_between_pieces_is_answered(
     listener: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only who is silent is cut off: the waits together may be longer than each may be."""
-    waits: list[float] = []
-    patient = http_server.TimeoutProtocol._start_read_timer
+    limits: list[float] = []
+    received: asyncio.Queue[bytes] = asyncio.Queue()
+    timeout = asyncio.timeout
 
-    def count(self: http_server.TimeoutProtocol) -> None:
-        waits.append(http_server.READ_TIMEOUT)
-        patient(self)
+    def count(delay: float) -> asyncio.Timeout:
+        limits.append(delay)
+        return timeout(delay)
 
-    monkeypatch.setattr(http_server.TimeoutProtocol, "_start_read_timer", count)
-    async with asyncio.timeout(60), run_server(Litestar([hello, add_up]), listener):
-        reader, writer = await asyncio.open_connection(*listener.getsockname())
-        for piece in (HEAD, b"[1,", b"2,3"):
-            known = len(waits)
+    async def app(_: Scope, receive: Receive, send: Send) -> None:
+        while (message := await receive()).get("more_body"):
+            received.put_nowait(message["body"])  # type: ignore[typeddict-item]  # a piece of the request
+        await send({"type": "http.response.start", "status": 204, "headers": []})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async with connected(listener, app) as (reader, writer):
+        monkeypatch.setattr("forewarn.operator.http_server.asyncio.timeout", count)
+        writer.write(HEAD)
+        for piece in (b"[1,", b"2,3", b"]"):
+            known = len(limits)
             writer.write(piece)
-            while len(waits) == known:  # noqa: ASYNC110 - what the server has read raises no event
-                await asyncio.sleep(0.001)
-        writer.write(b"]")
-        answer = await reader.readuntil(b"\r\n\r\n6")
-        assert answer.startswith(b"HTTP/1.1 201")
-        writer.close()
+            assert await received.get() == piece
+            assert limits[known - 1 :] != []
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 204")
+        assert limits.count(http_server.READ_TIMEOUT) >= 4

@@ -43,7 +43,7 @@ IMPORT_FAULTS = {
         "import forewarn.store",
         "forewarn.client.planted -> forewarn.store",
     ),
-    "api needs the server's packages": ("api/planted", "import uvicorn", "forewarn.api.planted -> uvicorn"),
+    "api needs the server's packages": ("api/planted", "import h11", "forewarn.api.planted -> h11"),
     "a module has no place": ("planted", "", "forewarn.planted"),
 }
 

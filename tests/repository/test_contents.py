@@ -19,7 +19,7 @@ REQUIREMENT_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*")
 REQUIREMENT = re.compile(REQUIREMENT_NAME.pattern + r"(\[[a-z-]+\])?")
 PIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*==[0-9][A-Za-z0-9.!+]*")
 
-SERVER_PARTS = ("httptools", "litestar", "prometheus_client", "uvicorn", "uvloop", "pytest", "apprise")
+SERVER_PARTS = ("h11", "httptools", "litestar", "prometheus_client", "uvloop", "pytest", "apprise")
 
 
 def name_of(requirement: str) -> str:

@@ -90,17 +90,28 @@ def test_parts_with_an_extra_exist(root: Path) -> None:
     assert [part for part in EXTRA_OF_PART if not (root / "src/forewarn" / part).exists()] == []
 
 
-def test_plain_install_needs_few_packages(project: dict[str, Any]) -> None:
-    """All of them, by what the installed ones require themselves; `tests/packaging` tries it in a clean environment."""
+def installed_with(names: set[str]) -> set[str]:
+    """Return these distributions and all that they require, by what the installed ones say."""
     found: set[str] = set()
-    waiting = declared(project, PLAIN)
+    waiting = set(names)
     while waiting:
         name = waiting.pop()
         found.add(name)
         needs = [Requirement(line) for line in requires(name) or ()]
         without_extra = (need for need in needs if need.marker is None or need.marker.evaluate({"extra": ""}))
         waiting |= {canonicalize_name(need.name) for need in without_extra} - found
-    assert found == {"click", "markdown-it-py", "mdurl", "msgspec", "pygments", "rich"}
+    return found
+
+
+def test_plain_install_needs_few_packages(project: dict[str, Any]) -> None:
+    """`tests/packaging` tries it in a clean environment."""
+    plain = installed_with(declared(project, PLAIN))
+    assert plain == {"click", "markdown-it-py", "mdurl", "msgspec", "pygments", "rich"}
+
+
+def test_server_brings_nothing_that_litestar_would_load_without_need(project: dict[str, Any]) -> None:
+    """Where they are installed, Litestar loads them, which takes longer than everything else of the operator side."""
+    assert installed_with(declared(project, "server")) & {"attrs", "pydantic"} == set()
 
 
 def test_imports_are_found_wherever_they_are() -> None:

@@ -404,7 +404,7 @@ def test_loggers_are_named_after_modules(root: Path) -> None:
 
 
 def test_names_of_loggers_are_found() -> None:
-    tree = ast.parse('getLogger("a"); logging.getLogger("forewarn.desk"); logging.getLogger("uvicorn")')
+    tree = ast.parse('getLogger("a"); logging.getLogger("forewarn.desk"); logging.getLogger("asyncio")')
     assert list(logger_names(tree)) == ["forewarn.desk"]
 
 

@@ -15,7 +15,7 @@ from tests.support.inner_pytest import WITHOUT_OTHERS
 
 pytest_plugins = ["pytester"]
 
-SERVER_PARTS = ("httptools", "litestar", "prometheus_client", "uvicorn", "uvloop")
+SERVER_PARTS = ("h11", "httptools", "litestar", "prometheus_client", "uvloop")
 
 PLAIN = (*WITHOUT_OTHERS, "-p", "no:cacheprovider", "-q", "--assert=plain")
 """Assertions as they are: pytest would else compile the whole of Forewarn anew in each of these runs."""

@@ -3,22 +3,16 @@
 docs/reference/campaign-policy.md describes every key. Its keys are the fields of `core/campaign/spec.py`.
 """
 
-import tomllib
-from collections.abc import Mapping
-
 from forewarn.api.table_reader import read_struct
 from forewarn.core.campaign.spec import CampaignSpec
-from forewarn.settings.file_reader import FileError, FileValue
+from forewarn.settings.file_reader import FileValue, read_toml
 
 
-def parse_campaign(text: str, *, file: str) -> dict[str, object]:
-    """Read TOML, whatever it says."""
-    try:
-        return tomllib.loads(text)
-    except ValueError as error:
-        raise FileError(file, "", f"this is not TOML: {error}") from error
+def parse_campaign(text: str, *, file: str) -> FileValue:
+    """Parse TOML, whatever its keys are."""
+    return read_toml(text, file=file)
 
 
-def read_campaign(content: Mapping[str, object], *, file: str) -> CampaignSpec:
-    """Read what a campaign file says; what is wrong is named by its key."""
-    return read_struct(FileValue(file, "", content), CampaignSpec)
+def read_campaign(content: FileValue, *, file: str) -> CampaignSpec:
+    """Read a campaign file; every error names the file, the line, the key and what is allowed."""
+    return read_struct(FileValue(file, "", content.value, content.positions), CampaignSpec)

@@ -8,7 +8,7 @@ from forewarn.cli.errors import CliError, ExitCode
 
 T = TypeVar("T")
 
-SERVER_PACKAGES = frozenset({"httptools", "litestar", "prometheus_client", "uvicorn", "uvloop"})
+SERVER_PACKAGES = frozenset({"h11", "httptools", "litestar", "prometheus_client", "uvloop"})
 """What the extra `[server]` brings."""
 
 

@@ -1,13 +1,10 @@
 """The operator API as an ASGI application: routes, dependencies, error handlers and middleware."""
 
-from copy import copy
 from functools import cache
 
 from litestar import Litestar
 from litestar.di import Provide
 from litestar.exceptions import HTTPException
-from litestar.plugins import PluginProtocol
-from litestar.plugins.core import MsgspecDIPlugin
 from litestar.types import ASGIApp, ControllerRouterHandler
 
 from forewarn.core.errors import CoreError
@@ -24,7 +21,7 @@ from forewarn.operator.error_responses import (
 from forewarn.operator.errors import OperatorError
 from forewarn.operator.event_creation import provide_event_creation
 from forewarn.operator.import_job import ImportJobs
-from forewarn.operator.metrics import StatusCounterMiddleware, StatusCounts, new_status_counts
+from forewarn.operator.metrics import StatusCounterMiddleware, new_status_counts
 from forewarn.operator.openapi import openapi_config
 from forewarn.operator.pagination import SortedScopeIds
 from forewarn.operator.parameters import before_request, provide_idempotency_key
@@ -42,7 +39,7 @@ from forewarn.operator.routes.operations import OperationController
 from forewarn.operator.routes.sockets import open_socket
 from forewarn.operator.routes.system import ClockController, health, me, metrics, readiness
 from forewarn.operator.routes.tokens import TokenController
-from forewarn.operator.state import AppState, GuestEndpoints, StreamSlots
+from forewarn.operator.state import AppState, GuestEndpoints, ServiceState, StreamSlots, with_parts
 from forewarn.operator.strict_request import StrictRequest
 from forewarn.store.port import StoreError
 
@@ -74,53 +71,33 @@ PATHS: list[ControllerRouterHandler] = [
 
 def operator_app(fleet: Fleet, *, guests: GuestEndpoints) -> ASGIApp:
     """Make the application that answers operators who have a token."""
-    status_counts = new_status_counts()
-    return StatusCounterMiddleware(
-        TokenMiddleware(litestar_app(fleet, guests=guests, status_counts=status_counts), fleet.tokens.find),
-        status_counts,
-    )
-
-
-def litestar_app(fleet: Fleet, *, guests: GuestEndpoints, status_counts: StatusCounts) -> Litestar:
-    """Make the application without its gate: something before it must say who calls."""
-    app = copy(_app_without_state())
     scope_ids = SortedScopeIds(fleet)
-    app.state = AppState(
-        {
-            "fleet": fleet,
-            "guests": guests,
-            "status_counts": status_counts,
-            "scope_ids": scope_ids,
-            "stream_slots": StreamSlots(),
-            "import_jobs": ImportJobs(fleet),
-            "planner": CampaignPlanner(fleet, scope_ids.ids),
-        },
-        deep_copy=False,
+    parts = ServiceState(
+        fleet=fleet,
+        guests=guests,
+        status_counts=new_status_counts(),
+        scope_ids=scope_ids,
+        stream_slots=StreamSlots(),
+        import_jobs=ImportJobs(fleet),
+        planner=CampaignPlanner(fleet, scope_ids.ids),
     )
-    return app
-
-
-class _MinimalLitestar(Litestar):
-    """The framework without what it takes up by itself where other libraries are installed: to load them takes longer
-    than everything else, and nothing here is theirs."""
-
-    @staticmethod
-    def _get_default_plugins(plugins: list[PluginProtocol]) -> list[PluginProtocol]:
-        return [*plugins, MsgspecDIPlugin()]
+    app = with_parts(litestar_app(), parts)
+    return StatusCounterMiddleware(TokenMiddleware(app, fleet.tokens.find), parts.status_counts)
 
 
 def preload() -> None:
     """Do beforehand, in any thread, what making the first application would take time for."""
-    _app_without_state()
+    litestar_app()
 
 
 @cache
-def _app_without_state() -> Litestar:
+def litestar_app() -> Litestar:
     """Put the handlers together, once for all services of a process: what they work on is all that differs.
 
     It takes a tenth of a second, which whoever starts a service for each of many tests would wait for every time.
+    Something before it must say who calls, and for which service.
     """
-    app = _MinimalLitestar(
+    app = Litestar(
         PATHS,
         before_request=before_request,
         dependencies={
@@ -141,6 +118,7 @@ def _app_without_state() -> Litestar:
         openapi_config=openapi_config(),
         request_class=StrictRequest,
         request_max_body_size=BODY_BYTES,
+        state=AppState(),
     )
     check_permissions_declared(app.routes)
     return app

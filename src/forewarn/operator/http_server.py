@@ -1,184 +1,288 @@
-"""HTTP server of the operator API: uvicorn in the service's event loop, with timeouts and a connection limit."""
+"""HTTP server of the operator API: HTTP/1.1 by h11 for one ASGI application, with timeouts and a connection limit.
+
+It is our own because it has to end at once with its owner, to leave signals alone, and to limit the time of every
+read: a general server allows that only by changing its inner parts.
+"""
 
 import asyncio
+import logging
 import socket
 import ssl
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
+from email.utils import formatdate
+from http import HTTPStatus
+from typing import Any, TypeAlias
+from urllib.parse import unquote
 
 import h11
 import msgspec
-import uvicorn
 from litestar.types import ASGIApp, Receive, Scope, Send
-from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-from forewarn.core.base_error import BaseError
 from forewarn.fleet.event_loop import tasks_until_exit
 from forewarn.operator.error_responses import error_body
+
+log = logging.getLogger(__name__)
 
 CONNECTIONS = 256
 """How many callers may be connected."""
 
-SHUTDOWN_TIMEOUT = 5
-"""How long, in seconds, answers under way may take when the service ends."""
+BACKLOG = 2_048
+"""How many more may wait to be accepted."""
 
-TICK = 0.1
-"""How often, in seconds, the server looks at the time, as uvicorn counts on."""
+SHUTDOWN_TIMEOUT = 5.0
+"""How long, in seconds, answers under way may take when the service ends."""
 
 READ_TIMEOUT = 30.0
 """How long, in seconds, a caller may take for the head of a request, and for each piece of its body."""
 
+IDLE_TIMEOUT = 5.0
+"""How long, in seconds, a connection is kept on which no next request begins."""
 
-class ServerFailed(BaseError):
-    """The server of the operator API ended although it was not stopped."""
+WRITE_TIMEOUT = 60.0
+"""How long, in seconds, a caller may take nothing of its answer."""
 
-    template = "the server of the operator API has ended by itself: its log says why"
+READ_BYTES = 64 * 1024
+
+Headers: TypeAlias = Iterable[tuple[bytes, bytes]]
 
 
-class _Server(uvicorn.Server):
-    """A server that is started and ended by its owner: signals are none of its business.
+@asynccontextmanager
+async def run_server(app: ASGIApp, listener: socket.socket, tls: ssl.SSLContext | None = None) -> AsyncIterator[None]:
+    """Serve the application as long as the context lasts, then finish the answers that are under way."""
+    connections: dict[_Connection, asyncio.Task[None]] = {}
+    async with tasks_until_exit() as tasks:
 
-    uvicorn looks ten times a second whether it is to end, and then waits for as long again. This one ends at once: a
-    test that has a service of its own does not want to wait for it twice.
-    """
+        def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            is_full = len(connections) >= CONNECTIONS
+            connection = _Connection(refuse_connection if is_full else app, reader, writer)
+            task = tasks.create_task(connection.serve(), name="connection of the operator API")
+            connections[connection] = task
+            task.add_done_callback(lambda _: connections.pop(connection))
 
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
-        self.is_up = asyncio.Event()
-        self._stop_requested = asyncio.Event()
-
-    def request_stop(self) -> None:
-        """Have it finish the answers that are under way, and end."""
-        self.should_exit = True
-        self._stop_requested.set()
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-    async def serve_until_stopped(self, sockets: list[socket.socket]) -> None:
-        await self.serve(sockets)
-        if not self._stop_requested.is_set():
-            raise ServerFailed
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self.is_up.set()
-
-    async def main_loop(self) -> None:
-        ticks = 0
-        while not await self.on_tick(ticks):
-            ticks += 1
-            with suppress(TimeoutError):
-                async with asyncio.timeout(TICK):
-                    await self._stop_requested.wait()
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        for server in self.servers:
+        server = await asyncio.start_server(accept, sock=listener, ssl=tls, backlog=BACKLOG, limit=READ_BYTES)
+        try:
+            yield
+        finally:
             server.close()
-        for listener in sockets or ():
-            listener.close()
-        for connection in list(self.server_state.connections):
-            connection.shutdown()
-        await asyncio.sleep(0)  # what is idle is closed in the next turn of the loop
-        if self.server_state.connections or self.server_state.tasks:
-            await super().shutdown(sockets)
-
-
-class TimeoutProtocol(H11Protocol):
-    """A connection that is closed when its caller does not come to the end of a request.
-
-    Without it, as many callers as there may be connections could keep everybody else out by saying nothing.
-    """
-
-    _read_timer: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
-        """Wait for the first request."""
-        super().connection_made(transport)
-        if len(self.connections) > CONNECTIONS:
-            self.app = refuse_connection
-        self._start_read_timer()
-
-    def data_received(self, data: bytes) -> None:
-        """Take what comes; a head has to come in time as a whole, a body piece by piece."""
-        had_open_request = self._has_open_request
-        super().data_received(data)
-        if had_open_request or self._has_open_request:
-            self._stop_read_timer()
-            if self._has_open_request and self.cycle.more_body:
-                self._start_read_timer()
-
-    def on_response_complete(self) -> None:
-        """Wait for the next request; uvicorn closes a connection on which none begins."""
-        super().on_response_complete()
-        if not self._has_open_request:
-            self._start_read_timer()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Wait no more."""
-        self._stop_read_timer()
-        super().connection_lost(exc)
-
-    def send_400_response(self, msg: str) -> None:  # noqa: ARG002  # uvicorn says it in its own words
-        """Refuse what is no HTTP as everything else is refused."""
-        body = msgspec.json.encode(error_body("invalid-request", "this is no request of HTTP/1.1"))
-        head = h11.Response(status_code=400, headers=_headers(body), reason=b"Bad Request")
-        for event in (head, h11.Data(data=body), h11.EndOfMessage()):
-            self.transport.write(self.conn.send(event) or b"")
-        self.transport.close()
-
-    @property
-    def _has_open_request(self) -> bool:
-        """Whether there is a request that has no complete answer yet."""
-        cycle: RequestResponseCycle | None = self.cycle
-        return cycle is not None and not cycle.response_complete
-
-    def _start_read_timer(self) -> None:
-        self._stop_read_timer()
-        self._read_timer = self.loop.call_later(READ_TIMEOUT, self.transport.abort)
-
-    def _stop_read_timer(self) -> None:
-        if self._read_timer is not None:
-            self._read_timer.cancel()
-            self._read_timer = None
+            for connection in connections:
+                connection.stop()
+            if connections:
+                await asyncio.wait(connections.values(), timeout=SHUTDOWN_TIMEOUT)
 
 
 async def refuse_connection(_: Scope, __: Receive, send: Send) -> None:
     """Answer those who come when as many are connected as may be."""
     sentence = f"{CONNECTIONS} are connected already, and no more may be: try again later"
     body = msgspec.json.encode(error_body("too-many-connections", sentence))
-    await send({"type": "http.response.start", "status": 503, "headers": _headers(body)})
+    await send({"type": "http.response.start", "status": 503, "headers": _final_headers(body)})
     await send({"type": "http.response.body", "body": body, "more_body": False})
 
 
-def _headers(body: bytes) -> list[tuple[bytes, bytes]]:
+class _Connection:
+    """A caller's connection: requests one after the other, each answered by the application."""
+
+    def __init__(self, app: ASGIApp, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._app, self._reader, self._writer = app, reader, writer
+        self._protocol = h11.Connection(h11.SERVER)
+        self._is_between_requests = True
+        self._is_stopping = False
+        self._is_lost = False
+        self._is_head_request = False
+        self._is_answered = asyncio.Event()
+        self._head = b""
+        """The head of the answer, until its first piece is sent with it."""
+
+    async def serve(self) -> None:
+        """Answer until the caller leaves, is too slow, or the server ends."""
+        try:
+            while await self._serve_request():
+                self._protocol.start_next_cycle()
+        except h11.RemoteProtocolError:
+            self._refuse()
+        except (OSError, TimeoutError):
+            self._writer.transport.abort()
+        except Exception:
+            # A bug in one connection must not end the others, as it would in a task group.
+            log.exception("a connection of the operator API has failed")
+            self._writer.transport.abort()
+        finally:
+            self._writer.close()
+
+    def stop(self) -> None:
+        """Close the connection, after the answer that is under way."""
+        self._is_stopping = True
+        if self._is_between_requests:
+            self._writer.close()
+
+    async def _serve_request(self) -> bool:
+        """Answer one request; return whether another one can follow."""
+        request = await self._read_head()
+        if request is None:
+            return False
+        self._is_between_requests = False
+        self._is_head_request = request.method == b"HEAD"
+        self._is_answered = asyncio.Event()
+        await self._run_app(request)
+        if self._is_lost or self._is_stopping:
+            return False
+        await self._skip_body()
+        self._is_between_requests = True
+        return self._protocol.our_state is h11.DONE and self._protocol.their_state is h11.DONE
+
+    async def _read_head(self) -> h11.Request | None:
+        """Read the head of a request, which has to come in time as a whole; None: the caller has left."""
+        is_first = self._protocol.their_http_version is None
+        has_begun = is_first or bool(self._protocol.trailing_data[0])
+        if not has_begun:
+            async with asyncio.timeout(IDLE_TIMEOUT):
+                await self._read()
+        async with asyncio.timeout(READ_TIMEOUT):
+            event = await self._next_event()
+        return event if isinstance(event, h11.Request) else None
+
+    async def _next_event(self) -> Any:
+        while (event := self._protocol.next_event()) is h11.NEED_DATA:
+            if self._protocol.they_are_waiting_for_100_continue:
+                self._writer.write(self._protocol.send(h11.InformationalResponse(status_code=100, headers=[])) or b"")
+            await self._read()
+        return event
+
+    async def _read(self) -> None:
+        self._protocol.receive_data(await self._reader.read(READ_BYTES))
+
+    async def _run_app(self, request: h11.Request) -> None:
+        try:
+            await self._app(self._scope(request), self._receive, self._send)
+        except Exception:
+            log.exception("the operator API has failed to answer a request")
+        if self._is_lost:
+            return
+        if self._protocol.our_state is h11.SEND_RESPONSE:
+            body = msgspec.json.encode(error_body("internal-error", "the service has failed to answer this"))
+            await self._send({"type": "http.response.start", "status": 500, "headers": _final_headers(body)})
+            await self._send({"type": "http.response.body", "body": body, "more_body": False})
+        elif self._protocol.our_state is h11.SEND_BODY:
+            self._lose()
+
+    def _scope(self, request: h11.Request) -> Any:
+        path, _, query = request.target.partition(b"?")
+        return {
+            "type": "http",
+            "asgi": {"version": "3.0", "spec_version": "2.3"},
+            "http_version": request.http_version.decode(),
+            "server": _address(self._writer.get_extra_info("sockname")),
+            "client": _address(self._writer.get_extra_info("peername")),
+            "scheme": "http" if self._writer.get_extra_info("sslcontext") is None else "https",
+            "method": request.method.decode(),
+            "root_path": "",
+            "path": unquote(path.decode("ascii")),
+            "raw_path": path,
+            "query_string": query,
+            "headers": list(request.headers),
+            "state": {},
+            "extensions": {},
+        }
+
+    async def _receive(self) -> Any:
+        """Give the application the next piece of the request, or tell it that the caller has left."""
+        if self._is_lost or self._is_answered.is_set() or self._protocol.their_state is not h11.SEND_BODY:
+            await self._wait_for_end()
+            return {"type": "http.disconnect"}
+        try:
+            async with asyncio.timeout(READ_TIMEOUT):
+                event = await self._next_event()
+        except h11.RemoteProtocolError:
+            self._refuse()
+            event = None
+        except (OSError, TimeoutError):
+            event = None
+        match event:
+            case h11.Data(data=data):
+                return {"type": "http.request", "body": bytes(data), "more_body": True}
+            case h11.EndOfMessage():
+                return {"type": "http.request", "body": b"", "more_body": False}
+            case _:
+                self._lose()
+                return {"type": "http.disconnect"}
+
+    async def _wait_for_end(self) -> None:
+        """Return when the answer is complete or the caller has left; the next request may come meanwhile, and waits."""
+        answered = asyncio.ensure_future(self._is_answered.wait())
+        try:
+            while not (self._is_lost or answered.done()):
+                await self._read_or(answered)
+                received, is_closed = self._protocol.trailing_data
+                if is_closed or len(received) > READ_BYTES:
+                    self._lose()
+        finally:
+            answered.cancel()
+
+    async def _read_or(self, other: asyncio.Future[Any]) -> None:
+        """Read what comes, unless something else happens before."""
+        reading = asyncio.ensure_future(self._reader.read(READ_BYTES))
+        try:
+            await asyncio.wait((reading, other), return_when=asyncio.FIRST_COMPLETED)
+            if reading.done():
+                self._protocol.receive_data(reading.result())
+        except OSError:
+            self._lose()
+        finally:
+            reading.cancel()
+
+    async def _send(self, message: Any) -> None:
+        """Send what the application answers; nothing, when the caller has left."""
+        if self._is_lost:
+            return
+        if message["type"] == "http.response.start":
+            self._head = self._protocol.send(self._response(message["status"], message.get("headers", ()))) or b""
+            return
+        body = b"" if self._is_head_request else message.get("body", b"")
+        pieces = [self._head, self._protocol.send(h11.Data(data=body)) if body else b""]
+        self._head = b""
+        if not message.get("more_body", False):
+            pieces.append(self._protocol.send(h11.EndOfMessage()))
+            self._is_answered.set()
+        self._writer.write(b"".join(piece or b"" for piece in pieces))
+        try:
+            async with asyncio.timeout(WRITE_TIMEOUT):
+                await self._writer.drain()
+        except (OSError, TimeoutError):
+            self._lose()
+
+    def _response(self, status: int, headers: Headers) -> h11.Response:
+        own = [(b"date", formatdate(usegmt=True).encode())]
+        if self._is_stopping:
+            own.append((b"connection", b"close"))
+        return h11.Response(status_code=status, headers=[*headers, *own], reason=HTTPStatus(status).phrase.encode())
+
+    def _refuse(self) -> None:
+        """Refuse what is no HTTP as everything else is refused, unless an answer has begun."""
+        if self._protocol.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            body = msgspec.json.encode(error_body("invalid-request", "this is no request of HTTP/1.1"))
+            for event in (self._response(400, _final_headers(body)), h11.Data(data=body), h11.EndOfMessage()):
+                self._writer.write(self._protocol.send(event) or b"")
+        self._is_lost = True
+        self._writer.close()
+
+    def _lose(self) -> None:
+        self._is_lost = True
+        self._writer.transport.abort()
+
+    async def _skip_body(self) -> None:
+        """Read what the application has not read of the request, so that the next one can follow."""
+        if self._protocol.they_are_waiting_for_100_continue:
+            return
+        async with asyncio.timeout(READ_TIMEOUT):
+            while self._protocol.their_state is h11.SEND_BODY:
+                await self._next_event()
+
+
+def _final_headers(body: bytes) -> list[tuple[bytes, bytes]]:
     length = str(len(body)).encode()
     return [(b"content-type", b"application/json"), (b"content-length", length), (b"connection", b"close")]
 
 
-@asynccontextmanager
-async def run_server(app: ASGIApp, listener: socket.socket, tls: ssl.SSLContext | None = None) -> AsyncIterator[None]:
-    """Serve the application as long as the context lasts, then finish the answers that are under way."""
-    config = uvicorn.Config(
-        app,
-        access_log=False,
-        http=TimeoutProtocol,
-        lifespan="off",
-        log_config=None,
-        proxy_headers=False,
-        server_header=False,
-        timeout_graceful_shutdown=SHUTDOWN_TIMEOUT,
-        ws="none",
-    )
-    config.load()
-    config.ssl = tls
-    server = _Server(config)
-    async with tasks_until_exit() as tasks:
-        task = tasks.create_task(server.serve_until_stopped([listener]), name="operator API")
-        try:
-            await server.is_up.wait()
-            yield
-        finally:
-            server.request_stop()
-            await asyncio.wait([task])
+def _address(name: Sequence[Any] | None) -> tuple[str, int] | None:
+    """Return host and port; None if the caller was gone before anybody could ask."""
+    return None if name is None else (name[0], name[1])

@@ -1,11 +1,13 @@
 """Application state of the route handlers, protocols for the guest endpoint, and slots for event streams."""
 
 from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from datetime import timedelta
 from pathlib import Path
-from typing import Protocol
+from typing import Any, NamedTuple, Protocol
 
 from litestar.datastructures import State
+from litestar.types import ASGIApp, Receive, Scope, Send
 
 from forewarn.core.fault import Fault, FaultKind
 from forewarn.core.idempotency import IdempotencyKey
@@ -115,8 +117,8 @@ class GuestEndpoints(Protocol):
         ...
 
 
-class AppState(State):
-    """What the handlers work on."""
+class ServiceState(NamedTuple):
+    """What the handlers of one service work on."""
 
     fleet: Fleet
     guests: GuestEndpoints
@@ -125,3 +127,35 @@ class AppState(State):
     stream_slots: StreamSlots
     import_jobs: ImportJobs
     planner: CampaignPlanner
+
+
+_current_parts: ContextVar[ServiceState] = ContextVar("current_parts")
+
+
+def with_parts(app: ASGIApp, parts: ServiceState) -> ASGIApp:
+    """Return the application of one service: its requests are answered with these parts."""
+
+    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+        token = _current_parts.set(parts)
+        try:
+            await app(scope, receive, send)
+        finally:
+            _current_parts.reset(token)
+
+    return serve
+
+
+class AppState(State):
+    """The parts of the service whose request is being answered: all services of a process share the handlers."""
+
+    fleet: Fleet
+    guests: GuestEndpoints
+    status_counts: StatusCounts
+    scope_ids: SortedScopeIds
+    stream_slots: StreamSlots
+    import_jobs: ImportJobs
+    planner: CampaignPlanner
+
+    def __getattr__(self, name: str) -> Any:
+        """Return a part."""
+        return getattr(_current_parts.get(), name)

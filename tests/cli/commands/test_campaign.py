@@ -286,7 +286,7 @@ def test_wrong_file_is_named_with_its_key(service_machine: ServiceMachine) -> No
     (service_machine.home / "wrong.toml").write_text(KERNEL + "gaps = '1h'\n")
     ended = run(service_machine, "campaign", "start", "wrong.toml")
     assert ended.code == 2
-    assert "wrong.toml: policy.gaps: there is no such key here; do you mean gap?" in ended.stderr
+    assert "wrong.toml:11: policy.gaps: there is no such key here; do you mean gap?" in ended.stderr
 
 
 def test_campaign_is_started_shown_listed_and_remembered(service_machine: ServiceMachine) -> None:

@@ -211,7 +211,7 @@ def test_service_for_real_vms_is_left_alone(machine: Machine, stories: Path) -> 
 @pytest.mark.process
 def test_rules_alone_need_no_server(machine: Machine, stories: Path) -> None:
     """A plain install has neither of these."""
-    missing = ("httptools", "jinja2", "litestar", "prometheus_client", "uvicorn", "uvloop")
+    missing = ("h11", "httptools", "jinja2", "litestar", "prometheus_client", "uvloop")
     script = f"import sys\nsys.modules.update(dict.fromkeys({missing}))\nfrom forewarn.cli import main\nmain()"
     plain = [sys.executable, "-c", script, "scenario", "run", "good.txt"]
     on_rules, in_service = (

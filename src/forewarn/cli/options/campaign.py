@@ -20,7 +20,7 @@ from forewarn.cli.errors import CliError, ExitCode
 from forewarn.cli.options.common import FILE_PATH, Command, with_options
 from forewarn.cli.options.field_option import SELECTION_KEYS, FieldOption, field_options
 from forewarn.core.campaign.spec import CampaignPolicy, CampaignSpec, Selection
-from forewarn.settings.file_reader import FileError
+from forewarn.settings.file_reader import FileError, FileValue
 
 STDIN = Path("-")
 
@@ -53,7 +53,8 @@ def campaign_from_options(file: Path | None, values: Mapping[str, Any]) -> v1.Ca
 
     `values` has what was typed, by parameter.
     """
-    content = _read(file) if file is not None else {}
+    document = _read(file) if file is not None else FileValue("", "", {})
+    content: Content = {key: each.value for key, each in document.entries().items()}
     given: dict[str, Content] = {table: {} for table in TABLES}
     for each in OPTIONS:
         typed = values[each.parameter]
@@ -68,7 +69,7 @@ def campaign_from_options(file: Path | None, values: Mapping[str, Any]) -> v1.Ca
         _merge(content, table, values)
     if file is None:
         _check_complete(content)
-    return spec_view(read_campaign(content, file=_name_of(file)))
+    return spec_view(read_campaign(document.with_value(content), file=_name_of(file)))
 
 
 def _remove(content: Content, cleared: FieldOption) -> None:
@@ -84,7 +85,7 @@ def _check_option(given: FieldOption, value: object) -> None:
     content: Content = {"name": "any", "type": v1.CampaignType.FREEZE.value, "selection": {} if is_selection else ALL}
     _merge(content, given.table, {key: value})
     try:
-        read_campaign(content, file="")
+        read_campaign(FileValue("", "", content), file="")
     except FileError as error:
         named = error.problem.startswith((f"{key} ", f"{key}: "))
         problem = error.problem.removeprefix(key) if named else f": {error.problem}"
@@ -95,7 +96,7 @@ def _name_of(file: Path | None) -> str:
     return "" if file is None else "stdin" if file == STDIN else str(file)
 
 
-def _read(file: Path) -> Content:
+def _read(file: Path) -> FileValue:
     try:
         text = sys.stdin.read() if file == STDIN else file.read_text(encoding="utf-8")
     except OSError as error:

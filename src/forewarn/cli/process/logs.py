@@ -85,6 +85,4 @@ def configure_logging(settings: LogSettings) -> TextFormatter:
     handler.setFormatter(formatter)
     logging.basicConfig(handlers=[handler], level=settings.level.number, force=True)
     logging.captureWarnings(capture=True)
-    # It tells of its own start and end, which are the service's.
-    logging.getLogger("uvicorn").setLevel(max(settings.level.number, logging.WARNING))
     return formatter

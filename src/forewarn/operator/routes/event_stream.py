@@ -10,8 +10,7 @@ import msgspec
 from litestar import Request, get
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import HeaderParameter, QueryParameter
-from litestar.response.base import ASGIResponse
-from litestar.types import Receive, Scope, Send
+from litestar.types import ASGIApp, Receive, Scope, Send
 
 from forewarn.core.access import Role
 from forewarn.fleet.errors import FleetError
@@ -31,6 +30,7 @@ SEND_TIMEOUT = 60.0
 """For how many seconds a reader may take nothing. It costs a buffer, and a place that others could have."""
 
 EVENT_STREAM = "text/event-stream"
+STREAM_HEADERS = ((b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-store"))
 MAX_POSITION = (1 << 63) - 1
 
 PREAMBLE = b"retry: 1000\n: Forewarn\n\n"
@@ -50,10 +50,11 @@ LastEventId = Annotated[
 _encode = msgspec.json.Encoder().encode
 
 
-class EventStream(ASGIResponse):
-    """An answer that goes on until its reader leaves or the service ends. A slow reader waits in the journal."""
+class EventStream:
+    """An answer that goes on until its reader leaves or the service ends. A slow reader waits in the journal.
 
-    _should_set_content_length = False
+    It is an ASGI application, which Litestar takes as an answer.
+    """
 
     def __init__(
         self,
@@ -63,21 +64,21 @@ class EventStream(ASGIResponse):
         is_token_valid: Callable[[], bool],
         slots: StreamSlots,
     ) -> None:
-        super().__init__(media_type=EVENT_STREAM, headers={"Cache-Control": "no-store"})
         self._rows = rows
         self._matches = matches
         self._is_token_valid = is_token_valid
         self._slots = slots
         self._position: int | None = None
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, _: Scope, receive: Receive, send: Send) -> None:
         """Answer, and give the place back."""
         try:
-            await super().__call__(scope, receive, send)
+            await send({"type": "http.response.start", "status": 200, "headers": STREAM_HEADERS})
+            await self._send_body(send, receive)
         finally:
             self._slots.release()
 
-    async def send_body(self, send: Send, receive: Receive) -> None:
+    async def _send_body(self, send: Send, receive: Receive) -> None:
         """Send lines as they come, until the reader has gone, the service ends or the journal cannot go on."""
         disconnected = asyncio.create_task(_wait_for_disconnect(receive))
         try:
@@ -165,7 +166,7 @@ async def watch(
     only_campaign: OnlyCampaign = None,
     after: Position = None,
     last_event_id: LastEventId = None,
-) -> EventStream:
+) -> ASGIApp:
     """Follow the journal: every line as it is written, as server-sent events, none left out and none twice.
 
     Whoever comes back with the last `id` goes on where it was. A comment comes at once and every 15 seconds in which
