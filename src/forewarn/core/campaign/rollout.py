@@ -273,13 +273,14 @@ class _Step:
         """Bring what scopes show into the record, and have done what follows from it."""
         index = self.index
         for id_ in nsmallest(MAX_NEWS, index.news, key=index.positions.__getitem__):
-            while findings := index.statuses[id_].findings:
+            if findings := index.statuses[id_].findings:
                 for finding in findings:
                     _apply_finding(self.draft, finding, self.now)
                 self._update(id_)
-            for action in index.statuses[id_].actions:
-                self._request(action)
-            index.news.discard(id_)
+            if not index.statuses[id_].findings:  # else the next decision takes them
+                for action in index.statuses[id_].actions:
+                    self._request(action)
+                index.news.discard(id_)
 
     def _end_if_over(self) -> None:
         index, draft, now = self.index, self.draft, self.now

@@ -1,0 +1,64 @@
+"""What a campaign's actions do to a scope."""
+
+from forewarn.core.campaign.actions import AnnounceWave, ClearWave, RetryEvent, ScopeClosed, WithdrawEvent
+from forewarn.core.campaign.commands import pause
+from forewarn.core.campaign.history import ScopeHistory, read_history
+from forewarn.core.campaign.limits import Load
+from forewarn.core.campaign.record import WaveState
+from forewarn.core.campaign.scope_rules import announce_wave, clear_wave, close_scope, retry_event, withdraw_event
+from forewarn.core.campaign.spec import Window
+from forewarn.core.event import State
+from tests.core.campaign.test_rollout import CONDITIONS, KERNEL, MINUTE, RolloutDriver, web
+from tests.core.sample_scopes import TEN
+
+NOTHING: ScopeHistory = read_history((), KERNEL)
+ANNOUNCE = AnnounceWave("web", 1, TEN + 15 * MINUTE, Load("web", ("web-hv-0",), 1))
+
+
+def test_wave_is_made_for_the_vms_that_are_not_done() -> None:
+    hand = RolloutDriver(web())
+    change = announce_wave(web(), ANNOUNCE, hand.record, hand.index, NOTHING, CONDITIONS, now=TEN)
+    assert change.result is not None
+    assert (change.result.vms, change.result.not_before) == (1, TEN + 15 * MINUTE)
+    done = NOTHING._replace(done=frozenset({"web-0"}))
+    change = announce_wave(web(), ANNOUNCE, hand.record, hand.index, done, CONDITIONS, now=TEN)
+    assert change.result is not None
+    assert (change.scope, change.result.not_before) == (web(), None)
+
+
+def test_nothing_is_announced_or_cleared_by_a_campaign_that_was_stopped() -> None:
+    hand = RolloutDriver(web())
+    hand.announce_next()
+    stopped, scope = pause(hand.record, by="bob", now=TEN).record, hand.scopes["web"]
+    assert announce_wave(web(), ANNOUNCE, stopped, hand.index, NOTHING, CONDITIONS, now=TEN).result is None
+    clear = ClearWave("web", 1, (scope.events[0].id,), ())
+    assert clear_wave(scope, clear, stopped, hand.index, CONDITIONS, now=TEN + 15 * MINUTE).scope is scope
+
+
+def test_nothing_is_cleared_after_the_window_has_closed() -> None:
+    hand = RolloutDriver(web(), windows=(Window(start="10:00", end="10:20"),))
+    hand.announce_next()
+    scope = hand.scopes["web"]
+    clear = ClearWave("web", 1, (scope.events[0].id,), ())
+    late = clear_wave(scope, clear, hand.record, hand.index, CONDITIONS, now=TEN + 20 * MINUTE)
+    assert late.scope is scope
+    in_time = clear_wave(scope, clear, hand.record, hand.index, CONDITIONS, now=TEN + 19 * MINUTE).scope
+    assert in_time is not None
+    assert in_time.events[0].state is State.STARTED
+
+
+def test_event_that_is_gone_is_neither_withdrawn_nor_retried() -> None:
+    withdraw = WithdrawEvent("web", KERNEL, "bob", "no")
+    assert withdraw_event(web(), withdraw, CONDITIONS, now=TEN).entries == ()
+    assert retry_event(web(), RetryEvent("web", KERNEL, "bob"), now=TEN).entries == ()
+
+
+def test_vms_that_no_event_has_touched_are_left_over_unless_their_wave_was_skipped() -> None:
+    hand = RolloutDriver(web())
+    touched = NOTHING._replace(touched=frozenset({"web-0"}), outcomes={1: ()})
+    hand.put_wave("web", 1, WaveState.DONE, TEN)
+    assert close_scope("web", web(), hand.index, touched) == ScopeClosed("web", ((1, 1),))
+    hand.put_wave("web", 2, WaveState.SKIPPED, TEN)
+    assert close_scope("web", web(), hand.index, touched) == ScopeClosed("web")
+    assert close_scope("web", web(), hand.index, NOTHING) == ScopeClosed("web"), "the journal does not tell"
+    assert close_scope("web", None, hand.index, touched) == ScopeClosed("web")
