@@ -64,7 +64,7 @@ MAX_NEWS = 20
 MAX_ANNOUNCING = 200
 """How many waves are being announced at the same time."""
 
-MAX_CLEARED = 20
+MAX_CLEARED = 10
 """How many waves are let start before others have their turn."""
 
 MAX_CHECKED = 25
