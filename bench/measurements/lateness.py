@@ -15,7 +15,7 @@ from bench.service_main import Task
 from bench.service_process import ServiceProcess, run_service_process
 from bench.workspace import Workspace
 
-TARGET_SECONDS = 0.5
+TARGET_SECONDS = 0.2
 ATTEMPTS = 4
 
 

@@ -3,7 +3,6 @@
 import errno
 import os
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -111,8 +110,9 @@ def replace_file(path: Path, *, is_private: bool = True) -> Iterator[BinaryIO]:
 
     Only its owner can read a private file. Any other has the mode of the file that it replaces, or of a new file.
     """
-    descriptor, name = tempfile.mkstemp(prefix=f"{path.name}.", suffix=TEMPORARY_SUFFIX, dir=path.parent)
-    temporary = Path(name)
+    temporary = path.with_name(f"{path.name}.{os.urandom(8).hex()}{TEMPORARY_SUFFIX}")
+    # Not tempfile: with it an agent would load archivers for ever.
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o600)
     try:
         with os.fdopen(descriptor, "wb") as file:
             yield file

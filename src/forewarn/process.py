@@ -10,7 +10,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import timedelta
@@ -267,6 +266,8 @@ def _unnamed_file() -> Iterator[IO[bytes]]:
                 # A child that was left behind still has it, and nobody would ever trim it again.
                 fcntl.fcntl(file, fcntl.F_ADD_SEALS, fcntl.F_SEAL_GROW)
     else:
+        import tempfile  # a daemon on Linux does not need it, and it loads half a megabyte of archivers
+
         with tempfile.TemporaryFile() as file:
             yield file
 

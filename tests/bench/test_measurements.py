@@ -86,7 +86,7 @@ FIGURES: dict[str, set[str]] = {
     "imports": {"bare_ms", "client_ms", "everything_ms"},
     "fixture": {"start_ms", "stop_ms", "first_ms"},
     "advance": {"advance_ms"},
-    "agent": {"resident_mb", "percent_of_a_core", "processor_seconds", "asked"},
+    "agent": {"ratio", "resident_mb", "bare_mb", "percent_of_a_core", "processor_seconds", "asked"},
 }
 
 # Six VMs are lost in the noise of a process's memory and planned in no time, an event may start within the same

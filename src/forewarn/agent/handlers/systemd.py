@@ -1,7 +1,6 @@
 """systemd handler: stops the running units before the event and starts exactly those after it."""
 
 import os
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -71,6 +70,8 @@ class SystemdHandler(HandlerBase[SystemdSettings]):
             await self._systemctl(verb, *units)
 
     async def _systemctl(self, verb: str, *words: str) -> str:
+        import shutil  # loads half a megabyte of archivers that an agent at rest does not need
+
         program = shutil.which("systemctl", path=self._environ.get("PATH", os.defpath))
         if program is None:
             raise SystemdError("there is no program systemctl on the PATH")
