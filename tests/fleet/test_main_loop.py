@@ -1,7 +1,7 @@
 """The main loop: all commands that wait are saved at once, each gets its own answer, conflicts are decided again."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import msgspec
@@ -12,13 +12,13 @@ from forewarn.core.change import Change
 from forewarn.core.errors import ScopeEventNotFound, ScopeVmNotFound
 from forewarn.core.event import EventType, State
 from forewarn.core.inventory import add_vm, change_scope, remove_scope
-from forewarn.core.journal import EntryKind
+from forewarn.core.journal import Entry, EntryKind
 from forewarn.core.scope import ApprovalRule, Scope
 from forewarn.fleet.errors import SaveFailed, ScopeExists, ScopeNotFound
 from forewarn.fleet.event_loop import tasks_until_exit
 from forewarn.fleet.main_loop import Decision, MainLoop, RecordChange, RecordCodec, RecordLoop, RecordTable
 from forewarn.store.memory import MemoryStore
-from forewarn.store.port import RecordKey, RecordKind
+from forewarn.store.port import MAX_GUARDS, RecordKey, RecordKind
 from tests.core.sample_scopes import TEN, schedule_request, scope, vm, web_scope
 from tests.fleet.fleets import FailingStore, read_journal, run_fleet, until
 
@@ -311,9 +311,57 @@ async def test_decision_waits_for_the_save_of_its_guard_that_is_under_way_in_thi
 async def test_record_that_is_not_followed_cannot_be_a_guard() -> None:
     store = MemoryStore()
     await store.save(HOLD, b"{}", (), expected=None)
-    with pytest.raises(ValueError, match="fleet/hold cannot be a guard"):
-        async with run_loops(store) as (tokens, _):
+    async with run_loops(store) as (tokens, _):
+        with pytest.raises(SaveFailed, match="fleet/hold cannot be a guard"):
             await tokens.apply("one", lambda _: Decision(Counter(1), (), None, {HOLD: None}))
+        assert await tokens.apply("one", count_up) == 1
+
+
+async def test_batch_with_more_guards_than_a_save_may_name_is_saved_in_parts() -> None:
+    """Twenty commands wait for one record, and each rests on another one."""
+    store = FailingStore()
+
+    def rest_on(guard: RecordKey) -> Callable[[Counter | None], Decision[Counter, int]]:
+        def command(value: Counter | None) -> Decision[Counter, int]:
+            decision = count_up(value)
+            return Decision(decision.value, (), decision.result, {guard: None})
+
+        return command
+
+    guards = [RecordKey(RecordKind.LEASE, f"lease-{n}") for n in range(MAX_GUARDS + 4)]
+    async with run_loops(store) as (tokens, _):
+        results = await asyncio.gather(*(tokens.apply("one", rest_on(guard)) for guard in guards))
+        assert results == list(range(1, len(guards) + 1))
+        assert tokens.newest("one")[0] == Counter(len(guards))
+        assert store.saves == 2
+
+
+async def test_bug_while_saving_reaches_the_callers_of_its_batch_and_the_loop_goes_on() -> None:
+    """A value that cannot be encoded is no reason to end the service."""
+    broken = Counter(object())  # type: ignore[arg-type]  # it cannot be encoded
+    async with run_loops(MemoryStore()) as (tokens, _):
+        with pytest.raises(SaveFailed, match="token/one could not be saved: TypeError"):
+            await tokens.apply("one", lambda _: Decision(broken, (), None))
+        assert await tokens.apply("one", count_up) == 1
+
+
+async def test_command_that_was_saved_is_not_reported_as_refused_with_the_one_behind_it() -> None:
+    """A record comes and goes in one batch, and only the first of both could be saved."""
+    store, entry = FailingStore(), Entry(n=1, at=TEN, kind=EntryKind.HELD, by="test")
+
+    def create(_: Counter | None) -> Decision[Counter, int]:
+        return Decision(Counter(1), (entry,), 1)
+
+    def delete(_: Counter | None) -> Decision[Counter, str]:
+        store.full = store.saves == 1
+        return Decision(None, (entry,), "deleted")
+
+    async with run_loops(store) as (tokens, _):
+        created, deleted = await asyncio.gather(
+            tokens.apply("one", create), tokens.apply("one", delete), return_exceptions=True
+        )
+        assert (created, type(deleted)) == (1, SaveFailed)
+        assert tokens.newest("one")[0] == Counter(1)
 
 
 async def test_observers_see_a_saved_change_in_order_and_before_the_reply() -> None:

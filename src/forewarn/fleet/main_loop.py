@@ -18,6 +18,7 @@ such as the fleet's hold; compare-and-swap on the record itself would not notice
 """
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
@@ -25,6 +26,7 @@ from forewarn.core.journal import Entry
 from forewarn.fleet.errors import SaveFailed
 from forewarn.fleet.event_loop import FairShare
 from forewarn.store.port import (
+    MAX_GUARDS,
     NO_GUARDS,
     Deleted,
     Guards,
@@ -38,6 +40,7 @@ from forewarn.store.port import (
     WatchItem,
 )
 
+log = logging.getLogger(__name__)
 V = TypeVar("V")
 R = TypeVar("R")
 
@@ -283,21 +286,22 @@ class RecordLoop(Generic[V]):
 
         The command may be called more than once and must not do anything but decide.
         """
-        caller: asyncio.Future[R] = asyncio.get_running_loop().create_future()
-        queue = self._pending.get(id_)
-        if queue is None:
-            queue = self._pending[id_] = []
-            self._main_loop.tasks.create_task(self._run(id_), name=f"save {self._codec.kind.value} {id_}")
-        elif len(queue) >= MAX_PENDING:
+        if len(self._pending.get(id_, ())) >= MAX_PENDING:
             raise SaveFailed(f"{MAX_PENDING} requests wait for {id_} already")
-        queue.append(PendingCommand(command, caller))
-        return await caller
+        return await self._enqueue(id_, command)
 
     async def drain(self) -> None:
         """Return when every command that waits now has its reply."""
-        await asyncio.gather(
-            *(self.apply(id_, lambda value: Decision(value, (), None)) for id_ in self._pending), return_exceptions=True
-        )
+        waits = [self._enqueue(id_, lambda value: Decision(value, (), None)) for id_ in self._pending]
+        await asyncio.gather(*waits, return_exceptions=True)
+
+    def _enqueue(self, id_: str, command: Callable[[V | None], Decision[V, R]]) -> asyncio.Future[R]:
+        caller: asyncio.Future[R] = asyncio.get_running_loop().create_future()
+        if id_ not in self._pending:
+            self._pending[id_] = []
+            self._main_loop.tasks.create_task(self._run(id_), name=f"save {self._codec.kind.value} {id_}")
+        self._pending[id_].append(PendingCommand(command, caller))
+        return caller
 
     def take_in(self, change: Record | Deleted) -> None:
         """Take in what the store gives, unless it is known already."""
@@ -328,26 +332,27 @@ class RecordLoop(Generic[V]):
             self._forget_if_gone(id_)
 
     async def _process(self, id_: str, batch: list[PendingCommand[V]]) -> None:
-        """Decide and save a batch, then reply to each caller."""
-        try:
-            results = await self._decide_and_save(id_, batch)
-        except SaveFailed as error:
-            results = [error] * len(batch)
-        except StoreError as error:
-            results = [SaveFailed(str(error))] * len(batch)
-        except asyncio.CancelledError:
-            for _, caller in batch:
-                caller.cancel()
-            raise
-        for (_, caller), result in zip(batch, results, strict=True):
-            if caller.done():
-                continue
-            if isinstance(result, Exception):
-                caller.set_exception(result)
-            else:
-                caller.set_result(result)
+        """Decide and save a batch, in as few saves as possible, and reply to the callers after each save."""
+        while batch:
+            try:
+                results = await self._decide_and_save(id_, batch)
+            except SaveFailed as error:
+                results = [error] * len(batch)
+            except StoreError as error:
+                results = [SaveFailed(str(error))] * len(batch)
+            except asyncio.CancelledError:
+                for _, caller in batch:
+                    caller.cancel()
+                raise
+            except Exception as error:
+                # A bug hits the commands of this batch, and not the service.
+                log.exception("could not save %s", self.key(id_))
+                results = [SaveFailed(f"{self.key(id_)} could not be saved: {error!r}")] * len(batch)
+            _reply(batch, results)
+            batch = batch[len(results) :]
 
     async def _decide_and_save(self, id_: str, batch: list[PendingCommand[V]]) -> list[Any]:
+        """Save what the first commands of the batch decide, as many as fit into one save, and return their results."""
         has_waited = False
         for _ in range(MAX_CONFLICTS):
             before, revision = self._values.newest(id_)
@@ -356,8 +361,9 @@ class RecordLoop(Generic[V]):
                 continue
             if decided.value is before and not decided.entries:
                 return decided.results
-            if decided.value is None and before is None:
-                return [result for one in batch for result in await self._decide_and_save(id_, [one])]
+            if decided.value is None and before is None and len(batch) > 1:
+                batch = batch[:1]  # created and deleted: the journal has both only if both are saved
+                continue
             if not has_waited and (saves := self._main_loop.saves_of(decided.guards)):
                 has_waited = True
                 await asyncio.wait(saves)
@@ -373,7 +379,10 @@ class RecordLoop(Generic[V]):
         raise SaveFailed(f"{id_} could not be saved: what it rests on has changed {MAX_CONFLICTS} times in a row")
 
     async def _decide(self, value: V | None, batch: list[PendingCommand[V]]) -> _Decided[V] | None:
-        """Apply the commands of a batch in order; None: a guard has changed meanwhile, so decide them again."""
+        """Apply the commands of a batch in order, until their guards are as many as a save may name.
+
+        None: a guard has changed meanwhile, so decide them again.
+        """
         entries: list[Entry] = []
         results: list[Any] = []
         guards: dict[RecordKey, int | None] = {}
@@ -384,12 +393,16 @@ class RecordLoop(Generic[V]):
             except Exception as refusal:  # noqa: BLE001 - one command's mistake must not hit those that wait beside it
                 results.append(refusal)
                 continue
+            if decision.guards:
+                if any(guards.get(guard, revision) != revision for guard, revision in decision.guards.items()):
+                    return None
+                more = {**guards, **decision.guards}
+                if results and len(more) > MAX_GUARDS:
+                    break
+                guards = more
             value = decision.value
             entries += decision.entries
             results.append(decision.result)
-            for guard, revision in decision.guards.items():
-                if guards.setdefault(guard, revision) != revision:
-                    return None
         return _Decided(value, entries, results, guards)
 
     async def _save(self, id_: str, decided: _Decided[V], revision: int | None) -> int:
@@ -407,3 +420,14 @@ class RecordLoop(Generic[V]):
         """Keep nothing of a record that is gone once nothing older can come: from the store, or from a command."""
         if id_ in self._gone and id_ not in self._pending:
             self._values.forget(id_, self._gone.pop(id_))
+
+
+def _reply(batch: list[PendingCommand[V]], results: list[Any]) -> None:
+    """Give the first callers of a batch their results."""
+    for (_, caller), result in zip(batch, results, strict=False):
+        if caller.done():
+            continue
+        if isinstance(result, Exception):
+            caller.set_exception(result)
+        else:
+            caller.set_result(result)

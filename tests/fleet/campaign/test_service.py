@@ -31,7 +31,7 @@ from forewarn.fleet.service import Fleet
 from forewarn.platform.port import NotificationMessage
 from forewarn.platform.simulated import SimulatedPlatform
 from forewarn.store.memory import MemoryStore
-from forewarn.store.port import RecordKey, RecordKind
+from forewarn.store.port import MAX_GUARDS, RecordKey, RecordKind
 from tests.core.sample_scopes import TEN, schedule_request, scope, vm, web_scope
 from tests.fleet.campaign.campaigns import (
     CAMPAIGN_ID,
@@ -672,3 +672,14 @@ async def test_campaigns_that_have_still_to_do_the_same_vms_are_told() -> None:
         assert (await fleet.campaigns.overlaps(other))[0].startswith("campaign kernel has still to do 3 VMs")
         await fleet.time.advance(12 * HOUR)
         assert await fleet.campaigns.overlaps(other) == ()
+
+
+async def test_many_campaigns_that_become_due_on_one_scope_are_all_announced() -> None:
+    """Each announcement rests on the record of its campaign, and a save names a limited number of records."""
+    async with run_fleet(web_scope()) as fleet:
+        for n in range(MAX_GUARDS + 4):
+            spec = campaign_spec(name=f"c{n}", start_at=TEN + HOUR)
+            await start_campaign(fleet, spec, id_=f"{CAMPAIGN_ID[:-2]}{n:02}")
+        await advance_to(fleet, TEN + HOUR)
+        announced = {event.campaign for event in fleet.replica.scope("web").events}
+        assert len(announced) == MAX_GUARDS + 4
