@@ -349,10 +349,10 @@ async def test_command_that_was_saved_is_not_reported_as_refused_with_the_one_be
     """A record comes and goes in one batch, and only the first of both could be saved."""
     store, entry = FailingStore(), Entry(n=1, at=TEN, kind=EntryKind.HELD, by="test")
 
-    def create(_: Counter | None) -> Decision[Counter, int]:
+    def create(_: Counter | None) -> Decision[Counter, object]:
         return Decision(Counter(1), (entry,), 1)
 
-    def delete(_: Counter | None) -> Decision[Counter, str]:
+    def delete(_: Counter | None) -> Decision[Counter, object]:
         store.full = store.saves == 1
         return Decision(None, (entry,), "deleted")
 

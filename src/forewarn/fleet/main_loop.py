@@ -344,10 +344,6 @@ class RecordLoop(Generic[V]):
                 for _, caller in batch:
                     caller.cancel()
                 raise
-            except Exception as error:
-                # A bug hits the commands of this batch, and not the service.
-                log.exception("could not save %s", self.key(id_))
-                results = [SaveFailed(f"{self.key(id_)} could not be saved: {error!r}")] * len(batch)
             _reply(batch, results)
             batch = batch[len(results) :]
 
@@ -368,10 +364,8 @@ class RecordLoop(Generic[V]):
                 has_waited = True
                 await asyncio.wait(saves)
                 continue
-            try:
-                saved = await self._save(id_, decided, revision)
-            except RevisionConflict as conflict:
-                await self._main_loop.refresh(conflict)
+            saved = await self._try_save(id_, decided, revision)
+            if saved is None:
                 continue
             self._values.update(id_, decided.value, saved)
             self.notify(RecordChange(id_, before, decided.value, decided.entries))
@@ -404,6 +398,21 @@ class RecordLoop(Generic[V]):
             entries += decision.entries
             results.append(decision.result)
         return _Decided(value, entries, results, guards)
+
+    async def _try_save(self, id_: str, decided: _Decided[V], revision: int | None) -> int | None:
+        """Save and return the new revision; None: something has changed, and its newest value is known now."""
+        try:
+            try:
+                return await self._save(id_, decided, revision)
+            except RevisionConflict as conflict:
+                await self._main_loop.refresh(conflict)
+                return None
+        except StoreError:
+            raise
+        except Exception as error:
+            # A value that cannot be encoded, or named as a guard, must not end the service.
+            log.exception("could not save %s", self.key(id_))
+            raise SaveFailed(f"{self.key(id_)} could not be saved: {error!r}") from error
 
     async def _save(self, id_: str, decided: _Decided[V], revision: int | None) -> int:
         value = None if decided.value is None else self._codec.encode(decided.value)
