@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import sys
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
@@ -107,9 +108,9 @@ def test_of_endless_output_the_end_is_kept(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(process, "KEPT_OUTPUT", 10)
     with OutputFile.unnamed() as output:
         os.write(output.fileno(), b"x" * 5000 + b"0123456789")
-        sizes = [output.is_too_large]
+        was_too_large = output.is_too_large
         output.trim()
-        assert [*sizes, os.fstat(output.fileno()).st_size, output.is_too_large] == [True, 10, False]
+        assert (was_too_large, output.is_too_large) == (True, False)
         os.write(output.fileno(), b"abc")
         assert output.text == "3456789abc"
 
@@ -137,7 +138,7 @@ async def test_program_that_prints_without_end_is_looked_at_often(monkeypatch: p
     monkeypatch.setattr(Process, "has_exited", lambda _: len(pauses) >= 9)
     with OutputFile.unnamed() as output:
         await Process.attach(os.getpid(), None, [output]).wait()
-        assert os.fstat(output.fileno()).st_size == 10
+        assert (output.is_too_large, output.text) == (False, "x" * 10)
     assert pauses == [0.005, 0.01, 0.02, 0.04, 0.08, 0.1, 0.1, 0.005, 0.01]
 
 
@@ -148,3 +149,26 @@ def test_check_says_why_a_program_cannot_be_started(tmp_path: Path) -> None:
     assert check_program(tmp_path) == f"there is no program {tmp_path}"
     plain.chmod(0o600)
     assert check_program(plain) == f"{plain} may not be run: chmod +x {plain}"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux frees the beginning of a file")
+def test_what_is_printed_while_output_is_trimmed_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last line may come at any moment, and is what the message shows."""
+    read_end, free_beginning = OutputFile._read_end, process._free_beginning
+
+    def print_the_last_line(output: OutputFile) -> bytes:
+        end = read_end(output)
+        os.write(output.fileno(), b"the last\n")
+        return end
+
+    with OutputFile.unnamed() as output:
+        os.write(output.fileno(), b"x" * (2 * process.MAX_OUTPUT))
+        was_too_large = output.is_too_large
+        monkeypatch.setattr(OutputFile, "_read_end", print_the_last_line)
+        monkeypatch.setattr(
+            process, "_free_beginning", lambda *args: (print_the_last_line(output), free_beginning(*args))[1]
+        )
+        output.trim()
+        monkeypatch.undo()
+        assert (was_too_large, output.is_too_large) == (True, False)
+        assert output.text.endswith("xthe last\n")

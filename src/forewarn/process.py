@@ -27,6 +27,12 @@ GRACE = timedelta(seconds=2)
 MAX_OUTPUT, KEPT_OUTPUT = 1024 * 1024, 64 * 1024
 """From how many bytes on the beginning of a program's output is dropped, and how many bytes of the end are kept."""
 
+BLOCK_BYTES = 512
+"""The unit of `st_blocks`."""
+
+FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE = 0x01, 0x02
+"""From the kernel's linux/falloc.h."""
+
 LONGEST_SUMMARY = 500
 
 RESTORED_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ) if sys.platform != "win32" else ()
@@ -81,14 +87,20 @@ class OutputFile:
     @property
     def is_too_large(self) -> bool:
         """Whether it is time to trim. One that is closed needs no more care."""
-        return not self._file.closed and os.fstat(self.fileno()).st_size > MAX_OUTPUT
+        if self._file.closed:
+            return False
+        status = os.fstat(self.fileno())
+        used = status.st_blocks * BLOCK_BYTES if sys.platform == "linux" else status.st_size
+        return used > MAX_OUTPUT
 
     def trim(self) -> None:
-        """Keep only the end. The system may take its time to free the rest."""
+        """Free all but the end. The system may take its time for it."""
         with suppress(OSError, ValueError):  # ValueError: it was closed meanwhile
-            end = self._read_end()
-            os.ftruncate(self.fileno(), 0)
-            os.write(self.fileno(), end)
+            if not _free_beginning(self.fileno(), os.fstat(self.fileno()).st_size - KEPT_OUTPUT):
+                # What the program appends between these lines is lost.
+                end = self._read_end()
+                os.ftruncate(self.fileno(), 0)
+                os.write(self.fileno(), end)
 
     @property
     def text(self) -> str:
@@ -238,6 +250,20 @@ async def run_process(
             await asyncio.shield(process.terminate(GRACE))
             raise
         return ProcessResult(code, stdout.text, "" if merge else stderr.text)
+
+
+def _free_beginning(descriptor: int, length: int) -> bool:
+    """Free the beginning of a file and leave its size as it is; False: the system or the disk has no holes in files.
+
+    Nothing is lost that a program appends meanwhile.
+    """
+    if sys.platform != "linux":
+        return False
+    import ctypes  # only for programs that print without end
+
+    libc = ctypes.CDLL(None)
+    libc.fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_long, ctypes.c_long)
+    return bool(libc.fallocate(descriptor, FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE, 0, length) == 0)
 
 
 def check_program(path: str | Path) -> str | None:
