@@ -4,6 +4,7 @@ import itertools
 import re
 from collections.abc import Callable
 from datetime import timedelta
+from ipaddress import ip_address
 from typing import Any
 
 import msgspec
@@ -173,6 +174,26 @@ def test_scope_is_read_as_it_was_written() -> None:
     ask = a_request("v0", duration=timedelta(seconds=1.5), key="k")
     scope = saved_scope(schedule(scope, ask, ALWAYS, now=NOW.replace(microsecond=123)))
     assert msgspec.json.decode(msgspec.json.encode(scope), type=Scope) == scope
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(f"10.0.0.{octet}" for octet in (0, 9, 10, 99, 100, 199, 200, 249, 250, 255, 256, 260, 300, 1000)),
+        *("0.0.0.0", "255.255.255.255", "256.0.0.1", "10.0.0", "10.0.0.0.1", "10.0.0.", ".10.0.0.1", "10.0.0.1\n"),
+        *("010.0.0.1", "10.0.0.01", "00.0.0.0", "10.0.0.-1", "10.0.0.+1", "1٠.0.0.1", "10,0,0,1", "10x0.0.1", ""),
+    ],
+)
+def test_ipv4_address_is_taken_exactly_if_python_writes_it_so(text: str) -> None:
+    try:
+        is_canonical = str(ip_address(text)) == text
+    except ValueError:
+        is_canonical = False
+    if is_canonical:
+        assert Address(ip=text).ip == text
+    else:
+        with pytest.raises(Invalid):
+            Address(ip=text)
 
 
 def test_record_with_a_wrong_value_is_not_read() -> None:

@@ -1,8 +1,11 @@
 """Long work gives way: in each round of the event loop it has one turn, and others come in between."""
 
 import asyncio
+import gc
 
-from forewarn.fleet.event_loop import FairShare, clear_gradually, iterate_gradually
+import pytest
+
+from forewarn.fleet.event_loop import FairShare, clear_gradually, iterate_gradually, pause_gc
 
 
 class Rounds:
@@ -80,3 +83,16 @@ async def test_pile_is_let_go_of_piece_by_piece() -> None:
     pile = list(range(100))
     await clear_gradually(pile, time_slice=0)
     assert (pile, rounds.number >= 99) == ([], True)
+
+
+def test_garbage_is_collected_again_after_a_pause_even_a_failed_one() -> None:
+    with pytest.raises(ZeroDivisionError), pause_gc():
+        _ = 1 / gc.isenabled()  # False: paused
+    assert gc.isenabled()
+
+
+def test_pause_does_not_start_a_collector_that_was_off() -> None:
+    with pause_gc():
+        with pause_gc():
+            pass
+        assert not gc.isenabled()

@@ -13,6 +13,7 @@ from packaging.utils import canonicalize_name
 PLAIN = ""
 EXTRA_OF_PART = {
     "agent/handlers/apprise_main.py": "notify",
+    "cli/process/ready_message.py": "server",
     "cli/process/serve_main.py": "server",
     "cli/process/up_main.py": "server",
     "compose": "server",

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 
@@ -17,11 +17,11 @@ from forewarn.compose.guests import serve_guests
 from forewarn.compose.initial_fleet import FleetLoader, StartupReporter, fill_if_empty
 from forewarn.compose.platforms import HostSet, PlatformAdapters, create_adapters, create_policy
 from forewarn.compose.reload import ReloadSettings, SettingsReloader, adopt_token
+from forewarn.core.vm import Vm
 from forewarn.fleet.fleet_state import manual_clock_start
 from forewarn.fleet.service import Fleet
 from forewarn.guest.faults import Faults
 from forewarn.guest.observer import Observer
-from forewarn.operator.views.inventory import GuestUrl
 from forewarn.settings.schema import EMULATOR, Preset, Settings
 from forewarn.store.port import Retention, Store
 
@@ -37,7 +37,8 @@ class RunningService(msgspec.Struct, frozen=True, kw_only=True):
     operator_url: str
     link_local_url: str | None
     link_local_interface: str | None
-    guest_url: GuestUrl
+    guest_url: Callable[[str, Vm], str | None]
+    """Scope and VM to the URL at which the VM finds its endpoint, if it has one of its own."""
     is_ephemeral: bool
     reload: ReloadSettings
     faults: Faults | None

@@ -16,6 +16,9 @@ from forewarn.core.limits import MAX_DOMAIN, MAX_VMS_PER_SCOPE
 from forewarn.core.text import check_name, check_text, is_guid
 
 MAX_TAGS = 50
+_OCTET = "(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
+_IPV4 = re.compile(rf"{_OCTET}(?:\.{_OCTET}){{3}}")
+"""An IPv4 address as it is written. A start reads a hundred thousand of them: `ip_address` takes eight times as long."""
 _MAC = re.compile(r"[0-9A-Fa-f]{2}([:-]?[0-9A-Fa-f]{2}){5}")
 TERMINATE_NOTICE_RANGE = (timedelta(minutes=5), timedelta(minutes=15))
 """PROTOCOL §6: 5 to 15 minutes, 5 unless said otherwise."""
@@ -44,12 +47,13 @@ class Address(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=
 
     def __post_init__(self) -> None:
         check_name(self.network, "network")
-        try:
-            canonical = str(ip_address(self.ip))
-        except ValueError:
-            raise Invalid(f"address {self.ip!r} is neither IPv4 nor IPv6") from None
-        if canonical != self.ip:
-            raise Invalid(f"address {self.ip!r}: write it as {canonical}")
+        if not _IPV4.fullmatch(self.ip):
+            try:
+                canonical = str(ip_address(self.ip))
+            except ValueError:
+                raise Invalid(f"address {self.ip!r} is neither IPv4 nor IPv6") from None
+            if canonical != self.ip:
+                raise Invalid(f"address {self.ip!r}: write it as {canonical}")
         if self.mac and not _MAC.fullmatch(self.mac):
             raise Invalid(f"MAC address {self.mac!r}: write it as six pairs of hex digits, 00:0d:3a:12:34:56")
 
@@ -98,7 +102,7 @@ def check_tags(tags: dict[str, str]) -> None:
 NO_TRAITS = Traits()
 
 
-class Vm(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Vm(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """One virtual machine of a scope."""
 
     name: str

@@ -6,8 +6,8 @@ import asyncio
 import gc
 import sys
 from collections import deque
-from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import TypeVar
 
 YOUNG_GENERATION = 1
@@ -24,6 +24,18 @@ SLICE_ITEMS = 32
 
 SWITCH_INTERVAL = 0.0005
 """For how long, in seconds, a thread that computes may keep waiting another one that has a moment's work to do."""
+
+
+@contextmanager
+def pause_gc() -> Iterator[None]:
+    """Collect no garbage meanwhile: what is loaded at the start stays, and would be looked through again and again."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def freeze_gc() -> None:

@@ -11,7 +11,7 @@ from forewarn.clock import Clock, SystemClock
 from forewarn.core.policy import Policy
 from forewarn.fleet.campaign.service import CampaignDuty, Campaigns
 from forewarn.fleet.duty import Duty
-from forewarn.fleet.event_loop import tasks_until_exit
+from forewarn.fleet.event_loop import pause_gc, tasks_until_exit
 from forewarn.fleet.events import Events
 from forewarn.fleet.fault_journal import FaultJournal
 from forewarn.fleet.fleet_state_record import FleetStateRecord
@@ -144,7 +144,8 @@ class Fleet:
                 notifier or NullNotifier(),
                 retention,
             )
-            await fleet._main_loop.fill(changes)
+            with pause_gc():
+                await fleet._main_loop.fill(changes)
             tasks.create_task(fleet._main_loop.follow(changes), name="follow the store")
             if has_duties:
                 await fleet.start_duties()

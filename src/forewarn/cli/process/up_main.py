@@ -1,171 +1,33 @@
-"""Main program of `forewarn up`: start and stop the emulator, and print its URLs and example commands when ready.
-
-Needs the extra `[server]`."""
+"""Main program of `forewarn up`: start and stop the emulator. Needs the extra `[server]`."""
 
 import asyncio
 import os
 import resource
-import shlex
 import signal
-import sys
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Self
 
-import msgspec
 import uvloop
 
 from forewarn.api.errors import ApiError
-from forewarn.api.local_service import TOKEN_FILE
-from forewarn.api.v1 import Vm
 from forewarn.cli.errors import CliError, ExitCode
-from forewarn.cli.output import Output, write, write_message
+from forewarn.cli.output import Output, write_message
 from forewarn.cli.process import logs
 from forewarn.cli.views.progress import ProgressBar
-from forewarn.cli.views.tables import Column, write_table
 from forewarn.compose import (
     DataDirectoryInUse,
     EmulatorNotAllowed,
     InvalidCertificate,
     InvalidDataDirectory,
-    RunningService,
     run_service,
 )
 from forewarn.core.errors import CoreError
-from forewarn.core.scope import ScopeKind
-from forewarn.fleet.errors import AmbiguousVm, FleetError
+from forewarn.fleet.errors import FleetError
 from forewarn.fleet.event_loop import freeze_gc, shorten_switch_interval
 from forewarn.guest.link_local import LinkLocalError
 from forewarn.guest.vm_listeners import ListenFailed, PortUnavailable, TooManyListeners
-from forewarn.operator.views.inventory import first_vms
-from forewarn.settings.paths import user_data_directory
 from forewarn.settings.schema import EMULATOR, Settings
 from forewarn.store.port import StoreError
-from forewarn.wire.protocol import NEWEST_VERSION
-
-MAX_ROWS = 40
-
-
-class ReadyMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """What programs are told when the service is ready, in one line of JSON."""
-
-    pid: int
-    operator_url: str
-    link_local_url: str | None
-    data: str
-    token_file: str
-    ephemeral: bool
-    guest_urls: dict[str, str]
-    examples: tuple[str, ...]
-
-
-def show_ready(running: RunningService, output: Output) -> None:
-    """Say that the service is ready, and what to try."""
-    vms = first_vms(running.fleet, running.guest_url, MAX_ROWS)
-    commands = tuple(example_commands(running, vms))
-    count = running.fleet.replica.vms
-    if output is Output.JSON:
-        write(msgspec.json.encode(_ready_message(running, commands)).decode())
-    else:
-        _write_vms(vms, count)
-        _write_commands(commands)
-    kept = "in memory only" if running.is_ephemeral else f"in {running.directory}"
-    if not count:
-        write_message("The fleet has no VMs: its file lists none.")
-    if open_events := sum(len(view.scope.events) for view in running.fleet.replica.views() if view.scope is not None):
-        write_message(
-            f"It goes on with {open_events} open {'event' if open_events == 1 else 'events'} (`forewarn event list`)."
-        )
-    write_message(
-        f"Forewarn serves {count} VMs{_link_local_text(running)}, operators at {running.operator_url}; "
-        f"data are kept {kept}. Ctrl-C ends it."
-    )
-
-
-def _link_local_text(running: RunningService) -> str:
-    if running.link_local_url is None:
-        return ""
-    return f", also at {running.link_local_url} on {running.link_local_interface}"
-
-
-def _ready_message(running: RunningService, commands: tuple[str, ...]) -> ReadyMessage:
-    found = (
-        (f"{view.id}/{vm.name}", running.guest_url(view.id, vm))
-        for view in running.fleet.replica.views()
-        for vm in view.roster or ()
-    )
-    return ReadyMessage(
-        pid=os.getpid(),
-        operator_url=running.operator_url,
-        link_local_url=running.link_local_url,
-        data=str(running.directory),
-        token_file=str(running.directory / TOKEN_FILE),
-        ephemeral=running.is_ephemeral,
-        guest_urls={vm: url for vm, url in found if url is not None},
-        examples=commands,
-    )
-
-
-def _write_vms(vms: Sequence[Vm], count: int) -> None:
-    write_table(
-        (
-            Column("VM"),
-            Column("SCOPE"),
-            Column("KIND", drop_order=3),
-            Column("HOST", drop_order=1),
-            Column("UPDATE DOMAIN", drop_order=2),
-            Column("GUEST URL"),
-        ),
-        (
-            (vm.name, vm.scope, vm.scope_kind.value, vm.host or "", str(vm.update_domain), vm.guest_url or "")
-            for vm in vms
-        ),
-    )
-    if count > len(vms):
-        write(f"… and {count - len(vms)} more: forewarn vm list")
-
-
-def _write_commands(commands: Sequence[str]) -> None:
-    if not commands:
-        return
-    write("\nPaste into another terminal, to schedule an event, to see what the VM sees, and to approve it:\n")
-    for line in commands:
-        write(line)
-    write("")
-
-
-def example_commands(running: RunningService, vms: Sequence[Vm]) -> Iterator[str]:
-    """Give the lines that show what Forewarn does: schedule, ask, approve. They work as they are, in any shell."""
-    if not vms:
-        return
-    vm = min(vms, key=lambda vm: vm.scope_kind is not ScopeKind.AVAILABILITY_SET)
-    where = () if running.directory == user_data_directory(os.environ) else ("--data", str(running.directory))
-    yield shlex.join(
-        (*program_command(), "event", "schedule", "Reboot", _shortest_name(running, vm), "--in", "15m", *where)
-    )
-    if vm.guest_url is not None:
-        url = f"'{vm.guest_url}/metadata/scheduledevents?api-version={NEWEST_VERSION}'"
-        yield rf"curl -s -H Metadata:true {url} -w '\n'"
-        # The id of the first event is cut out of the answer, and sent back as an approval.
-        approval = r"""sed 's/^[^[]*\[{"EventId":"\([^"]*\)".*/{"StartRequests":[{"EventId":"\1"}]}/'"""
-        yield f"curl -s -H Metadata:true {url} | {approval} | curl -s -i -H Metadata:true -d @- {url}"
-
-
-def program_command() -> tuple[str, ...]:
-    """Return how this program is started from anywhere, whatever environment is active there."""
-    started = Path(sys.argv[0])
-    if started.name == "__main__.py":
-        return (sys.executable, "-m", "forewarn.cli")
-    return (str(started.absolute()),)
-
-
-def _shortest_name(running: RunningService, vm: Vm) -> str:
-    try:
-        running.fleet.replica.find(vm.name)
-    except AmbiguousVm:
-        return f"{vm.scope}/{vm.name}"
-    return vm.name
-
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -206,6 +68,8 @@ async def _serve(settings: Settings, output: Output) -> None:
             async with run_service(settings, EMULATOR, environ=os.environ, reporter=talk) as running:
                 stop.is_started = True
                 freeze_gc()
+                from forewarn.cli.process.ready_message import show_ready  # guests are served before it is loaded
+
                 show_ready(running, output)
                 await stop.received.wait()
                 write_message("Ending.")
