@@ -18,7 +18,7 @@ from forewarn.core.text import check_name, check_text, is_guid
 MAX_TAGS = 50
 _OCTET = "(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
 _IPV4 = re.compile(rf"{_OCTET}(?:\.{_OCTET}){{3}}")
-"""An IPv4 address as it is written. A start reads a hundred thousand of them: `ip_address` takes eight times as long."""
+"""An IPv4 address as it should be written. `ip_address` takes eight times as long; a start reads 100,000 of them."""
 _MAC = re.compile(r"[0-9A-Fa-f]{2}([:-]?[0-9A-Fa-f]{2}){5}")
 TERMINATE_NOTICE_RANGE = (timedelta(minutes=5), timedelta(minutes=15))
 """PROTOCOL §6: 5 to 15 minutes, 5 unless said otherwise."""
