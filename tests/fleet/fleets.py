@@ -114,6 +114,47 @@ class GatedStore(MemoryStore):
         return await super().save(key, value, entries, expected=expected, guards=guards)
 
 
+class CampaignGatedStore(MemoryStore):
+    """A store that reads the journal and saves campaigns only when it may; all else at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_read_journal = asyncio.Event()
+        self.may_read_journal.set()
+        self.may_save_campaigns = asyncio.Event()
+        self.may_save_campaigns.set()
+        self.is_slow_to_answer = False
+        """Whether the watch shows what was saved before the save returns."""
+        self.waiting = 0
+
+    async def journal(self, query: JournalQuery) -> list[JournalRow]:
+        """Wait where it must, then read."""
+        await self._wait(self.may_read_journal)
+        return await super().journal(query)
+
+    async def save(
+        self,
+        key: RecordKey,
+        value: bytes | None,
+        entries: Sequence[Entry],
+        *,
+        expected: int | None,
+        guards: Guards = NO_GUARDS,
+    ) -> int:
+        """Wait where it must, then save."""
+        if key.kind is RecordKind.CAMPAIGN:
+            await self._wait(self.may_save_campaigns)
+        revision = await super().save(key, value, entries, expected=expected, guards=guards)
+        for _ in range(20 if self.is_slow_to_answer else 0):
+            await asyncio.sleep(0)
+        return revision
+
+    async def _wait(self, may_go_on: asyncio.Event) -> None:
+        self.waiting += 1
+        await may_go_on.wait()
+        self.waiting -= 1
+
+
 class CallbackObserver:
     """Calls a function with every change of a scope."""
 

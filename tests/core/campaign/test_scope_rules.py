@@ -1,7 +1,7 @@
 """What a campaign's actions do to a scope."""
 
 from forewarn.core.campaign.actions import AnnounceWave, ClearWave, RetryEvent, ScopeClosed, WithdrawEvent
-from forewarn.core.campaign.commands import pause
+from forewarn.core.campaign.commands import pause, skip
 from forewarn.core.campaign.history import ScopeHistory, read_history
 from forewarn.core.campaign.limits import Load
 from forewarn.core.campaign.record import WaveState
@@ -33,6 +33,25 @@ def test_nothing_is_announced_or_cleared_by_a_campaign_that_was_stopped() -> Non
     assert announce_wave(web(), ANNOUNCE, stopped, hand.index, NOTHING, CONDITIONS, now=TEN).result is None
     clear = ClearWave("web", 1, (scope.events[0].id,), ())
     assert clear_wave(scope, clear, stopped, hand.index, CONDITIONS, now=TEN + 15 * MINUTE).scope is scope
+
+
+def test_wave_that_was_skipped_meanwhile_is_neither_announced_nor_cleared() -> None:
+    """The index may lag behind the record: a person's command is saved while actions are on their way."""
+    hand = RolloutDriver(web())
+    skipped = skip(hand.record, "web", by="bob", why="not now", now=TEN).record
+    change = announce_wave(web(), ANNOUNCE, skipped, hand.index, NOTHING, CONDITIONS, now=TEN)
+    assert (change.scope, change.entries, change.result) == (web(), (), None)
+    hand.announce_next()
+    skipped, scope = skip(hand.record, "web", by="bob", why="not now", now=TEN).record, hand.scopes["web"]
+    clear = ClearWave("web", 1, (scope.events[0].id,), ())
+    assert clear_wave(scope, clear, skipped, hand.index, CONDITIONS, now=TEN + 15 * MINUTE).scope is scope
+
+
+def test_wave_that_the_record_says_is_announced_is_not_announced_again() -> None:
+    hand = RolloutDriver(web())
+    hand.announce_next()
+    change = announce_wave(web(), ANNOUNCE, hand.record, hand.index, NOTHING, CONDITIONS, now=TEN)
+    assert (change.scope, change.entries, change.result) == (web(), (), None)
 
 
 def test_nothing_is_cleared_after_the_window_has_closed() -> None:

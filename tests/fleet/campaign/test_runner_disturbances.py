@@ -28,7 +28,7 @@ from tests.fleet.campaign.campaigns import (
     start_campaign,
 )
 from tests.fleet.campaign.policy_checks import PolicyCheckingStore
-from tests.fleet.fleets import run_fleet, until
+from tests.fleet.fleets import CampaignGatedStore, read_journal, run_fleet, until
 
 HOUR = timedelta(hours=1)
 
@@ -201,6 +201,22 @@ async def test_wave_that_was_to_start_does_not_once_the_campaign_is_paused() -> 
         await fleet.campaigns.resume(CAMPAIGN_ID, by="bob")
         await fleet.time.advance(MINUTE)
         assert store.started == 1
+
+
+async def test_wave_that_is_skipped_while_its_scope_is_looked_at_is_not_announced() -> None:
+    store = CampaignGatedStore()
+    async with run_fleet(web_scope(), store=store) as fleet:
+        await start_campaign(fleet, campaign_spec(start_at=TEN + HOUR))
+        store.may_read_journal.clear()
+        passing = asyncio.create_task(advance_to(fleet, TEN + HOUR))
+        await until(lambda: store.waiting == 1)
+        campaign = await fleet.campaigns.skip(CAMPAIGN_ID, "web", by="bob", why="not this one")
+        assert campaign.scopes[0].wave(1).state is WaveState.SKIPPED
+        store.may_read_journal.set()
+        await passing
+        await fleet.time.advance(3 * HOUR)
+        rows = await read_journal(store, RecordKey(RecordKind.SCOPE, "web"))
+        assert [row.entry.facts["wave"] for row in rows if row.entry.kind is EntryKind.SCHEDULED] == ["2", "3"]
 
 
 class SteppedClock(ManualClock):

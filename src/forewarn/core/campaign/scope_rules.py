@@ -13,7 +13,7 @@ from forewarn.core.campaign.actions import (
 )
 from forewarn.core.campaign.history import ScopeHistory
 from forewarn.core.campaign.index import CampaignIndex
-from forewarn.core.campaign.record import Campaign, CampaignState, WaveState
+from forewarn.core.campaign.record import Campaign, CampaignState, Wave, WaveState
 from forewarn.core.campaign.status import is_stuck
 from forewarn.core.change import Change
 from forewarn.core.event import State
@@ -32,13 +32,16 @@ def announce_wave(
     *,
     now: datetime,
 ) -> Change[WaveAnnounced | None]:
-    """Make the events of a wave for the VMs that it has now, and that are not done; None: the campaign was stopped."""
-    if record.state is not CampaignState.RUNNING:
+    """Make the events of a wave for the VMs that it has now, and that are not done.
+
+    None: the campaign was stopped, or the wave was skipped or announced meanwhile.
+    """
+    wave = _newest_wave(record, index, scope.id, action.n)
+    if wave is None or wave.state is not WaveState.PLANNED:
         return Change(scope, (), None)
     now = max(now, scope.changed_at)
     request = record.request(scope.id, action.n)
-    domain = index.progress(scope.id).wave(action.n).update_domain
-    selected = (vm for vm in index.selector.select(scope) if vm.update_domain == domain)
+    selected = (vm for vm in index.selector.select(scope) if vm.update_domain == wave.update_domain)
     names = tuple(vm.name for vm in selected if vm.name not in history.done)
     announced = WaveAnnounced(action.scope, action.n, 0, None, history.seen, history.differences)
     existing = [event for event in scope.events if event.request == request]
@@ -66,10 +69,17 @@ def announce_wave(
 def clear_wave(
     scope: Scope, action: ClearWave, record: Campaign, index: CampaignIndex, context: RuleContext, *, now: datetime
 ) -> Change[tuple[str, ...]]:
-    """Let events start, unless the campaign was stopped or the window has closed meanwhile."""
-    if record.state is not CampaignState.RUNNING or not index.calendar.is_open(now):
+    """Let events start, unless campaign or wave were stopped or the window has closed meanwhile."""
+    wave = _newest_wave(record, index, scope.id, action.n)
+    if wave is None or wave.state not in (WaveState.ANNOUNCED, WaveState.CLEARED) or not index.calendar.is_open(now):
         return Change(scope, (), ())
     return operations.clear(scope, action.events, context, now=now)
+
+
+def _newest_wave(record: Campaign, index: CampaignIndex, scope: str, n: int) -> Wave | None:
+    """Return a wave by the newest record, which may be newer than the index; None: the campaign does not run."""
+    waves = record.scopes[index.positions[scope]].waves
+    return waves[n - 1] if record.state is CampaignState.RUNNING and n <= len(waves) else None
 
 
 def withdraw_event(scope: Scope, action: WithdrawEvent, context: RuleContext, *, now: datetime) -> Change[None]:
