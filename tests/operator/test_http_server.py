@@ -130,6 +130,90 @@ async def test_body_that_is_no_http_is_refused(listener: socket.socket, body: by
         assert msgspec.json.decode(refusal)["error"]["code"] == "invalid-request"
 
 
+NOT_VALID = "the request is not valid HTTP/1.1: "
+REFUSALS = {
+    "head too large": (
+        b"GET /hello HTTP/1.1\r\nHost: x\r\nX: " + b"a" * 20_000,
+        431,
+        "the request head is larger than 16 KiB",
+    ),
+    "chunk header too large": (
+        HEAD.replace(b"Content-Length: 7", b"Transfer-Encoding: chunked") + b"1;" + b"a" * 20_000,
+        431,
+        "the chunk header or trailer of the request body is larger than 16 KiB",
+    ),
+    "unknown coding": (
+        HEAD.replace(b"Content-Length: 7", b"Transfer-Encoding: gzip"),
+        501,
+        "the only supported Transfer-Encoding is a single chunked",
+    ),
+    "request line": (b"\x16\x03\x01\r\n\r\n", 400, NOT_VALID + "illegal request line"),
+    "no host": (b"GET /hello HTTP/1.1\r\n\r\n", 400, NOT_VALID + "Missing mandatory Host: header"),
+    "chunk footer": (
+        HEAD.replace(b"Content-Length: 7", b"Transfer-Encoding: chunked") + b"3\r\n[1]xx0\r\n\r\n",
+        400,
+        NOT_VALID + "malformed chunk footer",
+    ),
+    "two framings": (
+        HEAD.replace(b"Host: x", b"Host: x\r\nTransfer-Encoding: chunked") + b"3\r\n[1]\r\n0\r\n\r\n",
+        400,
+        NOT_VALID + "Content-Length and Transfer-Encoding are mutually exclusive",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSALS)
+async def test_refusal_names_what_is_wrong_and_ends_the_connection(listener: socket.socket, case: str) -> None:
+    request, status, message = REFUSALS[case]
+    async with connected(listener) as (reader, writer):
+        writer.write(request)
+        head, _, refusal = (await read_end(reader)).partition(b"\r\n\r\n")
+    assert (head.split()[1], msgspec.json.decode(refusal)["error"]) == (
+        str(status).encode(),
+        {"code": "invalid-request", "message": message, "details": {}},
+    )
+    assert head.count(b"connection: close") == 1
+
+
+async def test_refusal_of_a_body_is_sent_before_the_connection_ends(
+    listener: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the system does not take it at once."""
+    lost: list[http_server._Connection] = []
+
+    def lose(connection: http_server._Connection) -> None:
+        lost.append(connection)
+
+    monkeypatch.setattr(http_server._Connection, "_lose", lose)
+    async with connected(listener) as (reader, writer):
+        writer.write(REFUSALS["chunk footer"][0])
+        assert (await read_end(reader)).startswith(b"HTTP/1.1 400 Bad Request\r\n")
+    assert lost == []
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        (b"http://a:1/v1/events?x=1", ("/v1/events", b"x=1", [(b"host", b"a:1")])),
+        (b"HTTPS://a?x=1", ("/", b"x=1", [(b"host", b"a")])),
+        (b"http://a", ("/", b"", [(b"host", b"a")])),
+        (b"/http://a/b", ("/http://a/b", b"", [(b"host", b"x")])),
+        (b"*", ("*", b"", [(b"host", b"x")])),
+    ],
+)
+async def test_target_may_name_scheme_and_host(
+    listener: socket.socket, target: bytes, expected: tuple[str, bytes, list[tuple[bytes, bytes]]]
+) -> None:
+    asked: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+    async def app(scope: Scope, _: Receive, __: Send) -> None:
+        asked.set_result((scope["path"], scope["query_string"], scope["headers"]))
+
+    async with connected(listener, app) as (_, writer):
+        writer.write(b"GET " + target + b" HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert await asked == expected
+
+
 async def test_application_that_fails_is_answered_for(
     listener: socket.socket, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -98,7 +98,7 @@ NO_HTTP = {
 async def test_what_is_no_http_is_refused_like_everything_else(case: str) -> None:
     async with run_api() as service:
         head = await service.raw(NO_HTTP[case])
-    assert head.startswith(b"HTTP/1.1 400 ")
+    assert head.startswith(b"HTTP/1.1 431 " if case == "endless head" else b"HTTP/1.1 400 ")
     assert b"content-type: application/json\r\n" in head
 
 

@@ -6,6 +6,7 @@ read: a general server allows that only by changing its inner parts.
 
 import asyncio
 import logging
+import re
 import socket
 import ssl
 from collections.abc import AsyncIterator, Iterable, Sequence
@@ -43,6 +44,12 @@ WRITE_TIMEOUT = 60.0
 """How long, in seconds, a caller may take nothing of its answer."""
 
 READ_BYTES = 64 * 1024
+
+HEAD_BYTES = 16 * 1024
+"""How large the head of a request may be, and each line that frames a piece of its body."""
+
+ABSOLUTE_FORM = re.compile(rb"https?://([^/?#@]+)(.*)", re.IGNORECASE)
+"""A target that names scheme and host too (RFC 9112 section 3.2.2)."""
 
 Headers: TypeAlias = Iterable[tuple[bytes, bytes]]
 
@@ -84,7 +91,7 @@ class _Connection:
 
     def __init__(self, app: ASGIApp, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._app, self._reader, self._writer = app, reader, writer
-        self._protocol = h11.Connection(h11.SERVER)
+        self._protocol = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES)
         self._is_between_requests = True
         self._is_stopping = False
         self._is_lost = False
@@ -98,8 +105,8 @@ class _Connection:
         try:
             while await self._serve_request():
                 self._protocol.start_next_cycle()
-        except h11.RemoteProtocolError:
-            self._refuse()
+        except h11.RemoteProtocolError as error:
+            self._refuse(error)
         except (OSError, TimeoutError):
             self._writer.transport.abort()
         except Exception:
@@ -139,7 +146,12 @@ class _Connection:
                 await self._read()
         async with asyncio.timeout(READ_TIMEOUT):
             event = await self._next_event()
-        return event if isinstance(event, h11.Request) else None
+        if not isinstance(event, h11.Request):
+            return None
+        if {name for name, _ in event.headers} >= {b"content-length", b"transfer-encoding"}:
+            # A proxy in between may go by the other one, and see other requests than we do (RFC 9112 section 6.1).
+            raise h11.RemoteProtocolError("Content-Length and Transfer-Encoding are mutually exclusive")
+        return event
 
     async def _next_event(self) -> Any:
         while (event := self._protocol.next_event()) is h11.NEED_DATA:
@@ -166,7 +178,12 @@ class _Connection:
             self._lose()
 
     def _scope(self, request: h11.Request) -> Any:
-        path, _, query = request.target.partition(b"?")
+        target, headers = request.target, list(request.headers)
+        if match := ABSOLUTE_FORM.fullmatch(target):
+            host, rest = match.groups()
+            target = rest if rest.startswith(b"/") else b"/" + rest
+            headers = [(b"host", host), *(header for header in headers if header[0] != b"host")]
+        path, _, query = target.partition(b"?")
         return {
             "type": "http",
             "asgi": {"version": "3.0", "spec_version": "2.3"},
@@ -179,7 +196,7 @@ class _Connection:
             "path": unquote(path.decode("ascii")),
             "raw_path": path,
             "query_string": query,
-            "headers": list(request.headers),
+            "headers": headers,
             "state": {},
             "extensions": {},
         }
@@ -192,9 +209,9 @@ class _Connection:
         try:
             async with asyncio.timeout(READ_TIMEOUT):
                 event = await self._next_event()
-        except h11.RemoteProtocolError:
-            self._refuse()
-            event = None
+        except h11.RemoteProtocolError as error:
+            self._refuse(error)
+            return {"type": "http.disconnect"}
         except (OSError, TimeoutError):
             event = None
         match event:
@@ -256,11 +273,15 @@ class _Connection:
             own.append((b"connection", b"close"))
         return h11.Response(status_code=status, headers=[*headers, *own], reason=HTTPStatus(status).phrase.encode())
 
-    def _refuse(self) -> None:
+    def _refuse(self, error: h11.RemoteProtocolError) -> None:
         """Refuse what is no HTTP as everything else is refused, unless an answer has begun."""
+        if self._protocol.our_state is h11.DONE:
+            return
         if self._protocol.our_state in (h11.IDLE, h11.SEND_RESPONSE):
-            body = msgspec.json.encode(error_body("invalid-request", "this is no request of HTTP/1.1"))
-            for event in (self._response(400, _final_headers(body)), h11.Data(data=body), h11.EndOfMessage()):
+            message = _refusal_message(error, is_head=self._is_between_requests)
+            body = msgspec.json.encode(error_body("invalid-request", message))
+            response = self._response(error.error_status_hint, _final_headers(body))
+            for event in (response, h11.Data(data=body), h11.EndOfMessage()):
                 self._writer.write(self._protocol.send(event) or b"")
         self._is_lost = True
         self._writer.close()
@@ -281,6 +302,19 @@ class _Connection:
 def _final_headers(body: bytes) -> list[tuple[bytes, bytes]]:
     length = str(len(body)).encode()
     return [(b"content-type", b"application/json"), (b"content-length", length), (b"connection", b"close")]
+
+
+def _refusal_message(error: h11.RemoteProtocolError, *, is_head: bool) -> str:
+    match error.error_status_hint:
+        case HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE:
+            part = "request head" if is_head else "chunk header or trailer of the request body"
+            return f"the {part} is larger than {HEAD_BYTES // 1024} KiB"
+        case HTTPStatus.NOT_IMPLEMENTED:
+            return "the only supported Transfer-Encoding is a single chunked"
+        case _:
+            # Some of h11's messages end with the bytes in question, which need not be text.
+            reason = str(error).partition(": b")[0]
+            return f"the request is not valid HTTP/1.1: {reason}"
 
 
 def _address(name: Sequence[Any] | None) -> tuple[str, int] | None:
