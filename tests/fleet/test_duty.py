@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
@@ -31,7 +32,7 @@ from forewarn.store.sqlite.store import SqliteStore
 from tests.core.sample_scopes import TEN, schedule_request, scope, vm, web_scope
 from tests.fleet.campaign.campaigns import CAMPAIGN_ID, DurablePlatform, campaign_spec, start_campaign
 from tests.fleet.campaign.policy_checks import PolicyCheckingStore
-from tests.fleet.fleets import FailingStore, GatedStore, read_journal, until
+from tests.fleet.fleets import CampaignGatedStore, FailingStore, GatedStore, read_journal, until
 from tests.support.examples import examples
 
 MINUTE = timedelta(minutes=1)
@@ -418,3 +419,45 @@ async def test_wave_on_its_way_to_the_disk_is_not_announced_once_another_process
         store.may_save_scopes.set()
         await cluster.advance(MINUTE)
         assert cluster.fleets[0].replica.scope("web").events == ()
+
+
+async def test_abort_that_is_being_saved_while_the_duty_is_taken_is_obeyed() -> None:
+    """The process that takes the duty reads the record as it was before, and learns of its own save."""
+    store = CampaignGatedStore()
+    async with run_cluster(web_scope(), store=store) as cluster:
+        first, second = cluster.fleets
+        await start_campaign(first, campaign_spec())
+        await cluster.settle()
+        assert len(second.replica.scope("web").events) == 1
+        await cluster.give_back()
+        store.may_save_campaigns.clear()
+        aborting = asyncio.create_task(second.campaigns.abort(CAMPAIGN_ID, by="bob"))
+        await until(lambda: store.waiting == 1)
+        await second.start_duties()
+        cluster.on_duty = second
+        await until(lambda: not second.campaigns.busy)
+        store.may_save_campaigns.set()
+        assert (await aborting).state is CampaignState.ABORTING
+        await until(lambda: second.campaigns.find(CAMPAIGN_ID).state is CampaignState.ABORTED)
+        assert second.replica.scope("web").events == ()
+
+
+def is_paused_and_skipped(fleet: Fleet) -> bool:
+    """Tell whether a fleet knows of both commands."""
+    campaign = fleet.campaigns.find(CAMPAIGN_ID)
+    return campaign.state is CampaignState.PAUSED and campaign.scopes[0].wave(1).state is WaveState.SKIPPED
+
+
+async def test_command_that_was_decided_on_an_old_record_is_decided_again() -> None:
+    """Both processes save at the same moment. The one that comes second is not refused for it."""
+    async with run_cluster(web_scope()) as cluster:
+        first, second = cluster.fleets
+        await start_campaign(first, campaign_spec())
+        await cluster.settle()
+        await until(lambda: bool(second.campaigns.all()))
+        await asyncio.gather(
+            second.campaigns.pause(CAMPAIGN_ID, by="bob"),
+            first.campaigns.skip(CAMPAIGN_ID, "web", by="alice", why="not this one"),
+        )
+        for fleet in cluster.fleets:
+            await until(partial(is_paused_and_skipped, fleet))

@@ -15,6 +15,7 @@ from forewarn.core.impact import Done, Failed, NotStarted
 from forewarn.core.journal import Entry, EntryKind
 from forewarn.core.policy import PRODUCTION
 from forewarn.core.scope import Scope
+from forewarn.fleet.campaign.runner import CampaignRunner
 from forewarn.platform.port import GatePassed, GateRequest, Work
 from forewarn.store.port import NO_GUARDS, Guards, RecordKey, RecordKind, StoreFull
 from tests.core.sample_scopes import TEN, scope, vm, web_scope
@@ -284,3 +285,81 @@ async def test_nobody_is_handled_again_when_the_journal_has_forgotten_that_he_wa
         await fleet.time.advance(12 * HOUR)
         assert fleet.campaigns.find(CAMPAIGN_ID).state is CampaignState.COMPLETED
     assert platform.done == {f"web/web-{n}": [EventType.REBOOT] for n in range(6)}
+
+
+async def test_abort_is_obeyed_though_nobody_waits_for_its_answer() -> None:
+    store = CampaignGatedStore()
+    async with run_fleet(web_scope(), store=store) as fleet:
+        await start_campaign(fleet, campaign_spec())
+        await until(lambda: not fleet.campaigns.busy and bool(fleet.replica.scope("web").events))
+        store.may_save_campaigns.clear()
+        aborting = asyncio.create_task(fleet.campaigns.abort(CAMPAIGN_ID, by="bob"))
+        await until(lambda: store.waiting == 1)
+        aborting.cancel()
+        await asyncio.wait([aborting])
+        store.may_save_campaigns.set()
+        await until(lambda: fleet.campaigns.find(CAMPAIGN_ID).state is CampaignState.ABORTED)
+        assert fleet.replica.scope("web").events == ()
+
+
+async def test_command_that_comes_while_a_step_is_being_saved_is_decided_on_that_step() -> None:
+    store = CampaignGatedStore()
+    async with run_fleet(web_scope(), store=store) as fleet:
+        await start_campaign(fleet, campaign_spec(start_at=TEN + HOUR))
+        store.may_save_campaigns.clear()
+        passing = asyncio.create_task(advance_to(fleet, TEN + HOUR))
+        await until(lambda: store.waiting == 1)
+        pausing = asyncio.create_task(fleet.campaigns.pause(CAMPAIGN_ID, by="bob"))
+        aborting = asyncio.create_task(fleet.campaigns.abort(CAMPAIGN_ID, by="bob"))
+        store.may_save_campaigns.set()
+        await asyncio.gather(passing, pausing, aborting)
+        await until(lambda: fleet.campaigns.find(CAMPAIGN_ID).state is CampaignState.ABORTED)
+        assert fleet.replica.scope("web").events == ()
+        entries = [row.entry for row in await read_campaign_journal(store)]
+        assert [entry.n for entry in entries] == list(range(1, len(entries) + 1))
+        assert [entry.kind for entry in entries][:4] == [
+            EntryKind.CAMPAIGN_STARTED,
+            EntryKind.WAVE_ANNOUNCED,
+            EntryKind.CAMPAIGN_PAUSED,
+            EntryKind.CAMPAIGN_ABORTED,
+        ]
+
+
+async def test_index_is_kept_when_the_watch_is_faster_than_the_answer_of_a_save(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whatever was saved here comes back as another object: it is not taken for a change by somebody else."""
+    store, rebuilt, reset = CampaignGatedStore(), [], CampaignRunner._reset
+
+    def count_and_reset(runner: CampaignRunner) -> None:
+        rebuilt.append(runner.id)
+        reset(runner)
+
+    monkeypatch.setattr(CampaignRunner, "_reset", count_and_reset)
+    store.is_slow_to_answer = True
+    async with run_fleet(web_scope(), store=store) as fleet:
+        await start_campaign(fleet, campaign_spec())
+        await advance_to(fleet, at(16))
+        assert fleet.campaigns.find(CAMPAIGN_ID).state is CampaignState.COMPLETED
+    assert rebuilt == []
+
+
+async def test_command_while_the_duty_is_given_back_is_journaled_in_order() -> None:
+    store, clock = CampaignGatedStore(), ManualClock(TEN)
+    async with run_fleet(web_scope(), store=store, clock=clock) as fleet:
+        await start_campaign(fleet, campaign_spec(start_at=TEN + HOUR))
+        store.may_save_campaigns.clear()
+        clock.set(TEN + HOUR)
+        await until(lambda: store.waiting == 1)
+        stopping = asyncio.create_task(fleet.campaigns.stop_duty())
+        await asyncio.sleep(0)
+        pausing = asyncio.create_task(fleet.campaigns.pause(CAMPAIGN_ID, by="bob"))
+        await asyncio.sleep(0)
+        store.may_save_campaigns.set()
+        await asyncio.gather(stopping, pausing)
+        await fleet.campaigns.abort(CAMPAIGN_ID, by="bob")
+        entries = [row.entry for row in await read_campaign_journal(store)]
+        assert [entry.n for entry in entries] == list(range(1, len(entries) + 1))
+        assert len(entries) == fleet.campaigns.find(CAMPAIGN_ID).entries
+        assert fleet.campaigns.find(CAMPAIGN_ID).state is CampaignState.ABORTING
+        assert (fleet.campaigns.busy, fleet.campaigns.waiting) == (0, 0)

@@ -19,7 +19,6 @@ from forewarn.core.campaign.load import FleetLoad
 from forewarn.core.campaign.record import Campaign, CampaignState, Notification
 from forewarn.core.campaign.rollout import apply_result, decide
 from forewarn.core.errors import CoreError
-from forewarn.core.idempotency import IdempotencyKey, add_seen_key, is_repeated_request
 from forewarn.core.journal import Entry
 from forewarn.fleet.campaign.actions import MAX_BACKOFF, MIN_BACKOFF, CampaignActions
 from forewarn.fleet.campaign.time_zones import find_zone
@@ -44,9 +43,6 @@ MIN_NOTIFY_BACKOFF, MAX_NOTIFY_BACKOFF = 1.0, 300.0
 _STATES = {"started": CampaignState.RUNNING.value, "halted": CampaignState.HALTED.value}
 """In which state the campaign was of which others are told; of its end, the reason says it."""
 
-CampaignCommand = Callable[[Campaign, datetime], CampaignDecision]
-"""What a person does with a campaign; refuses what cannot be done."""
-
 
 class CampaignRunner:
     """Runs one campaign. `record` is what was last saved of it; `index` goes by what was decided since then, too."""
@@ -57,7 +53,7 @@ class CampaignRunner:
         scopes: Scopes,
         store: Store,
         tasks: asyncio.TaskGroup,
-        queues: RecordLoop[Campaign],
+        record_loop: RecordLoop[Campaign],
         fleet_load: FleetLoad,
         *,
         checker: GateChecker,
@@ -70,7 +66,7 @@ class CampaignRunner:
         self.record = campaign
         self._scopes = scopes
         self._tasks = tasks
-        self._queues = queues
+        self._record_loop = record_loop
         self._fleet_load = fleet_load
         self._notifier = notifier
         self._set_timer = set_timer
@@ -95,6 +91,7 @@ class CampaignRunner:
         self._is_running = False
         self._is_notifying = False
         self._is_deleted = False
+        self._is_stopped = False
         self._is_outdated = False
         self._running_tasks: set[asyncio.Task[None]] = set()
         self._latest = campaign.started_at
@@ -107,12 +104,12 @@ class CampaignRunner:
     @property
     def newest(self) -> Campaign:
         """What is saved of it now, by whichever process. What rests on that names `guards`."""
-        newest, _ = self._queues.newest(self.id)
+        newest, _ = self._record_loop.newest(self.id)
         return newest or msgspec.structs.replace(self.record, state=CampaignState.ABORTED)
 
     def guards(self) -> Guards:
         """Return the campaign's record at the revision that is known now."""
-        return {self._queues.key(self.id): self._queues.revision_of(self.id)}
+        return {self._record_loop.key(self.id): self._record_loop.revision_of(self.id)}
 
     def now(self) -> datetime:
         """Return the time by which the campaign goes: a clock that steps back does not take it along."""
@@ -125,20 +122,23 @@ class CampaignRunner:
         self.wake()
 
     def wake(self) -> None:
-        """Schedule the next step of the loop."""
+        """Schedule the next step of the loop, unless the duty to run it was given back."""
+        if self._is_stopped:
+            return
         self._is_woken = True
         if not self._is_running:
             self._is_running = True
             self._create_task(self._run(), name=f"campaign {self.record.name}")
 
-    def on_record_changed(self) -> None:
-        """Another process has changed the record: go on from there."""
-        self._is_outdated = True
-        self.wake()
+    def on_record_changed(self, record: Campaign) -> None:
+        """The record was saved. If a person or another process has changed it, go on from there."""
+        if record not in (self.record, self._decided):
+            self._is_outdated = True
+            self.wake()
 
     async def stop(self) -> None:
         """Decide and do nothing more. On return nothing is under way."""
-        self._is_deleted = True
+        self._is_stopped = True
         self._release_undone()
         self._set_timer(self.id, None)
         tasks = tuple(self._running_tasks)
@@ -159,34 +159,6 @@ class CampaignRunner:
         self.record = msgspec.structs.replace(self.record, state=CampaignState.ABORTED, notifications=())
         self._set_timer(self.id, None)
         self.wake()
-
-    async def run_command(
-        self,
-        command: CampaignCommand,
-        idempotency_key: IdempotencyKey | None,
-    ) -> Campaign:
-        """Do what a person says, save it, and return the campaign; what was said before changes nothing.
-
-        What was about to be announced or to start rests on the record as it was before, and is decided again.
-        """
-        async with self._lock:
-            now = self.now()
-            if idempotency_key is not None and is_repeated_request(self.record.seen_keys, idempotency_key, now=now):
-                return self.record
-            self._take(command(self.record, now))
-            if idempotency_key is not None:
-                keys = add_seen_key(self.record.seen_keys, idempotency_key, now=now)
-                self._decided = msgspec.structs.replace(self._decided, seen_keys=keys)
-            self.index.rebase(self._decided)
-            try:
-                await self._save()
-            except SaveFailed:
-                self._reset()
-                self.wake()
-                raise
-            record = self.record
-        self.wake()
-        return record
 
     # Seeing, deciding, saving.
 
@@ -214,10 +186,7 @@ class CampaignRunner:
             self._on_finished(self)
 
     async def _step(self) -> None:
-        if self._is_outdated:
-            self._is_outdated = False
-            self.record = self._queues.newest(self.id)[0] or self.record
-            self._reset()
+        self._follow_record()
         self._follow_context()
         results, self._results = self._results, []
         for result in results:
@@ -226,7 +195,9 @@ class CampaignRunner:
             self._dirty.add(result.action.scope)  # it is observed after the result, and not only before
         await self._observe_scopes()
         actions = await self._decide()
-        await self._save()
+        if not await self._save():
+            self._is_woken = True
+            return
         self._undone = []
         for action in actions:
             await self._fair_share.wait_turn()
@@ -245,6 +216,17 @@ class CampaignRunner:
                 break
             await asyncio.sleep(0)
         return list(self._undone)
+
+    def _follow_record(self) -> None:
+        """Where the record was changed, go on from there. Everything that was decided here is saved or given up."""
+        if self._is_outdated:
+            self._is_outdated = False
+            self.record = self._decided = self._newest_record()
+            self.index.rebase(self.record)
+
+    def _newest_record(self) -> Campaign:
+        newest, _ = self._record_loop.newest(self.id)
+        return newest or self.record
 
     def _follow_context(self) -> None:
         """Where another hold or policy is in force, everything is derived from the scopes again."""
@@ -274,27 +256,31 @@ class CampaignRunner:
                 for event, load in zip(action.events, action.loads, strict=True):
                     self._fleet_load.reserve(event, load)
 
-    async def _save(self) -> None:
-        """Save what was decided, if it changes anything."""
+    async def _save(self) -> bool:
+        """Save what was decided, if it changes anything. If the record was changed meanwhile, give it up: False."""
         base, record, entries = self.record, self._decided, tuple(self._entries)
         if record is base:
-            return
+            return True
 
-        def command(known: Campaign | None) -> Decision[Campaign, None]:
-            if known is None:
-                raise SaveFailed("the campaign's record is gone")
-            if known is not base:
-                self.record = known
-                raise SaveFailed("another process has changed the campaign: ask again")
-            return Decision(record, entries, None)
+        def command(known: Campaign | None) -> Decision[Campaign, bool]:
+            # The watch may have brought our own record, as another object.
+            if known is base or known == base:
+                return Decision(record, entries, True)
+            return Decision(known, (), False)
 
-        await self._queues.apply(self.id, command)
-        self.record, self._entries = record, []
+        is_saved = await self._record_loop.apply(self.id, command)
+        if not is_saved:
+            self._reset()
+        elif not self._is_deleted:
+            self.record, self._entries = record, []
+        return is_saved
 
     def _reset(self) -> None:
         """Go back to what is saved. What was decided and not begun is decided again."""
         self._release_undone()
-        self._decided, self._entries, self._notify = self.record, [], self._notifier.has_receivers
+        self._is_outdated = False
+        self.record = self._decided = self._newest_record()
+        self._entries, self._notify = [], self._notifier.has_receivers
         pending = PendingActions()
         for action in self._executing:
             pending.add(action)
@@ -360,12 +346,15 @@ class CampaignRunner:
         return False
 
     async def _remove_notification(self, notification: Notification) -> None:
-        async with self._lock:
-            notifications = tuple(other for other in self.record.notifications if other.n != notification.n)
+        """Save that others were told."""
+        while notification in self.record.notifications:
             try:
-                self._decided = msgspec.structs.replace(self._decided, notifications=notifications)
-                self.index.rebase(self._decided)
-                await self._save()
+                async with self._lock:
+                    self._follow_record()
+                    notifications = tuple(other for other in self.record.notifications if other != notification)
+                    self._decided = msgspec.structs.replace(self._decided, notifications=notifications)
+                    self.index.rebase(self._decided)
+                    await self._save()
             except SaveFailed as error:
                 log.warning("that %s was told is not saved: %s", notification.what, error)
                 self._reset()

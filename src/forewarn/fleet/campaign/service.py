@@ -7,7 +7,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import NamedTuple
 from uuid import uuid4
 
@@ -36,7 +36,7 @@ from forewarn.core.idempotency import IdempotencyKey, add_seen_key, is_repeated_
 from forewarn.core.journal import Entry
 from forewarn.core.text import check_text
 from forewarn.fleet.campaign.orphans import OrphanEvents
-from forewarn.fleet.campaign.runner import CampaignCommand, CampaignRunner
+from forewarn.fleet.campaign.runner import CampaignRunner
 from forewarn.fleet.campaign.time_zones import find_zone
 from forewarn.fleet.errors import AmbiguousCampaign, CampaignNotFound, GateNotFound, SaveFailed
 from forewarn.fleet.event_loop import iterate_gradually
@@ -54,8 +54,8 @@ MAX_OPEN_CAMPAIGNS = 100
 MAX_FINISHED = 100
 """How many campaigns that are over are kept, the newest; the journal tells of all."""
 
-SECOND = timedelta(seconds=1)
-
+CampaignCommand = Callable[[Campaign, datetime], CampaignDecision]
+"""What a person does with a campaign; refuses what cannot be done."""
 
 IsVisible = Callable[[Campaign], bool]
 """Tells whether somebody sees a campaign; what is of others is as if it were not there."""
@@ -245,7 +245,6 @@ class Campaigns:
                 campaign = msgspec.structs.replace(campaign, seen_keys=keys)
             check_size(campaign)
             await self._loop.apply(campaign.id, lambda known: _create_record(known, campaign, decision.entries))
-            self._start_runner(campaign)
             await self._drop_oldest()
             return campaign
 
@@ -273,7 +272,7 @@ class Campaigns:
     async def pause(
         self, id_: str, *, by: str, why: str = "", idempotency_key: IdempotencyKey | None = None
     ) -> Campaign:
-        """Announce and start nothing until it is resumed. On return, what was about to start has started."""
+        """Announce and start nothing until it is resumed. Nothing planned starts after the return."""
         return await self._run_command(id_, lambda record, now: pause(record, by=by, why=why, now=now), idempotency_key)
 
     async def resume(
@@ -317,19 +316,21 @@ class Campaigns:
         command: CampaignCommand,
         idempotency_key: IdempotencyKey | None,
     ) -> Campaign:
-        campaign = self.find(id_)
-        runner = self._runners.get(campaign.id)
-        if runner is not None:
-            return await runner.run_command(command, idempotency_key)
-        return await self._loop.apply(
-            campaign.id, lambda known: self._decide_command(known or campaign, command, idempotency_key)
-        )
+        """Do what a person says, whichever process runs the campaign; what was said before changes nothing.
+
+        Its runner sees the new record. What it was about to announce or to start rests on the old one, and is decided
+        again.
+        """
+        id_ = self.find(id_).id
+        return await self._loop.apply(id_, lambda known: self._decide_command(known, id_, command, idempotency_key))
 
     def _decide_command(
-        self, campaign: Campaign, command: CampaignCommand, idempotency_key: IdempotencyKey | None
+        self, campaign: Campaign | None, id_: str, command: CampaignCommand, idempotency_key: IdempotencyKey | None
     ) -> Decision[Campaign, Campaign]:
-        """Decide a command on a campaign that is over, or that another process runs."""
-        now = max(campaign.started_at, self._scopes.clock.now())
+        if campaign is None:
+            raise CampaignNotFound(id_)
+        runner = self._runners.get(id_)
+        now = max(campaign.started_at, self._scopes.clock.now()) if runner is None else runner.now()
         if idempotency_key is not None and is_repeated_request(campaign.seen_keys, idempotency_key, now=now):
             return Decision(campaign, (), campaign)
         decision = command(campaign, now)
@@ -368,14 +369,14 @@ class Campaigns:
             await self._main_loop.drain()
 
     def observe_record(self, change: RecordChange[Campaign]) -> None:
-        """Run a campaign that another process has started, and let one rest whose record another one has deleted."""
-        if not self._is_running or change.entries is not None:
+        """Run a campaign that is new, let one go on from what was saved, and one rest whose record was deleted."""
+        if not self._is_running:
             return
         runner = self._runners.get(change.id)
         if change.after is None and change.before is not None:
             self._on_record_deleted(change.before)
         elif change.after is not None and runner is not None:
-            runner.on_record_changed()
+            runner.on_record_changed(change.after)
         elif change.after is not None:
             self._start_runner(change.after)
 
