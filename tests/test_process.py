@@ -72,6 +72,35 @@ async def test_time_limit_ends_the_program_and_its_children(tmp_path: Path) -> N
 
 
 @pytest.mark.process
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux shows the sessions of processes")
+async def test_termination_ends_children_in_process_groups_of_their_own(tmp_path: Path) -> None:
+    with OutputFile.unnamed() as output:
+        script = f"set -m; sleep 4242 & echo $! > {tmp_path / 'new'}; mv {tmp_path / 'new'} {tmp_path / 'pid'}; wait"
+        running = Process.start(["/bin/bash", "-c", script], {"PATH": os.defpath}, None, output, output)
+        await until((tmp_path / "pid").exists)
+        child = int((tmp_path / "pid").read_text())
+        assert os.getpgid(child) == child
+        async with asyncio.timeout(GUARD):
+            await running.terminate(timedelta(seconds=30))
+        await until(partial(is_gone, child))
+
+
+async def test_program_that_survives_sigkill_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Unkillable(Process):
+        def has_exited(self) -> bool:
+            return False
+
+        def signal(self, number: int, *, is_for_all: bool = True) -> None:
+            sent.append(number)
+
+    sent: list[int] = []
+    monkeypatch.setattr(process, "KILL_TIMEOUT", timedelta(0))
+    async with asyncio.timeout(GUARD):
+        assert await Unkillable(0, None, ()).terminate(timedelta(0)) is None
+    assert sent == [signal.SIGTERM, signal.SIGKILL]
+
+
+@pytest.mark.process
 async def test_program_that_outlives_its_starter_is_found_again(tmp_path: Path) -> None:
     with OutputFile.at(tmp_path / "out") as output:
         started = Process.start(

@@ -1,11 +1,16 @@
 """Process runner: starts a program in a session of its own, keeps the end of what it prints, and ends it together with
-everything that it started.
+the other processes of that session.
+
+On Linux these are all processes whose session ID is the program's pid, also those in process groups of their own (as
+the jobs of a shell with `set -m`). A process that has made itself a session, as `setsid` and daemons do, survives. On
+other systems only the program itself is ended.
 
 Input and output are files, not pipes. A program that leaves a child behind does not keep us waiting for that child, and
 what the child prints later does not end it. A program that outlives us can still write.
 """
 
 import asyncio
+import logging
 import os
 import signal
 import subprocess
@@ -18,11 +23,20 @@ from typing import IO, NamedTuple, Self
 
 from forewarn.core.backoff import backoff
 
+log = logging.getLogger(__name__)
+
 FIRST_POLL, LONGEST_POLL = 0.005, 0.1
 """How often, in seconds, a program is looked at. One that an earlier process started sends us no signal."""
 
 GRACE = timedelta(seconds=2)
 """How long a program may take to end after SIGTERM. What it was started for does not wait."""
+
+KILL_TIMEOUT = timedelta(seconds=5)
+"""How long to wait for the end after SIGKILL. A program that hangs in the kernel, as when a file server is away, does
+not end even then."""
+
+KILL_ROUNDS = 10
+"""How often to look for processes that were started while the others of the session got their signal."""
 
 MAX_OUTPUT, KEPT_OUTPUT = 1024 * 1024, 64 * 1024
 """From how many bytes on the beginning of a program's output is dropped, and how many bytes of the end are kept."""
@@ -186,7 +200,10 @@ class Process:
         return self._code
 
     async def terminate(self, grace: timedelta) -> int | None:
-        """End the program and everything in its session: ask first, kill after a while. Return the exit code."""
+        """End the program and its session (see `signal`): ask first, kill after a while.
+
+        Return the exit code; None if it is not known, or if the program has not ended even after SIGKILL.
+        """
         self.signal(signal.SIGTERM)
         try:
             with suppress(TimeoutError):
@@ -194,18 +211,28 @@ class Process:
                     await self.wait()
         finally:
             self.signal(signal.SIGKILL if sys.platform != "win32" else signal.SIGTERM)
-        # One that hangs in the kernel, as when a file server is away, does not end even then.
-        return await self.wait()
+        try:
+            async with asyncio.timeout(KILL_TIMEOUT.total_seconds()):
+                return await self.wait()
+        except TimeoutError:
+            log.warning("process %d has not ended after SIGKILL; no longer waiting for it", self.pid)
+            return None
 
     def signal(self, number: int, *, is_for_all: bool = True) -> None:
-        """Send a signal to everything in the program's session, or to the program alone."""
-        with suppress(OSError):
-            if self._child is not None:
+        """Send a signal to the program and all processes of its session, or to the program alone.
+
+        The session is known only on Linux; elsewhere only the program gets the signal.
+        """
+        if self._child is not None:
+            with suppress(OSError):
                 self._child.send_signal(number)
-            elif is_for_all:
-                os.killpg(self.pid, number)
-            else:
+        elif not is_for_all:
+            with suppress(OSError):
                 os.kill(self.pid, number)
+        elif _start_ticks(self.pid) in (None, self.start_ticks):  # else the pid belongs to another program now
+            with suppress(OSError):
+                os.killpg(self.pid, number)
+            _signal_other_groups(self.pid, number)
 
     def has_exited(self) -> bool:
         """Tell whether it has ended."""
@@ -301,6 +328,28 @@ def _unnamed_file() -> Iterator[IO[bytes]]:
 def _bytes(text: str) -> bytes:
     """Encode as UTF-8; what the system gave us and is not UTF-8 goes on as it came."""
     return text.encode(errors="surrogateescape")
+
+
+def _signal_other_groups(session: int, number: int) -> None:
+    """Send a signal once to each process of a session that is in another process group than the session's first."""
+    signalled: set[int] = set()
+    for _ in range(KILL_ROUNDS):
+        pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+        new = {pid for pid in pids if pid not in signalled and _is_in_other_group(pid, session)}
+        if not new:
+            return
+        for pid in new:
+            with suppress(OSError):
+                os.kill(pid, number)
+        signalled |= new
+
+
+def _is_in_other_group(pid: int, session: int) -> bool:
+    match _stat(pid):
+        case [_, _, group, found, *_]:
+            return found == str(session) and group != str(session)
+        case _:
+            return False
 
 
 def _start_ticks(pid: int) -> str | None:
