@@ -75,6 +75,11 @@ BODIES = {
     "length": (OK + b"Content-Length: 3\r\n\r\nabcdef", HttpResponse(200, b"abc")),
     "to the end": (OK + b"\r\nabcdef", HttpResponse(200, b"abcdef")),
     "nothing": (b"HTTP/1.1 404 No\r\nCONTENT-LENGTH:0\r\n\r\n", HttpResponse(404)),
+    "204 with a length": (b"HTTP/1.1 204 No Content\r\nContent-Length: 3\r\n\r\n", HttpResponse(204)),
+    "chunks": (
+        OK + b"Transfer-Encoding: Chunked\r\n\r\n3;name=x\r\nabc\r\n7\r\n0123456\r\n0\r\nTrailer: x\r\n\r\n",
+        HttpResponse(200, b"abc0123456"),
+    ),
     "as much as allowed": (OK + b"\r\n" + b"x" * 10, HttpResponse(200, b"x" * 10)),
 }
 
@@ -87,29 +92,38 @@ async def test_body_is_read_on_demand(web: RecordingServer, case: str) -> None:
     assert await send_request(HttpRequest("GET", web.url)) == HttpResponse(response.status)
 
 
-WRONG: dict[str, tuple[bytes, type[RequestFailed], str]] = {
-    "too long": (OK + b"\r\n" + b"x" * 11, ResponseTooLarge, "its answer is longer than 10 bytes"),
-    "said too long": (
-        OK + b"Content-Length: 11\r\n\r\n",
-        ResponseTooLarge,
-        "its answer is longer than 10 bytes",
+CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
+INVALID, TOO_LARGE = "{} sent an invalid response: {}", "the response of {} is too large: {}"
+CUT_OFF = "the connection was closed before its end"
+WRONG: dict[str, tuple[bytes, type[RequestFailed], str, str]] = {
+    "too long": (OK + b"\r\n" + b"x" * 11, ResponseTooLarge, TOO_LARGE, "more than 10 bytes"),
+    "said too long": (OK + b"Content-Length: 11\r\n\r\n", ResponseTooLarge, TOO_LARGE, "more than 10 bytes"),
+    "chunks too long": (CHUNKED + b"6\r\nabcdef\r\n5\r\n", ResponseTooLarge, TOO_LARGE, "more than 10 bytes"),
+    "cut off": (OK + b"Content-Length: 9\r\n\r\nabc", InvalidResponse, INVALID, CUT_OFF),
+    "chunk cut off": (CHUNKED + b"3\r\nab", InvalidResponse, INVALID, CUT_OFF),
+    "no last chunk": (CHUNKED + b"3\r\nabc\r\n", InvalidResponse, INVALID, CUT_OFF),
+    "chunk without size": (CHUNKED + b"-1\r\n", InvalidResponse, INVALID, "a chunk has no size"),
+    "longer chunk": (CHUNKED + b"1\r\nabc\r\n", InvalidResponse, INVALID, "a chunk is longer than its size"),
+    "compressed": (
+        OK + b"Transfer-Encoding: gzip, chunked\r\n\r\n",
+        InvalidResponse,
+        INVALID,
+        "its Transfer-Encoding is not chunked",
     ),
-    "cut off": (OK + b"Content-Length: 9\r\n\r\nabc", InvalidResponse, "it closed the connection"),
-    "chunks": (OK + b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n", InvalidResponse, "its answer comes in chunks"),
-    "headers": (OK + b"X: y\r\n" * (MAX_HEADERS + 1), InvalidResponse, "its answer has too many headers"),
-    "endless line": (OK + b"X: " + b"y" * 100_000, InvalidResponse, "its answer is not HTTP"),
-    "no status": (b"HTTP/1.1 OK\r\n\r\n", InvalidResponse, "its answer is not HTTP"),
+    "headers": (OK + b"X: y\r\n" * (MAX_HEADERS + 1), InvalidResponse, INVALID, "it has more than 1000 headers"),
+    "endless line": (OK + b"X: " + b"y" * 100_000, InvalidResponse, INVALID, "it is not HTTP"),
+    "no status": (b"HTTP/1.1 OK\r\n\r\n", InvalidResponse, INVALID, "it is not HTTP"),
 }
 
 
 @pytest.mark.parametrize("case", WRONG)
 async def test_wrong_response_is_no_response(web: RecordingServer, case: str) -> None:
-    said, error, reason = WRONG[case]
+    said, error, message, reason = WRONG[case]
     web.statuses = [said]
     with pytest.raises(RequestFailed) as raised:
         await send_request(HttpRequest("GET", web.url), max_body=10)
     assert (type(raised.value), raised.value.reason) == (error, reason)
-    assert str(raised.value) == f"http://127.0.0.1:{web.port} does not answer: {reason}"
+    assert str(raised.value) == message.format(f"http://127.0.0.1:{web.port}", reason)
 
 
 async def test_silence_ends_at_the_time_limit(web: RecordingServer) -> None:
@@ -135,3 +149,19 @@ async def test_large_body_that_nobody_reads_does_not_outlast_the_time_limit() ->
 async def test_name_that_is_none_is_refused() -> None:
     with pytest.raises(RequestFailed, match="this is not the name of a host"):
         await send_request(HttpRequest("GET", f"http://{'.' * 64}/"))
+
+
+INVALID_URLS = {
+    "ftp://user:secret@x/": "invalid URL ftp://x: the scheme must be http or https",
+    "http://[::1": "invalid URL http://…: Invalid IPv6 URL",
+    "secret[": "invalid URL ://: the scheme must be http or https",
+    "http:///secret": "invalid URL http://: it names no host",
+    "https://x:99999/secret": "invalid URL https://x:99999: the port must be a number from 1 to 65535",
+}
+
+
+@pytest.mark.parametrize("url", INVALID_URLS)
+async def test_url_that_names_no_http_server_is_refused(url: str) -> None:
+    with pytest.raises(RequestFailed) as raised:
+        await send_request(HttpRequest("GET", url))
+    assert str(raised.value) == INVALID_URLS[url]

@@ -8,6 +8,7 @@ Three other parts speak HTTP themselves: `client.transport` (inside a VM, synchr
 see every byte of a response that may be wrong).
 
 RequestFailed              there is no response; the message names the server, never the rest of the URL
+├── InvalidUrl             the URL does not name an HTTP server
 ├── RequestTimeout         it took too long
 ├── InvalidCertificate     the certificate of the server is not valid
 ├── InvalidResponse        what the server sent is not HTTP, or incomplete
@@ -16,6 +17,7 @@ RequestFailed              there is no response; the message names the server, n
 
 import asyncio
 import os
+import re
 import ssl
 from base64 import b64encode
 from collections.abc import Mapping
@@ -26,13 +28,21 @@ from urllib.parse import SplitResult, quote, unquote, urlsplit
 from forewarn import __version__
 from forewarn.core.base_error import BaseError
 from forewarn.core.duration import format_duration
+from forewarn.core.text import join_choices
 
 USER_AGENT = f"forewarn/{__version__}"
 PORTS = {"http": 80, "https": 443}
+BODILESS_STATUSES = frozenset({204, 304})
+"""They never have a body, whatever their headers say (RFC 9112, section 6.3)."""
+
 BODY_METHODS = frozenset({"POST", "PUT", "PATCH"})
 MAX_LINE_BYTES = 65_536
 MAX_HEADERS = 1_000
 CHUNK_BYTES = 65_536
+CHUNK_SIZE = re.compile(rb"[0-9A-Fa-f]{1,15}")
+
+NOT_HTTP, CUT_OFF = "it is not HTTP", "the connection was closed before its end"
+"""What is wrong with a response."""
 
 URL_CHARACTERS = "%/:?#[]@!$&'()*+,;=~"
 """What a request's target may have besides letters, digits and `_.-`; anything else is percent-encoded."""
@@ -44,6 +54,12 @@ class RequestFailed(BaseError):
     template = "{origin} does not answer: {reason}"
     origin: str
     reason: str
+
+
+class InvalidUrl(RequestFailed):
+    """The URL does not name an HTTP server; nothing was sent."""
+
+    template = "invalid URL {origin}: {reason}"
 
 
 class RequestTimeout(RequestFailed):
@@ -61,9 +77,13 @@ class InvalidCertificate(RequestFailed):
 class InvalidResponse(RequestFailed):
     """The server sent something else than a complete HTTP response."""
 
+    template = "{origin} sent an invalid response: {reason}"
+
 
 class ResponseTooLarge(RequestFailed):
     """The body is longer than allowed."""
+
+    template = "the response of {origin} is too large: {reason}"
 
 
 class HttpRequest(NamedTuple):
@@ -76,8 +96,12 @@ class HttpRequest(NamedTuple):
 
     @property
     def origin(self) -> str:
-        """The server's name and port."""
-        parts = urlsplit(self.url)
+        """The server's name and port; of an invalid URL, which may have a secret anywhere, the scheme at most."""
+        try:
+            parts = urlsplit(self.url)
+        except ValueError:
+            scheme = self.url.partition("://")[0]
+            return f"{scheme if scheme in PORTS else ''}://…"
         return f"{parts.scheme}://{_host_and_port(parts)}"
 
 
@@ -105,9 +129,9 @@ async def send_request(
     except ssl.SSLCertVerificationError as error:
         raise InvalidCertificate(request.origin, error.verify_message) from error
     except asyncio.IncompleteReadError as error:
-        raise InvalidResponse(request.origin, "it closed the connection") from error
+        raise InvalidResponse(request.origin, CUT_OFF) from error
     except asyncio.LimitOverrunError as error:
-        raise InvalidResponse(request.origin, "its answer is not HTTP") from error
+        raise InvalidResponse(request.origin, NOT_HTTP) from error
     except UnicodeError as error:
         raise RequestFailed(request.origin, "this is not the name of a host") from error
     except (OSError, ValueError) as error:
@@ -115,23 +139,41 @@ async def send_request(
 
 
 async def _send(request: HttpRequest, tls: ssl.SSLContext | None, max_body: int) -> HttpResponse:
-    parts = urlsplit(request.url)
+    parts, port = _split_url(request)
     head = _encode_head(request, parts)
     if parts.scheme == "https" and tls is None:
         # Reading all the certificates that the system trusts takes a while.
         tls = await asyncio.to_thread(ssl.create_default_context)
     reader, writer = await asyncio.open_connection(
         parts.hostname,
-        parts.port or PORTS[parts.scheme],
+        port,
         ssl=tls if parts.scheme == "https" else None,
         limit=MAX_LINE_BYTES,
     )
     try:
         writer.write(head + request.body)
         status, headers = await _read_head(reader, request)
-        return HttpResponse(status, await _read_body(reader, headers, request, max_body) if max_body else b"")
+        if not max_body or status in BODILESS_STATUSES or request.method == "HEAD":
+            return HttpResponse(status)
+        return HttpResponse(status, await _read_body(reader, headers, request, max_body))
     finally:
         writer.transport.abort()  # nobody reads the rest
+
+
+def _split_url(request: HttpRequest) -> tuple[SplitResult, int]:
+    """Return the parts of the URL, and the port."""
+    try:
+        parts = urlsplit(request.url)
+    except ValueError as error:
+        raise InvalidUrl(request.origin, str(error)) from error
+    if parts.scheme not in PORTS:
+        raise InvalidUrl(request.origin, f"the scheme must be {join_choices(PORTS)}")
+    if not parts.hostname:
+        raise InvalidUrl(request.origin, "it names no host")
+    try:
+        return parts, parts.port or PORTS[parts.scheme]
+    except ValueError as error:
+        raise InvalidUrl(request.origin, "the port must be a number from 1 to 65535") from error
 
 
 def _encode_head(request: HttpRequest, parts: SplitResult) -> bytes:
@@ -151,7 +193,7 @@ async def _read_head(reader: asyncio.StreamReader, request: HttpRequest) -> tupl
     while True:
         version, _, rest = (await reader.readuntil(b"\n")).partition(b" ")
         if not version.startswith(b"HTTP/1.") or not rest[:3].isdigit():
-            raise InvalidResponse(request.origin, "its answer is not HTTP")
+            raise InvalidResponse(request.origin, NOT_HTTP)
         headers: dict[bytes, bytes] = {}
         for _ in range(MAX_HEADERS):
             line = (await reader.readuntil(b"\n")).strip()
@@ -160,7 +202,7 @@ async def _read_head(reader: asyncio.StreamReader, request: HttpRequest) -> tupl
             name, _, value = line.partition(b":")
             headers[name.lower()] = value.strip()
         else:
-            raise InvalidResponse(request.origin, "its answer has too many headers")
+            raise InvalidResponse(request.origin, f"it has more than {MAX_HEADERS} headers")
         if (status := int(rest[:3])) >= 200:
             return status, headers
 
@@ -168,9 +210,12 @@ async def _read_head(reader: asyncio.StreamReader, request: HttpRequest) -> tupl
 async def _read_body(
     reader: asyncio.StreamReader, headers: Mapping[bytes, bytes], request: HttpRequest, max_body: int
 ) -> bytes:
-    """Read the body: up to its length or, where the server does not say it, to the end of the connection."""
-    if b"transfer-encoding" in headers:
-        raise InvalidResponse(request.origin, "its answer comes in chunks")
+    """Read the body: in chunks, up to its length or, where the server does not say it, to the connection's end."""
+    encoding = headers.get(b"transfer-encoding", b"").lower()
+    if encoding == b"chunked":
+        return await _read_chunks(reader, request, max_body)
+    if encoding:
+        raise InvalidResponse(request.origin, "its Transfer-Encoding is not chunked")
     declared = headers.get(b"content-length", b"")
     length = int(declared) if declared.isdigit() and len(declared) < 20 else None
     body = b""
@@ -180,10 +225,31 @@ async def _read_body(
             break
         body += chunk
     if len(body) > max_body or (length or 0) > max_body:
-        raise ResponseTooLarge(request.origin, f"its answer is longer than {max_body} bytes")
+        raise _too_large(request, max_body)
     if length is not None and len(body) < length:
-        raise InvalidResponse(request.origin, "it closed the connection")
+        raise InvalidResponse(request.origin, CUT_OFF)
     return body[:length]
+
+
+async def _read_chunks(reader: asyncio.StreamReader, request: HttpRequest, max_body: int) -> bytes:
+    """Read a body in chunks (RFC 9112, section 7.1). The trailers after the last chunk are of no use to us."""
+    body = b""
+    while True:
+        digits = (await reader.readuntil(b"\n")).partition(b";")[0].strip()
+        if not CHUNK_SIZE.fullmatch(digits):
+            raise InvalidResponse(request.origin, "a chunk has no size")
+        size = int(digits, 16)
+        if not size:
+            return body
+        if len(body) + size > max_body:
+            raise _too_large(request, max_body)
+        body += await reader.readexactly(size)
+        if (await reader.readuntil(b"\n")).strip():
+            raise InvalidResponse(request.origin, "a chunk is longer than its size")
+
+
+def _too_large(request: HttpRequest, max_body: int) -> ResponseTooLarge:
+    return ResponseTooLarge(request.origin, f"more than {max_body} bytes")
 
 
 def _error_text(error: Exception) -> str:

@@ -172,9 +172,9 @@ async def test_nobody_there_is_shut(web: RecordingServer, tmp_path: Path) -> Non
 
 
 MUMBLED = {
-    "it hangs up": (b"", "it closed the connection"),
-    "it hangs up in the middle": (b"HTTP/1.1 200 OK\r\nContent-Le", "it closed the connection"),
-    "another protocol": (b"220 mail.example ESMTP\r\n\r\n", "its answer is not HTTP"),
+    "it hangs up": (b"", "the connection was closed before its end"),
+    "it hangs up in the middle": (b"HTTP/1.1 200 OK\r\nContent-Le", "the connection was closed before its end"),
+    "another protocol": (b"220 mail.example ESMTP\r\n\r\n", "it is not HTTP"),
 }
 
 
@@ -183,7 +183,7 @@ async def test_what_is_no_answer_is_shut(web: RecordingServer, tmp_path: Path, c
     said, why = MUMBLED[case]
     web.statuses = [said]
     answer = await http_gate(web, tmp_path, retries=0).check(QUESTION)
-    assert answer == GateFailed(f"http://127.0.0.1:{web.port} does not answer: {why}")
+    assert answer == GateFailed(f"http://127.0.0.1:{web.port} sent an invalid response: {why}")
 
 
 async def test_that_an_answer_is_to_come_is_none(web: RecordingServer, tmp_path: Path) -> None:

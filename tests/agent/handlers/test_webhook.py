@@ -153,9 +153,9 @@ ANSWERS = {
     "broken": (b"HTTP/1.1 503 Later\r\n\r\n", Retry("{} answers 503")),
     "something else": (
         b"220 mail.example ESMTP\r\n",
-        Retry("{} does not answer: its answer is not HTTP"),
+        Retry("{} sent an invalid response: it is not HTTP"),
     ),
-    "a line without end": (b"x" * 100_000, Retry("{} does not answer: its answer is not HTTP")),
+    "a line without end": (b"x" * 100_000, Retry("{} sent an invalid response: it is not HTTP")),
 }
 
 
