@@ -42,3 +42,15 @@ def test_data_directory_is_found_whatever_else_is_set(tmp_path: Path) -> None:
     assert find_data_directory(None, {"FOREWARN_DATA": "/e"}, file) == Path("/e")
     assert find_data_directory("/f", {"FOREWARN_DATA": "/e"}, file) == Path("/f")
     assert find_data_directory(None, {}, None) is None
+
+
+def test_unknown_keys_of_the_file_are_no_matter_to_clients(tmp_path: Path) -> None:
+    file = written_to(tmp_path / "forewarn.toml", 'future = 1\ndata = "d"\n[unknown]\nx = 1')
+    assert find_data_directory(None, {}, file) == tmp_path / "d"
+    assert find_data_directory(None, {}, written_to(tmp_path / "other.toml", "future = 1")) is None
+
+
+def test_file_is_not_read_where_the_data_directory_is_given(tmp_path: Path) -> None:
+    broken = written_to(tmp_path / "forewarn.toml", "no [ TOML")
+    assert find_data_directory("/f", {}, broken) == Path("/f")
+    assert find_data_directory(None, {"FOREWARN_DATA": "/e"}, tmp_path / "missing.toml") == Path("/e")

@@ -10,9 +10,9 @@ from forewarn.settings.loader import (
     Precedence,
     SettingSource,
     build_settings,
-    iter_overrides,
     load_struct,
     parse_value,
+    read_key,
     read_settings_file,
 )
 from forewarn.settings.schema import Preset, Settings, flag_name, variable_name
@@ -67,9 +67,15 @@ def find_settings_file(given: str | None, environ: Mapping[str, str], directory:
 
 
 def find_data_directory(given: str | None, environ: Mapping[str, str], file: Path | None) -> Path | None:
-    """Return the data directory that is said anywhere, without looking at any other setting; None: nowhere."""
-    flags = {} if given is None else {"data": given}
-    options = service_options(flags, environ, file)
-    found = [(value, source) for key, source, value in iter_overrides(Settings, options) if key == "data"]
-    path = parse_value(Settings, "data", *found[-1]) if found else None
-    return path if isinstance(path, Path) else None
+    """Return the data directory that a flag, a variable or the file sets; None if none of them does.
+
+    The file is read only if it decides, and nothing in it but `data` matters: clients need none of the rest.
+    """
+    key = "data"
+    if given is not None:
+        value: object = parse_value(Settings, key, given, SettingSource(Precedence.FLAG, flag_name(key)))
+    elif text := environ.get(variable_name(key)):
+        value = parse_value(Settings, key, text, SettingSource(Precedence.ENVIRONMENT, variable_name(key)))
+    else:
+        value = None if file is None else read_key(Settings, key, read_settings_file(file))
+    return value if isinstance(value, Path) else None

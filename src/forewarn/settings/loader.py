@@ -110,6 +110,15 @@ def parse_value(
     return _parse(setting_types(section)[key], key, value, lambda _: source.place)
 
 
+def read_key(section: type[msgspec.Struct], key: str, file: FileValue) -> object:
+    """Return the value of one key of the file, whatever else is in it; None if it is not set. The key has no dot."""
+    value = read_table(file).get(key)
+    if value is None:
+        return None
+    type_ = setting_types(section)[key]
+    return _parse(type_, key, _resolve_path(type_, value), lambda part: place(file.at(part)))
+
+
 def read_section(section: type[S], table: FileValue, **given: object) -> S:
     """Read a table of the file as a struct of settings of its own; `given` are fields that are no keys."""
     types = setting_types(section)
@@ -135,11 +144,6 @@ def place(value: FileValue) -> str:
     return value.file if value.line is None else f"{value.file}:{value.line}"
 
 
-def setting_types(section: type[msgspec.Struct]) -> Mapping[str, SettingType]:
-    """Return every key, `section.field` where it is in a section, and what it takes."""
-    return _setting_types(section)
-
-
 def iter_values(section: msgspec.Struct) -> Iterator[tuple[str, object]]:
     """Give the value of every key, in the order in which they are declared."""
     for key in setting_types(type(section)):
@@ -161,13 +165,14 @@ def build_settings(base: S, values: Mapping[str, object]) -> S:
 
 
 @cache
-def _setting_types(section: type[msgspec.Struct]) -> dict[str, SettingType]:
+def setting_types(section: type[msgspec.Struct]) -> Mapping[str, SettingType]:
+    """Return every key, `section.field` where it is in a section, and what it takes."""
     types: dict[str, SettingType] = {}
     hints = get_type_hints(section, include_extras=True)
     for field in section.__struct_fields__:
         hint: Any = hints[field]
         if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
-            types |= {f"{field}.{key}": type_ for key, type_ in _setting_types(hint).items()}
+            types |= {f"{field}.{key}": type_ for key, type_ in setting_types(hint).items()}
         elif found := next((item for item in get_args(hint) if isinstance(item, SettingType)), None):
             types[field] = found
     return types
