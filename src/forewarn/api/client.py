@@ -1,10 +1,11 @@
 """HTTP client of the operator API: one method per path, typed responses, pagination and idempotency keys."""
 
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
-from typing import Literal, Protocol, TypeVar
+from typing import Literal, NamedTuple, Protocol, Self, TypeVar
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -40,6 +41,19 @@ class Page(Protocol):
 P = TypeVar("P", bound=Page)
 
 
+class ServiceAddress(NamedTuple):
+    """Where a service is, and what is needed to talk to it."""
+
+    url: str
+    token: str
+    ca: Path | None = None
+    pinned: Path | None = None
+
+    def open(self, timeout: float) -> Transport:
+        """Return the way there; raise ApiError if URL or certificate are invalid."""
+        return Transport(self.url, self.token, timeout=timeout, ca=self.ca, pinned=self.pinned)
+
+
 class ApiClient:
     """Talks to one service. Each call is one connection, so a client may be kept for as long as one likes.
 
@@ -50,8 +64,30 @@ class ApiClient:
     def __init__(
         self, url: str, token: str, *, timeout: float = TIMEOUT, ca: Path | None = None, pinned: Path | None = None
     ) -> None:
-        self._transport = Transport(url, token, timeout=timeout, ca=ca, pinned=pinned)
-        self._long_transport = Transport(url, token, timeout=LONG_TIMEOUT, ca=ca, pinned=pinned)
+        address = ServiceAddress(url, token, ca, pinned)
+        self._find: Callable[[], ServiceAddress] = lambda: address
+        self._timeout = timeout
+        self._transport = address.open(timeout)
+
+    @classmethod
+    def lazy(cls, find: Callable[[], ServiceAddress], *, timeout: float = TIMEOUT) -> Self:
+        """Make a client that looks for its service at the first request, which raises what `find` raises."""
+        client = cls.__new__(cls)
+        client._find = find
+        client._timeout = timeout
+        return client
+
+    @cached_property
+    def _address(self) -> ServiceAddress:
+        return self._find()
+
+    @cached_property
+    def _transport(self) -> Transport:
+        return self._address.open(self._timeout)
+
+    @cached_property
+    def _long_transport(self) -> Transport:
+        return self._address.open(LONG_TIMEOUT)
 
     @property
     def url(self) -> str:

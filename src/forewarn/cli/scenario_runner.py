@@ -122,9 +122,10 @@ def _find_service(service_options: Mapping[str, Any]) -> ApiClient | None:
     """Find the service that runs, if one does."""
     try:
         api = connect(**service_options)
+        is_manual = api.clock().manual
     except ServiceNotFound:
         return None
-    if not api.clock().manual:
+    if not is_manual:
         write_message(
             f"The clock of {api.url} is real, so stories wait; --private plays them in a service of their own, at once."
         )

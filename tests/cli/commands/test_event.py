@@ -122,6 +122,14 @@ def test_wrong_usage_is_answered_with_what_is_right(
     assert (ended.code, ended.stdout, said in ended.stderr) == (2, "", True), ended.stderr
 
 
+def test_wrong_usage_is_found_before_a_service_is_looked_for(machine: Machine) -> None:
+    """Exit 2 and not 5: who has mistyped an option need not start a service to learn of it."""
+    ended = run(machine, "event", "schedule", "Freeze", "web-0", "--in", "5m", "--at", "03:12")
+    assert (ended.code, ended.stdout) == (2, ""), ended.stderr
+    assert "--in and --at are mutually exclusive" in ended.stderr
+    assert run(machine, "event", "schedule", "Freeze", "web-0", "--in", "5m").code == 5
+
+
 def test_maintenance_can_be_announced_for_a_time_of_day(service_machine: ServiceMachine) -> None:
     now = datetime.fromisoformat(run_json(service_machine, "clock", "show")["now"])
     wanted = (now + timedelta(hours=2)).replace(second=0, microsecond=0)

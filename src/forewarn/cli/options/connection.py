@@ -6,7 +6,7 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, Concatenate, NamedTuple, ParamSpec
 
-from forewarn.api.client import TIMEOUT, ApiClient
+from forewarn.api.client import TIMEOUT, ApiClient, ServiceAddress
 from forewarn.api.errors import InvalidToken
 from forewarn.api.local_service import TOKEN_FILE, ephemeral_root, find_service, read_token
 from forewarn.cli.errors import CliError, ExitCode
@@ -82,19 +82,26 @@ def connect(
     *,
     timeout: float = TIMEOUT,
 ) -> ApiClient:
-    """Make a client of the service that the options name, else of the one that runs on this machine."""
+    """Make a client of the service that the options name, else of the one that runs on this machine.
+
+    It looks for the latter at the first request, so that mistakes in a command's own options are found first.
+    """
     if token is None and token_file is not None:
         token = _read_token_file(token_file)
     if url is not None:
         if token is None:
             raise CliError(ExitCode.USAGE, "--url needs a token: set FOREWARN_TOKEN, or say --token-file")
         return ApiClient(url, token, ca=ca, timeout=timeout)
+    return ApiClient.lazy(lambda: _find_address(token, ca, data, config), timeout=timeout)
+
+
+def _find_address(token: str | None, ca: Path | None, data: str | None, config: str | None) -> ServiceAddress:
     directory = find_data_directory(data, os.environ, find_settings_file(config, os.environ, Path.cwd()))
     root = ephemeral_root(os.environ) if directory is None else None
     found, service = find_service(directory or user_data_directory(os.environ), root=root)
     token = token or read_token(found / TOKEN_FILE)
     pinned = Path(service.certificate) if service.certificate is not None else None
-    return ApiClient(service.operator_url, token, ca=ca, pinned=pinned, timeout=timeout)
+    return ServiceAddress(service.operator_url, token, ca, pinned)
 
 
 def _read_token_file(file: Path) -> str:
