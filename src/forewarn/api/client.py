@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, NamedTuple, Protocol, Self, TypeVar
+from typing import Literal, NamedTuple, Protocol, TypeVar
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -68,14 +68,6 @@ class ApiClient:
         self._find: Callable[[], ServiceAddress] = lambda: address
         self._timeout = timeout
         self._transport = address.open(timeout)
-
-    @classmethod
-    def lazy(cls, find: Callable[[], ServiceAddress], *, timeout: float = TIMEOUT) -> Self:
-        """Make a client that looks for its service at the first request, which raises what `find` raises."""
-        client = cls.__new__(cls)
-        client._find = find
-        client._timeout = timeout
-        return client
 
     @cached_property
     def _address(self) -> ServiceAddress:
@@ -458,6 +450,14 @@ class ApiClient:
             return msgspec.json.decode(content, type=response_type)
         except msgspec.MsgspecError as wrong:
             raise InvalidResponse(self.url, str(wrong)) from wrong
+
+
+class LazyApiClient(ApiClient):
+    """A client that looks for its service at the first request, which raises what `find` raises."""
+
+    def __init__(self, find: Callable[[], ServiceAddress], *, timeout: float = TIMEOUT) -> None:
+        self._find = find
+        self._timeout = timeout
 
 
 def _path(kind: str, name: str) -> str:
