@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from forewarn.core.campaign.draft import CampaignDraft, Decision
+from forewarn.core.campaign.load import has_stuck_work
 from forewarn.core.campaign.plan import Plan, PlannedWave
 from forewarn.core.campaign.record import (
     MAX_ATTEMPTS,
@@ -16,7 +17,6 @@ from forewarn.core.campaign.record import (
     WaveState,
 )
 from forewarn.core.campaign.spec import CampaignSpec
-from forewarn.core.campaign.status import is_stuck
 from forewarn.core.errors import CampaignScopeNotFound, Invalid, InvalidCampaignState, PlacementFailed
 from forewarn.core.journal import EntryKind
 from forewarn.core.scope import Scope
@@ -134,7 +134,7 @@ def retry(record: Campaign, id_: str, scope: Scope | None, *, by: str, why: str 
     if wave.state is not WaveState.FAILED:
         raise InvalidCampaignState(f"wave {n} of scope {id_}", wave.state.text, "be retried")
     request = record.request(id_, n)
-    if scope is not None and any(is_stuck(event) for event in scope.events if event.request == request):
+    if scope is not None and any(has_stuck_work(event) for event in scope.events if event.request == request):
         draft.put_wave(id_, n, WaveState.RETRYING, now)
     elif record.state is CampaignState.ABORTING:
         raise InvalidCampaignState(

@@ -42,6 +42,11 @@ def has_active_work(scope: Scope) -> bool:
     )
 
 
+def has_stuck_work(event: Event) -> bool:
+    """Tell whether work of an event waits for a person."""
+    return any(impact.state in STUCK for impact in event.impacts)
+
+
 class FleetLoad:
     """Kept up to date scope by scope. What a campaign has decided to start counts from that moment on."""
 

@@ -7,11 +7,11 @@ import msgspec
 
 from forewarn.core.campaign.calendar import wave_duration
 from forewarn.core.campaign.limits import Counts, unknown_host
+from forewarn.core.campaign.load import has_stuck_work
 from forewarn.core.campaign.selection import Exclusions, Selector
 from forewarn.core.campaign.snapshot import ScopeSnapshot, VmSnapshot
 from forewarn.core.campaign.spec import CampaignSpec
 from forewarn.core.event import Event
-from forewarn.core.impact import STUCK
 from forewarn.core.policy import RuleContext
 from forewarn.core.schedule import ceil_to_second
 from forewarn.core.scope import Scope
@@ -63,7 +63,7 @@ def plan_scopes(
         excluded = exclusions.match(scope)
         if groups or busy or excluded:
             hold_text = f"{scope.hold.by}: {scope.hold.reason}" if scope.hold is not None else ""
-            stuck = any(event.is_planned and _is_stuck(event) for event in scope.events)
+            stuck = any(event.is_planned and has_stuck_work(event) for event in scope.events)
             yield PlanScope(scope.id, groups, busy, hold_text, stuck, excluded)
 
 
@@ -84,10 +84,6 @@ def _groups(scope: str, vms: Iterable[Vm | VmSnapshot]) -> tuple[WaveGroup, ...]
 def _group(scope: str, domain: int, vms: Sequence[Vm | VmSnapshot]) -> WaveGroup:
     hosts = dict.fromkeys([vm.host or unknown_host(scope, domain) for vm in vms])
     return WaveGroup(domain, tuple([vm.name for vm in vms]), tuple(hosts))
-
-
-def _is_stuck(event: Event) -> bool:
-    return any(impact.state in STUCK for impact in event.impacts)
 
 
 def _busy_span(scope: str, event: Event, length: timedelta, now: datetime) -> EventLoad:

@@ -13,8 +13,8 @@ from forewarn.core.campaign.actions import (
 )
 from forewarn.core.campaign.history import ScopeHistory
 from forewarn.core.campaign.index import CampaignIndex
+from forewarn.core.campaign.load import has_stuck_work
 from forewarn.core.campaign.record import Campaign, CampaignState, Wave, WaveState
-from forewarn.core.campaign.status import is_stuck
 from forewarn.core.change import Change
 from forewarn.core.event import State
 from forewarn.core.policy import RuleContext
@@ -95,7 +95,7 @@ def withdraw_event(scope: Scope, action: WithdrawEvent, context: RuleContext, *,
 def retry_event(scope: Scope, action: RetryEvent, *, now: datetime) -> Change[None]:
     """Have the failed work of an event done once more."""
     event = scope.find_event(action.event)
-    if event is None or not is_stuck(event):
+    if event is None or not has_stuck_work(event):
         return Change(scope, (), None)
     return impact_lifecycle.retry(scope, event.id, by=action.by, now=now)
 

@@ -18,7 +18,7 @@ from forewarn.core.campaign.actions import (
     WithdrawEvent,
 )
 from forewarn.core.campaign.limits import Load
-from forewarn.core.campaign.load import load_of_event, load_of_vms
+from forewarn.core.campaign.load import has_stuck_work, load_of_event, load_of_vms
 from forewarn.core.campaign.record import (
     FAR_PAST,
     MAX_FAILURE_BYTES,
@@ -161,7 +161,7 @@ class _StatusBuilder:
     def _withdraw(self, events: Iterable[Event], by: str, why: str, *, stuck: bool) -> None:
         """Take back what has not started and, where it is asked for, what is stuck; everything else ends."""
         for event in events:
-            if event.state is State.SCHEDULED or (stuck and is_stuck(event)):
+            if event.state is State.SCHEDULED or (stuck and has_stuck_work(event)):
                 self.actions.append(WithdrawEvent(self.scope.id, event.id, by, why))
 
     def _late_ends(self) -> Iterator[Finding]:
@@ -190,7 +190,7 @@ class _StatusBuilder:
             return
         stuck = _find_stuck(id_, n, mine)
         if stuck is not None and wave.state is WaveState.RETRYING:
-            self.actions += [RetryEvent(id_, event.id, self.record.actor) for event in mine if is_stuck(event)]
+            self.actions += [RetryEvent(id_, event.id, self.record.actor) for event in mine if has_stuck_work(event)]
         elif stuck is not None:
             if wave.state is not WaveState.FAILED or self._is_news(stuck):
                 self.findings.append(stuck)
@@ -233,11 +233,6 @@ class _StatusBuilder:
 
 def _ready_at(scope: Scope, event: Event) -> datetime:
     return event.not_before if missing_approvals(scope, event) else FAR_PAST
-
-
-def is_stuck(event: Event) -> bool:
-    """Tell whether work of an event waits for a person."""
-    return any(impact.state in STUCK for impact in event.impacts)
 
 
 def _find_stuck(scope: str, n: int, events: Iterable[Event]) -> WaveStuck | None:
