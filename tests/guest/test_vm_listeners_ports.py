@@ -28,9 +28,9 @@ ASK = b"GET /metadata/instance/compute/name?api-version=2021-02-01&format=text H
 
 
 @asynccontextmanager
-async def ports(fleet: Fleet, first: int = 0) -> AsyncIterator[VmPortListeners]:
+async def ports(fleet: Fleet, first: int = 0, operator_port: int | None = None) -> AsyncIterator[VmPortListeners]:
     server = GuestServer(fleet, limits=Limits())
-    given = VmPortListeners(fleet, server, HOST, first)
+    given = VmPortListeners(fleet, server, HOST, first, operator_port)
     try:
         async with given.serve():
             yield given
@@ -250,6 +250,25 @@ async def test_busy_port_is_refused_by_name_and_nothing_is_kept() -> None:
                 async with ports(fleet, port):
                     pass
             assert fleet.ports.assigned == {}
+
+
+async def test_port_of_the_operator_api_is_given_to_no_vm() -> None:
+    async with run_fleet(scope("s", *(vm(f"vm-{n}") for n in range(2)))) as fleet:
+        first = await free_row(3)
+        with socket.create_server((HOST, first + 1)):
+            async with ports(fleet, first, operator_port=first + 1):
+                assert fleet.ports.assigned == {"s/vm-0": first, "s/vm-1": first + 2}
+
+
+async def test_kept_port_that_is_now_the_operator_apis_is_refused_as_such() -> None:
+    store = MemoryStore()
+    async with run_fleet(scope("s", vm("vm")), store=store) as fleet, ports(fleet):
+        kept = fleet.ports.assigned["s/vm"]
+    with socket.create_server((HOST, kept)):
+        async with run_fleet(store=store) as fleet:
+            with pytest.raises(ListenFailed, match="the operator API of this service does already"):
+                async with ports(fleet, operator_port=kept):
+                    pass
 
 
 async def test_free_ports_are_found_around_busy_ones(monkeypatch: pytest.MonkeyPatch) -> None:

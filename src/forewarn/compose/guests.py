@@ -63,6 +63,7 @@ async def serve_guests(
     fleet: Fleet,
     reporter: StartupReporter,
     *,
+    operator_port: int,
     faults: Faults | None = None,
     observer: Observer | None = None,
     socket_directory: Path | None = None,
@@ -81,7 +82,7 @@ async def serve_guests(
         ports = None
         if settings.listen is not None:
             _report_kept_ports(fleet, settings.listen, reporter)
-            ports = VmPortListeners(fleet, server, settings.listen.host, settings.listen.port)
+            ports = VmPortListeners(fleet, server, settings.listen.host, settings.listen.port, operator_port)
             await stack.enter_async_context(ports.serve())
         networks: dict[str, str] = {}
         for where in settings.listen_link_local:

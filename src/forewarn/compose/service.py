@@ -81,6 +81,7 @@ async def run_service(
                 settings,
                 fleet,
                 reporter,
+                operator_port=listener.getsockname()[1],
                 faults=faults,
                 observer=observer,
                 socket_directory=_socket_directory(directory, preset),

@@ -51,10 +51,14 @@ class ListenFailed(BaseError):
     what: str
     error: OSError
     advice: str
+    is_own: bool = False
+    """Whether the port is the one of this service's operator API."""
 
     @property
     def why(self) -> str:
-        """The system's reason."""
+        """The system's reason, or that this service has the port itself."""
+        if self.is_own:
+            return "the operator API of this service does already: give it another port with --operator HOST:PORT, or"
         return LISTEN_ERROR_TEXT.get(self.error.errno or 0, f"{self.error.strerror}:")
 
 
@@ -92,11 +96,15 @@ class VmPortListeners:
     A VM that has left is told so at its port, for as long as there are open files enough for those that are there.
     """
 
-    def __init__(self, fleet: Fleet, server: GuestServer, host: str, first: int) -> None:
+    def __init__(
+        self, fleet: Fleet, server: GuestServer, host: str, first: int, operator_port: int | None = None
+    ) -> None:
+        """`first` is where the ports of VMs begin (0: where some are free). None of them gets `operator_port`."""
         self._fleet = fleet
         self._server = server
         self._host = host
         self._first = first
+        self._operator_port = operator_port
         self._open: dict[str, int] = {}
         self._changed: set[str] = set()
         self._has_changed = asyncio.Event()
@@ -212,12 +220,13 @@ class VmPortListeners:
             except OSError as error:
                 if kept is not None or not skip_busy or error.errno != errno.EADDRINUSE:
                     advice = CHOOSE_PORT_ADVICE if kept is None else KEPT_PORT_ADVICE
-                    raise ListenFailed(self._host, port, f"VM {name}", error, advice) from error
+                    is_own = port == self._operator_port and error.errno == errno.EADDRINUSE
+                    raise ListenFailed(self._host, port, f"VM {name}", error, advice, is_own) from error
         raise PortUnavailable(self._first)
 
     def _free_ports(self) -> Iterator[int]:
-        """Give ports that no VM has or had."""
-        taken = set(self._fleet.ports.assigned.values())
+        """Give ports that neither a VM has or had, nor the operator API has."""
+        taken = {*self._fleet.ports.assigned.values(), self._operator_port}
         return (port for port in self._port_range() if port not in taken)
 
     def _port_range(self) -> Iterable[int]:
