@@ -90,10 +90,18 @@ def test_file_that_is_not_there_can_be_removed(tmp_path: Path) -> None:
 
 
 def test_rest_of_a_killed_writer_is_removed_and_no_other_file(file: Path) -> None:
-    for name in ("file.new", "file.x1y2.new", "file.renew.txt", "other.x.new"):
+    others = {"file", "file.new", "file.renew", "file.renew.txt", "other.x.new"}
+    for name in (*others, "file.x1y2.new"):
         (file.parent / name).touch()
     remove_unfinished(file)
-    assert {path.name for path in file.parent.iterdir()} == {"file", "file.renew.txt", "other.x.new"}
+    assert {path.name for path in file.parent.iterdir()} == others
+
+
+def test_rest_of_a_file_whose_name_looks_like_a_pattern_is_removed(tmp_path: Path) -> None:
+    for name in ("[ab].x.new", "a.x.new"):
+        (tmp_path / name).touch()
+    remove_unfinished(tmp_path / "[ab]")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.x.new"]
 
 
 def test_lock_has_one_holder_and_names_it(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Atomic, durable file writes, and lock files. Nothing else in the package renames, syncs or locks a file."""
 
 import errno
+import glob
 import os
 import sys
 from collections.abc import Iterator
@@ -143,7 +144,7 @@ def remove_file(path: Path) -> None:
 
 def remove_unfinished(path: Path) -> None:
     """Remove what processes that were killed left of a file. Only the one process that writes it may call this."""
-    for left in path.parent.glob(f"{path.name}.*{TEMPORARY_SUFFIX.removeprefix('.')}"):
+    for left in path.parent.glob(f"{glob.escape(path.name)}.*{TEMPORARY_SUFFIX}"):
         left.unlink(missing_ok=True)
 
 

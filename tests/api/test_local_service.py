@@ -132,7 +132,7 @@ def test_token_that_could_be_guessed_is_refused(tmp_path: Path) -> None:
 
 
 def test_what_a_crash_left_half_written_is_no_token(tmp_path: Path) -> None:
-    (tmp_path / f"{TOKEN_FILE}.new").write_text("half")
+    (tmp_path / f"{TOKEN_FILE}.x1y2.new").write_text("half")
     assert ensure_token(tmp_path) != "half"
     assert [path.name for path in tmp_path.iterdir()] == [TOKEN_FILE]
 

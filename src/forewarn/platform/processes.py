@@ -11,6 +11,7 @@ from typing import Self
 
 import msgspec
 
+from forewarn.files import remove_unfinished, write_file
 from forewarn.process import OutputFile, Process, ProcessResult
 
 log = logging.getLogger(__name__)
@@ -42,6 +43,8 @@ class ProcessFiles:
         for path in (self.stdin, self.stdout, self.stderr, self.note):
             with suppress(OSError):
                 path.unlink(missing_ok=True)
+        with suppress(OSError):
+            remove_unfinished(self.note)
 
     def open_outputs(self, stack: ExitStack) -> tuple[OutputFile, OutputFile]:
         """Open the files to which the program writes."""
@@ -50,7 +53,7 @@ class ProcessFiles:
     def write_note(self, note: ProcessNote) -> None:
         """Write the note; without one, perhaps because the disk is full, the program runs all the same."""
         try:
-            self.note.write_bytes(msgspec.json.encode(note))
+            write_file(self.note, msgspec.json.encode(note))
         except OSError as error:
             log.warning("process %d will not be found again after a crash: %s", note.pid, error)
 
