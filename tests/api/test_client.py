@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from forewarn.api import v1
-from forewarn.api.client import ApiClient, LazyApiClient, ServiceAddress
+from forewarn.api.client import ApiClient, LocalApiClient, ServiceAddress
 from forewarn.api.errors import (
     ApiError,
     CertificateError,
@@ -150,14 +150,14 @@ def test_advance_of_the_clock_is_never_sent_twice() -> None:
     assert len(seen) == 1
 
 
-def test_lazy_client_looks_for_its_service_once_at_the_first_request() -> None:
+def test_local_client_looks_for_its_service_once_at_the_first_request() -> None:
     def find() -> ServiceAddress:
         found.append(url)
         return ServiceAddress(url, "token")
 
     found: list[str] = []
     with server(http(200, b'{"now": "2026-03-02T10:00:00Z", "manual": true, "next_change_at": null}')) as url:
-        client = LazyApiClient(find)
+        client = LocalApiClient(find)
         assert found == []
         assert client.clock().manual
         assert (client.url, found) == (url, [url])

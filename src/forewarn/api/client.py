@@ -452,8 +452,8 @@ class ApiClient:
             raise InvalidResponse(self.url, str(wrong)) from wrong
 
 
-class LazyApiClient(ApiClient):
-    """A client that looks for its service at the first request, which raises what `find` raises."""
+class LocalApiClient(ApiClient):
+    """A client of a service on this machine: the first request looks for it, and raises what `find` raises."""
 
     def __init__(self, find: Callable[[], ServiceAddress], *, timeout: float = TIMEOUT) -> None:
         self._find = find

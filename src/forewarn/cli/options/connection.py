@@ -6,7 +6,7 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, Concatenate, NamedTuple, ParamSpec
 
-from forewarn.api.client import TIMEOUT, ApiClient, LazyApiClient, ServiceAddress
+from forewarn.api.client import TIMEOUT, ApiClient, LocalApiClient, ServiceAddress
 from forewarn.api.errors import InvalidToken
 from forewarn.api.local_service import TOKEN_FILE, ephemeral_root, find_service, read_token
 from forewarn.cli.errors import CliError, ExitCode
@@ -92,7 +92,7 @@ def connect(
         if token is None:
             raise CliError(ExitCode.USAGE, "--url needs a token: set FOREWARN_TOKEN, or say --token-file")
         return ApiClient(url, token, ca=ca, timeout=timeout)
-    return LazyApiClient(lambda: _find_address(token, ca, data, config), timeout=timeout)
+    return LocalApiClient(lambda: _find_address(token, ca, data, config), timeout=timeout)
 
 
 def _find_address(token: str | None, ca: Path | None, data: str | None, config: str | None) -> ServiceAddress:
