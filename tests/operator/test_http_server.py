@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import socket
+import ssl
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -372,3 +373,115 @@ async def test_caller_who_takes_a_moment_between_pieces_is_answered(
             assert limits[known - 1 :] != []
         assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 204")
         assert limits.count(http_server.READ_TIMEOUT) >= 4
+
+
+async def test_caller_over_the_limit_is_refused_before_it_asks(
+    listener: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_server, "CONNECTIONS", 1)
+    async with connected(listener) as (first, first_writer):
+        first_writer.write(HELLO)
+        await first.readuntil(b"\r\n\r\nhello")
+        second, second_writer = await asyncio.open_connection(*listener.getsockname())
+        head, _, refusal = (await second.read()).partition(b"\r\n\r\n")
+        second_writer.close()
+        first_writer.write(HELLO)
+        await first.readuntil(b"\r\n\r\nhello")
+    assert head.startswith(b"HTTP/1.1 503 Service Unavailable\r\n")
+    assert msgspec.json.decode(refusal)["error"] == {
+        "code": "too-many-connections",
+        "message": "the limit of 1 connections is reached; try again later",
+        "details": {},
+    }
+
+
+async def test_tls_handshake_has_to_end_in_time(listener: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_server, "TLS_TIMEOUT", 0.1)
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    async with asyncio.timeout(GUARD), run_server(Litestar([]), listener, tls):
+        reader, writer = await asyncio.open_connection(*listener.getsockname())
+        assert await read_end(reader) == b""
+        writer.close()
+
+
+@pytest.fixture
+def deaf_caller(listener: socket.socket) -> Iterator[socket.socket]:
+    """A caller that has asked, and reads nothing; the system keeps little of an answer for it."""
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)
+    with socket.socket() as caller:
+        caller.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        caller.connect(listener.getsockname())
+        caller.sendall(HELLO)
+        yield caller
+
+
+async def answer_and_close(_: Scope, __: Receive, send: Send) -> None:
+    headers = [(b"content-length", b"60000"), (b"connection", b"close")]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": b"x" * 60_000, "more_body": False})
+
+
+async def test_caller_counts_until_it_has_its_answer(
+    listener: socket.socket, deaf_caller: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_server, "CONNECTIONS", 1)
+    is_answered = asyncio.Event()
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await answer_and_close(scope, receive, send)
+        is_answered.set()
+
+    def read_answer() -> int:
+        return sum(iter(lambda: len(deaf_caller.recv(100_000)), 0))
+
+    async with asyncio.timeout(GUARD), run_server(app, listener):
+        await is_answered.wait()
+        reader, writer = await asyncio.open_connection(*listener.getsockname())
+        assert (await read_end(reader)).startswith(b"HTTP/1.1 503 ")
+        writer.close()
+        assert await asyncio.to_thread(read_answer) > 60_000
+
+
+async def test_caller_who_never_takes_the_rest_of_its_answer_is_cut_off(
+    listener: socket.socket, deaf_caller: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The system may keep what it has taken: the next caller notices that the place is free."""
+    monkeypatch.setattr(http_server, "WRITE_TIMEOUT", 0.1)
+    monkeypatch.setattr(http_server, "CONNECTIONS", 1)
+    async with asyncio.timeout(GUARD), run_server(answer_and_close, listener):
+        answer = b"HTTP/1.1 503 "
+        while answer.startswith(b"HTTP/1.1 503 "):
+            reader, writer = await asyncio.open_connection(*listener.getsockname())
+            writer.write(HELLO)
+            answer = await reader.read(100)
+            writer.close()
+        assert answer.startswith(b"HTTP/1.1 200 ")
+
+
+async def test_each_piece_of_an_answer_has_its_own_time(
+    listener: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A slow caller gets an answer of any size, as long as it takes some of it in time."""
+    limits: list[float] = []
+    unsent: list[int] = []
+    timeout, drain = asyncio.timeout, asyncio.StreamWriter.drain
+
+    def count(delay: float) -> asyncio.Timeout:
+        limits.append(delay)
+        return timeout(delay)
+
+    async def note_unsent(writer: asyncio.StreamWriter) -> None:
+        unsent.append(writer.transport.get_write_buffer_size())
+        await drain(writer)
+
+    async def app(_: Scope, __: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"connection", b"close")]})
+        await send({"type": "http.response.body", "body": b"x" * 4_000_000, "more_body": False})
+
+    async with connected(listener, app) as (reader, writer):
+        monkeypatch.setattr("forewarn.operator.http_server.asyncio.timeout", count)
+        monkeypatch.setattr(asyncio.StreamWriter, "drain", note_unsent)
+        writer.write(HELLO)
+        assert (await read_end(reader)).count(b"x") == 4_000_000
+    assert limits.count(http_server.WRITE_TIMEOUT) >= 4_000_000 / http_server.WRITE_BYTES
+    assert max(unsent) <= 2 * http_server.WRITE_BYTES

@@ -18,7 +18,7 @@ from urllib.parse import unquote
 
 import h11
 import msgspec
-from litestar.types import ASGIApp, Receive, Scope, Send
+from litestar.types import ASGIApp
 
 from forewarn.fleet.event_loop import tasks_until_exit
 from forewarn.operator.error_responses import error_body
@@ -26,13 +26,16 @@ from forewarn.operator.error_responses import error_body
 log = logging.getLogger(__name__)
 
 CONNECTIONS = 256
-"""How many callers may be connected."""
+"""How many callers may be connected; each counts until its connection is closed on our side, too."""
 
 BACKLOG = 2_048
 """How many more may wait to be accepted."""
 
 SHUTDOWN_TIMEOUT = 5.0
 """How long, in seconds, answers under way may take when the service ends."""
+
+TLS_TIMEOUT = 10.0
+"""How long, in seconds, a TLS handshake may take."""
 
 READ_TIMEOUT = 30.0
 """How long, in seconds, a caller may take for the head of a request, and for each piece of its body."""
@@ -41,7 +44,10 @@ IDLE_TIMEOUT = 5.0
 """How long, in seconds, a connection is kept on which no next request begins."""
 
 WRITE_TIMEOUT = 60.0
-"""How long, in seconds, a caller may take nothing of its answer."""
+"""How long, in seconds, a caller may take for each piece of its answer, and for the rest when the connection ends."""
+
+WRITE_BYTES = 64 * 1024
+"""How large such a piece is, and how much of an answer waits in memory."""
 
 READ_BYTES = 64 * 1024
 
@@ -61,29 +67,31 @@ async def run_server(app: ASGIApp, listener: socket.socket, tls: ssl.SSLContext 
     async with tasks_until_exit() as tasks:
 
         def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            is_full = len(connections) >= CONNECTIONS
-            connection = _Connection(refuse_connection if is_full else app, reader, writer)
+            connection = _Connection(app, reader, writer)
+            if len(connections) >= CONNECTIONS:
+                message = f"the limit of {CONNECTIONS} connections is reached; try again later"
+                connection.refuse(503, "too-many-connections", message)
+                return
             task = tasks.create_task(connection.serve(), name="connection of the operator API")
             connections[connection] = task
             task.add_done_callback(lambda _: connections.pop(connection))
 
-        server = await asyncio.start_server(accept, sock=listener, ssl=tls, backlog=BACKLOG, limit=READ_BYTES)
+        server = await asyncio.start_server(
+            accept,
+            sock=listener,
+            ssl=tls,
+            ssl_handshake_timeout=None if tls is None else TLS_TIMEOUT,
+            backlog=BACKLOG,
+            limit=READ_BYTES,
+        )
         try:
             yield
         finally:
             server.close()
             for connection in connections:
                 connection.stop()
-            if connections:
-                await asyncio.wait(connections.values(), timeout=SHUTDOWN_TIMEOUT)
-
-
-async def refuse_connection(_: Scope, __: Receive, send: Send) -> None:
-    """Answer those who come when as many are connected as may be."""
-    sentence = f"{CONNECTIONS} are connected already, and no more may be: try again later"
-    body = msgspec.json.encode(error_body("too-many-connections", sentence))
-    await send({"type": "http.response.start", "status": 503, "headers": _final_headers(body)})
-    await send({"type": "http.response.body", "body": body, "more_body": False})
+            if answering := [task for connection, task in connections.items() if connection.is_answering]:
+                await asyncio.wait(answering, timeout=SHUTDOWN_TIMEOUT)
 
 
 class _Connection:
@@ -91,6 +99,8 @@ class _Connection:
 
     def __init__(self, app: ASGIApp, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._app, self._reader, self._writer = app, reader, writer
+        self._socket: socket.socket = writer.get_extra_info("socket")
+        writer.transport.set_write_buffer_limits(high=WRITE_BYTES)
         self._protocol = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES)
         self._is_between_requests = True
         self._is_stopping = False
@@ -106,15 +116,34 @@ class _Connection:
             while await self._serve_request():
                 self._protocol.start_next_cycle()
         except h11.RemoteProtocolError as error:
-            self._refuse(error)
+            self._refuse_request(error)
         except (OSError, TimeoutError):
-            self._writer.transport.abort()
+            self._abort()
         except Exception:
             # A bug in one connection must not end the others, as it would in a task group.
             log.exception("a connection of the operator API has failed")
-            self._writer.transport.abort()
+            self._abort()
         finally:
-            self._writer.close()
+            await self._close()
+
+    @property
+    def is_answering(self) -> bool:
+        """Whether there is something that the caller has asked for and not yet got."""
+        return not self._is_between_requests or self._writer.transport.get_write_buffer_size() > 0
+
+    async def _close(self) -> None:
+        """Close the connection when the caller has got everything, or takes too long, or the server ends."""
+        self._writer.close()
+        try:
+            async with asyncio.timeout(WRITE_TIMEOUT):
+                await self._writer.wait_closed()
+        except TimeoutError:
+            self._abort()
+        except asyncio.CancelledError:
+            self._abort()
+            raise
+        except OSError:
+            pass  # it is closed, though not in order
 
     def stop(self) -> None:
         """Close the connection, after the answer that is under way."""
@@ -210,7 +239,7 @@ class _Connection:
             async with asyncio.timeout(READ_TIMEOUT):
                 event = await self._next_event()
         except h11.RemoteProtocolError as error:
-            self._refuse(error)
+            self._refuse_request(error)
             return {"type": "http.disconnect"}
         except (OSError, TimeoutError):
             event = None
@@ -260,10 +289,17 @@ class _Connection:
         if not message.get("more_body", False):
             pieces.append(self._protocol.send(h11.EndOfMessage()))
             self._is_answered.set()
-        self._writer.write(b"".join(piece or b"" for piece in pieces))
+        await self._write(b"".join(piece or b"" for piece in pieces))
+
+    async def _write(self, answer: bytes) -> None:
+        """Write an answer at the pace at which the caller takes it."""
+        unsent = memoryview(answer)
         try:
-            async with asyncio.timeout(WRITE_TIMEOUT):
-                await self._writer.drain()
+            while unsent and not self._is_lost:
+                self._writer.write(unsent[:WRITE_BYTES])
+                unsent = unsent[WRITE_BYTES:]
+                async with asyncio.timeout(WRITE_TIMEOUT):
+                    await self._writer.drain()
         except (OSError, TimeoutError):
             self._lose()
 
@@ -273,22 +309,29 @@ class _Connection:
             own.append((b"connection", b"close"))
         return h11.Response(status_code=status, headers=[*headers, *own], reason=HTTPStatus(status).phrase.encode())
 
-    def _refuse(self, error: h11.RemoteProtocolError) -> None:
-        """Refuse what is no HTTP as everything else is refused, unless an answer has begun."""
-        if self._protocol.our_state is h11.DONE:
-            return
-        if self._protocol.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+    def _refuse_request(self, error: h11.RemoteProtocolError) -> None:
+        """Refuse what is no HTTP, unless it comes after a complete answer."""
+        if self._protocol.our_state is not h11.DONE:
             message = _refusal_message(error, is_head=self._is_between_requests)
-            body = msgspec.json.encode(error_body("invalid-request", message))
-            response = self._response(error.error_status_hint, _final_headers(body))
-            for event in (response, h11.Data(data=body), h11.EndOfMessage()):
+            self.refuse(error.error_status_hint, "invalid-request", message)
+
+    def refuse(self, status: int, code: str, message: str) -> None:
+        """Answer with an error, unless an answer has begun, and close the connection without reading any more."""
+        if self._protocol.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            body = msgspec.json.encode(error_body(code, message))
+            for event in (self._response(status, _final_headers(body)), h11.Data(data=body), h11.EndOfMessage()):
                 self._writer.write(self._protocol.send(event) or b"")
         self._is_lost = True
         self._writer.close()
 
     def _lose(self) -> None:
         self._is_lost = True
-        self._writer.transport.abort()
+        self._abort()
+
+    def _abort(self) -> None:
+        # asyncio's own transport cannot be aborted when it has sent the rest after close() and is closed by now.
+        if self._socket.fileno() != -1:
+            self._writer.transport.abort()
 
     async def _skip_body(self) -> None:
         """Read what the application has not read of the request, so that the next one can follow."""
