@@ -6,10 +6,14 @@ from datetime import datetime, timedelta
 from itertools import accumulate, pairwise
 
 from forewarn.api import v1
+from forewarn.api.table_reader import NONE
+from forewarn.api.v1.campaigns import spec_from_request
 from forewarn.cli.colours import Colour, coloured
 from forewarn.cli.output import moment_text, write, write_message
 from forewarn.cli.views.tables import Column, Row, write_details, write_table
 from forewarn.core.campaign.record import CampaignState
+from forewarn.core.campaign.spec import Blackout, CampaignPolicy, HttpCheck, Window
+from forewarn.core.duration import format_duration
 
 MAX_ROWS = 200
 """A person at a terminal reads no more waves than this."""
@@ -230,7 +234,7 @@ def _details(campaign: v1.Campaign) -> Sequence[tuple[str, str]]:
                 f"in {count_text(campaign.scope_count, 'scope')}"
             ),
         ),
-        ("policy", policy_text(spec.policy)),
+        ("policy", policy_text(spec_from_request(spec).policy)),
         ("started", _attribution(campaign.started_at, campaign.created_by, _start_reason(campaign))),
         ("planned end", "" if campaign.planned_end_at is None else moment_text(campaign.planned_end_at)),
         ("expected end", _expected_end(campaign)),
@@ -273,25 +277,36 @@ def _attribution(at: datetime, by: str, why: str) -> str:
     return f"{moment_text(at)} by {by}" + (f": {why}" if why else "")
 
 
-def policy_text(policy: v1.CampaignPolicy) -> str:
-    """Write what differs from doing everything at once, in a line."""
-    windows = [
-        f"{','.join(each.days) or 'every day'} {each.start}-{each.end} {each.zone or policy.zone}"
-        for each in policy.windows
-    ]
-    gate = policy.gate if isinstance(policy.gate, str) else policy.gate and policy.gate.url
-    parts = {
-        "gap": policy.gap,
-        "notice": policy.notice,
-        "scopes at once": policy.scopes_at_once,
-        "hosts at once": policy.hosts_at_once,
-        "VMs at once": policy.vms_at_once,
-        "windows": " or ".join(windows),
-        "black-outs": len(policy.blackouts),
-        "gate": gate,
-        "halt after": policy.halt_after,
-    }
-    return "; ".join(f"{name} {value}" for name, value in parts.items() if value)
+def policy_text(policy: CampaignPolicy) -> str:
+    """Write the keys that differ from their defaults, in a line."""
+    defaults = CampaignPolicy()
+    given = {key: getattr(policy, key) for key in CampaignPolicy.__struct_fields__}
+    return "; ".join(
+        f"{key.replace('_', ' ')} {_value_text(value, policy.zone)}"
+        for key, value in given.items()
+        if value != getattr(defaults, key)
+    )
+
+
+def _value_text(value: object, zone: str) -> str:
+    match value:
+        case None:
+            return NONE
+        case bool():
+            return "yes" if value else "no"
+        case timedelta():
+            return format_duration(value)
+        case tuple():
+            return " or ".join(_value_text(item, zone) for item in value)
+        case Window():
+            return str(value) if value.zone else f"{value} {zone}"
+        case Blackout():
+            times = f"{moment_text(value.start)} to {moment_text(value.end)}"
+            return f"{times} ({value.why})" if value.why else times
+        case HttpCheck():
+            return value.display_url
+        case _:
+            return str(value)
 
 
 def progress_lines(campaign: v1.Campaign) -> list[str]:
