@@ -40,6 +40,28 @@ def test_new_key_of_a_policy_has_its_option_without_further_ado() -> None:
     assert [each.name for each in declared] == ["settle_for", "strict", "ring", "reviewers"]
 
 
+def test_help_of_a_policy_says_defaults_and_what_can_be_repeated() -> None:
+    added = {each.key: each.help.removeprefix(each.type.description).partition("Example")[0] for each in OPTIONS}
+    assert {key: text.strip() for key, text in added.items() if text.strip()} == {
+        "scopes": "Repeatable.",
+        "hosts": "Repeatable.",
+        "tags": "Repeatable.",
+        "exclude_scopes": "Repeatable.",
+        "exclude_hosts": "Repeatable.",
+        "exclude_vms": "Repeatable.",
+        "exclude_tags": "Repeatable.",
+        "waves": "Default: update-domain.",
+        "gap": "Default: 30m.",
+        "windows": "Repeatable.",
+        "blackouts": "Repeatable.",
+        "zone": "Default: UTC.",
+        "must_end_inside": "Default: no.",
+        "gate_patience": "Default: 30m.",
+        "halt_after": "Default: 1.",
+        "advance": "Default: yes.",
+    }
+
+
 class WiderTraits(Traits, frozen=True, kw_only=True):
     """Traits with one more, as a later version could have it."""
 
@@ -71,7 +93,7 @@ def test_typed_value_is_read_as_the_api_has_it(key: str, typed: Any, read: objec
     ("key", "typed", "message"),
     [
         ("terminate_notice", "soon", "--terminate-notice: 'soon' is not a duration"),
-        ("tags", ("a",), "--tag: 'a' is no tag: write it like team=web"),
+        ("tags", ("a",), "--tag: 'a' is not a tag: write it like team=web"),
     ],
 )
 def test_wrong_value_is_named_by_its_option(key: str, typed: Any, message: str) -> None:

@@ -30,7 +30,7 @@ TABLES: Mapping[str, type[msgspec.Struct]] = {"": CampaignSpec, "selection": Sel
 """The structs whose fields are options, by the table of the campaign file that has them."""
 
 OPTIONS = field_options(TABLES)
-REQUIRED = {"name": "--name NAME", "type": "--type TYPE", "selection": "--scope, --host, --tag or --all"}
+REQUIRED = {"name": "--name", "type": "--type", "selection": "one of --scope, --host, --tag and --all"}
 """What has to be said, and how."""
 
 ALL = {"all": True}
@@ -117,4 +117,4 @@ def _merge(content: Content, table: str, values: Content) -> None:
 def _check_complete(content: Content) -> None:
     missing = [how for key, how in REQUIRED.items() if key not in content]
     if missing:
-        raise CliError(ExitCode.USAGE, f"say {', and '.join(missing)}; or name a FILE that says it")
+        raise CliError(ExitCode.USAGE, f"missing: {'; '.join(missing)}; or name a FILE that has it")

@@ -1,6 +1,7 @@
 """Options that are derived from the fields of a struct of the core: flag, name of the value, help and reading."""
 
 from collections.abc import Iterable, Mapping
+from datetime import timedelta
 from typing import Any, NamedTuple
 
 import click
@@ -13,6 +14,7 @@ from forewarn.cli.options.common import ChoiceType, Decorator
 from forewarn.cli.options.completion import complete_hosts, complete_scopes
 from forewarn.cli.options.times import read_duration
 from forewarn.core.campaign.spec import Blackout, Limit, WaveKind, Window
+from forewarn.core.duration import format_duration
 
 SELECTION_KEYS = ("scopes", "hosts", "tags", "all")
 """The keys of a selection that together take the place of the file's."""
@@ -76,9 +78,27 @@ class FieldOption(NamedTuple):
 
     @property
     def help(self) -> str:
-        """What it means."""
+        """What it means, whether it can be given several times, its default and an example."""
         example = EXAMPLES.get("" if isinstance(self.type.type, inspect.BoolType) else self.metavar)
-        return self.type.description + (f" Example: {example}." if example else "")
+        sentences = (
+            self.type.description,
+            "Repeatable." if self.is_repeatable else "",
+            f"Default: {default}." if (default := self._default_text()) else "",
+            f"Example: {example}." if example else "",
+        )
+        return " ".join(filter(None, sentences))
+
+    def _default_text(self) -> str:
+        """Return the default of a policy; other options have none, or leave a thing as it is."""
+        match self.default if self.table == "policy" else None:
+            case bool() as flag:
+                return "yes" if flag else "no"
+            case timedelta() as duration:
+                return format_duration(duration)
+            case int() | str() as value:  # also the words of enumerations
+                return str(value)
+            case _:
+                return ""
 
     def declare(self) -> Decorator:
         """Return it as an option of a command."""
@@ -133,6 +153,6 @@ def _tags(texts: Iterable[str] | None, flag: str) -> dict[str, str] | None:
     for text in texts or ():
         name, equals, value = text.partition("=")
         if not name or not equals:
-            raise CliError(ExitCode.USAGE, f"{flag}: {text!r} is no tag: write it like team=web")
+            raise CliError(ExitCode.USAGE, f"{flag}: {text!r} is not a tag: write it like team=web")
         tags[name] = value
     return tags or None

@@ -24,7 +24,7 @@ def find_event(api: ApiClient, id_prefix: str) -> str:
     if len(wanted) < MIN_PREFIX_LENGTH or not _ID_PREFIX.fullmatch(wanted):
         raise CliError(
             ExitCode.USAGE,
-            f"{id_prefix} is no event: give its id as `forewarn event list` shows it, "
+            f"invalid event ID: {id_prefix}; give it as `forewarn event list` shows it, "
             f"at least {MIN_PREFIX_LENGTH} characters, which are digits and A to F",
         )
     found = {event.id for event in api.events() if event.id.startswith(wanted)} or _ended_events(api, wanted)
@@ -32,7 +32,7 @@ def find_event(api: ApiClient, id_prefix: str) -> str:
         raise CliError(ExitCode.USAGE, f"{id_prefix} is the beginning of several events: {' or '.join(sorted(found))}")
     if not found:
         raise CliError(
-            ExitCode.NOT_FOUND, f"there is no event {id_prefix}…; `forewarn event list` shows those that are open"
+            ExitCode.NOT_FOUND, f"unknown event: {id_prefix}…; `forewarn event list` shows those that are open"
         )
     return found.pop()
 
