@@ -26,7 +26,7 @@ from forewarn.core.campaign.actions import (
     WithdrawEvent,
 )
 from forewarn.core.campaign.commands import abort, pause, resume, retry, skip
-from forewarn.core.campaign.index import CampaignIndex, build_index, observe
+from forewarn.core.campaign.index import MAX_OUTDATED, CampaignIndex, WaveQueue, build_index, observe
 from forewarn.core.campaign.rollout import decide
 from forewarn.core.campaign.scope_rules import clear_wave, retry_event, withdraw_event
 from forewarn.core.campaign.spec import Limit
@@ -36,7 +36,8 @@ from forewarn.core.event import State
 from forewarn.core.impact import Done, Failed
 from forewarn.core.lifecycle import tick
 from forewarn.core.scope import Scope
-from tests.core.campaign.test_rollout import CONDITIONS, RolloutDriver, campaign_over, web, zones
+from tests.core.campaign.test_rollout import CONDITIONS, MINUTE, RolloutDriver, campaign_over, web, zones
+from tests.core.sample_scopes import TEN
 
 R = TypeVar("R")
 
@@ -189,3 +190,28 @@ def test_kept_index_equals_the_built_one_whatever_happens(
     for step, number in steps:
         driver.run(step, number)
         driver.decide_both_ways()
+
+
+def test_heaps_of_a_queue_stay_small_however_often_its_scopes_change() -> None:
+    queue = WaveQueue()
+    for n in range(1_000):
+        for position in range(3):
+            queue.push((n, position))
+            queue.defer(TEN + n * MINUTE, position)
+        queue.push((n, 3))
+        queue.remove(2)
+        assert max(queue.heap_sizes) <= 2 * 4 + MAX_OUTDATED
+        assert queue.positions == {0, 1, 3}
+    assert queue.pop() == 3
+    assert queue.wakes_at == TEN + 999 * MINUTE
+    assert list(queue.pop_woken(TEN + 999 * MINUTE)) == [0, 1]
+    assert queue.positions == set()
+
+
+def test_heaps_stay_small_while_a_campaign_waits_and_its_last_scope_changes() -> None:
+    driver = DisturbedDriver(advance=False, scopes_at_once=Limit(1))
+    driver.decide_both_ways()
+    for _ in range(500):
+        driver.take(decide(driver.record, driver.index, driver.load, now=driver.now))
+        observe(driver.index, NAMES[-1], driver.scopes[NAMES[-1]])
+    assert max(driver.index.ready.heap_sizes + driver.index.to_announce.heap_sizes) <= 2 * len(NAMES) + MAX_OUTDATED

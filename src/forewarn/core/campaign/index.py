@@ -5,7 +5,7 @@ not reported yet is lost with it; that is asked for again, and everything can be
 
 from collections.abc import Callable, Iterator
 from datetime import datetime
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 
 from forewarn.core.campaign.actions import Action, AnnounceWave, CheckGate, ClearWave
 from forewarn.core.campaign.calendar import calendar_of
@@ -16,11 +16,15 @@ from forewarn.core.campaign.windows import ZoneLookup
 from forewarn.core.policy import RuleContext
 from forewarn.core.scope import Scope
 
+MAX_OUTDATED = 64
+"""How many entries of a heap may be outdated, beyond as many as still count."""
+
 
 class WaveQueue:
     """Scopes, as positions, in the order of their waves' turns. A deferred one is not in it until it wakes.
 
-    Both heaps may have entries that no longer count: the dictionaries say what does.
+    Both heaps may have entries that no longer count: the dictionaries say what does. A heap of which most does not
+    count is made again from its dictionary.
     """
 
     def __init__(self) -> None:
@@ -39,6 +43,9 @@ class WaveQueue:
         if self._turns.get(position) != turn:
             self._turns[position] = turn
             heappush(self._entries, turn)
+            if len(self._entries) > 2 * len(self._turns) + MAX_OUTDATED:
+                self._entries = list(self._turns.values())
+                heapify(self._entries)
 
     def pop(self) -> int:
         """Remove and return the first."""
@@ -53,6 +60,9 @@ class WaveQueue:
         if self._wakes.get(position) != until:
             self._wakes[position] = until
             heappush(self._deferred, (until, position))
+            if len(self._deferred) > 2 * len(self._wakes) + MAX_OUTDATED:
+                self._deferred = [(at, deferred) for deferred, at in self._wakes.items()]
+                heapify(self._deferred)
 
     def remove(self, position: int) -> None:
         """Let a scope wait for nothing."""
@@ -72,6 +82,11 @@ class WaveQueue:
         while self._deferred and self._wakes.get(self._deferred[0][1]) != self._deferred[0][0]:
             heappop(self._deferred)
         return self._deferred[0][0] if self._deferred else None
+
+    @property
+    def heap_sizes(self) -> tuple[int, int]:
+        """How many entries the heaps have, outdated ones included."""
+        return len(self._entries), len(self._deferred)
 
     @property
     def positions(self) -> set[int]:
