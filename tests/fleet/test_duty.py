@@ -213,6 +213,17 @@ async def test_duty_that_is_given_back_twice_or_never_taken_is_no_mistake() -> N
         assert cluster.clock.timer_count == 0
 
 
+async def test_duty_that_is_taken_twice_is_taken_once() -> None:
+    async with run_cluster(web_scope()) as cluster:
+        first, _ = cluster.fleets
+        await start_campaign(first, campaign_spec())
+        await cluster.settle()
+        load, tasks = first.campaigns._fleet_load, asyncio.all_tasks()
+        await first.start_duties()
+        assert first.campaigns._fleet_load is load, "the runners count in it"
+        assert asyncio.all_tasks() == tasks
+
+
 Fleets = Literal[0, 1]
 
 

@@ -17,7 +17,7 @@ class Duty(Protocol):
     """Something that only one process should do at a time."""
 
     async def start(self) -> None:
-        """Take the duty, and go on with what is saved."""
+        """Take the duty, and go on with what is saved; without effect where it is held."""
         ...
 
     def halt(self) -> None:
@@ -44,6 +44,11 @@ class DutyWork:
         self._tasks.add(task)
         task.add_done_callback(partial(self._finish, on_done))
         return task
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a task is under way."""
+        return bool(self._tasks)
 
     async def cancel(self) -> None:
         """Cancel all tasks, and wait until they have ended and nothing of theirs is being saved."""

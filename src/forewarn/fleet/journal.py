@@ -238,7 +238,8 @@ class JournalPruner:
 
     async def start(self) -> None:
         """Prune now and every hour."""
-        self._tasks.create(self._run(), name="prune the journal")
+        if not self._tasks.is_busy:
+            self._tasks.create(self._run(), name="prune the journal")
 
     def halt(self) -> None:
         """Let the end of the service cancel it."""

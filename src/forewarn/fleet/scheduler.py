@@ -164,7 +164,9 @@ class Scheduler:
         return self._timer_heap.overdue()
 
     async def start(self) -> None:
-        """Take the duty: what is due starts."""
+        """Take the duty: what is due starts. Without effect where it is held."""
+        if self.is_running:
+            return
         self._credit_last_seen()
         await self._outages.start()
         self.is_running = True

@@ -1,6 +1,5 @@
 """Scheduled events that no campaign owns any more: they are canceled, because nothing else would start them."""
 
-import asyncio
 from datetime import datetime, timedelta
 
 import msgspec
@@ -11,13 +10,15 @@ from forewarn.core.campaign.record import CampaignState, decode, encode
 from forewarn.core.event import State
 from forewarn.core.journal import EntryKind
 from forewarn.core.scope import ScopeKind
+from forewarn.fleet.campaign import orphans as orphans_module
 from forewarn.fleet.campaign.orphans import OrphanEvents
 from forewarn.fleet.errors import CampaignNotFound
 from forewarn.store.memory import MemoryStore
 from forewarn.store.port import RecordKey, RecordKind
 from tests.core.sample_scopes import TEN, scope, vm, web_scope
 from tests.fleet.campaign.campaigns import CAMPAIGN_ID, DurablePlatform, advance_to, campaign_spec, start_campaign
-from tests.fleet.fleets import read_journal, run_fleet, until
+from tests.fleet.fleets import FailingStore, GatedStore, read_journal, run_fleet, until
+from tests.fleet.test_duty import run_cluster
 
 HOUR = timedelta(hours=1)
 
@@ -93,11 +94,46 @@ async def test_event_is_kept_where_the_store_has_its_campaign_open() -> None:
         await advance_to(fleet, ten(10, 5))
         before = fleet.replica.scope("web")
         fleet.campaigns._records._values.clear()
-        async with asyncio.TaskGroup() as tasks:
-            orphans = OrphanEvents(fleet.scopes, fleet.campaigns._loop, tasks)
-            orphans.cancel_in(before)
-            orphans.cancel_in(before)
-            assert orphans.busy == len(before.events) == 1
-        assert orphans.busy == 0
+        orphans = OrphanEvents(fleet.scopes, fleet.campaigns._loop, fleet._main_loop)
+        orphans.cancel_in(before)
+        orphans.cancel_in(before)
+        assert orphans.busy == len(before.events) == 1
+        await until(lambda: orphans.busy == 0)
         assert fleet.replica.scope("web").events == before.events
         assert [campaign.id for campaign in fleet.campaigns.all()] == [CAMPAIGN_ID]
+
+
+async def test_nothing_is_canceled_by_a_process_that_has_given_the_duty_back() -> None:
+    store = GatedStore()
+    async with run_cluster(web_scope(), store=store) as cluster:
+        first, second = cluster.fleets
+        await start_campaign(first, campaign_spec())
+        await cluster.settle()
+        await cluster.give_back()
+        record = await store.load(RecordKey(RecordKind.CAMPAIGN, CAMPAIGN_ID))
+        assert record is not None
+        await store.save(record.key, None, (), expected=record.revision)
+        await until(lambda: not second.campaigns.all())
+        await second.campaigns.start_duty()
+        assert second.campaigns.busy == 1
+        await second.campaigns.stop_duty()
+        assert second.campaigns.busy == 0
+        assert len(second.replica.scope("web").events) == 1
+
+
+async def test_event_that_could_not_be_canceled_is_canceled_once_the_disk_has_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(orphans_module, "MIN_BACKOFF", 0.001)
+    store = FailingStore()
+    async with run_fleet(web_scope(), store=store) as fleet:
+        await start_campaign(fleet, campaign_spec())
+        await advance_to(fleet, ten(10, 5))
+        record = await store.load(RecordKey(RecordKind.CAMPAIGN, CAMPAIGN_ID))
+        assert record is not None
+        await store.save(record.key, None, (), expected=record.revision)
+        store.full = True
+        await until(lambda: store.refused >= 2)
+        assert len(fleet.replica.scope("web").events) == 1
+        store.full = False
+        await until(lambda: fleet.replica.scope("web").events == ())

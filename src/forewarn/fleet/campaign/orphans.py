@@ -1,27 +1,33 @@
 """Orphan events: cancels Scheduled events whose campaign is over or has no record; nothing else would start them."""
 
 import asyncio
+import logging
 
 from forewarn.core import operations
+from forewarn.core.backoff import backoff
 from forewarn.core.campaign.record import Campaign
 from forewarn.core.change import Change
 from forewarn.core.errors import CoreError
 from forewarn.core.event import State
 from forewarn.core.scope import Scope
+from forewarn.fleet.campaign.actions import MAX_BACKOFF, MIN_BACKOFF
+from forewarn.fleet.duty import DutyWork
 from forewarn.fleet.errors import SaveFailed, ScopeNotFound
 from forewarn.fleet.event_loop import iterate_gradually
-from forewarn.fleet.main_loop import RecordLoop
+from forewarn.fleet.main_loop import MainLoop, RecordLoop
 from forewarn.fleet.scopes import Scopes
 from forewarn.store.port import Guards
 
+log = logging.getLogger(__name__)
+
 
 class OrphanEvents:
-    """Cancels orphan events, each in a task of its own."""
+    """Cancels orphan events, each in a task of its own, as a part of the duty to run campaigns."""
 
-    def __init__(self, scopes: Scopes, campaigns: RecordLoop[Campaign], tasks: asyncio.TaskGroup) -> None:
+    def __init__(self, scopes: Scopes, campaigns: RecordLoop[Campaign], main_loop: MainLoop) -> None:
         self._scopes = scopes
         self._campaigns = campaigns
-        self._tasks = tasks
+        self._tasks = DutyWork(main_loop)
         self._in_flight: set[str] = set()
 
     @property
@@ -29,8 +35,15 @@ class OrphanEvents:
         """Return how many cancellations are in flight."""
         return len(self._in_flight)
 
-    async def cancel_of(self, campaign: Campaign) -> None:
+    async def stop(self) -> None:
+        """Cancel nothing more. On return nothing is under way."""
+        await self._tasks.cancel()
+
+    def cancel_of(self, campaign: Campaign) -> None:
         """Cancel the Scheduled events of a campaign whose record was deleted."""
+        self._tasks.create(self._cancel_of(campaign), name=f"cancel events of {campaign.id}")
+
+    async def _cancel_of(self, campaign: Campaign) -> None:
         async for progress in iterate_gradually(campaign.scopes):
             scope, _ = self._scopes.replica.newest(progress.scope)
             if scope is not None:
@@ -45,7 +58,11 @@ class OrphanEvents:
     def _start_cancel(self, scope: str, event: str, campaign: str) -> None:
         if event not in self._in_flight:
             self._in_flight.add(event)
-            self._tasks.create_task(self._cancel(scope, event, campaign), name=f"cancel {event}")
+            self._tasks.create(
+                self._cancel(scope, event, campaign),
+                name=f"cancel {event}",
+                on_done=lambda: self._in_flight.discard(event),
+            )
 
     def _is_open(self, campaign: str) -> bool:
         """Tell whether a campaign is known and not over."""
@@ -66,9 +83,13 @@ class OrphanEvents:
         def guards() -> Guards:
             return {self._campaigns.key(campaign): self._campaigns.revision_of(campaign)}
 
-        try:
-            await self._scopes.apply(scope, rule, guards)
-        except (ScopeNotFound, CoreError, SaveFailed):
-            return  # the next change of the scope, or the next start of the service, tries again
-        finally:
-            self._in_flight.discard(event)
+        for pause in backoff(MIN_BACKOFF, MAX_BACKOFF):
+            try:
+                await self._scopes.apply(scope, rule, guards)
+            except (ScopeNotFound, CoreError):
+                return
+            except SaveFailed as error:
+                log.warning("could not cancel event %s in scope %s: %s; retrying in %.1f s", event, scope, error, pause)
+                await asyncio.sleep(pause)
+            else:
+                return

@@ -86,7 +86,6 @@ class Campaigns:
         self._scopes = scopes
         self._store = main_loop.store
         self._tasks = main_loop.tasks
-        self._main_loop = main_loop
         self._checker = checker
         self._notifier = notifier
         self._records = RecordTable[Campaign]()
@@ -97,7 +96,7 @@ class Campaigns:
         self._loop = main_loop.add(
             RecordCodec(RecordKind.CAMPAIGN, CampaignEncoder(), decode), self._records, [CampaignRecordObserver(self)]
         )
-        self._orphans = OrphanEvents(scopes, self._loop, self._tasks)
+        self._orphans = OrphanEvents(scopes, self._loop, main_loop)
         self._timer_heap = TimerHeap(scopes.clock, self._wake)
         self._is_running = False
 
@@ -343,7 +342,9 @@ class Campaigns:
     # What goes on by itself.
 
     async def start_duty(self) -> None:
-        """Take the duty to run campaigns: carry on every one that is not over."""
+        """Take the duty to run campaigns: carry on every one that is not over. Without effect where it is held."""
+        if self._is_running:
+            return
         self._is_running = True
         self._timer_heap.start()
         self._fleet_load = FleetLoad()
@@ -366,7 +367,7 @@ class Campaigns:
             for runner in tuple(self._runners.values()):
                 await runner.stop()
                 self._remove_runner(runner)
-            await self._main_loop.drain()
+            await self._orphans.stop()
 
     def observe_record(self, change: RecordChange[Campaign]) -> None:
         """Run a campaign that is new, let one go on from what was saved, and one rest whose record was deleted."""
@@ -386,7 +387,7 @@ class Campaigns:
             runner.on_record_deleted()
         if not campaign.state.is_over:
             log.warning("the record of campaign %s is gone: its events are canceled", campaign.name)
-            self._tasks.create_task(self._orphans.cancel_of(campaign), name=f"cancel events of {campaign.id}")
+            self._orphans.cancel_of(campaign)
 
     def observe(self, change: ScopeChange) -> None:
         """Take a scope as it is now. Where no campaign has it and it has no events, that costs next to nothing."""
