@@ -9,8 +9,8 @@ from collections.abc import Callable
 from datetime import datetime
 from enum import StrEnum
 from functools import partial
-from importlib.resources import files
 from ipaddress import ip_address
+from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import UUID, uuid5
 
@@ -109,7 +109,7 @@ def read_fleet_json(text: str | bytes, context: CreationContext, *, file: str) -
 
 def demonstration_fleet(context: CreationContext) -> tuple[Scope, ...]:
     """Return the fleet that comes with Forewarn: a scope of each kind."""
-    text = files("forewarn.api").joinpath("demonstration.toml").read_text(encoding="utf-8")
+    text = Path(__file__).with_name("demonstration.toml").read_text(encoding="utf-8")
     return read_fleet_file(text, file=DEMONSTRATION, context=context)
 
 

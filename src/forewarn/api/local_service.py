@@ -6,10 +6,8 @@ data (`--ephemeral`) has a directory below `ephemeral_root` that is removed when
 import errno
 import os
 import secrets
-import shutil
 import stat
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
@@ -107,11 +105,16 @@ def ephemeral_root(environ: Mapping[str, str]) -> Path:
     if runtime and Path(runtime).is_dir():
         return Path(runtime) / "forewarn"
     user = os.getuid() if sys.platform != "win32" else environ.get("USERNAME", "")
+    import tempfile  # it loads archivers, which every start would wait for
+
     return Path(tempfile.gettempdir()) / f"forewarn-{user}"
 
 
 def create_ephemeral_directory(root: Path) -> Path:
     """Make a directory for a service that keeps nothing; take away what killed ones have left behind."""
+    import shutil  # as above
+    import tempfile
+
     root.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not is_private(root):
         raise PermissionError(errno.EPERM, "others can write there, so it is not safe to use", str(root))

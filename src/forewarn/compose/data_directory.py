@@ -1,6 +1,5 @@
 """Data directory of a service: opens its store, and prevents the emulator from using production data."""
 
-import shutil
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -81,6 +80,8 @@ class InvalidDataDirectory(BaseError):
 async def open_store(settings: Settings, environ: Mapping[str, str]) -> AsyncIterator[tuple[Path, Store]]:
     """Give the data directory and the store. A service that keeps nothing has a directory too, for who looks for it."""
     if settings.ephemeral:
+        import shutil  # it loads archivers, which a service that keeps its data does not need
+
         root = local_service.ephemeral_root(environ)
         directory = local_service.create_ephemeral_directory(root)
         try:

@@ -36,6 +36,9 @@ def up(config: str | None, output: Output, **flags: object) -> None:
 
 
 def _load_server() -> Callable[[Settings, Output], None]:
-    from forewarn.cli.process.up_main import run
+    from forewarn.fleet.event_loop import pause_gc
+
+    with pause_gc():  # nothing of two hundred modules is garbage
+        from forewarn.cli.process.up_main import run
 
     return run
