@@ -108,6 +108,15 @@ async def test_caller_who_expects_to_be_told_to_go_on_is_told(listener: socket.s
         assert (await reader.readuntil(b"\r\n\r\n6")).startswith(b"HTTP/1.1 201 Created\r\n")
 
 
+async def test_caller_who_waits_to_be_told_to_go_on_need_not_send_a_body_that_is_not_wanted(
+    listener: socket.socket,
+) -> None:
+    async with connected(listener) as (reader, writer):
+        writer.write(b"POST /nowhere HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 7\r\n\r\n")
+        head, _, _ = (await read_end(reader)).partition(b"\r\n\r\n")
+    assert (head.split()[1], head.lower().count(b"connection: close")) == (b"404", 1)
+
+
 async def test_answer_to_head_has_no_body(listener: socket.socket) -> None:
     async def app(_: Scope, __: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"5")]})
@@ -272,6 +281,28 @@ async def test_application_hears_that_its_answer_is_complete_and_the_next_reques
         writer.write(HELLO)
         await reader.readuntil(b"\r\n\r\nhello")
     assert heard == ["http.disconnect"] * 3
+
+
+async def test_application_need_not_wait_for_what_it_listens_to(
+    listener: socket.socket, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The next request is read while the application still listens for the end of the last one."""
+    listening: list[asyncio.Future[Any]] = []
+
+    async def app(_: Scope, receive: Receive, send: Send) -> None:
+        await receive()
+        listening.append(asyncio.ensure_future(receive()))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"5")]})
+        await send({"type": "http.response.body", "body": b"hello", "more_body": False})
+
+    async with connected(listener, app) as (reader, writer):
+        for _ in range(3):
+            writer.write(HELLO)
+            await reader.readuntil(b"\r\n\r\nhello")
+        assert [message["type"] for message in await asyncio.gather(*listening)] == ["http.disconnect"] * 3
+    assert caplog.records == []
 
 
 async def test_answer_under_way_is_finished_when_the_server_ends(listener: socket.socket) -> None:

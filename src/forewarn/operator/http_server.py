@@ -106,6 +106,10 @@ class _Connection:
         self._is_stopping = False
         self._is_lost = False
         self._is_head_request = False
+        self._is_body_unwanted = False
+        """Whether the answer came before the caller, who waits for it, was told to send its body."""
+        self._reading: asyncio.Future[bytes] | None = None
+        """The read under way, if there is one: a stream can be read by one task at a time."""
         self._is_answered = asyncio.Event()
         self._head = b""
         """The head of the answer, until its first piece is sent with it."""
@@ -144,6 +148,11 @@ class _Connection:
             raise
         except OSError:
             pass  # it is closed, though not in order
+        finally:
+            if self._reading is not None:
+                self._reading.cancel()
+                await asyncio.wait((self._reading,))
+                _ = self._reading.cancelled() or self._reading.exception()  # or asyncio complains that nobody looked
 
     def stop(self) -> None:
         """Close the connection, after the answer that is under way."""
@@ -189,8 +198,13 @@ class _Connection:
             await self._read()
         return event
 
-    async def _read(self) -> None:
-        self._protocol.receive_data(await self._reader.read(READ_BYTES))
+    async def _read(self, *others: asyncio.Future[Any]) -> None:
+        """Read what comes, unless something else happens before: then the read goes on, and the next caller has it."""
+        reading = self._reading = self._reading or asyncio.ensure_future(self._reader.read(READ_BYTES))
+        await asyncio.wait((reading, *others), return_when=asyncio.FIRST_COMPLETED)
+        if reading.done() and self._reading is reading:
+            self._reading = None
+            self._protocol.receive_data(reading.result())
 
     async def _run_app(self, request: h11.Request) -> None:
         try:
@@ -257,24 +271,14 @@ class _Connection:
         answered = asyncio.ensure_future(self._is_answered.wait())
         try:
             while not (self._is_lost or answered.done()):
-                await self._read_or(answered)
+                await self._read(answered)
                 received, is_closed = self._protocol.trailing_data
                 if is_closed or len(received) > READ_BYTES:
                     self._lose()
-        finally:
-            answered.cancel()
-
-    async def _read_or(self, other: asyncio.Future[Any]) -> None:
-        """Read what comes, unless something else happens before."""
-        reading = asyncio.ensure_future(self._reader.read(READ_BYTES))
-        try:
-            await asyncio.wait((reading, other), return_when=asyncio.FIRST_COMPLETED)
-            if reading.done():
-                self._protocol.receive_data(reading.result())
         except OSError:
             self._lose()
         finally:
-            reading.cancel()
+            answered.cancel()
 
     async def _send(self, message: Any) -> None:
         """Send what the application answers; nothing, when the caller has left."""
@@ -305,7 +309,8 @@ class _Connection:
 
     def _response(self, status: int, headers: Headers) -> h11.Response:
         own = [(b"date", formatdate(usegmt=True).encode())]
-        if self._is_stopping:
+        self._is_body_unwanted = self._protocol.they_are_waiting_for_100_continue
+        if self._is_stopping or self._is_body_unwanted:
             own.append((b"connection", b"close"))
         return h11.Response(status_code=status, headers=[*headers, *own], reason=HTTPStatus(status).phrase.encode())
 
@@ -335,8 +340,8 @@ class _Connection:
 
     async def _skip_body(self) -> None:
         """Read what the application has not read of the request, so that the next one can follow."""
-        if self._protocol.they_are_waiting_for_100_continue:
-            return
+        if self._is_body_unwanted:
+            return  # the body need not come
         async with asyncio.timeout(READ_TIMEOUT):
             while self._protocol.their_state is h11.SEND_BODY:
                 await self._next_event()
