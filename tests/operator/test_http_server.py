@@ -489,6 +489,24 @@ async def test_caller_who_never_takes_the_rest_of_its_answer_is_cut_off(
         assert answer.startswith(b"HTTP/1.1 200 ")
 
 
+async def test_server_ends_without_those_who_do_not_take_their_answer(
+    listener: socket.socket, deaf_caller: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_server, "SHUTDOWN_TIMEOUT", 0.1)
+    monkeypatch.setattr(http_server, "WRITE_TIMEOUT", 2 * GUARD)
+    is_answering = asyncio.Event()
+
+    async def app(_: Scope, __: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"x" * 60_000, "more_body": True})
+        is_answering.set()
+        await asyncio.Event().wait()
+
+    async with asyncio.timeout(GUARD) as guard, run_server(app, listener):
+        await is_answering.wait()
+    assert not guard.expired()
+
+
 async def test_each_piece_of_an_answer_has_its_own_time(
     listener: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -123,6 +123,9 @@ class _Connection:
             self._refuse_request(error)
         except (OSError, TimeoutError):
             self._abort()
+        except asyncio.CancelledError:
+            self._abort()  # the server ends, and waits for nobody
+            raise
         except Exception:
             # A bug in one connection must not end the others, as it would in a task group.
             log.exception("a connection of the operator API has failed")
