@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from forewarn.core.campaign.spec import CampaignPolicy
 from forewarn.core.event import EventType
 from forewarn.core.fault import FaultKind
 from forewarn.core.journal import EntryKind
@@ -111,13 +112,26 @@ SPELT: dict[str, commands.BaseCommand] = {
             campaign="kernel",
             type=EventType.REBOOT,
             scopes=("web", "db"),
-            gap=timedelta(minutes=5),
-            notice=timedelta(minutes=20),
-            expected=timedelta(minutes=2),
-            scopes_at_once="10%",
+            policy={
+                "gap": timedelta(minutes=5),
+                "notice": timedelta(minutes=20),
+                "expected": timedelta(minutes=2),
+                "scopes_at_once": "10%",
+            },
             windows=((timedelta(hours=22), timedelta(hours=4)),),
             gate=True,
         )
+    ),
+    "campaign kernel Reboot web must_end_inside gate_patience 1h halt_after 2 vms_at_once 3": commands.StartCampaign(
+        campaign="kernel",
+        type=EventType.REBOOT,
+        scopes=("web",),
+        policy={
+            "must_end_inside": True,
+            "gate_patience": timedelta(hours=1),
+            "halt_after": 2,
+            "vms_at_once": "3",
+        },
     ),
     "pause campaign kernel": commands.PauseCampaign(campaign="kernel"),
     "resume campaign kernel by alice": commands.ResumeCampaign(campaign="kernel", by="alice"),
@@ -308,6 +322,11 @@ def tell(text: str) -> str:
     """Run a scenario on the core, and write it down as it went."""
     script = parse(text)
     return render_script(script, {played.step.line: played.facts for played in run_script(script, CoreBackend())})
+
+
+def test_keys_of_a_campaign_policy_are_options_by_themselves() -> None:
+    keys = set(CampaignPolicy.__struct_fields__) - set(COMMAND_SYNTAX["campaign"].options)
+    assert keys == {"waves", "blackouts", "zone", "advance"}, "scenarios have no words for these"
 
 
 @pytest.mark.parametrize(("line", "command"), SPELT.items(), ids=list(SPELT))

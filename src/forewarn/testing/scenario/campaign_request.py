@@ -16,31 +16,22 @@ def campaign_request(
     gate: object,
 ) -> dict[str, object]:
     """Return the request, with the names that campaign and scopes have there. What is not said is left out."""
-    policy: dict[str, object] = {
-        "gap": _text(command.gap),
-        "notice": _text(command.notice),
-        "expected": _text(command.expected),
-        "scopes_at_once": _limit(command.scopes_at_once),
-        "hosts_at_once": _limit(command.hosts_at_once),
-        "vms_at_once": _limit(command.vms_at_once),
-        "windows": [{"start": start, "end": end} for start, end in windows] or None,
-        "must_end_inside": command.must_end_inside,
-        "gate": gate if command.gate else None,
-        "gate_patience": _text(command.gate_patience),
-        "halt_after": command.halt_after,
-    }
+    policy = {key: _value(value) for key, value in command.policy.items()}
+    if windows:
+        policy["windows"] = [{"start": start, "end": end} for start, end in windows]
+    if command.gate:
+        policy["gate"] = gate
     return {
         "name": name,
         "type": command.type.value,
         "selection": {"scopes": list(scopes)},
-        "duration": _text(command.duration),
-        "policy": {key: value for key, value in policy.items() if value is not None},
+        "duration": None if command.duration is None else format_duration(command.duration),
+        "policy": policy,
     }
 
 
-def _text(duration: timedelta | None) -> str | None:
-    return None if duration is None else format_duration(duration)
-
-
-def _limit(limit: str | None) -> int | str | None:
-    return int(limit) if limit is not None and limit.isdigit() else limit
+def _value(value: timedelta | str | int) -> object:
+    """Return a value of the policy as the API takes it; a limit that is a number was read as a text."""
+    if isinstance(value, timedelta):
+        return format_duration(value)
+    return int(value) if isinstance(value, str) and value.isdigit() else value

@@ -355,23 +355,16 @@ class GateState(StrEnum):
 
 
 class StartCampaign(BaseCommand, frozen=True):
-    """An operator rolls maintenance over scopes, wave by wave. The keys are those of a campaign's policy."""
+    """An operator rolls maintenance over scopes, wave by wave."""
 
     campaign: str
     type: EventType
     scopes: tuple[str, ...]
-    gap: timedelta | None = None
-    notice: timedelta | None = None
-    expected: timedelta | None = None
-    scopes_at_once: str | None = None
-    hosts_at_once: str | None = None
-    vms_at_once: str | None = None
+    policy: dict[str, timedelta | str | int] = {}
+    """The keys of the policy that are given, but for those that have fields of their own here."""
     windows: tuple[tuple[timedelta, timedelta], ...] = ()
-    must_end_inside: bool = False
     gate: bool = False
     """Whether the gate of the scenario is asked before a scope's next wave."""
-    gate_patience: timedelta | None = None
-    halt_after: int | None = None
     duration: timedelta | None = None
     by: str = OPERATOR
     why: str = ""

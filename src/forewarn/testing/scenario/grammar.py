@@ -10,7 +10,10 @@ from itertools import islice
 from typing import NamedTuple, cast
 
 import msgspec
+from msgspec import inspect
 
+from forewarn.api.table_reader import field_type, struct_fields
+from forewarn.core.campaign.spec import CampaignPolicy, Limit
 from forewarn.core.errors import CoreError
 from forewarn.core.event import EventType
 from forewarn.core.event_type import MAINTENANCE_TYPES, USER_TYPES
@@ -78,6 +81,30 @@ def _optional(field: str, kind: LexemeType) -> Slot:
 
 def _many(field: str, kind: LexemeType, at_least: int = 1) -> Slot:
     return Slot(field, kind, at_least=at_least, many=True)
+
+
+POLICY = "policy."
+"""Before the name of a field: it is a key of the command's `policy`."""
+
+
+def _policy_options() -> dict[str, Slot | Flag]:
+    """Return an option for each key of a campaign's policy that a scenario can give."""
+    options: dict[str, Slot | Flag] = {}
+    for key, field in struct_fields(CampaignPolicy).items():
+        match field_type(field.type).type:
+            case inspect.TimeDeltaType():
+                options[key] = Slot(POLICY + key, DURATION)
+            case inspect.IntType():
+                options[key] = Slot(POLICY + key, WHOLE_NUMBER)
+            case inspect.BoolType() if not field.default:
+                options[key] = Flag(POLICY + key)
+            case inspect.StructType(cls=cls) if cls is Limit:
+                options[key] = Slot(POLICY + key, LIMIT)
+            case _ if key == "windows":
+                options[key] = _many(key, WINDOW)
+            case _ if key == "gate":
+                options[key] = Flag(key)
+    return options
 
 
 _AUTO_APPROVED = one_of("an event type", USER_TYPES)
@@ -184,17 +211,7 @@ COMMAND_SYNTAX: dict[str, CommandSyntax] = {
         commands.StartCampaign,
         (Slot("campaign", NAME), Slot("type", _CAMPAIGN_TYPE), _many("scopes", NAME)),
         {
-            "gap": Slot("gap", DURATION),
-            "notice": Slot("notice", DURATION),
-            "expected": Slot("expected", DURATION),
-            "scopes_at_once": Slot("scopes_at_once", LIMIT),
-            "hosts_at_once": Slot("hosts_at_once", LIMIT),
-            "vms_at_once": Slot("vms_at_once", LIMIT),
-            "windows": _many("windows", WINDOW),
-            "must_end_inside": Flag("must_end_inside"),
-            "gate": Flag("gate"),
-            "gate_patience": Slot("gate_patience", DURATION),
-            "halt_after": Slot("halt_after", WHOLE_NUMBER),
+            **_policy_options(),
             "lasting": Slot("duration", DURATION),
             **_BY,
             **_WHY,
@@ -303,7 +320,11 @@ class _CommandParser:
         if self.syntax.check is not None and (wrong := self.syntax.check(self.words)) is not None:
             raise self._error(wrong[1], wrong[0])
         at = cast("timedelta | None", self.fields.pop("at", None))
-        return cast("commands.Command", self.syntax.command(**self.fields)), at
+        fields = {name: value for name, value in self.fields.items() if not name.startswith(POLICY)}
+        if len(fields) < len(self.fields):
+            given = {name.removeprefix(POLICY): value for name, value in self.fields.items() if name not in fields}
+            fields["policy"] = given
+        return cast("commands.Command", self.syntax.command(**fields)), at
 
     def _parse_option(self) -> None:
         word = self.remaining.pop(0)
