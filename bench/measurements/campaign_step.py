@@ -27,7 +27,7 @@ from forewarn.core.campaign.actions import (
     ScopeClosed,
 )
 from forewarn.core.campaign.commands import plan_progress, start
-from forewarn.core.campaign.draft import Decision
+from forewarn.core.campaign.draft import CampaignDecision
 from forewarn.core.campaign.history import ScopeHistory, read_history
 from forewarn.core.campaign.index import CampaignIndex, observe
 from forewarn.core.campaign.load import FleetLoad
@@ -137,7 +137,7 @@ class CampaignDriver:
             elif not decision.has_more:
                 self._work(decision.wake_at)
 
-    def _step(self) -> Decision:
+    def _step(self) -> CampaignDecision:
         stopwatch, before = Stopwatch(), self.record
         results, self.results, changed, self.changed = self.results, [], self.changed, set()
         for result in results:
@@ -146,7 +146,7 @@ class CampaignDriver:
         for id_ in changed:
             observe(self.index, id_, self.scopes[id_])
             stopwatch.lap()
-        decision = Decision(self.record, has_more=True)
+        decision = CampaignDecision(self.record, has_more=True)
         for _ in range(MAX_DECISIONS):
             if not decision.has_more:
                 break

@@ -26,7 +26,7 @@ from forewarn.core.campaign.actions import (
 )
 from forewarn.core.campaign.calendar import calendar_of
 from forewarn.core.campaign.commands import TRANSITIONS, abort, pause, plan_progress, resume, retry, skip, start
-from forewarn.core.campaign.draft import CampaignBlockers, CampaignDraft, Decision
+from forewarn.core.campaign.draft import CampaignBlockers, CampaignDecision, CampaignDraft
 from forewarn.core.campaign.explain import MAX_NAMES_SHOWN, WaitReasons
 from forewarn.core.campaign.index import CampaignIndex, observe
 from forewarn.core.campaign.limits import Counts, Load
@@ -100,7 +100,7 @@ class RolloutDriver:
         self.record = record or campaign_over(*scopes, **policy)
         self.index = CampaignIndex(self.record, CONDITIONS, zones)
         self.entries: list[Entry] = []
-        self.decision = Decision(self.record)
+        self.decision = CampaignDecision(self.record)
         self.now = TEN
 
     def decide(self, now: datetime | None = None) -> list[Action]:
@@ -112,7 +112,7 @@ class RolloutDriver:
         self.take(decide(self.record, self.index, self.load, now=self.now))
         return list(self.decision.actions)
 
-    def take(self, decision: Decision) -> None:
+    def take(self, decision: CampaignDecision) -> None:
         """Go on from a decision."""
         self.decision, self.record = decision, decision.record
         self.entries += decision.entries

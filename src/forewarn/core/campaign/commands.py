@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from forewarn.core.campaign.draft import CampaignDraft, Decision
+from forewarn.core.campaign.draft import CampaignDecision, CampaignDraft
 from forewarn.core.campaign.load import has_stuck_work
 from forewarn.core.campaign.plan import Plan, PlannedWave
 from forewarn.core.campaign.record import (
@@ -54,7 +54,7 @@ def start(
     why: str = "",
     now: datetime,
     notify: bool = False,
-) -> Decision:
+) -> CampaignDecision:
     """Start a campaign as it was planned; `plan_progress` gives its scopes.
 
     A plan that leaves VMs without a place is refused.
@@ -97,22 +97,22 @@ def plan_progress(planned: Sequence[PlannedWave], *, started_at: datetime, seen:
     return ScopeProgress(planned[0].scope, (first - started_at) // SECOND, waves, seen)
 
 
-def pause(record: Campaign, *, by: str, why: str = "", now: datetime) -> Decision:
+def pause(record: Campaign, *, by: str, why: str = "", now: datetime) -> CampaignDecision:
     """Announce and clear nothing until it is resumed. What has started ends."""
     return _apply(record, "pause", by=by, why=why, now=now)
 
 
-def resume(record: Campaign, *, by: str, why: str = "", now: datetime) -> Decision:
+def resume(record: Campaign, *, by: str, why: str = "", now: datetime) -> CampaignDecision:
     """Go on; failures, and how long a gate has been closed, are counted from zero."""
     return _apply(record, "resume", by=by, why=why, now=now, failures=0, gate=None)
 
 
-def abort(record: Campaign, *, by: str, why: str = "", now: datetime) -> Decision:
+def abort(record: Campaign, *, by: str, why: str = "", now: datetime) -> CampaignDecision:
     """Cancel what is Scheduled, let what is Started end, and be over."""
     return _apply(record, "abort", by=by, why=why, now=now)
 
 
-def _apply(record: Campaign, action: str, *, by: str, why: str, now: datetime, **fields: object) -> Decision:
+def _apply(record: Campaign, action: str, *, by: str, why: str, now: datetime, **fields: object) -> CampaignDecision:
     """Bring the campaign into another state."""
     check_text(why, "reason")
     to = TRANSITIONS.get((record.state, action))
@@ -125,7 +125,9 @@ def _apply(record: Campaign, action: str, *, by: str, why: str, now: datetime, *
     return draft.finish()
 
 
-def retry(record: Campaign, id_: str, scope: Scope | None, *, by: str, why: str = "", now: datetime) -> Decision:
+def retry(
+    record: Campaign, id_: str, scope: Scope | None, *, by: str, why: str = "", now: datetime
+) -> CampaignDecision:
     """Have the failed wave of a scope done once more: its stuck work, or all of it that is not done."""
     draft = CampaignDraft(record)
     n, wave = _current_wave(draft, id_, "be retried")
@@ -152,7 +154,7 @@ def retry(record: Campaign, id_: str, scope: Scope | None, *, by: str, why: str 
     return draft.finish()
 
 
-def skip(record: Campaign, id_: str, *, by: str, why: str, now: datetime) -> Decision:
+def skip(record: Campaign, id_: str, *, by: str, why: str, now: datetime) -> CampaignDecision:
     """Pass over the current wave of a scope: what is stuck of it is given up, what is Scheduled canceled.
 
     An abort cancels by itself what has not begun: from then on only what has failed can be skipped.

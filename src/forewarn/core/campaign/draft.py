@@ -1,4 +1,4 @@
-"""Decision, what a campaign's rules return, and CampaignDraft, the builder in which they create it."""
+"""CampaignDecision, what a campaign's rules return, and CampaignDraft, the builder in which they create it."""
 
 from collections.abc import Collection, Mapping
 from datetime import datetime
@@ -45,7 +45,7 @@ class CampaignBlockers(NamedTuple):
         return self.start_limit is not None or self.announce_limit is not None
 
 
-class Decision(msgspec.Struct, frozen=True):
+class CampaignDecision(msgspec.Struct, frozen=True):
     """The new record, what the journal says of it, and what follows.
 
     Save record and entries first, in one step; do the actions afterwards.
@@ -78,12 +78,12 @@ class CampaignDraft:
         self._notify = notify
         self._entries: list[Entry] = []
 
-    def finish(self) -> Decision:
+    def finish(self) -> CampaignDecision:
         """Close the draft. One in which nothing happened gives the record itself, unchanged."""
         if self._progress is not None or self._entries:
             scopes = self.record.scopes if self._progress is None else tuple(self._progress)
             self.set(scopes=scopes, entries=self.record.entries + len(self._entries))
-        return Decision(self.record, tuple(self._entries))
+        return CampaignDecision(self.record, tuple(self._entries))
 
     def has(self, scope: str) -> bool:
         """Tell whether the campaign has the scope."""

@@ -28,7 +28,7 @@ from forewarn.core.campaign.actions import (
     WaveStuck,
 )
 from forewarn.core.campaign.calendar import FAR_FUTURE
-from forewarn.core.campaign.draft import CampaignBlockers, CampaignDraft, Decision
+from forewarn.core.campaign.draft import CampaignBlockers, CampaignDecision, CampaignDraft
 from forewarn.core.campaign.index import CampaignIndex
 from forewarn.core.campaign.limits import Counts, ExceededLimit
 from forewarn.core.campaign.load import FleetLoad, load_of_vms
@@ -71,7 +71,9 @@ MAX_CHECKED = 25
 """How many waves that wait to be announced are looked at before others have their turn."""
 
 
-def decide(record: Campaign, index: CampaignIndex, load: FleetLoad, *, now: datetime, notify: bool = False) -> Decision:
+def decide(
+    record: Campaign, index: CampaignIndex, load: FleetLoad, *, now: datetime, notify: bool = False
+) -> CampaignDecision:
     """Find what is to be done now, given the load of the whole fleet.
 
     Nothing is decided before every scope was observed. One decision takes news, or clears, or announces, and a limited
@@ -80,13 +82,13 @@ def decide(record: Campaign, index: CampaignIndex, load: FleetLoad, *, now: date
     """
     index.rebase(record)
     if index.stale or record.state.is_over:
-        return Decision(record)
+        return CampaignDecision(record)
     return _Step(record, index, load, now, notify=notify).decide()
 
 
 def apply_result(
     record: Campaign, index: CampaignIndex, result: ActionResult, *, now: datetime, notify: bool = False
-) -> Decision:
+) -> CampaignDecision:
     """Take the result of an action."""
     index.rebase(record)
     index.pending.discard(result.action)
@@ -233,7 +235,7 @@ class _Step:
         self.has_more = False
         self.has_end_now: bool | None = None
 
-    def decide(self) -> Decision:
+    def decide(self) -> CampaignDecision:
         self.calendar.keep_current(self.now)
         self._take_news()
         if not self.index.news and self._is_running:

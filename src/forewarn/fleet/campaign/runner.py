@@ -12,8 +12,7 @@ import msgspec
 
 from forewarn.core.backoff import backoff
 from forewarn.core.campaign.actions import Action, ActionResult, ClearWave, Finding
-from forewarn.core.campaign.draft import CampaignBlockers
-from forewarn.core.campaign.draft import Decision as CampaignDecision
+from forewarn.core.campaign.draft import CampaignBlockers, CampaignDecision
 from forewarn.core.campaign.index import CampaignIndex, PendingActions, observe
 from forewarn.core.campaign.load import FleetLoad
 from forewarn.core.campaign.record import Campaign, CampaignState, Notification
@@ -132,7 +131,7 @@ class CampaignRunner:
 
     def on_record_changed(self, record: Campaign) -> None:
         """The record was saved. If a person or another process has changed it, go on from there."""
-        if record not in (self.record, self._decided):
+        if record not in (self._decided, self.record):
             self._is_outdated = True
             self.wake()
 

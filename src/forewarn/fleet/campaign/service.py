@@ -15,8 +15,7 @@ import msgspec
 
 from forewarn.core.campaign.calendar import calendar_of
 from forewarn.core.campaign.commands import abort, pause, plan_progress, resume, retry, skip, start
-from forewarn.core.campaign.draft import CampaignBlockers
-from forewarn.core.campaign.draft import Decision as CampaignDecision
+from forewarn.core.campaign.draft import CampaignBlockers, CampaignDecision
 from forewarn.core.campaign.estimate import CompletionEstimate
 from forewarn.core.campaign.explain import WaitReasons, stop_reason
 from forewarn.core.campaign.limits import format_count

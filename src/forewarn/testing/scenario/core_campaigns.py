@@ -24,7 +24,7 @@ from forewarn.core.campaign.actions import (
     WithdrawEvent,
 )
 from forewarn.core.campaign.commands import plan_progress, start
-from forewarn.core.campaign.draft import Decision
+from forewarn.core.campaign.draft import CampaignDecision
 from forewarn.core.campaign.history import RELEVANT_KINDS, ScopeHistory, read_history
 from forewarn.core.campaign.index import CampaignIndex, observe
 from forewarn.core.campaign.load import FleetLoad
@@ -90,7 +90,7 @@ class CoreCampaigns:
         campaign = self._campaigns[command.campaign] = CoreCampaign(decision.record, state)
         self._take(campaign, decision)
 
-    def apply(self, name: str, rule: Callable[[Campaign], Decision]) -> None:
+    def apply(self, name: str, rule: Callable[[Campaign], CampaignDecision]) -> None:
         """Do what a person says to a campaign."""
         if name not in self._campaigns:
             raise InvalidCommand("there is no such campaign", name)
@@ -132,7 +132,7 @@ class CoreCampaigns:
             if id_ in index.stale or index.scopes[id_] is not state.scopes.get(id_):
                 observe(index, id_, state.scopes.get(id_))
 
-    def _take(self, campaign: CoreCampaign, decision: Decision) -> None:
+    def _take(self, campaign: CoreCampaign, decision: CampaignDecision) -> None:
         campaign.record = decision.record
         self._state.add_campaign_entries(decision.record.name, decision.entries)
 
