@@ -224,8 +224,11 @@ class Connection(asyncio.Protocol):
             self._half_close()
         elif self._state not in BUSY:
             self._transport.resume_reading()
-        elif self._backlog and self._is_ready():
-            asyncio.get_running_loop().call_soon(self._run_safely, self._resume)
+        else:
+            if len(self._backlog) > self._server_state.limits.pipelined_bytes:
+                self._transport.pause_reading()
+            if self._backlog and self._is_ready():
+                asyncio.get_running_loop().call_soon(self._run_safely, self._resume)
 
     def _half_close(self) -> None:
         """Say that nothing more will come. The peer, if it is still there, closes when it has read the answer."""

@@ -248,7 +248,7 @@ WRONG = {
         ("kernel.toml", "--window", "none", "--window", "22:00-23:00"),
         "--window: 'none' is not a window",
     ),
-    "nothing": ((), "say --name NAME, and --type TYPE, and --scope, --host, --tag or --all; or name a FILE"),
+    "nothing": ((), "missing: --name; --type; one of --scope, --host, --tag and --all; or name a FILE"),
     "no such file": (("no.toml",), "cannot read no.toml: No such file or directory"),
     "window": (("kernel.toml", "--window", "at night"), "--window: 'at night' is not a window"),
     "black-out": (("kernel.toml", "--blackout", "christmas"), "--blackout: 'christmas' is not a black-out"),
@@ -263,7 +263,7 @@ WRONG = {
         ("kernel.toml", "--blackout", "2027-12-24T12:00Z/2026-12-24T12:00Z"),
         "--blackout: a black-out ends after it starts: 2027-12-24T12:00:00Z to 2026-12-24T12:00:00Z does not",
     ),
-    "tag": (("kernel.toml", "--tag", "tier"), "--tag: 'tier' is no tag: write it like team=web"),
+    "tag": (("kernel.toml", "--tag", "tier"), "--tag: 'tier' is not a tag: write it like team=web"),
     "halt after": (("kernel.toml", "--halt-after", "0"), "--halt-after: 0 is not allowed: use a whole number from 1"),
 }
 
