@@ -57,7 +57,8 @@ class LiveBackend:
         timeout: float = DEFAULT_TIMEOUT,
     ) -> None:
         _check_emulator(api)
-        clock = _align_to_minute(api)
+        # A handler has a clock of its own: the service's must not be moved away from it.
+        clock = _align_to_minute(api) if program is None else api.clock()
         self._setup, self._policy = setup, DEFAULT_SETUP.policy
         self._is_exact = clock.manual and speed == 1
         self._watcher = JournalWatcher(api)
