@@ -24,7 +24,7 @@ from bench.workspace import Workspace
 TARGET_RATIO = 2.0
 
 UNNOTICED_MS = 20.0
-"""A p99 of lateness below this counts as met, whatever the ratio: from 1 to 10 ms nobody is hurt."""
+"""A p99 of lateness below this counts as met, whatever the ratio: a rise from 1 to 10 ms does no harm."""
 AHEAD = timedelta(seconds=2)
 """How long before they are due events are made."""
 

@@ -12,7 +12,7 @@ from typing import BinaryIO, Self
 from forewarn.core.base_error import BaseError
 
 TEMPORARY_SUFFIX = ".new"
-"""The end of a temporary file's name. A process that is killed while it writes leaves one behind; nobody needs it."""
+"""The end of a temporary file's name. A process that is killed while it writes leaves one, which can be deleted."""
 
 if sys.platform == "win32":
     import msvcrt
@@ -112,7 +112,7 @@ def replace_file(path: Path, *, is_private: bool = True) -> Iterator[BinaryIO]:
     Only its owner can read a private file. Any other has the mode of the file that it replaces, or of a new file.
     """
     temporary = path.with_name(f"{path.name}.{os.urandom(8).hex()}{TEMPORARY_SUFFIX}")
-    # Not tempfile: with it an agent would load archivers for ever.
+    # Not tempfile: it imports archivers, which an agent would keep in memory.
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o600)
     try:
         with os.fdopen(descriptor, "wb") as file:

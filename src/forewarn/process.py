@@ -316,7 +316,7 @@ def _unnamed_file() -> Iterator[IO[bytes]]:
             try:
                 yield file
             finally:
-                # A child that was left behind still has it, and nobody would ever trim it again.
+                # A child that was left behind still has it, and no process would trim it again.
                 fcntl.fcntl(file, fcntl.F_ADD_SEALS, fcntl.F_SEAL_GROW)
     else:
         import tempfile  # a daemon on Linux does not need it, and it loads half a megabyte of archivers

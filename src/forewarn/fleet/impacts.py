@@ -71,7 +71,7 @@ class Impacts:
         self._is_running = False
 
     async def stop(self) -> None:
-        """Give the duty back. What has begun goes on at the platform, and whoever takes the duty asks about it."""
+        """Give the duty back. Work that has begun goes on at the platform; the next holder of the duty probes it."""
         if self._is_running:
             self.halt()
             await self._tasks.cancel()

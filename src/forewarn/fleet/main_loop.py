@@ -10,7 +10,7 @@ observers  The observers of the record's kind see the change, in the order of th
 reply      Each caller gets the result of its own command, or the error that refused it.
 
 What another process has saved comes from the store's watch and enters at "replica"; the rest is the same. So nothing
-here rests on being the only writer, and observers act on what is saved, whoever saved it.
+here rests on being the only writer, and observers act on what is saved, by any process.
 
 Within a process the queue keeps a thousand simultaneous commands on one record linear: they need one save. Between
 processes compare-and-swap decides, and the loser decides again. A guard is another record on which a decision rests,
@@ -209,7 +209,7 @@ class MainLoop:
             self._on_followed()
 
     async def drain(self) -> None:
-        """Return when every command that waits now has its reply: whoever was stopped saves nothing any more."""
+        """Return when every command that waits now has its reply. What was stopped saves nothing after that."""
         await asyncio.gather(*(loop.drain() for loop in self._loops.values()))
 
     async def refresh(self, conflict: RevisionConflict) -> None:

@@ -8,7 +8,7 @@ from forewarn.fleet.fleet_state_record import FleetStateRecord
 
 
 class Ports:
-    """The guest ports of the VMs, given once and for ever."""
+    """The guest ports of the VMs. A VM keeps the port that it was given."""
 
     def __init__(self, state_record: FleetStateRecord) -> None:
         self._state_record = state_record

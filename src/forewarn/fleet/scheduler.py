@@ -42,7 +42,7 @@ class TimerHeap:
         self._moments: dict[str, datetime] = {}
         self._queued: dict[str, datetime] = {}
         """The earliest moment of each scope on the heap. A later one is put there when that one is over: the silence
-        of a scope, which begins anew all the time, has one place there and not thousands."""
+        of a scope, which restarts with each request, has one entry there and not thousands."""
         self._armed_for: datetime | None = None
         self._timer: Timer | None = None
         self._is_running = True
@@ -73,7 +73,7 @@ class TimerHeap:
         return max(self._clock.now() - self._armed_for, timedelta(0)) if self._armed_for else timedelta(0)
 
     def stop(self) -> None:
-        """Forget all moments, and wake nobody until the next start."""
+        """Forget all due times, and wake no scope until the next start."""
         self._is_running = False
         self._heap.clear()
         self._moments.clear()

@@ -76,7 +76,7 @@ PLAIN_MESSAGES = (
         ),
     ),
 )
-"""What a decoder says, and what a person is told of it who typed the value."""
+"""Messages of the decoder, and the message for the person who typed the value."""
 
 
 def plain_message(message: str) -> str:

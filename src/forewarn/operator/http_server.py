@@ -124,7 +124,7 @@ class _Connection:
         except (OSError, TimeoutError):
             self._abort()
         except asyncio.CancelledError:
-            self._abort()  # the server ends, and waits for nobody
+            self._abort()  # the server ends without slow callers
             raise
         except Exception:
             # A bug in one connection must not end the others, as it would in a task group.
@@ -155,7 +155,7 @@ class _Connection:
             if self._reading is not None:
                 self._reading.cancel()
                 await asyncio.wait((self._reading,))
-                _ = self._reading.cancelled() or self._reading.exception()  # or asyncio complains that nobody looked
+                _ = self._reading.cancelled() or self._reading.exception()  # or asyncio logs it
 
     def stop(self) -> None:
         """Close the connection, after the answer that is under way."""

@@ -52,7 +52,7 @@ class EventFollower(LiveContent):
         self._scopes = {each.id: each.scope for each in created}
         self.details: dict[str, v1.EventDetail] = {}
         self._scope_events: dict[str, list[v1.Event]] = {}
-        """What else is open in their scopes: an event may wait for another that nobody follows."""
+        """What else is open in their scopes: an event may wait for another that is not followed."""
 
     @property
     def is_finished(self) -> bool:

@@ -110,7 +110,7 @@ def _is_transient(error: ApiError) -> bool:
 
 
 def connection_error(items: Iterable[StreamItem], error_text: str) -> str:
-    """Return why the service cannot be reached, or nothing if it can; raise why it lets nobody watch."""
+    """Return why the service cannot be reached, or nothing if it can; raise the error if it refuses to be watched."""
     for each in items:
         match each:
             case StreamFailed(error):

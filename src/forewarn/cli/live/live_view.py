@@ -33,7 +33,7 @@ DISCONNECTED_MESSAGE = "The service cannot be reached; trying again. "
 RECONNECTED_MESSAGE = "The service is back."
 
 MAX_LINES_ABOVE = 10
-"""No more lines of the journal than this are written at a time above what is redrawn: nobody could read them."""
+"""No more lines of the journal than this are written at a time above what is redrawn: more could not be read."""
 
 QUIT_KEYS = "qQ"
 

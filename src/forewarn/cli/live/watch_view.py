@@ -18,7 +18,7 @@ from forewarn.cli.views.event import SHORT_ID, blockers_text, hold_text, journal
 from forewarn.cli.views.tables import GAP, Row
 
 MAX_EVENTS = 500
-"""More events than this are asked for by nobody who looks at a screen."""
+"""How many events are requested at most: a screen shows fewer."""
 
 MAX_CELL_WIDTH = 16
 """A cell in the middle is cut to this."""

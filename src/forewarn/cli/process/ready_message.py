@@ -26,7 +26,7 @@ MAX_ROWS = 40
 
 
 class ReadyMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """What programs are told when the service is ready, in one line of JSON."""
+    """The line of JSON that is written for programs when the service is ready."""
 
     pid: int
     operator_url: str

@@ -124,7 +124,7 @@ class WaveStuck(NamedTuple):
     n: int
     reason: str
     unknown: bool
-    """Whether nobody knows of some of it if it was done: a retry might do it twice."""
+    """Whether it is not known if all of it was done: a retry might do it twice."""
 
 
 class WaveResumed(NamedTuple):

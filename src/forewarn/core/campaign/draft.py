@@ -113,7 +113,7 @@ class CampaignDraft:
         return wave
 
     def add_entry(self, entry_kind: EntryKind, *, by: str = "", now: datetime, why: str = "", **facts: str) -> None:
-        """Add a journal entry, by the campaign where nobody else is named."""
+        """Add a journal entry, by the campaign unless `by` names another actor."""
         n = self.record.entries + len(self._entries) + 1
         by = by or self.record.actor
         self._entries.append(Entry(n=n, at=now, kind=entry_kind, by=by, why=truncate_text(why), facts=facts))
@@ -162,7 +162,7 @@ class CampaignDraft:
     def fail(self, scope: str, n: int, why: str, *, unknown: bool = False, now: datetime) -> None:
         """A wave has failed: its scope waits for a person, and the campaign halts if that was one too many.
 
-        `unknown`: nobody knows of some of its work whether it was done.
+        `unknown`: it is not known whether all of its work was done.
         """
         self.put_wave(scope, n, WaveState.FAILED, now)
         failure = WaveFailure(wave=n, at=now, why=truncate_text(why, MAX_FAILURE_BYTES), unknown=unknown)

@@ -163,7 +163,7 @@ class CampaignIndex:
         """As they were last observed."""
         self.statuses: dict[str, ScopeStatus] = {}
         self.news: set[str] = set()
-        """The scopes with findings or actions that nobody has taken yet."""
+        """The scopes with findings or actions that no decision has taken yet."""
         self.in_flight: dict[str, InFlightWave] = {}
         self.ready = WaveQueue()
         """Waves that may be cleared, in their order, or from a moment on."""

@@ -152,7 +152,7 @@ class CampaignRunner:
         task.add_done_callback(self._running_tasks.discard)
 
     def on_record_deleted(self) -> None:
-        """The record is gone, and nobody of us has deleted it: decide nothing more, and do nothing more."""
+        """Another process has deleted the record: decide nothing more, and do nothing more."""
         self._is_deleted = True
         self._release_undone()
         self.record = msgspec.structs.replace(self.record, state=CampaignState.ABORTED, notifications=())

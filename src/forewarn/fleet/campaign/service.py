@@ -78,7 +78,7 @@ class CampaignStatus(NamedTuple):
 class Campaigns:
     """All campaigns, as they were last saved. `by` is the caller; a repeated `idempotency_key` changes nothing.
 
-    Every process answers for campaigns; whoever has the duty (`CampaignDuty`) runs them.
+    Every process answers for campaigns; the holder of the duty (`CampaignDuty`) runs them.
     """
 
     def __init__(self, scopes: Scopes, main_loop: MainLoop, *, checker: GateChecker, notifier: Notifier) -> None:
@@ -276,7 +276,7 @@ class Campaigns:
     async def resume(
         self, id_: str, *, by: str, why: str = "", idempotency_key: IdempotencyKey | None = None
     ) -> Campaign:
-        """Let a campaign go on that was paused or has halted; failures are counted anew."""
+        """Resume a paused or halted campaign, and count its failures from zero again."""
         return await self._run_command(
             id_, lambda record, now: resume(record, by=by, why=why, now=now), idempotency_key
         )
@@ -381,7 +381,7 @@ class Campaigns:
             self._start_runner(change.after)
 
     def _on_record_deleted(self, campaign: Campaign) -> None:
-        """Somebody else has deleted a campaign's record: let it rest, and cancel what would wait for it for ever."""
+        """Stop a campaign whose record another process has deleted, and cancel the events that wait for it."""
         if (runner := self._runners.get(campaign.id)) is not None:
             runner.on_record_deleted()
         if not campaign.state.is_over:
@@ -399,7 +399,7 @@ class Campaigns:
             self._orphans.cancel_in(scope)
 
     def reevaluate(self) -> None:
-        """See everything anew: what holds for the whole fleet has changed."""
+        """Observe every scope again: the hold or the policy of the whole fleet has changed."""
         for runner in self._runners.values():
             runner.wake()
 
