@@ -15,7 +15,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
@@ -187,6 +187,16 @@ class Process:
         """Find a program again that an earlier process started."""
         return cls(pid, start_ticks, outputs)
 
+    @classmethod
+    def find(cls, files: Iterable[Path], outputs: Sequence[OutputFile]) -> Self | None:
+        """Find a running program of which only a file is known that it was started with. Only Linux can tell."""
+        names = {str(path.resolve()) for path in files}
+        for entry in Path("/proc").glob("[0-9]*"):
+            pid = int(entry.name)
+            if _is_session_leader(pid) and not names.isdisjoint(_standard_streams(pid)):
+                return cls(pid, _start_ticks(pid), outputs)
+        return None
+
     async def wait(self) -> int | None:
         """Wait for the end, and return the exit code. A caller that stops waiting leaves the program running."""
         pauses = backoff(FIRST_POLL, LONGEST_POLL)
@@ -350,6 +360,23 @@ def _is_in_other_group(pid: int, session: int) -> bool:
             return found == str(session) and group != str(session)
         case _:
             return False
+
+
+def _is_session_leader(pid: int) -> bool:
+    match _stat(pid):
+        case [_, _, _, session, *_]:
+            return session == str(pid)
+        case _:
+            return False
+
+
+def _standard_streams(pid: int) -> set[str]:
+    """Return the paths of a process's standard streams; those of another user's process are not known."""
+    found = set()
+    for number in range(3):
+        with suppress(OSError):
+            found.add(str(Path(f"/proc/{pid}/fd/{number}").readlink()))
+    return found
 
 
 def _start_ticks(pid: int) -> str | None:

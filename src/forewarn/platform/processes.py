@@ -21,9 +21,12 @@ GRACE = timedelta(seconds=10)
 
 
 class ProcessNote(msgspec.Struct, frozen=True, kw_only=True):
-    """What has to be known of a program to find it again. `start_ticks` tells it from a later one with the same pid."""
+    """What has to be known of a program to find it again. `start_ticks` tells it from a later one with the same pid.
 
-    pid: int
+    The note is written before the program starts, when it has no `pid` yet, and again when it has one.
+    """
+
+    pid: int | None
     start_ticks: str | None = msgspec.field(name="born")
     started_at: datetime = msgspec.field(name="since")
     attempt: int
@@ -55,15 +58,16 @@ class ProcessFiles:
         try:
             write_file(self.note, msgspec.json.encode(note))
         except OSError as error:
-            log.warning("process %d will not be found again after a crash: %s", note.pid, error)
+            log.warning("%s cannot be written; its process will not be found again after a crash: %s", self.note, error)
 
 
 class BackgroundProcess:
     """A program that was started by this service or by one before it. Use it as a context manager."""
 
     def __init__(
-        self, note: ProcessNote, process: Process, outputs: tuple[OutputFile, OutputFile], open_files: ExitStack
+        self, note: ProcessNote, process: Process | None, outputs: tuple[OutputFile, OutputFile], open_files: ExitStack
     ) -> None:
+        """Take the parts; without a `process`, it has ended."""
         self.note = note
         self._process = process
         self._outputs = outputs
@@ -85,8 +89,10 @@ class BackgroundProcess:
         files.stdin.write_bytes(stdin)
         with ExitStack() as opened, files.stdin.open("rb") as input_file:
             outputs = files.open_outputs(opened)
+            note = ProcessNote(pid=None, start_ticks=None, started_at=now, attempt=attempt)
+            files.write_note(note)
             process = Process.start(argv, environ, input_file, *outputs)
-            note = ProcessNote(pid=process.pid, start_ticks=process.start_ticks, started_at=now, attempt=attempt)
+            note = msgspec.structs.replace(note, pid=process.pid, start_ticks=process.start_ticks)
             files.write_note(note)
             return cls(note, process, outputs, opened.pop_all())
 
@@ -97,17 +103,21 @@ class BackgroundProcess:
             note = msgspec.json.decode(files.note.read_bytes(), type=ProcessNote)
             with ExitStack() as opened:
                 outputs = files.open_outputs(opened)
-                return cls(note, Process.attach(note.pid, note.start_ticks, outputs), outputs, opened.pop_all())
+                if note.pid is None:  # the service was killed while it started the program
+                    process = Process.find((files.stdin, files.stdout, files.stderr), outputs)
+                else:
+                    process = Process.attach(note.pid, note.start_ticks, outputs)
+                return cls(note, process, outputs, opened.pop_all())
         except (OSError, msgspec.MsgspecError):
             return None
 
     async def wait(self) -> ProcessResult:
         """Wait for the end. A caller that stops waiting leaves the program running."""
-        return self._result(await self._process.wait())
+        return self._result(None if self._process is None else await self._process.wait())
 
     async def terminate(self) -> ProcessResult:
         """End the program and everything that it started in its session."""
-        return self._result(await self._process.terminate(GRACE))
+        return self._result(None if self._process is None else await self._process.terminate(GRACE))
 
     def time_left(self, limit: timedelta, now: datetime) -> timedelta:
         """Return how much of its time limit is left."""
