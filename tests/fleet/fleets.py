@@ -172,3 +172,10 @@ async def until(fact: Callable[[], bool]) -> None:
     async with asyncio.timeout(60):
         while not fact():  # noqa: ASYNC110 - a fact raises no event
             await asyncio.sleep(0.001)
+
+
+async def request_from_guest(fleet: Fleet, scope_id: str = "web") -> None:
+    """Let a guest of the scope ask, as the endpoint does."""
+    saved = fleet.last_seen.record_request(fleet.replica.view(scope_id))
+    if saved is not None:
+        await saved

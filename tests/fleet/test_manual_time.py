@@ -136,24 +136,6 @@ async def test_advance_to_next_ends_although_work_is_put_off_for_ever(monkeypatc
         assert TEN + 15 * MINUTE < await fleet.time.advance_to_next() < TEN + 60 * MINUTE
 
 
-async def test_manual_clock_goes_on_where_it_was() -> None:
-    """Its position is saved before anything happens there, so it never goes back."""
-    store = MemoryStore()
-    assert await manual_clock_start(store, now=TEN + timedelta(milliseconds=700)) == TEN
-    async with run_fleet(web_scope(), store=store) as fleet:
-        await fleet.time.advance(90 * MINUTE)
-    assert await manual_clock_start(store, now=TEN + MINUTE) == TEN + 90 * MINUTE
-
-
-async def test_manual_clock_on_data_of_real_time_starts_at_the_real_time() -> None:
-    """Only a position that it had itself is older than the present."""
-    store = MemoryStore()
-    async with run_fleet(web_scope(), store=store):
-        pass
-    assert await manual_clock_start(store, now=TEN + timedelta(days=30)) == TEN + timedelta(days=30)
-    assert await manual_clock_start(store, now=TEN - timedelta(days=30)) == TEN
-
-
 async def test_real_time_cannot_be_moved() -> None:
     """The refusal says how to get a clock that can."""
     async with run_fleet(web_scope(), clock=SystemClock()) as fleet:

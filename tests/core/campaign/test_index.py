@@ -36,7 +36,7 @@ from forewarn.core.event import State
 from forewarn.core.impact import Done, Failed
 from forewarn.core.lifecycle import tick
 from forewarn.core.scope import Scope
-from tests.core.campaign.test_rollout import CONDITIONS, MINUTE, RolloutDriver, campaign_over, web, zones
+from tests.core.campaign.rollout_driver import CONDITIONS, MINUTE, RolloutDriver, campaign_over, web, zones
 from tests.core.sample_scopes import TEN
 
 R = TypeVar("R")

@@ -8,7 +8,7 @@ from forewarn.core.campaign.record import WaveState
 from forewarn.core.campaign.scope_rules import announce_wave, clear_wave, close_scope, retry_event, withdraw_event
 from forewarn.core.campaign.spec import Window
 from forewarn.core.event import State
-from tests.core.campaign.test_rollout import CONDITIONS, KERNEL, MINUTE, RolloutDriver, web
+from tests.core.campaign.rollout_driver import CONDITIONS, KERNEL, MINUTE, RolloutDriver, web
 from tests.core.sample_scopes import TEN
 
 NOTHING: ScopeHistory = read_history((), KERNEL)

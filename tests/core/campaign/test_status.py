@@ -17,7 +17,7 @@ from forewarn.core.campaign.record import Campaign, CampaignState, WaveState
 from forewarn.core.campaign.status import InFlightWave, ScopeStatus, derive_status
 from forewarn.core.impact import ImpactState
 from forewarn.core.scope import EndedEvent, EventOutcome, Scope
-from tests.core.campaign.test_rollout import CONDITIONS, MINUTE, RolloutDriver, campaign_over, web
+from tests.core.campaign.rollout_driver import CONDITIONS, MINUTE, RolloutDriver, campaign_over, web
 from tests.core.sample_scopes import TEN
 
 

@@ -1,0 +1,72 @@
+"""Health check: whether the store can write, and every check that other parts add."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from forewarn.fleet import health
+from forewarn.fleet.errors import SaveFailed
+from forewarn.store.port import StoreFull
+from tests.core.sample_scopes import web_scope
+from tests.fleet.fleets import FailingStore, run_fleet
+
+
+class SickStore(FailingStore):
+    """A store whose check fails when it is full, hangs when told so, and is counted."""
+
+    checks = 0
+    hangs = False
+
+    async def check(self) -> None:
+        self.checks += 1
+        if self.hangs:
+            await asyncio.Event().wait()
+        if self.full:
+            raise StoreFull(Path("/test"))
+
+
+async def test_service_that_has_just_saved_is_ready_without_asking_the_store() -> None:
+    store = SickStore()
+    async with run_fleet(web_scope(), store=store) as fleet:
+        assert await fleet.health.problems() == ()
+        assert store.checks == 0
+
+
+async def test_full_store_makes_the_service_unready_until_there_is_room() -> None:
+    store = SickStore()
+    async with run_fleet(web_scope(), store=store) as fleet:
+        store.full = True
+        with pytest.raises(SaveFailed):
+            await fleet.holds.set(by="ada", reason="audit")
+        [problem] = await fleet.health.problems()
+        assert problem.startswith("the store cannot write: no space left for")
+        store.full = False
+        assert await fleet.health.problems() == ()
+
+
+async def test_however_many_ask_the_store_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "RECENT_WRITE", -1.0)
+    store = SickStore()
+    async with run_fleet(web_scope(), store=store) as fleet:
+        assert set(await asyncio.gather(*(fleet.health.problems() for _ in range(100)))) == {()}
+        assert store.checks == 1
+
+
+async def test_store_that_does_not_answer_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "RECENT_WRITE", -1.0)
+    monkeypatch.setattr(health, "STORE_TIMEOUT", 0.01)
+    store = SickStore()
+    async with run_fleet(web_scope(), store=store) as fleet:
+        store.hangs = True
+        [problem] = await fleet.health.problems()
+        assert problem.startswith("the store has not answered")
+
+
+async def test_others_have_a_say() -> None:
+    async with run_fleet(web_scope()) as fleet:
+        said: list[str | None] = ["guests cannot reach it"]
+        fleet.health.add_check(lambda: said[0])
+        assert await fleet.health.problems() == ("guests cannot reach it",)
+        said[0] = None
+        assert await fleet.health.problems() == ()

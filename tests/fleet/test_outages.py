@@ -1,0 +1,125 @@
+"""Outage tracking: time in which the service was down or asleep does not count as silence."""
+
+import asyncio
+from datetime import timedelta
+
+import msgspec
+import pytest
+
+from forewarn.clock import ManualClock
+from forewarn.core.event import EventType, State
+from forewarn.core.policy import EMULATOR, PRODUCTION
+from forewarn.fleet import outages, scheduler
+from forewarn.fleet.fleet_state import FLEET_STATE, decode
+from forewarn.store.memory import MemoryStore
+from tests.core.sample_scopes import TEN, schedule_request, scope, vm, web_scope
+from tests.fleet.fleets import (
+    FailingStore,
+    SteppedClock,
+    request_from_guest,
+    run_fleet,
+    until,
+)
+
+MINUTE = timedelta(minutes=1)
+
+
+HOUR = timedelta(hours=1)
+
+
+async def test_time_without_the_service_does_not_count_as_silence() -> None:
+    """Twenty hours of service, three days of outage, and four hours of service are one day of silence.
+
+    A request may have come in the hour after the one that was saved: that hour is not counted, either.
+    """
+    store, clock = MemoryStore(), ManualClock(TEN)
+    async with run_fleet(web_scope(), store=store, clock=clock, policy=PRODUCTION) as fleet:
+        await request_from_guest(fleet)
+        await fleet.time.advance(20 * HOUR)
+    clock.set(clock.now() + timedelta(days=3))
+    async with run_fleet(store=store, clock=clock, policy=PRODUCTION) as fleet:
+        await fleet.time.advance(5 * HOUR - MINUTE)
+        assert fleet.replica.scope("web").enabled
+        await fleet.time.advance(MINUTE)
+        assert not fleet.replica.scope("web").enabled
+
+
+async def test_time_that_the_machine_slept_through_does_not_count_as_silence() -> None:
+    """Nobody could ask a service that was not there: what is due happens, and no scope begins anew."""
+    clock, others = SteppedClock(), [scope(f"db-{n}", vm(f"db-{n}")) for n in range(3)]
+    async with run_fleet(web_scope(), *others, clock=clock, policy=PRODUCTION) as fleet:
+        for view in fleet.replica.views():
+            await request_from_guest(fleet, view.id)
+        made = await fleet.events.schedule(schedule_request(EventType.REBOOT, "web-0", *(other.id for other in others)))
+        clock.step = timedelta(hours=30)
+        await until(lambda: all(fleet.events.find(event)[1].state is State.STARTED for _, event in made))
+        assert all(view.scope is not None and view.scope.enabled for view in fleet.replica.views())
+        (outage,) = fleet.scopes.rule_context.outages
+        assert abs(outage.ended_at - outage.began_at - 30 * HOUR) < MINUTE
+
+
+async def test_what_was_missed_is_counted_from_the_clock_as_it_was_set_back() -> None:
+    """Two hours back and three forward are three hours that nobody could ask in."""
+    clock = SteppedClock()
+    async with run_fleet(web_scope(), clock=clock, policy=PRODUCTION) as fleet:
+        for step in (-2 * HOUR, HOUR):
+            clock.step = step
+            await fleet._outages.record_outage()
+        (outage,) = fleet.scopes.rule_context.outages
+        assert abs(outage.ended_at - outage.began_at - 3 * HOUR) < MINUTE
+
+
+async def test_silence_is_not_counted_before_it_is_saved_that_the_machine_has_slept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(scheduler, "RETRY_DELAY", 0.001)
+    clock, store = SteppedClock(), FailingStore()
+    async with run_fleet(web_scope(), clock=clock, store=store, policy=PRODUCTION) as fleet:
+        await request_from_guest(fleet)
+        ((_, event),) = await fleet.events.schedule(schedule_request(EventType.REBOOT, "web-0"))
+        store.full, clock.step = True, timedelta(hours=30)
+        await until(lambda: store.refused > 2)
+        assert fleet.replica.scope("web").enabled
+        store.full = False
+        await until(lambda: fleet.events.find(event)[1].state is State.STARTED)
+        assert fleet.replica.scope("web").enabled
+
+
+async def test_service_that_has_begun_to_count_silence_saves_that_it_is_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outages, "HEARTBEAT_INTERVAL", 0.001)
+    clock, store = ManualClock(TEN), MemoryStore()
+    async with run_fleet(clock=clock, store=store, policy=EMULATOR) as fleet:
+        await fleet.time.advance(timedelta(minutes=10))
+        fleet.use_policy(msgspec.structs.replace(EMULATOR, idle_after=timedelta(hours=1)))
+        async with asyncio.timeout(30):
+            while fleet._outages._state_record.state.alive_at != clock.now():  # noqa: ASYNC110 - nobody is told of a heartbeat
+                await asyncio.sleep(0.001)
+
+
+async def test_short_correction_of_the_clock_is_no_outage() -> None:
+    clock = SteppedClock()
+    async with run_fleet(web_scope(), clock=clock, policy=PRODUCTION) as fleet:
+        clock.step = timedelta(seconds=30)
+        await fleet._outages.record_outage()
+        assert fleet.scopes.rule_context.outages == ()
+
+
+async def test_service_that_does_not_count_silence_keeps_no_outages() -> None:
+    clock = SteppedClock()
+    async with run_fleet(web_scope(), clock=clock, policy=EMULATOR) as fleet:
+        clock.step = 30 * HOUR
+        await fleet._outages.record_outage()
+        assert fleet.scopes.rule_context.outages == ()
+
+
+async def test_end_of_the_service_is_saved_and_a_full_store_does_not_keep_it_from_ending() -> None:
+    store, clock = FailingStore(), ManualClock(TEN)
+    async with run_fleet(web_scope(), store=store, clock=clock, policy=PRODUCTION) as fleet:
+        clock.set(TEN + HOUR)
+    assert fleet._outages._state_record.state.alive_at == TEN + HOUR
+    async with run_fleet(store=store, clock=clock, policy=PRODUCTION):
+        store.full = True
+        clock.set(TEN + 2 * HOUR)
+    record = await store.load(FLEET_STATE)
+    assert record is not None
+    assert decode(record.value).alive_at == TEN + HOUR

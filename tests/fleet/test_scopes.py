@@ -1,0 +1,120 @@
+"""Scopes: how rules are applied to them, and what their changes rest on."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+import msgspec
+import pytest
+
+from forewarn.clock import SystemClock
+from forewarn.core.change import Change
+from forewarn.core.event import EventType
+from forewarn.core.journal import Entry, EntryKind
+from forewarn.core.operations import hold
+from forewarn.core.policy import EMULATOR, PRODUCTION, RuleContext
+from forewarn.core.scope import Hold, ScopeKind
+from forewarn.fleet.errors import ScopeNotFound
+from forewarn.fleet.event_loop import SLICE_ITEMS
+from forewarn.fleet.hold_record import FLEET_HOLD
+from forewarn.fleet.main_loop import RecordChange
+from forewarn.fleet.scopes import ScopeChange
+from forewarn.store.memory import MemoryStore
+from forewarn.store.port import NO_GUARDS, Guards, RecordKey, RecordKind
+from forewarn.wire.document import encode_document
+from forewarn.wire.protocol import PREVIEW_VERSION
+from tests.core.sample_scopes import TEN, schedule_request, scope, vm, web_scope
+from tests.fleet.fleets import CallbackObserver, run_fleet
+
+HOUR = timedelta(hours=1)
+
+
+async def test_event_that_an_older_version_saved_is_shown_as_it_was() -> None:
+    """Then an event did not say which of its VMs are role instances: it was read from the VMs."""
+    store = MemoryStore()
+    instance = msgspec.structs.replace(vm("Front_IN_0"), role_instance=True)
+    service = scope("service", instance, vm("web_0"), kind=ScopeKind.CLOUD_SERVICE)
+    async with run_fleet(service, store=store) as fleet:
+        await fleet.events.schedule(schedule_request(EventType.REBOOT, "Front_IN_0", "web_0", notice=HOUR))
+        shown = encode_document(fleet.replica.scope("service"), PREVIEW_VERSION)
+    key = RecordKey(RecordKind.SCOPE, "service")
+    record = await store.load(key)
+    assert record is not None
+    saved = msgspec.json.decode(record.value)
+    for event in saved["events"]:
+        del event["role_instances"]
+    await store.save(key, msgspec.json.encode(saved), [], expected=record.revision)
+    async with run_fleet(store=store) as fleet:
+        assert encode_document(fleet.replica.scope("service"), PREVIEW_VERSION) == shown
+        assert b'"Front_IN_0"' in shown
+        assert b'"_web_0"' in shown
+
+
+async def test_rule_for_a_scope_that_does_not_exist_is_refused() -> None:
+    async with run_fleet(web_scope()) as fleet:
+        with pytest.raises(ScopeNotFound) as refused:
+            await fleet.scopes.apply("db", lambda value: Change(value, (), None))
+        assert refused.value.scope == "db"
+
+
+async def test_result_of_a_rule_is_returned_when_its_change_is_saved() -> None:
+    async with run_fleet(web_scope()) as fleet:
+        assert await fleet.scopes.apply("web", lambda value: Change(value, (), value.id)) == "web"
+        await fleet.scopes.apply("web", lambda value: hold(value, by="ann", reason="audit", now=TEN))
+        assert fleet.replica.scope("web").hold == Hold(by="ann", at=TEN, reason="audit")
+
+
+async def test_start_of_an_event_rests_on_the_hold_of_the_fleet() -> None:
+    """Other changes do not: a hold must not make them be decided again."""
+    saves: list[tuple[list[EntryKind], Guards]] = []
+
+    class RecordingStore(MemoryStore):
+        async def save(
+            self,
+            key: RecordKey,
+            value: bytes | None,
+            entries: Sequence[Entry],
+            *,
+            expected: int | None,
+            guards: Guards = NO_GUARDS,
+        ) -> int:
+            if key.kind is RecordKind.SCOPE:
+                saves.append(([entry.kind for entry in entries], guards))
+            return await super().save(key, value, entries, expected=expected, guards=guards)
+
+    async with run_fleet(web_scope(), store=RecordingStore()) as fleet:
+        saves.clear()
+        ((_, id_),) = await fleet.events.schedule(schedule_request(EventType.REBOOT, "web-0"))
+        await fleet.events.approve("web", "web-0", [id_])
+    assert saves[:2] == [
+        ([EntryKind.SCHEDULED], {}),
+        ([EntryKind.APPROVED, EntryKind.STARTED], {FLEET_HOLD: None}),
+    ]
+
+
+async def test_context_of_rules_has_policy_and_hold_and_is_the_same_until_one_changes() -> None:
+    async with run_fleet(web_scope()) as fleet:
+        context = fleet.scopes.rule_context
+        assert context == RuleContext(policy=EMULATOR)
+        assert fleet.scopes.rule_context is context
+        await fleet.holds.set(by="ann", reason="audit")
+        assert fleet.scopes.rule_context == RuleContext(policy=EMULATOR, hold=Hold(by="ann", at=TEN, reason="audit"))
+        fleet.use_policy(PRODUCTION)
+        assert fleet.scopes.rule_context.policy is PRODUCTION
+
+
+async def test_scope_in_which_only_time_has_passed_is_shown_to_observers() -> None:
+    changes: list[ScopeChange] = []
+    async with run_fleet(web_scope()) as fleet:
+        CallbackObserver(fleet, changes.append)
+        view = fleet.replica.view("web")
+        fleet.scopes.notify(view)
+        assert changes == [RecordChange("web", view.scope, view.scope)]
+
+
+async def test_manual_clock_makes_turns_of_equal_length() -> None:
+    """So everything happens in the same order on every machine."""
+    async with run_fleet() as manual, run_fleet(clock=SystemClock()) as real:
+        assert (manual.scopes.new_fair_share()._max_items, real.scopes.new_fair_share()._max_items) == (
+            SLICE_ITEMS,
+            None,
+        )
