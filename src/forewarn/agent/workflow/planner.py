@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from forewarn.agent.phases import HandlerCall, Phase
+from forewarn.agent.phases import HandlerCall, Phase, PhaseTrigger, next_phase
 from forewarn.agent.workflow.approval import (
     ApprovalAllowed,
     ApprovalDelayed,
@@ -127,14 +127,14 @@ def advance(workflow: EventWorkflow, context: WorkflowContext) -> WorkflowChange
 
 def _transition(workflow: EventWorkflow, context: WorkflowContext) -> _Transition:
     if workflow.ending is not None and workflow.phase is not Phase.RECOVER:
-        return _enter(abandon_prepare(workflow, f"the event is {workflow.ending.value}"), Phase.RECOVER)
+        return _enter(abandon_prepare(workflow, f"the event is {workflow.ending.value}"), PhaseTrigger.REMOVED)
     if workflow.phase in BEFORE_IMPACT and workflow.event.is_started:
-        return _enter(abandon_prepare(workflow, "the event had started"), Phase.IMPACT)
+        return _enter(abandon_prepare(workflow, "the event had started"), PhaseTrigger.STARTED)
     if workflow.boot != context.boot:
         return _Transition(_prepare_after_reboot(workflow, context.boot))
     match workflow.phase:
         case Phase.NOTICE:
-            return _enter(workflow, Phase.PREPARE)
+            return _enter(workflow, PhaseTrigger.NOTIFIED)
         case Phase.PREPARE:
             return _prepare(workflow, context)
         case Phase.READY | Phase.APPROVE:
@@ -145,7 +145,8 @@ def _transition(workflow: EventWorkflow, context: WorkflowContext) -> _Transitio
             return _recover(workflow, context)
 
 
-def _enter(workflow: EventWorkflow, phase: Phase) -> _Transition:
+def _enter(workflow: EventWorkflow, trigger: PhaseTrigger) -> _Transition:
+    phase = next_phase(workflow.phase, trigger)
     return _Transition(replace(workflow, phase=phase), (NotifyHandlers(phase, 1),))
 
 
@@ -158,7 +159,7 @@ def _prepare_after_reboot(workflow: EventWorkflow, boot: str) -> EventWorkflow:
     steps = tuple(
         replace(step, prepare=reset_call(step.prepare)) if step.prepare.attempt else step for step in workflow.steps
     )
-    return replace(workflow, phase=Phase.PREPARE, steps=steps, ready_at=None)
+    return replace(workflow, phase=next_phase(workflow.phase, PhaseTrigger.REBOOTED), steps=steps, ready_at=None)
 
 
 def _prepare(workflow: EventWorkflow, context: WorkflowContext) -> _Transition:
@@ -173,7 +174,7 @@ def _prepare(workflow: EventWorkflow, context: WorkflowContext) -> _Transition:
         return _Transition(
             replace(workflow, approval=replace(workflow.approval, reason=f"this VM is not ready: {reason}"))
         )
-    return _enter(replace(workflow, ready_at=context.now), Phase.READY)
+    return _enter(replace(workflow, ready_at=context.now), PhaseTrigger.PREPARED)
 
 
 def _start_prepare(workflow: EventWorkflow, step: HandlerStep, context: WorkflowContext) -> HandlerStep:
@@ -195,8 +196,10 @@ def _approve(workflow: EventWorkflow, context: WorkflowContext) -> _Transition:
     match decide_approval(workflow, policy=context.policy, peers=context.peers, now=context.now):
         case ApprovalAllowed(why):
             in_flight = Approval(state=ApprovalState.IN_FLIGHT, tries=approval.tries + 1, reason=why)
-            notification = (NotifyHandlers(Phase.APPROVE, 1),) if workflow.phase is Phase.READY else ()
-            return _Transition(replace(workflow, phase=Phase.APPROVE, approval=in_flight), (*notification, Approve()))
+            approving = _Transition(replace(workflow, approval=in_flight))
+            if workflow.phase is Phase.READY:
+                approving = _enter(approving.workflow, PhaseTrigger.APPROVAL_ALLOWED)
+            return _Transition(approving.workflow, (*approving.actions, Approve()))
         case PeersRequired(names):
             return _Transition(replace(workflow, is_asking_peers=True), (CheckPeers(names),))
         case ApprovalDelayed(why) | ApprovalNotAllowed(why):
@@ -231,7 +234,7 @@ def _restart(workflow: EventWorkflow, event: Event, now: datetime) -> _Transitio
     restarted = EventWorkflow(
         event=event,
         vm_name=workflow.vm_name,
-        phase=Phase.NOTICE,
+        phase=next_phase(workflow.phase, PhaseTrigger.REANNOUNCED),
         noticed_at=now,
         steps=steps,
         is_notify_only=workflow.is_notify_only,

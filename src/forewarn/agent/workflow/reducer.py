@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from msgspec.structs import replace
 
 from forewarn.agent.handlers.base import CallResult, Done, Failed, Retry
-from forewarn.agent.phases import HandlerCall, Phase
+from forewarn.agent.phases import HandlerCall, Phase, PhaseTrigger, next_phase
 from forewarn.agent.workflow.deadlines import MARGIN, prepare_deadline
 from forewarn.agent.workflow.state import (
     BEFORE_IMPACT,
@@ -128,7 +128,7 @@ def _event_seen(workflow: EventWorkflow, event: Event) -> EventWorkflow:
     workflow = replace(workflow, event=event, steps=steps, peers=(), peers_asked_at=None)
     has_more_to_do = any(step.prepare.state is CallState.WAITING for step in steps)
     return (
-        replace(workflow, phase=Phase.PREPARE, ready_at=None)
+        replace(workflow, phase=next_phase(workflow.phase, PhaseTrigger.POSTPONED), ready_at=None)
         if has_more_to_do and _may_prepare_again(workflow)
         else workflow
     )
