@@ -18,7 +18,7 @@ PROGRAMS_OF_TESTS := curl=curl strace=strace ip=iproute2 dnsmasq=dnsmasq-base nf
     pg_ctlcluster=postgresql-common,postgresql $(MONO)
 CODE := $(strip src tests $(wildcard bench tools))
 
-.PHONY: help install run test test-fast test-long check bench clean
+.PHONY: help install run test test-fast test-long check pictures bench clean
 
 help:  ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,6 +44,9 @@ check: $(VENV)/.tests  ## look at format, lint, types and layers
 	$(BIN)/ruff check
 	$(BIN)/mypy $(CODE)
 	$(BIN)/lint-imports
+
+pictures: $(VENV)/.server  ## render the pictures of the documentation into docs/pictures
+	@$(BIN)/python -m tools.pictures
 
 bench: $(VENV)/.tests  ## measure, and print the ratios against nginx
 	@tools/need --required nginx=nginx-light wrk=wrk

@@ -16,6 +16,7 @@ VARIABLE = [
     (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(Z|\+00:00)"), "<time>"),
     # Work that has just started begins at once, or a moment later.
     (re.compile(r"(the work on [^;\n]*), (pending|begun)\b"), r"\1, <under way>"),
+    (re.compile(r"\b\d+\.\d s\b"), "<seconds>"),
     (re.compile(r"\b(passed|failed) in \d+\.\d\ds\b.*"), r"\1 in <duration>"),
     (re.compile(r"\r"), ""),
     (re.compile(r"[ \t]+$", re.MULTILINE), ""),

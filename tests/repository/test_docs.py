@@ -1,9 +1,8 @@
-"""The documentation holds together: links and paths lead somewhere, and drawings show the code."""
+"""The documentation is consistent: links and paths exist, and the table of packages is complete."""
 
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,8 +12,6 @@ HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 CODE_PATH = re.compile(r"(?<![\w./-])(?:src|tests|tools)/[\w/-]+(?:\.[a-z]+)?")
 SHORT_PATH = re.compile(r"`([a-z]+/[a-z0-9_/]+\.py)`")
 """A path below `src/forewarn`, as decisions write it. (Dotted names are checked in test_vocabulary.py.)"""
-
-DRAWING = re.compile(r"^```\n(cli\n.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def prose_of(page: Path) -> str:
@@ -59,14 +56,6 @@ def test_every_page_is_reached_from_the_index(root: Path) -> None:
         links = ((page.parent / link.partition("#")[0]).resolve() for link in LINK.findall(prose_of(page)))
         to_read += [link for link in links if link.suffix == ".md" and link.exists() and link not in reached]
     assert set((root / "docs").rglob("*.md")) - reached == set()
-
-
-def test_drawn_layers_are_the_checked_layers(root: Path, project: dict[str, Any]) -> None:
-    drawing = DRAWING.search((root / "docs/explanation/architecture.md").read_text())
-    assert drawing
-    contracts = project["tool"]["importlinter"]["contracts"]
-    layers = next(contract["layers"] for contract in contracts if contract["type"] == "layers")
-    assert [re.sub("[()]", "", layer) for layer in layers] == drawing[1].splitlines()
 
 
 def test_table_of_packages_is_complete(root: Path) -> None:

@@ -1,0 +1,69 @@
+"""The main loop: the steps of a change, with the observers and duties that the code lists."""
+
+import ast
+from itertools import pairwise
+from pathlib import Path
+
+from tools.pictures.svg import AMBER, BLUE, GREEN, MUTED, PLAIN, Canvas
+
+SERVICE = Path(__file__).resolve().parents[2] / "src/forewarn/fleet/service.py"
+
+STEPS = ("command", "decide", "save", "replica", "observers", "reply")
+WIDTH, GAP, TOP = 106, 32, 70
+
+
+def draw() -> str:
+    """Draw the picture."""
+    tree = ast.parse(SERVICE.read_text())
+    observers, duties = read_observers(tree), read_duties(tree)
+    canvas = Canvas(40 + len(STEPS) * WIDTH + (len(STEPS) - 1) * GAP, 300, title="The main loop: how a change is made")
+    boxes = {}
+    for number, step in enumerate(STEPS):
+        colour = {"save": AMBER, "replica": GREEN, "observers": BLUE}.get(step, PLAIN)
+        boxes[step] = canvas.box(20 + number * (WIDTH + GAP), TOP, WIDTH, 46, step, colour=colour)
+    for left, right in pairwise(STEPS):
+        canvas.arrow(boxes[left].right(), boxes[right].left())
+    save, decide, replica = boxes["save"], boxes["decide"], boxes["replica"]
+    canvas.arrow(save.top(0.3), (save.top(0.3)[0], 44), (decide.top(0.7)[0], 44), decide.top(0.7))
+    canvas.text((save.top(0.3)[0] + decide.top(0.7)[0]) / 2, 36, "revision conflict: read again", size=12, colour=MUTED)
+    store = canvas.box(save.x - 15, 190, WIDTH + 30, 46, "store", "values and journal")
+    canvas.arrow(
+        save.bottom(), store.top(), label="compare and swap", label_at=(save.bottom()[0] - 8, 160), anchor="end"
+    )
+    canvas.arrow(store.right(), (replica.bottom()[0], 213), replica.bottom())
+    canvas.text(replica.bottom()[0] + 6, 160, "watch: saves of", anchor="start", size=12, colour=MUTED)
+    canvas.text(replica.bottom()[0] + 6, 176, "other processes", anchor="start", size=12, colour=MUTED)
+    x = boxes["observers"].x + 10
+    canvas.line(boxes["observers"].bottom(), (boxes["observers"].bottom()[0], 136))
+    for number, name in enumerate(observers):
+        canvas.text(x + 34, 152 + number * 18, f"{number + 1}. {name}", anchor="start", size=12)
+    canvas.text(
+        20, 268, f"Duties, each in one process at a time: {', '.join(duties)}", anchor="start", size=12, colour=MUTED
+    )
+    return canvas.render()
+
+
+def read_observers(tree: ast.Module) -> list[str]:
+    """Return the observers of scopes in their order, from the call that registers them."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "self.scopes.observers.extend":
+            arguments = node.args[0]
+            if isinstance(arguments, ast.Tuple):
+                return [_plain(element) for element in arguments.elts]
+    raise LookupError("fleet/service.py registers no observers of scopes")
+
+
+def read_duties(tree: ast.Module) -> list[str]:
+    """Return the duties in the order in which they start."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == "self.duties":
+            return [_plain(element) for element in node.value.elts] if isinstance(node.value, ast.Tuple) else []
+    raise LookupError("fleet/service.py has no duties")
+
+
+def _plain(node: ast.expr) -> str:
+    """Return a part of the fleet in words: `self.impacts` and `LongPollObserver(…)` as impacts and long polls."""
+    name = ast.unparse(node.func) if isinstance(node, ast.Call) else ast.unparse(node).removeprefix("self.")
+    words = "".join(f" {each.lower()}" if each.isupper() else each for each in name).split()
+    plain = " ".join(word for word in words if word not in ("observer", "duty"))
+    return plain if plain.endswith(("r", "s")) else f"{plain}s"
