@@ -160,7 +160,7 @@ class CallbackObserver:
 
     def __init__(self, fleet: Fleet, callback: Callable[[ScopeChange], object]) -> None:
         self._callback = callback
-        fleet.scopes.observers.append(self)
+        fleet.scopes.observers.append(self.observe)
 
     def observe(self, change: ScopeChange) -> None:
         """Call it."""

@@ -218,9 +218,9 @@ async def test_duty_that_is_taken_twice_is_taken_once() -> None:
         first, _ = cluster.fleets
         await start_campaign(first, campaign_spec())
         await cluster.settle()
-        load, tasks = first.campaigns._fleet_load, asyncio.all_tasks()
+        load, tasks = first.campaigns.duty._fleet_load, asyncio.all_tasks()
         await first.start_duties()
-        assert first.campaigns._fleet_load is load, "the runners count in it"
+        assert first.campaigns.duty._fleet_load is load, "the runners count in it"
         assert asyncio.all_tasks() == tasks
 
 
@@ -446,7 +446,7 @@ async def test_abort_that_is_being_saved_while_the_duty_is_taken_is_obeyed() -> 
         await until(lambda: store.waiting == 1)
         await second.start_duties()
         cluster.on_duty = second
-        await until(lambda: not second.campaigns.busy)
+        await until(lambda: not second.campaigns.duty.busy)
         store.may_save_campaigns.set()
         assert (await aborting).state is CampaignState.ABORTING
         await until(lambda: second.campaigns.find(CAMPAIGN_ID).state is CampaignState.ABORTED)

@@ -215,7 +215,7 @@ class Order:
         self._name = name
         self._seen = seen
 
-    def observe(self, change: RecordChange[Counter]) -> None:
+    def __call__(self, change: RecordChange[Counter]) -> None:
         self._seen.append((self._name, change))
 
 

@@ -142,7 +142,7 @@ async def _run_fleet(
         for view in fleet.replica.views():
             if view.scope is not None:
                 hosts.add(view.scope)
-        fleet.scopes.observers.append(hosts)
+        fleet.scopes.observers.append(hosts.observe)
         yield fleet
 
 

@@ -14,9 +14,9 @@ class FleetStateRecord:
         """The fleet state; a new one where nothing was saved yet."""
         self._table = RecordTable[FleetState]()
         codec = RecordCodec(FLEET_STATE.kind, encode, decode, id=FLEET_STATE.id)
-        self._loop = main_loop.add(codec, self._table, [self])
+        self._loop = main_loop.add(codec, self._table, [self._observe])
 
-    def observe(self, change: RecordChange[FleetState]) -> None:
+    def _observe(self, change: RecordChange[FleetState]) -> None:
         """Take the newest value: it is read far more often than it changes."""
         self.state = self._table.newest(change.id)[0] or FleetState()
 

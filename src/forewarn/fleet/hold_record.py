@@ -41,9 +41,9 @@ class HoldRecord:
         """The record at the revision of `current`, for decisions that rest on it."""
         self._table = RecordTable[FleetHold]()
         codec = RecordCodec(FLEET_HOLD.kind, encode, decode, id=FLEET_HOLD.id)
-        self._loop = main_loop.add(codec, self._table, [self])
+        self._loop = main_loop.add(codec, self._table, [self._observe])
 
-    def observe(self, change: RecordChange[FleetHold]) -> None:
+    def _observe(self, change: RecordChange[FleetHold]) -> None:
         """Take the newest value: it is read far more often than it changes."""
         value, revision = self._table.newest(change.id)
         self.current = None if value is None else value.hold

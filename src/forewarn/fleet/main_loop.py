@@ -20,7 +20,7 @@ such as the fleet's hold; compare-and-swap on the record itself would not notice
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from forewarn.core.journal import Entry
 from forewarn.fleet.errors import SaveFailed
@@ -76,12 +76,9 @@ class RecordChange(NamedTuple, Generic[V]):
     """What this process has saved with it; None, if another process has saved it, or if only time has passed."""
 
 
-class Observer(Protocol[V]):
-    """A part that acts on changes. It must not raise, and what takes time it does in a task of its own."""
-
-    def observe(self, change: RecordChange[V]) -> None:
-        """Act on a change. The same state may be shown more than once."""
-        ...
+Observer: TypeAlias = Callable[[RecordChange[V]], None]
+"""A function that acts on a change. It must not raise; longer work runs in a task of its own. The same state may be
+observed more than once."""
 
 
 class RecordValues(Protocol[V]):
@@ -318,7 +315,7 @@ class RecordLoop(Generic[V]):
     def notify(self, change: RecordChange[V]) -> None:
         """Show a change to the observers, in order; also one in which only time has passed."""
         for observer in self.observers:
-            observer.observe(change)
+            observer(change)
 
     async def _run(self, id_: str) -> None:
         """Process batches until no command waits for the record."""

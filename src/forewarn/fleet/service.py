@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 from forewarn.clock import Clock, SystemClock
 from forewarn.core.policy import Policy
-from forewarn.fleet.campaign.service import CampaignDuty, Campaigns
+from forewarn.fleet.campaign.service import Campaigns
 from forewarn.fleet.duty import Duty
 from forewarn.fleet.event_loop import pause_gc, tasks_until_exit
 from forewarn.fleet.events import Events
@@ -86,7 +86,7 @@ class Fleet:
         self.duties: tuple[Duty, ...] = (
             self.scheduler,
             self.impacts,
-            CampaignDuty(self.campaigns),
+            self.campaigns.duty,
             JournalPruner(loop, retention, clock),
         )
         self.time = ManualTime(
@@ -94,22 +94,21 @@ class Fleet:
             state_record,
             self.metrics,
             self.counts,
-            self.campaigns,
+            self.campaigns.duty,
             [loop, self.scheduler, self.impacts, self.last_seen, self.timers],
         )
 
         # The order in which a saved change of a scope is observed; what is added later comes after these.
         self.scopes.observers.extend(
             (
-                self.scheduler,
-                self.impacts,
-                self.campaigns,
-                MetricsObserver(self.metrics, self.counts, self.scopes),
-                LongPollObserver(self.replica),
+                self.scheduler.observe,
+                self.impacts.observe,
+                self.campaigns.duty.observe,
+                MetricsObserver(self.metrics, self.counts, self.scopes).observe,
+                LongPollObserver(self.replica).observe,
             )
         )
-        self._hold_observer = HoldObserver(clock, self.metrics, self.campaigns, self.scheduler)
-        hold_record.observers.append(self._hold_observer)
+        hold_record.observers.append(self._on_hold_changed)
 
     @classmethod
     @asynccontextmanager
@@ -171,7 +170,18 @@ class Fleet:
     def use_policy(self, policy: Policy) -> None:
         """Let another policy hold from now on; every scope is looked at again."""
         self.scopes.policy = policy
-        self._hold_observer.reevaluate(include_idle=True)
+        self._reevaluate(include_idle=True)
+
+    def _on_hold_changed(self, change: RecordChange[FleetHold]) -> None:
+        """Reevaluate all, except at the first value that this process has seen."""
+        if change.entries is not None or change.before is not None:
+            self._reevaluate(include_idle=False)
+
+    def _reevaluate(self, *, include_idle: bool) -> None:
+        """Decide again in every campaign and in every scope that has events, or in all scopes."""
+        self.metrics.released_at = self.clock.now()
+        self.campaigns.duty.reevaluate()
+        self.scheduler.wake_all(include_idle=include_idle)
 
     def start_task(self, work: Coroutine[object, object, None], *, name: str) -> None:
         """Have work done that goes on though nobody waits for it, until the service ends. It must not raise."""
@@ -183,24 +193,3 @@ class Fleet:
         """End the work that was begun: when the service ends, those who follow it must not be waited for."""
         for task in self._background_tasks:
             task.cancel()
-
-
-class HoldObserver:
-    """Has every scope and campaign looked at again when something has changed that holds for all of them."""
-
-    def __init__(self, clock: Clock, metrics: FleetMetrics, campaigns: Campaigns, scheduler: Scheduler) -> None:
-        self._clock = clock
-        self._metrics = metrics
-        self._campaigns = campaigns
-        self._scheduler = scheduler
-
-    def observe(self, change: RecordChange[FleetHold]) -> None:
-        """Look at everything again, unless this is the first value that this process has seen."""
-        if change.entries is not None or change.before is not None:
-            self.reevaluate()
-
-    def reevaluate(self, *, include_idle: bool = False) -> None:
-        """Look at every scope that has events, or at all of them."""
-        self._metrics.released_at = self._clock.now()
-        self._campaigns.reevaluate()
-        self._scheduler.wake_all(include_idle=include_idle)

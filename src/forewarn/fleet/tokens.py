@@ -66,7 +66,7 @@ class Tokens:
         self._tokens = RecordTable[Token]()
         self._by_hash: dict[str, Token] = {}
         self._lock = asyncio.Lock()
-        self._loop = main_loop.add(RecordCodec(RecordKind.TOKEN, _encode, _decode), self._tokens, [self])
+        self._loop = main_loop.add(RecordCodec(RecordKind.TOKEN, _encode, _decode), self._tokens, [self._observe])
 
     def all(self) -> tuple[Token, ...]:
         """Return every token, also the expired and revoked ones, the oldest first."""
@@ -157,7 +157,7 @@ class Tokens:
 
         await self._loop.apply(id_, command)
 
-    def observe(self, change: RecordChange[Token]) -> None:
+    def _observe(self, change: RecordChange[Token]) -> None:
         """Keep track of whose each secret is."""
         if change.before is not None:
             self._by_hash.pop(change.before.hash, None)

@@ -114,7 +114,7 @@ class VmPortListeners:
     @asynccontextmanager
     async def serve(self) -> AsyncIterator[None]:
         """Listen for all VMs there are, and as long as the context lasts for those that come."""
-        self._fleet.scopes.observers.append(self)
+        self._fleet.scopes.observers.append(self.observe)
         await self._open_all(_vm_names(self._fleet.replica.views()))
         async with tasks_until_exit() as tasks:
             tasks.create_task(self._open_for_changes(), name="ports for new VMs")

@@ -134,7 +134,7 @@ class Forewarn(EventActions, FaultActions, RequestQueries):
                 fleet_loader=self._fleet,
                 observer=self._request_log.record,
             ) as running:
-                running.fleet.scopes.observers.append(self._request_log)
+                running.fleet.scopes.observers.append(self._request_log.observe)
                 yield running
 
     # Where it is.

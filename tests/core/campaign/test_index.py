@@ -26,7 +26,7 @@ from forewarn.core.campaign.actions import (
     WithdrawEvent,
 )
 from forewarn.core.campaign.commands import abort, pause, resume, retry, skip
-from forewarn.core.campaign.index import MAX_OUTDATED, CampaignIndex, WaveQueue, build_index, observe
+from forewarn.core.campaign.index import MAX_OUTDATED, CampaignIndex, WaveQueue, observe
 from forewarn.core.campaign.rollout import decide
 from forewarn.core.campaign.scope_rules import clear_wave, retry_event, withdraw_event
 from forewarn.core.campaign.spec import Limit
@@ -158,7 +158,9 @@ class DisturbedDriver(RolloutDriver):
             return
         for id_ in list(self.index.stale):
             observe(self.index, id_, self.scopes.get(id_))
-        built = build_index(self.record, self.scopes.get, CONDITIONS, zones)
+        built = CampaignIndex(self.record, CONDITIONS, zones)
+        for progress in self.record.scopes:
+            observe(built, progress.scope, self.scopes.get(progress.scope))
         built.pending = copy.deepcopy(self.index.pending)
         assert derived(self.index) == derived(built)
         expected = decide(self.record, built, self.load, now=self.now)

@@ -17,13 +17,13 @@ from forewarn.core.campaign.spec import CampaignPolicy, CampaignSpec, Selection
 from forewarn.core.event import EventType
 from forewarn.core.impact import Done, Failed, NotStarted, Unknown
 from forewarn.core.journal import Entry, EntryKind
-from forewarn.core.scope import Scope
+from forewarn.core.scope import Scope, ScopeKind
 from forewarn.fleet.campaign.time_zones import find_zone
 from forewarn.fleet.service import Fleet
 from forewarn.platform.port import GateFailed, GatePassed, GateRequest, NotificationFailed, NotificationMessage, Work
 from forewarn.store.memory import MemoryStore
 from forewarn.store.port import JournalRow, RecordKey, RecordKind
-from tests.core.sample_scopes import TEN
+from tests.core.sample_scopes import TEN, scope, vm
 from tests.fleet.fleets import read_journal
 
 CAMPAIGN_ID = "0F0E0D0C-0B0A-4908-8706-050403020100"
@@ -212,3 +212,8 @@ def _normalize(entry: Entry) -> str:
         entry, n=0, incarnation=None, kind=did, why=why, facts=dict(sorted(entry.facts.items()))
     )
     return f"{entry.at.isoformat()} {msgspec.json.encode(plain).decode()}"
+
+
+def single(n: int) -> Scope:
+    """Make a scope of one VM."""
+    return scope(f"db-{n}", vm(f"db-{n}", host=f"hv-db-{n}"), kind=ScopeKind.STANDALONE)

@@ -17,8 +17,7 @@ from forewarn.store.memory import MemoryStore
 from forewarn.store.port import RecordKey, RecordKind
 from tests.core.sample_scopes import TEN, scope, vm, web_scope
 from tests.fleet.campaign.campaigns import CAMPAIGN_ID, DurablePlatform, advance_to, campaign_spec, start_campaign
-from tests.fleet.fleets import FailingStore, GatedStore, read_journal, run_fleet, until
-from tests.fleet.test_duty import run_cluster
+from tests.fleet.fleets import FailingStore, read_journal, run_fleet, until
 
 HOUR = timedelta(hours=1)
 
@@ -77,7 +76,7 @@ async def test_campaign_whose_record_somebody_deletes_ends_at_once_and_its_event
         with pytest.raises(CampaignNotFound):
             await fleet.campaigns.pause("kernel", by="bob")
         await fleet.time.advance(3 * HOUR)
-        assert (fleet.campaigns.all(), fleet.campaigns.busy, fleet.campaigns.waiting) == ((), 0, 0)
+        assert (fleet.campaigns.all(), fleet.campaigns.duty.busy, fleet.campaigns.duty.waiting) == ((), 0, 0)
         await start_campaign(fleet, campaign_spec(), id_=CAMPAIGN_ID.replace("0F", "1F"))
         await fleet.time.advance(3 * HOUR)
     assert {vm: len(done) for vm, done in platform.done.items()} == {
@@ -101,24 +100,6 @@ async def test_event_is_kept_where_the_store_has_its_campaign_open() -> None:
         await until(lambda: orphans.busy == 0)
         assert fleet.replica.scope("web").events == before.events
         assert [campaign.id for campaign in fleet.campaigns.all()] == [CAMPAIGN_ID]
-
-
-async def test_nothing_is_canceled_by_a_process_that_has_given_the_duty_back() -> None:
-    store = GatedStore()
-    async with run_cluster(web_scope(), store=store) as cluster:
-        first, second = cluster.fleets
-        await start_campaign(first, campaign_spec())
-        await cluster.settle()
-        await cluster.give_back()
-        record = await store.load(RecordKey(RecordKind.CAMPAIGN, CAMPAIGN_ID))
-        assert record is not None
-        await store.save(record.key, None, (), expected=record.revision)
-        await until(lambda: not second.campaigns.all())
-        await second.campaigns.start_duty()
-        assert second.campaigns.busy == 1
-        await second.campaigns.stop_duty()
-        assert second.campaigns.busy == 0
-        assert len(second.replica.scope("web").events) == 1
 
 
 async def test_event_that_could_not_be_canceled_is_canceled_once_the_disk_has_room(

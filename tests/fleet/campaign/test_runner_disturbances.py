@@ -291,7 +291,7 @@ async def test_abort_is_obeyed_though_nobody_waits_for_its_answer() -> None:
     store = CampaignGatedStore()
     async with run_fleet(web_scope(), store=store) as fleet:
         await start_campaign(fleet, campaign_spec())
-        await until(lambda: not fleet.campaigns.busy and bool(fleet.replica.scope("web").events))
+        await until(lambda: not fleet.campaigns.duty.busy and bool(fleet.replica.scope("web").events))
         store.may_save_campaigns.clear()
         aborting = asyncio.create_task(fleet.campaigns.abort(CAMPAIGN_ID, by="bob"))
         await until(lambda: store.waiting == 1)
@@ -342,24 +342,3 @@ async def test_index_is_kept_when_the_watch_is_faster_than_the_answer_of_a_save(
         await advance_to(fleet, at(16))
         assert fleet.campaigns.find(CAMPAIGN_ID).state is CampaignState.COMPLETED
     assert rebuilt == []
-
-
-async def test_command_while_the_duty_is_given_back_is_journaled_in_order() -> None:
-    store, clock = CampaignGatedStore(), ManualClock(TEN)
-    async with run_fleet(web_scope(), store=store, clock=clock) as fleet:
-        await start_campaign(fleet, campaign_spec(start_at=TEN + HOUR))
-        store.may_save_campaigns.clear()
-        clock.set(TEN + HOUR)
-        await until(lambda: store.waiting == 1)
-        stopping = asyncio.create_task(fleet.campaigns.stop_duty())
-        await asyncio.sleep(0)
-        pausing = asyncio.create_task(fleet.campaigns.pause(CAMPAIGN_ID, by="bob"))
-        await asyncio.sleep(0)
-        store.may_save_campaigns.set()
-        await asyncio.gather(stopping, pausing)
-        await fleet.campaigns.abort(CAMPAIGN_ID, by="bob")
-        entries = [row.entry for row in await read_campaign_journal(store)]
-        assert [entry.n for entry in entries] == list(range(1, len(entries) + 1))
-        assert len(entries) == fleet.campaigns.find(CAMPAIGN_ID).entries
-        assert fleet.campaigns.find(CAMPAIGN_ID).state is CampaignState.ABORTING
-        assert (fleet.campaigns.busy, fleet.campaigns.waiting) == (0, 0)

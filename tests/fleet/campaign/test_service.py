@@ -25,10 +25,9 @@ from forewarn.core.explain import explain
 from forewarn.core.idempotency import IdempotencyKey
 from forewarn.core.impact import Done
 from forewarn.core.journal import EntryKind
-from forewarn.core.scope import Scope, ScopeKind
+from forewarn.core.scope import Scope
 from forewarn.fleet.errors import CampaignNotFound, GateNotFound
 from forewarn.fleet.service import Fleet
-from forewarn.platform.port import NotificationMessage
 from forewarn.platform.simulated import SimulatedPlatform
 from forewarn.store.memory import MemoryStore
 from forewarn.store.port import MAX_GUARDS, RecordKey, RecordKind
@@ -38,23 +37,18 @@ from tests.fleet.campaign.campaigns import (
     MINUTE,
     DurablePlatform,
     FakeGateChecker,
-    FakeNotifier,
     advance_to,
     campaign_spec,
     journal_lines,
     plan_campaign,
     read_campaign_journal,
+    single,
     start_campaign,
 )
 from tests.fleet.campaign.policy_checks import PolicyCheckingStore
 from tests.fleet.fleets import FailingStore, read_journal, run_fleet, until
 
 HOUR = timedelta(hours=1)
-
-
-def single(n: int) -> Scope:
-    """Make a scope of one VM."""
-    return scope(f"db-{n}", vm(f"db-{n}", host=f"hv-db-{n}"), kind=ScopeKind.STANDALONE)
 
 
 def ten(hours: int, minutes: int = 0) -> datetime:
@@ -410,40 +404,6 @@ async def test_outcome_that_the_scope_has_forgotten_is_read_from_the_journal() -
     assert (campaign.state, count_waves(campaign)[WaveState.DONE].waves) == (CampaignState.COMPLETED, 1)
 
 
-async def test_others_are_told_of_start_halt_and_end_until_they_know(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("forewarn.fleet.campaign.runner.MIN_NOTIFY_BACKOFF", 0.001)
-    store, clock = MemoryStore(), ManualClock(TEN)
-    platform, post = DurablePlatform(clock), FakeNotifier(failures=2)
-    platform.failing["db-1/db-1"] = "no power"
-    async with run_fleet(single(1), store=store, clock=clock, platform=platform, messenger=post) as fleet:
-        await start_campaign(fleet, campaign_spec())
-        await fleet.time.advance(HOUR)
-        await fleet.campaigns.retry("kernel", "db-1", by="bob")
-        await fleet.campaigns.resume("kernel", by="bob")
-        await fleet.time.advance(HOUR)
-        await until(lambda: not fleet.campaigns.find("kernel").notifications)
-    assert [(message.what, message.why) for message in post.messages] == [
-        ("started", ""),
-        ("halted", "a wave has failed: db-1, wave 1: db-1: no power"),
-        ("ended", "Completed"),
-    ]
-    assert [message.id for message in post.messages] == [f"{CAMPAIGN_ID}-{n}" for n in (1, 5, 9)]
-
-
-async def test_what_was_not_told_is_told_after_a_restart() -> None:
-    store, clock = MemoryStore(), ManualClock(TEN)
-    async with run_fleet(single(1), store=store, clock=clock, messenger=FakeNotifier(failures=1_000)) as fleet:
-        await start_campaign(fleet, campaign_spec())
-        await fleet.time.advance(HOUR)
-    post = FakeNotifier()
-    async with run_fleet(store=store, clock=clock, messenger=post) as fleet:
-        await until(lambda: not fleet.campaigns.find("kernel").notifications)
-    assert [(message.what, message.facts["state"]) for message in post.messages] == [
-        ("started", "Running"),
-        ("ended", "Completed"),
-    ]
-
-
 async def test_request_with_a_key_starts_one_campaign() -> None:
     async with run_fleet(web_scope()) as fleet:
         once = IdempotencyKey("k1", "d1")
@@ -608,24 +568,6 @@ async def test_wave_whose_events_were_canceled_before_the_campaign_knew_of_them_
     async with run_fleet(store=store, clock=ManualClock(ten(10, 2))) as fleet:
         await fleet.time.advance(timedelta(0))
         assert (states(fleet, "db-1"), fleet.campaigns.find("kernel").state) == (["skipped"], CampaignState.COMPLETED)
-
-
-async def test_notifier_that_breaks_is_asked_again_and_harms_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("forewarn.fleet.campaign.runner.MIN_NOTIFY_BACKOFF", 0.001)
-
-    class Broken(FakeNotifier):
-        async def notify(self, message: NotificationMessage) -> None:
-            if not self._tried:
-                self._tried["once"] = 1
-                raise RuntimeError("broken")
-            await super().notify(message)
-
-    post = Broken()
-    async with run_fleet(single(1), messenger=post) as fleet:
-        await start_campaign(fleet, campaign_spec())
-        await fleet.time.advance(HOUR)
-        await until(lambda: not fleet.campaigns.find("kernel").notifications)
-    assert [message.what for message in post.messages] == ["started", "ended"]
 
 
 async def test_reason_of_the_start_is_kept_over_whatever_comes_after() -> None:

@@ -1,83 +1,23 @@
 """`forewarn guest …`: list, watch and approve a VM's scheduled events, through its guest endpoint."""
 
-import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from datetime import datetime, timedelta
+from collections.abc import Iterable, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 import click
-import msgspec
-from rich.console import Console
-from rich.live import Live
-from rich.text import Text
 
 from forewarn.cli.errors import CliError, ExitCode
+from forewarn.cli.live.guest_follow import GuestEventRow, GuestFollower, GuestStream, guest_event_row, printable
+from forewarn.cli.live.live_view import show_live
 from forewarn.cli.options.common import CommandGroup, complete_words
 from forewarn.cli.options.endpoint import EndpointConnection, connect, with_endpoint
-from forewarn.cli.output import Output, moment_text, write, write_json, write_message
-from forewarn.cli.views.tables import GAP, Column, write_table
-from forewarn.client import Appeared, Change, Changed, ClientError, Event, Gone, Refused, Started
-from forewarn.client.document import event_key
+from forewarn.cli.output import Output, moment_text, write_json, write_message
+from forewarn.cli.views.tables import Column, write_table
+from forewarn.client import ClientError, Event, Refused
 from forewarn.clock import SystemClock
-from forewarn.core.duration import format_duration
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
-
-SECOND = timedelta(seconds=1)
-
-
-class GuestEventRow(msgspec.Struct, frozen=True, kw_only=True):
-    """An event for programs. `mine` is null where it is not known what this VM is called."""
-
-    id: str
-    status: str
-    type: str
-    resources: tuple[str, ...]
-    mine: bool | None
-    not_before: datetime | None
-    time_left: str | None
-    duration: str | None
-    source: str | None
-    description: str | None
-
-
-class GuestChangeRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A change for programs. `how` is null unless the event is gone."""
-
-    at: datetime
-    change: str
-    how: str | None
-    event: GuestEventRow
-
-
-def guest_event_row(event: Event, name: str | None, now: datetime) -> GuestEventRow:
-    """Show an event to programs, on the VM of this name if it is known."""
-    return GuestEventRow(
-        id=event.id,
-        status=event.status,
-        type=event.type,
-        resources=event.resources,
-        mine=None if name is None else event.affects(name),
-        not_before=event.not_before,
-        time_left=time_left_text(event, now),
-        duration=None if event.duration is None else format_duration(event.duration),
-        source=event.source,
-        description=event.description,
-    )
-
-
-def guest_change_row(change: Change, name: str | None, now: datetime) -> GuestChangeRow:
-    """Show a change to programs."""
-    how = change.how.value if isinstance(change, Gone) else None
-    return GuestChangeRow(at=now, change=type(change).__name__, how=how, event=guest_event_row(change.event, name, now))
-
-
-def time_left_text(event: Event, now: datetime) -> str | None:
-    """Write in whole seconds how long there is to prepare; None if nobody knows."""
-    left = event.time_left(now)
-    return None if left is None else format_duration(left // SECOND * SECOND)
 
 
 def write_events(events: Iterable[Event], name: str | None, now: datetime) -> None:
@@ -112,94 +52,7 @@ def _row(event: GuestEventRow) -> tuple[str, ...]:
         event.source or "",
         event.description or "",
     )
-    return tuple(map(_printable, cells))
-
-
-def change_line(change: Change, now: datetime) -> tuple[str, str, str]:
-    """Write a change for people: when, what, and of which event."""
-    event = change.event
-    about = (event.id, f"{event.type:<9}", ", ".join(event.resources), _change_note(change, now))
-    return moment_text(now), f"{type(change).__name__:<8}", _printable(GAP.join(about)).rstrip()
-
-
-def _change_note(change: Change, now: datetime) -> str:
-    """Say how an event went, or how long there is to prepare for it."""
-    if isinstance(change, Gone):
-        return change.how.value
-    left = None if change.event.is_started else time_left_text(change.event, now)
-    return "" if left is None else f"{left} left"
-
-
-def countdown_lines(events: Iterable[Event], now: datetime) -> list[str]:
-    """Say of each event when it comes, for people who are watching."""
-    return [
-        _printable(f"{event.type} of {', '.join(event.resources)} {_countdown_text(event, now)}") for event in events
-    ]
-
-
-def _countdown_text(event: Event, now: datetime) -> str:
-    if event.is_started:
-        return "is under way"
-    left = time_left_text(event, now)
-    if left is None:
-        return "at any moment"
-    return f"in {left}" if left != "0s" else "is due"
-
-
-def _printable(text: str) -> str:
-    """Keep what would move a terminal's cursor, or worse, from coming out of what a service says."""
-    return "".join(char if char.isprintable() else " " for char in text)
-
-
-CHANGE_STYLES: dict[type[Change], str] = {Appeared: "yellow", Changed: "cyan", Started: "red", Gone: "green"}
-
-ChangeWriter = Callable[[Change], None]
-Now = Callable[[], datetime]
-
-
-@contextmanager
-def change_writer(output: Output, endpoint: str, name: str | None, now: Now) -> Iterator[ChangeWriter]:
-    """Give what tells a change, in the form that was asked for."""
-    if output is Output.JSON:
-        yield lambda change: write(msgspec.json.encode(guest_change_row(change, name, now())).decode())
-    elif sys.stdout.isatty():
-        countdown = _Countdown(endpoint, now)
-        with Live(console=Console(), get_renderable=countdown.text, refresh_per_second=1, transient=True) as live:
-            yield countdown.writer(live)
-    else:
-        yield lambda change: write(GAP.join(change_line(change, now())))
-
-
-class _Countdown:
-    """What stands below the lines: the events that are there, and the time that is left."""
-
-    def __init__(self, endpoint: str, now: Now) -> None:
-        self._endpoint, self._now = endpoint, now
-        self._events: dict[str, Event] = {}
-
-    def text(self) -> Text:
-        """Write it as it is now."""
-        there = countdown_lines(tuple(self._events.values()), self._now())
-        lines: Iterable[str] = there or [f"Nothing is planned. Watching {self._endpoint} until Ctrl-C."]
-        return Text("\n".join(lines), style="dim")
-
-    def writer(self, live: Live) -> ChangeWriter:
-        """Return what writes a change above it."""
-
-        def write_change(change: Change) -> None:
-            self._update(change)
-            when, what, about = change_line(change, self._now())
-            line = Text.assemble(when, GAP, (what, CHANGE_STYLES[type(change)]), GAP, about)
-            live.console.print(line, soft_wrap=True)
-            live.refresh()
-
-        return write_change
-
-    def _update(self, change: Change) -> None:
-        # The display is drawn by another thread, so it gets a new dictionary and never a changing one.
-        id_ = event_key(change.event)
-        others = {other: event for other, event in self._events.items() if other != id_}
-        self._events = others if isinstance(change, Gone) else {**others, id_: change.event}
+    return tuple(map(printable, cells))
 
 
 app = CommandGroup()
@@ -239,10 +92,9 @@ def watch(connection: EndpointConnection, mine: bool) -> None:
     """
     connection.events.get()
     name = connection.name_if_known() if connection.output is Output.JSON else None
+    content = GuestFollower(connection.events.endpoint, name, SystemClock())
     try:
-        with change_writer(connection.output, connection.events.endpoint, name, SystemClock().now) as write_change:
-            for change in connection.events.watch(mine=mine):
-                write_change(change)
+        show_live(content, GuestStream(connection.events, mine=mine), connection.output)
     except KeyboardInterrupt:
         write_message("Ended.")
 

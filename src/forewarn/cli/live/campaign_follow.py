@@ -41,7 +41,7 @@ def follow(connection: ServiceConnection, campaign: v1.Campaign) -> None:
     )
 
 
-class CampaignFollower(LiveContent):
+class CampaignFollower(LiveContent[v1.JournalEntry]):
     """A campaign that is followed, as it was when the service was asked last."""
 
     def __init__(self, api: ApiClient, campaign: v1.Campaign) -> None:

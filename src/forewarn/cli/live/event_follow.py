@@ -42,7 +42,7 @@ def follow(connection: ServiceConnection, created: Sequence[v1.CreatedEvent]) ->
     )
 
 
-class EventFollower(LiveContent):
+class EventFollower(LiveContent[v1.JournalEntry]):
     """The events that are followed, as they were when the service was asked last."""
 
     def __init__(self, api: ApiClient, created: Sequence[v1.CreatedEvent]) -> None:
@@ -89,7 +89,7 @@ class EventFollower(LiveContent):
         """Whether all were completed."""
         return all(detail.outcome is EventOutcome.COMPLETED for detail in self.details.values())
 
-    def is_affected_by(self, item: StreamItem) -> bool:
+    def is_affected_by(self, item: StreamItem[v1.JournalEntry]) -> bool:
         """Tell whether the events may have changed."""
         match item:
             case v1.JournalEntry():

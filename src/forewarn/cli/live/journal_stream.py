@@ -1,13 +1,18 @@
-"""Journal stream for live views: entries of the journal and connection state, read in a thread, with reconnect."""
+"""Streams for live views: what is followed and the connection state, read in a thread, with reconnect."""
 
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from queue import Empty, SimpleQueue
-from typing import NamedTuple, TypeAlias
+from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 from forewarn.api import v1
 from forewarn.api.client import ApiClient
 from forewarn.api.errors import ApiError, RequestRefused, ServiceUnreachable
+from forewarn.client import ClientError
+
+N = TypeVar("N")
+"""What is followed."""
 
 RECONNECT_DELAY = 1.0
 """How many seconds pass before a lost service is asked again."""
@@ -31,9 +36,9 @@ class StreamResumed(NamedTuple):
 
 
 class StreamFailed(NamedTuple):
-    """The service does not let us watch."""
+    """The source refuses to be followed."""
 
-    error: ApiError
+    error: ApiError | ClientError
 
 
 class KeyInput(NamedTuple):
@@ -42,32 +47,32 @@ class KeyInput(NamedTuple):
     key: str
 
 
-StreamItem: TypeAlias = v1.JournalEntry | Heartbeat | StreamUnavailable | StreamResumed | StreamFailed | KeyInput
+SIGNALS = (Heartbeat, StreamUnavailable, StreamResumed, StreamFailed, KeyInput)
+"""Every other item of a stream is news: an entry of the journal, or a change of a VM's events."""
+
+StreamItem: TypeAlias = N | Heartbeat | StreamUnavailable | StreamResumed | StreamFailed | KeyInput
 
 
-class JournalStream:
-    """Reads the journal in a thread of its own. After a lost connection it goes on where it was, and says so."""
+class LiveStream(ABC, Generic[N]):
+    """Items that a thread reads, in a queue."""
 
-    def __init__(self, api: ApiClient, *, after: int | None = None, campaign: str | None = None) -> None:
-        self._api = api
-        self._campaign = campaign
-        self._position = after
-        self._queue: SimpleQueue[StreamItem] = SimpleQueue()
-        self._first: StreamItem | None = None
+    def __init__(self) -> None:
+        self._queue: SimpleQueue[StreamItem[N]] = SimpleQueue()
+        self._first: StreamItem[N] | None = None
 
     def open(self) -> None:
-        """Begin; what happens after this has returned is not missed."""
+        """Start the thread and wait for its first item. What happens after this has returned is not missed."""
         threading.Thread(target=self._read, daemon=True).start()
         self._first = self._queue.get()
         if isinstance(self._first, StreamFailed):
             raise self._first.error
 
-    def put(self, item: StreamItem) -> None:
-        """Add news from elsewhere."""
+    def put(self, item: StreamItem[N]) -> None:
+        """Add an item."""
         self._queue.put(item)
 
-    def wait(self, seconds: float) -> Iterator[StreamItem]:
-        """Give all news that are there; if there are none, wait for some, but not longer than this."""
+    def wait(self, seconds: float) -> Iterator[StreamItem[N]]:
+        """Give all items in the queue; if it is empty, wait for one, but not longer than this."""
         try:
             first, self._first = self._first, None
             yield self._queue.get(timeout=seconds) if first is None else first
@@ -75,6 +80,20 @@ class JournalStream:
                 yield self._queue.get_nowait()
         except Empty:
             return
+
+    @abstractmethod
+    def _read(self) -> None:
+        """Put items, the first one as soon as the source has answered; runs in the thread."""
+
+
+class JournalStream(LiveStream[v1.JournalEntry]):
+    """Reads the journal. After a lost connection it resumes where it was."""
+
+    def __init__(self, api: ApiClient, *, after: int | None = None, campaign: str | None = None) -> None:
+        super().__init__()
+        self._api = api
+        self._campaign = campaign
+        self._position = after
 
     def _read(self) -> None:
         is_open = is_lost = False
@@ -109,7 +128,7 @@ def _is_transient(error: ApiError) -> bool:
     )
 
 
-def connection_error(items: Iterable[StreamItem], error_text: str) -> str:
+def connection_error(items: Iterable[StreamItem[N]], error_text: str) -> str:
     """Return why the service cannot be reached, or nothing if it can; raise the error if it refuses to be watched."""
     for each in items:
         match each:

@@ -1,29 +1,28 @@
 """The live view: one loop for everything that the command line follows.
 
-It waits for the journal, asks the service again when something may have changed, and shows the content: redrawn on a
+It waits for news, asks the service again when something may have changed, and shows the content: redrawn on a
 terminal, as text lines elsewhere, as JSON lines for programs. After a lost connection the stream resumes where it was.
 
-What is followed is a `LiveContent`: events, a campaign, the whole fleet.
+What is followed is a `LiveContent`: events, a campaign, the whole fleet, or the events that a VM sees.
 """
 
 import os
 import sys
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from time import monotonic
-from typing import Protocol
+from typing import Generic, TypeAlias
 
 import click
 from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from forewarn.api import v1
 from forewarn.api.errors import ServiceUnreachable
 from forewarn.cli.errors import EXIT_INTERRUPTED, ExitCode
-from forewarn.cli.live.journal_stream import JournalStream, KeyInput, StreamItem, connection_error
+from forewarn.cli.live.journal_stream import SIGNALS, KeyInput, LiveStream, N, StreamItem, connection_error
 from forewarn.cli.output import Output, sanitize, write, write_json_line, write_message
 
 REFRESH_INTERVAL = 1.0
@@ -38,7 +37,7 @@ MAX_LINES_ABOVE = 10
 QUIT_KEYS = "qQ"
 
 
-class LiveContent(ABC):
+class LiveContent(ABC, Generic[N]):
     """What is followed."""
 
     poll_interval: float | None = None
@@ -46,6 +45,9 @@ class LiveContent(ABC):
 
     is_full_screen = False
     """Whether it takes the whole terminal, until q; otherwise lines that are final stay above it."""
+
+    is_transient = False
+    """Whether the part that is redrawn disappears at the end."""
 
     is_successful = True
     """Whether the command ends with 0."""
@@ -59,19 +61,19 @@ class LiveContent(ABC):
     def refresh(self) -> None:
         """Ask the service how the content is. If that fails after the first time, the service is asked again."""
 
-    def is_affected_by(self, item: StreamItem) -> bool:
+    def is_affected_by(self, item: StreamItem[N]) -> bool:
         """Tell whether the content may have changed."""
         return not isinstance(item, KeyInput)
 
     @abstractmethod
-    def text_lines(self, entries: Sequence[v1.JournalEntry]) -> Iterable[str]:
+    def text_lines(self, entries: Sequence[N]) -> Iterable[str]:
         """Give the lines to write since the last call."""
 
     @abstractmethod
-    def json_objects(self, entries: Sequence[v1.JournalEntry]) -> Iterable[object]:
+    def json_objects(self, entries: Sequence[N]) -> Iterable[object]:
         """Give the objects to write since the last call."""
 
-    def lines_above(self, _: Sequence[v1.JournalEntry]) -> Iterable[str]:
+    def lines_above(self, _: Sequence[N]) -> Iterable[str | Text]:
         """Give the lines that stay above what is redrawn."""
         return ()
 
@@ -84,7 +86,7 @@ class LiveContent(ABC):
         return ()
 
 
-def follow(content: LiveContent, stream: JournalStream, output: Output, *, resume_command: str) -> None:
+def follow(content: LiveContent[N], stream: LiveStream[N], output: Output, *, resume_command: str) -> None:
     """Follow the content to its end, and exit as it did. Ctrl-C ends the watching, and nothing else."""
     try:
         show_live(content, stream, output)
@@ -97,7 +99,7 @@ def follow(content: LiveContent, stream: JournalStream, output: Output, *, resum
         raise click.exceptions.Exit(ExitCode.FAILED)
 
 
-def show_live(content: LiveContent, stream: JournalStream, output: Output) -> None:
+def show_live(content: LiveContent[N], stream: LiveStream[N], output: Output) -> None:
     """Show the content until it is finished or, on a full screen, somebody presses q."""
     stream.open()
     content.refresh()
@@ -120,21 +122,18 @@ def show_live(content: LiveContent, stream: JournalStream, output: Output) -> No
                     request_error = str(error)  # the stream may go on: nothing else would say when to ask again
                 else:
                     request_error = ""
-            show([item for item in items if isinstance(item, v1.JournalEntry)], stream_error or request_error)
+            show([item for item in items if not isinstance(item, SIGNALS)], stream_error or request_error)
 
 
-class _Show(Protocol):
-    """Shows the content after news."""
-
-    def __call__(self, entries: Sequence[v1.JournalEntry], error_text: str) -> None:
-        """Show the content, what has happened, and why the service cannot be reached."""
+_Show: TypeAlias = Callable[[Sequence[N], str], None]
+"""Shows the content, the news, and why the service cannot be reached."""
 
 
 @contextmanager
-def _lines(content: LiveContent, output: Output) -> Iterator[_Show]:
+def _lines(content: LiveContent[N], output: Output) -> Iterator[_Show[N]]:
     last_error = ""
 
-    def show(entries: Sequence[v1.JournalEntry], error_text: str) -> None:
+    def show(entries: Sequence[N], error_text: str) -> None:
         nonlocal last_error
         if output is Output.JSON:
             for value in content.json_objects(entries):
@@ -150,13 +149,14 @@ def _lines(content: LiveContent, output: Output) -> Iterator[_Show]:
 
 
 @contextmanager
-def _screen(content: LiveContent, stream: JournalStream) -> Iterator[_Show]:
+def _screen(content: LiveContent[N], stream: LiveStream[N]) -> Iterator[_Show[N]]:
     console = Console(highlight=False)
-    with _key_input(stream, content), Live(console=console, screen=content.is_full_screen, auto_refresh=False) as live:
+    redrawn = Live(console=console, screen=content.is_full_screen, transient=content.is_transient, auto_refresh=False)
+    with _key_input(stream, content), redrawn as live:
 
-        def show(entries: Sequence[v1.JournalEntry], error_text: str) -> None:
+        def show(entries: Sequence[N], error_text: str) -> None:
             for line in list(content.lines_above(entries))[-MAX_LINES_ABOVE:]:
-                console.print(Text(sanitize(line), "dim"), soft_wrap=True)
+                console.print(line if isinstance(line, Text) else Text(sanitize(line), "dim"), soft_wrap=True)
             warning = [Text(DISCONNECTED_MESSAGE + error_text, "red")] if error_text else []
             live.update(content.render(warning, console), refresh=True)
 
@@ -164,7 +164,7 @@ def _screen(content: LiveContent, stream: JournalStream) -> Iterator[_Show]:
 
 
 @contextmanager
-def _key_input(stream: JournalStream, content: LiveContent) -> Iterator[None]:
+def _key_input(stream: LiveStream[N], content: LiveContent[N]) -> Iterator[None]:
     """On a full screen, add keys to the stream, each when it is pressed, and do not echo them."""
     if not content.is_full_screen or not sys.stdin.isatty():
         yield
@@ -182,6 +182,6 @@ def _key_input(stream: JournalStream, content: LiveContent) -> Iterator[None]:
         termios.tcsetattr(stdin, termios.TCSADRAIN, before)
 
 
-def _read_keys(stdin: int, stream: JournalStream) -> None:
+def _read_keys(stdin: int, stream: LiveStream[N]) -> None:
     while key := os.read(stdin, 1):
         stream.put(KeyInput(key.decode(errors="replace")))

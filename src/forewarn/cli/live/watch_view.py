@@ -37,7 +37,7 @@ JOURNAL_SHARE = 3
 """The journal gets one line of so many, or what the events leave."""
 
 
-class WatchView(LiveContent):
+class WatchView(LiveContent[v1.JournalEntry]):
     """The whole fleet, as it was when the service was asked last. Without a terminal: the journal, line by line."""
 
     is_full_screen = True

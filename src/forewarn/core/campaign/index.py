@@ -1,9 +1,9 @@
 """The index of a campaign: everything that follows from its record and its scopes, kept up to date scope by scope.
 
-It can be thrown away at any moment: `build_index` gives the same one again. Only what the shell was asked for and has
-not reported yet is lost with it; that is asked for again, and everything can be done twice."""
+It can be rebuilt at any moment: a new index that has observed the same scopes is equal. Only actions that were
+requested and are not reported yet are lost with it; they are requested again, and every action may be repeated."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import datetime
 from heapq import heapify, heappop, heappush
 
@@ -234,14 +234,4 @@ def observe(index: CampaignIndex, id_: str, scope: Scope | None) -> CampaignInde
     index.stale.discard(id_)
     index.scopes[id_] = scope
     index.update(index.record, index.progress(id_))
-    return index
-
-
-def build_index(
-    record: Campaign, scopes: Callable[[str], Scope | None], context: RuleContext, zones: ZoneLookup
-) -> CampaignIndex:
-    """Derive the whole index at once, from a record and its scopes as they are now."""
-    index = CampaignIndex(record, context, zones)
-    for progress in record.scopes:
-        observe(index, progress.scope, scopes(progress.scope))
     return index

@@ -20,12 +20,13 @@ from forewarn.core.campaign.rollout import apply_result, decide
 from forewarn.core.errors import CoreError
 from forewarn.core.journal import Entry
 from forewarn.fleet.campaign.actions import MAX_BACKOFF, MIN_BACKOFF, CampaignActions
+from forewarn.fleet.campaign.notifications import deliver_notifications
 from forewarn.fleet.campaign.time_zones import find_zone
 from forewarn.fleet.errors import SaveFailed, ScopeNotFound
 from forewarn.fleet.event_loop import FairShare
 from forewarn.fleet.main_loop import Decision, RecordLoop
 from forewarn.fleet.scopes import Scopes
-from forewarn.platform.port import GateChecker, NotificationFailed, NotificationMessage, Notifier
+from forewarn.platform.port import GateChecker, Notifier
 from forewarn.store.port import Guards, Store
 
 log = logging.getLogger(__name__)
@@ -35,12 +36,6 @@ MAX_CONCURRENT = 32
 
 MAX_DECISIONS = 20
 """How many decisions are saved together, at most."""
-
-MIN_NOTIFY_BACKOFF, MAX_NOTIFY_BACKOFF = 1.0, 300.0
-"""Between attempts to tell others of a campaign, in seconds of real time."""
-
-_STATES = {"started": CampaignState.RUNNING.value, "halted": CampaignState.HALTED.value}
-"""In which state the campaign was of which others are told; of its end, the reason says it."""
 
 
 class CampaignRunner:
@@ -179,7 +174,9 @@ class CampaignRunner:
                     pauses = backoff(MIN_BACKOFF, MAX_BACKOFF)
         finally:
             self._is_running = False
-        self._start_notifying()
+        if self.record.notifications and self._notifier.has_receivers and not self._is_notifying:
+            self._is_notifying = True
+            self._create_task(self._deliver_notifications(), name=f"notifications of campaign {self.record.name}")
         is_notified = not self.record.notifications or not self._notifier.has_receivers
         if self.record.state.is_over and is_notified and not self._executing:
             self._on_finished(self)
@@ -313,39 +310,8 @@ class CampaignRunner:
 
     # Notifications.
 
-    def _start_notifying(self) -> None:
-        if self.record.notifications and self._notifier.has_receivers and not self._is_notifying:
-            self._is_notifying = True
-            self._create_task(self._send_notifications(), name=f"tell of campaign {self.record.name}")
-
-    async def _send_notifications(self) -> None:
-        """Tell others, in order, until nothing is left to tell; at least once, and after a crash once more."""
-        pauses = backoff(MIN_NOTIFY_BACKOFF, MAX_NOTIFY_BACKOFF)
-        try:
-            while self.record.notifications:
-                notification = self.record.notifications[0]
-                if await self._try_notify(notification):
-                    pauses = backoff(MIN_NOTIFY_BACKOFF, MAX_NOTIFY_BACKOFF)
-                    await self._remove_notification(notification)
-                else:
-                    await asyncio.sleep(next(pauses))
-        finally:
-            self._is_notifying = False
-        self.wake()
-
-    async def _try_notify(self, notification: Notification) -> bool:
-        try:
-            await self._notifier.notify(self._message(notification))
-        except NotificationFailed as error:
-            log.warning("of campaign %s, %s is not told: %s", self.record.name, notification.what, error)
-        except Exception:
-            log.exception("of campaign %s, %s could not be told", self.record.name, notification.what)
-        else:
-            return True
-        return False
-
     async def _remove_notification(self, notification: Notification) -> None:
-        """Save that others were told."""
+        """Save that a notification was delivered."""
         while notification in self.record.notifications:
             try:
                 async with self._lock:
@@ -355,21 +321,13 @@ class CampaignRunner:
                     self.index.rebase(self._decided)
                     await self._save()
             except SaveFailed as error:
-                log.warning("that %s was told is not saved: %s", notification.what, error)
+                log.warning("campaign %s: could not save that %s was delivered: %s", self.id, notification.what, error)
                 self._reset()
                 await asyncio.sleep(MIN_BACKOFF)
 
-    def _message(self, notification: Notification) -> NotificationMessage:
-        campaign = self.record
-        # Told again it must be the same, whatever has become of the campaign meanwhile.
-        state = _STATES.get(notification.what, notification.why)
-        facts = {"type": campaign.spec.type.value, "state": state, "by": campaign.by}
-        return NotificationMessage(
-            id=f"{campaign.id}-{notification.n}",
-            campaign=campaign.id,
-            name=campaign.name,
-            what=notification.what,
-            at=notification.at,
-            why=notification.why,
-            facts=facts,
-        )
+    async def _deliver_notifications(self) -> None:
+        try:
+            await deliver_notifications(self._notifier, lambda: self.record, self._remove_notification)
+        finally:
+            self._is_notifying = False
+        self.wake()

@@ -1,10 +1,9 @@
 """Campaign service: starts, lists and controls campaigns and stores their records.
 
-`fleet.campaign.runner` runs each of them, and `fleet.campaign.orphans` cancels the events that no campaign owns.
+`fleet.campaign.duty` runs them.
 """
 
 import asyncio
-import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime
@@ -15,11 +14,10 @@ import msgspec
 
 from forewarn.core.campaign.calendar import calendar_of
 from forewarn.core.campaign.commands import abort, pause, plan_progress, resume, retry, skip, start
-from forewarn.core.campaign.draft import CampaignBlockers, CampaignDecision
+from forewarn.core.campaign.draft import CampaignDecision
 from forewarn.core.campaign.estimate import CompletionEstimate
 from forewarn.core.campaign.explain import WaitReasons, stop_reason
 from forewarn.core.campaign.limits import format_count
-from forewarn.core.campaign.load import FleetLoad, has_active_work
 from forewarn.core.campaign.plan import Plan, PlannedWave
 from forewarn.core.campaign.record import (
     Campaign,
@@ -34,18 +32,14 @@ from forewarn.core.errors import Invalid, ResourceExists
 from forewarn.core.idempotency import IdempotencyKey, add_seen_key, is_repeated_request
 from forewarn.core.journal import Entry
 from forewarn.core.text import check_text
-from forewarn.fleet.campaign.orphans import OrphanEvents
-from forewarn.fleet.campaign.runner import CampaignRunner
+from forewarn.fleet.campaign.duty import CampaignDuty
 from forewarn.fleet.campaign.time_zones import find_zone
 from forewarn.fleet.errors import AmbiguousCampaign, CampaignNotFound, GateNotFound, SaveFailed
 from forewarn.fleet.event_loop import iterate_gradually
-from forewarn.fleet.main_loop import Decision, MainLoop, RecordChange, RecordCodec, RecordTable
-from forewarn.fleet.scheduler import TimerHeap
-from forewarn.fleet.scopes import ScopeChange, Scopes
+from forewarn.fleet.main_loop import Decision, MainLoop, RecordCodec, RecordTable
+from forewarn.fleet.scopes import Scopes
 from forewarn.platform.port import GateChecker, Notifier
 from forewarn.store.port import RecordKind
-
-log = logging.getLogger(__name__)
 
 MAX_OPEN_CAMPAIGNS = 100
 """How many campaigns can be open at a time."""
@@ -78,38 +72,20 @@ class CampaignStatus(NamedTuple):
 class Campaigns:
     """All campaigns, as they were last saved. `by` is the caller; a repeated `idempotency_key` changes nothing.
 
-    Every process answers for campaigns; the holder of the duty (`CampaignDuty`) runs them.
+    Every process answers for campaigns; the holder of `duty` runs them.
     """
 
     def __init__(self, scopes: Scopes, main_loop: MainLoop, *, checker: GateChecker, notifier: Notifier) -> None:
         self._scopes = scopes
-        self._store = main_loop.store
-        self._tasks = main_loop.tasks
         self._checker = checker
         self._notifier = notifier
         self._records = RecordTable[Campaign]()
-        self._runners: dict[str, CampaignRunner] = {}
-        self._by_scope: dict[str, list[CampaignRunner]] = {}
-        self._fleet_load = FleetLoad()
         self._lock = asyncio.Lock()
-        self._loop = main_loop.add(
-            RecordCodec(RecordKind.CAMPAIGN, CampaignEncoder(), decode), self._records, [CampaignRecordObserver(self)]
-        )
-        self._orphans = OrphanEvents(scopes, self._loop, main_loop)
-        self._timer_heap = TimerHeap(scopes.clock, self._wake)
-        self._is_running = False
+        self._loop = main_loop.add(RecordCodec(RecordKind.CAMPAIGN, CampaignEncoder(), decode), self._records)
+        self.duty = CampaignDuty(scopes, main_loop, self._loop, self._records, checker=checker, notifier=notifier)
+        self._loop.observers.append(self.duty.observe_record)
 
     # Looking.
-
-    @property
-    def busy(self) -> int:
-        """How much is under way that does not wait for the clock."""
-        return self._orphans.busy + sum(runner.is_busy for runner in self._runners.values())
-
-    @property
-    def waiting(self) -> int:
-        """How many timers wait for the clock."""
-        return int(self._timer_heap.is_armed)
 
     def all(self) -> tuple[Campaign, ...]:
         """Return every campaign, the oldest first."""
@@ -150,10 +126,7 @@ class Campaigns:
     async def status(self, id_: str) -> CampaignStatus:
         """Say what a campaign waits for, and when it is expected to be over, in turns with whatever else goes on."""
         campaign = self.find(id_)
-        runner = self._runners.get(campaign.id)
-        blockers = runner.blockers if runner is not None else CampaignBlockers()
-        if blockers.has_limit:
-            blockers = blockers._replace(is_permanent=not self._any_impact_continues())
+        blockers = self.duty.blockers(campaign.id)
         rule_context, now = self._scopes.rule_context, self._scopes.clock.now()
         calendar = calendar_of(campaign, rule_context, find_zone, since=now)
         waits = WaitReasons(campaign, calendar, rule_context, blockers, now=now)
@@ -162,11 +135,6 @@ class Campaigns:
             waits.add(progress)
             estimate.add(progress)
         return CampaignStatus(waits.messages, estimate.end, waits.needs_operator)
-
-    def _any_impact_continues(self) -> bool:
-        """Tell whether anything that is in impact, wherever in the fleet, goes on without a person."""
-        newest = (self._scopes.replica.newest(load.scope)[0] for load in self._fleet_load.loads())
-        return any(scope is not None and has_active_work(scope) for scope in newest)
 
     def stop_reason(self, id_: str) -> str:
         """Say in a word why a campaign lets nothing start, where that is the same for all of it; else nothing."""
@@ -247,7 +215,7 @@ class Campaigns:
             return campaign
 
     async def _drop_oldest(self) -> None:
-        over = [campaign.id for campaign in self.all() if campaign.state.is_over and campaign.id not in self._runners]
+        over = [campaign.id for campaign in self.all() if campaign.state.is_over and not self.duty.is_running(campaign)]
         for id_ in over[: max(len(over) - MAX_FINISHED, 0)]:
             with suppress(SaveFailed):
                 await self._loop.apply(id_, lambda _: Decision(None, (), None))
@@ -327,8 +295,7 @@ class Campaigns:
     ) -> Decision[Campaign, Campaign]:
         if campaign is None:
             raise CampaignNotFound(id_)
-        runner = self._runners.get(id_)
-        now = max(campaign.started_at, self._scopes.clock.now()) if runner is None else runner.now()
+        now = self.duty.now(campaign)
         if idempotency_key is not None and is_repeated_request(campaign.seen_keys, idempotency_key, now=now):
             return Decision(campaign, (), campaign)
         decision = command(campaign, now)
@@ -337,141 +304,6 @@ class Campaigns:
             keys = add_seen_key(campaign.seen_keys, idempotency_key, now=now)
             record = msgspec.structs.replace(record, seen_keys=keys)
         return Decision(record, decision.entries, record)
-
-    # What goes on by itself.
-
-    async def start_duty(self) -> None:
-        """Take the duty to run campaigns: carry on every one that is not over. Without effect where it is held."""
-        if self._is_running:
-            return
-        self._is_running = True
-        self._timer_heap.start()
-        self._fleet_load = FleetLoad()
-        for view in self._scopes.replica.views():
-            if view.scope is not None:
-                self._fleet_load.update(view.id, view.scope)
-                self._orphans.cancel_in(view.scope)
-        for campaign in self.all():
-            self._start_runner(campaign)
-
-    def halt_duty(self) -> None:
-        """Wake no campaign any more, at once."""
-        self._is_running = False
-        self._timer_heap.stop()
-
-    async def stop_duty(self) -> None:
-        """Give the duty to run campaigns back. On return nothing of it is under way."""
-        if self._is_running:
-            self.halt_duty()
-            for runner in tuple(self._runners.values()):
-                await runner.stop()
-                self._remove_runner(runner)
-            await self._orphans.stop()
-
-    def observe_record(self, change: RecordChange[Campaign]) -> None:
-        """Run a campaign that is new, let one go on from what was saved, and one rest whose record was deleted."""
-        if not self._is_running:
-            return
-        runner = self._runners.get(change.id)
-        if change.after is None and change.before is not None:
-            self._on_record_deleted(change.before)
-        elif change.after is not None and runner is not None:
-            runner.on_record_changed(change.after)
-        elif change.after is not None:
-            self._start_runner(change.after)
-
-    def _on_record_deleted(self, campaign: Campaign) -> None:
-        """Stop a campaign whose record another process has deleted, and cancel the events that wait for it."""
-        if (runner := self._runners.get(campaign.id)) is not None:
-            runner.on_record_deleted()
-        if not campaign.state.is_over:
-            log.warning("the record of campaign %s is gone: its events are canceled", campaign.name)
-            self._orphans.cancel_of(campaign)
-
-    def observe(self, change: ScopeChange) -> None:
-        """Take a scope as it is now. Where no campaign has it and it has no events, that costs next to nothing."""
-        scope, _ = self._scopes.replica.newest(change.id)
-        if self._fleet_load.update(change.id, scope):
-            self._wake_waiting_for_capacity()
-        for runner in self._by_scope.get(change.id, ()):
-            runner.mark_changed(change.id)
-        if self._is_running and scope is not None:
-            self._orphans.cancel_in(scope)
-
-    def reevaluate(self) -> None:
-        """Observe every scope again: the hold or the policy of the whole fleet has changed."""
-        for runner in self._runners.values():
-            runner.wake()
-
-    def _wake_waiting_for_capacity(self) -> None:
-        for runner in self._runners.values():
-            if runner.blockers.has_limit:
-                runner.wake()
-
-    def _start_runner(self, campaign: Campaign) -> None:
-        is_notified = not campaign.notifications or not self._notifier.has_receivers
-        if not self._is_running or campaign.id in self._runners or (campaign.state.is_over and is_notified):
-            return
-        runner = CampaignRunner(
-            campaign,
-            self._scopes,
-            self._store,
-            self._tasks,
-            self._loop,
-            self._fleet_load,
-            checker=self._checker,
-            notifier=self._notifier,
-            set_timer=self._timer_heap.set,
-            on_capacity=self._wake_waiting_for_capacity,
-            on_finished=self._remove_runner,
-        )
-        self._runners[campaign.id] = runner
-        for progress in campaign.scopes:
-            self._by_scope.setdefault(progress.scope, []).append(runner)
-        runner.wake()
-
-    def _remove_runner(self, runner: CampaignRunner) -> None:
-        self._runners.pop(runner.id, None)
-        for progress in runner.record.scopes:
-            left = [other for other in self._by_scope.get(progress.scope, ()) if other is not runner]
-            if left:
-                self._by_scope[progress.scope] = left
-            else:
-                self._by_scope.pop(progress.scope, None)
-
-    def _wake(self, id_: str) -> None:
-        if (runner := self._runners.get(id_)) is not None:
-            runner.wake()
-
-
-class CampaignRecordObserver:
-    """Shows changes of campaigns' records to the campaigns."""
-
-    def __init__(self, campaigns: Campaigns) -> None:
-        self._campaigns = campaigns
-
-    def observe(self, change: RecordChange[Campaign]) -> None:
-        """Show a change."""
-        self._campaigns.observe_record(change)
-
-
-class CampaignDuty:
-    """The duty to run campaigns."""
-
-    def __init__(self, campaigns: Campaigns) -> None:
-        self._campaigns = campaigns
-
-    async def start(self) -> None:
-        """Carry on every campaign that is not over."""
-        await self._campaigns.start_duty()
-
-    def halt(self) -> None:
-        """Wake no campaign any more, at once."""
-        self._campaigns.halt_duty()
-
-    async def stop(self) -> None:
-        """Give the duty back. On return nothing of it is under way."""
-        await self._campaigns.stop_duty()
 
 
 def _create_record(known: Campaign | None, campaign: Campaign, entries: Sequence[Entry]) -> Decision[Campaign, None]:

@@ -1,0 +1,167 @@
+"""Follow the events that a VM sees at its guest endpoint."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime, timedelta
+
+import msgspec
+from rich.console import Console, Group, RenderableType
+from rich.text import Text
+
+from forewarn.cli.live.journal_stream import Heartbeat, LiveStream, StreamFailed, StreamItem
+from forewarn.cli.live.live_view import LiveContent
+from forewarn.cli.output import moment_text
+from forewarn.cli.views.tables import GAP
+from forewarn.client import Appeared, Change, Changed, ClientError, Event, Gone, ScheduledEvents, Started
+from forewarn.client.document import event_key
+from forewarn.clock import Clock
+from forewarn.core.duration import format_duration
+
+SECOND = timedelta(seconds=1)
+
+CHANGE_STYLES: dict[type[Change], str] = {Appeared: "yellow", Changed: "cyan", Started: "red", Gone: "green"}
+
+
+class GuestEventRow(msgspec.Struct, frozen=True, kw_only=True):
+    """An event for programs. `mine` is null where it is not known what this VM is called."""
+
+    id: str
+    status: str
+    type: str
+    resources: tuple[str, ...]
+    mine: bool | None
+    not_before: datetime | None
+    time_left: str | None
+    duration: str | None
+    source: str | None
+    description: str | None
+
+
+class GuestChangeRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A change for programs. `how` is null unless the event is gone."""
+
+    at: datetime
+    change: str
+    how: str | None
+    event: GuestEventRow
+
+
+def guest_event_row(event: Event, name: str | None, now: datetime) -> GuestEventRow:
+    """Show an event to programs, on the VM of this name if it is known."""
+    return GuestEventRow(
+        id=event.id,
+        status=event.status,
+        type=event.type,
+        resources=event.resources,
+        mine=None if name is None else event.affects(name),
+        not_before=event.not_before,
+        time_left=time_left_text(event, now),
+        duration=None if event.duration is None else format_duration(event.duration),
+        source=event.source,
+        description=event.description,
+    )
+
+
+def guest_change_row(change: Change, name: str | None, now: datetime) -> GuestChangeRow:
+    """Show a change to programs."""
+    how = change.how.value if isinstance(change, Gone) else None
+    return GuestChangeRow(at=now, change=type(change).__name__, how=how, event=guest_event_row(change.event, name, now))
+
+
+def time_left_text(event: Event, now: datetime) -> str | None:
+    """Write in whole seconds how long there is to prepare; None if nobody knows."""
+    left = event.time_left(now)
+    return None if left is None else format_duration(left // SECOND * SECOND)
+
+
+class GuestStream(LiveStream[Change]):
+    """Reads the changes of a VM's events. The client retries by itself."""
+
+    def __init__(self, events: ScheduledEvents, *, mine: bool) -> None:
+        super().__init__()
+        self._events, self._mine = events, mine
+
+    def _read(self) -> None:
+        self.put(Heartbeat())
+        try:
+            for change in self._events.watch(mine=self._mine):
+                self.put(change)
+        except ClientError as error:
+            self.put(StreamFailed(error))
+
+
+class GuestFollower(LiveContent[Change]):
+    """The events that a VM sees. On a terminal, a countdown to each is redrawn below the changes."""
+
+    is_finished = False
+    is_transient = True
+
+    def __init__(self, endpoint: str, name: str | None, clock: Clock) -> None:
+        self._endpoint, self._name, self._clock = endpoint, name, clock
+        self._events: dict[str, Event] = {}
+
+    def refresh(self) -> None:
+        """Do nothing: the stream has all that is shown."""
+
+    def is_affected_by(self, _: StreamItem[Change]) -> bool:
+        """Return False: nothing is asked again."""
+        return False
+
+    def text_lines(self, changes: Sequence[Change]) -> Iterator[str]:
+        """Give each change."""
+        return (GAP.join(change_line(change, self._clock.now())) for change in changes)
+
+    def json_objects(self, changes: Sequence[Change]) -> Iterator[GuestChangeRow]:
+        """Give each change."""
+        return (guest_change_row(change, self._name, self._clock.now()) for change in changes)
+
+    def lines_above(self, changes: Sequence[Change]) -> Iterator[Text]:
+        """Give each change, and update the events of the countdown."""
+        for change in changes:
+            id_ = event_key(change.event)
+            self._events.pop(id_, None)
+            if not isinstance(change, Gone):
+                self._events[id_] = change.event
+            when, what, about = change_line(change, self._clock.now())
+            yield Text.assemble(when, GAP, (what, CHANGE_STYLES[type(change)]), GAP, about)
+
+    def render(self, warning: Sequence[Text], _: Console) -> RenderableType:
+        """Draw the time left of each event."""
+        lines = countdown_lines(self._events.values(), self._clock.now())
+        idle = f"Nothing is planned. Watching {self._endpoint} until Ctrl-C."
+        return Group(*warning, Text("\n".join(lines or [idle]), "dim"))
+
+
+def change_line(change: Change, now: datetime) -> tuple[str, str, str]:
+    """Write a change for people: when, what, and of which event."""
+    event = change.event
+    about = (event.id, f"{event.type:<9}", ", ".join(event.resources), _change_note(change, now))
+    return moment_text(now), f"{type(change).__name__:<8}", printable(GAP.join(about)).rstrip()
+
+
+def _change_note(change: Change, now: datetime) -> str:
+    """Say how an event went, or how long there is to prepare for it."""
+    if isinstance(change, Gone):
+        return change.how.value
+    left = None if change.event.is_started else time_left_text(change.event, now)
+    return "" if left is None else f"{left} left"
+
+
+def countdown_lines(events: Iterable[Event], now: datetime) -> list[str]:
+    """Say of each event when it comes, for people who are watching."""
+    return [
+        printable(f"{event.type} of {', '.join(event.resources)} {_countdown_text(event, now)}") for event in events
+    ]
+
+
+def _countdown_text(event: Event, now: datetime) -> str:
+    if event.is_started:
+        return "is under way"
+    left = time_left_text(event, now)
+    if left is None:
+        return "at any moment"
+    return f"in {left}" if left != "0s" else "is due"
+
+
+def printable(text: str) -> str:
+    """Replace control characters: the service must not move the terminal's cursor."""
+    return "".join(char if char.isprintable() else " " for char in text)

@@ -1,0 +1,181 @@
+"""The duty to run campaigns: a runner for each campaign that is not over, and their timers.
+
+`fleet.campaign.orphans` cancels the events that no campaign owns.
+"""
+
+import logging
+from datetime import datetime
+
+from forewarn.core.campaign.draft import CampaignBlockers
+from forewarn.core.campaign.load import FleetLoad, has_active_work
+from forewarn.core.campaign.record import Campaign
+from forewarn.fleet.campaign.orphans import OrphanEvents
+from forewarn.fleet.campaign.runner import CampaignRunner
+from forewarn.fleet.main_loop import MainLoop, RecordChange, RecordLoop, RecordTable
+from forewarn.fleet.scheduler import TimerHeap
+from forewarn.fleet.scopes import ScopeChange, Scopes
+from forewarn.platform.port import GateChecker, Notifier
+
+log = logging.getLogger(__name__)
+
+
+class CampaignDuty:
+    """Runs every campaign that is not over, while this process has the duty."""
+
+    def __init__(
+        self,
+        scopes: Scopes,
+        main_loop: MainLoop,
+        record_loop: RecordLoop[Campaign],
+        records: RecordTable[Campaign],
+        *,
+        checker: GateChecker,
+        notifier: Notifier,
+    ) -> None:
+        self._scopes = scopes
+        self._main_loop = main_loop
+        self._record_loop = record_loop
+        self._records = records
+        self._checker = checker
+        self._notifier = notifier
+        self._runners: dict[str, CampaignRunner] = {}
+        self._by_scope: dict[str, list[CampaignRunner]] = {}
+        self._fleet_load = FleetLoad()
+        self._orphans = OrphanEvents(scopes, record_loop, main_loop)
+        self._timer_heap = TimerHeap(scopes.clock, self._wake)
+        self._is_started = False
+
+    @property
+    def busy(self) -> int:
+        """How much is under way that does not wait for the clock."""
+        return self._orphans.busy + sum(runner.is_busy for runner in self._runners.values())
+
+    @property
+    def waiting(self) -> int:
+        """How many timers wait for the clock."""
+        return int(self._timer_heap.is_armed)
+
+    def is_running(self, campaign: Campaign) -> bool:
+        """Tell whether this process runs a campaign, or delivers its last notifications."""
+        return campaign.id in self._runners
+
+    def now(self, campaign: Campaign) -> datetime:
+        """Return the time by which a campaign goes; it never steps back."""
+        runner = self._runners.get(campaign.id)
+        return max(campaign.started_at, self._scopes.clock.now()) if runner is None else runner.now()
+
+    def blockers(self, id_: str) -> CampaignBlockers:
+        """Return what keeps the waves of a campaign from starting; nothing, if another process runs it."""
+        runner = self._runners.get(id_)
+        blockers = runner.blockers if runner is not None else CampaignBlockers()
+        if blockers.has_limit:
+            blockers = blockers._replace(is_permanent=not self._any_impact_continues())
+        return blockers
+
+    def _any_impact_continues(self) -> bool:
+        """Tell whether any impact in the fleet continues without an operator's decision."""
+        newest = (self._scopes.replica.newest(load.scope)[0] for load in self._fleet_load.loads())
+        return any(scope is not None and has_active_work(scope) for scope in newest)
+
+    async def start(self) -> None:
+        """Take the duty: carry on every campaign that is not over. Without effect where it is held."""
+        if self._is_started:
+            return
+        self._is_started = True
+        self._timer_heap.start()
+        self._fleet_load = FleetLoad()
+        for view in self._scopes.replica.views():
+            if view.scope is not None:
+                self._fleet_load.update(view.id, view.scope)
+                self._orphans.cancel_in(view.scope)
+        for campaign in sorted(self._records.values(), key=lambda campaign: (campaign.started_at, campaign.id)):
+            self._start_runner(campaign)
+
+    def halt(self) -> None:
+        """Wake no campaign any more, at once."""
+        self._is_started = False
+        self._timer_heap.stop()
+
+    async def stop(self) -> None:
+        """Give the duty back. On return nothing of it is under way."""
+        if self._is_started:
+            self.halt()
+            for runner in tuple(self._runners.values()):
+                await runner.stop()
+                self._remove_runner(runner)
+            await self._orphans.stop()
+
+    def observe_record(self, change: RecordChange[Campaign]) -> None:
+        """Run a campaign that is new, let one go on from what was saved, and one rest whose record was deleted."""
+        if not self._is_started:
+            return
+        runner = self._runners.get(change.id)
+        if change.after is None and change.before is not None:
+            self._on_record_deleted(change.before)
+        elif change.after is not None and runner is not None:
+            runner.on_record_changed(change.after)
+        elif change.after is not None:
+            self._start_runner(change.after)
+
+    def _on_record_deleted(self, campaign: Campaign) -> None:
+        """Stop a campaign whose record another process has deleted, and cancel the events that wait for it."""
+        if (runner := self._runners.get(campaign.id)) is not None:
+            runner.on_record_deleted()
+        if not campaign.state.is_over:
+            log.warning("the record of campaign %s is gone: its events are canceled", campaign.name)
+            self._orphans.cancel_of(campaign)
+
+    def observe(self, change: ScopeChange) -> None:
+        """Take a scope as it is now. Where no campaign has it and it has no events, that costs next to nothing."""
+        scope, _ = self._scopes.replica.newest(change.id)
+        if self._fleet_load.update(change.id, scope):
+            self._wake_waiting_for_capacity()
+        for runner in self._by_scope.get(change.id, ()):
+            runner.mark_changed(change.id)
+        if self._is_started and scope is not None:
+            self._orphans.cancel_in(scope)
+
+    def reevaluate(self) -> None:
+        """Observe every scope again: the hold or the policy of the whole fleet has changed."""
+        for runner in self._runners.values():
+            runner.wake()
+
+    def _wake_waiting_for_capacity(self) -> None:
+        for runner in self._runners.values():
+            if runner.blockers.has_limit:
+                runner.wake()
+
+    def _start_runner(self, campaign: Campaign) -> None:
+        is_notified = not campaign.notifications or not self._notifier.has_receivers
+        if not self._is_started or campaign.id in self._runners or (campaign.state.is_over and is_notified):
+            return
+        runner = CampaignRunner(
+            campaign,
+            self._scopes,
+            self._main_loop.store,
+            self._main_loop.tasks,
+            self._record_loop,
+            self._fleet_load,
+            checker=self._checker,
+            notifier=self._notifier,
+            set_timer=self._timer_heap.set,
+            on_capacity=self._wake_waiting_for_capacity,
+            on_finished=self._remove_runner,
+        )
+        self._runners[campaign.id] = runner
+        for progress in campaign.scopes:
+            self._by_scope.setdefault(progress.scope, []).append(runner)
+        runner.wake()
+
+    def _remove_runner(self, runner: CampaignRunner) -> None:
+        self._runners.pop(runner.id, None)
+        for progress in runner.record.scopes:
+            left = [other for other in self._by_scope.get(progress.scope, ()) if other is not runner]
+            if left:
+                self._by_scope[progress.scope] = left
+            else:
+                self._by_scope.pop(progress.scope, None)
+
+    def _wake(self, id_: str) -> None:
+        if (runner := self._runners.get(id_)) is not None:
+            runner.wake()

@@ -1,0 +1,73 @@
+"""Campaign notifications: delivered in order, at least once, and again after a restart."""
+
+from datetime import timedelta
+
+import pytest
+
+from forewarn.clock import ManualClock
+from forewarn.platform.port import NotificationMessage
+from forewarn.store.memory import MemoryStore
+from tests.core.sample_scopes import TEN
+from tests.fleet.campaign.campaigns import (
+    CAMPAIGN_ID,
+    DurablePlatform,
+    FakeNotifier,
+    campaign_spec,
+    single,
+    start_campaign,
+)
+from tests.fleet.fleets import run_fleet, until
+
+HOUR = timedelta(hours=1)
+
+
+async def test_start_halt_and_end_are_delivered_with_retries(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("forewarn.fleet.campaign.notifications.MIN_BACKOFF", 0.001)
+    store, clock = MemoryStore(), ManualClock(TEN)
+    platform, post = DurablePlatform(clock), FakeNotifier(failures=2)
+    platform.failing["db-1/db-1"] = "no power"
+    async with run_fleet(single(1), store=store, clock=clock, platform=platform, messenger=post) as fleet:
+        await start_campaign(fleet, campaign_spec())
+        await fleet.time.advance(HOUR)
+        await fleet.campaigns.retry("kernel", "db-1", by="bob")
+        await fleet.campaigns.resume("kernel", by="bob")
+        await fleet.time.advance(HOUR)
+        await until(lambda: not fleet.campaigns.find("kernel").notifications)
+    assert [(message.what, message.why) for message in post.messages] == [
+        ("started", ""),
+        ("halted", "a wave has failed: db-1, wave 1: db-1: no power"),
+        ("ended", "Completed"),
+    ]
+    assert [message.id for message in post.messages] == [f"{CAMPAIGN_ID}-{n}" for n in (1, 5, 9)]
+
+
+async def test_undelivered_notification_is_delivered_after_a_restart() -> None:
+    store, clock = MemoryStore(), ManualClock(TEN)
+    async with run_fleet(single(1), store=store, clock=clock, messenger=FakeNotifier(failures=1_000)) as fleet:
+        await start_campaign(fleet, campaign_spec())
+        await fleet.time.advance(HOUR)
+    post = FakeNotifier()
+    async with run_fleet(store=store, clock=clock, messenger=post) as fleet:
+        await until(lambda: not fleet.campaigns.find("kernel").notifications)
+    assert [(message.what, message.facts["state"]) for message in post.messages] == [
+        ("started", "Running"),
+        ("ended", "Completed"),
+    ]
+
+
+async def test_notifier_that_raises_is_called_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("forewarn.fleet.campaign.notifications.MIN_BACKOFF", 0.001)
+
+    class Broken(FakeNotifier):
+        async def notify(self, message: NotificationMessage) -> None:
+            if not self._tried:
+                self._tried["once"] = 1
+                raise RuntimeError("broken")
+            await super().notify(message)
+
+    post = Broken()
+    async with run_fleet(single(1), messenger=post) as fleet:
+        await start_campaign(fleet, campaign_spec())
+        await fleet.time.advance(HOUR)
+        await until(lambda: not fleet.campaigns.find("kernel").notifications)
+    assert [message.what for message in post.messages] == ["started", "ended"]
