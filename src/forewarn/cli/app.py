@@ -180,7 +180,7 @@ def main() -> None:
 
         redact_tokens(sys.argv)
     try:
-        app()
+        app(prog_name="forewarn")  # also where Python runs it as a module
     except BrokenPipeError:
         from forewarn.cli.output import discard_stdout
 
