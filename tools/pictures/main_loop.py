@@ -62,8 +62,9 @@ def read_duties(tree: ast.Module) -> list[str]:
 
 
 def _plain(node: ast.expr) -> str:
-    """Return a part of the fleet in words: `self.impacts` and `LongPollObserver(…)` as impacts and long polls."""
-    name = ast.unparse(node.func) if isinstance(node, ast.Call) else ast.unparse(node).removeprefix("self.")
+    """Return a part of the fleet in words: `self.impacts.observe` is impacts, `LongPollObserver(…).observe` long polls."""
+    calls = [each for each in ast.walk(node) if isinstance(each, ast.Call)]
+    name = ast.unparse(calls[0].func) if calls else ast.unparse(node).removeprefix("self.").partition(".")[0]
     words = "".join(f" {each.lower()}" if each.isupper() else each for each in name).split()
     plain = " ".join(word for word in words if word not in ("observer", "duty"))
     return plain if plain.endswith(("r", "s")) else f"{plain}s"
