@@ -62,7 +62,7 @@ def read_duties(tree: ast.Module) -> list[str]:
 
 
 def _plain(node: ast.expr) -> str:
-    """Return a part of the fleet in words: `self.impacts.observe` is impacts, `LongPollObserver(…).observe` long polls."""
+    """Return a part of the fleet in words: impacts for `self.impacts.observe`, long polls for `LongPollObserver(…)`."""
     calls = [each for each in ast.walk(node) if isinstance(each, ast.Call)]
     name = ast.unparse(calls[0].func) if calls else ast.unparse(node).removeprefix("self.").partition(".")[0]
     words = "".join(f" {each.lower()}" if each.isupper() else each for each in name).split()
