@@ -51,7 +51,7 @@ def test_honest_handler_ends_with_0_and_a_table(machine: Machine) -> None:
         "✓ user-restart",
         "1 scenario: 9 kept, 0 broken, 2 not judged.",
         (
-            "Not judged: 1 × no marker was named: --prepared FILE; 1 × no marker was named: --recovered FILE. "
+            "Not judged: 1 × no marker file: use --prepared FILE; 1 × no marker file: use --recovered FILE. "
             "`--all` shows each."
         ),
     ]
@@ -59,15 +59,15 @@ def test_honest_handler_ends_with_0_and_a_table(machine: Machine) -> None:
 
 @pytest.mark.process
 def test_finding_says_what_was_seen_and_what_was_expected(machine: Machine) -> None:
-    ended = run(machine, "exam", "--only", "empty-body", *TOLD_URL, *handler("dies of an empty body"))
+    ended = run(machine, "exam", "--only", "empty-body", *TOLD_URL, *handler("crashes on an empty body"))
     assert ended.code == 1
     lines = ended.stdout.splitlines()
     assert lines[1].split()[:2] == ["empty-body", "failed"]
     assert lines[2:4] == [
         "empty-body, keeps-running:",
-        "    expected:  it must go on running, through all of it and afterwards",
+        "    expected:  it must keep running during the whole scenario",
     ]
-    assert re.fullmatch(r"    seen:      it ended with exit code 1 at \d+\.\d s, saying: json\..*", lines[4])
+    assert re.fullmatch(r"    seen:      it ended with exit code 1 at \d+\.\d s; last line of output: json\..*", lines[4])
     assert lines[5] == "    printed:"
     assert lines[-1].startswith("      | json.decoder.JSONDecodeError")
     assert ended.stderr.splitlines()[1] == "✗ empty-body: keeps-running"
@@ -83,7 +83,7 @@ def test_machine_that_is_too_slow_says_nothing_about_the_program(
     ended = run(machine, "exam", *two, *TOLD_URL, *handler("none"))
     assert ended.code == 6
     lines = ended.stderr.splitlines()
-    late = "the 0.005 s were over before the story was"
+    late = "the scenario did not end within 0.005 s"
     assert lines[0] == "2 scenarios, 2 at a time: 1s at the most."
     assert sorted(lines[1:3]) == [f"? live-migration: {late}", f"? user-restart: {late}"]
     assert lines[3:6] == [
@@ -125,9 +125,9 @@ def test_json_and_junit_tell_all(machine: Machine, tmp_path: Path) -> None:
     assert findings[-1] == {
         "demand": "recovers-E1",
         "mood": "must",
-        "expected": "must recover when E1 is over",
+        "expected": "must recover after E1 has ended",
         "verdict": "not judged",
-        "seen": "no marker was named: --recovered FILE",
+        "seen": "no marker file: use --recovered FILE",
     }
     assert scenario.pop("seconds") > 0
     assert scenario == {

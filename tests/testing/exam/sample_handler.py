@@ -1,6 +1,6 @@
-"""Sample event handler for the exam that speaks the bare protocol and makes one given mistake.
+"""Sample event handler for the exam that uses the bare protocol and makes one given mistake.
 
-Run as a program: its argument is the mistake, `none` for none. EXAM_URL is the endpoint."""
+Run as a program: its argument is the mistake, or `none`. EXAM_URL is the endpoint."""
 
 import json
 import os
@@ -17,15 +17,15 @@ from typing import Any
 PATH = "/metadata/scheduledevents?api-version=2020-07-01"
 NAME_PATH = "/metadata/instance/compute/name?api-version=2021-02-01&format=text"
 TYPES = {"Freeze": 1, "Reboot": 2, "Redeploy": 3, "Preempt": 4, "Terminate": 5}
-PAUSES = {"hammers": 0.01, "asks seldom": 60.0}
+PAUSES = {"polls without a pause": 0.01, "polls rarely": 60.0}
 AT_THE_LAST_MOMENT = 3.0
-PATIENT = {"approves at the last moment", "believes the date of an answer"}
+PATIENT = {"approves at the last moment", "trusts the Date header"}
 
 Event = dict[str, Any]
 
 
 class Handler:
-    """Asks, prepares, approves and recovers; `error` is what it gets wrong."""
+    """Polls, prepares, approves and recovers; `error` is its mistake."""
 
     def __init__(self, error: str) -> None:
         self.error = error
@@ -33,7 +33,9 @@ class Handler:
         self.date = datetime.now(UTC)
         proxies = None if error == "uses the proxy" else urllib.request.ProxyHandler({})
         self.opener = urllib.request.build_opener(*([proxies] if proxies else []))
-        self.name = socket.gethostname() if error == "knows itself by its host name" else self.ask(NAME_PATH).decode()
+        self.name = (
+            socket.gethostname() if error == "takes its host name for the VM's" else self.ask(NAME_PATH).decode()
+        )
         self.approved: set[str] = set()
         self.open: set[str] = set()
         self.ever: list[str] = []
@@ -41,10 +43,10 @@ class Handler:
 
     def ask(self, path: str, body: bytes | None = None, *, header: bool = True) -> bytes:
         request = urllib.request.Request(self.url + path, data=body, headers={"Metadata": "true"} if header else {})
-        with self.opener.open(request, timeout=10) as answer:
-            said: bytes = answer.read()
-            self.date = parsedate_to_datetime(answer.headers["Date"])
-            return said
+        with self.opener.open(request, timeout=10) as response:
+            content: bytes = response.read()
+            self.date = parsedate_to_datetime(response.headers["Date"])
+            return content
 
     def approve(self, *ids: str) -> None:
         body = json.dumps({"StartRequests": [{"EventId": id_} for id_ in ids]}).encode()
@@ -58,10 +60,10 @@ class Handler:
 
     def look(self) -> None:
         body = self.ask(PATH)
-        if not body and self.error != "dies of an empty body":
+        if not body and self.error != "crashes on an empty body":
             return
         document = json.loads(body)
-        if self.error == "believes the highest number" and document["DocumentIncarnation"] < self.highest:
+        if self.error == "ignores lower incarnations" and document["DocumentIncarnation"] < self.highest:
             return
         self.highest = max(self.highest, document["DocumentIncarnation"])
         self.handle(document["Events"])
@@ -70,7 +72,7 @@ class Handler:
         if self.error == "reads the first event only":
             events = events[:1]
         own = [event for event in events if self.name in event["Resources"] or self.error == "approves everything"]
-        if self.error == "knows no new types":
+        if self.error == "crashes on unknown types":
             events.sort(key=lambda event: TYPES[event["EventType"]])
         for event in own:
             self.consider(event)
@@ -78,9 +80,9 @@ class Handler:
             self.open.discard(id_)
             if self.error != "does not recover":
                 self.mark("FOREWARN_EXAM_RECOVERED")
-            if self.error == "ends after the first event":
+            if self.error == "exits after the first event":
                 sys.exit(0)
-        if self.error == "approves all it ever saw" and self.ever:
+        if self.error == "approves ended events" and self.ever:
             self.approve(*self.ever)
 
     def consider(self, event: Event) -> None:
@@ -88,8 +90,8 @@ class Handler:
         if id_ not in self.ever:
             self.ever.append(id_)
         self.open.add(id_)
-        is_waiting = event["EventStatus"] == "Scheduled" or self.error == "approves what has started"
-        is_known = id_ in self.approved and self.error != "forgets what it approved"
+        is_waiting = event["EventStatus"] == "Scheduled" or self.error == "approves started events"
+        is_known = id_ in self.approved and self.error != "forgets its approvals"
         if is_known or not is_waiting or not self.is_time(event):
             return
         if self.error != "prepares too late":
@@ -104,7 +106,7 @@ class Handler:
     def is_time(self, event: Event) -> bool:
         if self.error not in PATIENT or not event["NotBefore"]:
             return True
-        now = self.date if self.error == "believes the date of an answer" else datetime.now(UTC)
+        now = self.date if self.error == "trusts the Date header" else datetime.now(UTC)
         left = parsedate_to_datetime(event["NotBefore"]) - now
         return left.total_seconds() <= AT_THE_LAST_MOMENT
 
@@ -113,13 +115,13 @@ class Handler:
             try:
                 self.look()
             except (OSError, urllib.error.URLError, ValueError) as trouble:
-                if self.error == "dies of an empty body":
+                if self.error == "crashes on an empty body":
                     raise
                 sys.stderr.write(f"{trouble}\n")
             if self.error == "hangs":
                 time.sleep(3600)
             if self.error == "prints a lot":
-                sys.stdout.write("all is well\n" * 20_000)
+                sys.stdout.write("no events\n" * 20_000)
             time.sleep(PAUSES.get(self.error, 0.3))
 
 

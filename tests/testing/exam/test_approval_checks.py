@@ -1,4 +1,4 @@
-"""What a handler approves, and when: the verdicts on traces made by hand."""
+"""Verdicts of the approval checks on hand-made traces."""
 
 import pytest
 
@@ -37,27 +37,35 @@ JUDGED: dict[str, tuple[Check, HandlerTrace, Verdict]] = {
     ),
     "not approved": (ApprovalCheck("E1"), record(ask(1.0, SCHEDULED), ask(2.0, SCHEDULED)), BROKEN),
     "approval was refused": (ApprovalCheck("E1"), record(ask(1.0, SCHEDULED), post(1.1, "A", status=400)), OPEN),
-    "died before it could": (ApprovalCheck("E1"), record(ask(1.0, SCHEDULED), ended=DEAD), OPEN),
-    "time was over": (ApprovalCheck("E1"), record(ask(1.0, SCHEDULED), is_finished=False), OPEN),
-    "never told": (ApprovalCheck("E1"), record(ask(1.0)), OPEN),
-    "told as Started only": (ApprovalCheck("E1"), record(ask(1.0, STARTED)), OPEN),
-    "shared, and nobody said": (ApprovalCheck("E1"), record(ask(1.0, SHARED)), OPEN),
-    "like the one before": (
+    "ended before it approved": (ApprovalCheck("E1"), record(ask(1.0, SCHEDULED), ended=DEAD), OPEN),
+    "scenario not finished": (ApprovalCheck("E1"), record(ask(1.0, SCHEDULED), is_finished=False), OPEN),
+    "event never received": (ApprovalCheck("E1"), record(ask(1.0)), OPEN),
+    "received only as Started": (ApprovalCheck("E1"), record(ask(1.0, STARTED)), OPEN),
+    "shared, without an expectation": (ApprovalCheck("E1"), record(ask(1.0, SHARED)), OPEN),
+    "shared, and it approved the event before": (
         ApprovalCheck("E2", like="E1"),
         record(ask(1.0, SHARED), post(1.1, "A"), ask(2.0, ("B", "Scheduled", BOTH)), ask(3.0)),
         BROKEN,
     ),
-    "approves another's": (OtherVmApprovalCheck(), record(ask(1.0, OTHERS), post(1.1, "A")), BROKEN),
-    "leaves another's": (OtherVmApprovalCheck(), record(ask(1.0, OTHERS)), KEPT),
-    "shared is no other's": (OtherVmApprovalCheck(), record(ask(1.0, SHARED), post(1.1, "A")), OPEN),
-    "approves a failure": (StartedApprovalCheck(), record(ask(1.0, STARTED), post(1.1, "A")), BROKEN),
-    "news crosses it": (StartedApprovalCheck(), record(ask(1.0, SCHEDULED), ask(2.0, STARTED), post(2.1, "A")), KEPT),
-    "news is old": (StartedApprovalCheck(), record(ask(1.0, SCHEDULED), ask(2.0, STARTED), post(3.0, "A")), BROKEN),
-    "gone for long": (EndedApprovalCheck(), record(ask(1.0, SCHEDULED), ask(2.0), post(3.0, "A")), BROKEN),
-    "gone just now": (EndedApprovalCheck(), record(ask(1.0, SCHEDULED), ask(2.0), post(2.1, "A")), KEPT),
+    "approves an event of another VM": (OtherVmApprovalCheck(), record(ask(1.0, OTHERS), post(1.1, "A")), BROKEN),
+    "ignores an event of another VM": (OtherVmApprovalCheck(), record(ask(1.0, OTHERS)), KEPT),
+    "shared event is not another VM's": (OtherVmApprovalCheck(), record(ask(1.0, SHARED), post(1.1, "A")), OPEN),
+    "approves a hardware failure": (StartedApprovalCheck(), record(ask(1.0, STARTED), post(1.1, "A")), BROKEN),
+    "start received just now": (
+        StartedApprovalCheck(),
+        record(ask(1.0, SCHEDULED), ask(2.0, STARTED), post(2.1, "A")),
+        KEPT,
+    ),
+    "start received a second ago": (
+        StartedApprovalCheck(),
+        record(ask(1.0, SCHEDULED), ask(2.0, STARTED), post(3.0, "A")),
+        BROKEN,
+    ),
+    "event ended a second ago": (EndedApprovalCheck(), record(ask(1.0, SCHEDULED), ask(2.0), post(3.0, "A")), BROKEN),
+    "event ended just now": (EndedApprovalCheck(), record(ask(1.0, SCHEDULED), ask(2.0), post(2.1, "A")), KEPT),
     "repeats it once": (RepeatedApprovalCheck(), record(*(post(float(n), "A") for n in (1, 2))), KEPT),
-    "repeats it for ever": (RepeatedApprovalCheck(), record(*(post(float(n), "A") for n in range(1, 6))), BROKEN),
-    "refusals do not count": (
+    "repeats it four times": (RepeatedApprovalCheck(), record(*(post(float(n), "A") for n in range(1, 6))), BROKEN),
+    "refused approvals do not count": (
         RepeatedApprovalCheck(),
         record(*(post(float(n), "A", status=500) for n in range(6))),
         OPEN,

@@ -1,4 +1,4 @@
-"""The examination paper: complete, playable on the rules, and within its time."""
+"""Tests of the exam's catalog: it is complete, its scenarios run on the core, and they fit the time limit."""
 
 from collections import Counter
 
@@ -19,13 +19,13 @@ def test_every_shipped_scenario_with_a_handler_is_in_the_exam_once() -> None:
 
 
 @pytest.mark.parametrize("sheet", exam_scenarios(), ids=name_of)
-def test_demands_of_a_scenario_have_names_of_their_own(sheet: ExamScenario) -> None:
+def test_checks_of_a_scenario_have_unique_names(sheet: ExamScenario) -> None:
     assert [key for key, times in Counter(demand.key for demand in sheet.checks).items() if times > 1] == []
 
 
 @pytest.mark.parametrize("sheet", exam_scenarios(), ids=name_of)
 @pytest.mark.parametrize("vm", ["web-0", "web-1", "frontend_3"])
-def test_story_can_be_told_of_a_vm_of_any_name(sheet: ExamScenario, vm: str) -> None:
+def test_scenario_runs_with_a_handler_vm_of_any_name(sheet: ExamScenario, vm: str) -> None:
     scenario = sheet.scenario(vm)
     assert scenario.handler == vm
     for _ in run_script(scenario.script, CoreBackend()):

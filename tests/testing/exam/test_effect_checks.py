@@ -1,4 +1,4 @@
-"""What a handler does to its VM before and after an event: the verdicts on traces made by hand."""
+"""Verdicts of the prepare and recover checks on hand-made traces."""
 
 import pytest
 
@@ -19,7 +19,7 @@ JUDGED: dict[str, tuple[Check, HandlerTrace, Verdict]] = {
         record(ask(1.0, SCHEDULED), post(2.0, "A"), ask(9.0), recovered=[2.2]),
         BROKEN,
     ),
-    "nothing to recover from": (RecoverCheck("E1"), record(ask(1.0, SCHEDULED), ask(3.0), recovered=[]), OPEN),
+    "neither prepared nor approved": (RecoverCheck("E1"), record(ask(1.0, SCHEDULED), ask(3.0), recovered=[]), OPEN),
 }
 
 

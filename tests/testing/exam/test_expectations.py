@@ -1,4 +1,4 @@
-"""What is expected of a handler turns the verdicts on it round."""
+"""Tests of expectations: they change the verdicts of checks."""
 
 import pytest
 
@@ -20,23 +20,23 @@ from tests.testing.exam.traces import (
     record,
 )
 
-WISHED: dict[str, tuple[list[str], bool, Verdict]] = {
-    "approves what is to be ignored": (["ignore"], True, BROKEN),
-    "ignores what is to be ignored": (["Reboot=ignore"], False, KEPT),
-    "another type does not matter": (["Freeze=ignore"], True, KEPT),
+EXPECTED: dict[str, tuple[list[str], bool, Verdict]] = {
+    "approves, but ignore is expected": (["ignore"], True, BROKEN),
+    "ignores, as expected": (["Reboot=ignore"], False, KEPT),
+    "expectation for another type": (["Freeze=ignore"], True, KEPT),
     "either is right": (["either"], False, OPEN),
-    "what is said later counts": (["ignore", "reboot=approve"], True, KEPT),
-    "a word for all takes back what was said": (["Reboot=ignore", "approve"], False, BROKEN),
+    "later expectation wins": (["ignore", "reboot=approve"], True, KEPT),
+    "expectation for all types replaces earlier ones": (["Reboot=ignore", "approve"], False, BROKEN),
 }
 
 
-@pytest.mark.parametrize(("said", "approves", "verdict"), WISHED.values(), ids=WISHED)
-def test_wishes_turn_a_demand_round(said: list[str], approves: bool, verdict: Verdict) -> None:
+@pytest.mark.parametrize(("values", "approves", "verdict"), EXPECTED.values(), ids=EXPECTED)
+def test_expectation_decides_the_verdict(values: list[str], approves: bool, verdict: Verdict) -> None:
     happened = record(ask(1.0, SCHEDULED), *([post(1.5, "A")] if approves else []), ask(2.0, SCHEDULED))
-    assert evaluate(ApprovalCheck("E1"), happened, parse_expectations(said)).verdict is verdict
+    assert evaluate(ApprovalCheck("E1"), happened, parse_expectations(values)).verdict is verdict
 
 
-def test_shared_events_are_judged_where_that_is_wanted() -> None:
+def test_shared_events_are_judged_with_an_expectation() -> None:
     happened = record(ask(1.0, SHARED), ask(2.0, SHARED))
     assert evaluate(ApprovalCheck("E1"), happened, parse_expectations(["shared=approve"])).verdict is BROKEN
 

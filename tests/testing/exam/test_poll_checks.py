@@ -1,4 +1,4 @@
-"""How a handler asks and how it ends: the verdicts on traces made by hand."""
+"""Verdicts of the poll and exit checks on hand-made traces."""
 
 import pytest
 
@@ -30,39 +30,43 @@ from tests.testing.exam.traces import (
 )
 
 JUDGED: dict[str, tuple[Check, HandlerTrace, Verdict]] = {
-    "asks once a second": (PollIntervalCheck(), record(*EVERY_SECOND), KEPT),
-    "one long gap is a busy machine": (PollIntervalCheck(), record(*EVERY_SECOND[:5], ask(9.5)), KEPT),
-    "gaps are long": (PollIntervalCheck(), record(ask(1.0), ask(8.0), ask(15.0), finished_at=16.0), BROKEN),
-    "silence in the end": (PollIntervalCheck(), record(*EVERY_SECOND[:2]), BROKEN),
-    "silence of who waits": (PollIntervalCheck(), record(ask(0.5), ask(1.0), seen(1.1, "GET", PATH, None)), KEPT),
-    "silence of a VM that is gone": (PollIntervalCheck(), record(*EVERY_SECOND[:2], vm_removed_at=2.5), KEPT),
-    "pause after a wrong answer": (
+    "polls once a second": (PollIntervalCheck(), record(*EVERY_SECOND), KEPT),
+    "one long interval": (PollIntervalCheck(), record(*EVERY_SECOND[:5], ask(9.5)), KEPT),
+    "long intervals": (PollIntervalCheck(), record(ask(1.0), ask(8.0), ask(15.0), finished_at=16.0), BROKEN),
+    "silence at the end": (PollIntervalCheck(), record(*EVERY_SECOND[:2]), BROKEN),
+    "silence during a long poll": (
+        PollIntervalCheck(),
+        record(ask(0.5), ask(1.0), seen(1.1, "GET", PATH, None)),
+        KEPT,
+    ),
+    "silence after the removal of the VM": (PollIntervalCheck(), record(*EVERY_SECOND[:2], vm_removed_at=2.5), KEPT),
+    "backoff after an error response": (
         PollIntervalCheck(),
         record(ask(0.5), ask(1.0, status=429), ask(9.0, status=429), ask(17.0), finished_at=18.0),
         KEPT,
     ),
-    "never asked, and had the time to": (PollCheck(), record(), BROKEN),
-    "never asked, but the machine had no time": (PollCheck(), record(is_timed_out=True), OPEN),
-    "ended, and never asked": (PollCheck(), record(is_timed_out=True, ended=DEAD), BROKEN),
-    "never asked": (PollIntervalCheck(), record(), OPEN),
-    "asks without a pause": (RateLimitCheck(), record(*EVERY_MOMENT), BROKEN),
-    "asks more than anybody can remember": (RateLimitCheck(), record(*EVERY_MOMENT, dropped=9), BROKEN),
-    "a burst of few": (RateLimitCheck(), record(*EVERY_MOMENT[:8]), KEPT),
-    "held questions have no pace": (
+    "no poll in the whole scenario": (PollCheck(), record(), BROKEN),
+    "no poll before the time limit": (PollCheck(), record(is_timed_out=True), OPEN),
+    "ended without a poll": (PollCheck(), record(is_timed_out=True, ended=DEAD), BROKEN),
+    "no poll, so no interval": (PollIntervalCheck(), record(), OPEN),
+    "polls without a pause": (RateLimitCheck(), record(*EVERY_MOMENT), BROKEN),
+    "polls more often than the log keeps": (RateLimitCheck(), record(*EVERY_MOMENT, dropped=9), BROKEN),
+    "small burst": (RateLimitCheck(), record(*EVERY_MOMENT[:8]), KEPT),
+    "long polls do not count": (
         RateLimitCheck(),
         record(*(ask(moment / 50, target=f"{PATH}&wait=60") for moment in range(1, 50))),
         KEPT,
     ),
-    "refused for its form": (ValidRequestCheck(), record(ask(1.0), ask(2.0, status=400)), BROKEN),
-    "another version is found": (ValidRequestCheck(), record(ask(1.0, status=404), ask(2.0)), KEPT),
-    "no version is found": (ValidRequestCheck(), record(ask(1.0, status=404), ask(2.0, status=404)), BROKEN),
-    "faults are not its own": (ValidRequestCheck(), record(ask(1.0, status=410), ask(2.0, status=500), ask(3.0)), KEPT),
-    "ends with 0": (RunningCheck(), record(ask(1.0), ended=ProcessExit(0, 2.0)), BROKEN),
+    "invalid request": (ValidRequestCheck(), record(ask(1.0), ask(2.0, status=400)), BROKEN),
+    "falls back to another version": (ValidRequestCheck(), record(ask(1.0, status=404), ask(2.0)), KEPT),
+    "finds no version": (ValidRequestCheck(), record(ask(1.0, status=404), ask(2.0, status=404)), BROKEN),
+    "errors of the endpoint": (ValidRequestCheck(), record(ask(1.0, status=410), ask(2.0, status=500), ask(3.0)), KEPT),
+    "ends with exit code 0": (RunningCheck(), record(ask(1.0), ended=ProcessExit(0, 2.0)), BROKEN),
     "ends after its approval": (ExitCheck(), record(ask(1.0, SCHEDULED), post(1.1, "A"), ended=DEAD), KEPT),
-    "ends after its VM": (ExitCheck(), record(ask(1.0, SCHEDULED), vm_removed_at=1.5, ended=DEAD), KEPT),
-    "ends before its VM": (ExitCheck(), record(ask(1.0, SCHEDULED), ended=DEAD), BROKEN),
-    "asks a proxy": (ProxyCheck(), record(ask(1.0, target=f"http://169.254.169.254{PATH}")), BROKEN),
-    "a URL in the query is no proxy": (ProxyCheck(), record(ask(1.0, target=f"{PATH}&x=http://y")), KEPT),
+    "ends after the removal of its VM": (ExitCheck(), record(ask(1.0, SCHEDULED), vm_removed_at=1.5, ended=DEAD), KEPT),
+    "ends before the removal of its VM": (ExitCheck(), record(ask(1.0, SCHEDULED), ended=DEAD), BROKEN),
+    "polls through a proxy": (ProxyCheck(), record(ask(1.0, target=f"http://169.254.169.254{PATH}")), BROKEN),
+    "URL in the query string": (ProxyCheck(), record(ask(1.0, target=f"{PATH}&x=http://y")), KEPT),
 }
 
 

@@ -1,4 +1,4 @@
-"""Forewarn's own agent is a handler like any other, and gets full marks."""
+"""Forewarn's own agent passes the exam."""
 
 import sys
 from pathlib import Path
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.process
 FOREWARN = Path(sys.executable).parent / "forewarn"
 
 SLOW = 5.0
-"""How much slower than an idle one a machine may be."""
+"""How much slower than an idle machine this one may be."""
 
 PROGRAM = f"""\
 #!/bin/sh
@@ -40,7 +40,7 @@ exec {FOREWARN} agent run --config "$FOREWARN_EXAM_DIR/agent.toml"
 """
 
 
-def test_agent_gets_full_marks(tmp_path: Path) -> None:
+def test_agent_passes_every_check(tmp_path: Path) -> None:
     if (why := sandbox.unavailable_reason()) is not None:
         pytest.skip(why)
     program = tmp_path / "handler"

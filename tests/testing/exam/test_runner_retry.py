@@ -1,4 +1,4 @@
-"""Who is tried once more: where the machine may have been slow, and never for what a program has done."""
+"""Tests of retries: a scenario runs again if the machine may have been slow, but not after a clear mistake."""
 
 import pytest
 
@@ -37,18 +37,20 @@ def again(*results: Result) -> list[str]:
     ]
 
 
-def test_story_that_was_not_over_is_played_again() -> None:
+def test_unfinished_scenario_is_retried() -> None:
     assert again(result("one", None, is_finished=False)) == ["one"]
 
 
-def test_program_that_was_too_late_once_is_tried_again() -> None:
+def test_scenario_in_which_a_program_was_late_is_retried() -> None:
     assert again(result("one", None), result("two", APPROVES), result("three", None)) == ["two"]
 
 
-def test_program_that_never_approves_is_not_tried_again() -> None:
+def test_program_that_never_approves_is_not_retried() -> None:
     assert again(result("one", APPROVES), result("two", APPROVES)) == []
 
 
-@pytest.mark.parametrize("broken", [RUNS, IGNORES, LEAVES], ids=["ended", "approves the ignored", "approves others'"])
-def test_what_a_program_has_done_is_beyond_doubt(broken: tuple[str, Polarity]) -> None:
+@pytest.mark.parametrize(
+    "broken", [RUNS, IGNORES, LEAVES], ids=["ended", "approved, but ignore was expected", "approved for other VMs"]
+)
+def test_clear_mistake_is_not_retried(broken: tuple[str, Polarity]) -> None:
     assert again(result("one", None), result("two", broken), result("three", None)) == []

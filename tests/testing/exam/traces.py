@@ -1,4 +1,4 @@
-"""Traces of handlers, made by hand: what a handler asked and approved, and when."""
+"""Hand-made traces of handlers: their polls and approvals, with times."""
 
 import json
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ PATH = "/metadata/scheduledevents?api-version=2020-07-01"
 ANY_TIME = datetime(2026, 1, 1, tzinfo=UTC)
 
 Events = Sequence[tuple[str, str, tuple[str, ...]]]
-"""Ids, statuses and resources, as a document tells them."""
+"""Id, status and resources of each event of a document."""
 
 
 def ask(at: float, *events: tuple[str, str, tuple[str, ...]], status: int = 200, target: str = PATH) -> Observed:

@@ -1,4 +1,4 @@
-"""Checks of a handler's approvals: its own events while they are Scheduled, no others, and not again and again."""
+"""Checks of a handler's approvals: its own events, while they are Scheduled, and not too often."""
 
 from typing import ClassVar
 
@@ -20,13 +20,13 @@ from forewarn.testing.exam.expectations import Expectation, Expectations
 from forewarn.testing.exam.trace import HandlerTrace, ObservedApproval
 
 MAX_APPROVALS = 3
-"""An approval may be repeated, if its answer was lost say; more than this is a handler that does not remember."""
+"""A handler may repeat an approval, for example if the response was lost; more often than this is a bug."""
 
 
 class ApprovalCheck(msgspec.Struct, frozen=True):
-    """An event of its own VM is approved while it waits for that.
+    """The handler approves an event of its own VM while the event is Scheduled.
 
-    `like`: an event that names other VMs too is judged if the program has approved that one.
+    An event that also names other VMs is judged only if the handler has approved the event `like`.
     """
 
     event: str
@@ -37,22 +37,22 @@ class ApprovalCheck(msgspec.Struct, frozen=True):
 
     @property
     def key(self) -> str:
-        """Its name."""
+        """The name of the check."""
         return f"approves-{self.event}"
 
     @property
     def description(self) -> str:
-        """What it is."""
+        """What the handler must do."""
         if self.like is not None:
             return f"approve {self.event} while it is Scheduled, as it has approved {self.like}"
         return f"approve {self.event} while it is Scheduled"
 
     def evaluate(self, trace: HandlerTrace, expectations: Expectations) -> CheckResult:
-        """Judge by what is wanted for events of this kind."""
+        """Evaluate the approvals of the event by the user's expectation for its type."""
         id_ = trace.labels.get(self.event)
         first = None if id_ is None else trace.first_document_with(id_, status=Status.SCHEDULED)
         if id_ is None or first is None:
-            return not_judged(f"it was never told of {self.event} as Scheduled")
+            return not_judged(f"it never received {self.event} as Scheduled")
         event = trace.last_scheduled_event(id_) or first.events[id_]
         expectation = self._expectation(event, trace, expectations)
         match expectation:
@@ -77,7 +77,7 @@ class ApprovalCheck(msgspec.Struct, frozen=True):
             return CheckResult(
                 Verdict.BROKEN, f"it approved {self.event} {trace.time_text(sent[0].at)}", Polarity.MUST_NOT
             )
-        return CheckResult(Verdict.KEPT, f"it was told of {self.event} and did not approve it", Polarity.MUST_NOT)
+        return CheckResult(Verdict.KEPT, f"it received {self.event} and did not approve it", Polarity.MUST_NOT)
 
     def _evaluate_approve(self, trace: HandlerTrace, id_: str, event: Event) -> CheckResult:
         sent = trace.approvals_of(id_)
@@ -85,25 +85,25 @@ class ApprovalCheck(msgspec.Struct, frozen=True):
         in_time = [one for one in sent if started is None or one.at <= started.at + TOLERANCE]
         if any(one.is_accepted for one in in_time):
             when = next(one for one in in_time if one.is_accepted)
-            return kept(f"POST {trace.time_text(when.at)}, answered 200")
+            return kept(f"POST {trace.time_text(when.at)}, response 200")
         if in_time:
-            return not_judged(f"it tried {trace.time_text(in_time[0].at)} and was answered {in_time[0].status}")
+            return not_judged(f"it tried {trace.time_text(in_time[0].at)} and got the response {in_time[0].status}")
         if trace.exit_status is not None:
-            return not_judged(f"{describe_exit(trace)} before it could")
+            return not_judged(f"{describe_exit(trace)} before it could approve")
         if not (trace.is_finished or started is not None or trace.gone_at(id_) is not None):
-            return not_judged("the time was over before it could")
+            return not_judged("the scenario's time limit was reached before it could approve")
         document = trace.first_document_with(id_)
         seen_at = document.at if document is not None else 0.0
         after = sum(1 for poll in trace.polls if document is not None and poll.at > seen_at)
         others = ", ".join(sorted({trace.label(one.id) for one in trace.approvals} - {self.event})) or "nothing"
         return broken(
-            f"it was told of {self.event} ({event.type}, {event.status}) {trace.time_text(seen_at)}, "
-            f"asked {count_text(after)} after that, and approved {others}"
+            f"it received {self.event} ({event.type}, {event.status}) {trace.time_text(seen_at)}, "
+            f"polled {count_text(after)} after that, and approved {others}"
         )
 
 
 class OtherVmApprovalCheck(msgspec.Struct, frozen=True):
-    """Events that name only other VMs are theirs to approve: with an approval their impact begins."""
+    """The handler does not approve events that name only other VMs: an approval starts their impact."""
 
     key: ClassVar[str] = "approves-others"
     polarity: ClassVar[Polarity] = Polarity.MUST_NOT
@@ -111,39 +111,42 @@ class OtherVmApprovalCheck(msgspec.Struct, frozen=True):
     description: ClassVar[str] = "approve an event that names only other VMs"
 
     def evaluate(self, trace: HandlerTrace, expectations: Expectations) -> CheckResult:
-        """Look at every approval of an event that was told and is not the VM's own."""
+        """Look for approvals of received events that do not name the VM."""
         others = {
             id_ for document in trace.documents for id_, event in document.events.items() if not event.affects(trace.vm)
         }
         if not others:
-            return not_judged("it was told of no such event")
+            return not_judged("it received no such event")
         wrong = [approval for approval in trace.approvals if approval.id in others]
         if expectations.for_others:
-            return not_judged(f"it may act for others; it approved {len(wrong)} of their events")
+            return not_judged(f"it may act for other VMs; it approved {len(wrong)} of their events")
         if not wrong:
-            return kept(f"it was told of {len(others)} such and approved none")
+            return kept(f"it received {len(others)} of them and approved none")
         event = trace.event(wrong[0].id)
         named = ", ".join(event.resources) if event is not None else ""
-        return broken(f"it approved {trace.label(wrong[0].id)}, of {named}, {trace.time_text(wrong[0].at)}")
+        return broken(f"it approved {trace.label(wrong[0].id)} of {named} {trace.time_text(wrong[0].at)}")
 
 
 class StartedApprovalCheck(msgspec.Struct, frozen=True):
-    """What has started waits for nobody: there is nothing to approve."""
+    """The handler does not approve an event that has started: a started event needs no approval."""
 
     key: ClassVar[str] = "approves-started"
     polarity: ClassVar[Polarity] = Polarity.MUST_NOT
     needs_all_requests: ClassVar[bool] = True
-    description: ClassVar[str] = "approve an event that it was told has started"
+    description: ClassVar[str] = "approve an event after receiving it as Started"
 
     def evaluate(self, trace: HandlerTrace, _: Expectations) -> CheckResult:
-        """News that came a moment ago may have crossed the approval; an event that was never Scheduled may not."""
+        """Look for approvals of Started events.
+
+        TOLERANCE applies to an event that was Scheduled before: its approval may cross the document with the start.
+        """
         started = {id_ for document in trace.documents for id_, event in document.events.items() if event.is_started}
         if not started:
-            return not_judged("it was told of no event that has started")
+            return not_judged("it received no Started event")
         wrong = [approval for approval in trace.approvals if _was_started(trace, approval)]
         if not wrong:
-            return kept(f"it was told of {len(started)} such and approved none of them then")
-        return broken(f"it approved {trace.label(wrong[0].id)} {trace.time_text(wrong[0].at)}, which was Started")
+            return kept(f"it received {len(started)} Started events and approved none of them afterwards")
+        return broken(f"it approved {trace.label(wrong[0].id)} {trace.time_text(wrong[0].at)}, when it was Started")
 
 
 def _was_started(trace: HandlerTrace, approval: ObservedApproval) -> bool:
@@ -154,25 +157,25 @@ def _was_started(trace: HandlerTrace, approval: ObservedApproval) -> bool:
 
 
 class EndedApprovalCheck(msgspec.Struct, frozen=True):
-    """What is over, or was called off, is not approved any more."""
+    """The handler does not approve an event that has ended or was canceled."""
 
     key: ClassVar[str] = "approves-gone"
     polarity: ClassVar[Polarity] = Polarity.MUST_NOT
     needs_all_requests: ClassVar[bool] = True
-    description: ClassVar[str] = "approve an event that is in the document no more"
+    description: ClassVar[str] = "approve an event that is no longer in the document"
 
     def evaluate(self, trace: HandlerTrace, _: Expectations) -> CheckResult:
-        """Look for approvals of events that had been told before, and were not in documents since."""
+        """Look for approvals of events that had already disappeared from the handler's documents."""
         known = {id_ for document in trace.documents for id_ in document.events}
         if not any(trace.gone_at(id_) is not None for id_ in known):
-            return not_judged("it was told of no event that is over")
+            return not_judged("no event disappeared from its documents")
         wrong = [approval for approval in trace.approvals if _was_gone(trace, approval)]
         if not wrong:
-            return kept("it approved none")
+            return kept("it approved no such event")
         gone_at = trace.gone_at(wrong[0].id) or 0.0
         return broken(
             f"it approved {trace.label(wrong[0].id)} {trace.time_text(wrong[0].at)}, "
-            f"which had been gone since {gone_at - trace.began_at:.1f} s"
+            f"which had disappeared at {gone_at - trace.began_at:.1f} s"
         )
 
 
@@ -182,7 +185,7 @@ def _was_gone(trace: HandlerTrace, approval: ObservedApproval) -> bool:
 
 
 class RepeatedApprovalCheck(msgspec.Struct, frozen=True):
-    """An approval counts once; it may be repeated, but not for ever."""
+    """The handler does not approve the same event more than MAX_APPROVALS times."""
 
     key: ClassVar[str] = "approves-again"
     polarity: ClassVar[Polarity] = Polarity.MUST_NOT
@@ -190,7 +193,7 @@ class RepeatedApprovalCheck(msgspec.Struct, frozen=True):
     description: ClassVar[str] = f"approve an event more than {MAX_APPROVALS} times: once is enough"
 
     def evaluate(self, trace: HandlerTrace, _: Expectations) -> CheckResult:
-        """Count the approvals that were taken."""
+        """Count the accepted approvals of each event."""
         counts: dict[str, int] = {}
         for approval in trace.approvals:
             if approval.is_accepted:

@@ -1,7 +1,7 @@
 """Catalog of the exam: each scenario with its checks and its time scale.
 
-The speed of a scenario is chosen so that dates stay true for the program: a notice of minutes becomes a few seconds of
-real time.
+The speed of a scenario shortens a notice of minutes to a few seconds of real time, so that dates stay true for the
+program.
 """
 
 import re
@@ -33,13 +33,13 @@ from forewarn.testing.scenario import Scenario, library_names, library_text, par
 
 SCENARIO_PACKAGE = "forewarn.testing.exam.scenarios"
 HANDLER_VM = "web-0"
-"""How the scenarios call the VM of the handler."""
+"""The name of the handler's VM in the scenarios."""
 
 REAL_NOTICE = timedelta(seconds=7)
-"""What is left of an event's notice for the program, by the real clock."""
+"""The notice of the handler's event in real time."""
 
 APPROVAL_GRACE = timedelta(seconds=1)
-"""For how long a scenario waits for an approval beyond that."""
+"""How much longer than the notice a scenario waits for an approval."""
 
 OTHER_HOST_NAME = "a-host-name"
 
@@ -57,10 +57,10 @@ REMOVAL_CHECKS: tuple[Check, ...] = (*POLL_CHECKS, ExitCheck(), RepeatedApproval
 class ExamScenario(msgspec.Struct, frozen=True, kw_only=True):
     """One scenario of the exam.
 
-    `notice` is the notice of the handler's first event in the scenario, and `real_notice` what is left of it by the
-    real clock: they determine the time scale. `min_polls`: how many polls the scenario waits for after a
-    change. `clock_lag`: by how much the service's time is behind at first, where the scenario lets that much pass.
-    `replacements`: changes to the text, where fast time needs them.
+    `notice` is the notice of the handler's first event in the scenario, and `real_notice` its length in real time:
+    they determine the time scale. `min_polls` is the number of polls that the scenario waits for after a change.
+    `clock_lag` is how far the service's clock is behind at the start, because the scenario lets that much time pass.
+    `replacements` are changes to the text that the faster time needs.
     """
 
     name: str
@@ -75,16 +75,16 @@ class ExamScenario(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def speed(self) -> float:
-        """How much faster than the scenario time runs."""
+        """The factor by which time runs faster than in the scenario."""
         return 1.0 if self.clock_lag else self.notice / self.real_notice
 
     @property
     def approval_timeout(self) -> float:
-        """For how many seconds the scenario waits for an approval: a program may approve at the last moment."""
+        """How many seconds the scenario waits for an approval: a program may approve at the last moment."""
         return (self.real_notice + APPROVAL_GRACE).total_seconds()
 
     def scenario(self, vm: str = HANDLER_VM) -> Scenario:
-        """Return the scenario with the handler's VM under this name; a VM that has this name gets the handler's."""
+        """Return the scenario with the names of the handler's VM and of `vm` swapped."""
         text = library_text(self.name) if self.name in library_names() else _exam_text(self.name)
         for old, new in self.replacements.items():
             text = text.replace(old, new)
@@ -92,12 +92,12 @@ class ExamScenario(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def exam_scenarios() -> Sequence[ExamScenario]:
-    """Return all scenarios: the shipped ones, then those of the exam alone."""
+    """Return all scenarios: those that ship with Forewarn, then those that only the exam has."""
     return SCENARIOS
 
 
 def _own_event_checks(event: str = "E1") -> tuple[Check, ...]:
-    """Return the checks for an event of the handler's own VM that comes and goes."""
+    """Return the checks for an event of the handler's own VM that ends while the VM stays."""
     return (ApprovalCheck(event), PrepareCheck(event), RecoverCheck(event))
 
 
@@ -186,7 +186,7 @@ def _exam_text(name: str) -> str:
 
 
 def _swap_names(text: str, one: str, other: str) -> str:
-    """Return the text with two names in each other's place, where they stand alone."""
+    """Swap two names in the text, where they are whole words."""
     if one == other:
         return text
     names = {one: other, other: one}

@@ -1,6 +1,6 @@
 """Check interface: a check is a value that evaluates the trace of a handler and returns a verdict.
 
-A check without an occasion, or whose subject cannot be observed, is "not judged"; it never counts as kept.
+A check whose situation did not occur, or whose subject cannot be observed, is "not judged"; it never counts as kept.
 """
 
 from enum import StrEnum
@@ -12,7 +12,7 @@ from forewarn.testing.exam.expectations import Expectations
 from forewarn.testing.exam.trace import HandlerTrace
 
 TOLERANCE = 0.5
-"""How many seconds old news must be before a program can be blamed for not having acted on it: machines are busy."""
+"""How many seconds after a response a handler may still act on older information: the machine may be busy."""
 
 
 class Polarity(StrEnum):
@@ -31,7 +31,7 @@ class Verdict(StrEnum):
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """A check and its verdict. `expected` is the check in words, `seen` what was observed on the wire."""
+    """A check and its verdict. `expected` is the check as a sentence, `seen` is what was observed on the wire."""
 
     demand: str
     mood: Polarity
@@ -41,12 +41,12 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CheckResult(msgspec.Struct, frozen=True):
-    """A verdict, and why."""
+    """A verdict and its reason."""
 
     verdict: Verdict
     seen: str
     polarity: Polarity | None = None
-    """Set where the user's expectations reverse the check."""
+    """Set if the user's expectations reverse the check."""
 
 
 class Check(Protocol):
@@ -57,12 +57,12 @@ class Check(Protocol):
 
     @property
     def key(self) -> str:
-        """Its name, unique in the scenario."""
+        """The name of the check, unique in the scenario."""
         ...
 
     @property
     def polarity(self) -> Polarity:
-        """Must, or must not."""
+        """Whether the handler must, or must not, do this."""
         ...
 
     @property
@@ -76,9 +76,9 @@ class Check(Protocol):
 
 
 def evaluate(check: Check, trace: HandlerTrace, expectations: Expectations) -> Finding:
-    """Evaluate one check. Where the request log has dropped requests, checks that need all of them are not judged."""
+    """Evaluate one check. If the request log has dropped requests, checks that need all requests are not judged."""
     if trace.dropped and check.needs_all_requests:
-        result = not_judged(f"it has made so many requests that {trace.dropped} of them were not remembered")
+        result = not_judged(f"it sent more requests than the log keeps; {trace.dropped} were dropped")
     else:
         result = check.evaluate(trace, expectations)
     polarity = result.polarity or check.polarity
@@ -92,30 +92,30 @@ def evaluate(check: Check, trace: HandlerTrace, expectations: Expectations) -> F
 
 
 def kept(seen: str) -> CheckResult:
-    """Return that the check is kept."""
+    """Return the result of a check that is kept."""
     return CheckResult(Verdict.KEPT, seen)
 
 
 def broken(seen: str) -> CheckResult:
-    """Return that the check is broken."""
+    """Return the result of a check that is broken."""
     return CheckResult(Verdict.BROKEN, seen)
 
 
 def not_judged(why: str) -> CheckResult:
-    """Return that nothing can be said of the check, and why."""
+    """Return the result of a check that cannot be judged, with the reason."""
     return CheckResult(Verdict.NOT_JUDGED, why)
 
 
 def describe_exit(trace: HandlerTrace) -> str:
-    """Return with which exit code the handler ended, and when."""
+    """Return a clause with the handler's exit code and the time at which it ended."""
     ended = trace.exit_status
     return "it ended" if ended is None else f"it ended with exit code {ended.code} {trace.time_text(ended.at)}"
 
 
 def last_output(trace: HandlerTrace) -> str:
-    """Return the last line that the handler wrote, as the end of a sentence."""
+    """Return the last line of the handler's output, as the end of a sentence."""
     lines = trace.output.strip().splitlines()
-    return f", saying: {lines[-1].strip()}" if lines else ""
+    return f"; last line of output: {lines[-1].strip()}" if lines else ""
 
 
 def count_text(number: int) -> str:

@@ -1,4 +1,4 @@
-"""Checks of a handler's effects: prepare and recover, observed by the markers that the user names."""
+"""Checks of a handler's effects: prepare and recover, observed through the marker files of the user."""
 
 from typing import ClassVar
 
@@ -11,7 +11,7 @@ from forewarn.testing.exam.trace import HandlerTrace
 
 
 class PrepareCheck(msgspec.Struct, frozen=True):
-    """The VM is prepared before the event is approved."""
+    """The handler prepares before it approves the event."""
 
     event: str
 
@@ -20,38 +20,38 @@ class PrepareCheck(msgspec.Struct, frozen=True):
 
     @property
     def key(self) -> str:
-        """Its name."""
+        """The name of the check."""
         return f"prepares-{self.event}"
 
     @property
     def description(self) -> str:
-        """What it is."""
-        return f"have prepared for {self.event} before it approves it"
+        """What the handler must do."""
+        return f"prepare for {self.event} before approving it"
 
     def evaluate(self, trace: HandlerTrace, expectations: Expectations) -> CheckResult:
-        """Compare the moment at which the marker changed with that of the approval."""
+        """Compare the time at which the marker changed with that of the approval."""
         if trace.prepared is None:
-            return not_judged("no marker was named: --prepared FILE")
+            return not_judged("no marker file: use --prepared FILE")
         id_ = trace.labels.get(self.event)
         first = None if id_ is None else trace.first_document_with(id_, status=Status.SCHEDULED)
         if id_ is None or first is None:
-            return not_judged(f"it was never told of {self.event} as Scheduled")
+            return not_judged(f"it never received {self.event} as Scheduled")
         if expectations.for_event(first.events[id_]) is Expectation.IGNORE:
-            return not_judged("events of this type are to be ignored")
+            return not_judged("events of this type are expected to be ignored")
         approved_at = min((one.at for one in trace.approvals_of(id_)), default=None)
         done = [at for at in trace.prepared if at >= first.at - TOLERANCE]
         if not done:
             ran_out = trace.exit_status is not None or not (trace.is_finished or approved_at is not None)
-            return not_judged("it had no time to") if ran_out else broken("the marker has not changed")
+            return not_judged("it had no time to prepare") if ran_out else broken("the marker did not change")
         if approved_at is not None and done[0] > approved_at:
             return broken(
-                f"it approved {trace.time_text(approved_at)}, and the marker changed {trace.time_text(done[0])}"
+                f"it approved {trace.time_text(approved_at)}, but the marker changed {trace.time_text(done[0])}"
             )
         return kept(f"the marker changed {trace.time_text(done[0])}")
 
 
 class OtherVmPrepareCheck(msgspec.Struct, frozen=True):
-    """What happens to other VMs is no reason to prepare."""
+    """The handler does not prepare for events that name only other VMs."""
 
     key: ClassVar[str] = "prepares-for-others"
     polarity: ClassVar[Polarity] = Polarity.MUST_NOT
@@ -59,16 +59,16 @@ class OtherVmPrepareCheck(msgspec.Struct, frozen=True):
     description: ClassVar[str] = "prepare for an event that names only other VMs"
 
     def evaluate(self, trace: HandlerTrace, _: Expectations) -> CheckResult:
-        """See whether the marker has changed."""
+        """Look for a change of the marker."""
         if trace.prepared is None:
-            return not_judged("no marker was named: --prepared FILE")
+            return not_judged("no marker file: use --prepared FILE")
         if trace.prepared:
             return broken(f"the marker changed {trace.time_text(trace.prepared[0])}")
-        return kept("the marker has not changed")
+        return kept("the marker did not change")
 
 
 class RecoverCheck(msgspec.Struct, frozen=True):
-    """When the event is over, or was called off, the VM goes back to work."""
+    """The handler recovers after the event has ended or was canceled."""
 
     event: str
 
@@ -77,30 +77,30 @@ class RecoverCheck(msgspec.Struct, frozen=True):
 
     @property
     def key(self) -> str:
-        """Its name."""
+        """The name of the check."""
         return f"recovers-{self.event}"
 
     @property
     def description(self) -> str:
-        """What it is."""
-        return f"recover when {self.event} is over"
+        """What the handler must do."""
+        return f"recover after {self.event} has ended"
 
     def evaluate(self, trace: HandlerTrace, expectations: Expectations) -> CheckResult:
-        """See whether the marker has changed since the event was gone."""
+        """Look for a change of the marker after the event disappeared from the handler's documents."""
         if trace.recovered is None:
-            return not_judged("no marker was named: --recovered FILE")
+            return not_judged("no marker file: use --recovered FILE")
         id_ = trace.labels.get(self.event)
         gone_at = None if id_ is None else trace.gone_at(id_)
         event = None if id_ is None else trace.event(id_)
         if gone_at is None or event is None:
-            return not_judged(f"it was never told that {self.event} is over")
+            return not_judged(f"{self.event} did not disappear from its documents")
         if expectations.for_event(event) is Expectation.IGNORE:
-            return not_judged("events of this type are to be ignored")
+            return not_judged("events of this type are expected to be ignored")
         if not (trace.prepared or trace.approvals_of(event.id.upper())):
-            return not_judged("it had neither prepared nor approved: there is nothing to recover from")
+            return not_judged("it neither prepared nor approved, so it need not recover")
         done = [at for at in trace.recovered if at >= gone_at - TOLERANCE]
         if done:
             return kept(f"the marker changed {trace.time_text(done[0])}")
         if trace.exit_status is not None or not trace.is_finished:
-            return not_judged("it had no time to")
-        return broken(f"{self.event} was gone {trace.time_text(gone_at)}, and the marker has not changed since")
+            return not_judged("it had no time to recover")
+        return broken(f"{self.event} disappeared {trace.time_text(gone_at)}, but the marker did not change after that")

@@ -1,4 +1,4 @@
-"""Expectations of the user where several behaviours are right: approve, ignore or either, by event type."""
+"""Expectations of the user if several behaviours are correct: approve, ignore or either, by event type."""
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
@@ -10,11 +10,11 @@ from forewarn.core.base_error import BaseError
 from forewarn.core.event import EventType
 
 SHARED_EVENTS = "shared"
-"""How events are called that name other VMs besides the handler's own, whatever their type."""
+"""The key for events of any type that name other VMs besides the handler's own."""
 
 
 class Expectation(StrEnum):
-    """What the handler is to do about an event of its own VM that waits for approval."""
+    """What the handler is expected to do about a Scheduled event of its own VM."""
 
     APPROVE = "approve"
     IGNORE = "ignore"
@@ -22,7 +22,7 @@ class Expectation(StrEnum):
 
 
 class InvalidExpectation(BaseError, ValueError):
-    """The text is not an expectation."""
+    """Invalid text of an expectation."""
 
     template = (
         "{value}: use approve, ignore or either, or one of them for a type, such as Freeze=ignore "
@@ -32,7 +32,7 @@ class InvalidExpectation(BaseError, ValueError):
 
 
 class Expectations(msgspec.Struct, frozen=True, kw_only=True):
-    """What is expected for each type. `for_others`: the handler may approve what names only other VMs."""
+    """The expectation for each event type. `for_others`: the handler may approve events that name only other VMs."""
 
     by_type: Mapping[str, Expectation] = {}
     default: Expectation = Expectation.APPROVE
@@ -40,12 +40,12 @@ class Expectations(msgspec.Struct, frozen=True, kw_only=True):
     for_others: bool = False
 
     def for_event(self, event: Event) -> Expectation:
-        """Return what is expected for an event by its type alone."""
+        """Return the expectation for the event's type."""
         return self.by_type.get(str(event.type), self.default)
 
 
 def parse_expectations(values: Sequence[str], *, for_others: bool = False) -> Expectations:
-    """Read expectations such as `approve` and `Freeze=ignore`; what is said later counts. Raises InvalidExpectation."""
+    """Parse expectations such as `approve` and `Freeze=ignore`; later ones win. Raises InvalidExpectation."""
     types = {kind.value.casefold(): kind.value for kind in EventType}
     by_type: dict[str, Expectation] = {}
     default, shared = Expectation.APPROVE, Expectation.EITHER

@@ -17,19 +17,19 @@ from forewarn.testing.exam.trace import HandlerTrace
 from forewarn.testing.service import Forewarn
 
 FIRST_POLL_TIMEOUT = 10.0
-"""How many seconds a program has until it asks for the first time."""
+"""How many seconds a program has for its first poll."""
 
 REACTION_TIMEOUT = 8.0
-"""How many seconds it has to notice a change."""
+"""How many seconds a program has to notice a change."""
 
 POLL_SLICE = 0.1
-"""How often one looks whether it is still there, in seconds."""
+"""The seconds between two checks whether the program still runs."""
 
 PROXIES = ("http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY")
 NO_PROXIES = ("no_proxy", "NO_PROXY")
 
 ScopeNews = tuple[frozenset[tuple[str, str]], frozenset[str]]
-"""What there is to notice: the VM's own events with their status, and the others'."""
+"""What the program should know: the VM's own events with their status, and the ids of other VMs' events."""
 
 
 class ExamHandler:
@@ -56,10 +56,10 @@ class ExamHandler:
         self.process: HandlerProcess | None = None
         self.vm_removed_at: float | None = None
 
-    # The part.
+    # The handler role.
 
     def start(self, vm: v1.Vm) -> None:
-        """Start the program, and return after its first poll, or when none comes."""
+        """Start the program, and return after its first poll or FIRST_POLL_TIMEOUT."""
         self.vm = vm
         self.process = HandlerProcess(self._launch, self._launch_context(vm), on_end=self._on_end)
         if not self._wait_for(lambda: bool(self._polls()), FIRST_POLL_TIMEOUT):
@@ -67,7 +67,7 @@ class ExamHandler:
             self._on_end()
 
     def catch_up(self) -> None:
-        """Return when the program has received the current document and has polled again, or when it does not poll."""
+        """Wait until the program has received the current document and polled again, or until REACTION_TIMEOUT."""
         if self.vm is None or self._is_unresponsive or not self._has_vm():
             return
         before = len(self._polls())
@@ -75,11 +75,9 @@ class ExamHandler:
             self._is_unresponsive = True
 
     def end(self) -> None:
-        """End the program."""
+        """Stop the program."""
         if self.process is not None:
             self.process.stop()
-
-    # Inside.
 
     def _launch_context(self, vm: v1.Vm) -> LaunchContext:
         url = vm.guest_url or ""
@@ -95,12 +93,12 @@ class ExamHandler:
         )
 
     def _proxies(self, url: str, socket: Path | None) -> dict[str, str]:
-        """Name the endpoint itself as the proxy: what comes there as if to a proxy gives itself away."""
+        """Return proxy variables that name the endpoint itself, which recognises requests that are sent to a proxy."""
         proxy = url if socket is None else "http://169.254.169.254:80"
         return {**dict.fromkeys(PROXIES, proxy), **dict.fromkeys(NO_PROXIES, "")}
 
     def _has_vm(self) -> bool:
-        """Tell whether the VM is; when it is gone its program cannot notice anything."""
+        """Return whether the VM still exists; once it is removed, its program cannot receive anything."""
         if self.vm_removed_at is None and self.vm is not None:
             try:
                 self._service.api.vm(self._name)
@@ -115,14 +113,14 @@ class ExamHandler:
         return frozenset((event.id.upper(), event.status) for event in own), frozenset(others)
 
     def _is_up_to_date(self) -> bool:
-        """Tell whether it knows all that there is to know now; what it does may change that meanwhile."""
+        """Return whether the program has handled the current state, which its own requests may change meanwhile."""
         news = self._current_news()
         if news != self._handled and self._has_handled(news):
             self._handled = news
         return news == self._handled
 
     def _has_handled(self, news: ScopeNews) -> bool:
-        """Tell whether it was told just this of its own events, of every other's at some time, and has asked again."""
+        """Return whether the program has received its own events in this state and all others, and polled again."""
         trace = self._trace()
         own, others = news
         shown_others = {
@@ -138,7 +136,7 @@ class ExamHandler:
         return len(since) >= self._scenario.min_polls or any(map(_is_long_poll, since))
 
     def _shown_since(self, trace: HandlerTrace, own: set[tuple[str, str]]) -> float:
-        """Return since when it has been told just this."""
+        """Return since when every document has shown the VM's own events in this state."""
         since = trace.documents[-1].at
         for document in reversed(trace.documents):
             if {(id_, str(event.status)) for id_, event in document.events.items() if self._is_own(event)} != own:
@@ -171,7 +169,7 @@ class ExamHandler:
         return "" if self.vm is None else self.vm.name
 
     def _wait_for(self, condition: Callable[[], bool], seconds: float) -> bool:
-        """Wait for something to be so, while the program runs and the scenario is not over."""
+        """Wait until the condition is true, as long as the program runs and the scenario is not over."""
         deadline = time.monotonic() + seconds * self._pace
         while not condition():
             has_ended = self.process is not None and self.process.exit_status is not None
@@ -183,5 +181,5 @@ class ExamHandler:
 
 
 def _is_long_poll(poll: Observed) -> bool:
-    """Tell whether a request is a long poll, so that no other one follows while it waits."""
+    """Return whether a request is a pending long poll: no other poll follows until it is answered."""
     return poll.status is None and "wait=" in poll.target.lower()

@@ -18,7 +18,7 @@ from forewarn.testing import sandbox
 from forewarn.testing.exam.trace import ProcessExit
 
 URL_PLACEHOLDER, DIRECTORY_PLACEHOLDER = "{url}", "{dir}"
-"""What stands in the command for the endpoint's URL, and for the directory that each run has for itself."""
+"""Placeholders in the command, for the endpoint's URL and for the run's own directory."""
 
 DIRECTORY_VARIABLE = "FOREWARN_EXAM_DIR"
 SCENARIO_VARIABLE = "FOREWARN_EXAM_SCENARIO"
@@ -26,15 +26,15 @@ PREPARED_VARIABLE = "FOREWARN_EXAM_PREPARED"
 RECOVERED_VARIABLE = "FOREWARN_EXAM_RECOVERED"
 
 STOP_TIMEOUT = 2.0
-"""How many seconds a program has to end when it is told to."""
+"""How many seconds a program has to end after SIGTERM, before SIGKILL."""
 
 
 class LaunchFailed(Exception):
-    """The command cannot be run at all."""
+    """The command cannot be started."""
 
 
 class LaunchOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How the program is run. It is told a URL, by a variable or in its command, or else has a sandbox."""
+    """How to start the program: with a URL, in a variable or in its command, or without one in a sandbox."""
 
     command: Sequence[str]
     url_variable: str | None = None
@@ -42,12 +42,12 @@ class LaunchOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def receives_url(self) -> bool:
-        """Whether it needs no sandbox."""
+        """Whether the program gets the endpoint's URL, and so needs no sandbox."""
         return self.url_variable is not None or any(URL_PLACEHOLDER in argument for argument in self.command)
 
 
 class LaunchContext(msgspec.Struct, frozen=True, kw_only=True):
-    """Where one run of it takes place. `socket` is the VM's, where it has a sandbox."""
+    """The environment of one run. `socket` is the VM's socket if the program runs in a sandbox."""
 
     url: str
     host_name: str
@@ -57,13 +57,13 @@ class LaunchContext(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HandlerProcess:
-    """A program that was started. The end of what it prints is kept."""
+    """A program that was started. The end of its output is kept."""
 
     def __init__(self, options: LaunchOptions, context: LaunchContext, *, on_end: Callable[[], None]) -> None:
         self._on_end = on_end
         self._is_stopping = threading.Event()
         self.exit_status: ProcessExit | None = None
-        """How it has ended, if it did so by itself."""
+        """Set if the program ended by itself."""
         self._has_sandbox = context.socket is not None
         self._last_output: str | None = None
         self.began_at = time.monotonic()
@@ -76,15 +76,15 @@ class HandlerProcess:
 
     @property
     def output(self) -> str:
-        """The last of what it has printed."""
+        """The end of the program's output."""
         return self._file.text if self._last_output is None else self._last_output
 
     def stop(self) -> None:
-        """End it, and everything that it has started; return when it has ended."""
+        """Stop the program and all its children, and wait until it has ended."""
         if self._last_output is not None:
             return
         self._is_stopping.set()
-        # A sandbox passes it on; a program without one may have started others.
+        # A sandbox forwards the signal to its children; without a sandbox, send it to the whole session.
         self._process.signal(signal.SIGTERM, is_for_all=not self._has_sandbox)
         self._watcher.join(STOP_TIMEOUT)
         self._process.signal(signal.SIGKILL)
@@ -100,7 +100,7 @@ class HandlerProcess:
 
 
 def _shell_code(code: int | None) -> int:
-    """Return an exit code as a shell does: 128 and the signal's number if a signal ended the program."""
+    """Return the exit code as a shell does: 128 plus the signal number if a signal ended the program."""
     return 0 if code is None else code if code >= 0 else 128 - code
 
 
@@ -117,7 +117,7 @@ def _launch(options: LaunchOptions, context: LaunchContext, output: OutputFile) 
     try:
         return Process.start(command, environment, None, output, output)
     except OSError as error:
-        raise LaunchFailed(f"{command[0]} cannot be run: {error.strerror}") from error
+        raise LaunchFailed(f"cannot run {command[0]}: {error.strerror}") from error
 
 
 def _fill_placeholders(argument: str, placeholders: Mapping[str, str]) -> str:

@@ -8,7 +8,7 @@ POLL_INTERVAL = 0.02
 
 
 class Marker:
-    """One file, looked at again and again. A change is that it appears, or is written to."""
+    """One file that is polled. It counts as changed when it appears or is written to."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -17,11 +17,11 @@ class Marker:
 
     @property
     def changes(self) -> tuple[float, ...]:
-        """When it has changed, by the monotonic clock."""
+        """The times of its changes, by the monotonic clock."""
         return tuple(self._changes)
 
     def poll(self) -> None:
-        """See whether it has changed. The file itself knows better when that was."""
+        """Check whether the file has changed. Its modification time is more exact than the time of this call."""
         state = _file_state(self.path)
         if state is not None and state != self._state:
             ago = max(0.0, time.time() - state[0] / 1e9)
@@ -30,7 +30,7 @@ class Marker:
 
 
 class MarkerWatcher:
-    """Looks at markers until it is told to end."""
+    """Polls markers in a thread until the context ends."""
 
     def __init__(self, *markers: Marker | None) -> None:
         self._markers = [marker for marker in markers if marker is not None]

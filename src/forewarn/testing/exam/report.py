@@ -14,18 +14,18 @@ CASE_STATUSES = {
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found in all scenarios, in their order."""
+    """The results of all scenarios, in order."""
 
     results: tuple[Result, ...]
 
     @property
     def is_passed(self) -> bool:
-        """Whether nothing was broken anywhere, and everything was seen."""
+        """Whether every scenario ran to its end and no check was broken."""
         return all(result.is_passed for result in self.results)
 
     @property
     def unfinished(self) -> tuple[Result, ...]:
-        """Where nobody can say what the program would have done: nothing was broken, and the scenario was not over."""
+        """Results of scenarios that did not run to their end, and in which no check was broken."""
         return tuple(result for result in self.results if not result.is_finished and not result.broken)
 
     @property
@@ -35,7 +35,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def broken(self) -> frozenset[tuple[str, str]]:
-        """The scenarios and checks of all that was broken."""
+        """Scenario and check of every broken finding."""
         return frozenset((result.scenario, finding.demand) for result in self.results for finding in result.broken)
 
     @property
@@ -52,12 +52,12 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def cases(report: Report) -> list[Case]:
-    """Return one case for every finding, and one for every scenario that could not be run to its end."""
+    """Return one case for every finding, and one for every scenario that did not run to its end."""
     return [case for result in report.results for case in _cases(result)]
 
 
 def _cases(result: Result) -> list[Case]:
-    # The time is that of the whole scenario: its first case has it, so that the sum is right.
+    # Only the time of the whole scenario is known. Its first case gets it, so that the sum is right.
     times = [result.seconds, *(0.0 for _ in result.findings[1:])]
     found = [_case(result, finding, seconds) for finding, seconds in zip(result.findings, times, strict=True)]
     return found if result.is_finished else [*found, _unfinished_case(result)]
@@ -66,7 +66,7 @@ def _cases(result: Result) -> list[Case]:
 def _case(result: Result, finding: Finding, seconds: float) -> Case:
     lines = [f"{result.scenario}: {result.title}", f"Expected: it {finding.expected}", f"Seen: {finding.seen}"]
     if finding.verdict is Verdict.BROKEN and result.output.strip():
-        lines += ["", "What the program printed last:", result.output.rstrip()]
+        lines += ["", "Last output of the program:", result.output.rstrip()]
     return Case(
         name=finding.demand,
         classname=f"exam.{result.scenario}",
@@ -82,6 +82,6 @@ def _unfinished_case(result: Result) -> Case:
         name="finished",
         classname=f"exam.{result.scenario}",
         status=CaseStatus.FAILED,
-        message=result.problem or "the story was not played to its end",
+        message=result.problem or "the scenario did not run to its end",
         details=result.output,
     )

@@ -17,16 +17,17 @@ from forewarn.testing.exam.report import Report
 from forewarn.testing.exam.scenario_run import ExamOptions, Result, ScenarioRun
 
 TIMING_CHECKS = frozenset({"asks", "asks-often", "approves", "prepares", "recovers"})
-"""The checks that are broken by doing nothing for a while, as programs do on a machine that is busy."""
+"""Checks that a slow handler breaks, so that a busy machine can be the cause."""
 
 JOBS_PER_CORE = 3
-"""How many scenarios run at a time for each core: a handler waits most of the time."""
+"""How many scenarios run in parallel per core: a handler waits most of the time."""
 
 
 def inconclusive(scenarios: Sequence[ExamScenario], results: Sequence[Result]) -> list[ExamScenario]:
-    """Return where the time was over before the scenario, or the program too late for what it mostly does elsewhere.
+    """Return the scenarios whose result a busy machine may have caused.
 
-    What it has done, and should not have, is never in doubt.
+    They did not end within the time limit, or the handler was late for something that it does in most other scenarios.
+    Something that the handler must not do, but did, is always conclusive.
     """
     verdicts: dict[str, Counter[Verdict]] = {}
     for result in results:
@@ -91,15 +92,15 @@ class NullObserver:
 def examine(
     ask: ExamOptions, scenarios: Sequence[ExamScenario], *, jobs: int | None = None, watcher: ExamObserver | None = None
 ) -> Report:
-    """Examine a program in scenarios side by side. What a busy machine may have spoilt is tried once more, alone.
+    """Run a program in all scenarios, in parallel. Inconclusive scenarios run once more, one at a time.
 
-    Raises LaunchFailed where there is no such program.
+    Raises LaunchFailed if the program cannot be started.
     """
     watcher = watcher or NullObserver()
     run = _Exam(ask, watcher)
     at_once = 1 if ask.markers.are_shared else jobs or JOBS_PER_CORE * (os.cpu_count() or 1)
     pool = ThreadPoolExecutor(at_once, thread_name_prefix="forewarn-exam")
-    # Here nothing is done but waiting, so that an interruption, at whatever moment, finds nothing half begun.
+    # This thread only waits, so that a KeyboardInterrupt at any time leaves nothing half started.
     try:
         watcher.planned(scenarios, at_once=at_once, tries=1)
         results = list(pool.map(run.run_scenario, scenarios))
@@ -141,7 +142,7 @@ class _Exam:
         return result
 
     def end(self) -> None:
-        """End everything that runs."""
+        """Stop all running scenarios."""
         with self._lock:
             self._is_ended = True
             for run in self._runs:

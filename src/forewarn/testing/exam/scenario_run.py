@@ -37,16 +37,16 @@ from forewarn.testing.scenario import (
 from forewarn.testing.service import Forewarn
 
 LIMIT = 20.0
-"""How many seconds of real time a scenario takes at the most."""
+"""The time limit of a scenario, in seconds of real time."""
 
 RECOVERY_TIMEOUT = 3.0
-"""How many seconds a program has, in the end, to recover."""
+"""How many seconds a program has to recover after the last step."""
 
 RECOVERY_POLL_INTERVAL = 0.05
-"""How often one looks whether it has, in seconds."""
+"""The seconds between two checks for the recovery."""
 
 MIN_DURATION = 2.5
-"""For how many seconds a program is watched at the least: in less nobody could say how often it asks."""
+"""The shortest run, in seconds: in less time the poll interval cannot be measured."""
 
 LABEL = re.compile(r"\bE\d+\b")
 EVENT_COMMANDS = (
@@ -60,26 +60,26 @@ EVENT_COMMANDS = (
 )
 SECOND = timedelta(seconds=1)
 MAX_CATCH_UP = timedelta(minutes=5)
-"""A clock that is farther behind is meant to be."""
+"""A clock that is further behind is so on purpose (`clock_lag`)."""
 
 
 class Markers(msgspec.Struct, frozen=True, kw_only=True):
-    """Files that the handler writes. A path that is not absolute is in the directory that each run has for itself."""
+    """Files that the handler writes. Relative paths are relative to the run's own directory."""
 
     prepared: Path | None = None
     recovered: Path | None = None
 
     @property
     def are_shared(self) -> bool:
-        """Whether several runs would write the same file: then only one at a time can be told apart."""
+        """Whether all runs write the same file: then only one run at a time can be judged."""
         return any(path is not None and path.is_absolute() for path in (self.prepared, self.recovered))
 
 
 class ExamOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be examined, and how.
+    """The program to examine, and how.
 
-    A scenario takes `limit` seconds at the most. On a slow machine `pace` is how many times longer than usual the
-    exam waits for whatever the program has to do.
+    `limit` is the time limit of a scenario in seconds. `pace` multiplies the exam's timeouts for the program's
+    reactions, for slow machines.
     """
 
     way: LaunchOptions
@@ -91,40 +91,40 @@ class ExamOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found in one scenario. `output` is the end of what the program has printed."""
+    """The result of one scenario. `output` is the end of the program's output."""
 
     scenario: str
     title: str
     findings: tuple[Finding, ...]
     seconds: float
     is_finished: bool
-    """Whether the scenario was run to its end, or the program's."""
+    """Whether the run lasted until the end of the scenario or of the program."""
     exit_code: int | None = None
-    """Where the program has ended by itself."""
+    """Set if the program ended by itself."""
     problem: str | None = None
-    """Why the scenario could not be run to its end."""
+    """Why the scenario did not run to its end."""
     output: str = ""
     tries: int = 1
-    """It is 2 where a busy machine may have spoilt the first one."""
+    """2 if the first run was inconclusive and was repeated."""
 
     @property
     def kept(self) -> list[Finding]:
-        """What was as it must be."""
+        """The findings that are kept."""
         return self._of(Verdict.KEPT)
 
     @property
     def broken(self) -> list[Finding]:
-        """What was not as it must be."""
+        """The findings that are broken."""
         return self._of(Verdict.BROKEN)
 
     @property
     def not_judged(self) -> list[Finding]:
-        """What nobody can say."""
+        """The findings that could not be judged."""
         return self._of(Verdict.NOT_JUDGED)
 
     @property
     def is_passed(self) -> bool:
-        """Whether nothing was broken, and the scenario was run to its end."""
+        """Whether the scenario ran to its end and no check was broken."""
         return self.is_finished and not self.broken
 
     def _of(self, verdict: Verdict) -> list[Finding]:
@@ -135,7 +135,7 @@ OnStep = Callable[[str], None]
 
 
 class ScenarioRun:
-    """One run of a scenario. It is over when the scenario ends, when the program ends, or when the time is up."""
+    """One run of a scenario. It ends with the scenario, with the program, or at the time limit."""
 
     def __init__(self, options: ExamOptions, exam_scenario: ExamScenario, on_step: OnStep = lambda _: None) -> None:
         self._options, self._exam_scenario, self._on_step = options, exam_scenario, on_step
@@ -157,7 +157,7 @@ class ScenarioRun:
             return self._run_in(Path(directory))
 
     def stop(self) -> None:
-        """Let it be over, from any thread."""
+        """End the run, from any thread."""
         self._is_over.set()
         if self._backend is not None:
             self._backend.cancel()
@@ -216,7 +216,7 @@ class ScenarioRun:
         return variables
 
     def _run_script(self, service: Forewarn, backend: LiveBackend, handler: ExamHandler) -> bool:
-        """Run the scenario; return whether it came to its end."""
+        """Run the scenario; return whether it ran to its end."""
         try:
             for _ in run_script(self._scenario.script, backend, on_step=lambda step: self._before_step(step, service)):
                 pass
@@ -236,7 +236,7 @@ class ScenarioRun:
             _catch_up(service)
 
     def _wait_for_recovery(self, service: Forewarn, backend: LiveBackend, handler: ExamHandler) -> None:
-        """Give the program the time to recover from everything, where that can be seen."""
+        """Wait until the program has recovered from all events, if a marker shows that."""
         checks = [check for check in self._exam_scenario.checks if isinstance(check, RecoverCheck)]
         deadline = time.monotonic() + RECOVERY_TIMEOUT * self._options.pace
         while self._recovered is not None and time.monotonic() < deadline:
@@ -246,7 +246,7 @@ class ScenarioRun:
             if self._is_over.wait(RECOVERY_POLL_INTERVAL):
                 return
 
-    # What was seen.
+    # Observations.
 
     def _trace(
         self, service: Forewarn, backend: LiveBackend, handler: ExamHandler, *, is_complete: bool
@@ -283,13 +283,13 @@ class ScenarioRun:
             is_finished=is_finished,
             exit_code=None if trace.exit_status is None else trace.exit_status.code,
             problem=self._problem
-            or (f"the {self._options.limit:g} s were over before the story was" if self._is_timed_out else None),
+            or (f"the scenario did not end within {self._options.limit:g} s" if self._is_timed_out else None),
             output=trace.output,
         )
 
 
 def _catch_up(service: Forewarn) -> None:
-    """Have the service's time be the real one when an event is made: its dates are to be true for the program."""
+    """Advance the service's clock to the real time before an event is created, so that its dates are true."""
     behind = datetime.now(UTC) - service.now
     if SECOND <= behind <= MAX_CATCH_UP:
         service.advance(behind // SECOND * SECOND)

@@ -14,21 +14,21 @@ from forewarn.wire.document_parser import InvalidDocument
 
 
 class ProcessExit(msgspec.Struct, frozen=True):
-    """The program has ended by itself, with this exit code."""
+    """The exit code and the time of a program that ended by itself."""
 
     code: int
     at: float
 
 
 class DocumentSnapshot(msgspec.Struct, frozen=True):
-    """What the program was told, and when: the events by their ids."""
+    """A document that the handler received, and when: the events by id."""
 
     at: float
     events: Mapping[str, Event]
 
 
 class ObservedApproval(msgspec.Struct, frozen=True):
-    """An approval of one event as it was sent, and how it was answered; None: not at all."""
+    """An approval of one event as the handler sent it, with the status of the response, or None if there was none."""
 
     at: float
     id: str
@@ -36,17 +36,17 @@ class ObservedApproval(msgspec.Struct, frozen=True):
 
     @property
     def is_accepted(self) -> bool:
-        """Whether the service took it."""
+        """Whether the service accepted it."""
         return self.status == 200
 
 
 class HandlerTrace:
-    """Everything that can be judged. Moments are of the monotonic clock.
+    """Everything that checks can evaluate. Times are those of the monotonic clock.
 
-    `labels` are the ids of the scenario's events by their labels. `vm_removed_at`: since when the VM is gone.
-    `dropped`: how many older requests could not be remembered.
-    `is_timed_out`: the time was over before the program could have had its chance, which says nothing about it.
-    `prepared` and `recovered` are the moments at which the user's markers have changed, or None where there are none.
+    `labels` maps the labels of the scenario's events to their ids. `vm_removed_at` is when the VM was removed.
+    `dropped` is the number of older requests that the log dropped.
+    `is_timed_out`: the time limit was reached before the scenario ended, which says nothing about the handler.
+    `prepared` and `recovered` are the times at which the user's markers changed, or None without markers.
     """
 
     def __init__(
@@ -74,22 +74,22 @@ class HandlerTrace:
         self.output = output
 
     def time_text(self, at: float) -> str:
-        """Say when something was, in seconds since the program was begun."""
+        """Return a time as text, in seconds since the program was started."""
         return f"at {at - self.began_at:.1f} s"
 
     @cached_property
     def event_requests(self) -> tuple[Observed, ...]:
-        """The requests to the path of the events."""
+        """The requests to the path of Scheduled Events."""
         return tuple(request for request in self.requests if _path(request) == EVENTS_PATH)
 
     @cached_property
     def polls(self) -> tuple[Observed, ...]:
-        """The requests that ask for the events."""
+        """The polls."""
         return tuple(filter(is_events_query, map(_without_proxy, self.requests)))
 
     @cached_property
     def documents(self) -> tuple[DocumentSnapshot, ...]:
-        """Every document that it was given, in order; answers that nobody can read tell nothing."""
+        """Every document that the handler received, in order, without invalid responses."""
         found = []
         for poll in self.polls:
             if poll.status == 200 and poll.answered_at is not None:
@@ -105,7 +105,7 @@ class HandlerTrace:
 
     @cached_property
     def approvals(self) -> tuple[ObservedApproval, ...]:
-        """Every approval of every event, in order, whether it was taken or not."""
+        """Every approval of every event, in order, accepted or not."""
         return tuple(
             ObservedApproval(request.at, id_, request.status) for request in self.requests for id_ in request.approved
         )
@@ -126,17 +126,17 @@ class HandlerTrace:
         )
 
     def event(self, id_: str) -> Event | None:
-        """Return an event as it was first told."""
+        """Return an event as the handler first received it."""
         document = self.first_document_with(id_)
         return None if document is None else document.events[id_]
 
     def last_scheduled_event(self, id_: str) -> Event | None:
-        """Return an event as it was last told before it started: an endpoint that misbehaves may mistell it."""
+        """Return an event as the handler last received it before it started; an injected fault may have changed it."""
         found = (document.events[id_] for document in reversed(self.documents) if id_ in document.events)
         return next((event for event in found if not event.is_started), None)
 
     def gone_at(self, id_: str) -> float | None:
-        """Return when it was told, by silence, that an event is over."""
+        """Return when the handler first received a document in which an earlier event was missing."""
         first = self.first_document_with(id_)
         if first is None:
             return None
@@ -145,11 +145,11 @@ class HandlerTrace:
         )
 
     def latest_document(self, before: float) -> DocumentSnapshot | None:
-        """Return the last document that it was given by a moment."""
+        """Return the last document that the handler received up to the given time."""
         return next((document for document in reversed(self.documents) if document.at <= before), None)
 
     def label(self, id_: str) -> str:
-        """Return the scenario's name for an event, or its id where the scenario has none."""
+        """Return the event's label in the scenario, or its id if it has none."""
         return next((label for label, known in self.labels.items() if known == id_), id_)
 
 
@@ -162,7 +162,7 @@ def _path(request: Observed) -> str:
 
 
 def _without_proxy(request: Observed) -> Observed:
-    """Return a request as it would be without a proxy: clients that use one send the whole URL."""
+    """Return a request as it would be without a proxy: clients send an absolute URL to a proxy."""
     scheme, mark, rest = request.target.partition("://")
     if not mark or scheme.lower() not in ("http", "https"):
         return request
