@@ -1,4 +1,4 @@
-"""The rules as scenarios: one file per rule, named after the fact it shows."""
+"""The rules as scenarios: one file per rule, named after the behaviour it shows."""
 
 from pathlib import Path
 
@@ -13,15 +13,15 @@ FILES = sorted((Path(__file__).parent / "scenarios").glob("*.txt"))
 def test_rule(file: Path, rewrite: bool) -> None:
     text = file.read_text()
     script = parse(text)
-    told = render_script(script, {played.step.line: played.facts for played in run_script(script, CoreBackend())})
+    actual = render_script(script, {result.step.line: result.facts for result in run_script(script, CoreBackend())})
     if rewrite:
-        file.write_text(told)
+        file.write_text(actual)
     else:
-        assert text == told
+        assert text == actual
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_story_says_what_it_shows_and_expects_something(file: Path) -> None:
+def test_scenario_has_a_title_and_expected_facts(file: Path) -> None:
     script = parse(file.read_text())
     assert script.title.endswith(".")
     assert any(step.expected for step in script.steps)

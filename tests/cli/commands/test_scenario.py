@@ -61,10 +61,10 @@ def test_check_finds_names_that_nothing_has(machine: Machine) -> None:
     ended = run(machine, "scenario", "check", "names.txt")
     assert ended.code == 1
     assert ended.stdout.splitlines() == [
-        "names.txt:6:8: 'E7': no such event has appeared",
+        "names.txt:6:8: 'E7': no event has this label yet",
         (
             "names.txt:7:17: 'web-9': scope web has no VM web-9 (vm-not-found);"
-            " where that is meant, the arrow says `refused …`"
+            " to expect the refusal, write `refused …` after the arrow"
         ),
     ]
 
@@ -203,7 +203,7 @@ def test_service_for_real_vms_is_left_alone(machine: Machine, stories: Path) -> 
         where = {"FOREWARN_DATA": str(machine.home / "data")}
         ended = run(machine, "scenario", "run", "good.txt", **where)
         assert (ended.code, ended.stdout) == (3, "")
-        assert "is a service for real VMs, not an emulator" in ended.stderr
+        assert "is a service for real VMs; scenarios run only in an emulator" in ended.stderr
         assert list(service.api.scopes()) == before
         assert run(machine, "scenario", "run", "good.txt", "--private", **where).code == 0
 

@@ -1,4 +1,4 @@
-"""Run a scenario on the core backend and on the live backend, and render what happened."""
+"""Run a scenario on the core backend or on the live backend, and render its facts."""
 
 import re
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ def run_on_core(text: str) -> str:
 
 
 def run_on_service(text: str) -> str:
-    """Run a scenario on a service of its own, with the policy that the scenario sets."""
+    """Run a scenario in a new service, with the policy that the scenario sets."""
     wanted = required_setup(parse(text))
     with Forewarn(NO_FLEET, settings=wanted.settings) as service, LiveBackend(service.api, setup=wanted) as backend:
         return _run(text, backend)
@@ -42,5 +42,5 @@ def _run(text: str, backend: Backend) -> str:
 
 
 def without_reasons(text: str) -> str:
-    """The same, with the codes of refusals alone: the API says some of them in words of its own."""
+    """Remove the messages of refusals, but keep their codes: the API words some messages differently."""
     return re.sub(r"(?m)(refused [a-z-]+): .*$", r"\1", text)

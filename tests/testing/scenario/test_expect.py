@@ -1,4 +1,4 @@
-"""`expect … within …` and `wait`: exact where the clock is moved, and the same on both backends."""
+"""Tests of `expect … within …` and `wait`: exact with a manual clock, and the same on both backends."""
 
 from collections.abc import Callable
 
@@ -18,7 +18,7 @@ def last_lines(text: str, number: int) -> list[str]:
 
 
 @both_backends
-def test_time_stops_at_the_fact_that_is_expected(tell: Callable[[str], str]) -> None:
+def test_time_stops_at_the_expected_fact(tell: Callable[[str], str]) -> None:
     text = f"{WEB}schedule Reboot web-0 in 20m\nexpect E1 Started within 1h →\nschedule Freeze web-1 →\n"
     assert last_lines(tell(text), 2) == [
         "expect E1 Started within 1h → E1 Started (due), incarnation 3; E1 on web-0 begun",
@@ -27,7 +27,7 @@ def test_time_stops_at_the_fact_that_is_expected(tell: Callable[[str], str]) -> 
 
 
 @both_backends
-def test_limit_belongs_to_the_time_within_which_it_is_expected(tell: Callable[[str], str]) -> None:
+def test_fact_may_occur_exactly_at_the_limit(tell: Callable[[str], str]) -> None:
     text = f"{WEB}schedule Reboot web-0 in 20m\nexpect E1 Started within 20m →\n"
     assert last_lines(tell(text), 1) == [
         "expect E1 Started within 20m → E1 Started (due), incarnation 3; E1 on web-0 begun"
@@ -35,7 +35,7 @@ def test_limit_belongs_to_the_time_within_which_it_is_expected(tell: Callable[[s
 
 
 @both_backends
-def test_time_passes_from_change_to_change_on_the_way(tell: Callable[[str], str]) -> None:
+def test_wait_reports_every_change_at_its_time(tell: Callable[[str], str]) -> None:
     text = f"{WEB}schedule Reboot web-0 web-1\nwait 1h →\n"
     assert last_lines(tell(text), 8) == [
         "wait 1h → E1 Started (due), incarnation 4",
@@ -50,29 +50,32 @@ def test_time_passes_from_change_to_change_on_the_way(tell: Callable[[str], str]
 
 
 PLAYED = {
-    "too late by a second": ("schedule Reboot web-0 in 20m\nexpect E1 Started within 1199s", False),
-    "something else happens": ("schedule Reboot web-0\nexpect E1 Canceled within 1h", False),
-    "another reason": ("schedule Reboot web-0\nexpect E1 Started (approved by web-0) within 1h", False),
+    "one second too late": ("schedule Reboot web-0 in 20m\nexpect E1 Started within 1199s", False),
+    "other fact": ("schedule Reboot web-0\nexpect E1 Canceled within 1h", False),
+    "other reason": ("schedule Reboot web-0\nexpect E1 Started (approved by web-0) within 1h", False),
     "with the reason": ("schedule Reboot web-0\nexpect E1 Started (due) within 1h", True),
-    "beginning of a word": ("schedule Reboot web-0\nexpect E1 Started (du within 1h", False),
-    "event that never appears": ("schedule Reboot web-0\nexpect E2 Started within 1h", False),
-    "it has happened already": ("schedule Reboot web-0\nwait 1h\nexpect E1 Started within 1s", True),
-    "it happened before another command": (
+    "part of a word": ("schedule Reboot web-0\nexpect E1 Started (du within 1h", False),
+    "unknown event": ("schedule Reboot web-0\nexpect E2 Started within 1h", False),
+    "fact has already occurred": ("schedule Reboot web-0\nwait 1h\nexpect E1 Started within 1s", True),
+    "fact occurred before another command": (
         "schedule Reboot web-0\nwait 1h\nwait 1s\nexpect E1 Started within 1h",
         False,
     ),
-    "once is not twice": ("schedule Reboot web-0\nexpect E1 Started within 1h\nexpect E1 Started within 1h", False),
-    "in another order": (
+    "one fact does not match twice": (
+        "schedule Reboot web-0\nexpect E1 Started within 1h\nexpect E1 Started within 1h",
+        False,
+    ),
+    "facts in another order": (
         "schedule Reboot web-0\nwait 1h\nexpect E1 Completed within 1s\nexpect E1 Started within 1s",
         True,
     ),
     "work": ("schedule Reboot web-0\nexpect E1 on web-0 begun within 1h\nexpect E1 on web-0 done within 60s", True),
     "nothing": ("schedule Reboot web-0\nexpect nothing within 899s", True),
-    "not nothing": ("schedule Reboot web-0\nexpect nothing within 900s", False),
-    "a scope is no event": ("policy idle 1d\nquery web-0\nexpect nothing within 2d", True),
-    "a scope": ("policy idle 1d\nquery web-0\nexpect web disabled within 1d", True),
-    "from another time on": ("schedule Reboot web-0\nexpect E1 Completed within 1m at 10:15", True),
-    "happened until that time": ("schedule Reboot web-0\nexpect E1 Started within 1s at 10:20", True),
+    "nothing, but an event starts": ("schedule Reboot web-0\nexpect nothing within 900s", False),
+    "nothing ignores facts about scopes": ("policy idle 1d\nquery web-0\nexpect nothing within 2d", True),
+    "fact about a scope": ("policy idle 1d\nquery web-0\nexpect web disabled within 1d", True),
+    "from a later time on": ("schedule Reboot web-0\nexpect E1 Completed within 1m at 10:15", True),
+    "fact occurred before that time": ("schedule Reboot web-0\nexpect E1 Started within 1s at 10:20", True),
 }
 
 

@@ -1,4 +1,4 @@
-"""The page of the language is complete: every command with all its words and options, and what it shows is so."""
+"""Tests of the scenario language's reference page: all commands with all options, and examples that run as shown."""
 
 import re
 from pathlib import Path
@@ -21,7 +21,7 @@ PAGE = (DOCS / "reference/scenario-language.md").read_text()
 GUIDE = (DOCS / "howto/write-a-scenario.md").read_text()
 
 SPELT: list[tuple[str, str]] = re.findall(r"^\| `([a-z][^`]*)` \| (.+) \|$", PAGE, re.MULTILINE)
-"""Each row of the tables of commands: how it is spelt, and what it says."""
+"""Each row of the tables of commands: syntax and description."""
 
 
 def row_of(verb: str) -> tuple[str, str]:
@@ -31,7 +31,7 @@ def row_of(verb: str) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("verb", COMMAND_SYNTAX)
-def test_command_is_described_with_all_its_options(verb: str) -> None:
+def test_page_has_all_options_of_the_command(verb: str) -> None:
     spelt, _ = row_of(verb)
     form = COMMAND_SYNTAX[verb]
     missing = [option for option in form.required if f" {option} " not in f"{spelt} "]
@@ -40,7 +40,7 @@ def test_command_is_described_with_all_its_options(verb: str) -> None:
 
 
 @pytest.mark.parametrize("verb", COMMAND_SYNTAX)
-def test_only_what_may_be_left_out_is_in_brackets(verb: str) -> None:
+def test_only_optional_words_are_in_brackets(verb: str) -> None:
     spelt, _ = row_of(verb)
     form = COMMAND_SYNTAX[verb]
     needed = [slot for slot in (*form.words, *form.required.values()) if slot.at_least]
@@ -51,8 +51,8 @@ def test_only_what_may_be_left_out_is_in_brackets(verb: str) -> None:
 
 
 @pytest.mark.parametrize("verb", COMMAND_SYNTAX)
-def test_choices_are_all_named(verb: str) -> None:
-    """Faults have a page of their own."""
+def test_page_lists_all_choices(verb: str) -> None:
+    """Faults are on another page."""
     spelt, says = row_of(verb)
     kinds = [
         slot.kind
@@ -69,7 +69,7 @@ def test_choices_are_all_named(verb: str) -> None:
     assert {word for word in choices if word not in described and word != "digits"} == set()
 
 
-def test_no_command_is_described_that_there_is_not() -> None:
+def test_page_has_no_unknown_commands() -> None:
     facts = PAGE.index("## Facts")
     described = re.findall(r"^\| `([a-z]+(?: [a-z]+)?)", PAGE[:facts], re.MULTILINE)
     assert {
@@ -77,14 +77,14 @@ def test_no_command_is_described_that_there_is_not() -> None:
     } == set()
 
 
-def test_everything_that_can_be_expected_is_shown() -> None:
+def test_page_shows_all_facts() -> None:
     facts = PAGE[PAGE.index("## Facts") :]
     happens = [*EVENT_VERBS, *IMPACT_VERBS, *SCOPE_AND_VM_VERBS, *CAMPAIGN_VERBS, *WAVE_VERBS, *GATE_VERBS]
     assert [verb for verb in happens if verb not in facts] == []
 
 
 def blocks(page: str) -> list[str]:
-    """What is shown as plain text, without the commands for a shell."""
+    """Return the code blocks without a language, that is, without shell commands."""
     fences = re.findall(r"^```(\w*)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     return [block for language, block in fences if not language]
 
@@ -94,12 +94,12 @@ def examples(page: str) -> list[str]:
 
 
 @pytest.mark.parametrize("text", [*examples(PAGE), *examples(GUIDE)])
-def test_example_goes_as_told(text: str) -> None:
+def test_example_runs_as_shown(text: str) -> None:
     assert syntax_errors(text) == ()
     assert [each for each in run_script(parse(text), CoreBackend()) if not each.is_as_expected] == []
 
 
-def test_guide_copies_what_was_shown() -> None:
+def test_guide_runs_with_the_shown_output_as_expectation() -> None:
     (text,) = examples(GUIDE)
     (pinned,) = (block for block in blocks(GUIDE) if block not in text and block.startswith("schedule"))
     script = text.replace('schedule Reboot shop-0 shop-1 in 2d why "kernel"\n', pinned)

@@ -1,4 +1,4 @@
-"""The bell rings when the journal grows, whatever becomes of the connection, and lets nobody wait in vain."""
+"""Tests of the journal watcher: it wakes waiters at new entries, reconnects, and can be cancelled."""
 
 import threading
 from collections.abc import Iterator
@@ -11,11 +11,11 @@ from forewarn.api.errors import RequestRefused, ServiceUnreachable
 from forewarn.testing.scenario.journal_watcher import Cancelled, JournalWatcher
 
 GUARD = 60.0
-FOR_EVER = 3600.0
+LONG = 3600.0
 
 
 class Journal:
-    """A service of which one can follow the journal: each time it is tried, it goes as was said, and then on."""
+    """A fake API client: the first calls of `watch` raise the given errors, later ones yield new entries."""
 
     def __init__(self, *tries: Exception) -> None:
         self._tries = list(tries)
@@ -33,44 +33,44 @@ def run_watcher(journal: Journal) -> JournalWatcher:
     return JournalWatcher(cast("ApiClient", journal))
 
 
-def test_wait_returns_once_for_what_has_happened() -> None:
+def test_wait_returns_once_for_new_entries() -> None:
     journal = Journal()
-    bell = run_watcher(journal)
+    watcher = run_watcher(journal)
     journal.grows.release()
-    assert bell.wait(FOR_EVER)
-    assert not bell.wait(0)
+    assert watcher.wait(LONG)
+    assert not watcher.wait(0)
 
 
-def test_service_that_is_gone_is_asked_again() -> None:
+def test_watcher_reconnects_to_an_unreachable_service() -> None:
     journal = Journal(ServiceUnreachable("http://127.0.0.1:1", "nobody is there"))
     journal.grows.release()
-    assert run_watcher(journal).wait(FOR_EVER)
+    assert run_watcher(journal).wait(LONG)
 
 
-def test_refusal_is_told_to_who_waits() -> None:
+def test_wait_raises_a_refusal() -> None:
     with pytest.raises(RequestRefused, match="not yours"):
-        run_watcher(Journal(RequestRefused(403, "forbidden", "not yours", {}))).wait(FOR_EVER)
+        run_watcher(Journal(RequestRefused(403, "forbidden", "not yours", {}))).wait(LONG)
 
 
-def test_moment_that_is_over_is_not_waited_for() -> None:
-    bell = run_watcher(Journal())
-    assert not bell.wait_until(bell.deadline(0))
+def test_wait_until_returns_false_after_the_deadline() -> None:
+    watcher = run_watcher(Journal())
+    assert not watcher.wait_until(watcher.deadline(0))
 
 
-def test_cancelling_ends_the_wait_that_is_under_way_and_all_others() -> None:
-    bell, outcomes = run_watcher(Journal()), list[str]()
+def test_cancel_ends_the_current_wait_and_all_later_ones() -> None:
+    watcher, outcomes = run_watcher(Journal()), list[str]()
 
     def wait() -> None:
         try:
-            bell.wait(FOR_EVER)
+            watcher.wait(LONG)
         except Cancelled:
             outcomes.append("cancelled")
 
     waiting = threading.Thread(target=wait, daemon=True)
     waiting.start()
-    waiting.join(0.1)  # most likely it waits by now; if not, it must not begin to
-    bell.cancel()
+    waiting.join(0.1)  # most likely the thread waits by now; otherwise its wait must raise immediately
+    watcher.cancel()
     waiting.join(GUARD)
     assert outcomes == ["cancelled"]
     with pytest.raises(Cancelled):
-        bell.wait(FOR_EVER)
+        watcher.wait(LONG)

@@ -1,4 +1,4 @@
-"""The scenarios that come with Forewarn: each goes as it tells, on the pure core and in a running service."""
+"""Tests of the scenarios that ship with Forewarn: each runs as written, on the core and in a service."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -24,7 +24,7 @@ HOME = Path(scenarios.__file__).parent
 
 SHIPPED = {scenario.name: scenario for scenario in library_scenarios()}
 
-OF_THE_ISSUE = {
+WITH_HANDLER = {
     "live-migration",
     "host-update",
     "user-restart",
@@ -41,31 +41,31 @@ OF_THE_ISSUE = {
     "storm-of-20",
 }
 
-OF_CAMPAIGNS = {
+CAMPAIGNS = {
     "campaign-abort",
     "campaign-gate-closes",
     "campaign-halt-and-retry",
     "campaign-limits",
     "campaign-windows",
 }
-"""What operators see, and no handler."""
+"""Scenarios for operators, without a handler."""
 
 each_shipped = pytest.mark.parametrize("scenario", SHIPPED.values(), ids=list(SHIPPED))
 
 
-def test_all_that_people_need_are_shipped() -> None:
-    assert set(SHIPPED) == OF_THE_ISSUE | OF_CAMPAIGNS == {file.stem for file in HOME.glob("*.txt")}
+def test_all_scenarios_are_shipped() -> None:
+    assert set(SHIPPED) == WITH_HANDLER | CAMPAIGNS == {file.stem for file in HOME.glob("*.txt")}
 
 
 @each_shipped
-def test_scenario_says_what_it_shows_and_who_handles_it(scenario: Scenario) -> None:
+def test_scenario_has_a_title_a_handler_and_expectations(scenario: Scenario) -> None:
     assert scenario.title.endswith(".")
-    assert scenario.handler == (None if scenario.name in OF_CAMPAIGNS else "web-0")
+    assert scenario.handler == (None if scenario.name in CAMPAIGNS else "web-0")
     assert any(step.expected for step in scenario.script.steps) or "expect" in scenario.text
 
 
 @each_shipped
-def test_scenario_goes_as_told_on_the_core(scenario: Scenario, rewrite: bool) -> None:
+def test_scenario_runs_as_written_on_the_core(scenario: Scenario, rewrite: bool) -> None:
     played = list(run_script(scenario.script, CoreBackend()))
     if rewrite:
         (HOME / f"{scenario.name}.txt").write_text(render(scenario.script, played))
@@ -75,7 +75,7 @@ def test_scenario_goes_as_told_on_the_core(scenario: Scenario, rewrite: bool) ->
 
 
 @each_shipped
-def test_scenario_goes_as_told_in_a_service(scenario: Scenario) -> None:
+def test_scenario_runs_as_written_in_a_service(scenario: Scenario) -> None:
     wanted = required_setup(scenario.script)
     with Forewarn(NO_FLEET, settings=wanted.settings) as service, LiveBackend(service.api, setup=wanted) as backend:
         played = list(run_script(scenario.script, backend))
@@ -84,8 +84,8 @@ def test_scenario_goes_as_told_in_a_service(scenario: Scenario) -> None:
 
 
 @each_shipped
-def test_every_line_of_a_scenario_is_followed_by_the_same_on_both_stages(scenario: Scenario) -> None:
-    """Also where the scenario does not say what follows."""
+def test_every_line_gives_the_same_facts_on_both_backends(scenario: Scenario) -> None:
+    """Lines without an arrow are compared, too."""
     text = "\n".join(
         f"{line} →" if line and not line.startswith("#") and "→" not in line else line
         for line in scenario.text.splitlines()
@@ -93,8 +93,8 @@ def test_every_line_of_a_scenario_is_followed_by_the_same_on_both_stages(scenari
     assert run_on_service(text) == run_on_core(text)
 
 
-def test_scenarios_are_played_beside_a_fleet_and_leave_nothing_behind() -> None:
-    """The demonstration fleet has a scope web, too."""
+def test_scenarios_run_beside_a_fleet_and_clean_up() -> None:
+    """The demonstration fleet also has a scope web."""
     with Forewarn() as service:
         before = list(service.api.scopes()), list(service.api.vms())
         for name in ("user-restart", "hardware-failure", "user-restart"):
@@ -105,7 +105,7 @@ def test_scenarios_are_played_beside_a_fleet_and_leave_nothing_behind() -> None:
         assert list(service.api.events()) == []
 
 
-def test_campaign_is_played_beside_one_of_its_name_and_aborted_at_the_end() -> None:
+def test_campaign_runs_beside_another_of_the_same_name_and_is_aborted_at_the_end() -> None:
     text = (
         "platform automatic\nscope web availability-set\nvm web-0\n"
         "campaign kernel Reboot web vms_at_once 1 →\nvm web-1 →\nexpect kernel ended within 1h\n"
@@ -117,6 +117,6 @@ def test_campaign_is_played_beside_one_of_its_name_and_aborted_at_the_end() -> N
             assert render(parse(text), list(run_script(parse(text), backend))) == run_on_core(text)
         with LiveBackend(service.api) as backend:
             list(run_script(parse(text.rpartition("expect")[0]), backend))
-        service.advance(timedelta(0))  # an aborted campaign ends when what it has begun has ended
+        service.advance(timedelta(0))  # an aborted campaign ends when its started events have ended
         assert [campaign.name for campaign in service.api.campaigns(only_open=True)] == ["kernel"]
         assert {scope.id for scope in service.api.scopes()} == {"db-0", "web", "batch", "shop"}

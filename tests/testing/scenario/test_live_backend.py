@@ -1,4 +1,4 @@
-"""A running service as a backend: other clocks, programs in the place of the handler, and leaving nothing behind."""
+"""Tests of the live backend: clocks, programs as the handler, and clean-up."""
 
 import threading
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ from tests.testing.scenario.backends import NO_FLEET, render, run_on_core, run_o
 
 GUARD = 60.0
 PAUSE = 0.005
-"""Between two questions of a handler, in seconds."""
+"""The poll interval of the handler, in seconds."""
 
 SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)
 NOON = datetime(2030, 6, 1, 12, tzinfo=UTC)
@@ -43,14 +43,14 @@ RESTART = next(scenario for scenario in library_scenarios() if scenario.name == 
 
 
 class Handler:
-    """A handler as a program would be one: it asks on its own, and approves what is its VM's, or does not."""
+    """A handler in a thread: it polls and, with `approves`, approves the events of its VM."""
 
     def __init__(self, *, approves: bool) -> None:
         self._approves = approves
         self._thread = threading.Thread(target=self._run)
         self._ended = threading.Event()
-        self._asked = threading.Condition()
-        self._questions = 0
+        self._polled = threading.Condition()
+        self._polls = 0
         self.vm: v1.Vm | None = None
         self.approved: list[str] = []
 
@@ -60,10 +60,10 @@ class Handler:
         self.catch_up()
 
     def catch_up(self) -> None:
-        """Wait for a question that was begun after this, and for what came of it."""
-        with self._asked:
-            until = self._questions + 2
-            assert self._asked.wait_for(lambda: self._questions >= until or self._ended.is_set(), GUARD)
+        """Wait until a poll that begins after this call has been handled."""
+        with self._polled:
+            until = self._polls + 2
+            assert self._polled.wait_for(lambda: self._polls >= until or self._ended.is_set(), GUARD)
 
     def end(self) -> None:
         self._ended.set()
@@ -72,21 +72,21 @@ class Handler:
 
     def _run(self) -> None:
         assert self.vm is not None
-        with ScheduledEvents(self.vm.guest_url, name=self.vm.name) as asking:
+        with ScheduledEvents(self.vm.guest_url, name=self.vm.name) as client:
             while not self._ended.wait(PAUSE):
                 try:
-                    self._poll(asking, self.vm.name)
+                    self._poll(client, self.vm.name)
                 except NotAllowed:
                     self._ended.set()
-                with self._asked:
-                    self._questions += 1
-                    self._asked.notify_all()
+                with self._polled:
+                    self._polls += 1
+                    self._polled.notify_all()
 
-    def _poll(self, asking: ScheduledEvents, name: str) -> None:
-        for event in asking.get().affecting(name).events:
+    def _poll(self, client: ScheduledEvents, name: str) -> None:
+        for event in client.get().affecting(name).events:
             if self._approves and not event.is_started and event.id not in self.approved:
                 self.approved.append(event.id)
-                asking.approve(event)
+                client.approve(event)
 
 
 @contextmanager
@@ -102,7 +102,7 @@ def differing(played: list[StepResult]) -> list[StepResult]:
     return [each for each in played if not each.is_as_expected]
 
 
-def test_every_command_is_known_in_a_service() -> None:
+def test_live_backend_implements_every_command() -> None:
     base = run_command.dispatch(object)
     of_the_backend = {
         commands.SetPolicy,
@@ -117,7 +117,7 @@ def test_every_command_is_known_in_a_service() -> None:
     } == of_the_backend
 
 
-def test_program_plays_the_handler() -> None:
+def test_program_acts_as_the_handler() -> None:
     with Forewarn(NO_FLEET) as service, handled(approves=True) as handler:
         with LiveBackend(service.api, program=handler, timeout=GUARD) as backend:
             played = list(run_script(RESTART.script, backend))
@@ -145,13 +145,13 @@ APPROVED = {
     "user-restart": 1,
     "withdrawn-and-scheduled-again": 2,
 }
-"""How many events are the handler's own, and wait for its approval."""
+"""How many events the handler must approve."""
 
 
 @pytest.mark.parametrize(
     "scenario", [each for each in library_scenarios() if each.handler], ids=lambda scenario: scenario.name
 )
-def test_every_shipped_scenario_leaves_its_handler_to_a_program(scenario: Scenario) -> None:
+def test_every_shipped_scenario_runs_with_a_program_as_handler(scenario: Scenario) -> None:
     wanted = required_setup(scenario.script)
     with Forewarn(NO_FLEET, settings=wanted.settings) as service, handled(approves=True) as handler:
         with LiveBackend(service.api, setup=wanted, program=handler, timeout=GUARD) as backend:
@@ -162,7 +162,7 @@ def test_every_shipped_scenario_leaves_its_handler_to_a_program(scenario: Scenar
     assert len(entries) == APPROVED[scenario.name]
 
 
-def test_what_a_program_does_not_do_is_not_done_for_it() -> None:
+def test_scenario_does_not_approve_in_place_of_the_program() -> None:
     with Forewarn(NO_FLEET) as service, handled(approves=False) as handler:
         with LiveBackend(service.api, program=handler, timeout=0.01) as backend:
             played = list(run_script(RESTART.script, backend))
@@ -173,7 +173,7 @@ def test_what_a_program_does_not_do_is_not_done_for_it() -> None:
 
 
 class ObservingProgram:
-    """A program that notes at what time it was waited for."""
+    """A program that records the times of `catch_up`."""
 
     def __init__(self, service: Forewarn) -> None:
         self._service = service
@@ -186,7 +186,7 @@ class ObservingProgram:
         self.moments.append(self._service.now)
 
 
-def test_program_is_waited_for_before_the_clock_is_moved() -> None:
+def test_backend_waits_for_the_program_before_moving_the_clock() -> None:
     with Forewarn(NO_FLEET, start=NOON) as service:
         spectator = ObservingProgram(service)
         with LiveBackend(service.api, program=spectator) as backend:
@@ -195,14 +195,14 @@ def test_program_is_waited_for_before_the_clock_is_moved() -> None:
     assert spectator.moments == [NOON + timedelta(minutes=1), NOON + timedelta(minutes=2)]
 
 
-def test_story_begins_with_a_whole_second() -> None:
+def test_scenario_starts_at_a_whole_second() -> None:
     with Forewarn(NO_FLEET) as service:
         service.advance("0.25s")
         with LiveBackend(service.api) as backend:
             assert differing(list(run_script(RESTART.script, backend))) == []
 
 
-def test_journal_is_read_from_a_position_on() -> None:
+def test_journal_can_be_read_after_a_position() -> None:
     with Forewarn() as service:
         lines = list(service.api.journal())
         assert list(service.api.journal(after=lines[2].position)) == lines[3:]
@@ -210,7 +210,7 @@ def test_journal_is_read_from_a_position_on() -> None:
         assert backwards == [lines[1], lines[0]]
 
 
-def test_real_time_is_waited_for_and_not_compared() -> None:
+def test_times_are_not_compared_with_a_system_clock() -> None:
     script = parse(
         f"{WEB}schedule Reboot web-0 in 10m  →  E1 Scheduled not_before 10:10, incarnation 2\n"
         "expect E1 Started within 10m\n"
@@ -223,7 +223,7 @@ def test_real_time_is_waited_for_and_not_compared() -> None:
     assert differing(played) == []
 
 
-def test_real_time_still_tells_what_did_not_happen() -> None:
+def test_missing_facts_are_reported_with_a_system_clock() -> None:
     script = parse(f"{WEB}schedule Reboot web-0 in 10h → E1 Scheduled not_before 20:00\nexpect E1 Started within 1s\n")
     with Forewarn(NO_FLEET, manual_time=False, speed=600) as service, LiveBackend(service.api, speed=600) as backend:
         assert [each.step.command for each in differing(list(run_script(script, backend)))] == [
@@ -231,7 +231,7 @@ def test_real_time_still_tells_what_did_not_happen() -> None:
         ]
 
 
-def test_story_can_be_cancelled_from_elsewhere_and_leaves_nothing_behind() -> None:
+def test_scenario_can_be_cancelled_from_another_thread_and_cleans_up() -> None:
     script = parse(f"{WEB}schedule Reboot web-0 in 1d\nexpect E1 Started within 2d\n")
     with Forewarn(NO_FLEET, manual_time=False) as service:
         with LiveBackend(service.api) as backend:
@@ -247,7 +247,7 @@ def test_story_can_be_cancelled_from_elsewhere_and_leaves_nothing_behind() -> No
         assert list(service.api.scopes()) == []
 
 
-def test_manual_story_can_be_cancelled_too() -> None:
+def test_scenario_with_a_manual_clock_can_be_cancelled() -> None:
     script = parse(f"{WEB}schedule Reboot web-0 in 1d\nwait 2d\n")
     with Forewarn(NO_FLEET) as service, LiveBackend(service.api) as backend:
         plays = run_script(script, backend)
@@ -257,7 +257,7 @@ def test_manual_story_can_be_cancelled_too() -> None:
             next(plays)
 
 
-def test_faults_are_survived_and_told_the_same() -> None:
+def test_faults_give_the_same_facts_as_on_the_core() -> None:
     text = (
         f"{WEB}fault 410 web-0 times 1 →\nfault reset times 1 →\nquery web-0 →\nrestart web-0 →\n"
         "fault slow web-0 of 1s for 1m →\nclear faults →\napprove E1 by web-0 →\n"
@@ -265,7 +265,7 @@ def test_faults_are_survived_and_told_the_same() -> None:
     assert run_on_service(text) == run_on_core(text)
 
 
-def test_faults_and_holds_end_with_their_story() -> None:
+def test_faults_and_holds_end_with_the_scenario() -> None:
     script = parse(f'{WEB}fault 500\nfault hang web-1 for 1d\nhold all "moving house"\n')
     with Forewarn(NO_FLEET) as service:
         with LiveBackend(service.api) as backend:
@@ -275,7 +275,7 @@ def test_faults_and_holds_end_with_their_story() -> None:
         assert service.api.holds().fleet is None
 
 
-def test_demonstration_fleet_is_told_the_same_and_stays() -> None:
+def test_demonstration_fleet_gives_the_same_facts_and_stays() -> None:
     text = (
         "platform automatic\nfleet demonstration\nhandler batch_0\n"
         "schedule Reboot web-0 web-1 →\nredeploy FrontEnd_IN_0 →\nevict batch_0 →\nfail db-0 →\n"
@@ -293,9 +293,9 @@ def test_demonstration_fleet_is_told_the_same_and_stays() -> None:
 WAITS: dict[str, tuple[commands.Command, timedelta | None, timedelta]] = {
     "wait": (commands.Wait(time=10 * MINUTE), None, SECOND),
     "expect": (commands.Expect(subject="nothing", happening=(), within=20 * MINUTE), None, 2 * SECOND),
-    "time that has come": (commands.Tick(time=timedelta(hours=9)), None, timedelta(0)),
+    "time in the past": (commands.Tick(time=timedelta(hours=9)), None, timedelta(0)),
     "command": (commands.Query(vm="web-0"), None, timedelta(0)),
-    "command at a time that has come": (commands.Wait(time=10 * MINUTE), timedelta(hours=9), SECOND),
+    "command at a time in the past": (commands.Wait(time=10 * MINUTE), timedelta(hours=9), SECOND),
 }
 
 
@@ -306,44 +306,44 @@ def fast_backend() -> Iterator[LiveBackend]:
 
 
 @pytest.mark.parametrize("case", WAITS)
-def test_longest_wait_is_told_in_real_time(case: str, fast_backend: LiveBackend) -> None:
+def test_max_wait_is_in_real_time(case: str, fast_backend: LiveBackend) -> None:
     command, at, wait = WAITS[case]
     assert fast_backend.max_wait(command, at) == wait
 
 
-def test_wait_for_a_time_ends_when_it_comes(fast_backend: LiveBackend) -> None:
-    """A day is 144 seconds here, of which some have passed."""
+def test_max_wait_for_a_time_of_day_is_the_time_left(fast_backend: LiveBackend) -> None:
+    """A day of the scenario takes 144 seconds here, and some have passed."""
     wait = fast_backend.max_wait(commands.Tick(time=timedelta(days=1, hours=10)), None)
     assert timedelta(0) < wait <= 144 * SECOND
     assert fast_backend.max_wait(commands.Query(vm="web-0"), timedelta(days=1, hours=10)) <= wait
 
 
 @pytest.mark.parametrize("case", WAITS)
-def test_clock_that_is_moved_is_not_waited_for(case: str, service: Forewarn) -> None:
+def test_max_wait_is_zero_with_a_manual_clock(case: str, service: Forewarn) -> None:
     command, at, _ = WAITS[case]
     with LiveBackend(service.api) as backend:
         assert backend.max_wait(command, at) == timedelta(0)
     assert CoreBackend().max_wait(command, at) == timedelta(0)
 
 
-def test_story_lasts_as_long_as_it_says_at_most() -> None:
+def test_max_duration_is_the_sum_of_all_waits() -> None:
     script = parse(f"{WEB}wait 5m\nexpect nothing within 10m at 10:20\ntick 10:25\nquery web-0\ntick\n")
     assert max_duration(script) == 30 * MINUTE
     assert max_duration(parse(f"{WEB}tick 10:25\n")) == 25 * MINUTE
 
 
-UNPLAYABLE = {
-    "work": ("scope a standalone\nvm x\nfail x\nbegin E1", "E1", "the platform of a service does its work itself"),
-    "state": ("scope a standalone\nstate a", "a", "a service does not tell this"),
-    "outage": ("outage 1d", "outage", "a service that runs cannot do this"),
-    "policy": ("policy production", "policy", "the service keeps the policy it has"),
-    "policy on the way": ("scope a standalone\npolicy idle 1d", "policy", "the service keeps the policy it has"),
-    "time of work": ("platform automatic lasting 5s", "lasting", "the service decides how long work takes"),
-    "clock": ("tick 09:00", "tick", "the clock of a service does not go back"),
-    "scope": ("query a/x", "query", "there is no such scope"),
-    "no scope": ("vm x", "vm", "there is no scope yet"),
-    "label": ("scope a standalone\ncancel E1", "E1", "no such event has appeared"),
-    "two": ("scope a standalone\nvm x\nscope b standalone\nvm x\nquery x", "x", "several scopes have such a VM"),
+UNSUPPORTED = {
+    "work": ("scope a standalone\nvm x\nfail x\nbegin E1", "E1", "the platform of a service carries out its work"),
+    "state": ("scope a standalone\nstate a", "a", "a service does not show this"),
+    "outage": ("outage 1d", "outage", "a running service cannot do this"),
+    "policy": ("policy production", "policy", "the policy of a running service cannot be changed"),
+    "later policy": ("scope a standalone\npolicy idle 1d", "policy", "the policy of a running service cannot be"),
+    "time of work": ("platform automatic lasting 5s", "lasting", "a service's settings decide how long work takes"),
+    "clock": ("tick 09:00", "tick", "the clock of a service cannot go back"),
+    "unknown scope": ("query a/x", "query", "unknown scope"),
+    "no scope": ("vm x", "vm", "no scope defined yet"),
+    "label": ("scope a standalone\ncancel E1", "E1", "no event has this label yet"),
+    "ambiguous VM": ("scope a standalone\nvm x\nscope b standalone\nvm x\nquery x", "x", "several scopes have a VM"),
     "fleet": ("fleet demonstration", "demonstration", "the service has no scope db-0"),
     "refused": ("scope a standalone\nrestart x", "x", "scope a has no VM x (vm-not-found); a line without an arrow"),
 }
@@ -355,9 +355,9 @@ def service() -> Iterator[Forewarn]:
         yield running
 
 
-@pytest.mark.parametrize("case", UNPLAYABLE)
-def test_what_cannot_be_played_is_named(case: str, service: Forewarn) -> None:
-    text, word, problem = UNPLAYABLE[case]
+@pytest.mark.parametrize("case", UNSUPPORTED)
+def test_error_names_the_unsupported_word(case: str, service: Forewarn) -> None:
+    text, word, problem = UNSUPPORTED[case]
     with LiveBackend(service.api) as backend, pytest.raises(ScenarioError) as caught:
         list(run_script(parse(text), backend))
     assert caught.value.problem.startswith(problem)

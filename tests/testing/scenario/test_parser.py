@@ -1,4 +1,4 @@
-"""The scenario language: how it is read, what it says to a writer who errs, and how it is written down anew."""
+"""Tests of the scenario language: parsing, error messages, and writing a scenario with new facts."""
 
 from datetime import timedelta
 from typing import Any
@@ -153,39 +153,39 @@ SPELT: dict[str, commands.BaseCommand] = {
     "wake web": commands.Wake(scope="web"),
 }
 
-# Line, column, word, and what is said about it.
+# Text, line, column, word, and the beginning of the message.
 ERRORS: dict[str, tuple[str, int, int, str, str]] = {
-    "no such command": (
+    "unknown command": (
         "\nfoo web_0",
         2,
         1,
         "foo",
-        "there is no such command; a line begins with policy, platform, fleet, handler, scope",
+        "unknown command; a line begins with policy, platform, fleet, handler, scope",
     ),
-    "misspelt command": ("shedule Reboot x", 1, 1, "shedule", "there is no such command: did you mean `schedule`?"),
-    "type as a command": ("reboot x", 1, 1, "reboot", "there is no such command: did you mean `schedule Reboot`?"),
-    "misspelt option with a number": ("vm web_0 domian 0", 1, 10, "domian", "did you mean `domain`? A name like this"),
+    "misspelt command": ("shedule Reboot x", 1, 1, "shedule", "unknown command: did you mean `schedule`?"),
+    "type as a command": ("reboot x", 1, 1, "reboot", "unknown command: did you mean `schedule Reboot`?"),
+    "misspelt option with a number": ("vm web_0 domian 0", 1, 10, "domian", "did you mean `domain`? If it is a name"),
     "misspelt option with a duration": ("schedule Reboot web_0 inn 15m", 1, 23, "inn", "did you mean `in`?"),
     "misspelt option with a name": ("vm web_0 hots hv-1", 1, 10, "hots", "did you mean `host`?"),
-    "misspelt option with nothing": ("begin E1 agian", 1, 10, "agian", "did you mean `again`?"),
+    "misspelt option without a value": ("begin E1 agian", 1, 10, "agian", "did you mean `again`?"),
     "misspelt option in place of a name": ("fault 410 fro 5m", 1, 11, "fro", "did you mean `for`?"),
     "misspelt option after all words": (
         "cancel E1 yb alice",
         1,
         11,
         "yb",
-        "nothing more is expected here but by, why or at",
+        "only an option is allowed here: by, why or at",
     ),
     "half a command": ("remove", 1, 8, "", "remove what? scope or vm"),
     "wrong second word": ("change host h", 1, 8, "host", "change what? scope or vm"),
-    "no such type": (
+    "unknown event type": (
         "schedule Rebot web_0",
         1,
         10,
         "Rebot",
         "an event type is expected here: Freeze, Reboot, Redeploy, Preempt or Terminate; did you mean Reboot?",
     ),
-    "no VM": ("schedule Reboot", 1, 17, "", "a VM is missing: its name, or scope/name"),
+    "missing VM": ("schedule Reboot", 1, 17, "", "a VM is missing: its name, or scope/name"),
     "option in place of a VM": (
         "schedule Reboot in 5m",
         1,
@@ -193,15 +193,15 @@ ERRORS: dict[str, tuple[str, int, int, str, str]] = {
         "in",
         "a VM is missing: its name, or scope/name",
     ),
-    "no duration": (
+    "invalid duration": (
         "schedule Reboot web_0 in soon",
         1,
         26,
         "soon",
         "a duration is expected here: for instance 90s, 15m, 1h30m or 2d",
     ),
-    "no number": ("vm x domain first", 1, 13, "first", "a whole number is expected here: for instance 0 or 60"),
-    "no such time": (
+    "invalid number": ("vm x domain first", 1, 13, "first", "a whole number is expected here: for instance 0 or 60"),
+    "invalid time": (
         "tick 25:00",
         1,
         6,
@@ -215,36 +215,36 @@ ERRORS: dict[str, tuple[str, int, int, str, str]] = {
         "web_0",
         "an event is expected here: E1, E2, … in order of appearance, an id, or a quoted text",
     ),
-    "option twice": ("cancel E1 by a by b", 1, 16, "by", "it is said twice"),
-    "too much": ("query web_0 web_1", 1, 13, "web_1", "nothing more is expected here but at"),
-    "required option": ("approve E1", 1, 12, "", "approve needs `by` and a VM: its name, or scope/name"),
-    "fact that nothing has": (
+    "repeated option": ("cancel E1 by a by b", 1, 16, "by", "option given more than once"),
+    "additional word": ("query web_0 web_1", 1, 13, "web_1", "only an option is allowed here: at"),
+    "missing required option": ("approve E1", 1, 12, "", "approve needs `by` and a VM: its name, or scope/name"),
+    "unknown verb of an event": (
         "expect E1 started within 5m",
         1,
         11,
         "started",
-        "what happens to it is expected here: Scheduled, announced, approved, Started, left with, Completed, Canceled,",
+        "the verb of a fact is expected here: Scheduled, announced, approved, Started, left with, Completed, Canceled,",
     ),
-    "fact about an event without what happens": (
+    "event without a verb": (
         "expect E1 within 5m",
         1,
         11,
         "within",
-        "what happens to it is expected here: Scheduled",
+        "the verb of a fact is expected here: Scheduled",
     ),
-    "fact about work that nothing has": (
+    "unknown verb of work": (
         "expect E1 on web_0 finished within 5m",
         1,
         20,
         "finished",
-        "what happens to it is expected here: begun, done, put off, failed, unknown, to be tried again or given up",
+        "the verb of a fact is expected here: begun, done, put off, failed, unknown, to be tried again or given up",
     ),
-    "fact about a scope that nothing has": (
+    "unknown verb of a scope": (
         "expect web Started within 5m",
         1,
         12,
         "Started",
-        "what happens to it is expected here: created, changed, removed, added, moved, enabled, disabled, held, ",
+        "the verb of a fact is expected here: created, changed, removed, added, moved, enabled, disabled, held, ",
     ),
     "window without an end": (
         "campaign kernel Reboot web windows 22:00",
@@ -253,46 +253,46 @@ ERRORS: dict[str, tuple[str, int, int, str, str]] = {
         "22:00",
         "a window is expected here: from one time of day to another",
     ),
-    "limit that is none": (
+    "invalid limit": (
         "campaign kernel Reboot web vms_at_once many",
         1,
         40,
         "many",
         "a limit is expected here: a number such as 10",
     ),
-    "wave to which nothing happens": (
+    "unknown verb of a wave": (
         "expect kernel wave 1 of web Started within 5m",
         1,
         29,
         "Started",
-        "what happens to it is expected here: announced, differs from the plan, cleared, settled",
+        "the verb of a fact is expected here: announced, differs from the plan, cleared, settled",
     ),
-    "something after nothing": ("expect nothing E1 within 5m", 1, 16, "E1", "after nothing comes within"),
-    "another word for within": ("expect E1 Started in 5m", 1, 19, "in", "expect needs `within` and a duration"),
-    "limit without its word": ("expect E1 Started 5m", 1, 19, "5m", "expect needs `within` and a duration"),
-    "no limit": ("expect E1 Started", 1, 19, "", "expect needs `within` and a duration"),
-    "no fact": ("expect within 5m", 1, 8, "within", "a fact is missing: what happens, as it is told: E1 Started"),
-    "no such fault": ("fault 418", 1, 7, "418", "a fault is expected here: status-410, status-429, status-500,"),
-    "open quotation": ('hold web "moving house', 1, 10, '"moving house', "the quotation mark is not closed"),
-    "bad choice": (
+    "word after nothing": ("expect nothing E1 within 5m", 1, 16, "E1", "nothing must be followed by within"),
+    "other word instead of within": ("expect E1 Started in 5m", 1, 19, "in", "expect needs `within` and a duration"),
+    "duration without within": ("expect E1 Started 5m", 1, 19, "5m", "expect needs `within` and a duration"),
+    "missing within": ("expect E1 Started", 1, 19, "", "expect needs `within` and a duration"),
+    "missing fact": ("expect within 5m", 1, 8, "within", "a fact is missing: for instance E1 Started"),
+    "unknown fault": ("fault 418", 1, 7, "418", "a fault is expected here: status-410, status-429, status-500,"),
+    "missing quotation mark": ('hold web "moving house', 1, 10, '"moving house', "the quotation mark is not closed"),
+    "unknown choice": (
         "scope web set",
         1,
         11,
         "set",
         "a kind is expected here: standalone, cloud-service, availability-set or placement-group",
     ),
-    "quoted option is no option": ('query web_0 "at" 10:00', 1, 13, "at", "nothing more is expected here but at"),
-    "arrow alone": ("  → nothing", 1, 3, "", "an arrow needs a command before it"),
-    "arrow after a gap": ("tick → nothing\n\n→ nothing", 3, 1, "", "an arrow needs a command before it"),
-    "label that has not appeared": ("scope web standalone\ncancel E7", 2, 8, "E7", "no such event has appeared"),
-    "scope that is not there": ("state web", 1, 7, "web", "there is no such scope"),
-    "VM before any scope": ("vm web_0", 1, 1, "vm", "there is no scope yet: begin with `scope NAME KIND`"),
-    "VM of two scopes": (
+    "quoted option is not an option": ('query web_0 "at" 10:00', 1, 13, "at", "only an option is allowed here: at"),
+    "arrow without a command": ("  → nothing", 1, 3, "", "an arrow needs a command before it"),
+    "arrow after an empty line": ("tick → nothing\n\n→ nothing", 3, 1, "", "an arrow needs a command before it"),
+    "unknown label": ("scope web standalone\ncancel E7", 2, 8, "E7", "no event has this label yet"),
+    "unknown scope": ("state web", 1, 7, "web", "unknown scope"),
+    "VM before any scope": ("vm web_0", 1, 1, "vm", "no scope defined yet: start with `scope NAME KIND`"),
+    "ambiguous VM": (
         "scope a standalone\nvm x\nscope b standalone\nvm x\nquery x",
         5,
         7,
         "x",
-        "several scopes have such a VM, write scope/name",
+        "several scopes have a VM of this name; write scope/name",
     ),
     "refused without an arrow": (
         "scope a standalone\nrestart x",
@@ -301,44 +301,44 @@ ERRORS: dict[str, tuple[str, int, int, str, str]] = {
         "x",
         "scope a has no VM x (vm-not-found); a line without an arrow must not be refused",
     ),
-    "refused for what a VM is": (
+    "refused because of the VM's priority": (
         "scope a standalone\nvm x\nevict x",
         3,
         7,
         "x",
         "x has regular priority: only low-priority VMs can be preempted (vm-not-evictable); a line without an arrow",
     ),
-    "time that has passed": (
+    "time in the past": (
         "platform automatic\nwait 5m\ntick 10:04",
         3,
         1,
         "tick",
-        "it is 10:05 by then, and time that passes by itself does not go back",
+        "the clock is already at 10:05 and cannot go back with `platform automatic`",
     ),
 }
 
 
 def tell(text: str) -> str:
-    """Run a scenario on the core, and write it down as it went."""
+    """Run a scenario on the core, and return its text with the resulting facts."""
     script = parse(text)
     return render_script(script, {played.step.line: played.facts for played in run_script(script, CoreBackend())})
 
 
-def test_keys_of_a_campaign_policy_are_options_by_themselves() -> None:
+def test_keys_of_a_campaign_policy_are_options() -> None:
     keys = set(CampaignPolicy.__struct_fields__) - set(COMMAND_SYNTAX["campaign"].options)
-    assert keys == {"waves", "blackouts", "zone", "advance"}, "scenarios have no words for these"
+    assert keys == {"waves", "blackouts", "zone", "advance"}, "scenarios have no options for these"
 
 
 @pytest.mark.parametrize(("line", "command"), SPELT.items(), ids=list(SPELT))
-def test_line_says(line: str, command: commands.BaseCommand) -> None:
+def test_line_is_parsed(line: str, command: commands.BaseCommand) -> None:
     assert [step.command for step in parse(line).steps] == [command]
 
 
-def test_every_command_is_spelt_in_this_test() -> None:
+def test_every_command_has_a_parsed_line() -> None:
     assert {type(command) for command in SPELT.values()} == {form.command for form in COMMAND_SYNTAX.values()}
 
 
-def test_every_command_is_played_by_the_core() -> None:
+def test_core_backend_implements_every_command() -> None:
     base = run_command.dispatch(object)
     of_time = {commands.UsePlatform, commands.Wait, commands.Expect}
     of_campaigns = {
@@ -354,12 +354,12 @@ def test_every_command_is_played_by_the_core() -> None:
     assert by_the_backend == of_time | of_campaigns
 
 
-def test_everything_a_journal_says_can_be_told() -> None:
+def test_every_journal_entry_kind_has_a_verb() -> None:
     assert set(VERBS) == set(EntryKind)
 
 
 @pytest.mark.parametrize("case", ERRORS)
-def test_error_names_line_column_and_word_and_what_is_allowed(case: str) -> None:
+def test_error_has_position_word_and_allowed_values(case: str) -> None:
     text, line, column, word, problem = ERRORS[case]
     with pytest.raises(ScenarioError) as caught:
         tell(text)
@@ -369,39 +369,39 @@ def test_error_names_line_column_and_word_and_what_is_allowed(case: str) -> None
 
 
 @pytest.mark.parametrize("names", ["host1 host2", "a b c", "one-in two-in", '"domian" 0'])
-def test_names_that_are_no_options_are_names(names: str) -> None:
+def test_names_unlike_options_are_names(names: str) -> None:
     (step,) = parse(f"vm {names}").steps
     assert step.command == commands.AddVms(names=tuple(names.replace('"', "").split()))
 
 
-def test_error_message_is_for_people() -> None:
+def test_error_message_has_position_and_word() -> None:
     with pytest.raises(ScenarioError, match=r"^line 1, column 8, at 'web_0': an event is expected here: E1, E2, …"):
         parse("cancel web_0")
 
 
-def test_story_that_is_too_long_is_refused() -> None:
-    with pytest.raises(ScenarioError, match="line 10001, column 1: a story has at most 10000 lines"):
+def test_scenario_that_is_too_long_is_refused() -> None:
+    with pytest.raises(ScenarioError, match="line 10001, column 1: a scenario has at most 10000 lines"):
         parse("tick\n" * 10_001)
 
 
 @pytest.mark.parametrize(("text", "line"), [("", 1), ("# Nothing\n\n# follows.\n", 3)])
-def test_story_without_a_command_is_refused(text: str, line: int) -> None:
-    """Whoever plays an empty file by mistake is not told that all went well."""
-    with pytest.raises(ScenarioError, match="a story needs at least one command") as caught:
+def test_scenario_without_a_command_is_refused(text: str, line: int) -> None:
+    """An empty file, run by mistake, must not pass."""
+    with pytest.raises(ScenarioError, match="a scenario needs at least one command") as caught:
         parse(text)
     assert caught.value.line == line
 
 
-def test_byte_order_mark_is_no_part_of_a_story() -> None:
+def test_byte_order_mark_is_ignored() -> None:
     assert parse("\ufeff# A fact.\ntick") == parse("# A fact.\ntick")
 
 
-def test_command_may_say_when_it_is_said() -> None:
+def test_every_command_accepts_a_time() -> None:
     (step,) = parse("query web_0 at +1d  10:30").steps
     assert (step.at, step.command) == (34.5 * HOUR, commands.Query(vm="web_0"))
 
 
-def test_facts_are_parted_by_semicolons_or_lines() -> None:
+def test_facts_are_separated_by_semicolons_or_lines() -> None:
     one, other = parse("tick → a; b ;c\ntick -> a\n   → b\n -> c").steps
     assert one.expected == other.expected == ("a", "b", "c")
 
@@ -411,11 +411,11 @@ def test_arrow_in_quotation_marks_is_text() -> None:
     assert (step.command, step.expected) == (commands.Hold(what="web", reason="a → b; c"), ("nothing",))
 
 
-def test_header_comment_is_the_fact() -> None:
+def test_header_comment_is_the_title() -> None:
     assert parse("# An event\n# starts.\n\n# Not this.\ntick").title == "An event starts."
 
 
-def test_retelling_changes_nothing_but_what_follows_arrows() -> None:
+def test_writing_a_scenario_changes_only_the_facts_after_arrows() -> None:
     text = (
         "# A comment; → stays.\n"
         "scope web   availability-set\n"
@@ -441,7 +441,7 @@ def test_retelling_changes_nothing_but_what_follows_arrows() -> None:
     assert tell(told) == told
 
 
-def test_long_outcome_is_written_fact_by_fact() -> None:
+def test_long_facts_are_written_on_separate_lines() -> None:
     text = (
         "scope web availability-set\nvm web_0 domain 0\nvm web_1 domain 1\n\nschedule Reboot web_0 web_1 at 10:00 →\n"
     )
@@ -453,7 +453,7 @@ def test_long_outcome_is_written_fact_by_fact() -> None:
     assert tell(told) == told
 
 
-def test_playing_tells_where_a_story_is_wrong() -> None:
+def test_run_reports_the_step_with_unexpected_facts() -> None:
     script = parse("scope web availability-set\nvm web_0\nrestart web_0 → E1 Started\ntick → nothing\n")
     assert [played.step.line for played in run_script(script, CoreBackend()) if not played.is_as_expected] == [3]
 
@@ -464,7 +464,7 @@ def test_fact_with_a_semicolon_can_be_expected() -> None:
 
 
 @given(st.timedeltas(min_value=timedelta(days=-9999), max_value=timedelta(days=9999)))
-def test_times_are_read_as_they_are_written(time: timedelta) -> None:
+def test_written_times_can_be_read(time: timedelta) -> None:
     text = time_text(time)
     assert TIME.read(Lexeme(text, 1, 1 + len(text))) == time
     step: Any = parse(f"tick {text}").steps[0]

@@ -1,4 +1,4 @@
-"""Whatever happens in a scenario, the core and a service tell the same of it."""
+"""Property test: random scenarios give the same facts on the core and in a service."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ from forewarn.testing.service import Forewarn
 from tests.support.examples import examples
 from tests.testing.scenario.backends import NO_FLEET, render, without_reasons
 
-# All hosts of which a service that has run other scenarios may remember some are there.
+# A service that has run other scenarios may remember their hosts, so this scenario has all of them.
 WORLD = """
 platform automatic
 scope web availability-set terminate-notice 5m priority low
@@ -59,9 +59,9 @@ def service() -> Iterator[Forewarn]:
 
 @settings(max_examples=examples(20), suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(st.lists(COMMANDS, min_size=1, max_size=15))
-@example(["redeploy web-0", "remove vm web-2 force", "wait 15m"])  # to a host that has become empty
-@example(["approve E2 by web-0", "wait 30s", "evict web-0", "wait 30s"])  # one is due when work on another is done
-def test_core_and_service_tell_the_same(service: Forewarn, commands: list[str]) -> None:
+@example(["redeploy web-0", "remove vm web-2 force", "wait 15m"])  # redeploy to a host that has become empty
+@example(["approve E2 by web-0", "wait 30s", "evict web-0", "wait 30s"])  # an event is due when other work ends
+def test_core_and_service_give_the_same_facts(service: Forewarn, commands: list[str]) -> None:
     script = parse(WORLD + "\n".join(f"{command} →" for command in commands))
     by_core = list(run_script(script, CoreBackend()))
     with LiveBackend(service.api) as backend:

@@ -1,4 +1,4 @@
-"""What the operator API is asked to start a campaign of a scenario. Both backends read it as the API does."""
+"""The operator API request that starts a campaign of a scenario; both backends parse it as the API does."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -15,7 +15,7 @@ def campaign_request(
     windows: Sequence[tuple[str, str]],
     gate: object,
 ) -> dict[str, object]:
-    """Return the request, with the names that campaign and scopes have there. What is not said is left out."""
+    """Return the request, with the names of campaign and scopes in the backend, and without omitted values."""
     policy = {key: _value(value) for key, value in command.policy.items()}
     if windows:
         policy["windows"] = [{"start": start, "end": end} for start, end in windows]
@@ -31,7 +31,7 @@ def campaign_request(
 
 
 def _value(value: timedelta | str | int) -> object:
-    """Return a value of the policy as the API takes it; a limit that is a number was read as a text."""
+    """Return a value of the policy in the API's form; the lexer reads a numeric limit as text."""
     if isinstance(value, timedelta):
         return format_duration(value)
     return int(value) if isinstance(value, str) and value.isdigit() else value

@@ -16,17 +16,17 @@ from forewarn.core.vm import Priority
 
 OPERATOR = "operator"
 USER = "user"
-"""Who asks, where a scenario does not say it."""
+"""The default actors of commands."""
 
 ALL_SCOPES = "all"
-"""What is held or released, where it is not one scope."""
+"""The word for holding or releasing the whole fleet instead of one scope."""
 
 NOTHING = "nothing"
-"""What follows where nothing does."""
+"""The word for the absence of facts."""
 
 
 class Preset(StrEnum):
-    """The policies that have a name."""
+    """Named policies."""
 
     EMULATOR = "emulator"
     PRODUCTION = "production"
@@ -40,23 +40,23 @@ class NoticeRule(StrEnum):
 
 
 class FleetName(StrEnum):
-    """The fleets that have a name."""
+    """Named fleets."""
 
     DEMONSTRATION = "demonstration"
 
 
 class PlatformMode(StrEnum):
-    """How the platform does its work."""
+    """How the platform carries out its work."""
 
     AUTOMATIC = "automatic"
 
 
 class BaseCommand(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that a line of a scenario says."""
+    """A command of one line of a scenario."""
 
 
 class SetPolicy(BaseCommand, frozen=True):
-    """Choose how the service is run; what is left out stays."""
+    """Change the policy of the service; omitted values stay."""
 
     preset: Preset | None = None
     announce: AnnouncePolicy | None = None
@@ -67,9 +67,9 @@ class SetPolicy(BaseCommand, frozen=True):
 
 
 class UsePlatform(BaseCommand, frozen=True):
-    """The platform carries events out by itself, and time passes from change to change, as in a service.
+    """The platform carries out events automatically, and time passes from change to change, as in a service.
 
-    `lasting`: each piece of work takes this long; else as long as on the simulated platform.
+    `lasting` is how long each impact takes; default: as on the simulated platform.
     """
 
     way: PlatformMode
@@ -77,19 +77,19 @@ class UsePlatform(BaseCommand, frozen=True):
 
 
 class UseFleet(BaseCommand, frozen=True):
-    """The scenario is about a fleet that has a name."""
+    """The scenario uses a named fleet."""
 
     fleet: FleetName
 
 
 class Handler(BaseCommand, frozen=True):
-    """The program under examination acts as this VM, if there is one; else the scenario itself does."""
+    """The program under test, if there is one, acts as this VM; otherwise the scenario does."""
 
     vm: str
 
 
 class AddScope(BaseCommand, frozen=True):
-    """A scope comes into being, without VMs."""
+    """Create a scope without VMs."""
 
     scope: str
     kind: ScopeKind
@@ -100,7 +100,7 @@ class AddScope(BaseCommand, frozen=True):
 
 
 class ChangeScope(BaseCommand, frozen=True):
-    """A scope asks something else of its VMs; what is left out stays."""
+    """Change a scope; omitted values stay."""
 
     scope: str
     approval: ApprovalRule | None = None
@@ -110,7 +110,7 @@ class ChangeScope(BaseCommand, frozen=True):
 
 
 class RemoveScope(BaseCommand, frozen=True):
-    """A scope goes."""
+    """Remove a scope."""
 
     scope: str
     force: bool = False
@@ -119,7 +119,7 @@ class RemoveScope(BaseCommand, frozen=True):
 
 
 class AddVms(BaseCommand, frozen=True):
-    """VMs come to a scope: the one named, else the one that came last."""
+    """Add VMs to a scope; default: the scope that was created last."""
 
     names: tuple[str, ...]
     scope: str | None = None
@@ -130,7 +130,7 @@ class AddVms(BaseCommand, frozen=True):
 
 
 class ChangeVm(BaseCommand, frozen=True):
-    """A VM changes; what is left out stays."""
+    """Change a VM; omitted values stay."""
 
     vm: str
     domain: int | None = None
@@ -141,7 +141,7 @@ class ChangeVm(BaseCommand, frozen=True):
 
 
 class RemoveVm(BaseCommand, frozen=True):
-    """A VM goes."""
+    """Remove a VM."""
 
     vm: str
     force: bool = False
@@ -150,21 +150,21 @@ class RemoveVm(BaseCommand, frozen=True):
 
 
 class Tick(BaseCommand, frozen=True):
-    """The clock is set to a time, forwards or back, and time may act."""
+    """Set the clock to a time, forwards or back, and apply the time-dependent rules."""
 
     time: timedelta | None = None
 
 
 class Wait(BaseCommand, frozen=True):
-    """Time passes."""
+    """Let time pass."""
 
     time: timedelta
 
 
 class Expect(BaseCommand, frozen=True):
-    """Time passes until something happens, or has happened since the last command; or nothing may happen for that long.
+    """Let time pass until a fact has occurred since the last command, or check that none occurs for that long.
 
-    `fact` is told as backends tell it, or the beginning of that.
+    `fact` is the text of a fact, or its beginning.
     """
 
     subject: str
@@ -173,7 +173,7 @@ class Expect(BaseCommand, frozen=True):
 
     @property
     def fact(self) -> str:
-        """What is expected, in one piece."""
+        """The expected fact as one text."""
         return " ".join((self.subject, *self.happening))
 
 
@@ -184,13 +184,13 @@ class Outage(BaseCommand, frozen=True):
 
 
 class Query(BaseCommand, frozen=True):
-    """A VM asks for its document."""
+    """A VM polls its document."""
 
     vm: str
 
 
 class Approve(BaseCommand, frozen=True):
-    """A VM approves events, none to many in one request."""
+    """A VM approves any number of events in one request."""
 
     events: tuple[str, ...]
     vm: str
@@ -198,7 +198,7 @@ class Approve(BaseCommand, frozen=True):
 
 
 class Schedule(BaseCommand, frozen=True):
-    """Somebody asks for events."""
+    """An operator or a user schedules events."""
 
     type: EventType
     vms: tuple[str, ...]
@@ -220,7 +220,7 @@ class Restart(BaseCommand, frozen=True):
 
 
 class Redeploy(BaseCommand, frozen=True):
-    """The owner of a VM has it moved to another host."""
+    """The owner of a VM redeploys it to another host."""
 
     vm: str
     request: str | None = None
@@ -234,7 +234,7 @@ class Delete(BaseCommand, frozen=True):
 
 
 class Evict(BaseCommand, frozen=True):
-    """The platform takes a low-priority VM away."""
+    """The platform evicts a low-priority VM."""
 
     vm: str
     notice: timedelta | None = None
@@ -242,7 +242,7 @@ class Evict(BaseCommand, frozen=True):
 
 
 class Fail(BaseCommand, frozen=True):
-    """The hardware under some VMs has failed."""
+    """The hardware of VMs has failed."""
 
     vms: tuple[str, ...]
     type: EventType = EventType.REDEPLOY
@@ -250,7 +250,7 @@ class Fail(BaseCommand, frozen=True):
 
 
 class Predict(BaseCommand, frozen=True):
-    """The hardware under some VMs is expected to fail."""
+    """The hardware of VMs is expected to fail."""
 
     vms: tuple[str, ...]
     ahead: timedelta
@@ -258,7 +258,7 @@ class Predict(BaseCommand, frozen=True):
 
 
 class Cancel(BaseCommand, frozen=True):
-    """A Scheduled event is taken back."""
+    """An operator cancels a Scheduled event."""
 
     event: str
     by: str = OPERATOR
@@ -266,13 +266,13 @@ class Cancel(BaseCommand, frozen=True):
 
 
 class Clear(BaseCommand, frozen=True):
-    """The campaign that made an event lets it start."""
+    """The campaign clears one of its events, which may then start."""
 
     event: str
 
 
 class Hold(BaseCommand, frozen=True):
-    """Nothing planned starts, in one scope or at all."""
+    """An operator holds planned maintenance, in one scope or in the whole fleet."""
 
     what: str
     reason: str
@@ -280,7 +280,7 @@ class Hold(BaseCommand, frozen=True):
 
 
 class Release(BaseCommand, frozen=True):
-    """A hold ends."""
+    """An operator releases a hold."""
 
     what: str
     by: str = OPERATOR
@@ -288,7 +288,7 @@ class Release(BaseCommand, frozen=True):
 
 
 class Begin(BaseCommand, frozen=True):
-    """The platform begins an event's work: on the VMs named, else on all of the event."""
+    """The platform begins the event's work on the named VMs; default: on all VMs of the event."""
 
     event: str
     vms: tuple[str, ...] = ()
@@ -312,7 +312,7 @@ class Failed(BaseCommand, frozen=True):
 
 
 class Later(BaseCommand, frozen=True):
-    """The platform cannot do an event's work now, and wants to be asked again."""
+    """The platform cannot do an event's work now and asks for a retry later."""
 
     event: str
     after: timedelta
@@ -321,7 +321,7 @@ class Later(BaseCommand, frozen=True):
 
 
 class Unknown(BaseCommand, frozen=True):
-    """The platform cannot tell whether an event's work was done."""
+    """The platform does not know whether an event's work was done."""
 
     event: str
     vms: tuple[str, ...] = ()
@@ -329,7 +329,7 @@ class Unknown(BaseCommand, frozen=True):
 
 
 class Retry(BaseCommand, frozen=True):
-    """An operator has work that failed, or whose outcome is unknown, done once more."""
+    """An operator retries work that failed or whose outcome is unknown."""
 
     event: str
     vms: tuple[str, ...] = ()
@@ -338,7 +338,7 @@ class Retry(BaseCommand, frozen=True):
 
 
 class Resolve(BaseCommand, frozen=True):
-    """An operator ends what failed or is unknown of an event, or of it on one VM: given up, or done after all."""
+    """An operator resolves failed or unknown work of an event, or of one VM of it, as given up or as done."""
 
     event: str
     vm: str | None = None
@@ -348,30 +348,30 @@ class Resolve(BaseCommand, frozen=True):
 
 
 class GateState(StrEnum):
-    """How the health gate of a scenario is found."""
+    """The state of the scenario's health gate."""
 
     OPEN = "open"
     CLOSED = "closed"
 
 
 class StartCampaign(BaseCommand, frozen=True):
-    """An operator rolls maintenance over scopes, wave by wave."""
+    """An operator starts a campaign on scopes."""
 
     campaign: str
     type: EventType
     scopes: tuple[str, ...]
     policy: dict[str, timedelta | str | int] = {}
-    """The keys of the policy that are given, but for those that have fields of their own here."""
+    """The given keys of the policy, except those that have their own field here."""
     windows: tuple[tuple[timedelta, timedelta], ...] = ()
     gate: bool = False
-    """Whether the gate of the scenario is asked before a scope's next wave."""
+    """Whether the scenario's gate is checked before a scope's next wave."""
     duration: timedelta | None = None
     by: str = OPERATOR
     why: str = ""
 
 
 class PauseCampaign(BaseCommand, frozen=True):
-    """An operator lets no further wave start."""
+    """An operator pauses a campaign: no further wave starts."""
 
     campaign: str
     by: str = OPERATOR
@@ -379,7 +379,7 @@ class PauseCampaign(BaseCommand, frozen=True):
 
 
 class ResumeCampaign(BaseCommand, frozen=True):
-    """An operator lets a campaign go on."""
+    """An operator resumes a campaign."""
 
     campaign: str
     by: str = OPERATOR
@@ -387,7 +387,7 @@ class ResumeCampaign(BaseCommand, frozen=True):
 
 
 class AbortCampaign(BaseCommand, frozen=True):
-    """An operator ends a campaign: what is Scheduled is canceled, what is Started ends."""
+    """An operator aborts a campaign: Scheduled events are canceled, Started events finish."""
 
     campaign: str
     why: str
@@ -395,7 +395,7 @@ class AbortCampaign(BaseCommand, frozen=True):
 
 
 class RetryWave(BaseCommand, frozen=True):
-    """An operator has the failed wave of a scope made once more."""
+    """An operator retries the failed wave of a scope."""
 
     campaign: str
     scope: str
@@ -404,7 +404,7 @@ class RetryWave(BaseCommand, frozen=True):
 
 
 class SkipWave(BaseCommand, frozen=True):
-    """An operator goes on in a scope without its current wave."""
+    """An operator skips the current wave of a scope."""
 
     campaign: str
     scope: str
@@ -413,13 +413,13 @@ class SkipWave(BaseCommand, frozen=True):
 
 
 class SetGate(BaseCommand, frozen=True):
-    """The health gate that campaigns of the scenario ask is open or closed from now on; before, it is open."""
+    """Open or close the health gate of the scenario's campaigns; it is open at first."""
 
     state: GateState
 
 
 class SetFault(BaseCommand, frozen=True):
-    """The endpoint misbehaves towards one VM, or towards all: for a time, for some requests, or until it is cleared."""
+    """Set a fault of the endpoint for one VM or all VMs: for a time, for some requests, or until it is cleared."""
 
     kind: FaultKind
     vm: str | None = None
@@ -429,29 +429,29 @@ class SetFault(BaseCommand, frozen=True):
 
 
 class ClearFaults(BaseCommand, frozen=True):
-    """The endpoint behaves again."""
+    """Clear all faults."""
 
 
 class Explain(BaseCommand, frozen=True):
-    """Why does an event wait?"""
+    """Show why an event waits."""
 
     event: str
 
 
 class Document(BaseCommand, frozen=True):
-    """What would a VM see, if it asked?"""
+    """Show the document of a VM."""
 
     vm: str
 
 
 class State(BaseCommand, frozen=True):
-    """What is kept of a scope?"""
+    """Show the state of a scope."""
 
     scope: str
 
 
 class Wake(BaseCommand, frozen=True):
-    """When will time itself change something next?"""
+    """Show when time alone changes something next."""
 
     scope: str
 

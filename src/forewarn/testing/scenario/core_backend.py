@@ -1,6 +1,6 @@
 """Backend that runs scenarios on the pure core, in memory and without real time.
 
-Nothing happens that the scenario does not say, unless `platform automatic` leaves it to time and platform."""
+Only the commands of the scenario change something, unless `platform automatic` lets time and platform act."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
@@ -51,15 +51,15 @@ class CoreBackend:
         self._matcher = ExpectationMatcher()
 
     def matches(self, facts: Sequence[str], expected: Sequence[str]) -> bool:
-        """Tell whether exactly this was expected: nothing here is left to chance."""
+        """Return whether the facts are exactly the expected ones: this backend is deterministic."""
         return facts_equal(facts, expected)
 
     def max_wait(self, command: commands.Command, at: timedelta | None) -> timedelta:  # noqa: ARG002 - the same for all
-        """Return no time: days pass at once here."""
+        """Return zero: simulated time needs no waiting."""
         return timedelta(0)
 
     def execute(self, command: commands.Command, at: timedelta | None) -> CommandResult:
-        """Do what the command says, and tell what followed."""
+        """Execute the command and return the resulting facts."""
         self.state.facts = []
         if at is not None:
             self._set_clock(at)
@@ -112,7 +112,7 @@ class CoreBackend:
                 run_command(command, self.state)
 
     def _set_clock(self, time: timedelta) -> None:
-        """Make it that time: as time passes, or at one stroke, forwards or back."""
+        """Set the time: advance the clock if the platform is automatic; otherwise jump, forwards or back."""
         if self._clock.is_automatic:
             self._advance_to(self.state.names.moment(time))
         else:
@@ -121,7 +121,7 @@ class CoreBackend:
     def _advance_to(self, moment: datetime) -> None:
         if moment < self.state.now:
             now = self.state.names.time(self.state.now)
-            raise InvalidCommand(f"it is {now} by then, and time that passes by itself does not go back", "at")
+            raise InvalidCommand(f"the clock is already at {now} and cannot go back with `platform automatic`", "at")
         self._clock.advance_to(moment)
 
     def _advance(self, limit: datetime) -> list[str] | None:
@@ -146,7 +146,7 @@ def _(command: commands.SetPolicy, state: CoreState) -> None:
 
 @run_command.register
 def _(_: commands.UseFleet, state: CoreState) -> None:
-    """There is one fleet with a name: the one that comes with Forewarn."""
+    """Create the demonstration fleet, the only fleet that has a name."""
     for scope in demonstration_fleet(CreationContext(at=state.now, new_epoch=state.new_epoch)):
         if scope.id in state.scopes:
             raise ResourceExists(f"scope {scope.id}")
@@ -155,7 +155,7 @@ def _(_: commands.UseFleet, state: CoreState) -> None:
 
 @run_command.register
 def _(command: commands.Handler, state: CoreState) -> None:
-    """No program is examined here: the scenario itself acts as the VM."""
+    """Check the VM. On the core, the scenario itself acts as the handler."""
     state.find(command.vm)
 
 
@@ -255,7 +255,7 @@ def _(command: commands.Tick, state: CoreState) -> None:
 
 @run_command.register
 def _(command: commands.Outage, state: CoreState) -> None:
-    """Whatever lived in memory only is lost."""
+    """Advance the clock; values that are only in memory are lost."""
     began_at, state.now = state.now, state.now + command.time
     outage = Outage(began_at=began_at, ended_at=state.now)
     state.context = msgspec.structs.replace(state.context, outages=(*state.context.outages, outage))
@@ -264,7 +264,7 @@ def _(command: commands.Outage, state: CoreState) -> None:
 
 @run_command.register
 def _(command: commands.Query, state: CoreState) -> None:
-    """As a service does it: every request counts, few are saved."""
+    """Mark the scope as seen. As in a service, every request counts, but few are saved."""
     scope, _ = state.find(command.vm)
     state.seen_at[scope] = state.now
     if needs_save(state.scopes[scope], now=state.now):
@@ -327,7 +327,7 @@ def _(command: commands.Predict, state: CoreState) -> None:
 
 
 def _schedule(state: CoreState, request: ScheduleRequest) -> None:
-    """Make the events of a request in all scopes of its VMs, or in none."""
+    """Create the events of a request in all scopes of its VMs, or in none."""
     found = [state.find(name) for name in request.vms]
     requests: dict[str, ScheduleRequest] = {}
     for scope in dict.fromkeys(scope for scope, _ in found):
@@ -468,7 +468,7 @@ def _settle(state: CoreState, name: str, vms: tuple[str, ...], outcome: ImpactOu
 def _on_impacts(
     state: CoreState, name: str, vms: tuple[str, ...], rule: Callable[[Scope, str, str], Change[R]]
 ) -> None:
-    """Apply a rule to an event's work on each of these VMs in turn; without names, on all of the event's."""
+    """Apply a rule to the event's impact on each of these VMs; by default, on all VMs of the event."""
     event = state.event(name)
     scope_id = state.scope_of_event(event)
     for vm in vms or state.scopes[scope_id].event(event).vms:
@@ -477,7 +477,7 @@ def _on_impacts(
 
 @run_command.register
 def _(command: commands.SetFault, state: CoreState) -> None:
-    """Tell of it: the core has no endpoint that could misbehave."""
+    """Check the fault and report it; the core has no endpoint that could apply it."""
     vm = None if command.vm is None else "/".join(state.find(command.vm))
     until = None if command.lasting is None else state.now + command.lasting
     Fault(

@@ -1,4 +1,4 @@
-"""Campaigns of a scenario on the pure core: decided and carried out at once, without a service."""
+"""Campaigns of a scenario on the pure core: decided and carried out immediately, without a service."""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -41,14 +41,14 @@ from forewarn.testing.scenario.core_state import CoreState, guid
 from forewarn.testing.scenario.runner import InvalidCommand
 
 GATE = "health"
-"""What the gate of a scenario is called."""
+"""The name of a scenario's gate."""
 
 GATE_REASON = "the gate answers 503, not 200"
-"""Why it is closed, as a service finds it."""
+"""The reason of a closed gate, the same as in a service."""
 
 
 class CoreCampaign:
-    """One campaign: its record, and what follows from it."""
+    """One campaign: its record, and the index and time derived from it."""
 
     def __init__(self, record: Campaign, state: CoreState) -> None:
         self.record = record
@@ -91,24 +91,24 @@ class CoreCampaigns:
         self._take(campaign, decision)
 
     def apply(self, name: str, rule: Callable[[Campaign], CampaignDecision]) -> None:
-        """Do what a person says to a campaign."""
+        """Apply an operator's command to a campaign."""
         if name not in self._campaigns:
-            raise InvalidCommand("there is no such campaign", name)
+            raise InvalidCommand("unknown campaign", name)
         campaign = self._campaigns[name]
         self._take(campaign, rule(campaign.record))
 
     def next_moment(self) -> datetime | None:
-        """Return when time itself may change something in a campaign."""
+        """Return the next time at which time alone may change a campaign."""
         wakes = [each.wake_at for each in self._campaigns.values() if not each.record.state.is_over]
         return min((at for at in wakes if at is not None), default=None)
 
     def run(self) -> None:
-        """Carry every campaign on until nothing more happens at this moment."""
+        """Run every campaign until nothing more is due at the current time."""
         while sum(self._step(campaign) for campaign in self._campaigns.values()):
             pass
 
     def _step(self, campaign: CoreCampaign) -> bool:
-        """Observe, decide, do it and take the results; tell whether anything happened."""
+        """Observe, decide, execute the actions and apply their results; return whether anything happened."""
         if campaign.record.state.is_over:
             return False
         state, now = self._state, self._state.now
@@ -178,6 +178,6 @@ class CoreCampaigns:
 
 
 def _clock_time(time: timedelta) -> str:
-    """Write a time of the scenario as windows have it: the days of a scenario begin at midnight."""
+    """Write a time of the scenario in the form of a campaign window; the days of a scenario begin at midnight."""
     minutes = time // timedelta(minutes=1) % (24 * 60)
     return f"{minutes // 60:02}:{minutes % 60:02}"

@@ -16,14 +16,14 @@ from forewarn.testing.scenario.core_state import CoreState
 
 
 class SimulatedWork(msgspec.Struct, frozen=True):
-    """A piece of work that is under way, and when it is done."""
+    """Work in progress, and the time at which it is done."""
 
     work: Work
     done_at: datetime
 
 
 class CorePlatform:
-    """Does on the core what the simulated platform does in a service: the same work, in the same time."""
+    """The simulated platform for the core: it does the same work in the same time as in a service."""
 
     def __init__(self, state: CoreState, lasting: timedelta | None) -> None:
         self._state = state
@@ -34,7 +34,7 @@ class CorePlatform:
         self._simulated = SimulatedPlatform(ManualClock(state.now), hosts=lambda: tuple(self._hosts), speed=speed)
 
     def begin(self) -> None:
-        """Begin all that can be begun now."""
+        """Begin all work that can begin now."""
         self._update_hosts()
         for scope in tuple(self._state.scopes):
             for event, impact in self._state.work_of(scope):
@@ -48,11 +48,11 @@ class CorePlatform:
                 self._in_flight.append(SimulatedWork(begun, self._state.now + self._time_for(begun)))
 
     def next_moment(self) -> datetime | None:
-        """Return when the next piece of work is done."""
+        """Return the time at which the next work is done."""
         return min((work.done_at for work in self._in_flight), default=None)
 
     def finish(self) -> None:
-        """Finish what is done by now; work on what has gone meanwhile comes to nothing."""
+        """Finish the work that is done by now; work on removed VMs, events or scopes is dropped."""
         due = [work for work in self._in_flight if work.done_at <= self._state.now]
         self._in_flight = [work for work in self._in_flight if work not in due]
         for begun in due:
@@ -75,13 +75,13 @@ class CorePlatform:
         return self._simulated.duration_for(begun) if self._lasting is None else self._lasting
 
     def _update_hosts(self) -> None:
-        """Take note of every host on which a VM is: one that has become empty is still there to move to."""
+        """Add all hosts of VMs; a host that has become empty remains a target for redeploys."""
         vms = (vm for scope in self._state.scopes.values() for vm in scope.roster)
         self._hosts.update(vm.host for vm in vms if vm.host is not None)
 
 
 class SimulatedClock:
-    """Advances the simulated time: everything that is due on the way happens, in order, at its moment."""
+    """Advances the simulated time; everything that becomes due happens in order, at its time."""
 
     def __init__(self, state: CoreState, campaigns: CoreCampaigns) -> None:
         self._state = state
@@ -90,26 +90,26 @@ class SimulatedClock:
 
     @property
     def is_automatic(self) -> bool:
-        """Whether the platform does its work by itself."""
+        """Whether the platform carries out its work automatically."""
         return self._platform is not None
 
     def use_automatic_platform(self, lasting: timedelta | None) -> None:
-        """From now on the platform does its work by itself."""
+        """Let the platform carry out its work automatically from now on."""
         self._platform = CorePlatform(self._state, lasting)
 
     def begin_work(self) -> None:
-        """Carry campaigns on, and have the platform begin what it can."""
+        """Run campaigns, and let the platform begin all possible work."""
         self._campaigns.run()
         if self._platform is not None:
             self._platform.begin()
 
     def advance_to(self, limit: datetime) -> None:
-        """Let time pass up to a moment."""
+        """Let time pass up to the limit."""
         while self.advance(limit):
             pass
 
     def advance(self, limit: datetime) -> bool:
-        """Let time pass up to the next change; at the limit, if there is none before, and say that it has come."""
+        """Let time pass up to the next change, at most to the limit; return False if the limit was reached."""
         moment = self._next_moment()
         if moment is None or moment > limit:
             self._state.now = max(self._state.now, limit)
@@ -123,7 +123,7 @@ class SimulatedClock:
         return True
 
     def _next_moment(self) -> datetime | None:
-        """Return when something changes next. What was due by now has been dealt with."""
+        """Return the next time, after now, at which something changes."""
         state = self._state
         moments = [wake_at(scope, state.context, seen_at=state.seen_at.get(id_)) for id_, scope in state.scopes.items()]
         moments.append(self._campaigns.next_moment())

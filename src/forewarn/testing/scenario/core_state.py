@@ -22,11 +22,11 @@ R = TypeVar("R")
 Rule = Callable[[Scope], Change[R]]
 
 START_TIME = timedelta(hours=10)
-"""When a scenario begins that does not say it."""
+"""The default start time of a scenario."""
 
 
 class CoreState:
-    """What is so, and what has been told of it. Rules are applied to it; nothing happens by itself."""
+    """The current state and the facts reported so far. It changes only when a rule is applied to it."""
 
     def __init__(self) -> None:
         self.names = Names()
@@ -38,7 +38,7 @@ class CoreState:
         self.journals: dict[str, list[Entry]] = {}
         """The entries of each scope."""
         self.has_campaigns = False
-        """Whether facts of one moment are told in the order that `campaign_order` gives."""
+        """Whether simultaneous facts are reported in the order of `campaign_order`."""
         self._unordered: list[tuple[tuple[datetime, str, str], str | None, Entry, Sequence[str]]] = []
         self._renderers: dict[str, FactRenderer] = {}
         self._event_scopes: dict[str, str] = {}
@@ -47,22 +47,22 @@ class CoreState:
         self._epochs = 0
 
     def set_clock(self, time: timedelta) -> None:
-        """Make it that time of the scenario, be it forwards or back."""
+        """Set the clock to a time of the scenario, forwards or back."""
         self.now = self.names.moment(time)
 
     def apply(self, scope: str, rule: Rule[R], named: Sequence[str] = ()) -> R:
-        """Apply a rule to a scope, keep what it gives, and tell it."""
+        """Apply a rule to a scope, save the change and report its facts."""
         return self.apply_all({scope: rule}, named)[scope]
 
     def apply_all(self, rules: Mapping[str, Rule[R]], named: Sequence[str] = ()) -> dict[str, R]:
-        """Apply rules to scopes: to all of them, or, if one refuses, to none."""
+        """Apply rules to scopes: to all of them, or to none if one refuses."""
         changes = {scope: rule(self.scopes[scope]) for scope, rule in rules.items()}
         for scope, change in changes.items():
             self.save(scope, change, named)
         return {scope: change.result for scope, change in changes.items()}
 
     def save(self, id_: str, change: Change[R], named: Sequence[str] = ()) -> None:
-        """Keep a changed scope and tell what its journal says."""
+        """Save a changed scope and report its journal entries as facts."""
         self._renderers.setdefault(id_, FactRenderer(id_, self.names))
         self.journals.setdefault(id_, []).extend(change.entries)
         for entry in change.entries:
@@ -78,11 +78,11 @@ class CoreState:
             del self.scopes[id_], self._renderers[id_]
 
     def add_campaign_entries(self, name: str, entries: Iterable[Entry]) -> None:
-        """Take what the journal says of a campaign."""
+        """Add entries of a campaign's journal, for the next `tell`."""
         self._unordered += [(campaign_order("campaign", name, entry), name, entry, ()) for entry in entries]
 
     def tell(self) -> None:
-        """Tell what has happened since the last time."""
+        """Report the entries since the last call as facts."""
         happened, self._unordered = self._unordered, []
         if self.has_campaigns:
             happened.sort(key=lambda item: item[0])
@@ -93,7 +93,7 @@ class CoreState:
                 self.facts.append(render_campaign_entry(campaign, entry, self.names))
 
     def report_new_work(self) -> None:
-        """Tell which work the platform could begin now and could not before."""
+        """Report the work that has become available to the platform since the last call."""
         available = {(event.id, impact.vm): event for event, impact in self._work()}
         new: dict[str, list[str]] = {}
         for event, vm in available:
@@ -106,11 +106,11 @@ class CoreState:
         return [item for scope in self.scopes for item in self.work_of(scope)]
 
     def work_of(self, scope: str) -> tuple[tuple[Event, Impact], ...]:
-        """Return the work that the platform could begin now in a scope."""
+        """Return the work that the platform can begin now in a scope."""
         return impacts_to_begin(self.scopes[scope], now=max(self.now, self.scopes[scope].changed_at))
 
     def platform_work(self, scope: str, event_id: str, name: str) -> Work:
-        """Return one event on one VM as a platform gets it."""
+        """Return the work of one event on one VM in the form that a platform gets."""
         event, vm = self.scopes[scope].event(event_id), self.scopes[scope].vm(name)
         impact = event.impact(name) or Impact(vm=name)
         return Work(
@@ -127,50 +127,50 @@ class CoreState:
         )
 
     def tick(self) -> None:
-        """Let time act on every scope."""
+        """Apply the time-dependent rules to every scope."""
         for id_ in tuple(self.scopes):
             seen_at = self.seen_at.get(id_)
             self.apply(id_, lambda scope: tick(scope, self.context, now=self.now, seen_at=seen_at))  # noqa: B023 - applied at once
 
     def scope(self, name: str) -> str:
-        """Return the id of a scope that there is."""
+        """Return the id of an existing scope."""
         if name not in self.scopes:
-            raise InvalidCommand("there is no such scope", name)
+            raise InvalidCommand("unknown scope", name)
         return name
 
     def newest_scope(self) -> str:
-        """Return the id of the scope that came last."""
+        """Return the id of the scope that was created last."""
         if not self.scopes:
-            raise InvalidCommand("there is no scope yet: begin with `scope NAME KIND`", "")
+            raise InvalidCommand("no scope defined yet: start with `scope NAME KIND`", "")
         return list(self.scopes)[-1]
 
     def find(self, name: str) -> tuple[str, str]:
-        """Return the scope and the name of a VM, named as `scope/name` or, where that is unambiguous, as `name`."""
+        """Return the scope and the name of a VM, given as `scope/name` or, if that is unambiguous, as `name`."""
         scope, slash, bare = name.rpartition("/")
         scopes = [self.scope(scope)] if slash else list(self.scopes) or [self.newest_scope()]
         found = [(id_, vm.name) for id_ in scopes if (vm := self.scopes[id_].roster.find(bare)) is not None]
         if len(found) > 1:
-            raise InvalidCommand("several scopes have such a VM, write scope/name", name)
+            raise InvalidCommand("several scopes have a VM of this name; write scope/name", name)
         if not found:
             raise ScopeVmNotFound(bare, scopes[-1])
         return found[0]
 
     def event(self, name: str) -> str:
-        """Return the id of an event, given by its label or in full."""
+        """Return the id of an event, given by its label or its id."""
         return event_id(name, self.names)
 
     def scope_of_event(self, event: str) -> str:
-        """Return the scope of an event; for one that never was, the newest."""
+        """Return the scope of an event; for an unknown event, the newest scope."""
         scope = self._event_scopes.get(event)
         return scope if scope in self.scopes else self.newest_scope()
 
     def request_id(self, name: str | None) -> str:
-        """Return the id of a request: the same for the same name, a new one where it has none."""
+        """Return the id of a request: the same for the same name, a new one without a name."""
         self._requests += 1
         return guid("request", name or str(self._requests))
 
     def new_epoch(self) -> str:
-        """Return a token that no epoch had."""
+        """Return a new epoch token."""
         self._epochs += 1
         return f"epoch{self._epochs}"
 

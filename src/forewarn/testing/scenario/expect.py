@@ -18,7 +18,7 @@ from forewarn.testing.scenario.render import (
 
 FACT_WORD = LexemeType(
     "a fact",
-    "what happens, as it is told: E1 Started, E1 on web-0 done, web disabled, kernel wave 1 of web settled, or nothing",
+    "for instance E1 Started, E1 on web-0 done, web disabled, kernel wave 1 of web settled, or nothing",
     lambda word: word.text,
 )
 
@@ -64,11 +64,11 @@ WAVE, GATE = "wave", "gate"
 
 
 def check_expectation(words: Sequence[Lexeme]) -> tuple[Lexeme | None, str] | None:
-    """Find the first word of an expectation that can be no part of a fact; say what may stand there."""
+    """Return the first word of an expectation that no fact can have there, and a message with what is allowed."""
     parts = [(word, text) for word in _fact_of(words) for text in word.text.split() or [""]]
     (_, subject), *rest = parts
     if subject == NOTHING:
-        return (rest[0][0], f"after {NOTHING} comes {WITHIN}") if rest else None
+        return (rest[0][0], f"{NOTHING} must be followed by {WITHIN}") if rest else None
     second = rest[0][1] if rest else ""
     if not is_label(subject) and second == WAVE:
         position, verbs = 5, WAVE_VERBS
@@ -83,7 +83,7 @@ def check_expectation(words: Sequence[Lexeme]) -> tuple[Lexeme | None, str] | No
     if len(parts) > position and parts[position][1] in {verb.partition(" ")[0] for verb in verbs} - {ON}:
         return None
     wrong_word = parts[position][0] if len(parts) > position else words[len(_fact_of(words))]
-    return wrong_word, f"what happens to it is expected here: {join_choices(verbs)}"
+    return wrong_word, f"the verb of a fact is expected here: {join_choices(verbs)}"
 
 
 def _fact_of(words: Sequence[Lexeme]) -> list[Lexeme]:
@@ -92,27 +92,27 @@ def _fact_of(words: Sequence[Lexeme]) -> list[Lexeme]:
 
 
 def matches_fact(expected: str, fact: str) -> bool:
-    """Tell whether a fact is the one that was said, in full or as far as it was."""
+    """Return whether a fact is the expected one or begins with it."""
     return fact == expected or (fact.startswith(expected) and fact[len(expected)] in " ,")
 
 
 def is_event_fact(fact: str) -> bool:
-    """Tell whether a fact is about an event, and not about a scope or a VM."""
+    """Return whether a fact is about an event, not about a scope or a VM."""
     return _EVENT_FACT.match(fact) is not None
 
 
 def facts_equal(facts: Sequence[str], expected: Sequence[str]) -> bool:
-    """Tell whether exactly this was expected."""
+    """Return whether the facts are exactly the expected ones."""
     return list(facts) == list(expected)
 
 
 def facts_equal_except_times(facts: Sequence[str], expected: Sequence[str]) -> bool:
-    """Tell whether this was expected, whenever it happened: in real time nothing happens twice at the same moment."""
+    """Return whether the facts are the expected ones except for times, which differ in each run on a system clock."""
     return facts_equal(_remove_matches(_TIMES, facts), _remove_matches(_TIMES, expected))
 
 
 def contains_expected_facts(facts: Sequence[str], expected: Sequence[str]) -> bool:
-    """Tell whether all that was expected is there: a program that acts on its own may have done more by then."""
+    """Return whether all expected facts are among the facts; a program under test may have caused more of them."""
     return set(_remove_matches(_TIMES_AND_NUMBERS, expected)) - {NOTHING} <= set(
         _remove_matches(_TIMES_AND_NUMBERS, facts)
     )

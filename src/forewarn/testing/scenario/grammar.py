@@ -1,6 +1,6 @@
 """Grammar of the scenario language: a table of the syntax of each command, and the parser of one line.
 
-A line is `verb words… [option value]…`. A word that is an option of the verb ends a list of words before it.
+A line is `verb words… [option value]…`. An option of the verb ends a list of words before it.
 """
 
 import re
@@ -48,7 +48,7 @@ from forewarn.testing.scenario.lexer import (
 
 
 class Slot(NamedTuple):
-    """A place for one word, or for as many as come, and the field of the command that takes it."""
+    """A place for one word or a list of words, and the command's field for it."""
 
     field: str
     kind: LexemeType
@@ -57,15 +57,15 @@ class Slot(NamedTuple):
 
 
 class Flag(NamedTuple):
-    """An option that is there or not."""
+    """An option without a value."""
 
     field: str
 
 
 class CommandSyntax(msgspec.Struct, frozen=True):
-    """How one command is spelt: the words after the verb, then options in any order; some of them must be there.
+    """The syntax of one command: the words after the verb, then optional and required options in any order.
 
-    `check` finds the first word that does not go with those before it, and says what may stand there.
+    `check` returns the first word that does not fit the words before it, and a message with what is allowed there.
     """
 
     command: type[commands.BaseCommand]
@@ -84,11 +84,11 @@ def _many(field: str, kind: LexemeType, at_least: int = 1) -> Slot:
 
 
 POLICY = "policy."
-"""Before the name of a field: it is a key of the command's `policy`."""
+"""Prefix of a field name: the value is a key of the command's `policy`."""
 
 
 def _policy_options() -> dict[str, Slot | Flag]:
-    """Return an option for each key of a campaign's policy that a scenario can give."""
+    """Return an option for each key of a campaign's policy that a scenario can set."""
     options: dict[str, Slot | Flag] = {}
     for key, field in struct_fields(CampaignPolicy).items():
         match field_type(field.type).type:
@@ -245,25 +245,27 @@ COMMAND_SYNTAX: dict[str, CommandSyntax] = {
 }
 
 NAME_TYPES = (NAME, VM)
-"""What nearly any word can be read as."""
+"""Types that accept nearly any word."""
 
 MIN_SIMILARITY, HIGH_SIMILARITY = 0.65, 0.75
-"""How much a name resembles an option that it is taken for: as `fro` does `for`, or, if any word may follow, more."""
+"""How similar a name must be to an option to count as misspelt, as `fro` is to `for`; the second, if any word may
+follow the option.
+"""
 
 _OPTION_PATTERN = re.compile(r"[a-z_-]{2,}", re.IGNORECASE)
 
 PREPOSITIONS = frozenset({"in", "within", "after", "for", "by"})
-"""What people write before a duration."""
+"""Words that people write before a duration."""
 
 OPTIONS = frozenset(option for form in COMMAND_SYNTAX.values() for option in (*form.options, *form.required, "at"))
 """Every word that is an option of some command."""
 
 AT_SLOT = Slot("at", TIME)
-"""Every command may say when it is said: `… at 10:00` sets the clock to that time first."""
+"""Every command has the option `at`: `… at 10:00` first sets the clock to that time."""
 
 
 def parse_command(words: Sequence[Lexeme], line: int) -> tuple[commands.Command, timedelta | None]:
-    """Read a command and the time at which it is said."""
+    """Parse a command and its time (`at`)."""
     missing = Lexeme("", words[-1].end + 1, words[-1].end + 1)
     verb, rest = _split_verb(words, line, missing)
     return _CommandParser(verb, rest, line, missing).parse()
@@ -284,19 +286,19 @@ def _split_verb(words: Sequence[Lexeme], line: int, missing: Lexeme) -> tuple[st
 
 
 def _unknown_verb_message(text: str) -> str:
-    """Say which command may have been meant; if none resembles the word, which there are."""
+    """Return a message with the most similar command, or with all commands if none is similar."""
     type_ = next((type_ for type_ in EventType if type_.casefold() == text.casefold()), None)
     if type_ is not None:
-        return f"there is no such command: did you mean `schedule {type_.value}`?"
+        return f"unknown command: did you mean `schedule {type_.value}`?"
     verbs = list(dict.fromkeys(verb.partition(" ")[0] for verb in COMMAND_SYNTAX))
     suggestion = closest_match(text, verbs)
     if suggestion is not None:
-        return f"there is no such command: did you mean `{suggestion}`?"
-    return f"there is no such command; a line begins with {join_choices(verbs)}"
+        return f"unknown command: did you mean `{suggestion}`?"
+    return f"unknown command; a line begins with {join_choices(verbs)}"
 
 
 class _CommandParser:
-    """One line while it is read from left to right."""
+    """Parser of one line, from left to right."""
 
     def __init__(self, verb: str, words: Sequence[Lexeme], line: int, missing: Lexeme) -> None:
         self.verb = verb
@@ -329,11 +331,11 @@ class _CommandParser:
     def _parse_option(self) -> None:
         word = self.remaining.pop(0)
         if not self._is_option(word):
-            problem = f"nothing more is expected here but {join_choices(self.options)}"
+            problem = f"only an option is allowed here: {join_choices(self.options)}"
             raise self._error(problem + _hint(word, self.options), word)
         option = self.options[word.text]
         if option.field in self.fields:
-            raise self._error("it is said twice", word)
+            raise self._error("option given more than once", word)
         if isinstance(option, Flag):
             self.fields[option.field] = True
         else:
@@ -353,9 +355,9 @@ class _CommandParser:
             self.fields[slot.field] = values[0]
 
     def _check_options(self, slot: Slot) -> None:
-        """Refuse names that are rather misspelt options: with what that option takes behind them, or alone if nothing.
+        """Refuse names that look like misspelt options and are followed by what that option needs.
 
-        Whoever means such a name quotes it. There is no digit in any option, so `host1` is a name.
+        In quotation marks such a name is allowed. No option contains a digit, so `host1` is a name.
         """
         if slot.kind not in NAME_TYPES:
             return
@@ -365,11 +367,11 @@ class _CommandParser:
                 return
             meant = self._similar_option(word, following)
             if meant is not None:
-                problem = f'did you mean `{meant}`? A name like this stands in quotation marks: "{word.text}"'
+                problem = f'did you mean `{meant}`? If it is a name, put it in quotation marks: "{word.text}"'
                 raise self._error(problem, word)
 
     def _similar_option(self, word: Lexeme, following: Lexeme | None) -> str | None:
-        """Return the option that a name resembles, if that option could stand here."""
+        """Return the option that a name is similar to, if that option is allowed here."""
         if word.quoted or not _OPTION_PATTERN.fullmatch(word.text):
             return None
         possible = [option for option, slot in self.options.items() if _may_follow(slot, following)]
@@ -379,7 +381,7 @@ class _CommandParser:
         )
 
     def _misplaced_word(self, slot: Slot) -> Lexeme | None:
-        """Return the word that stands where a missing option should: before the duration at the end."""
+        """Return the word in place of a missing option: the one before the duration at the end."""
         if slot.kind is not DURATION or not self.words or not DURATION.accepts(self.words[-1]):
             return None
         before = self.words[-2:-1]
@@ -402,7 +404,7 @@ class _CommandParser:
 
 
 def _hint(word: Lexeme, known: Iterable[str]) -> str:
-    """Say which of the words that may stand here was meant, if one resembles what does."""
+    """Return a question with the allowed word that is most similar to the given one, if any."""
     suggestion = closest_match(word.text, known)
     return "" if suggestion is None or suggestion == word.text else f"; did you mean {suggestion}?"
 

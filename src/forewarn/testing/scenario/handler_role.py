@@ -1,4 +1,4 @@
-"""The handler role in a live scenario: taken by the scenario itself, or by a program under examination."""
+"""The handler role in a live scenario: played by the scenario itself, or by a program under test."""
 
 from typing import Protocol
 
@@ -10,23 +10,23 @@ from forewarn.testing.scenario.live_commands import wait_for_port
 from forewarn.testing.scenario.live_state import LiveState
 
 DEFAULT_TIMEOUT = 5.0
-"""For how many seconds of real time a program may take to do what one of its lines says."""
+"""How many seconds of real time a program has for each line that it must carry out."""
 
 
 class HandlerProgram(Protocol):
     """A program that runs as the handler."""
 
     def start(self, vm: v1.Vm) -> None:
-        """Start it inside this VM, and return when it has begun to ask. Called where the scenario names its handler."""
+        """Start the program inside this VM and wait for its first poll. Called at the scenario's `handler` line."""
         ...
 
     def catch_up(self) -> None:
-        """Return when it has seen what there is to see. Called each time before a manual clock is moved."""
+        """Wait until the program has received the current document. Called before each move of a manual clock."""
         ...
 
 
 class HandlerRole:
-    """Leaves the actions of the handler to the program, if there is one."""
+    """Lets the program, if there is one, carry out the actions of the handler."""
 
     def __init__(
         self, program: HandlerProgram | None, timeout: float, state: LiveState, watcher: JournalWatcher
@@ -34,26 +34,26 @@ class HandlerRole:
         self._program, self._timeout = program, timeout
         self._state, self._watcher = state, watcher
         self.handler: v1.Vm | None = None
-        """The VM that the scenario has named as its handler."""
+        """The VM that the scenario names as its handler."""
 
     @property
     def is_active(self) -> bool:
-        """Whether a program runs as the handler, and acts on its own."""
+        """Whether a program runs as the handler."""
         return self._program is not None and self.handler is not None
 
     def assign(self, vm: v1.Vm) -> None:
-        """Have this VM be the handler."""
+        """Make this VM the handler, and start the program in it."""
         self.handler = vm
         if self._program is not None:
             self._program.start(wait_for_port(self._state, vm))
 
     def catch_up(self) -> None:
-        """Return when the program has seen what there is to see."""
+        """Wait until the program has received the current document."""
         if self._program is not None and self.is_active:
             self._program.catch_up()
 
     def handles(self, command: commands.Command) -> bool:
-        """Tell whether it is the program's to do this; its VM may have been taken away by now."""
+        """Return whether the program carries out this command; its VM may have been removed by now."""
         if self.handler is None or not self.is_active or not isinstance(command, commands.Approve | commands.Query):
             return False
         scope, slash, name = command.vm.casefold().rpartition("/")
@@ -63,11 +63,11 @@ class HandlerRole:
         return name == self.handler.name.casefold() and (not slash or scope == scope_name.casefold())
 
     def may_have_changed(self, command: commands.Command) -> bool:
-        """Tell whether the command shows what is so, which the program may have changed by now, or not yet."""
+        """Return whether the command shows state that the program may or may not have changed by now."""
         return self.is_active and isinstance(command, commands.Document | commands.Explain)
 
     def wait_for_program(self, command: commands.Command) -> list[str]:
-        """Wait until the program has done it, but not for ever; a manual clock stands still meanwhile."""
+        """Wait until the program has carried out the command, or until the timeout. A manual clock does not move."""
         facts = self._state.new_facts(hidden=(EntryKind.ENABLED,))
         deadline = self._watcher.deadline(self._timeout)
         while not self._is_done(command) and self._watcher.wait_until(deadline):
@@ -75,9 +75,9 @@ class HandlerRole:
         return facts
 
     def _is_done(self, command: commands.Command) -> bool:
-        """Tell whether the program has approved the events, or they are too far on for that to matter.
+        """Return whether the program has approved the events, or they have started or ended.
 
-        When it asks is its own affair.
+        A query counts as done: the program chooses the times of its polls.
         """
         if self.handler is None or not isinstance(command, commands.Approve):
             return True

@@ -8,7 +8,7 @@ from forewarn.api.errors import ApiError, ServiceUnreachable
 from forewarn.core.base_error import BaseError
 
 RECONNECT_DELAY = 1.0
-"""How many seconds pass before a service that is gone is asked again."""
+"""The seconds before the watcher reconnects to an unreachable service."""
 
 
 class Cancelled(BaseError):
@@ -18,7 +18,7 @@ class Cancelled(BaseError):
 
 
 class JournalWatcher:
-    """Follows the journal in a thread of its own, from the first wait on."""
+    """Follows the journal in a background thread, which starts with the first wait."""
 
     def __init__(self, api: ApiClient) -> None:
         self._api = api
@@ -29,9 +29,9 @@ class JournalWatcher:
         self._thread: threading.Thread | None = None
 
     def wait(self, seconds: float) -> bool:
-        """Wait until the journal may have grown, but not longer than this; tell whether it may.
+        """Wait for new journal entries, at most this long; return whether there may be some.
 
-        It may also have grown before the first wait.
+        The first wait may also return because of older entries.
         """
         self.check()
         if self._thread is None:
@@ -45,26 +45,26 @@ class JournalWatcher:
         return has_changed
 
     def deadline(self, seconds: float) -> float:
-        """Return the moment that is so many seconds of real time away, for `wait_until`."""
+        """Return the deadline for `wait_until` in this many seconds of real time."""
         return time.monotonic() + seconds
 
     def wait_until(self, deadline: float) -> bool:
-        """Wait like `wait`, but not beyond a moment; False as soon as it is over."""
+        """Wait like `wait`, at most until the deadline; False once it has passed."""
         left = deadline - time.monotonic()
         return left > 0 and self.wait(left)
 
     def check(self) -> None:
-        """Raise Cancelled if somebody has had enough."""
+        """Raise Cancelled if the scenario was cancelled."""
         if self._cancelled:
             raise Cancelled
 
     def cancel(self) -> None:
-        """Let every wait end, now and later, with Cancelled."""
+        """Make every current and later wait raise Cancelled."""
         self._cancelled = True
         self._changed.set()
 
     def close(self) -> None:
-        """Follow no longer; the thread ends with the next sign from the service."""
+        """Stop following; the thread ends at the next message of the service."""
         self._closed.set()
 
     def _follow(self) -> None:

@@ -27,7 +27,7 @@ DAY = timedelta(days=1)
 
 
 class ScenarioError(BaseError):
-    """A scenario is invalid or cannot be run: where, and what is wrong there. Lines and columns count from 1."""
+    """A scenario is invalid or cannot be run: the problem and its position. Lines and columns count from 1."""
 
     template = "line {line}, column {column}{at}: {problem}"
     problem: str
@@ -37,12 +37,12 @@ class ScenarioError(BaseError):
 
     @property
     def at(self) -> str:
-        """The word that is wrong, if it is one."""
+        """The wrong word, if the problem is one word."""
         return f", at {self.word!r}" if self.word else ""
 
 
 class Lexeme(NamedTuple):
-    """One word of a line, without its quotes, the column where it begins, and the one behind it."""
+    """One word of a line, without its quotes, with its first column and the column after its last."""
 
     text: str
     column: int
@@ -51,7 +51,7 @@ class Lexeme(NamedTuple):
 
 
 def split_line(line: str, number: int) -> list[Lexeme]:
-    """Split a line into words; an arrow is a word like any other."""
+    """Split a line into words; an arrow is a word, too."""
     words = []
     for found in _WORD.finditer(line):
         column, end = found.start() + 1, found.end() + 1
@@ -67,9 +67,9 @@ def split_line(line: str, number: int) -> list[Lexeme]:
 
 
 class LexemeType(NamedTuple):
-    """A kind of word: what it is, what may stand there, and how it is read. Reading refuses with a CoreError.
+    """A type of word: its label, the allowed values, and the function that reads it, which may raise a CoreError.
 
-    `choices`: all that may, where these are few.
+    `choices` are the allowed words if there are only a few.
     """
 
     label: str
@@ -78,7 +78,7 @@ class LexemeType(NamedTuple):
     choices: tuple[str, ...] = ()
 
     def accepts(self, word: Lexeme) -> bool:
-        """Tell whether a word is of this kind."""
+        """Return whether a word is of this type."""
         try:
             self.read(word)
         except CoreError:
@@ -87,7 +87,7 @@ class LexemeType(NamedTuple):
 
 
 def time_text(time: timedelta) -> str:
-    """Write a time of the scenario, so that it can be read again."""
+    """Write a time of the scenario in the form that the lexer reads."""
     days, rest = divmod(time, DAY)
     seconds, fraction = divmod(rest, timedelta(seconds=1))
     text = f"{seconds // 3600:02}:{seconds // 60 % 60:02}"
@@ -104,7 +104,7 @@ def _time(word: Lexeme) -> timedelta:
         raise Invalid("not a time")
     hours, minutes, seconds = int(found["h"]), int(found["m"]), int(found["s"] or 0)
     if hours > 23 or minutes > 59 or seconds > 59:
-        raise Invalid("there is no such time of day")
+        raise Invalid("not a time of day")
     microseconds = int((found["fraction"] or "").ljust(6, "0"))
     return timedelta(
         days=int(found["days"] or 0), hours=hours, minutes=minutes, seconds=seconds, microseconds=microseconds
@@ -174,12 +174,12 @@ def _amount(word: Lexeme) -> timedelta:
 
 
 def is_label(text: str) -> bool:
-    """Tell whether the text is the name that a scenario gives to an event: E1, E2, … in order of appearance."""
+    """Return whether the text is the label of an event: E1, E2, … in order of appearance."""
     return _LABEL.fullmatch(text) is not None
 
 
 def one_of(what: str, choices: Iterable[str]) -> LexemeType:
-    """Make a kind of word that is one of a few."""
+    """Return the type of a word that is one of a few choices."""
     known = {str(choice): choice for choice in choices}
 
     def read(word: Lexeme) -> object:
@@ -191,7 +191,7 @@ def one_of(what: str, choices: Iterable[str]) -> LexemeType:
 
 
 def closest_match(text: str, words: Iterable[str], *, min_similarity: float = 0.6) -> str | None:
-    """Return the word that somebody may have meant who has written something else."""
+    """Return the word most similar to a misspelt one, or None."""
     known = {word.casefold(): word for word in words}
     found = get_close_matches(text.casefold(), known, n=1, cutoff=min_similarity)
     return known[found[0]] if found else None
@@ -211,4 +211,4 @@ WINDOW = LexemeType("a window", "from one time of day to another, for instance 2
 TEXT = LexemeType("a text", 'a word, or a text in "quotation marks"', lambda word: word.text)
 EVENT_TYPE = one_of("an event type", EventType)
 FAULT = LexemeType("a fault", f"{join_choices(FaultKind)}, a status also by its number", _fault)
-AMOUNT = LexemeType("a duration", "for instance 5s, 2m or 1h, and of a date that is behind -1h", _amount)
+AMOUNT = LexemeType("a duration", "for instance 5s, 2m or 1h; for a date in the past, -1h", _amount)

@@ -21,7 +21,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def title(self) -> str:
-        """What the scenario shows, in the words of its first comment."""
+        """The title: the comment at the beginning of the scenario."""
         return self.script.title
 
     @property
@@ -32,21 +32,21 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def library_scenarios() -> tuple[Scenario, ...]:
-    """Return the scenarios that come with Forewarn, by name."""
+    """Return the scenarios that ship with Forewarn, sorted by name."""
     return tuple(parse_scenario(name, library_text(name)) for name in library_names())
 
 
 def library_names() -> tuple[str, ...]:
-    """Return the names of the scenarios that come with Forewarn."""
+    """Return the names of the scenarios that ship with Forewarn."""
     found = (Path(file.name) for file in files(SCENARIO_PACKAGE).iterdir())
     return tuple(sorted(path.stem for path in found if path.suffix == SUFFIX))
 
 
 def library_text(name: str) -> str:
-    """Return the text of a scenario that comes with Forewarn."""
+    """Return the text of a scenario that ships with Forewarn."""
     return files(SCENARIO_PACKAGE).joinpath(f"{name}{SUFFIX}").read_text("utf-8")
 
 
 def parse_scenario(name: str, text: str) -> Scenario:
-    """Read a scenario; raises ScenarioError."""
+    """Parse a scenario. Raises ScenarioError."""
     return Scenario(name=name, text=text, script=parse(text))

@@ -1,4 +1,4 @@
-"""Lint a scenario: find all errors in words, names, times and arrows before it is run."""
+"""Lint a scenario: find all errors in words, names, times and arrows without running it."""
 
 from collections.abc import Iterator
 
@@ -19,16 +19,16 @@ EVENT_COMMANDS = (
     commands.Fail,
     commands.Predict,
 )
-"""The commands that make events."""
+"""The commands that create events."""
 
 VM_NOT_FOUND = f"{REFUSED}{ScopeVmNotFound.code}: "
 
 
 def find_problems(text: str) -> tuple[ScenarioError, ...]:
-    """Return everything that is wrong, at most one error for each line, in the order of the lines.
+    """Return all errors, at most one per line, in the order of the lines.
 
-    What only follows from another error is left out: names that a wrong line may have introduced, and labels of events
-    behind a wrong line that may have made some.
+    Errors that another error may cause are left out: names that an invalid line may define, and labels of events
+    after an invalid line that may create events.
     """
     script, errors = parse_valid_lines(text)
     problems = [*errors, *_Linter(script, errors).problems()]
@@ -36,7 +36,7 @@ def find_problems(text: str) -> tuple[ScenarioError, ...]:
 
 
 class _Linter:
-    """A scenario while it is tried out on the rules."""
+    """Runs the valid lines of a scenario on the core and collects errors."""
 
     def __init__(self, script: Script, errors: tuple[ScenarioError, ...]) -> None:
         self._script = script
@@ -71,23 +71,23 @@ class _Linter:
 
 
 def _may_make_events(words: list[str]) -> bool:
-    """Tell whether a wrong line may have been meant to make events; what is no command may have been meant as any."""
+    """Return whether an invalid line may be meant to create events; an unknown command can be any command."""
     form = COMMAND_SYNTAX.get(words[0])
     return form is None or issubclass(form.command, EVENT_COMMANDS)
 
 
 def _name_problem(played: StepResult) -> ScenarioError | None:
-    """Find a VM that the scenario has not, unless the scenario says that this is refused."""
+    """Return an error for an unknown VM, unless the scenario expects the refusal."""
     expected = played.step.expected or ()
     fact = next((fact for fact in played.facts if fact.startswith(VM_NOT_FOUND)), None)
     if fact is None or any(each.startswith(REFUSED) for each in expected):
         return None
-    return refusal_error(played.step, fact, "where that is meant, the arrow says `refused …`")
+    return refusal_error(played.step, fact, "to expect the refusal, write `refused …` after the arrow")
 
 
 def _arrow_problem(step: Step) -> ScenarioError | None:
-    """Find an arrow that says nothing, which no outcome agrees with."""
+    """Return an error for an arrow without facts, which no result can match."""
     if step.expected != ():
         return None
-    problem = f"nothing is said behind the arrow: say what follows, or `{commands.NOTHING}`, or leave the arrow out"
+    problem = f"no fact after the arrow: write the expected facts, or `{commands.NOTHING}`, or remove the arrow"
     return ScenarioError(problem, line=step.line, column=step.words[-1].end + 1)

@@ -1,7 +1,7 @@
 """Backend that runs scenarios in a running service, through its operator API and guest endpoints.
 
-With a manual clock, results are exact to the second. With a real clock the scenario waits, and times are not compared.
-A program under examination may act as the handler; then only what the scenario expects is compared."""
+With a manual clock, results are exact to the second. With a system clock the scenario waits, and times are not
+compared. A program under test can act as the handler; then additional facts are allowed."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -35,16 +35,16 @@ NOT_IN_PRODUCTION = "emulator-only"
 class ScenarioNotAllowed(BaseError):
     """The service is for real VMs: its platform would carry out maintenance for the VMs of the scenario."""
 
-    template = "{url} is a service for real VMs, not an emulator: scenarios do not run there"
+    template = "{url} is a service for real VMs; scenarios run only in an emulator (`forewarn up`)"
     url: str
 
 
 class LiveBackend:
-    """Runs one scenario in a running service; the context manager removes what the scenario has created.
+    """Runs one scenario in a running service; at its end, the context manager removes what the scenario created.
 
-    `setup` is how the service was started, as far as scenarios can say it. `speed` is how much faster it is than the
-    scenario: with `--speed 60`, seconds of the service are minutes of the scenario. `program` is the handler; it
-    has `timeout` seconds for each of its lines. Raises ScenarioNotAllowed where the service is for real VMs.
+    `setup` is the service's policy and duration of work. `speed` is how much faster it is than the scenario: with
+    `--speed 60`, seconds of the service are minutes of the scenario. `program` is the handler; it has `timeout`
+    seconds for each of its lines. Raises ScenarioNotAllowed if the service is for real VMs.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class LiveBackend:
         timeout: float = DEFAULT_TIMEOUT,
     ) -> None:
         _check_emulator(api)
-        # A handler has a clock of its own: the service's must not be moved away from it.
+        # A handler reads the system clock, so the service's clock must not move away from it.
         clock = _align_to_minute(api) if program is None else api.clock()
         self._setup, self._policy = setup, DEFAULT_SETUP.policy
         self._is_exact = clock.manual and speed == 1
@@ -84,21 +84,21 @@ class LiveBackend:
 
     @property
     def handler(self) -> v1.Vm | None:
-        """The VM that the scenario has named as its handler."""
+        """The VM that the scenario names as its handler."""
         return self._handler_role.handler
 
     def cancel(self) -> None:
-        """Let the scenario end, from whichever thread, with Cancelled."""
+        """End the scenario with Cancelled, from any thread."""
         self._watcher.cancel()
 
     def matches(self, facts: Sequence[str], expected: Sequence[str]) -> bool:
-        """Compare the facts with those of the scenario: to the second, without times, or as far as they are known."""
+        """Compare the facts with the expected ones: exactly, without times, or, with a program, as a subset."""
         if self._handler_role.is_active:
             return contains_expected_facts(facts, expected)
         return facts_equal(facts, expected) if self._is_exact else facts_equal_except_times(facts, expected)
 
     def max_wait(self, command: commands.Command, at: timedelta | None) -> timedelta:
-        """Return for how long the clock may have to be waited for; one that can be moved is not waited for."""
+        """Return how long the command may wait for a system clock; zero for a manual clock."""
         if isinstance(self._clock, ManualLiveClock):
             return ZERO
         until_then = ZERO if at is None else self._until(self.state.names.moment(at))
@@ -111,7 +111,7 @@ class LiveBackend:
                 return until_then
 
     def execute(self, command: commands.Command, at: timedelta | None) -> CommandResult:
-        """Have it done by the service, and tell what followed."""
+        """Execute the command in the service and return the resulting facts."""
         self._watcher.check()
         self.state.actor = _actor(command)
         facts = [] if at is None else self._advance_to(self.state.names.moment(at))
@@ -127,7 +127,7 @@ class LiveBackend:
         )
 
     def _add_facts(self, facts: list[str]) -> None:
-        """Take note of what has happened. What a program does may have happened before the scenario expects it."""
+        """Pass the facts to the matcher; with a program, earlier facts stay, because it may act before the `expect`."""
         if self._handler_role.is_active:
             self._matcher.add(facts)
         else:
@@ -155,7 +155,7 @@ class LiveBackend:
                 self._check_policy(command)
             case commands.UsePlatform():
                 if command.lasting != self._setup.lasting:
-                    raise InvalidCommand("the service decides how long work takes: set simulated.…", "lasting")
+                    raise InvalidCommand("a service's settings decide how long work takes: set simulated.…", "lasting")
             case commands.Handler():
                 self._handler_role.assign(self.state.find(command.vm))
             case commands.Wait():
@@ -170,7 +170,8 @@ class LiveBackend:
         self._policy = apply_policy(self._policy, command)
         if self._policy != self._setup.policy:
             problem = (
-                "the service keeps the policy it has: say this at the beginning, and have a service started for it"
+                "the policy of a running service cannot be changed: move this line to the beginning of the scenario, "
+                "and start a service with this policy"
             )
             raise InvalidCommand(problem, "policy")
 
@@ -186,7 +187,7 @@ class LiveBackend:
         if moment < self._clock.now():
             if not self._is_exact:
                 return []
-            raise InvalidCommand("the clock of a service does not go back", "at")
+            raise InvalidCommand("the clock of a service cannot go back", "at")
         while self._clock.advance(moment):
             pass
         self._clock.settle()
@@ -202,7 +203,7 @@ class LiveBackend:
 
 
 def _check_emulator(api: ApiClient) -> None:
-    """Only emulators have faults."""
+    """Raise ScenarioNotAllowed unless the service is an emulator: only emulators have faults."""
     try:
         api.faults()
     except RequestRefused as refusal:
@@ -212,7 +213,7 @@ def _check_emulator(api: ApiClient) -> None:
 
 
 def _align_to_minute(api: ApiClient) -> v1.Clock:
-    """Begin with a whole minute, as windows of campaigns do, where the clock can be moved to one."""
+    """Advance a manual clock to a whole minute, because windows of campaigns begin at whole minutes."""
     clock = api.clock()
     past = timedelta(seconds=clock.now.second, microseconds=clock.now.microsecond)
     return api.advance(format_duration(MINUTE - past)) if clock.manual and past else clock
@@ -227,11 +228,11 @@ EVENT_COMMANDS = (
     commands.Fail,
     commands.Predict,
 )
-"""The commands that make events. If these are known already, that is all there is to tell."""
+"""The commands that create events. If the events are known already, that is the only fact."""
 
 
 def _named_vms(command: commands.Command) -> Sequence[str]:
-    """Return the VMs whose events need not name them again."""
+    """Return the VMs that the facts of this command need not name again."""
     match command:
         case commands.Schedule(vms=vms) | commands.Fail(vms=vms) | commands.Predict(vms=vms):
             return vms

@@ -1,4 +1,4 @@
-"""Clock of a running service, as scenarios use it: advance a manual clock, wait for a real one."""
+"""Clock of a running service, as scenarios use it: advance a manual clock, wait for a system clock."""
 
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
@@ -11,20 +11,20 @@ from forewarn.core.impact import ImpactState
 from forewarn.testing.scenario.journal_watcher import JournalWatcher
 
 GRACE = timedelta(seconds=2)
-"""By how much what is expected of a real clock may be late: machines are busy."""
+"""How late an expected fact may be with a system clock: the machine may be busy."""
 
 SETTLE_TIMEOUT = 30.0
-"""For how many seconds of real time a service may take to begin what it has to begin at once."""
+"""How many seconds of real time a service has to begin work that is due."""
 
 ZERO = timedelta(0)
 
 
 class LiveClock(Protocol):
-    """The time of a service."""
+    """The clock of a service."""
 
     @property
     def grace(self) -> timedelta:
-        """By how much something may be late that is expected."""
+        """How late an expected fact may be."""
         ...
 
     def now(self) -> datetime:
@@ -32,16 +32,16 @@ class LiveClock(Protocol):
         ...
 
     def settle(self) -> None:
-        """Return when everything has happened that happens at once."""
+        """Wait until everything that is due has happened."""
         ...
 
     def advance(self, limit: datetime) -> bool:
-        """Let time pass until something may have changed, but not beyond the limit; False: the limit has come."""
+        """Let time pass until something may have changed, at most up to the limit; False if the limit was reached."""
         ...
 
 
 class ManualLiveClock:
-    """A manual clock: it stands still while the scenario does something. `before_move` is called before each move."""
+    """A manual clock: it moves only between commands of the scenario. `before_move` is called before each move."""
 
     grace = ZERO
 
@@ -53,11 +53,11 @@ class ManualLiveClock:
         return self._api.clock().now
 
     def settle(self) -> None:
-        """Move the clock by nothing: the service answers when all that is due is over."""
+        """Advance the clock by zero: the service responds when everything that is due has happened."""
         self._move(ZERO)
 
     def advance(self, limit: datetime) -> bool:
-        """Move the clock to the next moment that the service waits for."""
+        """Advance the clock to the next time at which the service has something to do."""
         self._watcher.check()
         self._before_move()
         clock = self._api.clock()
@@ -71,7 +71,7 @@ class ManualLiveClock:
 
 
 class SystemLiveClock:
-    """A real clock: nothing can be done but to wait for the journal to grow."""
+    """A system clock: the scenario waits for new journal entries."""
 
     grace = GRACE
 
@@ -83,18 +83,18 @@ class SystemLiveClock:
         return self._api.clock().now
 
     def settle(self) -> None:
-        """Wait until the service has begun whatever it can begin."""
+        """Wait until the service has begun all work that is due."""
         while any(map(self._is_unsettled, self._scopes())):
             if not self._watcher.wait(SETTLE_TIMEOUT):
                 return
 
     def advance(self, limit: datetime) -> bool:
-        """Wait until the journal has grown, or until the limit has come."""
+        """Wait for a new journal entry, or until the limit."""
         left = limit - self.now()
         return left > ZERO and self._watcher.wait(left.total_seconds())
 
     def _is_unsettled(self, scope: str) -> bool:
-        """Tell whether something of this scope must happen any moment: a start that is due, or work to begin."""
+        """Return whether something is about to happen in this scope: an event is due, or work can begin."""
         events = list(self._api.events(scope=scope))
         now = self.now()
         busy = {impact.vm for event in events for impact in event.impacts if impact.state is ImpactState.BEGUN}

@@ -27,22 +27,22 @@ from forewarn.testing.scenario.runner import InvalidCommand
 T = TypeVar("T")
 
 RETRY_FOR = 30.0
-"""For how many seconds a VM of a scenario asks again where its endpoint misbehaves: as good handlers do."""
+"""How many seconds a VM of a scenario retries if its endpoint has a fault, as good handlers do."""
 
 PORT_TIMEOUT, PORT_POLL_INTERVAL = 30.0, 0.01
-"""For how many seconds one looks for the port of a VM that has just come, and how many pass between two looks."""
+"""How many seconds to wait for the port of a new VM, and the seconds between two checks."""
 
 DAY = timedelta(days=1)
 
 _EVENT_NOT_FOUND = re.compile(r"(?:no event|EventId) (.+?)(?: is not a GUID)?$")
 
-PLATFORM_WORK = "the platform of a service does its work itself, when it is due"
-NOT_AVAILABLE = "a service does not tell this"
-NOT_SUPPORTED = "a service that runs cannot do this"
+PLATFORM_WORK = "the platform of a service carries out its work itself; this command works only with --core"
+NOT_AVAILABLE = "a service does not show this; this command works only with --core"
+NOT_SUPPORTED = "a running service cannot do this; this command works only with --core"
 
 
 class GuestRequestFailed(CoreError):
-    """The endpoint has refused what a VM asked for."""
+    """The guest endpoint refused the request of a VM."""
 
     code = "endpoint-refused"
     template = "{problem}"
@@ -52,7 +52,7 @@ class GuestRequestFailed(CoreError):
 
 @singledispatch
 def run_command(command: commands.BaseCommand, _state: LiveState) -> list[str]:
-    """Execute a command; return the facts that the journal does not have. One function for each type of command."""
+    """Execute a command; return the facts that are not in the journal. One function for each type of command."""
     raise TypeError(f"{type(command).__name__} is not for this backend")
 
 
@@ -61,7 +61,7 @@ def run_command(command: commands.BaseCommand, _state: LiveState) -> list[str]:
 
 @run_command.register
 def _(_: commands.UseFleet, state: LiveState) -> list[str]:
-    """There is one fleet with a name. A service that has another one is not changed."""
+    """Use the service's demonstration fleet, the only fleet that has a name; other services are refused."""
     for scope in DEMONSTRATION_SCOPES:
         try:
             state.adopt(state.api.scope(scope))
@@ -168,7 +168,7 @@ def _(command: commands.Approve, state: LiveState) -> list[str]:
 
 @run_command.register
 def _(command: commands.Document, state: LiveState) -> list[str]:
-    """Ask as the VM does: a service shows its documents to nobody else."""
+    """Poll as the VM does: a service shows a document only to its VMs."""
     vm = state.find(command.vm)
     with _guest_client(state, vm) as endpoint:
         document = endpoint.get()
@@ -189,7 +189,7 @@ def _render_event(event: SeenEvent, state: LiveState) -> str:
 
 @contextmanager
 def _guest_client(state: LiveState, vm: v1.Vm) -> Iterator[ScheduledEvents]:
-    """Be a VM: ask its endpoint, again and again where it misbehaves."""
+    """Yield a client for the VM's endpoint, which retries if the endpoint has a fault."""
     try:
         url = wait_for_port(state, vm).guest_url
         with ScheduledEvents(url, name=vm.name, retry_for=RETRY_FOR, on_trouble=lambda *_: None) as endpoint:
@@ -201,7 +201,7 @@ def _guest_client(state: LiveState, vm: v1.Vm) -> Iterator[ScheduledEvents]:
 
 
 def wait_for_port(state: LiveState, vm: v1.Vm) -> v1.Vm:
-    """Return a VM that can ask. One that has just come gets its port a moment later, and no journal tells of it."""
+    """Wait until a VM has its port: a new VM gets it a moment later, without a journal entry."""
     deadline = time.monotonic() + PORT_TIMEOUT
     while vm.guest_url is None:
         if time.monotonic() > deadline:
@@ -217,7 +217,7 @@ def wait_for_port(state: LiveState, vm: v1.Vm) -> v1.Vm:
 @run_command.register
 def _(command: commands.Schedule, state: LiveState) -> list[str]:
     if command.campaign:
-        raise InvalidCommand("a campaign makes its events itself", "campaign")
+        raise InvalidCommand("a campaign creates its events itself", "campaign")
     request = v1.ScheduleEvents(
         type=command.type,
         vms=_full_names(state, command.vms),
@@ -264,7 +264,7 @@ def _(command: commands.Predict, state: LiveState) -> list[str]:
 
 
 def _known_events(state: LiveState, scheduled: v1.ScheduleResponse) -> list[str]:
-    """Tell of events that were there before: the journal has nothing more to say of them."""
+    """Return a fact for each event that existed before: the journal has no new entry for it."""
     known = [made.id for made in scheduled.created if state.names.has_event(made.id)]
     return [f"{state.names.label(id_)} is known" for id_ in known]
 
@@ -334,10 +334,10 @@ def _(command: commands.StartCampaign, state: LiveState) -> list[str]:
 
 
 def _clock_time(state: LiveState, time: timedelta) -> str:
-    """Return when a time of the scenario is in the service, as windows have it."""
+    """Convert a time of the scenario to the service's time of day, in the form of a campaign window."""
     moment = state.names.moment(time)
     if moment.second or moment.microsecond or state.names.moment(time + DAY) - moment != DAY:
-        raise InvalidCommand("windows need a service with manual time, at a speed of 1", "windows")
+        raise InvalidCommand("windows need a service with a manual clock and speed 1", "windows")
     return f"{moment:%H:%M}"
 
 
@@ -403,7 +403,7 @@ def _(_: commands.ClearFaults, state: LiveState) -> list[str]:
     return [FAULTS_CLEARED]
 
 
-# What only the core can do, where a scenario is the platform, the clock and the store in one.
+# Commands that only the core backend supports: there the scenario acts as platform, clock and store.
 
 
 @run_command.register(commands.Begin)

@@ -1,4 +1,4 @@
-"""The health gate of a scenario for a running service: an HTTP server that is open or closed, as the scenario says."""
+"""The health gate of a scenario for a running service: an HTTP server that the scenario opens and closes."""
 
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -7,7 +7,7 @@ LOOPBACK = "127.0.0.1"
 
 
 class LiveGate:
-    """Answers 200 while the gate is open, else 503, from the first use of its address until it is closed."""
+    """Responds with 200 while the gate is open, otherwise 503. The server runs from the first use of its address."""
 
     def __init__(self) -> None:
         self.is_open = True
@@ -15,12 +15,12 @@ class LiveGate:
 
     @property
     def is_used(self) -> bool:
-        """Whether a service may ask it."""
+        """Whether the server runs."""
         return self._server is not None
 
     @property
     def origin(self) -> str:
-        """The address of the server, which is started if it does not run yet."""
+        """The address of the server, which is started if necessary."""
         if self._server is None:
             self._server = ThreadingHTTPServer((LOOPBACK, 0), self._handler())
             threading.Thread(target=self._server.serve_forever, name="forewarn-gate", daemon=True).start()
@@ -28,11 +28,11 @@ class LiveGate:
 
     @property
     def url(self) -> str:
-        """What a service is to ask."""
+        """The URL of the health check."""
         return f"{self.origin}/health"
 
     def close(self) -> None:
-        """End the server."""
+        """Stop the server."""
         if self._server is not None:
             self._server.shutdown()
             self._server.server_close()
@@ -47,6 +47,6 @@ class LiveGate:
                 self.end_headers()
 
             def log_message(self, *_: object) -> None:
-                """Say nothing."""
+                """Do nothing."""
 
         return Handler

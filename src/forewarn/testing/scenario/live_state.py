@@ -19,19 +19,19 @@ from forewarn.testing.scenario.render import FactRenderer, Names, campaign_order
 from forewarn.testing.scenario.runner import InvalidCommand, event_id
 
 HIDDEN_ENTRIES = frozenset({EntryKind.FAULT_SET, EntryKind.FAULT_CLEARED, EntryKind.FAULT_ENDED})
-"""What commands tell themselves, or what happens whenever a program asks."""
+"""Entries that are not shown as facts: commands report faults themselves, and faults end whenever a program polls."""
 
 SCOPE_EXISTS = "scope-exists"
-"""What the service says where it has a scope of that name."""
+"""The service's error code for a scope name that is in use."""
 
-CLEAN_UP_REASON = "the story is over"
+CLEAN_UP_REASON = "the scenario has ended"
 
 OTHER_NAMES = range(2, 100)
-"""A scope whose name is taken in the service gets another one there: web-2, web-3, …"""
+"""Suffixes for a scope whose name is in use in the service: web-2, web-3, …"""
 
 
 class LiveScope:
-    """A scope of the scenario in the service. `id` is its name there, `is_own` whether the scenario has created it."""
+    """A scope of the scenario in the service. `id` is its name there, `is_own` whether the scenario created it."""
 
     def __init__(self, name: str, id_: str, names: Names, *, is_own: bool, incarnation: int = 1) -> None:
         self.name, self.id, self.is_own = name, id_, is_own
@@ -47,28 +47,28 @@ class LiveCampaign(NamedTuple):
 
 
 class LiveState:
-    """The part of a service that a scenario is about. `actor` is who does what the scenario is doing."""
+    """The part of a service that a scenario uses. `actor` is the actor of the current command."""
 
     def __init__(self, api: ApiClient, names: Names) -> None:
         self.api, self.names = api, names
         self.scopes: dict[str, LiveScope] = {}
         self.faults: list[str] = []
-        """The ids of those that the scenario has set."""
+        """The ids of the faults that the scenario has set."""
         self.campaigns: dict[str, LiveCampaign] = {}
         self.gate = LiveGate()
         self.holds_all = False
         self.holders: dict[str, str] = {}
-        """Who in the scenario holds something, by the reason."""
+        """The actors of the scenario's holds, by reason."""
         self.actor = commands.OPERATOR
         self._own_name = api.me().name
         self._pending_facts: list[str] = []
         newest = next(api.journal(newest_first=True), None)
         self._read_until = 0 if newest is None else newest.position
 
-    # Its scopes.
+    # Scopes and campaigns.
 
     def add(self, request: v1.AddScope) -> None:
-        """Add a scope of the scenario; where its name is taken by somebody else's, it gets another one there."""
+        """Add a scope of the scenario; if its name is in use in the service, it gets another name there."""
         if request.id in self.scopes:
             raise ResourceExists(f"scope {request.id}")
         for id_ in (request.id, *(f"{request.id}-{n}" for n in OTHER_NAMES)):
@@ -80,26 +80,26 @@ class LiveState:
             else:
                 self.scopes[request.id] = LiveScope(request.id, id_, self.names, is_own=True)
                 return
-        raise InvalidCommand("the service has scopes of this name and many like it", request.id)
+        raise InvalidCommand("the name of this scope, and every name tried instead of it, is in use", request.id)
 
     def adopt(self, scope: v1.Scope) -> None:
-        """Let the scenario be about a scope that the service has."""
+        """Use an existing scope of the service in the scenario."""
         self.scopes[scope.id] = LiveScope(scope.id, scope.id, self.names, is_own=False, incarnation=scope.incarnation)
 
     def scope(self, name: str) -> str:
         """Return the id of a scope of the scenario in the service."""
         if name not in self.scopes:
-            raise InvalidCommand("there is no such scope", name)
+            raise InvalidCommand("unknown scope", name)
         return self.scopes[name].id
 
     def newest_scope(self) -> str:
-        """Return the id of the scope that came last."""
+        """Return the id of the scope that was created last."""
         if not self.scopes:
-            raise InvalidCommand("there is no scope yet: begin with `scope NAME KIND`", "")
+            raise InvalidCommand("no scope defined yet: start with `scope NAME KIND`", "")
         return list(self.scopes.values())[-1].id
 
     def find(self, name: str) -> v1.Vm:
-        """Return a VM of the scenario, named as `scope/name` or, where that is unambiguous, as `name`."""
+        """Return a VM of the scenario, given as `scope/name` or, if that is unambiguous, as `name`."""
         scope, slash, bare = name.rpartition("/")
         if slash:
             self.scope(scope)
@@ -108,7 +108,7 @@ class LiveState:
             self.newest_scope()
         found = [vm for scope in scopes for vm in self._vms(scope) if vm.name.casefold() == bare.casefold()]
         if len(found) > 1:
-            raise InvalidCommand("several scopes have such a VM, write scope/name", name)
+            raise InvalidCommand("several scopes have a VM of this name; write scope/name", name)
         if not found:
             raise ScopeVmNotFound(bare, scopes[-1].name)
         return found[0]
@@ -120,11 +120,11 @@ class LiveState:
             return []
 
     def event(self, name: str) -> str:
-        """Return the id of an event, given by its label or in full."""
+        """Return the id of an event, given by its label or its id."""
         return event_id(name, self.names)
 
     def start_campaign(self, name: str, request: Callable[[str], v1.StartCampaign]) -> None:
-        """Start a campaign; where its name is taken by somebody else's, it gets another one there."""
+        """Start a campaign; if its name is in use in the service, it gets another name there."""
         known = self.campaigns.get(name)
         names = (known.live_name,) if known is not None else (name, *(f"{name}-{n}" for n in OTHER_NAMES))
         taken = {campaign.name.casefold() for campaign in self.api.campaigns(only_open=True)}
@@ -135,17 +135,17 @@ class LiveState:
     def campaign(self, name: str) -> str:
         """Return the id of a campaign of the scenario in the service."""
         if name not in self.campaigns:
-            raise InvalidCommand("there is no such campaign", name)
+            raise InvalidCommand("unknown campaign", name)
         return self.campaigns[name].id
 
     def clear_faults(self) -> None:
-        """End the faults of the scenario; some may have ended by themselves."""
+        """Clear the faults of the scenario; some may already have ended."""
         while self.faults:
             with suppress(NotFound):
                 self.api.clear_fault(self.faults.pop())
 
     def clean_up(self) -> None:
-        """Take away what the scenario has brought along."""
+        """Remove everything that the scenario created."""
         self.clear_faults()
         for campaign in self.campaigns.values():
             with suppress(RequestRefused):
@@ -158,15 +158,15 @@ class LiveState:
                 with suppress(NotFound):
                     self.api.remove_scope(scope.id, force=True, reason=CLEAN_UP_REASON)
 
-    # Its journal.
+    # Journal.
 
     def new_facts(self, named: Sequence[str] = (), *, hidden: Iterable[EntryKind] = ()) -> list[str]:
-        """Tell what the journal has got since the last time. VMs that the command has `named` are not named again."""
+        """Return new journal entries as facts, without the VMs that the command itself `named`."""
         pending, self._pending_facts = self._pending_facts, []
         return pending + self._render_new_entries(named, HIDDEN_ENTRIES.union(hidden))
 
     def read_journal(self) -> None:
-        """Read the journal now, and tell of it the next time."""
+        """Read the journal now; the next `new_facts` returns these facts."""
         self._pending_facts += self._render_new_entries((), HIDDEN_ENTRIES | {EntryKind.ENABLED})
 
     def _render_new_entries(self, named: Sequence[str], hidden: Set[EntryKind]) -> list[str]:
@@ -184,19 +184,19 @@ class LiveState:
         return facts
 
     def _campaign_of(self, entry: v1.JournalEntry) -> str | None:
-        """Return the name of the scenario's campaign that an entry is of."""
+        """Return the name of the scenario's campaign that an entry is about."""
         if entry.record_kind != "campaign":
             return None
         return next((each.name for each in self.campaigns.values() if each.id == entry.record_id), None)
 
     def _ordered(self, entries: list[v1.JournalEntry]) -> list[v1.JournalEntry]:
-        """Return the entries in the order in which they are told: see `campaign_order`."""
+        """Return the entries in the order of their facts: see `campaign_order`."""
         if not self.campaigns:
             return entries
         return sorted(entries, key=lambda entry: campaign_order(entry.record_kind, entry.record_id, self._entry(entry)))
 
     def replace_ids(self, text: str) -> str:
-        """Put the scenario's names for ids, dates, scopes and whoever speaks into a text."""
+        """Replace ids, dates, scopes and actors in a text by the scenario's names."""
         text = self.names.replace_ids(text)
         for scope in self.scopes.values():
             if scope.id != scope.name:
@@ -210,7 +210,7 @@ class LiveState:
         return re.sub(rf"\bby {re.escape(self._own_name)}(?![\w.-])", f"by {self.actor}", text)
 
     def _without_addresses(self, text: str) -> str:
-        """Put the scenario's names of scopes and gate into what a campaign says."""
+        """Replace scope ids and the gate's URL in a text about a campaign by the scenario's names."""
         for scope in self.scopes.values():
             if scope.id != scope.name:
                 text = re.sub(rf"(?<![\w.-]){re.escape(scope.id)}(?![\w.-])", scope.name, text)

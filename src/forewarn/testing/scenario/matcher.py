@@ -8,7 +8,7 @@ from forewarn.testing.scenario.expect import is_event_fact, matches_fact
 from forewarn.testing.scenario.runner import CommandResult
 
 Advance = Callable[[datetime], list[str] | None]
-"""Let time pass up to the next change, but not beyond a limit; tell what happened, or None where the limit has come."""
+"""Lets time pass up to the next change, at most to a limit; returns the new facts, or None if the limit was reached."""
 
 
 class ExpectationMatcher:
@@ -18,15 +18,15 @@ class ExpectationMatcher:
         self._facts: list[str] = []
 
     def reset(self, facts: Iterable[str]) -> None:
-        """Forget what was before: these are the facts of another command."""
+        """Replace the facts by those of a new command."""
         self._facts = list(facts)
 
     def add(self, facts: Iterable[str]) -> None:
-        """Take these facts to those before."""
+        """Add facts to the earlier ones."""
         self._facts += facts
 
     def expect(self, command: Expect, advance: Advance, *, limit: datetime) -> CommandResult:
-        """Let time pass until the fact has come or the limit has; the facts of this time are told."""
+        """Let time pass until the expected fact occurs, or to the limit; return the facts of this time."""
         return (
             self._expect_nothing(advance, limit)
             if command.subject == NOTHING

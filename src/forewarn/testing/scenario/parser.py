@@ -6,8 +6,8 @@
     schedule Reboot web_0 at 10:00   →  E1 Scheduled not_before 10:15, incarnation 2
     tick 10:14:59                    →  nothing
 
-A command without an arrow must not be refused. Further lines that begin with an arrow belong to the command above
-them. `->` is also read as an arrow."""
+A command without an arrow must not be refused. Lines that begin with an arrow continue the facts of the command above
+them. `->` is also an arrow."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
@@ -19,18 +19,18 @@ from forewarn.testing.scenario.grammar import parse_command
 from forewarn.testing.scenario.lexer import ARROWS, Lexeme, ScenarioError, split_line
 
 BYTE_ORDER_MARK = "\ufeff"
-"""What some editors put before a text, unseen."""
+"""Some editors put this invisible character at the start of a file."""
 
 MAX_LINES = 10_000
-"""Lines."""
+"""More lines than a scenario needs; longer texts are refused."""
 
 MAX_WIDTH = 120
 MAX_COMMAND_WIDTH = 56
-"""How long lines may get, and how far to the right the longest command pushes the arrows of a paragraph."""
+"""The length limit of written lines, and the rightmost column to which a long command moves a paragraph's arrows."""
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """One command of a scenario. `expected` is what must follow, fact by fact; None where the scenario does not say."""
+    """One command of a scenario. `expected` are the facts that must follow; None without an arrow."""
 
     line: int
     last_line: int
@@ -42,14 +42,14 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Script(msgspec.Struct, frozen=True, kw_only=True):
-    """A scenario that has been read."""
+    """A parsed scenario."""
 
     lines: tuple[str, ...]
     steps: tuple[Step, ...]
 
     @property
     def title(self) -> str:
-        """What the scenario shows: the comment at its beginning."""
+        """The title: the comment at the beginning of the scenario."""
         header: list[str] = []
         for line in self.lines:
             if not line.startswith("#"):
@@ -59,7 +59,7 @@ class Script(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse(text: str) -> Script:
-    """Read a scenario; a ScenarioError says where it cannot be understood, and what may stand there."""
+    """Parse a scenario. Raises ScenarioError with the position of the first error and what is allowed there."""
     script, errors = _parse(text)
     if errors:
         raise errors[0]
@@ -67,12 +67,12 @@ def parse(text: str) -> Script:
 
 
 def syntax_errors(text: str) -> tuple[ScenarioError, ...]:
-    """Return everything in a scenario that cannot be understood, at most one error for each line."""
+    """Return all syntax errors of a scenario, at most one per line."""
     return parse_valid_lines(text)[1]
 
 
 def parse_valid_lines(text: str) -> tuple[Script, tuple[ScenarioError, ...]]:
-    """Return as much of a scenario as can be understood, and what cannot."""
+    """Return the valid lines of a scenario as a script, and its syntax errors."""
     script, errors = _parse(text)
     return script, tuple(errors)
 
@@ -80,7 +80,7 @@ def parse_valid_lines(text: str) -> tuple[Script, tuple[ScenarioError, ...]]:
 def _parse(text: str) -> tuple[Script, list[ScenarioError]]:
     lines = text.removeprefix(BYTE_ORDER_MARK).splitlines()
     if len(lines) > MAX_LINES:
-        too_long = ScenarioError(f"a story has at most {MAX_LINES} lines", line=MAX_LINES + 1, column=1)
+        too_long = ScenarioError(f"a scenario has at most {MAX_LINES} lines", line=MAX_LINES + 1, column=1)
         return Script(lines=(), steps=()), [too_long]
     steps: list[Step] = []
     errors: list[ScenarioError] = []
@@ -91,12 +91,12 @@ def _parse(text: str) -> tuple[Script, list[ScenarioError]]:
             except ScenarioError as error:
                 errors.append(error)
     if not steps and not errors:
-        errors.append(ScenarioError("a story needs at least one command", line=max(len(lines), 1), column=1))
+        errors.append(ScenarioError("a scenario needs at least one command", line=max(len(lines), 1), column=1))
     return Script(lines=tuple(lines), steps=tuple(steps)), errors
 
 
 def _parse_line(steps: list[Step], line: str, number: int) -> None:
-    """Take the next line: a step of its own, or more of what must follow the last one."""
+    """Parse the next line: a new step, or further expected facts of the last step."""
     words, expected = _split_line(line, number)
     if words:
         steps.append(_parse_step(line, number, words, expected))
@@ -107,7 +107,7 @@ def _parse_line(steps: list[Step], line: str, number: int) -> None:
 
 
 def _split_line(line: str, number: int) -> tuple[list[Lexeme], tuple[str, ...] | None]:
-    """Part a line into the words of its command and the facts behind its arrow, if it has one."""
+    """Split a line into the words of its command and the facts after its arrow, if it has one."""
     words = split_line(line, number)
     for position, word in enumerate(words):
         if word.text in ARROWS and not word.quoted:
@@ -116,7 +116,7 @@ def _split_line(line: str, number: int) -> tuple[list[Lexeme], tuple[str, ...] |
 
 
 def split_facts(text: str) -> tuple[str, ...]:
-    """Part what follows an arrow into facts."""
+    """Split the text after an arrow into facts."""
     return tuple(fact.strip() for fact in text.split(";") if fact.strip())
 
 
@@ -138,7 +138,7 @@ def _extend_step(step: Step, more: tuple[str, ...]) -> Step:
 
 
 def render_script(script: Script, outcomes: Mapping[int, Sequence[str]]) -> str:
-    """Write the scenario with these outcomes, by line number, after its arrows. Everything else stays as it is."""
+    """Return the text of the scenario with these facts, by line number, after its arrows; the rest is unchanged."""
     steps = {step.line: step for step in script.steps if step.line in outcomes and step.expected is not None}
     continued = {number for step in steps.values() for number in range(step.line + 1, step.last_line + 1)}
     columns = dict(_arrow_columns(script, steps))
@@ -152,7 +152,7 @@ def render_script(script: Script, outcomes: Mapping[int, Sequence[str]]) -> str:
 
 
 def _arrow_columns(script: Script, steps: Mapping[int, Step]) -> Iterator[tuple[int, int]]:
-    """Give the column of each step's arrow: the same for all steps of a paragraph."""
+    """Yield line and column of each step's arrow: the column is the same for all steps of a paragraph."""
     for paragraph in _paragraphs(script.lines):
         inside = [steps[number] for number in paragraph if number in steps]
         widths = [len(step.text) for step in inside if len(step.text) <= MAX_COMMAND_WIDTH]

@@ -15,20 +15,20 @@ from forewarn.testing.scenario.commands import SetFault
 from forewarn.testing.scenario.lexer import time_text
 
 FIRST_DAY = datetime(2030, 1, 7, tzinfo=UTC)
-"""Midnight of the day on which scenarios begin where nobody else says when."""
+"""Midnight of the first day of a scenario on the core."""
 
 _GUID = re.compile(r"[0-9A-F]{8}(?:-[0-9A-F]{4}){3}-[0-9A-F]{12}")
 _TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\dZ")
 
 IMPLIED_ACTORS = {"operator", "platform", "clock", "guest"}
-"""Whoever does what nobody else could have done, or what the scenario did not give to anybody."""
+"""Actors that facts do not name: the defaults of commands, and those that the command implies."""
 
 
 class Names:
-    """The names that a scenario gives: labels to events, ordinals to epochs, short times to moments.
+    """The names in a scenario: labels for events, ordinals for epochs, short times for points in time.
 
-    Where a service is faster than its scenarios, `speed` says so. Where it has a clock of its own, its moments are
-    rounded to the `precision`.
+    `speed` is how much faster the service is than the scenario. Times of a service with its own clock are rounded to
+    `precision`.
     """
 
     def __init__(
@@ -40,15 +40,15 @@ class Names:
         self._epochs: dict[tuple[str, str], int] = {}
 
     def label(self, event: str) -> str:
-        """Return the label of an event; one that appears for the first time gets the next."""
+        """Return the label of an event; a new event gets the next label."""
         return self._labels.setdefault(event, f"E{len(self._labels) + 1}")
 
     def has_event(self, event: str) -> bool:
-        """Tell whether an event has appeared."""
+        """Return whether the event has a label."""
         return event in self._labels
 
     def event(self, label: str) -> str | None:
-        """Return the id of the event with that label, or None where none has appeared."""
+        """Return the id of the event with that label, or None if it has not appeared yet."""
         return next((id_ for id_, known in self._labels.items() if known == label), None)
 
     def epoch(self, scope: str, token: str) -> int:
@@ -57,26 +57,26 @@ class Names:
         return self._epochs.setdefault((scope, token), ordinal)
 
     def moment(self, time: timedelta) -> datetime:
-        """Return the moment of a time of the scenario."""
+        """Convert a time of the scenario to a datetime."""
         return self._first_day + time / self._speed
 
     def time(self, moment: datetime) -> str:
-        """Write a moment as a time of the scenario."""
+        """Write a datetime as a time of the scenario."""
         return time_text(self._rounded((moment - self._first_day) * self._speed))
 
     def duration(self, text: str) -> str:
-        """Write an amount of time, which the journal has in seconds, as one of the scenario."""
+        """Write a duration from the journal, in seconds, as a duration of the scenario."""
         return format_duration(self._rounded(timedelta(seconds=float(text.removesuffix("s"))) * self._speed))
 
     def _rounded(self, time: timedelta) -> timedelta:
         return time if self._precision is None else round(time / self._precision) * self._precision
 
     def newest_epoch(self, scope: str) -> int:
-        """Return the ordinal of the newest epoch of a scope that is known."""
+        """Return the ordinal of the newest known epoch of a scope."""
         return max((ordinal for (known, _), ordinal in self._epochs.items() if known == scope), default=1)
 
     def replace_ids(self, text: str) -> str:
-        """Put the scenario's names for ids and dates into a text."""
+        """Replace ids and dates in a text by the scenario's names."""
         named = _GUID.sub(lambda found: self._labels.get(found[0], found[0]), text)
         return _TIMESTAMP.sub(lambda found: self.time(datetime.fromisoformat(found[0])), named)
 
@@ -90,7 +90,7 @@ class FactRenderer:
         self._incarnation = incarnation
 
     def render(self, entries: Sequence[Entry], named: Sequence[str] = ()) -> list[str]:
-        """Tell the entries. VMs that the command itself has `named` are not named again."""
+        """Return the facts of the entries, without the VMs that the command itself `named`."""
         return [self._render_entry(entry, set(named)) for entry in entries]
 
     def _render_entry(self, entry: Entry, named: set[str]) -> str:
@@ -127,7 +127,7 @@ class FactRenderer:
             yield f"({entry.why})"
 
     def _approvers(self, entry: Entry) -> Sequence[str]:
-        """Return whom a start's reason names already."""
+        """Return the VMs that the reason of a start names already."""
         return entry.why.removeprefix("approved by ").split(", ") if entry.kind is EntryKind.STARTED else ()
 
     def _remarks(self, entry: Entry) -> str:
@@ -142,7 +142,7 @@ class FactRenderer:
 
 
 def render_campaign_entry(name: str, entry: Entry, names: Names) -> str:
-    """Tell an entry of a campaign's journal: of the campaign, of one of its waves, or of its gate."""
+    """Return the fact of an entry of a campaign's journal: about the campaign, a wave or the gate."""
     facts = entry.facts
     parts = [name]
     if entry.kind in WAVE_ENTRIES:
@@ -163,9 +163,9 @@ def render_campaign_entry(name: str, entry: Entry, names: Names) -> str:
 
 
 def campaign_order(record: str, scope: str, entry: Entry) -> tuple[datetime, str, str]:
-    """Return the place of an entry where a campaign runs: what happens at one moment has no order of its own.
+    """Return the sort key of an entry in a scenario with campaigns, where simultaneous entries have no defined order.
 
-    Scopes come before campaigns, and each in the order of names; `record` is what the entry is of.
+    At the same time, scopes come before campaigns, each by name; `record` is the kind of the entry's record.
     """
     return (entry.at, "", scope) if record == "scope" else (entry.at, record, entry.facts.get("scope", ""))
 
@@ -260,12 +260,12 @@ FAULTS_CLEARED = "no fault any more"
 
 
 def render_fault(fault: SetFault) -> str:
-    """Tell that the endpoint misbehaves from now on, and towards whom."""
+    """Return the fact that a fault was set, with its VM."""
     return f"{fault.kind.value} for {fault.vm or 'all VMs'}"
 
 
 def render_document(scope: Scope, names: Names) -> list[str]:
-    """Describe what every VM of the scope gets to see."""
+    """Describe the document of the scope."""
     number = f"epoch {names.epoch(scope.id, scope.epoch)}, incarnation {scope.incarnation}"
     return [number, *(_render_event(event, names) for event in scope.events if event.announced)]
 
@@ -280,7 +280,7 @@ def _render_event(event: Event, names: Names) -> str:
 
 
 def render_scope(scope: Scope, names: Names) -> list[str]:
-    """Describe a scope with its VMs, its open events and what it remembers."""
+    """Describe a scope with its VMs, its open and ended events and its request keys."""
     return [
         ", ".join(_scope_parts(scope, names)),
         *(_render_vm(vm) for vm in scope.roster),

@@ -16,7 +16,7 @@ from forewarn.testing.scenario.parser import Script, Step, split_facts
 from forewarn.testing.scenario.render import Names
 
 REFUSED = "refused "
-"""How facts begin that tell of a refusal."""
+"""The beginning of the fact of a refusal."""
 
 
 class InvalidCommand(BaseError):
@@ -28,20 +28,20 @@ class InvalidCommand(BaseError):
 
 
 def event_id(name: str, names: Names) -> str:
-    """Return the id of an event that a scenario names by its label, or in full."""
+    """Return the id of an event, given by its label or its id."""
     if not is_label(name):
         return name
     id_ = names.event(name)
     if id_ is None:
-        raise InvalidCommand("no such event has appeared", name)
+        raise InvalidCommand("no event has this label yet", name)
     return id_
 
 
 class CommandResult(msgspec.Struct, frozen=True):
-    """What followed a command.
+    """The result of a command.
 
-    `is_met`: what it expected has come. `is_judged`: the backend did it, so what followed can be compared with the
-    scenario; what is left to a program under examination is another's to judge.
+    `is_met`: the expected fact has occurred. `is_judged`: the backend executed the command itself, so its facts are
+    compared with the scenario; False if a program under test acts as the handler.
     """
 
     facts: tuple[str, ...] = ()
@@ -53,34 +53,34 @@ class Backend(Protocol):
     """Executes the commands of a scenario."""
 
     def matches(self, facts: Sequence[str], expected: Sequence[str]) -> bool:
-        """Tell whether the facts are those of the scenario, as exactly as this backend can tell."""
+        """Return whether the facts match the expected ones, as exactly as this backend can compare them."""
         ...
 
     def max_wait(self, command: Command, at: timedelta | None) -> timedelta:
-        """Return for how long, in real time, whoever looks on may have to wait for this command."""
+        """Return how long this command may take, in real time."""
         ...
 
     def execute(self, command: Command, at: timedelta | None) -> CommandResult:
-        """Do it, at that time of the scenario if one is said, and tell what followed.
+        """Execute the command, at the given time of the scenario if any, and return the result.
 
-        A refusal is a fact, too. Raises InvalidCommand where the scenario names something that does not exist.
+        A refusal is a fact, too. Raises InvalidCommand if the scenario names something that does not exist.
         """
         ...
 
 
 class StepResult(msgspec.Struct, frozen=True, kw_only=True):
-    """A step, and what followed."""
+    """A step and its facts."""
 
     step: Step
     facts: tuple[str, ...]
     is_as_expected: bool
-    """Whether what followed is what the scenario says."""
+    """Whether the facts are as the scenario expects."""
 
 
 def run_script(
     script: Script, backend: Backend, *, on_step: Callable[[Step], None] | None = None
 ) -> Iterator[StepResult]:
-    """Run a scenario step by step to its end, whatever follows; report each step before it is run."""
+    """Run all steps of a scenario, even after unexpected facts; `on_step` is called before each step."""
     for step in script.steps:
         if on_step is not None:
             on_step(step)
@@ -96,7 +96,7 @@ def run_script(
 
 
 def refusal_error(step: Step, fact: str, problem: str) -> ScenarioError:
-    """Say what is wrong with a step's being refused, and point at the name that the refusal is about."""
+    """Return the error for a refused step, at the position of the name that the refusal is about."""
     code, _, sentence = fact.removeprefix(REFUSED).partition(": ")
     about = set(sentence.replace("/", " ").split())
     names = (word.text for word in step.words[1:] if word.quoted or word.text not in OPTIONS)

@@ -13,7 +13,7 @@ from forewarn.testing.scenario.parser import Script
 
 
 def max_duration(script: Script) -> timedelta:
-    """Return how much time of a scenario passes at most: all of it, where nothing that is expected comes early."""
+    """Return how much time of the scenario passes at most: if every expected fact occurs at its limit."""
     time = START_TIME
     for step in script.steps:
         time = max(time, step.at or time)
@@ -31,7 +31,7 @@ PRESETS = {commands.Preset.EMULATOR: EMULATOR, commands.Preset.PRODUCTION: PRODU
 
 
 def apply_policy(policy: Policy, command: commands.SetPolicy) -> Policy:
-    """Return the policy that the command leads to."""
+    """Return the policy after the command."""
     base = PRESETS[command.preset] if command.preset is not None else policy
     values: dict[str, object] = {
         "announce": command.announce,
@@ -46,14 +46,14 @@ def apply_policy(policy: Policy, command: commands.SetPolicy) -> Policy:
 
 
 class ServiceSetup(msgspec.Struct, frozen=True, kw_only=True):
-    """What a scenario wants of the service before it begins. `lasting` None: work takes as long as it usually does."""
+    """The policy and the duration of work that a scenario requires. `lasting` None: the platform's usual durations."""
 
     policy: Policy = EMULATOR
     lasting: timedelta | None = None
 
     @property
     def settings(self) -> dict[str, object]:
-        """The settings of a service that is like this."""
+        """The settings for a service with this setup."""
         idle = self.policy.idle_after
         settings: dict[str, object] = {
             "speed": self.policy.speed,
@@ -68,11 +68,11 @@ class ServiceSetup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 DEFAULT_SETUP = ServiceSetup()
-"""What scenarios want that say nothing of it: the emulator as it is."""
+"""The setup of scenarios that do not specify one: the emulator's defaults."""
 
 
 def required_setup(script: Script) -> ServiceSetup:
-    """Return what a scenario says of the service before anything happens."""
+    """Return the setup that the first lines of a scenario specify."""
     setup = DEFAULT_SETUP
     for step in script.steps:
         match step.command:
