@@ -50,7 +50,7 @@ class MockRequest(NamedTuple):
 
 
 class MockResponse(NamedTuple):
-    """An answer but for the headers that all have."""
+    """A response without the headers that all responses have."""
 
     status: int
     body: bytes = b""
@@ -59,14 +59,14 @@ class MockResponse(NamedTuple):
 
 
 class Refused(Exception):
-    """The request is answered with this."""
+    """The request is refused with this response."""
 
     def __init__(self, reply: MockResponse) -> None:
         self.reply = reply
 
 
 def event(type_: str, *, id_: str | None = None, status: str = "Scheduled", vm: str = "web-0") -> dict[str, Any]:
-    """Make an event with its keys in the wire's order."""
+    """Return an event with its keys in the order of the protocol."""
     return {
         "EventId": id_ or str(uuid.uuid4()).upper(),
         "EventStatus": status,
@@ -81,7 +81,7 @@ def event(type_: str, *, id_: str | None = None, status: str = "Scheduled", vm: 
 
 
 class MockEndpoint:
-    """The endpoint. What it does wrong, it does in a class of its own, with one of these methods written otherwise."""
+    """A correct endpoint. Subclasses override one method to violate one rule."""
 
     def __init__(self) -> None:
         self.incarnation = 7
@@ -90,13 +90,13 @@ class MockEndpoint:
         self.ended: set[str] = set()
         self.lock = threading.Lock()
 
-    # What is asked.
+    # Requests.
 
     def answer(self, asked: MockRequest, body: bytes | None) -> MockResponse:
-        """Answer; without a body, if that can be done before it has come."""
+        """Return the response; `body` is None if the request is answered before its body is read."""
         place = self.resolve_path(asked)
         if place is None:
-            return error(404, "there is nothing here")
+            return error(404, "not found")
         allowed = ("GET", "POST") if place == ["scheduledevents"] else ("GET",)
         self.check_method(asked, allowed)
         self.check_forwarded(asked)
@@ -194,7 +194,7 @@ class MockEndpoint:
         ids = self.read_ids(body or b"")
         known = {each["EventId"].upper() for each in self.events} | self.ended
         if not set(ids) <= known:
-            return error(400, "there is no such event")
+            return error(400, "unknown event")
         for each in self.events:
             if each["EventId"].upper() in ids and each["EventStatus"] == "Scheduled":
                 self.start(each)
@@ -220,7 +220,7 @@ class MockEndpoint:
     def approved(self) -> MockResponse:
         return MockResponse(200, b"", ())
 
-    # Who is asking.
+    # The instance document.
 
     def instance(self, asked: MockRequest, path: list[str]) -> MockResponse:
         found: Any = INSTANCE
@@ -241,7 +241,7 @@ class MockEndpoint:
     # HTTP.
 
     def serve(self, line: socket.socket) -> None:
-        """Answer what comes on one connection."""
+        """Answer the requests of one connection."""
         with line, suppress(OSError):
             unread = b""
             while True:
@@ -287,9 +287,9 @@ class MockEndpoint:
         return reply, asked, unread[length:]
 
     def expect(self, asked: MockRequest) -> None:
-        """Refuse what can be refused before the body has come."""
+        """Refuse invalid requests before reading the body."""
         if asked.values("expect") != ["100-continue"]:
-            raise Refused(error(417, "what is expected is not"))
+            raise Refused(error(417, "unknown expectation"))
         self.check_forwarded(asked)
         self.check_header(asked)
 
@@ -329,7 +329,7 @@ def read_head(head: bytes) -> MockRequest | None:
 
 @contextmanager
 def run_mock(mock: MockEndpoint) -> Iterator[str]:
-    """Serve on a free port; give the URL."""
+    """Run the endpoint on a free port, and yield its URL."""
     threads: list[threading.Thread] = []
     with socket.create_server(("127.0.0.1", 0), backlog=64) as listener:
 
@@ -346,7 +346,7 @@ def run_mock(mock: MockEndpoint) -> Iterator[str]:
         try:
             yield f"http://127.0.0.1:{listener.getsockname()[1]}"
         finally:
-            # Closing alone does not wake who waits for the next call.
+            # Closing alone does not end a pending accept.
             with suppress(OSError):
                 listener.shutdown(socket.SHUT_RDWR)
             taking.join()

@@ -1,4 +1,4 @@
-"""Bytes on a socket: what an endpoint may answer, and how fast it is asked."""
+"""Tests of raw HTTP: responses of any form, and the request rate."""
 
 import socket
 import threading
@@ -16,7 +16,7 @@ from tests.testing.conformance.reports import GUARD, no_delay
 
 @contextmanager
 def answering(answer: bytes) -> Iterator[Endpoint]:
-    """Listen for calls; each gets these bytes for an answer, and is ended."""
+    """Run a server that sends these bytes as the response on each connection, and then closes it."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def serve() -> None:
@@ -55,7 +55,7 @@ ANSWERS = {
 
 
 @pytest.mark.parametrize(("sent", "body"), ANSWERS.values(), ids=ANSWERS)
-def test_body_is_read_however_it_ends(sent: bytes, body: bytes) -> None:
+def test_body_is_read_with_any_framing(sent: bytes, body: bytes) -> None:
     with answering(sent) as endpoint:
         answer = ask(endpoint)
     assert (answer.status, answer.reason, answer.http_version, answer.header("x"), answer.body) == (
@@ -68,35 +68,35 @@ def test_body_is_read_however_it_ends(sent: bytes, body: bytes) -> None:
 
 
 BROKEN = {
-    "nothing": (b"", "closed before the answer was whole"),
-    "half a head": (b"HTTP/1.1 200 OK\r\nX: y\r\n", "closed before the answer was whole"),
-    "half a body": (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nab", "closed before the answer was whole"),
-    "another protocol": (b"220 mail.example ESMTP\r\n\r\n", "the answer is not HTTP: 220 mail.example ESMTP"),
-    "no length": (b"HTTP/1.1 200 OK\r\nContent-Length: many\r\n\r\n", "the answer has no length, but many"),
-    "no chunk": (
+    "empty response": (b"", "closed before the response was complete"),
+    "incomplete head": (b"HTTP/1.1 200 OK\r\nX: y\r\n", "closed before the response was complete"),
+    "incomplete body": (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nab", "closed before the response was complete"),
+    "another protocol": (b"220 mail.example ESMTP\r\n\r\n", "the response is not HTTP: 220 mail.example ESMTP"),
+    "invalid length": (b"HTTP/1.1 200 OK\r\nContent-Length: many\r\n\r\n", "an invalid Content-Length: many"),
+    "invalid chunk": (
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nhello\r\n",
-        "a chunk of the answer has no size",
+        "a chunk of the response has no valid size",
     ),
 }
 
 
 @pytest.mark.parametrize(("sent", "why"), BROKEN.values(), ids=BROKEN)
-def test_answer_that_is_none_is_said_to_be_so(sent: bytes, why: str) -> None:
+def test_invalid_response_raises_the_reason(sent: bytes, why: str) -> None:
     with answering(sent) as endpoint, pytest.raises(RequestFailed, match=why):
         ask(endpoint)
 
 
-def test_silence_is_not_waited_for_longer_than_asked() -> None:
+def test_read_times_out() -> None:
     with (
         socket.create_server(("127.0.0.1", 0)) as listener,
         RawConnection(Endpoint(*listener.getsockname()), 0.1) as line,
     ):
         line.send(Request())
-        with pytest.raises(RequestFailed, match="no whole answer came in time"):
+        with pytest.raises(RequestFailed, match="no complete response in time"):
             line.read_response()
 
 
-def test_nobody_and_no_http_are_unreachable() -> None:
+def test_closed_port_and_other_protocol_are_unreachable() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         host, port = listener.getsockname()
     with pytest.raises(Unreachable, match="Connection refused"):
@@ -105,7 +105,7 @@ def test_nobody_and_no_http_are_unreachable() -> None:
         examine(endpoint, pace=no_delay(), timeout=GUARD)
 
 
-def test_request_is_sent_as_it_is_written() -> None:
+def test_head_has_the_given_headers() -> None:
     request = Request(
         method="POST", target="/a?b", headers=(("Metadata", ""), ("X", "y")), body=b"{}", http_version="1.0"
     )
@@ -115,13 +115,13 @@ def test_request_is_sent_as_it_is_written() -> None:
     )
 
 
-def test_excerpt_shows_every_byte_in_one_line() -> None:
+def test_excerpt_escapes_unprintable_bytes() -> None:
     assert excerpt(b'{"a": "\x1b[31m"}\r\n\xff\xc3\xa9') == '{"a": "\\x1b[31m"}\\r\\n\N{REPLACEMENT CHARACTER}é'
     assert excerpt("x" * 500, 3) == "xxx…"
 
 
 class Clock:
-    """A clock that moves when somebody sleeps, and while they work."""
+    """A fake clock that moves when a test sleeps or sets it."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -132,8 +132,8 @@ class Clock:
         self.now += seconds
 
 
-def test_pace_keeps_requests_apart() -> None:
-    """The time that answers take counts; none is made up for."""
+def test_pace_limits_the_request_rate() -> None:
+    """The time of responses counts towards the interval; a slow one is not made up for later."""
     clock = Clock()
     pace = Pace(4, monotonic=lambda: clock.now, sleep=clock.sleep)
     for work in (0.0, 0.1, 5.0, 0.0):
@@ -143,7 +143,7 @@ def test_pace_keeps_requests_apart() -> None:
     assert pace.requests == 4
 
 
-def test_usual_pace_is_below_the_limit_of_a_vm() -> None:
+def test_default_pace_is_below_the_rate_limit_of_a_vm() -> None:
     clock = Clock()
     pace = Pace(monotonic=lambda: clock.now, sleep=clock.sleep)
     for _ in range(101):

@@ -1,4 +1,4 @@
-"""Endpoints that are wrong at the edges: HTTP itself, names, limits, the extension. With them every row is failed."""
+"""Mock endpoints with errors in HTTP, names, limits and the extension. With them, every rule fails at least once."""
 
 import socket
 from typing import Any
@@ -24,15 +24,15 @@ from tests.testing.conformance.test_rules_wrong_endpoints import NO_EXTENSION, C
 Fields = dict[str, Any]
 
 CANNOT_FAIL = {"approve-starts"}
-"""Whatever holds an event, an endpoint need not tell: this row is passed, or not checked."""
+"""An endpoint need not say what blocks an event, so this rule is either passed or not checked."""
 
 
-def look(mock: MockEndpoint) -> Report:
+def run_kit(mock: MockEndpoint) -> Report:
     with run_mock(mock) as url:
         return examine(url, approve_event=mock.events[0]["EventId"], burst=True, pace=no_delay(), timeout=GUARD)
 
 
-class TidiesPaths(MockEndpoint):
+class NormalizesPaths(MockEndpoint):
     def resolve_path(self, asked: MockRequest) -> list[str] | None:
         kept: list[str] = []
         for segment in asked.path.replace("%2F", "/").split("/"):
@@ -43,7 +43,7 @@ class TidiesPaths(MockEndpoint):
         return super().resolve_path(asked._replace(target="/" + "/".join(kept)))
 
 
-class WantsParametersInTheirOwnCase(MockEndpoint):
+class ComparesParametersByCase(MockEndpoint):
     def check_version(self, asked: MockRequest, *, is_instance: bool) -> str:
         if "api-version=" not in asked.target:
             raise Refused(self.bad_version(400, NO_VERSION))
@@ -53,20 +53,20 @@ class WantsParametersInTheirOwnCase(MockEndpoint):
 class RefusesOtherParameters(MockEndpoint):
     def query(self, asked: MockRequest, version: str) -> MockResponse:
         others = {name for name, _ in asked.parameters} - {"api-version", "wait"}
-        return error(400, "what is that?") if others else super().query(asked, version)
+        return error(400, "unknown parameter") if others else super().query(asked, version)
 
 
-class KnowsOneHttpOnly(MockEndpoint):
+class RefusesHttp10(MockEndpoint):
     def answer(self, asked: MockRequest, body: bytes | None) -> MockResponse:
         return error(505, "too old") if asked.http == "1.0" else super().answer(asked, body)
 
 
-class KeepsTheUnderscore(MockEndpoint):
+class KeepsTheUnderscoreInALaterVersion(MockEndpoint):
     def name(self, vm: str, version: str) -> str:
         return vm if version > VERSIONS[1] or "_IN_" in vm else f"_{vm}"
 
 
-class HasItsOwnTitle(MockEndpoint):
+class HasAnUnknownDocumentKey(MockEndpoint):
     def document(self, version: str) -> Fields:
         return super().document(version) | {"Title": "events"}
 
@@ -89,13 +89,13 @@ class SendsChunks(MockEndpoint):
         return [("Transfer-Encoding", "chunked"), *usual[1:]] if reply.status == 200 and reply.body else usual
 
 
-class ForgetsWhatHasEnded(MockEndpoint):
+class ForgetsEndedEvents(MockEndpoint):
     def start(self, each: Fields) -> None:
         self.events = [other for other in self.events if other is not each]
         self.incarnation += 2
 
 
-class LimitsWithoutAWord(MockEndpoint):
+class OmitsRetryAfter(MockEndpoint):
     answers = 0
 
     def answer(self, asked: MockRequest, body: bytes | None) -> MockResponse:
@@ -103,20 +103,20 @@ class LimitsWithoutAWord(MockEndpoint):
         return error(429, "slower") if self.answers % 9 == 0 else super().answer(asked, body)
 
 
-class LooksAtTheMethodFirst(MockEndpoint):
+class ChecksTheMethodFirst(MockEndpoint):
     def answer(self, asked: MockRequest, body: bytes | None) -> MockResponse:
         self.check_method(asked, ("GET", "POST"))
         return super().answer(asked, body)
 
 
-class LooksAtTheHeaderFirst(MockEndpoint):
+class ChecksTheHeaderFirst(MockEndpoint):
     def answer(self, asked: MockRequest, body: bytes | None) -> MockResponse:
         self.check_header(asked)
         return super().answer(asked, body)
 
 
-class ReadsWhateverComes(MockEndpoint):
-    """Heads and bodies of any size; what is no HTTP, it takes for something to fail about."""
+class RespondsWith500ToInvalidHttp(MockEndpoint):
+    """Responds with 500 to heads and bodies that are too large, and to bytes that are not HTTP."""
 
     def read_and_answer(
         self, line: socket.socket, head: bytes, unread: bytes
@@ -126,39 +126,39 @@ class ReadsWhateverComes(MockEndpoint):
         return (error(500, "failed")._replace(closes=True), asked, rest) if is_refused else (reply, asked, rest)
 
 
-class HasEverything(MockEndpoint):
+class HasEveryInstancePath(MockEndpoint):
     def instance(self, asked: MockRequest, path: list[str]) -> MockResponse:
         found = super().instance(asked, path)
         return MockResponse(200, b'""') if found.status == 404 else found
 
 
 CASES = [
-    Case(TidiesPaths, set(), {"path-nowhere"}),
-    Case(WantsParametersInTheirOwnCase, set(), {"parameter-case"}),
+    Case(NormalizesPaths, set(), {"path-nowhere"}),
+    Case(ComparesParametersByCase, set(), {"parameter-case"}),
     Case(RefusesOtherParameters, set(), {"parameter-other"}),
-    Case(KnowsOneHttpOnly, {"http-1.0", "http-1.0-keep-alive"}),
-    Case(KeepsTheUnderscore, {"names"}),
-    Case(HasItsOwnTitle, {"document-keys"}),
+    Case(RefusesHttp10, {"http-1.0", "http-1.0-keep-alive"}),
+    Case(KeepsTheUnderscoreInALaterVersion, {"names"}),
+    Case(HasAnUnknownDocumentKey, {"document-keys"}),
     Case(HasOtherIdsInOlderVersions, {"event-id-versions", "preempt-since", "terminate-since"}),
     Case(SendsChunks, {"content-length"}),
-    Case(ForgetsWhatHasEnded, set(), {"approve-ended"}),
-    Case(LimitsWithoutAWord, {"rate"}),
-    Case(LooksAtTheMethodFirst, set(), {"order-path-method"}),
-    Case(LooksAtTheHeaderFirst, set(), {"order-path-header", "order-method-header", "order-forwarded-header"}),
-    Case(ReadsWhateverComes, {"body-too-large", "head-too-large", "not-http"}),
-    Case(HasEverything, set(), {"instance-nowhere", "path-nowhere"}),
+    Case(ForgetsEndedEvents, set(), {"approve-ended"}),
+    Case(OmitsRetryAfter, {"rate"}),
+    Case(ChecksTheMethodFirst, set(), {"order-path-method"}),
+    Case(ChecksTheHeaderFirst, set(), {"order-path-header", "order-method-header", "order-forwarded-header"}),
+    Case(RespondsWith500ToInvalidHttp, {"body-too-large", "head-too-large", "not-http"}),
+    Case(HasEveryInstancePath, set(), {"instance-nowhere", "path-nowhere"}),
 ]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.mock.__name__)
-def test_wrong_one_fails_in_exactly_its_rows(case: Case) -> None:
-    report = look(case.mock())
+def test_wrong_endpoint_fails_exactly_its_rules(case: Case) -> None:
+    report = run_kit(case.mock())
     assert rule_ids(report, Verdict.WRONG) == case.wrong
     assert rule_ids(report, Verdict.DIFFERS) == case.differs | NO_EXTENSION
 
 
-class OffersToWait(MockEndpoint):
-    """Says that it holds queries, on its documents alone, and holds none."""
+class AnnouncesLongPollsWithoutHolding(MockEndpoint):
+    """Sends Forewarn-Wait with each 200, but holds no request."""
 
     def query(self, asked: MockRequest, version: str) -> MockResponse:
         reply = super().query(asked, version)
@@ -166,43 +166,43 @@ class OffersToWait(MockEndpoint):
         return reply._replace(headers=(*reply.headers, *offered))
 
 
-class NeverChangesForWhoeverWaits(OffersToWait):
+class RespondsToEveryLongPollWith304(AnnouncesLongPollsWithoutHolding):
     def query(self, asked: MockRequest, version: str) -> MockResponse:
         reply = super().query(asked, version)
         return MockResponse(304) if asked.parameter("wait") and reply.status == 200 else reply
 
 
-class ChangesForWhoeverWaits(OffersToWait):
+class RespondsToEveryLongPollWith200(AnnouncesLongPollsWithoutHolding):
     def query(self, asked: MockRequest, version: str) -> MockResponse:
         fresh = asked._replace(headers=[("Metadata", "true")])
         return super().query(fresh if asked.parameter("wait") else asked, version)
 
 
 WAITING = [
-    Case(OffersToWait, set(), {"wait-header-304", "wait-holds", "wait-ends-with-change"}),
+    Case(AnnouncesLongPollsWithoutHolding, set(), {"wait-header-304", "wait-holds", "wait-ends-with-change"}),
     Case(
-        NeverChangesForWhoeverWaits,
+        RespondsToEveryLongPollWith304,
         set(),
         {"wait-header-304", "wait-holds", "wait-ends-with-change", "wait-other-etag", "wait-without-etag"},
     ),
-    Case(ChangesForWhoeverWaits, set(), {"wait-header-304", "wait-too-many"}),
+    Case(RespondsToEveryLongPollWith200, set(), {"wait-header-304", "wait-too-many"}),
 ]
 
 
 @pytest.mark.parametrize("case", WAITING, ids=lambda case: case.mock.__name__)
-def test_wrong_extension_differs_in_exactly_its_rows(case: Case) -> None:
-    report = look(case.mock())
+def test_wrong_extension_differs_in_exactly_its_rules(case: Case) -> None:
+    report = run_kit(case.mock())
     assert rule_ids(report, Verdict.WRONG) == set()
     assert rule_ids(report, Verdict.DIFFERS) == case.differs
 
 
-class KnowsNobody(MockEndpoint):
+class RefusesEveryCaller(MockEndpoint):
     def answer(self, asked: MockRequest, body: bytes | None) -> MockResponse:
         return MockResponse(403, b"go away")
 
 
-def test_stranger_has_to_be_told_why() -> None:
-    report = look(KnowsNobody())
+def test_refused_caller_needs_an_error_message() -> None:
+    report = run_kit(RefusesEveryCaller())
     assert rule_ids(report, Verdict.DIFFERS) == {"unknown-caller"}
     assert rule_ids(report, Verdict.PASSED) == rule_ids(report, Verdict.WRONG) == set()
 
@@ -212,13 +212,13 @@ class Broken(MockEndpoint):
         return error(500, "failed")
 
 
-def test_endpoint_that_has_no_document_is_wrong_in_what_it_was_asked_for() -> None:
-    wrong = rule_ids(look(Broken()), Verdict.WRONG)
+def test_endpoint_without_a_document_fails_the_version_rules() -> None:
+    wrong = rule_ids(run_kit(Broken()), Verdict.WRONG)
     assert {"query", *(f"version-{version}" for version in VERSIONS)} <= wrong
 
 
-def test_every_row_was_failed_by_somebody() -> None:
-    """Else it would be passed without being checked."""
+def test_every_rule_fails_for_some_endpoint() -> None:
+    """A rule that never fails may not check anything."""
     cases = (*test_rules_wrong_endpoints.CASES, *CASES, *WAITING)
     failed = set().union(*(case.wrong | case.differs for case in cases))
     elsewhere = {"query", "version-2020-07-01", "unknown-caller", *NO_EXTENSION}

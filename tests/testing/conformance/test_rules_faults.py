@@ -1,4 +1,4 @@
-"""Our service, told to answer wrongly: the kit finds out each fault by the rows that it breaks."""
+"""Forewarn with injected faults: each fault fails the rules that it violates."""
 
 from collections.abc import Iterator, Set
 
@@ -16,7 +16,7 @@ FOUND: dict[str, Set[str]] = {
     "wrong-content-type": {"content-type", "etag"},
     "status-500": {"etag-changed"},
 }
-"""A faulty document has no ETag, so that no client takes it for current later."""
+"""A faulty document has no ETag, so that clients do not cache it."""
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def test_fault_is_found(forewarn: Forewarn, fault: str) -> None:
     assert rule_ids(report, Verdict.WRONG) == FOUND[fault]
 
 
-def test_faults_that_pass_are_waited_for(forewarn: Forewarn) -> None:
+def test_kit_retries_during_a_short_fault(forewarn: Forewarn) -> None:
     forewarn.fault("410", vm="web-0", times=3)
     report = examine(forewarn.vm("web-0").url, rules=DOCUMENT, pace=no_delay(), timeout=GUARD)
     assert rule_ids(report, Verdict.WRONG) == set()

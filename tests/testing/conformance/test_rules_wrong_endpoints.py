@@ -1,4 +1,4 @@
-"""Endpoints that are not ours: one that keeps to the protocol, and many of which each does something wrong."""
+"""Mock endpoints: one that follows the protocol, and many that each violate it in one way."""
 
 import json
 import re
@@ -26,8 +26,8 @@ from tests.testing.conformance.reports import GUARD, finding_lines, no_delay, ru
 Fields = dict[str, Any]
 
 
-def look(mock: MockEndpoint) -> Report:
-    """Look at an endpoint; its first event may be approved."""
+def run_kit(mock: MockEndpoint) -> Report:
+    """Run the kit on an endpoint, and let it approve the first event."""
     approved = mock.events[0]["EventId"]
     with run_mock(mock) as url:
         return examine(url, approve_event=approved, pace=no_delay(), timeout=GUARD)
@@ -40,8 +40,8 @@ NOT_TRIED = {
 }  # fmt: skip
 
 
-def test_right_one_differs_only_where_it_has_no_extension() -> None:
-    report = look(MockEndpoint())
+def test_correct_endpoint_differs_only_in_the_extension() -> None:
+    report = run_kit(MockEndpoint())
     assert finding_lines(report, Verdict.WRONG) == []
     assert rule_ids(report, Verdict.DIFFERS) == NO_EXTENSION
     assert rule_ids(report, Verdict.UNCHECKED) == NOT_TRIED
@@ -51,18 +51,18 @@ class IgnoresTheHeader(MockEndpoint):
     def check_header(self, asked: MockRequest) -> None: ...
 
 
-class WantsTheHeaderInItsOwnCase(MockEndpoint):
+class ComparesTheHeaderByCase(MockEndpoint):
     def check_header(self, asked: MockRequest) -> None:
         if ("Metadata", "true") not in asked.headers and asked.parameter("api-version") != VERSIONS[:1]:
             raise Refused(MockResponse(400, NO_HEADER))
 
 
-class WantsTheHeaderOnEveryApproval(MockEndpoint):
+class NeedsTheHeaderOnPreviewApprovals(MockEndpoint):
     def check_header(self, asked: MockRequest) -> None:
         super().check_header(asked._replace(method="GET"))
 
 
-class SaysOtherwiseThatTheHeaderIsMissing(MockEndpoint):
+class HasAnotherMessageForTheMissingHeader(MockEndpoint):
     def check_header(self, asked: MockRequest) -> None:
         try:
             super().check_header(asked)
@@ -70,27 +70,27 @@ class SaysOtherwiseThatTheHeaderIsMissing(MockEndpoint):
             raise Refused(error(400, "Metadata header missing")) from None
 
 
-class ServesWhatWasForwarded(MockEndpoint):
+class ServesForwardedRequests(MockEndpoint):
     def check_forwarded(self, asked: MockRequest) -> None: ...
 
 
-class ForbidsWhatWasForwarded(MockEndpoint):
+class RefusesForwardedRequestsWith403(MockEndpoint):
     def check_forwarded(self, asked: MockRequest) -> None:
         if asked.values("x-forwarded-for"):
             raise Refused(error(403, "this was forwarded"))
 
 
-class KnowsOnePathOnly(MockEndpoint):
+class ComparesPathsByCase(MockEndpoint):
     def resolve_path(self, asked: MockRequest) -> list[str] | None:
         return super().resolve_path(asked) if asked.path == asked.path.lower() else None
 
 
-class ExpectsNoProxies(MockEndpoint):
+class RefusesAbsoluteTargets(MockEndpoint):
     def resolve_path(self, asked: MockRequest) -> list[str] | None:
         return None if asked.target.startswith("http:") else super().resolve_path(asked)
 
 
-class TakesLatest(MockEndpoint):
+class AcceptsVersionLatest(MockEndpoint):
     def check_version(self, asked: MockRequest, *, is_instance: bool) -> str:
         given = asked.parameter("api-version")
         return VERSIONS[-1] if given == ["latest"] else super().check_version(asked, is_instance=is_instance)
@@ -101,7 +101,7 @@ class RefusesUnknownVersionsWith400(MockEndpoint):
         return super().bad_version(400, why)
 
 
-class TakesTheFirstOfTwoVersions(MockEndpoint):
+class UsesTheFirstOfTwoVersions(MockEndpoint):
     def check_version(self, asked: MockRequest, *, is_instance: bool) -> str:
         target = re.sub(r"(api-version=[^&]*)&api-version=.*", r"\1", asked.target)
         return super().check_version(asked._replace(target=target), is_instance=is_instance)
@@ -118,7 +118,7 @@ class ListsNewestFirst(MockEndpoint):
         return VERSIONS[::-1]
 
 
-class KnowsTheNewestVersionOnly(MockEndpoint):
+class SupportsOnlyTheNewestVersion(MockEndpoint):
     def check_version(self, asked: MockRequest, *, is_instance: bool) -> str:
         version = super().check_version(asked, is_instance=is_instance)
         if not is_instance and version != VERSIONS[-1]:
@@ -126,12 +126,12 @@ class KnowsTheNewestVersionOnly(MockEndpoint):
         return version
 
 
-class ShowsAllToAll(MockEndpoint):
+class ShowsAllTypesInAllVersions(MockEndpoint):
     def is_shown(self, each: Fields, version: str) -> bool:
         return True
 
 
-class CountsWhatItShows(MockEndpoint):
+class CountsOnlyShownEvents(MockEndpoint):
     def document(self, version: str) -> Fields:
         document = super().document(version)
         hidden = len(self.events) - len(document["Events"])
@@ -153,71 +153,71 @@ class NamesRoleInstancesWithUnderscore(MockEndpoint):
         return f"_{vm}" if version == VERSIONS[0] else vm
 
 
-class OrdersKeysAsThePagesDo(MockEndpoint):
+class HasAnotherOrderOfKeys(MockEndpoint):
     def event(self, each: Fields, version: str) -> Fields:
         event = super().event(each, version)
         first = ("EventId", "EventType", "ResourceType", "Resources", "EventStatus", "NotBefore")
         return {name: event[name] for name in first} | event
 
 
-class HasOneKeyMore(MockEndpoint):
+class HasAnUnknownKey(MockEndpoint):
     def event(self, each: Fields, version: str) -> Fields:
         return super().event(each, version) | {"PlatformData": "x"}
 
 
-class HasOneKeyLess(MockEndpoint):
+class LacksAKey(MockEndpoint):
     def event(self, each: Fields, version: str) -> Fields:
         event = super().event(each, version)
         return {name: value for name, value in event.items() if name != "ResourceType"}
 
 
-class WritesPrettily(MockEndpoint):
+class WritesIndentedJson(MockEndpoint):
     def encode(self, value: object) -> bytes:
         return json.dumps(value, indent=2).encode()
 
 
-class CountsInText(MockEndpoint):
+class WritesTheIncarnationAsText(MockEndpoint):
     def document(self, version: str) -> Fields:
         return super().document(version) | {"DocumentIncarnation": str(self.incarnation)}
 
 
-class CountsQuestions(MockEndpoint):
+class IncrementsTheIncarnationAtEveryQuery(MockEndpoint):
     def query(self, asked: MockRequest, version: str) -> MockResponse:
         self.incarnation += 1
         return super().query(asked, version)
 
 
-class CountsNothing(MockEndpoint):
+class NeverIncrementsTheIncarnation(MockEndpoint):
     def start(self, each: Fields) -> None:
         super().start(each)
         self.incarnation -= 1
 
 
-class CountsInStepsOfTwo(MockEndpoint):
+class IncrementsTheIncarnationByTwo(MockEndpoint):
     def start(self, each: Fields) -> None:
         super().start(each)
         self.incarnation += 1
 
 
-class HasSmallIds(MockEndpoint):
+class WritesIdsInLowerCase(MockEndpoint):
     def event(self, each: Fields, version: str) -> Fields:
         return super().event(each, version) | {"EventId": each["EventId"].lower()}
 
 
-class GivesAnotherIdAtTheStart(MockEndpoint):
+class ChangesTheIdAtTheStart(MockEndpoint):
     def start(self, each: Fields) -> None:
         super().start(each)
         self.ended.add(each["EventId"])
         each["EventId"] = str(uuid.uuid4()).upper()
 
 
-class ShowsWhatHasEnded(MockEndpoint):
+class ShowsCompletedEvents(MockEndpoint):
     def __init__(self) -> None:
         super().__init__()
         self.events[1]["EventStatus"] = "Completed"
 
 
-class HasAnotherType(MockEndpoint):
+class HasAnUnknownType(MockEndpoint):
     def __init__(self) -> None:
         super().__init__()
         self.events[-1]["EventType"] = "LiveMigration"
@@ -228,65 +228,65 @@ class WritesIsoDates(MockEndpoint):
         return super().event(each, version) | {"NotBefore": each["NotBefore"] and "2026-03-02T10:15:00Z"}
 
 
-class WritesTheWrongDayOfTheWeek(MockEndpoint):
+class WritesTheWrongWeekday(MockEndpoint):
     def event(self, each: Fields, version: str) -> Fields:
         return super().event(each, version) | {"NotBefore": each["NotBefore"].replace("Mon", "Tue")}
 
 
-class SaysNullOnceStarted(MockEndpoint):
+class HasNullAsNotBeforeAfterTheStart(MockEndpoint):
     def event(self, each: Fields, version: str) -> Fields:
         return super().event(each, version) | {"NotBefore": each["NotBefore"] or None}
 
 
-class KeepsTheDateOnceStarted(MockEndpoint):
+class KeepsNotBeforeAfterTheStart(MockEndpoint):
     def event(self, each: Fields, version: str) -> Fields:
         return super().event(each, version) | {"NotBefore": "Mon, 02 Mar 2026 10:15:00 GMT"}
 
 
-class HasNoDescription(MockEndpoint):
+class HasNullAsDescription(MockEndpoint):
     def event(self, each: Fields, version: str) -> Fields:
         event = super().event(each, version)
         return event | ({"Description": None} if "Description" in event else {})
 
 
-class BlamesAzure(MockEndpoint):
+class HasAnUnknownSource(MockEndpoint):
     def event(self, each: Fields, version: str) -> Fields:
         event = super().event(each, version)
         return event | ({"EventSource": "Azure"} if "EventSource" in event else {})
 
 
-class MeasuresInText(MockEndpoint):
+class WritesTheDurationAsText(MockEndpoint):
     def event(self, each: Fields, version: str) -> Fields:
         event = super().event(each, version)
         return event | ({"DurationInSeconds": "-1"} if "DurationInSeconds" in event else {})
 
 
-class NamesOneResource(MockEndpoint):
+class WritesResourcesAsText(MockEndpoint):
     def event(self, each: Fields, version: str) -> Fields:
         return super().event(each, version) | {"Resources": self.name(each["Resources"][0], version)}
 
 
-class HasNoCharset(MockEndpoint):
+class OmitsTheCharset(MockEndpoint):
     def content_type(self) -> str:
         return "application/json"
 
 
-class HasNoServerNoIdAndNoDate(MockEndpoint):
+class LacksStandardHeaders(MockEndpoint):
     def usual_headers(self, reply: MockResponse) -> Headers:
         return [("Server", "Werkzeug/3.0.1 Python/3.12.2"), ("Content-Length", str(len(reply.body)))]
 
 
-class HasNoETag(MockEndpoint):
+class OmitsTheETag(MockEndpoint):
     def etag(self, version: str) -> str | None:
         return None
 
 
-class ForgetsItsETags(MockEndpoint):
+class ChangesTheETagAtEveryQuery(MockEndpoint):
     def etag(self, version: str) -> str | None:
         return f'"{uuid.uuid4()}"'
 
 
-class NeverSendsAgain(MockEndpoint):
+class RespondsWith304ToAnyETag(MockEndpoint):
     def query(self, asked: MockRequest, version: str) -> MockResponse:
         return MockResponse(304) if asked.values("if-none-match") else super().query(asked, version)
 
@@ -296,19 +296,19 @@ class SendsABodyWith304(MockEndpoint):
         return super().written(asked, reply) + (b"{}" if reply.status == 304 else b"")
 
 
-class AnswersToHead(MockEndpoint):
+class AcceptsHead(MockEndpoint):
     def check_method(self, asked: MockRequest, allowed: tuple[str, ...]) -> None:
         if asked.method != "HEAD":
             super().check_method(asked, allowed)
 
 
-class DoesNotSayWhatItAllows(MockEndpoint):
+class OmitsAllow(MockEndpoint):
     def check_method(self, asked: MockRequest, allowed: tuple[str, ...]) -> None:
         if asked.method not in allowed:
             raise Refused(error(405, "no"))
 
 
-class RefusesInHtml(MockEndpoint):
+class WritesErrorsInHtml(MockEndpoint):
     def answer(self, asked: MockRequest, body: bytes | None) -> MockResponse:
         reply = super().answer(asked, body)
         return (
@@ -316,38 +316,38 @@ class RefusesInHtml(MockEndpoint):
         )
 
 
-class SaysNothingAboutClosing(MockEndpoint):
+class OmitsConnectionClose(MockEndpoint):
     def says_close(self) -> Headers:
         return []
 
 
-class ClosesAlways(MockEndpoint):
+class AlwaysClosesTheConnection(MockEndpoint):
     def keeps_open(self, asked: MockRequest) -> bool:
         return False
 
 
-class DoesNotContinue(MockEndpoint):
+class RefusesExpect100Continue(MockEndpoint):
     def expect(self, asked: MockRequest) -> None:
-        raise Refused(error(417, "nothing can be expected here"))
+        raise Refused(error(417, "expectations are not supported"))
 
 
-class ContinuesWhatItRefuses(MockEndpoint):
+class SendsContinueForInvalidRequests(MockEndpoint):
     def expect(self, asked: MockRequest) -> None:
         if asked.values("expect") != ["100-continue"]:
-            raise Refused(error(417, "what is expected is not"))
+            raise Refused(error(417, "unknown expectation"))
 
 
-class AnswersWithTheDocument(MockEndpoint):
+class RespondsToApprovalsWithTheDocument(MockEndpoint):
     def approved(self) -> MockResponse:
         return MockResponse(200, self.encode(self.document(VERSIONS[-1])))
 
 
-class AnswersWith202(MockEndpoint):
+class RespondsToApprovalsWith202(MockEndpoint):
     def approved(self) -> MockResponse:
         return MockResponse(202)
 
 
-class ApprovesOnce(MockEndpoint):
+class RefusesRepeatedApprovals(MockEndpoint):
     def approve(self, body: bytes | None) -> MockResponse:
         ids = self.read_ids(body or b"")
         started = [each["EventId"] for each in self.events if each["EventStatus"] == "Started"]
@@ -360,17 +360,17 @@ class ComparesIdsByCase(MockEndpoint):
         return [each["EventId"] for each in json.loads(body.decode("utf-8-sig"))["StartRequests"]]
 
 
-class TakesNoneForAll(MockEndpoint):
+class TakesAnEmptyListForAllEvents(MockEndpoint):
     def read_ids(self, body: bytes) -> list[str]:
         return super().read_ids(body) or [each["EventId"] for each in self.events]
 
 
-class TakesUnknownIds(MockEndpoint):
+class AcceptsUnknownIds(MockEndpoint):
     def read_ids(self, body: bytes) -> list[str]:
         return [id_ for id_ in super().read_ids(body) if id_ in {each["EventId"] for each in self.events}]
 
 
-class TakesAnyBody(MockEndpoint):
+class AcceptsAnyBody(MockEndpoint):
     def read_ids(self, body: bytes) -> list[str]:
         try:
             return super().read_ids(body)
@@ -378,7 +378,7 @@ class TakesAnyBody(MockEndpoint):
             return []
 
 
-class ApprovesWhatItRefuses(MockEndpoint):
+class StartsEventsOfRefusedApprovals(MockEndpoint):
     def approve(self, body: bytes | None) -> MockResponse:
         for each in self.events[:1]:
             if each["EventId"].encode() in (body or b"") and each["EventStatus"] == "Scheduled":
@@ -386,24 +386,24 @@ class ApprovesWhatItRefuses(MockEndpoint):
         return super().approve(body)
 
 
-class WantsJsonToBeCalledSo(MockEndpoint):
+class NeedsJsonContentType(MockEndpoint):
     def answer(self, asked: MockRequest, body: bytes | None) -> MockResponse:
         if asked.method == "POST" and asked.values("content-type") != ["application/json"]:
-            return error(415, "this is no JSON")
+            return error(415, "not JSON")
         return super().answer(asked, body)
 
 
-class TakesNothingElse(MockEndpoint):
-    """The body has this key and no other."""
+class RefusesOtherKeys(MockEndpoint):
+    """Accepts no key except StartRequests."""
 
     def read_ids(self, body: bytes) -> list[str]:
         if b"DocumentIncarnation" in body:
-            raise Refused(error(400, "what is that?"))
+            raise Refused(error(400, "unknown key"))
         return super().read_ids(body)
 
 
-class HasNothingElse(MockEndpoint):
-    """Scheduled Events and nothing beside, as most mocks."""
+class HasOnlyScheduledEvents(MockEndpoint):
+    """Has no instance document and no list of versions, like most mocks."""
 
     def resolve_path(self, asked: MockRequest) -> list[str] | None:
         place = super().resolve_path(asked)
@@ -411,7 +411,7 @@ class HasNothingElse(MockEndpoint):
 
 
 class LikeTheFlaskSample(MockEndpoint):
-    """The errors of a sample that many begin with: whoever asks for anything gets the one event there is."""
+    """Has the errors of a sample that many developers start with: every request gets the same event."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -457,7 +457,7 @@ def _length(reply: MockResponse) -> Headers:
 
 
 class Case(NamedTuple):
-    """An endpoint, and exactly the rows that have to find it out."""
+    """An endpoint, and exactly the rules that must fail for it."""
 
     mock: type[MockEndpoint]
     wrong: Set[str]
@@ -494,74 +494,74 @@ BODIES = {"body-no-event-id", "body-no-list", "body-no-object", "body-no-start-r
 CASES = [
     Case(IgnoresTheHeader, HEADER, OWN_HEADER),
     Case(
-        WantsTheHeaderInItsOwnCase,
+        ComparesTheHeaderByCase,
         {"header-name-case", "header-value-case", "preview-query-header"},
         {"header-twice"},
     ),
-    Case(WantsTheHeaderOnEveryApproval, {"preview-approval-header"}),
-    Case(SaysOtherwiseThatTheHeaderIsMissing, HEADER, OWN_HEADER),
-    Case(ServesWhatWasForwarded, FORWARDED, OWN_FORWARDED),
-    Case(ForbidsWhatWasForwarded, set(), OWN_FORWARDED),
-    Case(KnowsOnePathOnly, {"path-case"}, {"instance-path-case"}),
-    Case(ExpectsNoProxies, {"target-absolute"}, {"target-any-host"}),
-    Case(TakesLatest, {"version-latest", "version-unsupported-instance"}),
+    Case(NeedsTheHeaderOnPreviewApprovals, {"preview-approval-header"}),
+    Case(HasAnotherMessageForTheMissingHeader, HEADER, OWN_HEADER),
+    Case(ServesForwardedRequests, FORWARDED, OWN_FORWARDED),
+    Case(RefusesForwardedRequestsWith403, set(), OWN_FORWARDED),
+    Case(ComparesPathsByCase, {"path-case"}, {"instance-path-case"}),
+    Case(RefusesAbsoluteTargets, {"target-absolute"}, {"target-any-host"}),
+    Case(AcceptsVersionLatest, {"version-latest", "version-unsupported-instance"}),
     Case(RefusesUnknownVersionsWith400, UNSUPPORTED, {"order-version-body"}),
-    Case(TakesTheFirstOfTwoVersions, TWO_VERSIONS),
+    Case(UsesTheFirstOfTwoVersions, TWO_VERSIONS),
     Case(NeedsNoVersion, NO_VERSION),
     Case(ListsNewestFirst, {"versions"}),
     Case(
-        KnowsTheNewestVersionOnly,
+        SupportsOnlyTheNewestVersion,
         {f"version-{version}" for version in VERSIONS[:-1]} | {"preview-approval-header", "version-of-approval"},
     ),
-    Case(ShowsAllToAll, {"preempt-since", "terminate-since"}),
-    Case(CountsWhatItShows, set(), {"hidden-events"}),
+    Case(ShowsAllTypesInAllVersions, {"preempt-since", "terminate-since"}),
+    Case(CountsOnlyShownEvents, set(), {"hidden-events"}),
     Case(HasAllFieldsInAllVersions, FIELDS),
     Case(NamesWithoutUnderscore, {"preview-names"}),
     Case(NamesRoleInstancesWithUnderscore, {"preview-role-instances"}),
-    Case(OrdersKeysAsThePagesDo, {"event-keys", "event-keys-older"}),
-    Case(HasOneKeyMore, {"event-keys", "event-keys-older"}),
-    Case(HasOneKeyLess, {"event-keys", "resource-type"}),
-    Case(WritesPrettily, {"compact"}),
-    Case(CountsInText, {"incarnation"}),
-    Case(CountsQuestions, {"incarnation-same", "incarnation-step"}, {"hidden-events"}),
-    Case(CountsNothing, {"incarnation-step"}),
-    Case(CountsInStepsOfTwo, {"incarnation-step"}),
-    Case(HasSmallIds, {"event-id"}),
-    Case(GivesAnotherIdAtTheStart, {"event-id-started"}),
-    Case(ShowsWhatHasEnded, {"event-status"}),
-    Case(HasAnotherType, {"event-type"}),
+    Case(HasAnotherOrderOfKeys, {"event-keys", "event-keys-older"}),
+    Case(HasAnUnknownKey, {"event-keys", "event-keys-older"}),
+    Case(LacksAKey, {"event-keys", "resource-type"}),
+    Case(WritesIndentedJson, {"compact"}),
+    Case(WritesTheIncarnationAsText, {"incarnation"}),
+    Case(IncrementsTheIncarnationAtEveryQuery, {"incarnation-same", "incarnation-step"}, {"hidden-events"}),
+    Case(NeverIncrementsTheIncarnation, {"incarnation-step"}),
+    Case(IncrementsTheIncarnationByTwo, {"incarnation-step"}),
+    Case(WritesIdsInLowerCase, {"event-id"}),
+    Case(ChangesTheIdAtTheStart, {"event-id-started"}),
+    Case(ShowsCompletedEvents, {"event-status"}),
+    Case(HasAnUnknownType, {"event-type"}),
     Case(WritesIsoDates, {"not-before"}),
-    Case(WritesTheWrongDayOfTheWeek, {"not-before"}),
-    Case(SaysNullOnceStarted, {"not-before-started"}),
-    Case(KeepsTheDateOnceStarted, {"not-before-started"}),
-    Case(HasNoDescription, {"description"}),
-    Case(BlamesAzure, {"event-source"}),
-    Case(MeasuresInText, {"duration"}),
-    Case(NamesOneResource, {"resources"}),
-    Case(HasNoCharset, {"content-type"}),
-    Case(HasNoServerNoIdAndNoDate, {"date", "request-id", "server"}),
-    Case(HasNoETag, {"etag"}),
-    Case(ForgetsItsETags, {"etag-unchanged"}, {"etag-list", "etag-weak"}),
-    Case(NeverSendsAgain, {"etag-changed"}),
+    Case(WritesTheWrongWeekday, {"not-before"}),
+    Case(HasNullAsNotBeforeAfterTheStart, {"not-before-started"}),
+    Case(KeepsNotBeforeAfterTheStart, {"not-before-started"}),
+    Case(HasNullAsDescription, {"description"}),
+    Case(HasAnUnknownSource, {"event-source"}),
+    Case(WritesTheDurationAsText, {"duration"}),
+    Case(WritesResourcesAsText, {"resources"}),
+    Case(OmitsTheCharset, {"content-type"}),
+    Case(LacksStandardHeaders, {"date", "request-id", "server"}),
+    Case(OmitsTheETag, {"etag"}),
+    Case(ChangesTheETagAtEveryQuery, {"etag-unchanged"}, {"etag-list", "etag-weak"}),
+    Case(RespondsWith304ToAnyETag, {"etag-changed"}),
     Case(SendsABodyWith304, {"etag-unchanged"}, {"etag-any", "etag-list", "etag-weak"}),
-    Case(AnswersToHead, {"method-head"}),
-    Case(DoesNotSayWhatItAllows, METHODS),
-    Case(RefusesInHtml, {"unknown-path"}),
-    Case(SaysNothingAboutClosing, {"connection-close"}),
-    Case(ClosesAlways, {"keep-alive"}),
-    Case(DoesNotContinue, {"expect-continue", "expect-refused"}),
-    Case(ContinuesWhatItRefuses, {"expect-refused"}),
-    Case(AnswersWithTheDocument, set(), {"approve-body"}),
-    Case(AnswersWith202, LATER_APPROVALS | {"approve"}, OWN_LATER_APPROVALS | {"approve-nothing"}),
-    Case(ApprovesOnce, LATER_APPROVALS, OWN_LATER_APPROVALS),
+    Case(AcceptsHead, {"method-head"}),
+    Case(OmitsAllow, METHODS),
+    Case(WritesErrorsInHtml, {"unknown-path"}),
+    Case(OmitsConnectionClose, {"connection-close"}),
+    Case(AlwaysClosesTheConnection, {"keep-alive"}),
+    Case(RefusesExpect100Continue, {"expect-continue", "expect-refused"}),
+    Case(SendsContinueForInvalidRequests, {"expect-refused"}),
+    Case(RespondsToApprovalsWithTheDocument, set(), {"approve-body"}),
+    Case(RespondsToApprovalsWith202, LATER_APPROVALS | {"approve"}, OWN_LATER_APPROVALS | {"approve-nothing"}),
+    Case(RefusesRepeatedApprovals, LATER_APPROVALS, OWN_LATER_APPROVALS),
     Case(ComparesIdsByCase, {"approve-id-case"}),
-    Case(TakesNoneForAll, set(), {"approve-nothing"}),
-    Case(TakesUnknownIds, set(), {"approve-all-or-nothing", "unknown-event"}),
-    Case(TakesAnyBody, BODIES | {"body-no-json"}, {"approve-all-or-nothing", "approve-names"}),
-    Case(ApprovesWhatItRefuses, {"refused-nothing"}),
-    Case(WantsJsonToBeCalledSo, {"approve-form", "approve-no-content-type", "approve-text"}),
-    Case(TakesNothingElse, {"approve-incarnation-number", "approve-incarnation-text"}),
-    Case(HasNothingElse, INSTANCE, OWN_INSTANCE),
+    Case(TakesAnEmptyListForAllEvents, set(), {"approve-nothing"}),
+    Case(AcceptsUnknownIds, set(), {"approve-all-or-nothing", "unknown-event"}),
+    Case(AcceptsAnyBody, BODIES | {"body-no-json"}, {"approve-all-or-nothing", "approve-names"}),
+    Case(StartsEventsOfRefusedApprovals, {"refused-nothing"}),
+    Case(NeedsJsonContentType, {"approve-form", "approve-no-content-type", "approve-text"}),
+    Case(RefusesOtherKeys, {"approve-incarnation-number", "approve-incarnation-text"}),
+    Case(HasOnlyScheduledEvents, INSTANCE, OWN_INSTANCE),
     Case(
         LikeTheFlaskSample,
         HEADER
@@ -585,16 +585,16 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.mock.__name__)
-def test_wrong_one_fails_in_exactly_its_rows(case: Case) -> None:
-    report = look(case.mock())
+def test_wrong_endpoint_fails_exactly_its_rules(case: Case) -> None:
+    report = run_kit(case.mock())
     assert rule_ids(report, Verdict.WRONG) == case.wrong
     assert rule_ids(report, Verdict.DIFFERS) == case.differs | NO_EXTENSION
 
 
-def test_finding_tells_what_was_asked_and_answered() -> None:
-    found = {finding.row: finding for finding in look(WritesIsoDates()).findings}
+def test_finding_shows_request_and_response() -> None:
+    found = {finding.row: finding for finding in run_kit(WritesIsoDates()).findings}
     assert "NotBefore is “2026-03-02T10:15:00Z”" in found["not-before"].why
-    found = {finding.row: finding for finding in look(RefusesInHtml()).findings}
+    found = {finding.row: finding for finding in run_kit(WritesErrorsInHtml()).findings}
     assert found["unknown-path"].seen == (
         "GET /metadata/nowhere?api-version=2020-07-01 → 404 Not Found: <h1>Not Found</h1>",
     )
@@ -602,7 +602,7 @@ def test_finding_tells_what_was_asked_and_answered() -> None:
 
 
 class NotEnabledYet(MockEndpoint):
-    """The first answers are empty, as those of the real service can be."""
+    """The first responses are empty, as those of the real service can be."""
 
     asked = 0
 
@@ -611,8 +611,8 @@ class NotEnabledYet(MockEndpoint):
         return MockResponse(200) if self.asked <= 3 else super().query(asked, version)
 
 
-def test_service_may_have_nothing_to_say_before_it_is_enabled() -> None:
-    assert finding_lines(look(NotEnabledYet()), Verdict.WRONG) == []
+def test_empty_responses_are_allowed_before_enablement() -> None:
+    assert finding_lines(run_kit(NotEnabledYet()), Verdict.WRONG) == []
 
 
 class NeverEnabled(MockEndpoint):
@@ -620,17 +620,17 @@ class NeverEnabled(MockEndpoint):
         return super().query(asked, version)._replace(body=b"")
 
 
-def test_of_an_empty_document_nothing_is_said() -> None:
-    """It is neither right nor wrong; its headers are."""
-    found = {finding.row: finding for finding in look(NeverEnabled()).findings}
+def test_empty_document_is_not_checked() -> None:
+    """An empty document is neither right nor wrong; its headers are checked."""
+    found = {finding.row: finding for finding in run_kit(NeverEnabled()).findings}
     assert found["query"].verdict is Verdict.PASSED
     assert found["compact"].verdict is Verdict.UNCHECKED
-    assert found["compact"].why.startswith("there is no document: the answer is empty")
+    assert found["compact"].why.startswith("no document: the response is empty")
     assert found["server"].verdict is Verdict.PASSED
 
 
-class BusyWithItself(MockEndpoint):
-    """Every fourth answer sends the caller away for a while."""
+class SometimesUnavailable(MockEndpoint):
+    """Every fourth response asks the client to retry later."""
 
     answers = 0
 
@@ -641,27 +641,27 @@ class BusyWithItself(MockEndpoint):
         return super().answer(asked, body)
 
 
-def test_service_that_is_busy_is_asked_again() -> None:
-    assert finding_lines(look(BusyWithItself()), Verdict.WRONG) == []
+def test_requests_are_retried_if_the_service_is_unavailable() -> None:
+    assert finding_lines(run_kit(SometimesUnavailable()), Verdict.WRONG) == []
 
 
-class Overloaded(MockEndpoint):
+class AlwaysUnavailable(MockEndpoint):
     def answer(self, asked: MockRequest, body: bytes | None) -> MockResponse:
         return MockResponse(503) if asked.path == "/metadata/versions" else super().answer(asked, body)
 
 
-def test_service_that_is_always_busy_is_given_up() -> None:
+def test_retries_end_if_the_service_stays_unavailable() -> None:
     slept: list[float] = []
-    with run_mock(Overloaded()) as url:
+    with run_mock(AlwaysUnavailable()) as url:
         report = examine(url, pace=Pace(1e9, sleep=slept.append), timeout=GUARD)
     found = {finding.row: finding for finding in report.findings}
     assert found["versions"].verdict is Verdict.WRONG
-    assert found["versions"].why == "the service asks to try again later, again and again: 503 Other"
+    assert found["versions"].why == "the service is unavailable, even after retries: 503 Other"
     assert 70 < sum(slept) <= 121
 
 
 class BeingUpdated(MockEndpoint):
-    """As the real service while it is updated."""
+    """Responds with 410 for 70 seconds, like the real service while it is updated."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -674,15 +674,15 @@ class BeingUpdated(MockEndpoint):
         self.seconds += seconds
 
 
-def test_update_of_the_service_is_waited_for() -> None:
+def test_kit_waits_for_the_end_of_an_update() -> None:
     mock = BeingUpdated()
     with run_mock(mock) as url:
         report = examine(url, pace=Pace(1e9, sleep=mock.pass_seconds), timeout=GUARD)
     assert finding_lines(report, Verdict.WRONG) == []
 
 
-def test_every_wrong_one_is_looked_at() -> None:
-    others = {NotEnabledYet, NeverEnabled, BusyWithItself, Overloaded, BeingUpdated}
+def test_every_wrong_endpoint_has_a_case() -> None:
+    others = {NotEnabledYet, NeverEnabled, SometimesUnavailable, AlwaysUnavailable, BeingUpdated}
     here = {mock for mock in MockEndpoint.__subclasses__() if mock.__module__ == __name__}
     assert {case.mock for case in CASES} == here - others
 
@@ -702,10 +702,10 @@ def test_every_wrong_one_is_looked_at() -> None:
         (Request(method="POST", target="/x", body=b"{}", http_version="1.0"), "POST /x in HTTP/1.0 with the body {}"),
     ],
 )
-def test_request_says_what_is_special_about_it(request_: Request, words: str) -> None:
+def test_request_is_described_by_its_differences(request_: Request, words: str) -> None:
     assert str(request_) == words
 
 
-def test_finding_says_what_is_wanted() -> None:
-    found = {finding.row: finding.why for finding in look(WritesIsoDates()).findings}
-    assert found["not-before"].endswith("and not a date like Mon, 19 Sep 2016 18:29:47 GMT")
+def test_finding_names_the_right_value() -> None:
+    found = {finding.row: finding.why for finding in run_kit(WritesIsoDates()).findings}
+    assert found["not-before"].endswith(", not a date like Mon, 19 Sep 2016 18:29:47 GMT")

@@ -1,4 +1,4 @@
-"""The kit needs nothing of the server: a plain install inside a VM has it."""
+"""The conformance kit works in a plain install, without the server's packages."""
 
 import subprocess
 import sys
@@ -24,7 +24,7 @@ finally:
 """
 
 
-def test_endpoint_is_checked_without_any_extra() -> None:
+def test_kit_runs_without_extras() -> None:
     with run_mock(MockEndpoint()) as url:
         ended = subprocess.run(
             [sys.executable, "-c", PROGRAM, url, "--pace", "10000"], capture_output=True, text=True, check=False

@@ -1,4 +1,4 @@
-"""Whatever an endpoint answers, there is a finding for every row, and no trace."""
+"""Property test: for any response of an endpoint, the kit has a finding for every rule and does not crash."""
 
 import json
 from typing import Any
@@ -22,7 +22,7 @@ ID = "602D9444-D2CD-49C7-8624-8643E7171297"
 
 
 class Garbled(MockEndpoint):
-    """Answers every question with what it was given."""
+    """Sends the same given response to every request."""
 
     def __init__(self, status: int, told: Any, headers: dict[str, str]) -> None:
         super().__init__()
@@ -32,13 +32,13 @@ class Garbled(MockEndpoint):
         return MockResponse(self.status, json.dumps(self.told).encode(), tuple(self.headers.items()))
 
 
-def look(mock: MockEndpoint) -> Report:
+def run_kit(mock: MockEndpoint) -> Report:
     with run_mock(mock) as url:
         return examine(url, approve_event=ID, burst=True, pace=no_delay(), timeout=GUARD)
 
 
 def _named(document: Any) -> Any:
-    """Have an event in it that can be approved, where that can be."""
+    """Make the first event of the document approvable, if there is one."""
     events = document.get("Events")
     if events and isinstance(events[0], dict):
         events[0] |= {"EventId": ID, "EventStatus": "Scheduled"}
@@ -54,13 +54,13 @@ def _named(document: Any) -> Any:
     ),
 )
 @settings(max_examples=examples(15))
-def test_every_row_has_its_finding(status: int, told: Any, headers: dict[str, str]) -> None:
-    report = look(Garbled(status, told, headers))
+def test_every_rule_has_a_finding(status: int, told: Any, headers: dict[str, str]) -> None:
+    report = run_kit(Garbled(status, told, headers))
     assert [finding.row for finding in report.findings] == [row.id for row in RULES]
 
 
-def test_deep_documents_are_no_trap() -> None:
+def test_deeply_nested_documents_are_checked() -> None:
     deep: Any = "x"
     for _ in range(900):
         deep = {"compute": deep, "Events": [deep]} if isinstance(deep, str) else [deep]
-    assert len(look(Garbled(200, deep, {})).findings) == len(RULES)
+    assert len(run_kit(Garbled(200, deep, {})).findings) == len(RULES)

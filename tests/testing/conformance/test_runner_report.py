@@ -1,4 +1,4 @@
-"""A report says how long everything took, and each of its rows."""
+"""Tests of the report's times: in total and for each rule."""
 
 from itertools import count
 
@@ -10,7 +10,7 @@ from tests.testing.conformance.reports import GUARD
 
 
 class CountingClock:
-    """A clock that goes on by a second whenever a request may pass, and stands still otherwise."""
+    """A fake clock that advances by one second at each wait for the next request."""
 
     def __init__(self) -> None:
         self._seconds = count(100.0)
@@ -27,21 +27,21 @@ def report() -> Report:
         return examine(url, pace=Pace(1, monotonic=lambda: clock.now, sleep=clock.sleep), timeout=GUARD)
 
 
-def test_all_of_it_takes_as_long_as_its_requests(report: Report) -> None:
-    assert report.seconds == report.requests - 1  # the first one need not wait
+def test_total_time_is_the_time_of_all_requests(report: Report) -> None:
+    assert report.seconds == report.requests - 1  # the first request does not wait
 
 
-def test_row_takes_as_long_as_its_own_requests(report: Report) -> None:
+def test_time_of_a_rule_is_the_time_of_its_own_requests(report: Report) -> None:
     seconds = {finding.row: finding.seconds for finding in report.findings}
     assert (seconds["query"], seconds["versions"], seconds["path-case"]) == (0.0, 1.0, 2.0)
     assert sum(seconds.values()) == report.seconds
 
 
-def test_cases_say_it_too(report: Report) -> None:
+def test_cases_have_the_times_of_the_findings(report: Report) -> None:
     assert [case.seconds for case in cases(report)] == [finding.seconds for finding in report.findings]
 
 
-def test_time_of_one_who_looked_earlier_is_not_counted() -> None:
+def test_time_of_an_earlier_run_is_not_counted() -> None:
     clock = CountingClock()
     pace = Pace(1, monotonic=lambda: clock.now, sleep=clock.sleep)
     with run_mock(MockEndpoint()) as url:

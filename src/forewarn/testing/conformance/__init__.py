@@ -1,4 +1,4 @@
-"""Conformance kit: check an endpoint against the guest protocol, rule by rule. Needs nothing of the server."""
+"""Conformance kit: check an endpoint against the guest protocol, rule by rule, without the extra `[server]`."""
 
 from forewarn.testing.conformance.raw_http import Pace
 from forewarn.testing.conformance.rule import Finding, Precondition, Rule, Verdict

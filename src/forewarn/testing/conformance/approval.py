@@ -1,6 +1,6 @@
 """Approval life cycle of one event: invalid approvals, the approval, repeated approvals.
 
-Only these requests can change anything. They name the event that the user passed with --approve, or none."""
+Only these requests can change something. They name the event that the user passed with --approve, or no event."""
 
 import select
 import uuid
@@ -30,10 +30,10 @@ from forewarn.wire.approval import encode_approval
 from forewarn.wire.protocol import BYTE_ORDER_MARK, NEWEST_VERSION, PREVIEW_VERSION, VERSIONS
 
 MAX_POLLS = 10
-"""How many times, a second apart, we look whether an approved event has started."""
+"""How many polls, one second apart, wait for the start of an approved event."""
 
 LONG_POLL_DELAY = 0.5
-"""How long, in seconds, a request is held at least before the approval that ends its waiting is sent."""
+"""The seconds between a long poll and the approval that makes the endpoint respond to it."""
 
 OTHER_VERSION = VERSIONS[1]
 UNSUPPORTED_VERSION = "2001-01-01"
@@ -49,14 +49,14 @@ def approval_request(
     method: str = "POST",
     connection: str | None = "close",
 ) -> Request:
-    """Write an approval, or what looks like one."""
+    """Return an approval, which may be invalid."""
     fields = (METADATA_HEADER, *headers) if metadata else headers
     target = f"{EVENTS_PATH}{version}"
     return Request(method=method, target=target, headers=fields, body=body, connection=connection)
 
 
 def refused_requests(id_: str) -> Mapping[str, Request]:
-    """Return what has to be refused, by what is wrong with it."""
+    """Return approvals that the endpoint must refuse, by their defect."""
     right = encode_approval([id_])
     unknown = str(uuid.uuid4()).upper()
     return {
@@ -89,7 +89,7 @@ def refused_requests(id_: str) -> Mapping[str, Request]:
 
 
 def accepted_requests(id_: str) -> Mapping[str, Request]:
-    """Return what has to be accepted of an event that was approved before, by what is special about it."""
+    """Return approvals of an already approved event that the endpoint must accept, by their peculiarity."""
     right = encode_approval([id_])
     return {
         "again": approval_request(right, JSON_CONTENT_TYPE),
@@ -142,7 +142,7 @@ def _send_invalid_approvals(probe: Probe, trace: ApprovalTrace) -> None:
 
 
 def _send_empty_approval(probe: Probe, trace: ApprovalTrace, before: Document | None) -> None:
-    """Name no event. Whoever takes that for all of them is found out, as long as there is one to be approved."""
+    """Send an approval without events, while one can still be approved: the endpoint must not approve all of them."""
     trace.responses["empty-list"] = _send(probe, approval_request(encode_approval([]), JSON_CONTENT_TYPE))
     after = _read_document(probe)
     if before is not None and after is not None:
@@ -187,7 +187,7 @@ def _repeat_approval(probe: Probe, trace: ApprovalTrace) -> None:
 
 
 class _LongPoll:
-    """A long poll that waits while something else happens; without a connection, if the endpoint has no long polls."""
+    """A pending long poll; `connection` is None if the endpoint has no long polls."""
 
     def __init__(self, connection: RawConnection | None) -> None:
         self.connection = connection
@@ -210,7 +210,8 @@ def _open_long_poll(probe: Probe) -> _LongPoll:
     except (CheckSkipped, RequestFailed):
         return _LongPoll(None)
     connection.send(request)
-    # Whoever holds nothing answers now; and whoever holds it has it before the approval comes on another connection.
+    # An endpoint that does not hold the request responds within this time; an endpoint that does has received it
+    # before the approval arrives on another connection.
     select.select([connection], [], [], LONG_POLL_DELAY)
     return _LongPoll(connection)
 
@@ -223,7 +224,7 @@ def _read_response(connection: RawConnection) -> ResponseOrError:
 
 
 def _wait_for_start(probe: Probe, id_: str) -> Document | None:
-    """Wait until the event has started, or is gone; return the last document that could be read."""
+    """Wait until the event has started or disappeared; return the last document that could be read."""
     document = _read_document(probe)
     for _ in range(MAX_POLLS):
         if document is None or not is_scheduled(document.event(id_)):
@@ -234,7 +235,7 @@ def _wait_for_start(probe: Probe, id_: str) -> Document | None:
 
 
 def _first_response(probe: Probe, request: Request) -> ResponseOrError:
-    """Send a request without its body, and return the first answer."""
+    """Send a request without its body, and return the first response."""
 
     def exchange(connection: RawConnection) -> Response:
         connection.send_head(request)
@@ -244,7 +245,7 @@ def _first_response(probe: Probe, request: Request) -> ResponseOrError:
 
 
 def _final_response(probe: Probe, request: Request) -> ResponseOrError:
-    """Send a request and, when that is wanted, its body; return the last answer."""
+    """Send a request and, after `100 Continue`, its body; return the final response."""
 
     def exchange(connection: RawConnection) -> Response:
         connection.send_head(request)

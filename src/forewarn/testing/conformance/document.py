@@ -1,4 +1,4 @@
-"""The events document as an endpoint returned it, however malformed, and the exceptions Mismatch and CheckSkipped."""
+"""The document as an endpoint returned it, even if malformed, and the exceptions Mismatch and CheckSkipped."""
 
 from collections.abc import Mapping
 from typing import Any, TypeAlias
@@ -12,20 +12,20 @@ EventFields: TypeAlias = Mapping[str, Any]
 
 
 def event_id(event: EventFields) -> str:
-    """Return what the event is called, whatever that is."""
+    """Return the event's id as text, even if it is malformed."""
     return str(event.get("EventId"))
 
 
 class Mismatch(Exception):
-    """The endpoint does not do as the rule says."""
+    """The endpoint does not follow the rule."""
 
 
 class CheckSkipped(Exception):
-    """Nothing can be said about the rule, here and now."""
+    """The rule could not be checked."""
 
 
 class Document(msgspec.Struct, frozen=True):
-    """A body that is an object with a list of objects called Events, whatever else is wrong with it."""
+    """A body that is an object with a list `Events` of objects; everything else may be malformed."""
 
     body: bytes
     keys: tuple[str, ...]
@@ -33,12 +33,12 @@ class Document(msgspec.Struct, frozen=True):
     events: tuple[EventFields, ...]
 
     def event(self, id_: str) -> EventFields | None:
-        """Return the event of an id, in any case."""
+        """Return the event with this id, ignoring case."""
         return next((event for event in self.events if event_id(event).upper() == id_.upper()), None)
 
 
 def read_json(body: bytes) -> object:
-    """Read JSON; None for what is none."""
+    """Decode JSON; return None if it is invalid."""
     try:
         return msgspec.json.decode(body.removeprefix(BYTE_ORDER_MARK))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -46,14 +46,14 @@ def read_json(body: bytes) -> object:
 
 
 def read_document(response: Response) -> Document:
-    """Take an answer for a document."""
+    """Read a response as a document; raise CheckSkipped if it is not one."""
     if response.status != 200:
-        raise CheckSkipped(f"there is no document: the answer is {response}")
+        raise CheckSkipped(f"no document: the response is {response}")
     if not response.body.strip():
-        raise CheckSkipped("there is no document: the answer is empty, as that of a service that is not enabled yet")
+        raise CheckSkipped("no document: the response is empty, as before Scheduled Events is enabled")
     content = read_json(response.body)
     if not isinstance(content, dict) or not isinstance(content.get("Events"), list):
-        raise CheckSkipped("there is no document: the answer is no JSON object with a list of Events")
+        raise CheckSkipped("no document: the response is not a JSON object with a list Events")
     if not all(isinstance(event, dict) for event in content["Events"]):
-        raise CheckSkipped("there is no document: an entry of Events is no object")
+        raise CheckSkipped("no document: an entry of Events is not an object")
     return Document(response.body, tuple(content), content.get("DocumentIncarnation"), tuple(content["Events"]))

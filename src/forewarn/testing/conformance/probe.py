@@ -29,46 +29,46 @@ T = TypeVar("T")
 TOO_MANY_REQUESTS = 429
 
 RETRY_STATUSES = frozenset({410, TOO_MANY_REQUESTS, 503})
-"""Answers that say nothing of the question: the service is busy with itself, or with too many questions."""
+"""Statuses after which a request is retried: the service is being updated, unavailable or overloaded."""
 
 MAX_BACKOFF = 15.0
 
 MAX_RETRIES = 8
-"""How often we come back with the same question. With growing rests between, that is more than the 70 seconds for which
-the real service may answer 410 while it is updated."""
+"""How often a request is retried. With the growing backoff, that is more than the 70 seconds for which the real
+service may respond with 410 while it is updated."""
 
 TOTAL_BACKOFF = 120.0
-"""For how many seconds we let ourselves be sent away; after that, such an answer is one like any other."""
+"""The total seconds of backoff; after that, such a response counts as the result."""
 
 FIRST_RESPONSE_TIMEOUT = 130.0
-"""For how many seconds the very first answer may take: it can be what switches the feature on."""
+"""How many seconds the very first response may take: the first request can enable Scheduled Events."""
 
 MAX_EMPTY_RESPONSES = 120
-"""How many times, a second apart, it may be empty for the same reason."""
+"""How many responses, one second apart, may be empty for the same reason."""
 
 CLOSE_TIMEOUT = 2.0
-"""For how many seconds we look whether bytes follow that must not be there."""
+"""How many seconds to wait for bytes after the end of a response."""
 
 
 class ApprovalTrace(msgspec.Struct):
-    """What was seen of the event, and what each request about it was answered."""
+    """The states of the event, and the response to each request about it."""
 
     id: str
     initial: EventFields | None = None
-    """The event as it was at the beginning; None: it was not there."""
+    """The event at the beginning, or None if it was not in the document."""
     responses: dict[str, ResponseOrError] = {}
     before_approval: Document | None = None
-    """The document after everything that must be refused, before the approval."""
+    """The document after the invalid approvals and before the valid one."""
     after_approval: Document | None = None
     """The document after the approval, as soon as it shows that the event has started."""
     is_changed_by_empty_list: bool = False
-    """Whether the event was another one after an approval that named none."""
+    """Whether an approval without events changed the event."""
     is_gone: bool = False
     is_closed_after_large_body: bool = False
-    """Whether the connection ended after a body that is too large."""
+    """Whether the endpoint closed the connection after a body that is too large."""
 
     def response(self, name: str) -> Response:
-        """Return what a request was answered; CheckSkipped if there was no occasion to send it."""
+        """Return the response to a request; raise CheckSkipped if it was not sent."""
         if name not in self.responses:
             raise CheckSkipped(self.skip_reason())
         outcome = self.responses[name]
@@ -77,21 +77,21 @@ class ApprovalTrace(msgspec.Struct):
         return outcome
 
     def skip_reason(self) -> str:
-        """Say why some requests were not sent."""
+        """Return why some requests were not sent."""
         if self.initial is None:
-            return f"there is no event {self.id} in the document"
+            return f"event {self.id} is not in the document"
         if is_scheduled(self.initial):
-            return f"event {self.id} has not come that far"
-        return f"event {self.id} had started before"
+            return f"event {self.id} has not started or ended yet"
+        return f"event {self.id} had already started"
 
 
 def is_scheduled(event: EventFields | None) -> bool:
-    """Tell whether it can still be approved."""
+    """Return whether the event is Scheduled."""
     return event is not None and event.get("EventStatus") == "Scheduled"
 
 
 def is_started(event: EventFields | None) -> bool:
-    """Tell whether it is under way."""
+    """Return whether the event is Started."""
     return event is not None and event.get("EventStatus") == "Started"
 
 
@@ -99,9 +99,9 @@ EVENTS_QUERY = Request()
 
 
 class ServiceUnavailable(BaseError, RequestFailed):
-    """The service says that it cannot answer now."""
+    """The response asks the client to retry later."""
 
-    template = "the service asks to try again later, again and again: {response}"
+    template = "the service is unavailable, even after retries: {response}"
     response: Response
 
 
@@ -115,15 +115,15 @@ class Probe:
         self.burst = burst
         self.approval: ApprovalTrace | None = None
         self.exchanges: list[str] = []
-        """The exchanges since somebody began to note them, in words."""
+        """Requests and responses since the list was last cleared, as text."""
         self.rate_limit_response: Response | None = None
         self.later_documents: list[Document] = []
-        """Documents that were read after something had happened."""
+        """Documents that were read after the approval."""
         self._backoff_left = TOTAL_BACKOFF
         self._cache: dict[Request, Response | RequestFailed] = {}
         self._documents: dict[str, Document] | CheckSkipped | None = None
         self.document_pairs: list[tuple[Document, Document]] = []
-        """Pairs of documents of the newest version, read one shortly after the other."""
+        """Pairs of documents of the newest version, read shortly after each other."""
 
     def send_once(self, request: Request) -> Response:
         """Send a request, or return the cached response."""
@@ -132,7 +132,7 @@ class Probe:
         return self._cached_response(request)
 
     def send(self, request: Request, *, within: float | None = None) -> Response:
-        """Send a request, whatever is cached."""
+        """Send a request, even if a response is cached."""
         timeout = self.timeout if within is None else within
         try:
             self._cache[request] = self.with_retries(lambda connection: self._exchange(connection, request, timeout))
@@ -141,7 +141,7 @@ class Probe:
         return self._cached_response(request)
 
     def send_first(self) -> Response:
-        """Ask for the first time; a service that is switched on by it may be slow, or have nothing to say for long."""
+        """Send the first query; if it enables Scheduled Events, the responses may be slow, or empty at first."""
         response = self.send(EVENTS_QUERY, within=max(FIRST_RESPONSE_TIMEOUT, self.timeout))
         for _ in range(MAX_EMPTY_RESPONSES):
             if response.status != 200 or response.body.strip():
@@ -171,7 +171,7 @@ class Probe:
     def receive(
         self, connection: RawConnection, request: Request | None = None, *, within: float | None = None
     ) -> Response:
-        """Read the next answer; ServiceUnavailable if it says nothing of what was asked."""
+        """Read the next response; raise ServiceUnavailable if its status is one of RETRY_STATUSES."""
         response = connection.read_response(request, within=within)
         if response.status == TOO_MANY_REQUESTS:
             self.rate_limit_response = self.rate_limit_response or response
@@ -180,11 +180,11 @@ class Probe:
         return response
 
     def note_exchange(self, request: Request | str, outcome: Response | RequestFailed) -> None:
-        """Remember an exchange in words."""
+        """Add a request and its response to `exchanges`."""
         self.exchanges.append(f"{request} → {outcome}")
 
     def documents(self) -> Mapping[str, Document]:
-        """Return the document in every version in which it can be read, all of the same moment."""
+        """Return the document in every readable version, all with the same events."""
         if self._documents is None:
             try:
                 self._documents = self._stable_documents()
@@ -198,17 +198,17 @@ class Probe:
         """Return the document of one version."""
         found = self.documents().get(version)
         if found is None:
-            raise CheckSkipped(f"there is no document in version {version}")
+            raise CheckSkipped(f"no document in version {version}")
         return found
 
     def read_document(self, version: str = NEWEST_VERSION) -> Document:
-        """Read the document as it is now."""
+        """Read the current document."""
         return read_document(self.send(query(version)))
 
     def events(
         self, condition: Callable[[EventFields], bool] = lambda _: True, *, what: str = "event"
     ) -> list[EventFields]:
-        """Return all events that were seen, of the newest version, under a condition; there must be some."""
+        """Return all events seen in the newest version that meet the condition; raise CheckSkipped without any."""
         found = [
             event
             for document in (self.document(), *self.later_documents)
@@ -216,11 +216,11 @@ class Probe:
             if condition(event)
         ]
         if not found:
-            raise CheckSkipped(f"there is no {what}")
+            raise CheckSkipped(f"the document has no {what}")
         return found
 
     def expect_not_modified(self, if_none_match: Callable[[str], str], *, target: str | None = None) -> Response:
-        """Ask whether the document is still the same, in whatever way, and return the 304."""
+        """Send a conditional query for the unchanged document, and return the 304."""
         for _ in range(3):
             before = self.send(EVENTS_QUERY)
             request = conditional(if_none_match(etag(before)), target)
@@ -228,8 +228,8 @@ class Probe:
             if response.status == NOT_MODIFIED:
                 return response
             if self.send(EVENTS_QUERY).body == before.body:
-                raise Mismatch(f"nothing has changed, and the answer is {response.status}")
-        raise CheckSkipped("the document changes all the time")
+                raise Mismatch(f"the document has not changed, but the response is {response.status}")
+        raise CheckSkipped("the document changes too often")
 
     def _with_connection(self, exchange: Callable[[RawConnection], T]) -> T:
         with self.connect() as connection:
@@ -247,7 +247,7 @@ class Probe:
         response = self.receive(connection, request, within=timeout)
         if request.method != "HEAD" and response.status != NOT_MODIFIED:
             return response
-        # Neither has a body: what still comes is one all the same.
+        # These responses must not have a body. Read what the endpoint sends nevertheless.
         extra_body, _ = connection.read_until_close(CLOSE_TIMEOUT)
         return msgspec.structs.replace(response, body=extra_body)
 
@@ -259,7 +259,7 @@ class Probe:
             self.document_pairs.append((before, after))
             if before.events == after.events:
                 return found
-        raise CheckSkipped("the events change while they are read")
+        raise CheckSkipped("the events changed between the requests")
 
     def _readable_documents(self) -> list[tuple[str, Document]]:
         found = []
@@ -272,26 +272,26 @@ class Probe:
 
 
 def query(version: str) -> Request:
-    """Ask for the document in a version."""
+    """Return a request for the document in a version."""
     return Request(target=f"{EVENTS_PATH}?api-version={version}")
 
 
 def conditional(if_none_match: str, target: str | None = None) -> Request:
-    """Ask for the document, unless it is the one that is known already."""
+    """Return a conditional request for the document."""
     return Request(
         target=target or EVENTS_QUERY.target, headers=(*EVENTS_QUERY.headers, ("If-None-Match", if_none_match))
     )
 
 
 def etag(response: Response) -> str:
-    """Return the ETag of an answer; there must be one."""
+    """Return the ETag of a response; raise CheckSkipped without one."""
     if not (found := response.header("etag")):
-        raise CheckSkipped("the answer has no ETag")
+        raise CheckSkipped("the response has no ETag")
     return found
 
 
 def _backoff(response: Response, attempt: int) -> float:
-    """Return the backoff in seconds: the Retry-After of the response, else longer each time."""
+    """Return the backoff in seconds: the Retry-After of the response, otherwise growing with each attempt."""
     retry_after = response.header("retry-after") or ""
     is_given = retry_after.isascii() and retry_after.isdigit() and len(retry_after) < 9
     return min(float(retry_after), MAX_BACKOFF) if is_given else pause_after(attempt + 1, 1.0, MAX_BACKOFF)

@@ -1,7 +1,7 @@
-"""Raw HTTP over a socket: send any request, valid or not, read the response to the last byte, and limit the request
+"""Raw HTTP over a socket: send any request, valid or not, read every byte of the response, and limit the request
 rate.
 
-It shares nothing with `forewarn.http_client`: the kit has to send requests that no client would send, and to see every
+It shares nothing with `forewarn.http_client`: the kit sends requests that no client would send, and must see every
 byte of a response that a client would repair or refuse.
 """
 
@@ -18,7 +18,7 @@ from forewarn.client.endpoint import Endpoint
 from forewarn.wire.protocol import NEWEST_VERSION
 
 DEFAULT_RATE = 4.0
-"""Requests in a second. One less than a VM may send, because its own handler asks too."""
+"""Requests per second: one less than a VM may send, because its handler polls too."""
 
 METADATA_HEADER = ("Metadata", "true")
 
@@ -38,7 +38,7 @@ _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,8})(?:;.*)?")
 
 
 class Pace:
-    """Rate limit of the kit itself: lets at most so many requests pass in a second."""
+    """Rate limit of the kit itself."""
 
     def __init__(
         self,
@@ -53,38 +53,38 @@ class Pace:
         self.requests = 0
 
     def now(self) -> float:
-        """Return what time it is, in seconds since no moment in particular."""
+        """Return the time of the monotonic clock in seconds."""
         return self._monotonic()
 
     def wait(self) -> None:
-        """Wait until another request may be sent."""
+        """Wait until the next request may be sent."""
         self.pause(self._next_at - self._monotonic())
         self._next_at = self._monotonic() + self._interval
         self.requests += 1
 
     def pause(self, seconds: float) -> None:
-        """Send nothing for so long."""
+        """Wait for this many seconds."""
         if seconds > 0:
             self._sleep(seconds)
 
 
 def excerpt(text: str | bytes, limit: int = MAX_EXCERPT) -> str:
-    """Quote what an endpoint has sent: in one line, every byte to be seen, and not too much of it."""
+    """Return the beginning of a text from the endpoint in one line, with unprintable characters escaped."""
     full_text = text.decode(errors="replace") if isinstance(text, bytes) else text
     printable = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in full_text[:limit])
     return f"{printable}…" if len(full_text) > limit else printable
 
 
 class RequestFailed(Exception):
-    """No whole answer came; the message says why."""
+    """No complete response arrived; the message has the reason."""
 
 
 class ResponseTimeout(RequestFailed):
-    """The other side took too long."""
+    """The endpoint took too long."""
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """A request, exactly as it is to be sent."""
+    """A request, exactly as it is sent."""
 
     method: str = "GET"
     target: str = f"{EVENTS_PATH}?api-version={NEWEST_VERSION}"
@@ -94,7 +94,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     connection: str | None = "close"
 
     def __str__(self) -> str:
-        """Say what was sent, as far as it is not what is sent always: whoever mends an endpoint must see that."""
+        """Describe the request by its differences from the usual one, for those who debug an endpoint."""
         parts = [f"{self.method} {self.target}"]
         metadata_headers = [pair for pair in self.headers if pair[0].lower() == METADATA_HEADER[0].lower()]
         other_headers = [
@@ -107,11 +107,11 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         if self.http_version != "1.1":
             parts.append(f"in HTTP/{self.http_version}")
         if self.body is not None:
-            parts.append(f"with the body {excerpt(self.body, 80) or 'of no bytes'}")
+            parts.append(f"with {'the body ' + excerpt(self.body, 80) if self.body else 'an empty body'}")
         return " ".join(parts)
 
     def head(self, host: str) -> bytes:
-        """Write it without its body."""
+        """Return the request line and headers as bytes."""
         fields = [("Host", host), *self.headers]
         if self.connection is not None:
             fields.append(("Connection", self.connection))
@@ -122,7 +122,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Response(msgspec.Struct, frozen=True, kw_only=True):
-    """An answer as it was received, chunks put together."""
+    """A response as it was received, with its chunks joined."""
 
     status: int
     reason: str = ""
@@ -135,7 +135,7 @@ class Response(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.status} {self.reason}".strip() + (f": {quoted}" if quoted else "")
 
     def header(self, name: str) -> str | None:
-        """Return the value of a header; the name is given in lower case."""
+        """Return the value of a header; pass the name in lower case."""
         return next((value for key, value in self.headers if key.lower() == name), None)
 
 
@@ -150,8 +150,8 @@ class RawConnection:
             self._socket = socket.create_connection((endpoint.host, endpoint.port), timeout)
         except OSError as error:
             raise RequestFailed(f"no connection: {_error_text(error)}") from error
-        # Small packets that wait for each other would make a slow endpoint of a fast one.
-        with suppress(OSError):  # some systems refuse it on a connection that was ended already
+        # Nagle's algorithm would delay small packets and make the endpoint look slow.
+        with suppress(OSError):  # some systems refuse it on a connection that is already closed
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def __enter__(self) -> Self:
@@ -161,7 +161,7 @@ class RawConnection:
         self._socket.close()
 
     def fileno(self) -> int:
-        """Return the number by which several lines can be waited for at once."""
+        """Return the file descriptor, for select."""
         return self._socket.fileno()
 
     def send(self, request: Request) -> None:
@@ -173,7 +173,7 @@ class RawConnection:
         self.send_bytes(request.head(self._host))
 
     def send_bytes(self, content: bytes) -> None:
-        """Send anything. If the other side does not take all of it, it may have answered all the same."""
+        """Send any bytes. If the endpoint does not accept all of them, it may still have responded."""
         self._socket.settimeout(self._timeout)
         try:
             self._socket.sendall(content)
@@ -181,7 +181,7 @@ class RawConnection:
             return
 
     def read_response(self, request: Request | None = None, *, within: float | None = None) -> Response:
-        """Read the next answer to its end."""
+        """Read the next complete response."""
         deadline = time.monotonic() + (self._timeout if within is None else within)
         http, status, reason, headers = self._head(deadline)
         head = Response(status=status, reason=reason, http_version=http, headers=headers)
@@ -191,7 +191,7 @@ class RawConnection:
         return msgspec.structs.replace(head, body=self._body(head, deadline))
 
     def read_until_close(self, within: float) -> tuple[bytes, bool]:
-        """Return what else comes until the other side closes, and whether it does so in time."""
+        """Return the bytes that arrive until the endpoint closes the connection, and whether it does so in time."""
         deadline = time.monotonic() + within
         try:
             while self._receive(deadline):
@@ -199,7 +199,7 @@ class RawConnection:
         except ResponseTimeout:
             return self._unread, False
         except RequestFailed:
-            # It was closed in anger; whatever is left unread on the other side, that is an end as well.
+            # The endpoint reset the connection, perhaps with unread bytes on its side: that also closes it.
             return self._unread, True
         return self._unread, True
 
@@ -207,7 +207,7 @@ class RawConnection:
         first, *fields = self._read_until(b"\r\n\r\n", deadline).decode("latin-1").split("\r\n")
         found = _STATUS_LINE.fullmatch(first)
         if found is None:
-            raise RequestFailed(f"the answer is not HTTP: {excerpt(first)}")
+            raise RequestFailed(f"the response is not HTTP: {excerpt(first)}")
         pairs = (field.partition(":") for field in fields)
         return found[1], int(found[2]), found[3] or "", tuple((name, value.strip(" \t")) for name, _, value in pairs)
 
@@ -220,7 +220,7 @@ class RawConnection:
                 pass
             return self._read_exactly(len(self._unread), deadline)
         if not _LENGTH.fullmatch(length):
-            raise RequestFailed(f"the answer has no length, but {excerpt(length)}")
+            raise RequestFailed(f"the response has an invalid Content-Length: {excerpt(length)}")
         return self._read_exactly(int(length), deadline)
 
     def _chunks(self, deadline: float) -> bytes:
@@ -228,12 +228,12 @@ class RawConnection:
         while True:
             size = _CHUNK_SIZE.fullmatch(self._read_until(b"\r\n", deadline))
             if size is None:
-                raise RequestFailed("a chunk of the answer has no size")
+                raise RequestFailed("a chunk of the response has no valid size")
             if not (count := int(size[1], 16)):
                 break
             body += self._read_exactly(count, deadline)
             if len(body) > MAX_RESPONSE_BYTES:
-                raise RequestFailed(f"the answer is longer than {MAX_RESPONSE_BYTES} bytes")
+                raise RequestFailed(f"the response is longer than {MAX_RESPONSE_BYTES} bytes")
             self._read_until(b"\r\n", deadline)
         while self._read_until(b"\r\n", deadline):
             pass
@@ -253,23 +253,23 @@ class RawConnection:
 
     def _require_more(self, deadline: float) -> None:
         if not self._receive(deadline):
-            raise RequestFailed("the connection was closed before the answer was whole")
+            raise RequestFailed("the connection was closed before the response was complete")
 
     def _receive(self, deadline: float) -> bool:
-        """Wait for some bytes; tell whether there are any, or the other side has closed."""
+        """Wait for bytes; return False if the endpoint has closed the connection."""
         left = deadline - time.monotonic()
         if left <= 0:
-            raise ResponseTimeout("no whole answer came in time")
+            raise ResponseTimeout("no complete response in time")
         self._socket.settimeout(left)
         try:
             received = self._socket.recv(65_536)
         except TimeoutError:
-            raise ResponseTimeout("no whole answer came in time") from None
+            raise ResponseTimeout("no complete response in time") from None
         except OSError as error:
-            raise RequestFailed(f"no whole answer came: {_error_text(error)}") from error
+            raise RequestFailed(f"no complete response: {_error_text(error)}") from error
         self._unread += received
         if len(self._unread) > MAX_RESPONSE_BYTES:
-            raise RequestFailed(f"the answer is longer than {MAX_RESPONSE_BYTES} bytes")
+            raise RequestFailed(f"the response is longer than {MAX_RESPONSE_BYTES} bytes")
         return bool(received)
 
 

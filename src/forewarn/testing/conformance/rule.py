@@ -1,4 +1,4 @@
-"""A conformance rule: protocol section, cited text, check and precondition; and the finding it leads to."""
+"""A conformance rule (protocol section, cited text, check and precondition) and its finding."""
 
 from collections.abc import Callable
 from enum import StrEnum
@@ -10,14 +10,14 @@ from forewarn.testing.conformance.probe import Probe
 
 OWN_MARK = "(O"
 OWN_SECTIONS = frozenset({"Waiting instead of polling"})
-"""Sections of the page that bear the mark as a whole."""
+"""Sections of the protocol page that describe only Forewarn's own behaviour."""
 
 Check: TypeAlias = Callable[[Probe], None]
-"""Returns if the endpoint does as the rule says; else raises Mismatch, CheckSkipped or RequestFailed."""
+"""Returns if the endpoint follows the rule; otherwise raises Mismatch, CheckSkipped or RequestFailed."""
 
 
 class Precondition(StrEnum):
-    """What a rule needs to be checked at all."""
+    """What a rule needs so that it can be checked."""
 
     NOTHING = "nothing"
     EVENT = "an event"
@@ -26,45 +26,45 @@ class Precondition(StrEnum):
     PREEMPT = "a Preempt event"
     TERMINATE = "a Terminate event"
     PREEMPT_OR_TERMINATE = "a Preempt or Terminate event"
-    VM = "an event of a VM that is no role instance"
+    VM = "an event of a VM that is not a role instance"
     ROLE_INSTANCE = "an event of a role instance"
     WAIT = "`Forewarn-Wait`"
     APPROVE = "`--approve` of a Scheduled event"
     APPROVE_ANY = "`--approve`"
     ENDED = "`--approve` of an event that has ended"
     BURST = "`--burst`"
-    UNKNOWN_CALLER = "to be asked from no VM"
+    UNKNOWN_CALLER = "a caller that is not a VM"
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
-    """One rule of the protocol, as data."""
+    """One rule of the protocol."""
 
     id: str
     section: str
     """The heading in docs/reference/guest-protocol.md."""
     text: str
-    """The words of that section, exactly."""
+    """An exact quotation from that section."""
     check: Check
     precondition: Precondition = Precondition.NOTHING
 
     @property
     def is_own(self) -> bool:
-        """Whether the rule is Forewarn's own choice, so that another endpoint may do otherwise without being wrong."""
+        """Whether the rule is Forewarn's own behaviour: another endpoint may differ without being wrong."""
         return OWN_MARK in self.text or self.section in OWN_SECTIONS
 
 
 class Verdict(StrEnum):
-    """What was found."""
+    """The verdict on a rule."""
 
     PASSED = "passed"
     WRONG = "wrong"
     DIFFERS = "differs"
-    """Otherwise than Forewarn does it, where nobody knows how the real service does."""
+    """The endpoint differs from Forewarn, and the behaviour of the real service is not known."""
     UNCHECKED = "not checked"
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """The verdict on a rule."""
+    """A rule, its verdict and the evidence."""
 
     row: str
     section: str
@@ -72,8 +72,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     is_own: bool
     verdict: Verdict
     why: str = ""
-    """What was seen instead, or why nothing could be seen."""
+    """What was observed instead, or why the rule was not checked."""
     seen: tuple[str, ...] = ()
-    """The requests on which a bad verdict stands, each with its answer."""
+    """The requests that led to a bad verdict, each with its response."""
     seconds: float = 0.0
-    """How long it took. A rule that only needs requests of rules before it takes no time."""
+    """The time of the check; close to 0 if earlier rules have already sent its requests."""

@@ -16,12 +16,12 @@ from forewarn.testing.conformance.rules import RULES
 from forewarn.testing.junit import Case, CaseStatus
 
 DEFAULT_TIMEOUT = 10.0
-"""How many seconds an answer may take."""
+"""How many seconds a response may take."""
 
 MAX_EXCHANGES = 6
-"""How many exchanges a finding quotes."""
+"""How many exchanges a finding shows."""
 
-UNKNOWN_CALLER = "the endpoint does not know this machine: it answers with 403"
+UNKNOWN_CALLER = "the endpoint does not know this machine: it responds with 403"
 
 OnFinding = Callable[[Finding], None]
 
@@ -33,7 +33,7 @@ CASE_STATUSES = {
     Verdict.DIFFERS: CaseStatus.SKIPPED,
     Verdict.UNCHECKED: CaseStatus.SKIPPED,
 }
-"""What differs is no failure, and must not look like a pass either."""
+"""A rule that differs is neither failed nor passed."""
 
 LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
 
@@ -44,17 +44,17 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     endpoint: str
     requests: int
     seconds: float = 0.0
-    """How long it took altogether, with the beginning and the approval, which belong to no rule."""
+    """The total time, including the first request and the approval, which belong to no rule."""
     findings: tuple[Finding, ...]
     is_known_here: bool = True
-    """Whether the endpoint serves this machine at all."""
+    """Whether the endpoint knows this machine as a VM."""
 
     def count(self, verdict: Verdict) -> int:
         """Return how many rules have this verdict."""
         return len(self.of(verdict))
 
     def of(self, verdict: Verdict) -> tuple[Finding, ...]:
-        """Return the findings that came out like this."""
+        """Return the findings with this verdict."""
         return tuple(finding for finding in self.findings if finding.verdict is verdict)
 
 
@@ -68,10 +68,10 @@ def examine(
     rules: Sequence[Rule] = RULES,
     on_finding: OnFinding = lambda _: None,
 ) -> Report:
-    """Check an endpoint rule by rule. Without `approve_event` nothing is sent but GET, HEAD and OPTIONS.
+    """Check an endpoint rule by rule. Without `approve_event`, only GET, HEAD and OPTIONS are sent.
 
-    With it, the event of that id is approved: what it announces will happen. `burst` sends more than 5 requests in a
-    second, once. Raises `client.Unreachable` if nobody answers in HTTP, and `client.NotAnEndpoint`.
+    `approve_event` is the id of an event to approve: its impact then starts. `burst` sends more than 5 requests in a
+    second, once. Raises `client.Unreachable` without an HTTP response, and `client.NotAnEndpoint`.
     """
     target = parse_endpoint(endpoint) if isinstance(endpoint, str) else endpoint
     probe = Probe(target, pace=pace or Pace(DEFAULT_RATE), timeout=timeout, burst=burst)
@@ -127,12 +127,12 @@ def _finding(rule: Rule, verdict: Verdict, *, why: str = "", seen: tuple[str, ..
 
 
 def citation(finding: Finding) -> str:
-    """Say where the rule is, and what it says."""
+    """Return the section and the text of the rule."""
     return f"{finding.section}: {plain_text(finding.rule)}"
 
 
 def plain_text(rule: str) -> str:
-    """Return a rule without the marks of its page's tables and links."""
+    """Return the text of a rule without the Markdown of tables and links."""
     cells = (cell.removeprefix("|").strip() for cell in LINK.sub(r"\1", rule).split(" |"))
     return " · ".join(cell for cell in cells if cell)
 

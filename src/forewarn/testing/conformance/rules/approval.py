@@ -29,11 +29,11 @@ TWICE_AND_EMPTY = "The same id twice is fine, and an empty list changes nothing 
 
 def _is_empty(response: Response) -> None:
     if response.body or response.header("content-length") != "0":
-        raise Mismatch(f"the answer is {response}, with Content-Length {response.header('content-length')}")
+        raise Mismatch(f"the response is {response}, with Content-Length {response.header('content-length')}")
 
 
 def _event_starts(probe: Probe) -> None:
-    """An event that does not start may be held by anything: another update domain, an operator, other VMs."""
+    """Check that the event starts. If it does not, another update domain, an operator or other VMs may block it."""
     if approval_response(probe, "approve").status >= 400:
         raise CheckSkipped("the approval was refused")
     if probe.approval is None or probe.approval.before_approval is None or probe.approval.after_approval is None:
@@ -42,20 +42,20 @@ def _event_starts(probe: Probe) -> None:
         not is_scheduled(probe.approval.before_approval.event(probe.approval.id))
         or probe.approval.is_changed_by_empty_list
     ):
-        raise CheckSkipped("the event had started before it was approved as it should be")
+        raise CheckSkipped("the event had started before the valid approval")
     if is_scheduled(probe.approval.after_approval.event(probe.approval.id)):
-        raise CheckSkipped("the event has not started yet; something may hold it")
+        raise CheckSkipped("the event has not started yet; something else may block it")
 
 
 def _empty_list_changes_nothing(probe: Probe) -> None:
     if probe.approval is not None and probe.approval.is_changed_by_empty_list:
-        raise Mismatch(f"event {probe.approval.id} has changed, though no event was named")
+        raise Mismatch(f"event {probe.approval.id} has changed, although the approval named no event")
 
 
 def _is_known_when_ended(probe: Probe) -> None:
     response = approval_response(probe, "ended")
     if response.status != 200 and probe.approval is not None and probe.approval.initial is None:
-        raise CheckSkipped("the endpoint does not know the event, which may be because it never had it")
+        raise CheckSkipped("the endpoint does not know the event; it may never have had it")
     expect_status(response, 200)
 
 

@@ -20,32 +20,32 @@ NO_HEADER_BODY = b'{ "error": "Bad request: . Required metadata header not speci
 DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 
 ResponseAssertion = Callable[[Response], None]
-"""Raises Mismatch if the response is not as it has to be."""
+"""Raises Mismatch if the response is wrong."""
 
 
 def get_request(target: str, *headers: tuple[str, str], metadata: bool = True) -> Request:
-    """Ask for anything."""
+    """Return a GET request for any target."""
     return Request(target=target, headers=(METADATA_HEADER, *headers) if metadata else headers)
 
 
 def events_request(query: str, *headers: tuple[str, str], metadata: bool = True) -> Request:
-    """Ask for the events with this query."""
+    """Return a GET request for the document with this query string."""
     return get_request(f"{EVENTS_PATH}{query}", *headers, metadata=metadata)
 
 
 def with_headers(*headers: tuple[str, str]) -> Request:
-    """Ask for the events with these headers alone."""
+    """Return a GET request for the document with only these headers."""
     return Request(headers=headers)
 
 
 def expect_status(response: Response, *statuses: int) -> None:
-    """Check the status."""
+    """Raise Mismatch unless the response has one of these statuses."""
     if response.status not in statuses:
         raise Mismatch(f"the status is {response.status}, not {' or '.join(map(str, statuses))}")
 
 
 def serves_document(request: Request) -> Check:
-    """Check that a query gets the document, as the plain one does."""
+    """Return a check that the response to this request is the document."""
 
     def check(probe: Probe) -> None:
         expect_document(probe, probe.send_once(request))
@@ -54,7 +54,7 @@ def serves_document(request: Request) -> Check:
 
 
 def expect_document(probe: Probe, response: Response) -> None:
-    """Check that an answer is the document; an empty one will do where the plain query's is empty too."""
+    """Raise Mismatch unless the response is the document, or empty like that of the plain query."""
     expect_status(response, 200)
     if response.body.strip() or probe.send_once(EVENTS_QUERY).body.strip():
         try:
@@ -64,7 +64,7 @@ def expect_document(probe: Probe, response: Response) -> None:
 
 
 def response_to(request: Request, *assertions: ResponseAssertion) -> Check:
-    """Check an answer in some ways."""
+    """Return a check of the response to this request."""
 
     def check(probe: Probe) -> None:
         response = probe.send_once(request)
@@ -75,7 +75,7 @@ def response_to(request: Request, *assertions: ResponseAssertion) -> Check:
 
 
 def all_of(*checks: Check) -> Check:
-    """Check all of these."""
+    """Return a check that runs all of these checks."""
 
     def check(probe: Probe) -> None:
         for each in checks:
@@ -85,12 +85,12 @@ def all_of(*checks: Check) -> Check:
 
 
 def has_status(*statuses: int) -> ResponseAssertion:
-    """Look at the status."""
+    """Return an assertion about the status."""
     return lambda response: expect_status(response, *statuses)
 
 
 def body_is(expected: bytes) -> ResponseAssertion:
-    """Look at the body."""
+    """Return an assertion about the body."""
 
     def look(response: Response) -> None:
         if response.body != expected:
@@ -100,20 +100,20 @@ def body_is(expected: bytes) -> ResponseAssertion:
 
 
 def has_error_body(response: Response) -> None:
-    """Look whether the body is an object that says what is wrong."""
+    """Raise Mismatch unless the body is an object with an error message."""
     content = read_json(response.body)
     if not isinstance(content, dict) or not isinstance(content.get("error"), str):
         raise Mismatch(f'the body is not {{"error":"…"}} but {quoted(response.body)}')
 
 
 def is_refused_without_header(response: Response) -> None:
-    """Look whether the answer is the one to requests without the header."""
+    """Raise Mismatch unless the response is that to requests without the header `Metadata: true`."""
     expect_status(response, 400)
     body_is(NO_HEADER_BODY)(response)
 
 
 def response_to_approval(name: str, *assertions: ResponseAssertion) -> Check:
-    """Check what a request about the event to be approved was answered."""
+    """Return a check of the response to one of the requests about the event to approve."""
 
     def check(probe: Probe) -> None:
         response = approval_response(probe, name)
@@ -124,21 +124,21 @@ def response_to_approval(name: str, *assertions: ResponseAssertion) -> Check:
 
 
 def approval_accepted(name: str) -> Check:
-    """Check that a request about the event to be approved was accepted, unless the event was over by then."""
+    """Return a check that a request about the event to approve was accepted, unless the event had ended by then."""
 
     def check(probe: Probe) -> None:
         response = approval_response(probe, name)
         if response.status != 200 and probe.approval is not None and probe.approval.is_gone:
-            raise CheckSkipped("the event ended before it could be tried")
+            raise CheckSkipped("the event ended before the request")
         expect_status(response, 200)
 
     return check
 
 
 def approval_response(probe: Probe, name: str) -> Response:
-    """Return what a request about the event to be approved was answered."""
+    """Return the response to one of the requests about the event to approve."""
     if probe.approval is None:
-        raise CheckSkipped("it takes an event that may be approved: --approve EVENTID")
+        raise CheckSkipped("the rule needs an event to approve: --approve EVENTID")
     if name in probe.approval.responses:
         probe.note_exchange(f"POST ({name})", probe.approval.responses[name])
     return probe.approval.response(name)
@@ -150,7 +150,7 @@ def each_event(
     *,
     what: str = "event",
 ) -> Check:
-    """Check all events that were seen; `find_problem` says what is wrong with one."""
+    """Return a check of all events that were seen; `find_problem` describes what is wrong with one."""
 
     def check(probe: Probe) -> None:
         for event in probe.events(condition, what=what):
@@ -161,23 +161,23 @@ def each_event(
 
 
 def field_is(name: str, is_right: Callable[[object], bool], wanted: str) -> Callable[[EventFields], str | None]:
-    """Look at one field of an event; `wanted` says in words what is right."""
+    """Return a function that checks one field of an event; `wanted` describes the right value."""
 
     def look(event: EventFields) -> str | None:
         if name not in event:
-            return f"it has no {name}"
-        return None if is_right(event[name]) else f"{name} is {quoted(event[name])}, and not {wanted}"
+            return f"{name} is absent"
+        return None if is_right(event[name]) else f"{name} is {quoted(event[name])}, not {wanted}"
 
     return look
 
 
 def is_one_of(*values: str) -> Callable[[object], bool]:
-    """Look whether a value is among these."""
+    """Return a predicate: the value is one of these."""
     return lambda value: isinstance(value, str) and value in values
 
 
 def quoted(value: object) -> str:
-    """Write what was seen, short enough to be read: text in quotes, any other value as JSON has it."""
+    """Return a short form of a value for messages: text in quotes, any other value as JSON."""
     if not isinstance(value, bytes | str):
         return excerpt(json.dumps(value, ensure_ascii=False, default=list), 120)
     text = excerpt(value, 120)
@@ -185,9 +185,9 @@ def quoted(value: object) -> str:
 
 
 def json_object(response: Response) -> Mapping[str, object]:
-    """Read a JSON object."""
+    """Return the JSON object in the body of a 200; raise Mismatch otherwise."""
     expect_status(response, 200)
     content = read_json(response.body)
     if not isinstance(content, dict):
-        raise Mismatch(f"the body is no JSON object but {quoted(response.body)}")
+        raise Mismatch(f"the body is not a JSON object but {quoted(response.body)}")
     return content

@@ -58,7 +58,7 @@ def _is_compact(probe: Probe) -> None:
     except UnicodeDecodeError as error:
         raise Mismatch(f"the body is not UTF-8: {error}") from None
     if re.search(r"\s", STRING.sub('""', text)):
-        raise Mismatch(f"there is white space between the values: {quoted(body)}")
+        raise Mismatch(f"white space between the values: {quoted(body)}")
 
 
 def _document_keys(probe: Probe) -> None:
@@ -74,7 +74,10 @@ def _event_keys(probe: Probe) -> None:
 
 
 def _older_keys(probe: Probe) -> None:
-    """Which version has which field, the rules of the versions say; here, that there is no other, and their order."""
+    """Check the order of the keys in older versions, and that there are no unknown keys.
+
+    The rules of section “Versions” check which version has which field.
+    """
     older = [
         event
         for version, document in probe.documents().items()
@@ -82,7 +85,7 @@ def _older_keys(probe: Probe) -> None:
         for event in document.events
     ]
     if not older:
-        raise CheckSkipped("there is no event")
+        raise CheckSkipped("the document has no event")
     for event in older:
         known = [key for key in KEYS if key in event]
         if list(event) != known:
@@ -90,21 +93,21 @@ def _older_keys(probe: Probe) -> None:
 
 
 def _difference(keys: Sequence[str], right: Sequence[str]) -> str:
-    """Say what to change about the keys of an event."""
-    parts = [f"{word} {', '.join(some)}" for word, some in _surplus_and_missing(keys, right) if some]
-    return " and ".join(parts) or f"their order is to be {', '.join(right)}"
+    """Describe what is wrong with the keys of an event."""
+    parts = [f"{word}: {', '.join(some)}" for word, some in _surplus_and_missing(keys, right) if some]
+    return "; ".join(parts) or f"the order must be {', '.join(right)}"
 
 
 def _surplus_and_missing(keys: Sequence[str], right: Sequence[str]) -> tuple[tuple[str, list[str]], ...]:
     too_many = [key for key in keys if key not in right]
     too_few = [key for key in right if key not in keys]
-    return ("too many are", too_many), ("missing are", too_few)
+    return ("unknown", too_many), ("missing", too_few)
 
 
 def _incarnation(probe: Probe) -> None:
     value = probe.document().incarnation
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise Mismatch(f"DocumentIncarnation is {quoted(value)}, no whole number")
+        raise Mismatch(f"DocumentIncarnation is {quoted(value)}, not a whole number")
 
 
 def _same_number_same_events(probe: Probe) -> None:
@@ -119,17 +122,19 @@ def _same_number_same_events(probe: Probe) -> None:
 
 def _incremented_by_one(probe: Probe) -> None:
     if probe.approval is None:
-        raise CheckSkipped("it takes an event that may be approved: --approve EVENTID")
+        raise CheckSkipped("the rule needs an event to approve: --approve EVENTID")
     before, after, id_ = probe.approval.before_approval, probe.approval.after_approval, probe.approval.id
     if before is None or after is None or not is_scheduled(before.event(id_)):
         raise CheckSkipped(probe.approval.skip_reason())
     if is_scheduled(after.event(id_)) or _others(before, id_) != _others(after, id_):
-        raise CheckSkipped("not exactly this event has changed")
+        raise CheckSkipped("other events have changed too, or this event has not started")
     changes = 1 if after.event(id_) is not None else 2
     if not isinstance(before.incarnation, int) or not isinstance(after.incarnation, int):
-        raise CheckSkipped("the incarnation is no number")
+        raise CheckSkipped("the incarnation is not a number")
     if after.incarnation - before.incarnation != changes:
-        raise Mismatch(f"{changes} changes led from incarnation {before.incarnation} to {after.incarnation}")
+        raise Mismatch(
+            f"the incarnation went from {before.incarnation} to {after.incarnation}; number of changes: {changes}"
+        )
 
 
 def _others(document: Document, id_: str) -> list[EventFields]:
@@ -141,12 +146,12 @@ def _same_ids(probe: Probe) -> None:
     ids = set(map(event_id, probe.document().events))
     for version, document in probe.documents().items():
         if other := set(map(event_id, document.events)) - ids:
-            raise Mismatch(f"version {version} has events of other ids: {quoted(other)}")
+            raise Mismatch(f"version {version} has events with other ids: {quoted(other)}")
 
 
 def _same_id_when_started(probe: Probe) -> None:
     if probe.approval is None:
-        raise CheckSkipped("it takes an event that may be approved: --approve EVENTID")
+        raise CheckSkipped("the rule needs an event to approve: --approve EVENTID")
     first, after = probe.approval.initial, probe.approval.after_approval
     if first is None or after is None or not is_scheduled(first):
         raise CheckSkipped(probe.approval.skip_reason())
@@ -155,8 +160,8 @@ def _same_id_when_started(probe: Probe) -> None:
     known = set(map(event_id, probe.document().events))
     for event in after.events:
         if event_id(event) not in known and _is_similar(event, first):
-            raise Mismatch(f"event {event_id(first)} goes on as {event_id(event)}")
-    raise CheckSkipped("the event was gone at once")
+            raise Mismatch(f"event {event_id(first)} has another id after its start: {event_id(event)}")
+    raise CheckSkipped("the event disappeared immediately")
 
 
 def _is_similar(event: EventFields, other: EventFields) -> bool:
@@ -185,7 +190,7 @@ def _header(name: str, expected: re.Pattern[str] | str, wanted: str) -> Check:
         value = _document_response(probe).header(name.lower())
         pattern = expected if isinstance(expected, re.Pattern) else re.compile(re.escape(expected))
         if value is None or not pattern.fullmatch(value):
-            raise Mismatch(f"{name} is absent" if value is None else f"{name} is {quoted(value)}, and not {wanted}")
+            raise Mismatch(f"{name} is absent" if value is None else f"{name} is {quoted(value)}, not {wanted}")
 
     return check
 
@@ -211,12 +216,12 @@ def _request_id(probe: Probe) -> None:
 def _document_response(probe: Probe) -> Response:
     response = probe.send_once(EVENTS_QUERY)
     if response.status != 200:
-        raise CheckSkipped(f"there is no document: the answer is {response}")
+        raise CheckSkipped(f"no document: the response is {response}")
     return response
 
 
 def _unchanged(if_none_match: Callable[[str], str]) -> Check:
-    """Check the answer to a client that has the document already and says so, in its own way."""
+    """Return a check of the response to a client that already has the document; `if_none_match` makes the header."""
 
     def check(probe: Probe) -> None:
         response = probe.expect_not_modified(if_none_match)
@@ -229,7 +234,7 @@ def _unchanged(if_none_match: Callable[[str], str]) -> Check:
 def _changed(probe: Probe) -> None:
     response = probe.send(conditional('"something-else"'))
     if response.status != 200:
-        raise Mismatch(f"to another ETag the answer is {response.status}")
+        raise Mismatch(f"the response to another ETag is {response.status}")
 
 
 def _rule(id_: str, rule: str, check: Check, needs: Precondition = Precondition.NOTHING) -> Rule:
@@ -311,7 +316,7 @@ RULES: Sequence[Rule] = (
     _rule(
         "duration",
         "0 means none, -1 not known",
-        each_event(field_is("DurationInSeconds", _is_duration, "a whole number from -1 on")),
+        each_event(field_is("DurationInSeconds", _is_duration, "a whole number, at least -1")),
         Precondition.EVENT,
     ),
     _rule(
@@ -321,9 +326,9 @@ RULES: Sequence[Rule] = (
     ),
     _rule("content-length", HEADERS, _content_length),
     _rule("date", HEADERS, _date),
-    _rule("server", HEADERS, _header("Server", SERVER, "IMDS/ and four numbers with dots between them")),
+    _rule("server", HEADERS, _header("Server", SERVER, "IMDS/ and four numbers separated by dots")),
     _rule("request-id", HEADERS, _request_id),
-    _rule("etag", HEADERS, _header("ETag", re.compile(".+"), "there")),
+    _rule("etag", HEADERS, _header("ETag", re.compile(".+"), "an ETag")),
     _rule("etag-unchanged", UNCHANGED, _unchanged(str)),
     _rule("etag-changed", UNCHANGED, _changed),
     _rule("etag-list", LISTS, _unchanged(lambda tag: f'"something-else", {tag}')),

@@ -32,7 +32,7 @@ VERSION_MISSING = (
 )
 FORWARDED = ("X-Forwarded-For", "203.0.113.7")
 BURST_SIZE = 12
-"""Requests at once: more than two seconds' worth, so that they cannot all be within the limit."""
+"""How many requests are sent together: more than the limit of two seconds, so that not all can be within it."""
 
 LARGE_HEADER_BYTES = 24 * 1024
 NOT_HTTP = b"this is not HTTP\r\n\r\n"
@@ -56,7 +56,7 @@ def _names_newest_versions(response: Response) -> None:
         raise Mismatch(f'the body is not {{"error":"…","newest-versions":[…]}} but {quoted(response.body)}')
     days = [each for each in newest if isinstance(each, str) and DATE.fullmatch(each)]
     if len(newest) != 3 or newest != sorted(days, reverse=True):
-        raise Mismatch(f"newest-versions are not three, newest first: {quoted(newest)}")
+        raise Mismatch(f"newest-versions does not have three versions, newest first: {quoted(newest)}")
 
 
 def _says_version_is_missing(response: Response) -> None:
@@ -68,7 +68,7 @@ def _says_version_is_missing(response: Response) -> None:
 
 def _is_refused(response: Response) -> None:
     if not 400 <= response.status < 500:
-        raise Mismatch(f"it is not refused: the status is {response.status}")
+        raise Mismatch(f"the request is not refused: the status is {response.status}")
 
 
 def _allows(*methods: str) -> ResponseAssertion:
@@ -83,22 +83,22 @@ def _allows(*methods: str) -> ResponseAssertion:
 
 def _closes_after_large_body(probe: Probe) -> None:
     if probe.approval is not None and not probe.approval.is_closed_after_large_body:
-        raise Mismatch("the connection is not closed after the answer")
+        raise Mismatch("the connection is not closed after the response")
 
 
 def _has_no_body(response: Response) -> None:
     if response.body:
-        raise Mismatch(f"the answer to HEAD has a body: {quoted(response.body)}")
+        raise Mismatch(f"the response to HEAD has a body: {quoted(response.body)}")
 
 
 def _is_not_about_the_header(response: Response) -> None:
     expect_status(response, 400)
     if response.body == NO_HEADER_BODY:
-        raise Mismatch("the missing header is found first")
+        raise Mismatch("the endpoint reports the missing header first")
 
 
 def _closed_after(sent: bytes, expected: int) -> Check:
-    """Check that something which cannot be read on is refused, and the connection closed."""
+    """Return a check that invalid bytes are refused with this status and the connection is closed."""
 
     def exchange(connection: RawConnection, probe: Probe) -> tuple[Response, bool]:
         connection.send_bytes(sent)
@@ -110,24 +110,24 @@ def _closed_after(sent: bytes, expected: int) -> Check:
         probe.note_exchange(f"{quoted(sent[:60])}, {len(sent)} bytes", response)
         expect_status(response, expected)
         if not is_closed:
-            raise Mismatch("the connection is not closed after the answer")
+            raise Mismatch("the connection is not closed after the response")
 
     return check
 
 
 def _limits_rate(probe: Probe) -> None:
     if not probe.burst and probe.rate_limit_response is None:
-        raise CheckSkipped("it takes more than 5 requests in a second: --burst")
+        raise CheckSkipped("the rule needs more than 5 requests in a second: --burst")
     refused = probe.rate_limit_response or _refused_in_a_burst(probe)
     if refused is None:
-        raise CheckSkipped(f"{BURST_SIZE} requests at once were all served: there is no limit, as in an emulator")
+        raise CheckSkipped(f"all {BURST_SIZE} requests of the burst were served: no rate limit, as in an emulator")
     probe.note_exchange(f"{EVENTS_QUERY} too often", refused)
     if refused.body != b"Too Many Requests" or refused.header("retry-after") != "1":
-        raise Mismatch(f"the answer is {refused}, with Retry-After {refused.header('retry-after') or 'absent'}")
+        raise Mismatch(f"the response is {refused}, with Retry-After {refused.header('retry-after') or 'absent'}")
 
 
 def _refused_in_a_burst(probe: Probe) -> Response | None:
-    """Ask many times before any answer is read, so that no delay on the way can spread them."""
+    """Send all requests before reading a response, so that network delays cannot spread them."""
     with probe.connect() as connection:
         for _ in range(BURST_SIZE):
             connection.send(Request(connection=None))
@@ -144,7 +144,7 @@ def _refuses_unknown_callers(probe: Probe) -> None:
 
 def _refused_approval_changes_nothing(probe: Probe) -> None:
     if probe.approval is None:
-        raise CheckSkipped("it takes an event that may be approved: --approve EVENTID")
+        raise CheckSkipped("the rule needs an event to approve: --approve EVENTID")
     trace = probe.approval
     if trace.before_approval is None:
         raise CheckSkipped(trace.skip_reason())
@@ -152,8 +152,8 @@ def _refused_approval_changes_nothing(probe: Probe) -> None:
         return
     taken = [name for name, outcome in trace.responses.items() if name in REFUSED if _is_accepted(outcome)]
     if taken:
-        raise CheckSkipped(f"what has to be refused was accepted: {', '.join(taken)}")
-    raise Mismatch(f"event {trace.id} has changed, though every approval was refused")
+        raise CheckSkipped(f"invalid approvals were accepted: {', '.join(taken)}")
+    raise Mismatch(f"event {trace.id} has changed, although every approval was refused")
 
 
 REFUSED = frozenset(
@@ -162,7 +162,7 @@ REFUSED = frozenset(
         "malformed-and-right", "unknown-and-right", "put", "expect-refused",
     }
 )  # fmt: skip
-"""The requests that name the event, before the one that approves it."""
+"""The invalid requests that name the event, sent before the valid approval."""
 
 
 def _is_accepted(outcome: object) -> bool:

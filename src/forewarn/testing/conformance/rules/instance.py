@@ -28,12 +28,12 @@ def _vm_name(probe: Probe) -> str:
     compute = json_object(probe.send_once(WHOLE_INSTANCE)).get("compute")
     name = compute.get("name") if isinstance(compute, dict) else None
     if not isinstance(name, str):
-        raise CheckSkipped("the instance document does not say what this VM is called")
+        raise CheckSkipped("the instance document does not contain the VM's name")
     return name
 
 
 def _leaves(tree: object) -> Iterator[object]:
-    """Give the leaves, however deep they are."""
+    """Yield all leaves of the tree."""
     pending = [tree]
     while pending:
         match pending.pop():
@@ -48,7 +48,7 @@ def _leaves(tree: object) -> Iterator[object]:
 def _leaves_are_strings(probe: Probe) -> None:
     for leaf in _leaves(json_object(probe.send_once(WHOLE_INSTANCE))):
         if not isinstance(leaf, str):
-            raise Mismatch(f"a leaf is {quoted(leaf)}, and no string")
+            raise Mismatch(f"a leaf is {quoted(leaf)}, not a string")
 
 
 def _text_of_name(path: str) -> Check:
@@ -80,7 +80,7 @@ def _json_by_default(probe: Probe) -> None:
     if json_object(probe.send_once(get_request(f"{WHOLE_INSTANCE.target}&format=json"))) != json_object(
         probe.send_once(WHOLE_INSTANCE)
     ):
-        raise Mismatch("with format=json another document comes")
+        raise Mismatch("the document with format=json differs from the one without it")
 
 
 def _rule(id_: str, rule: str, check: Check) -> Rule:

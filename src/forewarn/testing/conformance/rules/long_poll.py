@@ -23,20 +23,20 @@ from forewarn.wire.protocol import MAX_WAIT
 SECTION = "Waiting instead of polling"
 
 MAX_HELD = 4
-"""How many queries of one VM are held."""
+"""How many long polls of one VM are held at a time."""
 
 MIN_WAIT = 0.9
-"""Clocks of two programs do not agree to the last millisecond."""
+"""Less than the requested second: the clocks of two programs differ by milliseconds."""
 
 HEADER = "Answers to a query with status 200 and 304 carry `Forewarn-Wait: 60`."
 HOLDS_RULE = "is held until the document changes (then 200), or for N seconds (then 304)."
 
 
 def _long_poll_etag(probe: Probe) -> str:
-    """Return the ETag that a query can wait with, if this endpoint holds queries at all."""
+    """Return the ETag for a long poll; raise CheckSkipped if this endpoint has no long polls."""
     response = probe.send(EVENTS_QUERY)
     if response.header("forewarn-wait") is None:
-        raise CheckSkipped("the answers have no Forewarn-Wait: this endpoint holds no queries")
+        raise CheckSkipped("responses have no Forewarn-Wait header: this endpoint has no long polls")
     return etag(response)
 
 
@@ -63,14 +63,14 @@ def _holds_for_a_second(probe: Probe) -> None:
         if response.status != 200:
             break
     else:
-        raise CheckSkipped("the document changes all the time")
+        raise CheckSkipped("the document changes too often")
     expect_status(response, 304)
     if waited < MIN_WAIT:
-        raise Mismatch(f"the answer came after {waited:.1f} s")
+        raise Mismatch(f"the response came after {waited:.1f} s")
 
 
 def _answers_at_once(request: Request) -> Check:
-    """Check that a query which could be held is not, because it need not."""
+    """Return a check that a long poll with an outdated ETag, or without one, gets its response immediately."""
 
     def check(probe: Probe) -> None:
         _long_poll_etag(probe)
@@ -80,7 +80,7 @@ def _answers_at_once(request: Request) -> Check:
 
 
 def _exceeds_held_limit(probe: Probe) -> None:
-    """Ask one more than can be held. Which of them is sent away, the order of their arrival decides."""
+    """Send one long poll more than can be held; the order of arrival decides which one gets the 304."""
     request = _long_poll_request(_long_poll_etag(probe), MAX_WAIT)
     with ExitStack() as stack, DefaultSelector() as responses:
         for _ in range(MAX_HELD + 1):

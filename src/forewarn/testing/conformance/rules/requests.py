@@ -46,15 +46,15 @@ EXPECT = "`Expect: 100-continue` is answered with `100 Continue`, or with the re
 def _names_the_vm(response: Response) -> None:
     compute = json_object(response).get("compute")
     if not isinstance(compute, dict) or not isinstance(compute.get("name"), str) or not compute["name"]:
-        raise Mismatch(f"compute.name is no name: {quoted(response.body)}")
+        raise Mismatch(f"compute.name is not a name: {quoted(response.body)}")
 
 
 def _lists_versions(response: Response) -> None:
     versions = json_object(response).get("apiVersions")
     if not isinstance(versions, list) or not all(isinstance(each, str) and DATE.fullmatch(each) for each in versions):
-        raise Mismatch(f"apiVersions is no list of days: {quoted(response.body)}")
+        raise Mismatch(f"apiVersions is not a list of dates: {quoted(response.body)}")
     if versions != sorted(versions) or versions[:1] != [PREVIEW_VERSION]:
-        raise Mismatch(f"the versions do not go from {PREVIEW_VERSION} to the newest: {quoted(response.body)}")
+        raise Mismatch(f"the versions are not sorted, starting with {PREVIEW_VERSION}: {quoted(response.body)}")
 
 
 def _reuses_connection(request: Request) -> Check:
@@ -85,9 +85,9 @@ def _closes(probe: Probe) -> None:
     expect_status(response, 200)
     connection_header = response.header("connection") or ""
     if connection_header.lower() != "close":
-        raise Mismatch(f"the answer's Connection is {quoted(connection_header)}")
+        raise Mismatch(f"the response's Connection header is {quoted(connection_header)}")
     if not is_closed or extra_bytes:
-        raise Mismatch("the connection is not closed after the answer")
+        raise Mismatch("the connection is not closed after the response")
 
 
 RULES: Sequence[Rule] = (

@@ -33,7 +33,7 @@ PREEMPT_SINCE = EVENT_TYPES[EventType.PREEMPT].since.value
 TERMINATE_SINCE = EVENT_TYPES[EventType.TERMINATE].since.value
 
 ROLE_INSTANCE = re.compile(r".*_IN_\d+")
-"""Role instances of cloud services are called like `FrontEnd_IN_0`; that is how they can be told from other VMs."""
+"""Role instances of cloud services have names like `FrontEnd_IN_0`, by which they differ from other VMs."""
 
 INTRODUCED = {
     PREVIEW_VERSION: "| `2017-03-01` | the first one.",
@@ -48,24 +48,24 @@ UNDERSCORE = "Names of VMs begin with an underscore (`_web-0`), those of role in
 
 
 def _field_since(field: str, first: str) -> Check:
-    """Check that a field is there from a version on, and not before."""
+    """Return a check that a field is present from this version on, and absent before."""
 
     def check(probe: Probe) -> None:
         for version, event in _events_by_version(probe):
             if (field in event) != (version >= first):
-                raise Mismatch(f"{field} is {'there' if field in event else 'absent'} in {version}")
+                raise Mismatch(f"{field} is {'present' if field in event else 'absent'} in {version}")
 
     return check
 
 
 def _hidden_below(type_: EventType) -> Check:
-    """Check that events of a type are shown from its first version on, and not before."""
+    """Return a check that events of a type are shown from its first version on, and hidden before."""
     first = EVENT_TYPES[type_].since
 
     def check(probe: Probe) -> None:
         ids = {event_id(event) for event in probe.document().events if event.get("EventType") == type_}
         if not ids:
-            raise CheckSkipped(f"there is no {type_} event")
+            raise CheckSkipped(f"the document has no {type_} event")
         for version, document in probe.documents().items():
             shown = ids & set(map(event_id, document.events))
             if shown != (ids if version >= first else set()):
@@ -77,12 +77,12 @@ def _hidden_below(type_: EventType) -> Check:
 def _events_by_version(probe: Probe) -> Iterator[tuple[str, EventFields]]:
     found = [(version, event) for version, document in probe.documents().items() for event in document.events]
     if not found:
-        raise CheckSkipped("there is no event")
+        raise CheckSkipped("the document has no event")
     return iter(found)
 
 
 def _names(probe: Probe, version: str, *, role_instances: bool) -> Iterator[tuple[str, str]]:
-    """Give each affected VM's name in the newest version, and in another one."""
+    """Yield each affected VM's name in the newest version and in the given one."""
     other = {event_id(event): event for event in probe.document(version).events}
     for event in probe.document().events:
         shown = other.get(event_id(event), {}).get("Resources")
@@ -98,11 +98,11 @@ def _named_in(version: str, prefix: str, *, role_instances: bool) -> Check:
     def check(probe: Probe) -> None:
         names = list(_names(probe, version, role_instances=role_instances))
         if not names:
-            what = "a role instance" if role_instances else "a VM that is no role instance"
-            raise CheckSkipped(f"there is no event of {what}, seen in {version} too")
+            what = "a role instance" if role_instances else "a VM that is not a role instance"
+            raise CheckSkipped(f"no event of {what} is shown in {version}")
         for name, shown in names:
             if shown != f"{prefix}{name}":
-                raise Mismatch(f"{quoted(name)} is called {quoted(shown)} in {version}")
+                raise Mismatch(f"the name of {quoted(name)} is {quoted(shown)} in {version}")
 
     return check
 
@@ -116,7 +116,7 @@ def _same_incarnation(probe: Probe) -> None:
     if len(set(map(str, incarnations.values()))) != 1:
         raise Mismatch(
             f"the incarnation is {incarnations[NEWEST_VERSION]} in {NEWEST_VERSION}, "
-            f"and elsewhere {quoted(incarnations)}"
+            f"but differs in other versions: {quoted(incarnations)}"
         )
 
 
