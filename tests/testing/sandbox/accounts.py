@@ -1,4 +1,4 @@
-"""User accounts that run sandboxed programs: the user of the test run, and an unprivileged one."""
+"""User accounts that run sandboxed programs: the user of the test run, and an unprivileged user."""
 
 import os
 import shutil
@@ -8,11 +8,11 @@ import msgspec
 
 NOBODY = 65_534
 READS_ALL = ("--inh-caps=-all,+dac_read_search", "--ambient-caps=+dac_read_search")
-"""Python itself may be where an ordinary user cannot read. In a sandbox this right is gone, as are all others."""
+"""Python may be installed where an ordinary user cannot read it. The sandbox drops this and all other capabilities."""
 
 
 class Account(msgspec.Struct, frozen=True):
-    """The command that runs another one as them, and a directory of their own."""
+    """A command prefix that switches to the user, and the user's home directory."""
 
     within: tuple[str, ...]
     home: Path
@@ -20,14 +20,14 @@ class Account(msgspec.Struct, frozen=True):
 
 
 def current_account(home: Path) -> Account:
-    """Return whoever runs the tests."""
+    """Return the user that runs the tests."""
     return Account((), home, os.getuid())
 
 
 def unprivileged_account(home: Path) -> Account | str:
-    """Return somebody else, where we can become them; else say why not."""
+    """Return an unprivileged user, or the reason why switching to it is not possible."""
     if os.getuid() != 0:
-        return "the other tests are an ordinary user's already"
+        return "the tests already run as an ordinary user"
     if shutil.which("setpriv") is None:
         return "the program setpriv is missing: install util-linux"
     os.chown(home, NOBODY, NOBODY)

@@ -1,4 +1,4 @@
-"""Somebody who can run programs in sandboxes, and a VM's socket to run them with."""
+"""Fixtures: user accounts that can run sandboxes, and a VM's socket."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,17 +13,15 @@ from tests.testing.sandbox.vm_socket import VmSocket, listen_as_vm
 
 @pytest.fixture(scope="session")
 def sandboxes() -> None:
-    """Skip where no sandbox can be made, and say why."""
+    """Skip the test, with the reason, if this system cannot create sandboxes."""
     if (reason := sandbox.unavailable_reason()) is not None:
         pytest.skip(reason)
 
 
-@pytest.fixture(
-    scope="module", params=[current_account, unprivileged_account], ids=["whoever runs the tests", "ordinary user"]
-)
+@pytest.fixture(scope="module", params=[current_account, unprivileged_account], ids=["current user", "ordinary user"])
 def account(sandboxes: None, request: pytest.FixtureRequest) -> Iterator[Account]:
-    """Whoever runs the tests, and somebody without any rights."""
-    with TemporaryDirectory(prefix="forewarn-") as home:  # pytest's own are closed to others
+    """The user that runs the tests, and an unprivileged user."""
+    with TemporaryDirectory(prefix="forewarn-") as home:  # other users cannot access pytest's own directories
         made: Account | str = request.param(Path(home))
         if isinstance(made, str):
             pytest.skip(made)
@@ -32,6 +30,6 @@ def account(sandboxes: None, request: pytest.FixtureRequest) -> Iterator[Account
 
 @pytest.fixture
 def vm(sandboxes: None, tmp_path: Path) -> Iterator[VmSocket]:
-    """A VM's socket, and what a test has it say."""
+    """The socket of a VM, on which the test itself answers."""
     with listen_as_vm(tmp_path) as made:
         yield made

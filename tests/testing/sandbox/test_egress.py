@@ -1,4 +1,4 @@
-"""`--net`: a program as a VM reaches other machines, and still neither other VMs' endpoints nor the operator API."""
+"""Tests of `--net`: a program reaches other machines, but neither other VMs' endpoints nor the operator API."""
 
 import shlex
 import shutil
@@ -17,7 +17,7 @@ from tests.testing.sandbox.vm_socket import GUARD
 ELSEWHERE = "10.99.0.11"
 NAME = "http://169.254.169.254/metadata/instance/compute/name?api-version=2020-07-01&format=text"
 HOSTS = ("127.0.0.1", "10.0.2.2", "10.99.0.1")
-"""How the host might be called inside: itself, slirp4netns' gateway, its address in its network."""
+"""Addresses of the host as seen inside: its loopback, slirp4netns' gateway, its address in the network."""
 
 CURL = ("curl", "--silent", "--show-error", "--max-time", "60", "--header", "Metadata:true")
 SERVER = """
@@ -35,7 +35,7 @@ server.serve_forever()
 
 @pytest.fixture(params=["slirp4netns", "pasta"])
 def path(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Where programs are looked for: this one is there, and no other that does the same."""
+    """Return a PATH with only one of the egress programs."""
     if shutil.which(request.param) is None:
         pytest.skip(f"the program {request.param} is missing: install slirp4netns and passt")
     programs = tmp_path / "bin"
@@ -46,7 +46,7 @@ def path(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 class Lab:
-    """A host on which the service runs, and another machine that it can reach."""
+    """A host with the service, and another machine that it can reach."""
 
     def __init__(self, host: NetworkNamespace, started: UpOutput) -> None:
         self._host = host
@@ -66,7 +66,7 @@ class Lab:
 
 @contextmanager
 def answering(machine: NetworkNamespace) -> Iterator[None]:
-    """Have a web server there."""
+    """Run a web server on the machine."""
     with subprocess.Popen([*machine.within, sys.executable, "-c", SERVER], stdout=subprocess.PIPE) as server:
         try:
             assert server.stdout is not None
@@ -84,13 +84,13 @@ def lab(sandboxes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[L
         made.add_bridge("guests", "10.99.0.1")
         made.host.ip(f"route add default via {ELSEWHERE}")
         elsewhere = made.add_vm("elsewhere", "guests", ELSEWHERE, "default via 10.99.0.1")
-        # `ip netns exec` is found by its name, so the whole way is given.
+        # The full path of `ip`, because the tests change PATH.
         within = (str(shutil.which("ip")), *made.host.within[1:])
         with answering(elsewhere), forewarn_up(tmp_path_factory.mktemp("lab"), within=within) as started:
             yield Lab(made.host, started)
 
 
-def test_other_machines_are_reached_and_this_ones_loopback_is_not(lab: Lab, path: str) -> None:
+def test_other_machines_are_reachable_but_the_hosts_loopback_is_not(lab: Lab, path: str) -> None:
     reached = lab.run(
         path, "sh", "-c", f"{shlex.join([*CURL, NAME, f'http://{ELSEWHERE}:8000/'])}; cat /etc/resolv.conf"
     )

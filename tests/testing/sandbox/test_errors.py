@@ -1,4 +1,4 @@
-"""Where no sandbox can be made, it is said what to do about it."""
+"""Tests of the messages when a sandbox cannot be created: each says what to do."""
 
 import errno
 import os
@@ -13,8 +13,8 @@ from forewarn.testing.sandbox.errors import APPARMOR_SYSCTL, DEBIAN_SYSCTL, MAX_
 from tests.testing.sandbox.vm_socket import GUARD, VmSocket
 
 CASES: dict[str, tuple[int, dict[str, int], str]] = {
-    "none allowed": (errno.ENOSPC, {MAX_NAMESPACES: 0}, "sudo sysctl user.max_user_namespaces=15000"),
-    "too many": (errno.ENOSPC, {MAX_NAMESPACES: 10}, "end some, or raise them"),
+    "limit is 0": (errno.ENOSPC, {MAX_NAMESPACES: 0}, "sudo sysctl user.max_user_namespaces=15000"),
+    "limit is reached": (errno.ENOSPC, {MAX_NAMESPACES: 10}, "end some programs, or raise the limit"),
     "Debian's switch": (
         errno.EPERM,
         {MAX_NAMESPACES: 10, DEBIAN_SYSCTL: 0},
@@ -25,7 +25,7 @@ CASES: dict[str, tuple[int, dict[str, int], str]] = {
         {DEBIAN_SYSCTL: 1, APPARMOR_SYSCTL: 1},
         "sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0",
     ),
-    "AppArmor, in the files": (errno.EACCES, {APPARMOR_SYSCTL: 1}, "AppArmor keeps them from unprivileged programs"),
+    "AppArmor, EACCES": (errno.EACCES, {APPARMOR_SYSCTL: 1}, "AppArmor does not allow them to unprivileged programs"),
     "container": (errno.EPERM, {MAX_NAMESPACES: 10, APPARMOR_SYSCTL: 0}, "allow them in its seccomp profile"),
     "kernel": (errno.EINVAL, {}, "CONFIG_USER_NS"),
     "anything else": (errno.ENOMEM, {}, "give your program the VM's URL"),
@@ -33,14 +33,14 @@ CASES: dict[str, tuple[int, dict[str, int], str]] = {
 
 
 @pytest.mark.parametrize(("number", "switches", "advice"), CASES.values(), ids=CASES)
-def test_advice_fits_what_is_switched_off(number: int, switches: dict[str, int], advice: str) -> None:
-    told = str(NamespacesNotAllowed(OSError(number, os.strerror(number)), switches.get))
-    assert told.startswith("this system does not let you create user namespaces (")
-    assert advice in told
+def test_advice_fits_the_cause(number: int, switches: dict[str, int], advice: str) -> None:
+    message = str(NamespacesNotAllowed(OSError(number, os.strerror(number)), switches.get))
+    assert message.startswith("this system does not let you create user namespaces (")
+    assert advice in message
 
 
-def test_system_that_allows_no_user_namespaces_says_so(vm: VmSocket) -> None:
-    """In a user namespace of its own the switch can be turned without touching the machine's."""
+def test_disabled_user_namespaces_are_reported_with_advice(vm: VmSocket) -> None:
+    """In a new user namespace the sysctl can be changed without changing the host's."""
     if shutil.which("unshare") is None:
         pytest.skip("the program unshare is missing: install util-linux")
     off = 'echo 0 >/proc/sys/user/max_user_namespaces && exec "$@"'
@@ -55,19 +55,19 @@ def test_system_that_allows_no_user_namespaces_says_so(vm: VmSocket) -> None:
     assert ended.returncode == 125
     assert ended.stderr == (
         "forewarn: this system does not let you create user namespaces (No space left on device): "
-        "switch them on with `sudo sysctl user.max_user_namespaces=15000`\n"
+        "enable them with `sudo sysctl user.max_user_namespaces=15000`\n"
     )
 
 
-def test_other_systems_are_told_of_urls(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_advice_on_other_systems_is_to_use_urls(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
     assert sandbox.unavailable_reason() == (
-        "a program can run as a VM only on Linux, and this system is darwin: "
-        "give your program the VM's URL, which `forewarn vm list` shows"
+        "a program can run as a VM only on Linux; this system is darwin. "
+        "Give your program the VM's URL instead: `forewarn vm list` shows it"
     )
 
 
-def test_without_a_program_for_it_there_is_no_way_out(vm: VmSocket) -> None:
+def test_net_without_an_egress_program_is_refused(vm: VmSocket) -> None:
     command = sandbox.supervisor_command(["true"], socket=vm.path, hostname="web-0", net=True)
     ended = subprocess.run(
         command, env={"PATH": "/nowhere"}, capture_output=True, text=True, timeout=GUARD, check=False

@@ -1,4 +1,4 @@
-"""What a program finds where it runs as a VM, and how it ends."""
+"""Tests of the namespaces: the environment of a sandboxed program, its signals and its end."""
 
 import os
 import signal
@@ -16,13 +16,13 @@ from forewarn.testing.sandbox.signals import NOT_FORWARDED
 from tests.testing.sandbox.vm_socket import GUARD, VmSocket, lines, output, wait_for_output
 
 
-def test_host_name_is_the_vms_and_has_an_address(vm: VmSocket) -> None:
+def test_host_name_is_the_vms_and_resolves(vm: VmSocket) -> None:
     script = "import socket; print(socket.gethostname(), socket.gethostbyname(socket.gethostname()))"
     assert output(vm, sys.executable, "-c", script) == "web-0 127.0.1.1\n"
     assert socket.gethostname() != "web-0"
 
 
-def test_user_directory_environment_and_streams_are_as_they_were(vm: VmSocket, tmp_path: Path) -> None:
+def test_user_directory_environment_and_streams_are_kept(vm: VmSocket, tmp_path: Path) -> None:
     env = {"PATH": os.environ["PATH"], "PYTHONPATH": "/nowhere", "WORD": "ä $HOME"}
     script = 'id -u; id -g; pwd; echo "$WORD"; echo "$PYTHONPATH"; cat; echo complaint >&2'
     program = sandbox.run(
@@ -44,11 +44,11 @@ def test_user_directory_environment_and_streams_are_as_they_were(vm: VmSocket, t
     ("script", "code"),
     [("exit 0", 0), ("exit 7", 7), ("exit 255", 255), ("kill -TERM $$", 143), ("kill -KILL $$", 137)],
 )
-def test_exit_code_is_the_programs(vm: VmSocket, script: str, code: int) -> None:
+def test_exit_code_is_that_of_the_program(vm: VmSocket, script: str, code: int) -> None:
     assert wait_for_output(vm.run("sh", "-c", script)) == (code, "", "")
 
 
-def test_program_that_cannot_be_run_is_named(vm: VmSocket, tmp_path: Path) -> None:
+def test_error_names_the_program_that_cannot_be_run(vm: VmSocket, tmp_path: Path) -> None:
     (tmp_path / "text").write_text("nothing to run")
     no, cannot = "No such file or directory", "Permission denied"
     assert wait_for_output(vm.run("nonesuch")) == (127, "", f"forewarn: cannot run nonesuch: {no}\n")
@@ -64,8 +64,8 @@ def test_sockets_of_all_vms_are_hidden(vm: VmSocket) -> None:
     assert (code, "Read-only" in err) == (1, True)
 
 
-def test_root_itself_cannot_uncover_the_sockets(vm: VmSocket) -> None:
-    """Neither by unmounting what hides them, nor in namespaces of its own, nor by way of process 1."""
+def test_even_root_cannot_uncover_the_sockets(vm: VmSocket) -> None:
+    """Neither by unmounting the cover, nor in new namespaces, nor through process 1."""
     with socket.socket(socket.AF_UNIX) as other:
         other.bind(str(vm.path.parent / "other.sock"))
         program = vm.script(UNCOVER, str(vm.path.parent))
@@ -95,12 +95,12 @@ def test_other_machines_cannot_be_reached(vm: VmSocket) -> None:
     assert (code, "Network is unreachable" in err) == (1, True)
 
 
-def test_processes_of_the_machine_are_out_of_sight(vm: VmSocket) -> None:
+def test_processes_of_the_host_are_not_visible(vm: VmSocket) -> None:
     script = "import os; print([name for name in os.listdir('/proc') if name.isdigit()] == ['1', str(os.getpid())])"
     assert output(vm, sys.executable, "-c", script) == "True\n"
 
 
-def test_signals_are_the_programs_and_come_once(vm: VmSocket) -> None:
+def test_signals_are_forwarded_once(vm: VmSocket) -> None:
     numbers = sorted(signal.valid_signals() - NOT_FORWARDED - {signal.SIGTSTP, signal.SIGCONT})
     program = vm.script(
         """
@@ -126,17 +126,17 @@ for line in sys.stdin:
     assert {signal.SIGTERM, signal.SIGALRM, signal.SIGTTIN, signal.SIGRTMIN} <= set(numbers)
 
 
-def test_program_that_signals_its_own_group_is_hit_once_and_ends_nothing_else(vm: VmSocket) -> None:
+def test_signal_to_the_programs_own_group_is_delivered_once(vm: VmSocket) -> None:
     script = "trap 'echo hit' TERM; kill 0; kill 0; exit 3"
     command = sandbox.supervisor_command(["sh", "-c", script], socket=vm.path, hostname="web-0")
-    # On a terminal its group would be that of the tests, too.
+    # In a new session: on a terminal, the program would share the process group of the tests.
     program = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
     )
     assert wait_for_output(program) == (3, "hit\nhit\n", "")
 
 
-def test_program_stops_and_goes_on(vm: VmSocket) -> None:
+def test_program_stops_and_continues(vm: VmSocket) -> None:
     program = vm.script("print('ready'); sys.stdin.read()")
     seen = lines(program)
     assert next(seen) == "ready"
@@ -148,7 +148,7 @@ def test_program_stops_and_goes_on(vm: VmSocket) -> None:
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "<&- >&- 2>&-"])
-def test_stream_that_is_closed_stays_so_and_harms_nothing(vm: VmSocket, closed: str) -> None:
+def test_closed_stream_stays_closed(vm: VmSocket, closed: str) -> None:
     script = "import os; os._exit(sum(1 << n for n in range(3) if os.path.exists(f'/proc/self/fd/{n}')) or 8)"
     command = sandbox.supervisor_command([sys.executable, "-c", script], socket=vm.path, hostname="web-0")
     ended = subprocess.run(
@@ -158,11 +158,11 @@ def test_stream_that_is_closed_stays_so_and_harms_nothing(vm: VmSocket, closed: 
 
 
 CLOSED = {"<&-": 0b110, ">&-": 0b101, "<&- >&- 2>&-": 8}
-"""Which streams a program has that finds some closed."""
+"""The open streams of the program, as bits, by the streams that were closed; 8 means none."""
 
 
-def test_whoever_of_the_chain_is_killed_and_whenever_nothing_is_left(vm: VmSocket) -> None:
-    """The supervisor, the keeper, process 1, the program: each as soon as it is there."""
+def test_killing_any_process_of_the_sandbox_ends_all_of_it(vm: VmSocket) -> None:
+    """Supervisor, keeper, process 1 and program: each is killed as soon as it exists."""
     mark = str(uuid.uuid4())
     programs = [vm.run("sh", "-c", f"sleep 600; : {mark}") for _ in range(8)]
     for number, program in enumerate(programs):
@@ -175,18 +175,18 @@ def test_whoever_of_the_chain_is_killed_and_whenever_nothing_is_left(vm: VmSocke
 
 
 def _member(process: int, generations: int) -> int:
-    """Return who was begun by a process, or by whoever that has begun, and so on, as soon as it is there."""
+    """Wait for the descendant of a process in this generation, and return it."""
     end = time.monotonic() + GUARD
     while generations:
-        assert time.monotonic() < end, "nobody is begun"
+        assert time.monotonic() < end, "no child process was started"
         if children := Path(f"/proc/{process}/task/{process}/children").read_text().split():
             process, generations = int(children[0]), generations - 1
     return process
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_nothing_is_left_behind(vm: VmSocket, number: signal.Signals) -> None:
-    """Not even what has gone into a session of its own."""
+def test_all_child_processes_end_with_the_program(vm: VmSocket, number: signal.Signals) -> None:
+    """Even a child in a new session ends."""
     mark = str(uuid.uuid4())
     script = f"setsid sh -c 'sleep 600; : {mark}' & (sh -c 'sleep 600; : {mark}' &) ; echo ready; wait"
     program = vm.run("sh", "-c", script)
@@ -201,12 +201,12 @@ def test_nothing_is_left_behind(vm: VmSocket, number: signal.Signals) -> None:
 def _await_end_of(mark: str) -> None:
     end = time.monotonic() + GUARD
     while _bearing(mark):
-        assert time.monotonic() < end, "something is still there"
+        assert time.monotonic() < end, "a process is still running"
         time.sleep(0.05)
 
 
 def _bearing(mark: str) -> list[str]:
-    """Return the processes of the machine whose command line has the mark."""
+    """Return the processes of the host whose command line contains the mark."""
     found = []
     for directory in Path("/proc").glob("[0-9]*"):
         try:
@@ -217,8 +217,8 @@ def _bearing(mark: str) -> list[str]:
     return found
 
 
-def test_end_of_a_stream_is_passed_on_at_once(vm: VmSocket) -> None:
-    """Whoever reads the output waits neither for the program's end nor for anybody else."""
+def test_closed_output_is_noticed_before_the_program_ends(vm: VmSocket) -> None:
+    """A reader of the output waits neither for the program's end nor for another process."""
     program = vm.script("import os; print('all'); os.close(1); sys.stdin.read()")
     assert list(lines(program)) == ["all"]
     assert program.poll() is None
@@ -226,24 +226,22 @@ def test_end_of_a_stream_is_passed_on_at_once(vm: VmSocket) -> None:
     assert program.returncode == 0
 
 
-def test_many_run_at_the_same_time(vm: VmSocket) -> None:
+def test_many_sandboxes_run_in_parallel(vm: VmSocket) -> None:
     programs = [vm.run("hostname", hostname=f"web-{number}") for number in range(8)]
     assert [wait_for_output(program) for program in programs] == [(0, f"web-{number}\n", "") for number in range(8)]
 
 
-def test_directory_with_anything_but_sockets_is_not_hidden(vm: VmSocket) -> None:
+def test_socket_directory_with_other_files_is_refused(vm: VmSocket) -> None:
     (vm.path.parent / "precious").touch()
     code, _, err = wait_for_output(vm.run("true"))
-    assert (code, err) == (
-        125,
-        f"forewarn: the directory of {vm.path} is hidden from the command, but has precious in it\n",
-    )
+    message = f"the directory of {vm.path} is hidden from the command, so it must contain only sockets"
+    assert (code, err) == (125, f"forewarn: {message}; it contains precious\n")
 
 
 @pytest.mark.parametrize(
-    ("hostname", "why"), [("n" * 65, "at most 64 characters"), ("", "at most 64 characters")], ids=["long", "empty"]
+    ("hostname", "why"), [("n" * 65, "has 1 to 64 bytes"), ("", "has 1 to 64 bytes")], ids=["long", "empty"]
 )
-def test_host_name_that_linux_does_not_take_is_refused(vm: VmSocket, hostname: str, why: str) -> None:
+def test_invalid_host_name_is_refused(vm: VmSocket, hostname: str, why: str) -> None:
     code, _, err = wait_for_output(vm.run("true", hostname=hostname))
     assert (code, why in err) == (125, True)
 
@@ -254,6 +252,6 @@ def test_missing_socket_is_refused(vm: VmSocket) -> None:
     assert (code, err) == (125, f"forewarn: cannot use {missing}: No such file or directory\n")
 
 
-def test_no_command_is_an_error_of_the_caller(vm: VmSocket) -> None:
-    with pytest.raises(ValueError, match="no command"):
+def test_empty_command_raises_value_error(vm: VmSocket) -> None:
+    with pytest.raises(ValueError, match="command is empty"):
         sandbox.run([], socket=vm.path, hostname="web-0")

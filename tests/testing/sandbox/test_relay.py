@@ -1,4 +1,4 @@
-"""What a program says at 169.254.169.254:80 arrives at the VM's socket as it was said, and the answer likewise."""
+"""Tests of the relay between 169.254.169.254:80 in the sandbox and the VM's socket."""
 
 import hashlib
 import os
@@ -11,7 +11,7 @@ LARGE = 32 * 1024 * 1024
 MANY = 300
 
 
-def test_connection_is_kept_for_many_requests(vm: VmSocket) -> None:
+def test_connection_stays_open_for_many_requests(vm: VmSocket) -> None:
     program = vm.script("""
 with connected() as one:
     for number in range(100):
@@ -25,7 +25,7 @@ with connected() as one:
     assert wait_for_output(program) == (0, "", "")
 
 
-def test_megabytes_pass_in_both_directions_at_once(vm: VmSocket) -> None:
+def test_megabytes_are_relayed_in_both_directions_at_once(vm: VmSocket) -> None:
     program = vm.script(f"""
 import hashlib, threading
 one = connected()
@@ -44,7 +44,7 @@ saying.join()
     assert wait_for_output(program) == (0, f"{hashlib.sha256(noise).hexdigest()}\n", "")
 
 
-def test_who_has_said_everything_still_hears_the_answer(vm: VmSocket) -> None:
+def test_response_arrives_after_the_client_closed_its_direction(vm: VmSocket) -> None:
     program = vm.script("""
 one = connected()
 one.sendall(b"all I have to say")
@@ -75,8 +75,8 @@ for number, one in enumerate(many):
     assert sorted(words) == [f"{number:04}".encode() for number in range(MANY)]
 
 
-def test_what_is_said_last_arrives_although_the_program_has_ended(vm: VmSocket) -> None:
-    """A handler may approve and exit without waiting for the answer."""
+def test_last_bytes_arrive_after_the_program_has_ended(vm: VmSocket) -> None:
+    """A handler may approve and exit without waiting for the response."""
     program = vm.script("connected().sendall(b'approve' * 100_000)")
     with vm.accept() as connection:
         assert read_exactly(connection, 700_000) == b"approve" * 100_000
@@ -84,7 +84,7 @@ def test_what_is_said_last_arrives_although_the_program_has_ended(vm: VmSocket) 
     assert wait_for_output(program) == (0, "", "")
 
 
-def test_connection_that_is_ended_without_an_answer_is_reset(vm: VmSocket) -> None:
+def test_connection_closed_without_a_response_is_reset(vm: VmSocket) -> None:
     program = vm.script("""
 one = connected()
 one.sendall(b"a question")
@@ -98,7 +98,7 @@ except ConnectionResetError:
     assert wait_for_output(program) == (0, "reset\n", "")
 
 
-def test_connection_that_is_ended_after_an_answer_is_closed(vm: VmSocket) -> None:
+def test_connection_closed_after_a_response_is_closed(vm: VmSocket) -> None:
     program = vm.script("""
 one = connected()
 one.sendall(b"a question")
@@ -110,8 +110,8 @@ print(all_of(one).decode())
     assert wait_for_output(program) == (0, "the beginning of an ans\n", "")
 
 
-def test_program_that_gives_up_is_heard_to(vm: VmSocket) -> None:
-    """A request that is held must not be held for nobody."""
+def test_reset_by_the_program_reaches_the_service(vm: VmSocket) -> None:
+    """The service must not hold a long poll whose client has gone."""
     program = vm.script("""
 import struct
 one = connected()
@@ -130,7 +130,7 @@ sys.stdin.read(1)
     assert wait_for_output(program) == (0, "", "")
 
 
-def test_nobody_answers_where_no_service_is_any_more(vm: VmSocket) -> None:
+def test_connection_fails_after_the_service_has_ended(vm: VmSocket) -> None:
     program = vm.script("""
 held = connected()
 held.sendall(b"first")
@@ -155,8 +155,8 @@ except ConnectionError:
     assert wait_for_output(program) == (0, "nobody\n", "")
 
 
-def test_program_can_listen_and_talk_to_itself(vm: VmSocket) -> None:
-    """It has a loopback of its own, which is not the machine's."""
+def test_program_has_its_own_loopback(vm: VmSocket) -> None:
+    """The loopback in the sandbox is not the host's."""
     with socket.create_server(("127.0.0.1", 0)) as outside:
         port = outside.getsockname()[1]
         program = vm.script(f"""
@@ -171,4 +171,4 @@ with socket.create_server(("127.0.0.1", {port})) as own:
         except BlockingIOError:
             pass
         else:
-            raise AssertionError("it has reached the loopback of the machine")
+            raise AssertionError("the program reached the loopback of the host")

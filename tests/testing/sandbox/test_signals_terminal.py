@@ -1,4 +1,4 @@
-"""A program as a VM on a terminal: keys, Ctrl-C, Ctrl-Z and `fg` are its own, as in any shell."""
+"""Tests of a sandboxed program on a terminal: keys, Ctrl-C, Ctrl-Z and `fg` work as in any shell."""
 
 import os
 import pty
@@ -18,7 +18,7 @@ from forewarn.testing import sandbox
 from tests.testing.sandbox.vm_socket import GUARD, VmSocket
 
 TAKE_TERMINAL = "import os, sys; os.open(os.ttyname(0), os.O_RDWR); os.execvp(sys.argv[1], sys.argv[1:])"
-"""The first terminal that the leader of a session opens is its own."""
+"""The first terminal that a session leader opens becomes its controlling terminal."""
 
 PROGRAM = """
 import os, signal, sys
@@ -38,23 +38,23 @@ signal.signal(signal.SIGRTMIN, lambda *_: os.write(1, b"told %d\\n" % len(told))
 signal.signal(signal.SIGHUP, lambda *_: os._exit(7))
 print("ready", flush=True)
 while True:
-    time.sleep(0.1)  # a pause might begin when the signal has just come
+    time.sleep(0.1)  # signal.pause() could miss a signal that has just arrived
 """
 
 
 class Shell:
-    """An interactive shell on a terminal of its own."""
+    """An interactive shell on a new terminal."""
 
     def __init__(self, terminal: int) -> None:
         self._terminal = terminal
         self.seen = ""
 
     def type(self, keys: str) -> None:
-        """Press keys."""
+        """Type keys."""
         os.write(self._terminal, keys.encode())
 
     def wait_for(self, text: str) -> None:
-        """Read on until this has been seen, and forget all up to there."""
+        """Read the output until this text, and discard everything up to its end."""
         while text not in self.seen:
             ready, _, _ = select.select([self._terminal], [], [], GUARD)
             assert ready, f"{text!r} was not seen in {self.seen!r}"
@@ -66,7 +66,7 @@ class Shell:
 def interactive_shell() -> Iterator[Shell]:
     main, other = pty.openpty()
     attributes = termios.tcgetattr(other)
-    attributes[3] &= ~termios.ECHO  # what is typed is not to be taken for what is said
+    attributes[3] &= ~termios.ECHO  # so that typed keys are not in the output
     termios.tcsetattr(other, termios.TCSANOW, attributes)
     process = subprocess.Popen(
         [sys.executable, "-c", TAKE_TERMINAL, "bash", "--norc", "--noprofile", "--noediting", "-i"],
@@ -101,7 +101,7 @@ def _background(vm: VmSocket, program: str) -> str:
     return _typed(vm, sys.executable, "-c", program).rstrip("\n") + " &\n"
 
 
-def test_keys_and_job_control_are_the_programs(vm: VmSocket, shell: Shell) -> None:
+def test_program_gets_keys_and_job_control(vm: VmSocket, shell: Shell) -> None:
     shell.type(_typed(vm, sys.executable, "-c", PROGRAM))
     shell.wait_for("ready True")
     shell.type("\x03")
@@ -122,7 +122,7 @@ def test_keys_and_job_control_are_the_programs(vm: VmSocket, shell: Shell) -> No
     shell.wait_for("code 0")
 
 
-def test_ctrl_c_ends_what_does_not_mind_it(vm: VmSocket, shell: Shell) -> None:
+def test_ctrl_c_ends_a_program_without_a_signal_handler(vm: VmSocket, shell: Shell) -> None:
     shell.type(_typed(vm, "sh", "-c", "echo ready; exec sleep 600"))
     shell.wait_for("ready")
     shell.type("\x03")
@@ -147,9 +147,7 @@ def test_shell_inside_has_job_control_and_gives_the_terminal_back(vm: VmSocket, 
     shell.wait_for("again")
 
 
-def test_program_in_the_background_stops_when_it_reads_and_reads_when_it_is_in_front(
-    vm: VmSocket, shell: Shell
-) -> None:
+def test_background_program_stops_on_read_and_continues_in_the_foreground(vm: VmSocket, shell: Shell) -> None:
     shell.type("set -b\n")
     shell.type(_background(vm, PROGRAM))
     shell.wait_for("ready True")
@@ -177,9 +175,9 @@ def test_program_in_the_background_stops_when_it_reads_and_reads_when_it_is_in_f
     shell.wait_for("code 0")
 
 
-@pytest.mark.parametrize("where", ["in the background", "in front, and stopped"])
-def test_signal_to_the_whole_job_comes_once(vm: VmSocket, shell: Shell, where: str) -> None:
-    """The shell's `kill %1` is for the process group, in which the supervisor is, too."""
+@pytest.mark.parametrize("where", ["in the background", "in the foreground, then stopped"])
+def test_signal_to_the_whole_job_is_delivered_once(vm: VmSocket, shell: Shell, where: str) -> None:
+    """The shell's `kill %1` signals the process group, which includes the supervisor."""
     if where == "in the background":
         shell.type(_background(vm, COUNTING))
         shell.wait_for("ready")
@@ -191,14 +189,14 @@ def test_signal_to_the_whole_job_comes_once(vm: VmSocket, shell: Shell, where: s
         shell.type("bg\n")
     for count in (1, 2):
         shell.type("kill %1\n")
-        # Alone to the supervisor, and behind whatever it has got before.
+        # Only to the supervisor, after the signals that it has received before.
         shell.type("kill -RTMIN $(jobs -p %1)\n")
         shell.wait_for(f"told {count}")
     shell.type("kill -HUP %1; wait %1; echo code $?\n")
     shell.wait_for("code 7")
 
 
-def test_program_that_ends_in_the_background_leaves_the_terminal_to_the_shell(vm: VmSocket, shell: Shell) -> None:
+def test_terminal_stays_with_the_shell_after_a_background_program_ends(vm: VmSocket, shell: Shell) -> None:
     shell.type(_typed(vm, sys.executable, "-c", COUNTING))
     shell.wait_for("ready")
     shell.type("\x1a")
@@ -210,8 +208,8 @@ def test_program_that_ends_in_the_background_leaves_the_terminal_to_the_shell(vm
     shell.wait_for("word")
 
 
-def test_program_is_told_that_its_terminal_is_gone(vm: VmSocket, sandboxes: None, tmp_path: Path) -> None:
-    """The system tells the leader of the session alone, as which `ssh -t` begins a command."""
+def test_program_gets_sighup_when_its_terminal_closes(vm: VmSocket, sandboxes: None, tmp_path: Path) -> None:
+    """The kernel signals only the session leader, and `ssh -t` starts a command as session leader."""
     told = tmp_path / "told"
     script = f"""
 import os, signal, time
@@ -221,7 +219,7 @@ def tell(*_):
 signal.signal(signal.SIGHUP, tell)
 print("ready", flush=True)
 while True:
-    time.sleep(0.1)  # a pause might begin when the signal has just come
+    time.sleep(0.1)  # signal.pause() could miss a signal that has just arrived
 """
     main, other = pty.openpty()
     command = sandbox.supervisor_command([sys.executable, "-c", script], socket=vm.path, hostname="web-0")
@@ -229,7 +227,7 @@ while True:
         [sys.executable, "-c", TAKE_TERMINAL, *command], stdin=other, stdout=other, stderr=other, start_new_session=True
     ) as process:
         os.close(other)
-        Shell(main).wait_for("ready\r\n")  # or else it has not said all, and cannot any more
+        Shell(main).wait_for("ready\r\n")  # otherwise the program could fail to write the rest
         os.close(main)
         code = process.wait(GUARD)
     assert (code, told.exists()) == (0, True)

@@ -1,4 +1,4 @@
-"""`forewarn run` with real programs against a real service, by root and by somebody without any rights."""
+"""Tests of `forewarn run` with real programs and a real service, as root and as an unprivileged user."""
 
 import json
 import os
@@ -38,7 +38,7 @@ for event in json.loads(ask())["Events"]:
     ask(json.dumps({"StartRequests": [{"EventId": event["EventId"]}]}).encode())
     print(event["EventId"])
 """
-"""A handler as people write it: it knows nothing of Forewarn."""
+"""A handler as users write it, without any part of Forewarn."""
 
 AGENT = """
 [http]
@@ -51,7 +51,7 @@ handlers = ["log"]
 
 
 class AccountService:
-    """A service of a person's own, and the program at their hands."""
+    """A service that runs as an account, and `forewarn run` as the same account."""
 
     def __init__(self, account: Account, started: UpOutput) -> None:
         self.person = account
@@ -63,7 +63,7 @@ class AccountService:
         return self.started.api()
 
     def run(self, vm: str, *command: str) -> "subprocess.Popen[bytes]":
-        """Begin a program as a VM."""
+        """Start a program as a VM."""
         return subprocess.Popen(
             [*self.person.within, *FOREWARN, "run", "--vm", vm, "--", *command],
             env=plain_environment(FOREWARN_DATA=self.started.data, HOME=str(self.person.home)),
@@ -74,19 +74,19 @@ class AccountService:
         )
 
     def output(self, vm: str, *command: str) -> str:
-        """Run a program that must succeed as a VM, and return what it prints."""
+        """Run a program as a VM, which must succeed, and return its output."""
         program = self.run(vm, *command)
         out, err = program.communicate(timeout=GUARD)
         assert program.returncode == 0, err.decode()
         return out.decode()
 
     def schedule(self, vm: str, type_: EventType = EventType.REBOOT) -> str:
-        """Announce something, an hour ahead."""
+        """Schedule an event with an hour of notice."""
         (made,) = self.api.schedule(ScheduleEvents(type=type_, vms=(vm,), notice="1h")).created
         return made.id
 
     def status(self, event: str) -> str | None:
-        """Return how far an event is."""
+        """Return the status of an event, or None if it has ended."""
         shown = self.api.event(event).event
         return None if shown is None else shown.status
 
@@ -99,16 +99,16 @@ def account_service(account: Account) -> Iterator[AccountService]:
 
 @pytest.fixture
 def python(account: Account) -> str:
-    """A Python that the person can run inside, where they have no rights to read what others have closed."""
+    """A Python that the account can run inside the sandbox, where it can read only public files."""
     if account.user == os.getuid():
         return sys.executable
     found = shutil.which("python3", path="/usr/local/bin:/usr/bin")
     if found is None:
-        pytest.skip("the system has no Python that everybody can run: install python3")
+        pytest.skip("the system has no Python that every user can run: install python3")
     return found
 
 
-def test_curl_is_answered_as_the_vm(account_service: AccountService) -> None:
+def test_curl_gets_the_vms_document_and_name(account_service: AccountService) -> None:
     event = account_service.schedule("web/web-0")
     script = f"{shlex.join([*CURL, EVENTS])}; echo; {shlex.join([*CURL, NAME])}; echo; hostname; id -u"
     document, *others = account_service.output("web-0", "sh", "-c", script).splitlines()
@@ -116,13 +116,13 @@ def test_curl_is_answered_as_the_vm(account_service: AccountService) -> None:
     assert others == ["web-0", "web-0", str(account_service.person.user)]
 
 
-def test_handler_that_knows_nothing_of_forewarn_approves(account_service: AccountService, python: str) -> None:
+def test_plain_python_handler_approves(account_service: AccountService, python: str) -> None:
     event = account_service.schedule("web/web-0")
     assert event in account_service.output("web-0", python, "-c", HANDLER).splitlines()
     assert account_service.status(event) == "Started"
 
 
-def test_several_vms_run_at_the_same_time_and_each_is_its_own(account_service: AccountService) -> None:
+def test_programs_of_several_vms_run_in_parallel_with_their_own_identity(account_service: AccountService) -> None:
     names = ("web-0", "web-1", "db-0")
     programs = [account_service.run(name, *CURL, *[NAME] * 20) for name in names]
     answers = [program.communicate(timeout=GUARD)[0].decode() for program in programs]
@@ -137,8 +137,8 @@ def test_other_vms_and_the_operator_api_cannot_be_reached(account_service: Accou
     assert list(sockets.iterdir()) != []
 
 
-def test_fault_is_the_programs_to_bear(account_service: AccountService) -> None:
-    """A reset too, although a unix socket knows none; and what was said before it is not lost."""
+def test_fault_affects_the_program(account_service: AccountService) -> None:
+    """Even a reset, which Unix sockets do not have; responses before it are not lost."""
     account_service.api.set_fault(SetFault(kind=FaultKind.RESET, vm="db-0", times=1))
     script = f"{shlex.join([*CURL, EVENTS])}; echo; {shlex.join([*CURL, NAME])}"
     program = account_service.run("db-0", "sh", "-c", script)
@@ -147,12 +147,12 @@ def test_fault_is_the_programs_to_bear(account_service: AccountService) -> None:
     assert b"reset" in err
 
 
-def test_approval_that_is_too_large_is_told_so(account_service: AccountService) -> None:
+def test_approval_that_is_too_large_gets_413(account_service: AccountService) -> None:
     script = f"head -c 3000000 /dev/zero | {shlex.join([*CURL, *TOO_MUCH, EVENTS])}"
     assert account_service.output("web-0", "sh", "-c", script) == "413"
 
 
-def test_sockets_are_their_owners_alone(account_service: AccountService) -> None:
+def test_only_the_owner_can_access_the_sockets(account_service: AccountService) -> None:
     path = Path(account_service.api.open_socket("web-0").path)
     assert account_service.api.open_socket("web/web-0").path == str(path)
     assert account_service.api.open_socket("web-1").path != str(path)
@@ -169,7 +169,7 @@ def test_unknown_vm_is_refused(account_service: AccountService) -> None:
     )
 
 
-def test_options_after_the_program_are_the_programs(account_service: AccountService) -> None:
+def test_options_after_the_program_belong_to_the_program(account_service: AccountService) -> None:
     command = [
         *account_service.person.within,
         *FOREWARN,
@@ -195,7 +195,7 @@ def test_options_after_the_program_are_the_programs(account_service: AccountServ
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "--vm x\n", "")
 
 
-def test_signal_ends_the_program_and_not_only_the_command(account_service: AccountService) -> None:
+def test_signal_to_the_command_reaches_the_program(account_service: AccountService) -> None:
     program = account_service.run(
         "web-0", "sh", "-c", "trap 'echo asked to end; exit 9' TERM; echo ready; sleep 600 & wait"
     )
@@ -207,7 +207,7 @@ def test_signal_ends_the_program_and_not_only_the_command(account_service: Accou
     assert program.returncode == 9
 
 
-def test_without_a_service_there_is_none_to_be_taken_for(sandboxes: None, tmp_path: Path) -> None:
+def test_run_without_a_service_is_refused(sandboxes: None, tmp_path: Path) -> None:
     ended = subprocess.run(
         [*FOREWARN, "run", "--vm", "web-0", "--data", str(tmp_path), "--", "true"],
         env=plain_environment(),
@@ -221,7 +221,7 @@ def test_without_a_service_there_is_none_to_be_taken_for(sandboxes: None, tmp_pa
 
 @pytest.fixture(scope="module")
 def own_service(sandboxes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AccountService]:
-    """The path of its sockets is longer than the 107 bytes that the address of one has room for."""
+    """A service whose socket paths are longer than the 107 bytes of a Unix socket's address."""
     deep = tmp_path_factory.mktemp("own") / ("d" * 100) / ("e" * 100)
     deep.mkdir(parents=True)
     with forewarn_up(deep) as started:
@@ -229,9 +229,9 @@ def own_service(sandboxes: None, tmp_path_factory: pytest.TempPathFactory) -> It
 
 
 class TestOurOwnPrograms:
-    """The client and the agent, where the tests' own Python can be run."""
+    """The client and the agent, with the Python of the tests."""
 
-    def test_client_finds_its_endpoint_and_waits_for_changes(self, own_service: AccountService) -> None:
+    def test_client_finds_its_endpoint_and_watches_changes(self, own_service: AccountService) -> None:
         watching = own_service.run("web-0", *FOREWARN, "guest", "watch", "-o", "json")
         first = own_service.schedule("web/web-0")
         seen = lines(watching)
@@ -243,7 +243,7 @@ class TestOurOwnPrograms:
         watching.communicate(timeout=GUARD)
         assert watching.returncode == 0
 
-    def test_agent_approves_what_its_rules_name(self, own_service: AccountService) -> None:
+    def test_agent_approves_events_of_its_rules(self, own_service: AccountService) -> None:
         settings = own_service.person.home / "agent.toml"
         settings.write_text(AGENT)
         state = str(own_service.person.home / "state")
@@ -257,8 +257,8 @@ class TestOurOwnPrograms:
             agent.communicate(timeout=GUARD)
         assert own_service.status(event) == "Started"
 
-    def test_service_that_comes_back_is_found_again(self, sandboxes: None, tmp_path: Path) -> None:
-        """Whether it was ended or killed; and the sockets of all VMs are hidden still."""
+    def test_program_reconnects_to_a_restarted_service(self, sandboxes: None, tmp_path: Path) -> None:
+        """After a stop and after a kill; the sockets of all VMs stay hidden."""
         data = tmp_path / "data"
         with _up(data) as first:
             program = first.run("web-0", sys.executable, "-u", "-c", PATIENT, str(data / "sockets"))
@@ -292,18 +292,18 @@ for _ in range(3):
     print("ended")
     sys.stdin.readline()
 """
-"""Asks, waits for the end of its connection, and asks again when it is told that somebody is there."""
+"""Polls, waits for the end of its connection, and polls again after a line on stdin."""
 
 
 class RestartableService(AccountService):
-    """A service whose data are kept."""
+    """A service whose data directory is kept."""
 
     def __init__(self, process: "subprocess.Popen[bytes]", started: UpOutput) -> None:
         super().__init__(Account((), Path(started.data), os.getuid()), started)
         self._process = process
 
     def end(self, how: signal.Signals) -> None:
-        """End it, in order or not."""
+        """End the service with a signal."""
         self._process.send_signal(how)
         self._process.wait(GUARD)
 

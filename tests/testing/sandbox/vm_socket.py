@@ -10,7 +10,7 @@ from pathlib import Path
 from forewarn.testing import sandbox
 
 GUARD = 120.0
-"""For how many seconds something may take before it counts as hanging."""
+"""The seconds after which a test counts as hanging."""
 
 CONNECT = """
 import socket, sys
@@ -19,11 +19,11 @@ def connected():
 def all_of(connection):
     return b"".join(iter(lambda: connection.recv(65536), b""))
 """
-"""How programs inside begin that are written for a test."""
+"""The first lines of test programs that run in a sandbox."""
 
 
 class VmSocket:
-    """The socket: runs programs that are taken for the VM, and is who they talk to."""
+    """The socket of a VM: it runs programs as this VM, and accepts their connections."""
 
     def __init__(self, path: Path, listener: socket.socket) -> None:
         self.path = path
@@ -36,11 +36,11 @@ class VmSocket:
         return connection
 
     def end(self) -> None:
-        """Be there no more, as a service that has ended."""
+        """Stop listening, like a service that has ended."""
         self._listener.close()
 
     def run(self, *command: str, hostname: str = "web-0", path: Path | None = None) -> "subprocess.Popen[bytes]":
-        """Begin a program that can be talked to."""
+        """Start a program with pipes as its streams."""
         return sandbox.run(
             command,
             socket=path or self.path,
@@ -51,13 +51,13 @@ class VmSocket:
         )
 
     def script(self, text: str, *arguments: str) -> "subprocess.Popen[bytes]":
-        """Begin a Python program."""
+        """Start a Python program."""
         return self.run(sys.executable, "-u", "-c", CONNECT + text, *arguments)
 
 
 @contextmanager
 def listen_as_vm(directory: Path) -> Iterator[VmSocket]:
-    """Listen on a socket in a directory of its own."""
+    """Listen on a socket in a new directory."""
     path = directory / "sockets" / "vm.sock"
     path.parent.mkdir()
     with socket.socket(socket.AF_UNIX) as listener:
@@ -68,7 +68,7 @@ def listen_as_vm(directory: Path) -> Iterator[VmSocket]:
 
 
 def read_exactly(connection: socket.socket, size: int) -> bytes:
-    """Read exactly so many bytes."""
+    """Read exactly this many bytes."""
     pieces = bytearray()
     while len(pieces) < size:
         piece = connection.recv(size - len(pieces))
@@ -78,20 +78,20 @@ def read_exactly(connection: socket.socket, size: int) -> bytes:
 
 
 def wait_for_output(process: "subprocess.Popen[bytes]") -> tuple[int, str, str]:
-    """Wait for a program's end; return its exit code and what it printed."""
+    """Wait for a program's end; return its exit code and its output."""
     out, err = process.communicate(timeout=GUARD)
     return process.returncode, out.decode(), err.decode()
 
 
 def output(vm: VmSocket, *command: str) -> str:
-    """Run a program that must succeed, and return what it prints."""
+    """Run a program that must succeed, and return its output."""
     code, out, err = wait_for_output(vm.run(*command))
     assert code == 0, err
     return out
 
 
 def lines(process: "subprocess.Popen[bytes]") -> Iterator[str]:
-    """Give what a program prints, line by line."""
+    """Yield the lines of a program's output."""
     assert process.stdout is not None
     for line in process.stdout:
         yield line.decode().rstrip("\n")

@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 File = int | IO[bytes] | None
-"""Where a stream of a program comes from or goes to, as `subprocess` has it."""
+"""A standard stream of a program, as in `subprocess`."""
 
 BOOTSTRAP = """
 import signal, sys
@@ -36,7 +36,7 @@ sys.path.insert(0, sys.argv.pop(1))
 from forewarn.testing.sandbox.supervisor import main
 main()
 """
-"""How the supervisor begins. Ctrl-C ends it without a trace, unless it is ignored, as nohup has it."""
+"""Python code that starts the supervisor. Ctrl-C ends it without a traceback, unless it is ignored, as with nohup."""
 
 
 def run(
@@ -51,16 +51,16 @@ def run(
     stderr: File = None,
     net: bool = False,
 ) -> "subprocess.Popen[bytes]":
-    """Begin a command in a sandbox of its own, with the VM behind a unix socket at 169.254.169.254:80.
+    """Start a command in a new sandbox, in which 169.254.169.254:80 is the VM behind a Unix socket.
 
-    What is returned is the command to whoever has it: signals go to it, and it ends with the command's exit code
-    (128 and the signal's number if a signal ended it; 125 if no sandbox could be made, which stderr says why). If it
-    is killed, nothing of the command is left.
+    The returned process stands for the command: it forwards signals to it, and ends with its exit code (128 plus the
+    signal number if a signal ended it; 125 if the sandbox could not be created, with the reason on stderr). If the
+    process is killed, the command and all its children are killed too.
 
-    `socket` is in a directory that has nothing else than sockets, which is hidden from the command. `net`: with
-    connectivity outside, by slirp4netns or pasta, but never to this machine's loopback.
+    `socket` must be in a directory that contains only sockets; the directory is hidden from the command. `net` gives
+    the command network access, through slirp4netns or pasta, but never to this machine's loopback.
     """
-    return subprocess.Popen(  # noqa: S603 - this is what it is for
+    return subprocess.Popen(  # noqa: S603 - running the caller's command is the purpose
         supervisor_command(command, socket=socket, hostname=hostname, net=net),
         env=env,
         cwd=cwd,
@@ -71,7 +71,7 @@ def run(
 
 
 def unavailable_reason() -> str | None:
-    """Tell why no program can be run as a VM here; None: it can."""
+    """Return why programs cannot run as a VM on this system, or None if they can."""
     if sys.platform != "linux":
         return str(NamespacesUnavailable(sys.platform))
     with TemporaryDirectory(prefix="forewarn-") as directory, socket_module.socket(socket_module.AF_UNIX) as listener:
@@ -83,11 +83,11 @@ def unavailable_reason() -> str | None:
 
 
 def supervisor_command(command: Sequence[str], *, socket: Path, hostname: str, net: bool = False) -> list[str]:
-    """Return the command that runs another one in a sandbox."""
+    """Return the command line of a supervisor that runs the command in a sandbox."""
     if not command:
-        raise ValueError("there is no command to run")
-    # Isolated: the environment is meant for the command, and may have settings for another Python. Nor does the
-    # supervisor need anything that is installed, and it is there sooner without.
+        raise ValueError("the command is empty")
+    # Isolated mode: the environment is meant for the command and may configure another Python. Without site-packages,
+    # which the supervisor does not need, it starts faster.
     bootstrap = [sys.executable, "-I", "-S", "-c", BOOTSTRAP, str(Path(forewarn.__file__).parent.parent)]
     return [*bootstrap, str(socket.absolute()), hostname, "net" if net else "no-net", *map(os.fspath, command)]
 

@@ -10,7 +10,7 @@ MAX_MESSAGE_BYTES = 64 * 1024
 
 
 class MessageType(StrEnum):
-    """What can be said; the side outside says MAPPED and GO, the side inside says everything else."""
+    """The types of messages. The supervisor sends MAPPED and GO; the process inside sends the others."""
 
     UNSHARED = "unshared"
     MAPPED = "mapped"
@@ -23,7 +23,7 @@ class MessageType(StrEnum):
 
 
 class Message(NamedTuple):
-    """A word, the number that belongs to it (an exit code or an error number), and an open file if one came along."""
+    """A type, its number (an exit code or an errno), and a file descriptor if the message has one."""
 
     type: MessageType
     number: int = 0
@@ -31,23 +31,23 @@ class Message(NamedTuple):
 
 
 class ChannelClosed(Exception):
-    """The other side is gone."""
+    """The other end is closed."""
 
 
 class Channel:
-    """One end of the connection between them. Messages arrive whole and in order, or not at all."""
+    """One end of the connection. Messages arrive complete and in order, or not at all."""
 
     def __init__(self, end: socket.socket) -> None:
         self._end = end
 
     @classmethod
     def pair(cls) -> "tuple[Channel, Channel]":
-        """Make both ends."""
+        """Create both ends."""
         one, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         return cls(one), cls(other)
 
     def fileno(self) -> int:
-        """Return the number of the file, to be waited for."""
+        """Return the file descriptor, for select."""
         return self._end.fileno()
 
     def send(self, type_: MessageType, number: int = 0, file: int | None = None) -> None:
@@ -64,7 +64,7 @@ class Channel:
         return Message(MessageType(type_), number, files[0] if files else None)
 
     def expect(self, type_: MessageType) -> Message:
-        """Wait for this word; that something has failed instead is raised."""
+        """Wait for a message of this type; raise OSError if the other side reports a failure."""
         message = self.receive()
         if message.type is MessageType.FAILED:
             raise OSError(message.number, os.strerror(message.number))
@@ -73,5 +73,5 @@ class Channel:
         return message
 
     def close(self) -> None:
-        """Say nothing any more, which the other side hears."""
+        """Close this end; the other side then gets ChannelClosed."""
         self._end.close()

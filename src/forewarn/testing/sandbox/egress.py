@@ -16,18 +16,18 @@ from forewarn.testing.sandbox.errors import EgressUnavailable
 from forewarn.testing.sandbox.syscalls import die_with_parent
 
 START_TIMEOUT = 30.0
-"""After how many seconds a program that does not begin its work is given up."""
+"""How many seconds to wait until the program has set up the network."""
 
 POLL_INTERVAL = 0.01
 DEFAULT_ROUTES = frozenset({"00000000", "0" * 32})
-"""The destination of a default route, as the kernel writes it."""
+"""The destination of a default route in /proc/net, for IPv4 and IPv6."""
 
 IGNORED_OUTPUT = "Failed to send"
-"""How pasta begins to complain that nobody takes its log, which is no matter."""
+"""Pasta's harmless message that no system log takes its messages begins like this."""
 
 
 class Egress(NamedTuple):
-    """A program that connects; `connect` does it for the network of a process, as long as the context lasts."""
+    """A program that provides egress; `connect` starts it for the network of a process until the context ends."""
 
     program: str
     nameserver: str
@@ -52,7 +52,7 @@ def _slirp4netns(process: int) -> Iterator[None]:
 def _pasta(process: int) -> Iterator[None]:
     forwards_nothing = ("-t", "none", "-u", "none", "-T", "none", "-U", "none", "--no-map-gw")
     options = ("--foreground", "--config-net", "--quiet", *forwards_nothing, "--dns-forward", PASTA.nameserver)
-    as_root = ("--runas", "0:0") if os.getuid() == 0 else ()  # it would become nobody, who cannot enter
+    as_root = ("--runas", "0:0") if os.getuid() == 0 else ()  # by default it becomes nobody, which may not enter
     with _run_egress(["pasta", *options, *as_root, str(process)]) as program:
         end = time.monotonic() + START_TIMEOUT
         while not _is_connected(process):
@@ -67,13 +67,13 @@ PASTA = Egress("pasta", "169.254.1.1", _pasta)
 
 
 def find_egress() -> Egress:
-    """Return a program that is there."""
+    """Return an installed egress program."""
     for egress in (SLIRP4NETNS, PASTA):
         if shutil.which(egress.program):
             return egress
     raise EgressUnavailable(
         "--net needs slirp4netns or pasta, and neither is installed: "
-        "`sudo apt-get install slirp4netns` (or passt); without --net the program reaches its endpoint alone"
+        "`sudo apt-get install slirp4netns` (or passt); without --net the program can reach only its endpoint"
     )
 
 
@@ -83,22 +83,22 @@ class _EgressProcess(NamedTuple):
     stderr: IO[bytes]
 
     def failure(self) -> EgressUnavailable:
-        """Say why it did not do its work."""
+        """Return the error with the program's own reason, after killing the program."""
         self.process.kill()
         self.process.wait()
         self.stderr.seek(0)
         lines = self.stderr.read().decode(errors="replace").splitlines()
         reason = "; ".join(line for line in lines if not line.startswith(IGNORED_OUTPUT))
-        return EgressUnavailable(f"--net: {self.name} does not work here: {reason or 'it does not say why'}")
+        return EgressUnavailable(f"--net: {self.name} does not work here: {reason or 'it gave no reason'}")
 
 
 @contextmanager
 def _run_egress(command: list[str], files: Sequence[int] = ()) -> Iterator[_EgressProcess]:
-    """Run a program as long as the context lasts, and not longer than we live."""
-    # What it says goes to a file: it may go on saying something, and nobody reads it then.
+    """Run a program until the context or this process ends."""
+    # stderr is a file: a pipe that is not read would block a program that keeps writing.
     with (
         TemporaryFile() as stderr,
-        subprocess.Popen(  # noqa: S603 - nothing of it comes from elsewhere
+        subprocess.Popen(  # noqa: S603 - no part of the command comes from outside
             command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -114,12 +114,12 @@ def _run_egress(command: list[str], files: Sequence[int] = ()) -> Iterator[_Egre
 
 
 def _detach() -> None:
-    os.setpgid(0, 0)  # Ctrl-C is meant for the command, which may want the network for its farewell
+    os.setpgid(0, 0)  # Ctrl-C is meant for the command, which may need the network while it shuts down
     die_with_parent()
 
 
 def _is_connected(process: int) -> bool:
-    """Tell whether a process has a way to anywhere."""
+    """Return whether the network of a process has a default route."""
     tables = (Path(f"/proc/{process}/net/{name}") for name in ("route", "ipv6_route"))
     routes = [line.split() for table in tables if table.exists() for line in table.read_text().splitlines()]
     return any("lo" not in route and not DEFAULT_ROUTES.isdisjoint(route[:2]) for route in routes)

@@ -16,7 +16,7 @@ from pathlib import Path
 from forewarn.core.base_error import BaseError
 
 SANDBOX_EXIT_CODE = 125
-"""How a command ends that could not be given a sandbox."""
+"""The exit code if the sandbox could not be created."""
 
 SYSCTL_ROOT = Path("/proc/sys")
 APPARMOR_SYSCTL = "kernel/apparmor_restrict_unprivileged_userns"
@@ -32,8 +32,8 @@ class NamespacesUnavailable(SandboxError):
     """This system has no namespaces."""
 
     template = (
-        "a program can run as a VM only on Linux, and this system is {system}: "
-        "give your program the VM's URL, which `forewarn vm list` shows"
+        "a program can run as a VM only on Linux; this system is {system}. "
+        "Give your program the VM's URL instead: `forewarn vm list` shows it"
     )
     system: str
 
@@ -52,7 +52,7 @@ class NamespacesNotAllowed(SandboxError):
 
 
 class EgressUnavailable(SandboxError):
-    """There is no program that connects a namespace with the network, or it does not work here."""
+    """No program that connects a namespace with the network is installed, or it does not work here."""
 
     template = "{problem}"
     problem: str
@@ -66,13 +66,13 @@ class SandboxFailed(SandboxError):
 
 
 def print_error(message: str) -> None:
-    """Say on stderr what is wrong, if there is anybody to hear it."""
+    """Write a message to stderr, if it is open."""
     with suppress(OSError):
         os.write(2, f"forewarn: {message}\n".encode(errors="replace"))
 
 
 def read_sysctl(name: str) -> int | None:
-    """Return the number that a switch of the kernel is at; None: there is no such switch."""
+    """Return the value of a sysctl, or None if it does not exist."""
     try:
         return int((SYSCTL_ROOT / name).read_text())
     except (OSError, ValueError):
@@ -81,24 +81,25 @@ def read_sysctl(name: str) -> int | None:
 
 def _advice(error: OSError, read_switch: Callable[[str], int | None]) -> str:
     if read_switch(MAX_NAMESPACES) == 0:
-        return "switch them on with `sudo sysctl user.max_user_namespaces=15000`"
+        return "enable them with `sudo sysctl user.max_user_namespaces=15000`"
     if error.errno == ENOSPC:
         return (
-            "there are as many as user.max_user_namespaces and user.max_net_namespaces allow: end some, or raise them"
+            "the limit user.max_user_namespaces or user.max_net_namespaces is reached: "
+            "end some programs, or raise the limit"
         )
     if read_switch(DEBIAN_SYSCTL) == 0:
-        return "switch them on with `sudo sysctl kernel.unprivileged_userns_clone=1`"
+        return "enable them with `sudo sysctl kernel.unprivileged_userns_clone=1`"
     if read_switch(APPARMOR_SYSCTL):
         return (
-            "AppArmor keeps them from unprivileged programs; allow them with "
+            "AppArmor does not allow them to unprivileged programs; allow them with "
             "`sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0`, or use sudo"
         )
-    return _REASONS.get(error.errno or 0, "give your program the VM's URL, which `forewarn vm list` shows")
+    return _REASONS.get(error.errno or 0, "give your program the VM's URL instead: `forewarn vm list` shows it")
 
 
 _REASONS = {
     EPERM: "in a container, allow them in its seccomp profile, or start it as privileged",
-    EINVAL: "the kernel is made without them (CONFIG_USER_NS)",
-    ENOSYS: "the kernel is made without them (CONFIG_USER_NS)",
+    EINVAL: "the kernel was built without them (CONFIG_USER_NS)",
+    ENOSYS: "the kernel was built without them (CONFIG_USER_NS)",
     EUSERS: "they are nested too deeply",
 }

@@ -25,7 +25,7 @@ ADDRESS, PORT = "169.254.169.254", 80
 ACCEPT_QUEUE = 1024
 
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
-"""How it ends when the command cannot be begun, as shells do."""
+"""Exit codes if the command cannot be started, the same as in shells."""
 
 NAMESPACES = (
     syscalls.CLONE_NEWUSER
@@ -37,24 +37,24 @@ NAMESPACES = (
 
 
 class NamespaceOptions(NamedTuple):
-    """What is to be run, and what it finds there."""
+    """The command to run, and its environment."""
 
     command: list[str]
     hostname: str
     hidden: Path
     """The directory with the sockets of VMs."""
     nameserver: str | None
-    """Who resolves names; None: nobody, because there is no network."""
+    """The DNS server; None without a network."""
     has_own_group: bool
-    """Whether the command has a process group to itself, so that it gets only those signals that are sent on to it."""
+    """Whether the command has its own process group, so that it gets only the signals that are forwarded to it."""
 
 
 def run_namespace(
     options: NamespaceOptions, channel: Channel, signal_queries: socket.socket, supervisor: int
 ) -> NoReturn:
-    """Make the namespaces and a first process in them; end when that ends, or when the supervisor does.
+    """Create the namespaces and the first process in them; end when that process or the supervisor ends.
 
-    Meanwhile answer what the supervisor asks about signals to the process group.
+    Meanwhile answer the supervisor's queries about signals to the process group.
     """
     try:
         syscalls.unshare(NAMESPACES)
@@ -63,9 +63,9 @@ def run_namespace(
             os._exit(1)
         channel.send(MessageType.UNSHARED)
         channel.expect(MessageType.MAPPED)
-        files = _open_files()  # as long as /proc is still that of this process
-        # What is sent to the whole process group is for the command, and here only to be told of; to process 1 it does
-        # nothing anyway.
+        files = _open_files()  # before init mounts another /proc
+        # Signals to the whole process group are for the command; this process only reports them to the supervisor.
+        # They have no effect on process 1.
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         init = os.fork()
         if init == 0:
@@ -95,7 +95,8 @@ def _run_init(options: NamespaceOptions, channel: Channel) -> NoReturn:
     try:
         syscalls.die_with_parent()
         listener = _set_up(options)
-        # Root among its own could otherwise uncover what is hidden, by its own hand or by ours.
+        # Otherwise a command with root rights in its namespace could unmount the cover of the hidden directory, itself
+        # or through this process.
         syscalls.drop_capability(syscalls.CAP_SYS_ADMIN)
         channel.send(MessageType.READY, file=listener.fileno())
         listener.close()
@@ -118,7 +119,7 @@ def _set_up(options: NamespaceOptions) -> socket.socket:
     socket.sethostname(options.hostname)
     syscalls.mount("none", "/", flags=syscalls.MS_REC | syscalls.MS_PRIVATE)
     _hide_sockets(options)
-    # A system may refuse this, as a container with parts of /proc hidden does: then the old one has to do.
+    # Some systems refuse this, such as containers that hide parts of /proc: then the old /proc stays.
     with suppress(OSError):
         syscalls.mount("proc", "/proc", "proc", syscalls.RESTRICTED_MOUNT)
     syscalls.bring_up("lo")
@@ -130,7 +131,7 @@ def _set_up(options: NamespaceOptions) -> socket.socket:
 
 
 def _hide_sockets(options: NamespaceOptions) -> None:
-    """Cover the sockets of all VMs with an empty directory, and on the way tell programs how names are resolved."""
+    """Cover the sockets of all VMs with an empty directory; set the host name and the DNS server in /etc."""
     cover = str(options.hidden)
     syscalls.mount("tmpfs", cover, "tmpfs", syscalls.RESTRICTED_MOUNT, "mode=755,size=64m")
     _replace_file(Path("/etc/hosts"), options.hidden, lambda text: f"{text.rstrip()}\n127.0.1.1 {options.hostname}\n")
@@ -140,7 +141,7 @@ def _hide_sockets(options: NamespaceOptions) -> None:
 
 
 def _replace_file(file: Path, directory: Path, change: Callable[[str], str]) -> None:
-    """Show another text in the place of a file, if there is such a file."""
+    """Mount a changed copy over the file, if it exists."""
     if file.is_file():
         draft = directory / file.name
         draft.write_text(change(file.read_text(errors="replace")))
@@ -166,7 +167,7 @@ def _exec_command(options: NamespaceOptions) -> NoReturn:
             os.setpgid(0, 0)
         for ignored_by_python in (signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(ignored_by_python, signal.SIG_DFL)
-        os.execvp(options.command[0], options.command)  # noqa: S606 - this is what it is for
+        os.execvp(options.command[0], options.command)  # noqa: S606 - running the caller's command is the purpose
     except OSError as error:
         print_error(f"cannot run {options.command[0]}: {error.strerror}")
         os._exit(NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE)
@@ -175,20 +176,20 @@ def _exec_command(options: NamespaceOptions) -> NoReturn:
 
 
 def _open_files() -> list[int]:
-    """Return which files this process has open; there may be room for a milliard of them."""
+    """Return the open file descriptors of this process; trying all possible ones would take too long."""
     return [int(file) for file in os.listdir("/proc/self/fd")]
 
 
 def _close_files(files: list[int], *kept: int) -> None:
-    """Hold nothing open that is not needed: who reads what the command writes waits for its end alone."""
+    """Close all other files: a reader of the command's output must see its end when the command closes it."""
     for file in files:
         if file not in kept:
-            with suppress(OSError):  # the one that the list was read from
+            with suppress(OSError):  # the descriptor that the list was read from is already closed
                 os.close(file)
 
 
 def _wait_for_command(command: int, on_stopped: Callable[[], None]) -> int:
-    """Wait for the command, and for whichever orphans end before it; return its exit code, as shells say it."""
+    """Wait for the command, and reap orphans until then; return its exit code as a shell does."""
     while True:
         process, status = os.waitpid(-1, os.WUNTRACED)
         if process != command:

@@ -1,4 +1,4 @@
-"""Relay TCP connections from the address inside the sandbox to the VM's unix socket outside."""
+"""Relay TCP connections from the address inside the sandbox to the VM's Unix socket outside."""
 
 import asyncio
 import os
@@ -13,17 +13,17 @@ F = TypeVar("F", bound="asyncio.Future[Any]")
 
 CHUNK_SIZE = 64 * 1024
 ACCEPT_RETRY_DELAY = 0.1
-"""For how many seconds nobody is let in when the system has no more files to give."""
+"""How many seconds to wait before accepting again if the limit of open files is reached."""
 
 LINGER_RESET = struct.pack("ii", 1, 0)
-"""A socket that lingers for no time is reset when it is closed."""
+"""With a linger time of zero, closing a socket resets the connection."""
 
 DRAIN_TIMEOUT = 5.0
-"""For how many seconds what a program said before it ended may still be on its way."""
+"""How many seconds to wait until the last bytes of ended programs are delivered."""
 
 
 class Relay:
-    """Connections from inside, each with one of its own to the socket."""
+    """Accepts connections from inside and opens a connection to the socket for each."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -32,7 +32,7 @@ class Relay:
 
     @asynccontextmanager
     async def serve(self, listener: socket.socket) -> AsyncIterator[None]:
-        """Relay as long as the context lasts; then let what was said inside before the end come out."""
+        """Relay until the context ends; then deliver what programs inside have sent before."""
         listener.setblocking(False)
         accepting = asyncio.create_task(self._accept(listener))
         try:
@@ -43,7 +43,7 @@ class Relay:
             with suppress(OSError):
                 while True:
                     self._start(listener.accept()[0])
-            # The programs inside are gone, so that each of their connections is at its end, or will be at once.
+            # The programs inside have ended, so each of their connections is closed, or will be in a moment.
             if self._unsent:
                 await asyncio.wait(self._unsent, timeout=DRAIN_TIMEOUT)
 
@@ -52,7 +52,7 @@ class Relay:
         while True:
             try:
                 connection, _ = await loop.sock_accept(listener)
-            except OSError:  # as many files are open as may
+            except OSError:  # the limit of open files is reached
                 await asyncio.sleep(ACCEPT_RETRY_DELAY)
             else:
                 self._start(connection)
@@ -77,7 +77,7 @@ class Relay:
 
 
 class _RelayedConnection:
-    """One connection: what is said on one side is said on the other, to the end of both directions."""
+    """One connection: copies bytes in both directions until both have ended."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class _RelayedConnection:
         self._is_unanswered = False
 
     async def run(self) -> None:
-        """Carry on until the service has ended the connection, or either side is broken."""
+        """Relay until the service closes the connection, or either side fails."""
         requests = asyncio.create_task(self._relay_requests())
         try:
             await self._relay_responses()
@@ -112,7 +112,7 @@ class _RelayedConnection:
                 self._is_unanswered = True
                 self._to_outside.write(chunk)
                 await self._to_outside.drain()
-            self._is_unanswered = False  # whoever says that this was all expects no more than an end
+            self._is_unanswered = False  # after its EOF, the client may get a plain close as the response
             self._to_outside.write_eof()
         except OSError:
             self._to_outside.transport.abort()
@@ -126,7 +126,7 @@ class _RelayedConnection:
             await self._to_inside.drain()
 
     def _close_inside(self) -> None:
-        """Close as the service did. A unix socket knows no reset: closing on a request without a word was one."""
+        """Close as the service did. Unix sockets have no reset: a close without a response to a request means one."""
         if self._is_unanswered and not self._to_inside.transport.get_write_buffer_size():
             _reset(self._to_inside)
         else:
@@ -134,7 +134,7 @@ class _RelayedConnection:
 
 
 async def _connect(path: Path) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Connect to a socket, however long its path is: a socket's address has room for 107 bytes."""
+    """Connect to a socket with a path of any length: the address of a Unix socket is limited to 107 bytes."""
     directory = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         return await asyncio.open_unix_connection(f"/proc/self/fd/{directory}/{path.name}", limit=CHUNK_SIZE)
@@ -149,7 +149,7 @@ def _reset(writer: asyncio.StreamWriter) -> None:
 
 
 def _keep(futures: "set[F]", future: F) -> None:
-    """Keep a future until it is done; a loop alone does not."""
+    """Keep a reference to a future until it is done: the event loop has only weak ones."""
     futures.add(future)
     future.add_done_callback(futures.discard)
 

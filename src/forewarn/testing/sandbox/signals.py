@@ -22,15 +22,15 @@ NOT_FORWARDED = frozenset(
         signal.SIGXFSZ,
     }
 )
-"""What the system says to a process of its own doing, and what nobody can take."""
+"""Signals that the kernel sends because of the process itself, and signals that cannot be caught."""
 
 FORWARDED = frozenset(signal.valid_signals()) - NOT_FORWARDED
 STOP_SIGNALS = frozenset({signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU})
-"""How terminals stop programs."""
+"""The signals by which a terminal stops programs."""
 
 BY_KERNEL = 0x80
 REPLY_TIMEOUT = 1.0
-"""For how many seconds to wait for the answer of the signal probe, which may be stopped."""
+"""How many seconds to wait for the reply of the signal probe, which may be stopped."""
 
 
 class Terminal:
@@ -43,11 +43,11 @@ class Terminal:
 
     @property
     def is_present(self) -> bool:
-        """Whether somebody may type keys for us, now or, in the background of a shell, later."""
+        """Whether the supervisor has a terminal, even if it runs in the background of a shell."""
         return self._file is not None
 
     def restore(self) -> None:
-        """Have the terminal again that a shell inside took for itself, and could not give back: it is gone."""
+        """Take back the terminal if it belongs to a process group inside that no longer exists, such as a shell's."""
         if self._file is not None:
             with suppress(OSError):
                 if _is_gone(os.tcgetpgrp(self._file)):
@@ -65,7 +65,7 @@ def _is_gone(group: int) -> bool:
 
 
 class GroupSignals:
-    """Knows what was sent to the whole process group: another process of it, that no signal is ever meant for."""
+    """Detects signals to the whole process group by asking another process of the group, the signal probe."""
 
     def __init__(self, end: socket.socket) -> None:
         self._end = end
@@ -73,18 +73,18 @@ class GroupSignals:
         self._number = 0
 
     def has_received(self, signal_number: int) -> bool:
-        """Tell whether it has got this signal, too, since it was last asked."""
+        """Return whether the probe has received this signal, too, since the last query."""
         self._number = (self._number + 1) % 256
         with suppress(OSError):
             self._end.send(bytes([self._number, signal_number]))
             while answer := self._end.recv(2):
-                if answer[0] == self._number:  # one that came too late is none any more
+                if answer[0] == self._number:  # skip late replies to earlier queries
                     return bool(answer[1])
         return False
 
 
 def answer_signal_query(end: socket.socket) -> bool:
-    """Answer a question of the supervisor's, all signals being blocked; return False if there will be no more."""
+    """Answer one query of the supervisor, while all signals are blocked; return False if the channel is closed."""
     query = end.recv(2)
     if query:
         number, signal_number = query
@@ -93,15 +93,15 @@ def answer_signal_query(end: socket.socket) -> bool:
 
 
 def block_signals() -> None:
-    """Let no signal hit the supervisor from now on; they wait until there is a command that they are for."""
+    """Block signals to the supervisor; they stay pending until the command exists and they can be forwarded."""
     signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED)
 
 
 def forward_signals(command: int, group: GroupSignals | None) -> None:
-    """Send signals on to a command, known by its pidfd, those too that were held back.
+    """Forward signals to the command, given by its pidfd, including those that are pending.
 
-    One that shares the supervisor's process group, of which there is a probe then, has got already what was sent to
-    the group: by the terminal, by a shell's `kill %1`, or by itself.
+    `group` is given if the command shares the supervisor's process group. Then signals to the whole group, from the
+    terminal, a shell's `kill %1` or the command itself, are not forwarded: the command has them already.
     """
     threading.Thread(target=_forward, args=(command, group), name="signals", daemon=True).start()
 
@@ -115,7 +115,7 @@ def _forward(command: int, group: GroupSignals | None) -> None:
 
 
 def _is_delivered(received: signal.struct_siginfo, group: GroupSignals) -> bool:
-    """Tell whether the command has got it without us."""
+    """Return whether the command has received the signal without forwarding."""
     was_sent_to_all = group.has_received(received.si_signo)
-    # By the time that the probe is asked, `fg` may have taken back what was to stop it.
+    # `fg` may have removed a pending stop signal of the probe before the query.
     return was_sent_to_all or (received.si_signo in STOP_SIGNALS and received.si_code == BY_KERNEL)

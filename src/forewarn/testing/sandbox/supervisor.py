@@ -28,7 +28,7 @@ from forewarn.testing.sandbox.relay import Relay
 from forewarn.testing.sandbox.signals import GroupSignals, Terminal, block_signals, forward_signals
 
 REFUSED_ERRNOS = frozenset({EACCES, EINVAL, ENOSPC, ENOSYS, EPERM, EUSERS})
-"""How a system says that it does not let one make namespaces, or do in them what they are for."""
+"""Errors by which a system refuses to create namespaces or to set them up."""
 
 STDERR = 2
 MAX_HOSTNAME_BYTES = 64
@@ -36,7 +36,7 @@ WITH_NET, WITHOUT_NET = "net", "no-net"
 
 
 class SandboxOptions(NamedTuple):
-    """What is wanted of a sandbox."""
+    """The arguments of the supervisor."""
 
     socket: Path
     hostname: str
@@ -57,7 +57,7 @@ def main() -> None:
 
 
 def supervise(options: SandboxOptions) -> int:
-    """Run a command in a sandbox of its own; return its exit code."""
+    """Run a command in a new sandbox; return its exit code."""
     _check(options)
     network = egress.find_egress() if options.has_net else None
     terminal = Terminal()
@@ -69,7 +69,7 @@ def supervise(options: SandboxOptions) -> int:
         has_own_group=not terminal.is_present,
     )
     with ExitStack() as stack:
-        stack.callback(terminal.restore)  # at last, when everything inside is gone
+        stack.callback(terminal.restore)  # runs last, when everything inside has ended
         channel, signal_queries, keeper = _fork_keeper(namespace)
         stack.callback(os.waitpid, keeper, 0)
         stack.callback(channel.close)
@@ -88,16 +88,19 @@ def _check(options: SandboxOptions) -> None:
         raise NamespacesUnavailable(sys.platform)
     if not 0 < len(options.hostname.encode()) <= MAX_HOSTNAME_BYTES:
         raise SandboxFailed(
-            f"{options.hostname} is no host name: on Linux one has at most {MAX_HOSTNAME_BYTES} characters"
+            f"invalid host name {options.hostname!r}: a host name has 1 to {MAX_HOSTNAME_BYTES} bytes on Linux"
         )
     try:
         if not stat.S_ISSOCK(options.socket.stat().st_mode):
-            raise SandboxFailed(f"{options.socket} is no socket")
+            raise SandboxFailed(f"{options.socket} is not a socket")
         others = [file.name for file in options.socket.parent.iterdir() if not stat.S_ISSOCK(file.lstat().st_mode)]
     except OSError as error:
         raise SandboxFailed(f"cannot use {options.socket}: {error.strerror}") from error
     if others:
-        raise SandboxFailed(f"the directory of {options.socket} is hidden from the command, but has {others[0]} in it")
+        raise SandboxFailed(
+            f"the directory of {options.socket} is hidden from the command, so it must contain only sockets; "
+            f"it contains {others[0]}"
+        )
 
 
 def _fork_keeper(namespace: NamespaceOptions) -> tuple[Channel, socket.socket, int]:
@@ -115,7 +118,7 @@ def _fork_keeper(namespace: NamespaceOptions) -> tuple[Channel, socket.socket, i
 
 
 def _set_up(channel: Channel, keeper: int) -> socket.socket:
-    """See the sandbox being made, and return what listens inside."""
+    """Complete the set-up of the namespaces, and return the listening socket inside."""
     try:
         channel.expect(MessageType.UNSHARED)
         for kind, own in (("uid", os.geteuid()), ("gid", os.getegid())):
@@ -125,24 +128,24 @@ def _set_up(channel: Channel, keeper: int) -> socket.socket:
     except OSError as error:
         if error.errno in REFUSED_ERRNOS:
             raise NamespacesNotAllowed(error, read_sysctl) from error
-        raise SandboxFailed(f"the sandbox cannot be made: {error.strerror}") from error
+        raise SandboxFailed(f"cannot create the sandbox: {error.strerror}") from error
     except ChannelClosed:
-        raise SandboxFailed("the sandbox was killed while it was made") from None
+        raise SandboxFailed("the sandbox was killed during its set-up") from None
 
 
 def _start_command(channel: Channel) -> int:
-    """Have the command begun, and return its pidfd."""
+    """Start the command, and return its pidfd."""
     try:
         channel.send(MessageType.GO)
         command = channel.expect(MessageType.BEGUN).file
     except (OSError, ChannelClosed) as error:
-        raise SandboxFailed("the sandbox was killed before the command was begun") from error
-    assert command is not None  # noqa: S101 - it comes with the word
+        raise SandboxFailed("the sandbox was killed before the command started") from error
+    assert command is not None  # noqa: S101 - a BEGUN message always has it
     return command
 
 
 def _map_ids(process: Path, kind: str, own: int) -> None:
-    """Have ids mean inside what they mean outside: all of them if we may, else our own alone."""
+    """Map user or group ids to themselves: all of them if allowed, otherwise only the own id."""
     extents = [line.split() for line in Path(f"/proc/self/{kind}_map").read_text().splitlines()]
     all_ids = "".join(f"{first} {first} {count}\n" for first, _, count in extents)
     try:
@@ -181,14 +184,14 @@ async def _receive(channel: Channel) -> Message | None:
 
 
 def _reserve_streams() -> None:
-    """Let no file of ours take the place of a stream that was closed; for the command it stays so."""
+    """Occupy closed standard streams, so that no file takes their place; the command keeps them closed."""
     while (file := os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)) <= STDERR:
         pass
     os.close(file)
 
 
 def _release_streams() -> None:
-    """Leave stdin and stdout to the command alone: if it closes one of them, whoever is at the other end is to know."""
+    """Close the supervisor's stdin and stdout: if the command closes one of them, the other end must notice."""
     nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     for stream in (0, 1):
         os.dup2(nothing, stream)
@@ -196,7 +199,7 @@ def _release_streams() -> None:
 
 
 def _raise_file_limit() -> None:
-    """Take as many open files as we may: each connection needs two. The command has its own limit already."""
+    """Raise the limit of open files: each connection needs two. The command, already started, keeps its limit."""
     _, limit = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))

@@ -21,7 +21,7 @@ MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 1 << 5, 1 << 12, 1 << 14, 1 << 18
 RESTRICTED_MOUNT = MS_NOSUID | MS_NODEV | MS_NOEXEC
 
 CAP_SYS_ADMIN = 21
-"""The number of the right to mount and unmount, among much else (CAP_SYS_ADMIN)."""
+"""The capability that permits mounting and unmounting, among much else."""
 
 _PR_SET_PDEATHSIG = 1
 _PR_CAPBSET_DROP = 24
@@ -38,27 +38,27 @@ _libc.mount.argtypes = (ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p, ctype
 
 
 def unshare(flags: int) -> None:
-    """Leave namespaces for new ones."""
+    """Move this process into new namespaces."""
     _check(_libc.unshare(flags))
 
 
 def mount(source: str, target: str, kind: str = "", flags: int = 0, options: str = "") -> None:
-    """Mount something."""
+    """Mount a file system."""
     _check(_libc.mount(source.encode(), os.fsencode(target), kind.encode(), flags, options.encode()))
 
 
 def die_with_parent() -> None:
-    """Have this process killed when its parent ends, however that comes."""
+    """Let the kernel kill this process when its parent ends for any reason."""
     _check(_libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0))
 
 
 def drop_capability(capability: int) -> None:
-    """Do without a right from now on, and so does every program that is begun here, root's too."""
+    """Drop a capability for this process and every program that it starts, even as root."""
     _check(_libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0))
     header = struct.pack("Ii", _CAPABILITIES_VERSION, 0)
     found = ctypes.create_string_buffer(_CAPABILITIES.size)
     _check(_libc.capget(header, found))
-    # Three sets, each in two words: the lower halves of all sets come first.
+    # Three sets of two words each: the lower words of all sets come first.
     word_index, bit = divmod(capability, 32)
     sets = list(_CAPABILITIES.unpack(found.raw))
     sets[3 * word_index : 3 * word_index + 3] = (
@@ -68,7 +68,7 @@ def drop_capability(capability: int) -> None:
 
 
 def add_address(interface: str, address: str) -> None:
-    """Give an interface an address that is its own alone; `lo:1` is one more for `lo`."""
+    """Add an address with the netmask 255.255.255.255 to an interface; `lo:1` adds a second one to `lo`."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         for request, value in ((_SET_ADDRESS, address), (_SET_NETMASK, "255.255.255.255")):
             packed = _ADDRESS_REQUEST.pack(interface.encode(), socket.AF_INET, 0, socket.inet_aton(value))
