@@ -7,12 +7,12 @@ from contextlib import contextmanager
 from forewarn.client import Appeared, ClientError, Closed, Event, ScheduledEvents
 
 GUARD = 60.0
-"""For how many seconds a test waits for something that is sure to come."""
+"""How many seconds a test waits for something that must happen."""
 
 
 @contextmanager
 def run_handler(url: str, *, prepare: Callable[[Event], bool] = lambda _: True) -> Iterator[None]:
-    """Approve every event of a VM that `prepare` says yes to, as long as the context lasts."""
+    """Run a handler until the context ends: it approves every event of the VM for which `prepare` returns True."""
     with ScheduledEvents(url, interval=0.05, on_trouble=_nothing) as client:
         thread = threading.Thread(target=_handle, args=(client, prepare), daemon=True)
         thread.start()
@@ -34,4 +34,4 @@ def _handle(client: ScheduledEvents, prepare: Callable[[Event], bool]) -> None:
 
 
 def _nothing(error: ClientError, pause: float) -> None:
-    """Say nothing about what is tried again."""
+    """Do not log retries."""

@@ -1,4 +1,4 @@
-"""What a service in a test stands on: a thread with a loop of its own, and a directory for a while."""
+"""Tests of the background thread and the temporary directory of the in-test service."""
 
 import asyncio
 import signal
@@ -17,40 +17,40 @@ from tests.testing.handlers import GUARD
 
 
 class Context:
-    """A context that remembers what became of it."""
+    """A context manager that logs where it is entered and that it is exited."""
 
     def __init__(self, *, fails: bool = False) -> None:
-        self.told: list[str] = []
+        self.log: list[str] = []
         self._fails = fails
 
     @asynccontextmanager
     async def make(self) -> AsyncIterator[str]:
-        self.told.append(threading.current_thread().name)
+        self.log.append(threading.current_thread().name)
         try:
             yield "value"
         finally:
-            self.told.append("left")
+            self.log.append("left")
         if self._fails:
             raise ValueError("it has gone wrong")
 
 
 class TestBackground:
-    def test_context_is_entered_and_left_in_its_thread(self) -> None:
+    def test_context_is_entered_and_exited_in_the_thread(self) -> None:
         context = Context()
         background = BackgroundContext(context.make, name="behind")
         assert background.start() == "value"
-        assert context.told == ["behind"]
+        assert context.log == ["behind"]
         background.stop()
-        assert context.told == ["behind", "left"]
+        assert context.log == ["behind", "left"]
 
-    def test_what_goes_wrong_at_the_end_is_raised_once(self) -> None:
+    def test_error_during_exit_is_raised_once(self) -> None:
         background = BackgroundContext(Context(fails=True).make, name="behind")
         background.start()
         with pytest.raises(ValueError, match="it has gone wrong"):
             background.stop()
         background.stop()
 
-    def test_whoever_is_interrupted_while_it_starts_leaves_nothing_behind(self) -> None:
+    def test_interrupt_during_start_exits_the_context_and_ends_the_thread(self) -> None:
         main, interrupted = threading.get_ident(), threading.Event()
         context = Context()
 
@@ -71,7 +71,7 @@ class TestBackground:
                 BackgroundContext(make, name="behind").start()
         finally:
             signal.signal(signal.SIGINT, before)
-        assert context.told == ["behind", "left"]
+        assert context.log == ["behind", "left"]
         assert threading.enumerate() == threads
 
 
@@ -90,7 +90,7 @@ print(directory.is_dir())
 
 @pytest.mark.process
 @pytest.mark.skipif(sys.platform == "win32", reason="has no fork")
-def test_directory_goes_with_the_process_that_made_it_and_not_with_a_fork() -> None:
+def test_directory_is_removed_by_its_process_but_not_by_a_fork() -> None:
     command = [sys.executable, "-c", DIRECTORY]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=GUARD)
     directory, is_there = done.stdout.splitlines()

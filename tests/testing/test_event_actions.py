@@ -1,4 +1,4 @@
-"""What a test can make happen, and what it sees of it."""
+"""Tests of creating and canceling events from a test."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -19,7 +19,7 @@ def kinds(service: Forewarn, vm: str) -> list[tuple[str, str, str | None]]:
     return [(event.type, event.status, event.source) for event in service.vm(vm).document().events]
 
 
-def test_life_of_an_event(service: Forewarn) -> None:
+def test_event_goes_from_scheduled_to_completed(service: Forewarn) -> None:
     event = service.schedule("Reboot", "web-0", notice="15m", description="New kernel", why="CVE")
     begun = service.now
     assert (event.state, event.scope, event.not_before) == ("Scheduled", "web", begun + timedelta(minutes=15))
@@ -32,7 +32,7 @@ def test_life_of_an_event(service: Forewarn) -> None:
     assert service.events == []
 
 
-def test_approval_starts_it(service: Forewarn) -> None:
+def test_approval_starts_the_event(service: Forewarn) -> None:
     event = service.schedule("Reboot", "web-0", notice="15m")
     service.vm("web-0").approve(event)
     assert event.state == "Started"
@@ -40,21 +40,21 @@ def test_approval_starts_it(service: Forewarn) -> None:
     assert event.state == "completed"
 
 
-def test_several_are_made_at_once(service: Forewarn) -> None:
+def test_schedule_all_creates_one_event_per_update_domain_and_host(service: Forewarn) -> None:
     assert len(service.schedule_all("Freeze", scope="web")) == 3
     assert len(service.schedule_all("Freeze", host="hv-5")) == 1
     assert len(service.schedule_all("Freeze", "shop/FrontEnd_IN_0", service.vm("FrontEnd_IN_1"))) == 2
     assert len(service.events) == 6
 
 
-def test_operations_of_owners(service: Forewarn) -> None:
+def test_owner_operations_create_user_events(service: Forewarn) -> None:
     service.restart("web-0", why="stuck")
     service.redeploy("db-0")
     assert kinds(service, "web-0") == [("Reboot", "Scheduled", "User")]
     assert kinds(service, "db-0") == [("Redeploy", "Scheduled", "User")]
 
 
-def test_deleting_has_an_event_under_a_terminate_profile_only(service: Forewarn) -> None:
+def test_delete_creates_an_event_only_with_a_terminate_profile(service: Forewarn) -> None:
     event = service.delete("batch_0")
     assert event is not None
     assert kinds(service, "batch_0") == [("Terminate", "Scheduled", "User")]
@@ -63,7 +63,7 @@ def test_deleting_has_an_event_under_a_terminate_profile_only(service: Forewarn)
         service.vm("db-0")
 
 
-def test_eviction(service: Forewarn) -> None:
+def test_evicted_vm_is_removed_after_its_notice(service: Forewarn) -> None:
     event = service.evict("batch_0", notice="8s")
     assert event.not_before == service.now + timedelta(seconds=8)
     service.advance("20s")
@@ -72,14 +72,14 @@ def test_eviction(service: Forewarn) -> None:
         service.vm("batch_0")
 
 
-def test_failing_hardware(service: Forewarn) -> None:
+def test_hardware_failure_starts_immediately_and_predicted_failure_waits(service: Forewarn) -> None:
     failed = service.fail("web-0")
     assert failed.state == "Started"
     predicted = service.predict_failure("db-0", ahead=timedelta(days=3))
     assert predicted.not_before == service.now + timedelta(days=3)
 
 
-def test_canceled_event_is_gone(service: Forewarn) -> None:
+def test_canceled_event_disappears_from_the_document(service: Forewarn) -> None:
     event = service.schedule("Freeze", "web-0")
     service.cancel(event, why="not needed")
     assert event.state == "canceled"
@@ -95,7 +95,7 @@ def test_refusals_of_the_service_are_raised(service: Forewarn) -> None:
         service.evict("web-0")
 
 
-def test_event_is_compared_by_its_id(service: Forewarn) -> None:
+def test_events_are_compared_by_id(service: Forewarn) -> None:
     event = service.schedule("Freeze", "web-0")
     assert event == event.id
     assert event == event.id.lower()
@@ -106,7 +106,7 @@ def test_event_is_compared_by_its_id(service: Forewarn) -> None:
     assert event.id in repr(event)
 
 
-def test_vm_is_who_it_says(service: Forewarn) -> None:
+def test_vm_has_names_urls_environment_and_socket(service: Forewarn) -> None:
     vm = service.vm("web-0")
     assert (vm.name, vm.scope, str(vm), vm.environment) == ("web-0", "web", "web/web-0", {"FOREWARN_ENDPOINT": vm.url})
     assert vm.events_url == f"{vm.url}/metadata/scheduledevents?api-version=2020-07-01"

@@ -1,4 +1,4 @@
-"""Reports are XML whatever was found, and their totals are those of their cases."""
+"""Tests of JUnit reports: valid XML for any text, and totals that match the cases."""
 
 from xml.etree import ElementTree
 
@@ -17,12 +17,12 @@ SKIPPED = Case(
     name="recovers",
     classname="exam.freeze",
     status=CaseStatus.SKIPPED,
-    message="no marker was named",
+    message="no marker file",
     details="--recovered FILE",
 )
 
 
-def test_report_has_every_case_in_its_order() -> None:
+def test_report_has_all_cases_in_order() -> None:
     assert junit("forewarn exam", [PASSED, FAILED, SKIPPED]).decode() == (
         "<?xml version='1.0' encoding='UTF-8'?>\n"
         '<testsuites name="forewarn exam" tests="3" failures="1" errors="0" skipped="1" time="1.750">\n'
@@ -32,7 +32,7 @@ def test_report_has_every_case_in_its_order() -> None:
         '      <failure message="approved 2 times" type="failed">POST at 10:00:00\nPOST at 10:00:01</failure>\n'
         "    </testcase>\n"
         '    <testcase classname="exam.freeze" name="recovers" time="0.000">\n'
-        '      <skipped message="no marker was named" />\n'
+        '      <skipped message="no marker file" />\n'
         "      <system-out>--recovered FILE</system-out>\n"
         "    </testcase>\n"
         "  </testsuite>\n"
@@ -40,18 +40,18 @@ def test_report_has_every_case_in_its_order() -> None:
     )
 
 
-def test_report_says_how_long_all_of_it_took() -> None:
-    """Cases that ran side by side, or work that belongs to none of them, make it another time than their sum."""
+def test_report_has_the_given_total_time() -> None:
+    """The total differs from the sum if cases run in parallel, or if some work belongs to no case."""
     root = ElementTree.fromstring(junit("forewarn exam", [PASSED, FAILED], seconds=9.5))
     assert [root.get("time"), *(suite.get("time") for suite in root)] == ["9.500", "9.500"]
 
 
-def test_report_without_cases_is_one() -> None:
+def test_report_without_cases_has_an_empty_suite() -> None:
     (suite,) = ElementTree.fromstring(junit("empty", []))
     assert (suite.get("tests"), suite.get("failures"), list(suite)) == ("0", "0", [])
 
 
-def test_failure_without_details_tells_its_message() -> None:
+def test_failure_without_details_contains_its_message() -> None:
     case = Case(name="n", classname="c", status=CaseStatus.FAILED, message="no answer")
     ((element,),) = ElementTree.fromstring(junit("s", [case]))
     failure = element.find("failure")
@@ -59,8 +59,8 @@ def test_failure_without_details_tells_its_message() -> None:
     assert failure.text == "no answer"
 
 
-def test_what_xml_cannot_hold_is_replaced() -> None:
-    """A program under test may have written anything, bytes that are no text too."""
+def test_characters_that_xml_does_not_allow_are_replaced() -> None:
+    """The output of a program under test may contain any bytes."""
     wild = "\x00\x1b[31mred \ud800 & <b> ]]> \ufffe é 🦊 \t."
     case = Case(name=wild, classname="c", status=CaseStatus.FAILED, message=wild, details=wild)
     ((element,),) = ElementTree.fromstring(junit(wild, [case]))

@@ -1,4 +1,4 @@
-"""The pytest plug-in, in runs of pytest of its own."""
+"""The pytest plugin, tested in separate runs of pytest."""
 
 import os
 import re
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-import forewarn.testing.service  # noqa: F401 - loaded once, and not anew in each run inside of this process
+import forewarn.testing.service  # noqa: F401 - loaded once here, not again in each run inside this process
 from tests.support.inner_pytest import WITHOUT_OTHERS
 
 pytest_plugins = ["pytester"]
@@ -18,14 +18,14 @@ pytest_plugins = ["pytester"]
 SERVER_PARTS = ("h11", "httptools", "litestar", "prometheus_client", "uvloop")
 
 PLAIN = (*WITHOUT_OTHERS, "-p", "no:cacheprovider", "-q", "--assert=plain")
-"""Assertions as they are: pytest would else compile the whole of Forewarn anew in each of these runs."""
+"""Without assertion rewriting: otherwise pytest would compile all of Forewarn again in each of these runs."""
 
 QUIET = (*PLAIN, "-p", "no:asyncio")
 
 
 @pytest.fixture(autouse=True)
 def strict(pytester: pytest.Pytester) -> None:
-    """Whatever a user has set: no warning, no unknown marker."""
+    """Fail on warnings and unknown markers, as the strictest user configuration does."""
     pytester.makeini("[pytest]\nfilterwarnings = error\naddopts = --strict-markers\n")
 
 
@@ -34,7 +34,7 @@ def run(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
 
 
 class TestFixtures:
-    def test_service_is_there_and_is_the_tests_own(self, pytester: pytest.Pytester) -> None:
+    def test_each_test_gets_its_own_service(self, pytester: pytest.Pytester) -> None:
         pytester.makepyfile(
             """
             import gc, threading, weakref
@@ -64,7 +64,7 @@ class TestFixtures:
         )
         run(pytester).assert_outcomes(passed=4)
 
-    def test_both_fixtures_are_of_one_service(self, pytester: pytest.Pytester) -> None:
+    def test_both_fixtures_use_the_same_service(self, pytester: pytest.Pytester) -> None:
         pytester.makepyfile(
             """
             def test_one(forewarn_vm, forewarn):
@@ -74,15 +74,15 @@ class TestFixtures:
         run(pytester).assert_outcomes(passed=1)
 
     @pytest.mark.parametrize(
-        ("options", "said"),
+        ("options", "message"),
         [
             ("vm='web-9'", "@pytest.mark.forewarn(vm='web-9'): name one VM of the fleet; it has a/web-0, b/web-0"),
             ("vm='web-0'", "@pytest.mark.forewarn(vm='web-0'): name one VM of the fleet; it has a/web-0, b/web-0"),
-            ("fleet={'scopes': []}", "the fixture forewarn_vm needs a fleet with a VM: this one has none"),
+            ("fleet={'scopes': []}", "the fixture forewarn_vm needs a fleet with at least one VM; this fleet is empty"),
         ],
-        ids=["there is none", "there are two", "there are none at all"],
+        ids=["unknown name", "ambiguous name", "empty fleet"],
     )
-    def test_vm_that_cannot_be_is_told_in_a_sentence(self, pytester: pytest.Pytester, options: str, said: str) -> None:
+    def test_invalid_vm_fails_with_one_sentence(self, pytester: pytest.Pytester, options: str, message: str) -> None:
         pytester.makepyfile(
             f"""
             import pytest
@@ -96,17 +96,17 @@ class TestFixtures:
         )
         result = run(pytester)
         result.assert_outcomes(errors=1)
-        result.stdout.fnmatch_lines([said])
+        result.stdout.fnmatch_lines([message])
         result.stdout.no_fnmatch_line("*plugin.py*")
 
-    def test_are_listed_with_what_they_are(self, pytester: pytest.Pytester) -> None:
+    def test_pytest_lists_fixtures_and_marker_with_descriptions(self, pytester: pytest.Pytester) -> None:
         result = run(pytester, "--fixtures")
-        result.stdout.fnmatch_lines(["forewarn -- *", "*A service of this test's own*", "forewarn_vm -- *"])
+        result.stdout.fnmatch_lines(["forewarn -- *", "*A service for this test alone*", "forewarn_vm -- *"])
         run(pytester, "--markers").stdout.fnmatch_lines(["@pytest.mark.forewarn(fleet, *, vm): *"])
 
 
 class TestMarker:
-    def test_says_what_the_service_is_like(self, pytester: pytest.Pytester) -> None:
+    def test_marker_configures_the_service(self, pytester: pytest.Pytester) -> None:
         pytester.makepyfile(
             """
             from datetime import UTC, datetime, timedelta
@@ -128,7 +128,7 @@ class TestMarker:
         )
         run(pytester).assert_outcomes(passed=2)
 
-    def test_what_is_said_closer_to_the_test_counts(self, pytester: pytest.Pytester) -> None:
+    def test_marker_closest_to_the_test_wins(self, pytester: pytest.Pytester) -> None:
         pytester.makepyfile(
             """
             import pytest
@@ -150,7 +150,7 @@ class TestMarker:
         )
         run(pytester).assert_outcomes(passed=3)
 
-    def test_path_is_relative_to_the_file_of_the_test(self, pytester: pytest.Pytester) -> None:
+    def test_path_is_relative_to_the_test_file(self, pytester: pytest.Pytester) -> None:
         folder = pytester.mkdir("inside")
         (folder / "fleet.toml").write_text('[[scopes]]\nname = "x-0"\nkind = "standalone"\n')
         (folder / "test_path.py").write_text(
@@ -168,7 +168,7 @@ class TestMarker:
         run(pytester).assert_outcomes(passed=1)
 
     @pytest.mark.parametrize(
-        ("marker", "told"),
+        ("marker", "message"),
         [
             ("flet=['a-0']", "takes fleet, manual_time, speed, start, settings, vm, by name; not flet"),
             ("['a-0']", "by name; not a value without a name"),
@@ -182,7 +182,7 @@ class TestMarker:
             ("start=datetime(2030, 1, 1)", "the fixture forewarn cannot start: * has no time zone*"),
         ],
     )
-    def test_mistakes_are_told_in_a_line(self, pytester: pytest.Pytester, marker: str, told: str) -> None:
+    def test_wrong_options_fail_with_one_line(self, pytester: pytest.Pytester, marker: str, message: str) -> None:
         pytester.makepyfile(
             f"""
             from datetime import datetime
@@ -196,13 +196,13 @@ class TestMarker:
         )
         result = run(pytester)
         result.assert_outcomes(errors=1)
-        result.stdout.fnmatch_lines([f"*{told}"])
+        result.stdout.fnmatch_lines([f"*{message}"])
         result.stdout.no_fnmatch_line("*Traceback*")
         result.stdout.no_fnmatch_line("*plugin.py*")
 
 
 class TestFailing:
-    def test_failed_test_tells_what_its_service_has_seen(self, pytester: pytest.Pytester) -> None:
+    def test_report_of_a_failed_test_shows_journal_and_requests(self, pytester: pytest.Pytester) -> None:
         pytester.makepyfile(
             """
             def test_handler(forewarn, forewarn_vm):
@@ -220,17 +220,17 @@ class TestFailing:
         result.assert_outcomes(passed=1, failed=1)
         result.stdout.fnmatch_lines(
             [
-                "*Forewarn: what happened*",
+                "*Forewarn: journal*",
                 "* db-0 db-0: event * scheduled by admin (new kernel)",
                 "* db-0 db-0: event * approved by vm:db-0",
-                "*Forewarn: what VMs asked*",
+                "*Forewarn: requests of VMs*",
                 "* db-0/db-0 GET /metadata/scheduledevents?api-version=2020-07-01: answered 200 (3 times)",
                 "* db-0/db-0 POST /metadata/scheduledevents?api-version=2020-07-01 approving *: answered 200",
             ],
             consecutive=False,
         )
 
-    def test_report_shows_the_line_that_waited_and_none_of_ours(self, pytester: pytest.Pytester) -> None:
+    def test_traceback_shows_the_waiting_line_but_no_line_of_forewarn(self, pytester: pytest.Pytester) -> None:
         pytester.makepyfile(
             """
             def test_handler(forewarn, forewarn_vm):
@@ -255,12 +255,12 @@ class TestFailing:
         result = run(pytester)
         result.assert_outcomes(failed=6)
         result.stdout.fnmatch_lines(
-            ["E *.WaitTimeout: *", "E *.InvalidEventType: there is no event type 'reboot': *"], consecutive=False
+            ["E *.WaitTimeout: *", "E *.InvalidEventType: unknown event type 'reboot': *"], consecutive=False
         )
         result.stdout.no_fnmatch_line("*request_queries.py*")
         result.stdout.no_fnmatch_line("*making.py*")
 
-    def test_failed_fixture_tells_it_too(self, pytester: pytest.Pytester) -> None:
+    def test_report_of_a_failed_fixture_shows_requests(self, pytester: pytest.Pytester) -> None:
         pytester.makepyfile(
             """
             import pytest
@@ -278,12 +278,12 @@ class TestFailing:
         result.assert_outcomes(errors=1)
         result.stdout.fnmatch_lines(
             [
-                "*Forewarn: what VMs asked*",
+                "*Forewarn: requests of VMs*",
                 "* db-0/db-0 GET /metadata/scheduledevents?api-version=2020-07-01: answered 200",
             ]
         )
 
-    def test_newest_lines_are_told_of_many(self, pytester: pytest.Pytester) -> None:
+    def test_report_shows_only_the_newest_lines(self, pytester: pytest.Pytester) -> None:
         pytester.makepyfile(
             """
             def test_handler(forewarn, forewarn_vm):
@@ -294,10 +294,10 @@ class TestFailing:
         )
         result = run(pytester)
         result.stdout.fnmatch_lines(
-            ["*Forewarn: what happened*", "… 70 lines before these", "*Forewarn: what VMs asked*", "nothing"]
+            ["*Forewarn: journal*", "… 70 earlier lines omitted", "*Forewarn: requests of VMs*", "no requests"]
         )
 
-    def test_service_that_was_stopped_has_nothing_more_to_tell(self, pytester: pytest.Pytester) -> None:
+    def test_report_has_no_journal_of_a_stopped_service(self, pytester: pytest.Pytester) -> None:
         pytester.makepyfile(
             """
             def test_handler(forewarn):
@@ -307,14 +307,12 @@ class TestFailing:
         )
         result = run(pytester)
         result.assert_outcomes(failed=1)
-        result.stdout.fnmatch_lines(
-            ["*NotRunning: this service is not running*", "the service cannot be asked any more: *"]
-        )
+        result.stdout.fnmatch_lines(["*NotRunning: this service is not running*", "the journal could not be read: *"])
 
 
 @pytest.mark.process
-def test_many_workers_at_once_also_with_asyncio(pytester: pytest.Pytester) -> None:
-    """The service has a loop of its own: it goes on though a helper blocks the loop of the test."""
+def test_fixtures_work_with_xdist_and_asyncio(pytester: pytest.Pytester) -> None:
+    """The service has its own event loop, so it works even while a helper blocks the loop of the test."""
     pytester.makepyfile(
         test_many="""
         import pytest
@@ -352,33 +350,33 @@ def test_many_workers_at_once_also_with_asyncio(pytester: pytest.Pytester) -> No
 
 
 class TestWithoutServer:
-    """A plain `pip install forewarn` has the plug-in too: it must be in nobody's way."""
+    """A plain `pip install forewarn` contains the plugin too: it must not disturb other tests."""
 
     @pytest.fixture
     def blocked(self, pytester: pytest.Pytester) -> dict[str, str]:
-        """The environment of a Python that has none of the server's packages."""
+        """The environment of a Python without the server's packages."""
         block = f"import sys; sys.modules.update(dict.fromkeys({SERVER_PARTS!r}))\n"
         (pytester.mkdir("python") / "sitecustomize.py").write_text(block)
         return {**os.environ, "PYTHONPATH": str(pytester.path / "python")}
 
     @pytest.mark.process
-    def test_other_tests_run_and_the_fixture_says_what_is_missing(
+    def test_other_tests_run_and_the_fixture_names_the_missing_package(
         self, pytester: pytest.Pytester, blocked: dict[str, str]
     ) -> None:
         pytester.makepyfile("def test_other(): pass\ndef test_service(forewarn): pass\n")
-        told = output_of(["-m", "pytest", *QUIET], pytester.path, blocked)
-        assert "1 passed, 1 error" in told
-        assert "the fixture forewarn needs " in told
-        assert "pip install 'forewarn[testing]'" in told
-        assert "Traceback" not in told
+        output = output_of(["-m", "pytest", *QUIET], pytester.path, blocked)
+        assert "1 passed, 1 error" in output
+        assert "the fixture forewarn needs " in output
+        assert "pip install 'forewarn[testing]'" in output
+        assert "Traceback" not in output
 
     @pytest.mark.process
-    def test_import_says_what_to_install(self, pytester: pytest.Pytester, blocked: dict[str, str]) -> None:
-        told = output_of(["-c", "from forewarn.testing import Forewarn"], pytester.path, blocked)
-        assert re.search(r"forewarn\.testing\.Forewarn needs \w+: pip install 'forewarn\[testing\]'$", told.strip())
+    def test_import_error_says_what_to_install(self, pytester: pytest.Pytester, blocked: dict[str, str]) -> None:
+        output = output_of(["-c", "from forewarn.testing import Forewarn"], pytester.path, blocked)
+        assert re.search(r"forewarn\.testing\.Forewarn needs \w+: pip install 'forewarn\[testing\]'$", output.strip())
 
     @pytest.mark.process
-    def test_name_can_be_imported_where_it_is_not_needed(
+    def test_errors_can_be_imported_without_the_server(
         self, pytester: pytest.Pytester, blocked: dict[str, str]
     ) -> None:
         program = "import forewarn.testing, forewarn.testing.plugin\nfrom forewarn.testing import NotSeen"
@@ -386,12 +384,12 @@ class TestWithoutServer:
 
 
 @pytest.mark.process
-def test_nothing_of_the_server_is_imported_before_it_is_asked_for(tmp_path: Path) -> None:
+def test_plugin_does_not_import_the_server(tmp_path: Path) -> None:
     program = f"import sys, forewarn.testing.plugin; print([name for name in {SERVER_PARTS!r} if name in sys.modules])"
     assert output_of(["-c", program], tmp_path, dict(os.environ)) == "[]\n"
     program = "import sys, forewarn.testing.plugin; print([name for name in sys.modules if 'forewarn' in name])"
-    told = output_of(["-c", program], tmp_path, dict(os.environ))
-    assert told == "['forewarn', 'forewarn.testing', 'forewarn.testing.plugin']\n"
+    output = output_of(["-c", program], tmp_path, dict(os.environ))
+    assert output == "['forewarn', 'forewarn.testing', 'forewarn.testing.plugin']\n"
 
 
 def output_of(arguments: Sequence[str], directory: Path, environ: dict[str, str]) -> str:

@@ -1,4 +1,4 @@
-"""What a test sees of a handler, and how it waits for it."""
+"""Tests of the request log: queries of a handler's requests, and waiting for them."""
 
 import re
 import threading
@@ -21,7 +21,7 @@ def service() -> Iterator[Forewarn]:
         yield forewarn
 
 
-def test_handler_is_waited_for_without_sleeping(service: Forewarn) -> None:
+def test_wait_for_approval_returns_the_handlers_request(service: Forewarn) -> None:
     vm = service.vm("web-0")
     with run_handler(vm.url):
         service.wait_until_asked(vm, timeout=GUARD)
@@ -34,9 +34,7 @@ def test_handler_is_waited_for_without_sleeping(service: Forewarn) -> None:
     assert service.approvals("web-1") == []
 
 
-def test_more_than_can_be_remembered_is_never_answered_wrongly(
-    service: Forewarn, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_queries_raise_after_requests_were_dropped(service: Forewarn, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(request_log, "MAX_REQUESTS", 3)
     vm = service.vm("web-0")
     event = service.schedule("Reboot", vm, notice="15m")
@@ -51,14 +49,14 @@ def test_more_than_can_be_remembered_is_never_answered_wrongly(
     with pytest.raises(TooManyRequests):
         service.wait_for_approval(event, timeout=0)
     (_, asked) = dict(report_sections(service)).values()
-    assert asked.splitlines()[0] == "… 1 older requests were not remembered"
+    assert asked.splitlines()[0] == "… 1 older requests were dropped"
     service.forget_requests()
     assert (service.dropped_requests, service.requests()) == (0, [])
     with pytest.raises(WaitTimeout):
         service.wait_for_approval(event, timeout=0)
 
 
-def test_large_answers_are_not_remembered_for_ever(service: Forewarn, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_log_drops_requests_above_its_byte_limit(service: Forewarn, monkeypatch: pytest.MonkeyPatch) -> None:
     vm = service.vm("web-0")
     vm.document()
     (one,) = service.requests()
@@ -68,7 +66,7 @@ def test_large_answers_are_not_remembered_for_ever(service: Forewarn, monkeypatc
     assert (service.dropped_requests, len(service.newest_requests())) == (3, 2)
 
 
-def test_handler_that_approves_nothing_is_seen_to_have_been_told(service: Forewarn) -> None:
+def test_wait_until_told_returns_the_request_with_the_event(service: Forewarn) -> None:
     vm = service.vm("web-0")
     with run_handler(vm.url, prepare=lambda _: False):
         event = service.schedule("Reboot", vm, notice="15m")
@@ -80,7 +78,7 @@ def test_handler_that_approves_nothing_is_seen_to_have_been_told(service: Forewa
     assert service.approvals(vm) == []
 
 
-def test_approval_of_a_neighbour_counts_for_any_vm_only(service: Forewarn) -> None:
+def test_approval_by_another_vm_does_not_count_for_this_vm(service: Forewarn) -> None:
     event = service.schedule("Reboot", "web-0", notice="15m")
     service.vm("web-1").approve(event)
     assert service.wait_for_approval(event).vm == "web/web-1"
@@ -88,7 +86,7 @@ def test_approval_of_a_neighbour_counts_for_any_vm_only(service: Forewarn) -> No
         service.wait_for_approval(event, vm="web-0", timeout=0)
 
 
-def test_repeated_and_refused_approvals_are_told_apart(service: Forewarn) -> None:
+def test_approvals_include_repetitions_but_no_refused_ones(service: Forewarn) -> None:
     vm = service.vm("web-0")
     event = service.schedule("Reboot", vm, notice="15m")
     vm.approve(event)
@@ -103,7 +101,7 @@ def test_repeated_and_refused_approvals_are_told_apart(service: Forewarn) -> Non
     ]
 
 
-def test_requests_are_in_order_with_what_was_asked_and_answered(service: Forewarn) -> None:
+def test_requests_are_in_order_with_their_responses(service: Forewarn) -> None:
     service.vm("web-1").document()
     service.vm("web-0").document()
     seen = [(request.vm, request.method, request.status, request.answer) for request in service.requests()]
@@ -111,21 +109,21 @@ def test_requests_are_in_order_with_what_was_asked_and_answered(service: Forewar
     assert seen == [("web/web-1", "GET", 200, nothing), ("web/web-0", "GET", 200, nothing)]
 
 
-def test_requests_are_counted_from_the_beginning(service: Forewarn) -> None:
+def test_wait_until_asked_counts_earlier_requests(service: Forewarn) -> None:
     vm = service.vm("web-0")
     vm.document()
     vm.document()
     assert len(service.wait_until_asked(vm, times=2, timeout=0)) == 2
 
 
-def test_question_that_is_held_has_been_asked(service: Forewarn) -> None:
+def test_pending_long_poll_counts_as_a_poll(service: Forewarn) -> None:
     vm = service.vm("web-0")
     with run_handler(vm.url, prepare=lambda _: False):
         asked = service.wait_until_asked(vm, times=2, timeout=GUARD)
     assert "wait=" in asked[1].target
 
 
-def test_other_questions_are_no_questions_for_events(service: Forewarn) -> None:
+def test_other_requests_do_not_count_as_polls(service: Forewarn) -> None:
     with ScheduledEvents(service.vm("web-0").url) as client:
         assert client.name == "web-0"
     assert len(service.requests("web-0")) == 1
@@ -133,7 +131,7 @@ def test_other_questions_are_no_questions_for_events(service: Forewarn) -> None:
         service.wait_until_asked("web-0", timeout=0)
 
 
-def test_vm_that_has_left_is_still_known(service: Forewarn) -> None:
+def test_requests_of_a_deleted_vm_can_be_queried(service: Forewarn) -> None:
     vm = service.vm("web-0")
     event = service.schedule("Reboot", vm)
     vm.approve(event)
@@ -145,13 +143,13 @@ def test_vm_that_has_left_is_still_known(service: Forewarn) -> None:
 
 
 @pytest.mark.parametrize("name", ["web-00", "web/web-00", "shop/web-0"])
-def test_name_that_no_vm_ever_bore_is_refused(service: Forewarn, name: str) -> None:
+def test_unknown_vm_name_is_refused(service: Forewarn, name: str) -> None:
     """An assertion that a VM approved nothing must not pass because of a mistyped name."""
     with pytest.raises(NotFound, match="there is no"):
         service.approvals(name)
 
 
-def test_waiting_ends_when_another_thread_makes_it_happen(service: Forewarn) -> None:
+def test_wait_for_state_ends_when_another_thread_advances_the_clock(service: Forewarn) -> None:
     event = service.schedule("Reboot", "web-0", notice="15m")
     waiting = threading.Thread(
         target=service.wait_for_state, args=(event, "completed"), kwargs={"timeout": 10 * GUARD}, daemon=True
@@ -163,47 +161,45 @@ def test_waiting_ends_when_another_thread_makes_it_happen(service: Forewarn) -> 
     assert not waiting.is_alive()
 
 
-def test_anything_can_be_waited_for(service: Forewarn) -> None:
+def test_wait_until_accepts_any_condition(service: Forewarn) -> None:
     with run_handler(service.vm("web-0").url):
         seen = service.wait_until(lambda: service.requests("web-0")[2:], timeout=GUARD)
         assert [request.number for request in seen] == [3]
-    with pytest.raises(WaitTimeout, match=r"does not hold within 0 s\. web/web-0: It has made \d+ requests"):
+    with pytest.raises(WaitTimeout, match=r"did not become true within 0 s\. web/web-0: It has sent \d+ requests"):
         service.wait_until(lambda: service.approvals("web-0"), timeout=0)
 
 
 class TestFailing:
-    def test_says_what_was_waited_for_and_what_happened_instead(self, service: Forewarn) -> None:
+    def test_message_names_the_missing_request_and_those_seen(self, service: Forewarn) -> None:
         vm = service.vm("web-0")
         event = service.schedule("Reboot", vm)
         other = service.schedule("Freeze", "web-1")
         vm.document()
         vm.approve(other)
-        told = (
-            f"web/web-0 has not approved event {event} within 0.01 s. It has made 2 requests, the last one POST "
+        message = (
+            f"web/web-0 has not approved event {event} within 0.01 s. It has sent 2 requests, the last one POST "
             f"/metadata/scheduledevents?api-version=2020-07-01, answered 200. It has approved {other}."
         )
-        with pytest.raises(WaitTimeout, match=re.escape(told)):
+        with pytest.raises(WaitTimeout, match=re.escape(message)):
             service.wait_for_approval(event, vm=vm, timeout=0.01)
 
-    def test_says_when_nobody_asked(self, service: Forewarn) -> None:
+    def test_message_says_that_no_request_was_sent(self, service: Forewarn) -> None:
         event = service.schedule("Reboot", "web-0")
-        with pytest.raises(WaitTimeout, match=r"no VM has approved event .* No VM has asked anything\."):
+        with pytest.raises(WaitTimeout, match=r"no VM has approved event .* No VM has sent a request\."):
             service.wait_for_approval(event, timeout=0)
-        with pytest.raises(
-            WaitTimeout, match=r"asked for its events 3 times within 0 s\. It has not asked for anything\."
-        ):
+        with pytest.raises(WaitTimeout, match=r"not polled its events 3 times within 0 s\. It has sent no request\."):
             service.wait_until_asked("web-0", times=3, timeout=0)
-        with pytest.raises(WaitTimeout, match=r"web/web-0 has not been told of event .* as Started within"):
+        with pytest.raises(WaitTimeout, match=r"web/web-0 has not received event .* as Started within"):
             service.wait_until_told(event, vm="web-0", status="Started", timeout=0)
         with pytest.raises(WaitTimeout, match="is not Started within"):
             service.wait_for_state(event, "Started", timeout=0)
 
-    def test_is_a_failed_assertion(self) -> None:
+    def test_timeout_is_an_assertion_error(self) -> None:
         assert issubclass(WaitTimeout, AssertionError)
 
 
 class TestFaults:
-    def test_hit_one_vm_so_many_times(self, service: Forewarn) -> None:
+    def test_fault_affects_one_vm_a_number_of_times(self, service: Forewarn) -> None:
         service.fault("410", vm="web-0", times=2)
         vm, other = service.vm("web-0"), service.vm("web-1")
         for _ in range(2):
@@ -212,14 +208,14 @@ class TestFaults:
         assert other.document() == vm.document()
         assert [request.status for request in service.requests(vm)] == [410, 410, 200]
 
-    def test_are_survived_by_a_good_handler(self, service: Forewarn) -> None:
+    def test_handler_that_retries_survives_a_fault(self, service: Forewarn) -> None:
         vm = service.vm("web-0")
         service.fault("500", vm=vm, times=1)
         with run_handler(vm.url):
             event = service.schedule("Reboot", vm)
             service.wait_for_approval(event, timeout=GUARD)
 
-    def test_are_cleared_one_by_one_or_all(self, service: Forewarn) -> None:
+    def test_faults_are_cleared_one_by_one_or_all(self, service: Forewarn) -> None:
         first, second, _ = (service.fault(kind) for kind in ("429", "empty-body", "extra-field"))
         service.clear_fault(first)
         service.clear_fault(second.id)
@@ -227,14 +223,14 @@ class TestFaults:
         service.clear_faults()
         assert service.faults == []
 
-    def test_end_by_the_clock_of_the_service(self, service: Forewarn) -> None:
+    def test_duration_of_a_fault_is_measured_by_the_services_clock(self, service: Forewarn) -> None:
         service.fault("truncated", lasting="5m")
         with pytest.raises(NotUnderstood):
             service.vm("web-0").document()
         service.advance("5m")
         assert service.vm("web-0").document().events == ()
 
-    def test_broken_document_tells_nothing(self, service: Forewarn) -> None:
+    def test_invalid_document_does_not_count_as_received(self, service: Forewarn) -> None:
         event = service.schedule("Reboot", "web-0")
         service.fault("truncated", times=1)
         with pytest.raises(NotUnderstood):
@@ -245,5 +241,7 @@ class TestFaults:
         service.wait_until_told(event, timeout=0)
 
     @pytest.mark.parametrize(("amount", "written"), [("-1h", "-1h"), (-3600, "-1h"), (90.5, "1m30.5s")])
-    def test_have_amounts(self, service: Forewarn, amount: str | float, written: str) -> None:
+    def test_amount_of_a_fault_can_be_text_or_seconds(
+        self, service: Forewarn, amount: str | float, written: str
+    ) -> None:
         assert service.fault("wrong-date", amount=amount).amount == written

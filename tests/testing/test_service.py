@@ -1,4 +1,4 @@
-"""A service in a test starts, is what was asked for, ends, and leaves nothing behind."""
+"""Tests of the in-test service: start, fleets, time, settings, and stop without leftovers."""
 
 import asyncio
 import http.client
@@ -42,12 +42,12 @@ def _connected(vm: Vm) -> http.client.HTTPConnection:
 
 
 class TestStarting:
-    def test_everything_answers_when_it_has_started(self) -> None:
+    def test_api_and_guest_endpoint_respond_after_the_start(self) -> None:
         with Forewarn() as forewarn:
             assert forewarn.api.health().status == "ok"
             assert forewarn.vm("web-0").document().events == ()
 
-    def test_token_is_needed_and_an_admins(self) -> None:
+    def test_api_needs_the_token_which_has_the_role_admin(self) -> None:
         with Forewarn(["a-0"]) as forewarn:
             assert forewarn.api.me().role == "admin"
             where = urlsplit(forewarn.url)
@@ -56,7 +56,7 @@ class TestStarting:
             assert connection.getresponse().status == 401
             connection.close()
 
-    def test_several_run_side_by_side_and_know_nothing_of_each_other(self) -> None:
+    def test_several_services_run_in_parallel_and_are_isolated(self) -> None:
         with Forewarn(["a-0"]) as one, Forewarn(["b-0"]) as other:
             event = one.schedule("Reboot", "a-0")
             assert (names(one), names(other)) == (["a-0/a-0"], ["b-0/b-0"])
@@ -68,7 +68,7 @@ class TestStarting:
             one.advance("1d")
             assert one.now - other.now >= timedelta(hours=23)
 
-    def test_one_after_the_other_begins_anew(self) -> None:
+    def test_each_service_starts_without_earlier_events(self) -> None:
         for _ in range(3):
             with Forewarn(["a-0"]) as forewarn:
                 assert forewarn.events == []
@@ -78,19 +78,19 @@ class TestStarting:
         with Forewarn(["a-0"]) as forewarn, pytest.raises(AlreadyStarted):
             forewarn.start()
 
-    def test_settings_of_the_users_own_service_play_no_part(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_environment_variables_have_no_effect_on_settings(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("FOREWARN_SPEED", "100")
         monkeypatch.setenv("FOREWARN_OPERATOR", "192.0.2.1:80")
         with Forewarn(["a-0"]) as forewarn:
             assert forewarn.schedule("Reboot", "a-0", notice="15m").not_before == forewarn.now + timedelta(minutes=15)
 
-    def test_commands_that_look_for_the_users_services_do_not_find_it(self) -> None:
+    def test_command_line_does_not_discover_it(self) -> None:
         with Forewarn(["a-0"]) as forewarn:
             found = [directory for directory, _ in ephemeral_services(ephemeral_root(os.environ))]
             assert forewarn.directory not in found
 
     @pytest.mark.process
-    def test_command_line_finds_it_when_told(self) -> None:
+    def test_command_line_uses_it_with_its_environment(self) -> None:
         with Forewarn(["a-0"]) as forewarn:
             environ = {**os.environ, **forewarn.environment}
             command = [sys.executable, "-m", "forewarn.cli", "vm", "list", "-o", "json"]
@@ -99,7 +99,7 @@ class TestStarting:
 
 
 class TestEnding:
-    def test_nothing_is_left(self) -> None:
+    def test_stop_leaves_no_thread_directory_or_listener(self) -> None:
         threads = threading.enumerate()
         with Forewarn(["a-0"]) as forewarn:
             directory, url = forewarn.directory, forewarn.vm().url
@@ -109,14 +109,14 @@ class TestEnding:
         with pytest.raises(ConnectionRefusedError):
             http.client.HTTPConnection(urlsplit(url).netloc, timeout=60).connect()
 
-    def test_open_connections_of_guests_do_not_hold_it_up(self) -> None:
+    def test_open_guest_connections_do_not_delay_the_stop(self) -> None:
         with Forewarn(["a-0"]) as forewarn:
             connection = http.client.HTTPConnection(urlsplit(forewarn.vm().url).netloc, timeout=60)
             connection.connect()
         assert connection.sock.recv(1) == b""
         connection.close()
 
-    def test_hung_question_is_answered_at_once(self) -> None:
+    def test_stop_answers_a_hanging_request(self) -> None:
         with Forewarn(["a-0"]) as forewarn, closing(_connected(forewarn.vm())) as connection:
             forewarn.fault("hang")
             connection.request("GET", EVENTS_PATH, headers={"Metadata": "true"})
@@ -126,7 +126,7 @@ class TestEnding:
             answer = connection.getresponse()
             assert (answer.status, json.loads(answer.read())) == (200, {"DocumentIncarnation": 1, "Events": []})
 
-    def test_held_question_is_answered_at_once(self) -> None:
+    def test_stop_answers_a_long_poll(self) -> None:
         with Forewarn(["a-0"]) as forewarn, closing(_connected(forewarn.vm())) as connection:
             connection.request("GET", EVENTS_PATH, headers={"Metadata": "true"})
             with connection.getresponse() as first:
@@ -138,7 +138,7 @@ class TestEnding:
             forewarn.stop()
             assert connection.getresponse().status == 304
 
-    def test_what_is_used_after_the_end_says_so(self) -> None:
+    def test_use_after_the_stop_raises_not_running(self) -> None:
         with Forewarn(["a-0"]) as forewarn:
             pass
         for use in (lambda: forewarn.url, lambda: forewarn.api, lambda: forewarn.now, lambda: forewarn.vm("a-0")):
@@ -146,19 +146,19 @@ class TestEnding:
                 use()
         assert repr(forewarn) == "<Forewarn, not running>"
 
-    def test_what_was_seen_is_still_known(self) -> None:
+    def test_request_log_is_available_after_the_stop(self) -> None:
         with Forewarn(["a-0"]) as forewarn:
             event = forewarn.schedule("Reboot", "a-0")
             vm = forewarn.vm()
             vm.approve(event)
         assert forewarn.approvals(vm) == forewarn.approvals("a-0") == [event.id]
 
-    def test_stopping_again_does_nothing(self) -> None:
+    def test_second_stop_does_nothing(self) -> None:
         forewarn = Forewarn(["a-0"]).start()
         forewarn.stop()
         forewarn.stop()
 
-    def test_failure_inside_is_raised_at_the_end(self) -> None:
+    def test_stop_raises_an_error_of_the_service(self) -> None:
         forewarn = Forewarn(["a-0"]).start()
         background, running = forewarn._background, forewarn._running
         assert background is not None
@@ -177,7 +177,7 @@ class TestEnding:
 
 
 class TestFleets:
-    def test_demonstration_fleet_unless_another_is_given(self) -> None:
+    def test_default_is_the_demonstration_fleet(self) -> None:
         with Forewarn() as forewarn:
             assert {"web/web-0", "db-0/db-0", "batch/batch_0", "shop/FrontEnd_IN_0"} <= set(names(forewarn))
             assert forewarn.vm().full_name == "db-0/db-0"
@@ -202,20 +202,20 @@ class TestFleets:
             assert [forewarn.api.vm(name).update_domain for name in ("web-0", "web-1")] == [0, 1]
             assert forewarn.api.scope("web").kind == "availability-set"
 
-    def test_first_vm_is_the_one_that_is_written_down_first(self) -> None:
+    def test_first_vm_is_the_first_in_the_fleet_file(self) -> None:
         with Forewarn(["web/web-1", "db-0"]) as forewarn:
             assert forewarn.vm().full_name == "web/web-1"
 
-    def test_vm_that_is_added_has_its_endpoint(self) -> None:
+    def test_added_vm_gets_an_endpoint(self) -> None:
         with Forewarn(["a-0"]) as forewarn:
             forewarn.api.add_vm(v1.AddVm(name="b-0"))
             assert forewarn.vm("b-0").document().events == ()
 
-    def test_vm_that_is_not_there_is_named(self) -> None:
+    def test_error_names_the_unknown_vm(self) -> None:
         with Forewarn(["a-0"]) as forewarn, pytest.raises(NotFound, match="b-0"):
             forewarn.vm("b-0")
 
-    def test_vm_without_an_endpoint_says_why(self) -> None:
+    def test_vm_without_an_endpoint_raises_an_error(self) -> None:
         with (
             Forewarn(["a-0"], settings={"listen": "none"}) as forewarn,
             pytest.raises(VmEndpointNotFound, match="a-0/a-0"),
@@ -238,15 +238,15 @@ class TestFleets:
             (["not a name"], "scopes"),
             (Path("/nowhere/fleet.toml"), "/nowhere/fleet.toml: cannot be read"),
         ],
-        ids=["no TOML", "wrong kind", "incomplete", "twice", "bad name", "no file"],
+        ids=["not TOML", "wrong kind", "missing key", "duplicate name", "invalid name", "missing file"],
     )
-    def test_what_is_wrong_with_a_fleet_is_raised_where_it_is_started(self, fleet: object, complaint: str) -> None:
+    def test_start_raises_the_error_of_an_invalid_fleet(self, fleet: object, complaint: str) -> None:
         threads = threading.active_count()
         with pytest.raises(FileError, match=complaint):
             Forewarn(fleet).start()  # type: ignore[arg-type]  # the table has all kinds
         assert threading.active_count() == threads
 
-    def test_stopping_what_could_not_start_does_nothing(self) -> None:
+    def test_stop_after_a_failed_start_does_nothing(self) -> None:
         forewarn = Forewarn("[[scopes]")
         with pytest.raises(FileError):
             forewarn.start()
@@ -254,24 +254,24 @@ class TestFleets:
 
 
 class TestTime:
-    def test_stands_still_until_told(self) -> None:
+    def test_manual_clock_moves_only_by_advance(self) -> None:
         with Forewarn(["a-0"]) as forewarn:
             before = forewarn.now
             assert forewarn.api.clock().now == before
             assert forewarn.advance("15m") == forewarn.now == before + timedelta(minutes=15)
 
     @pytest.mark.parametrize("by", ["90s", timedelta(seconds=90), 90, 90.0])
-    def test_spans_can_be_said_in_any_way(self, by: str | timedelta | float) -> None:
+    def test_duration_can_be_text_timedelta_or_seconds(self, by: str | timedelta | float) -> None:
         with Forewarn(["a-0"], start=NOON) as forewarn:
             assert forewarn.advance(by) == NOON + timedelta(seconds=90)
 
-    def test_begins_where_it_is_told(self) -> None:
+    def test_clock_starts_at_the_given_time(self) -> None:
         elsewhere = NOON.astimezone(timezone(timedelta(hours=2)))
         with Forewarn(["a-0"], start=elsewhere) as forewarn:
             assert forewarn.now == NOON
             assert forewarn.schedule("Reboot", "a-0", notice="15m").not_before == NOON + timedelta(minutes=15)
 
-    def test_can_begin_in_the_past(self) -> None:
+    def test_clock_can_start_in_the_past(self) -> None:
         past = datetime(2001, 9, 9, 1, 46, 40, tzinfo=UTC)
         with Forewarn(["a-0"], start=past) as forewarn:
             event = forewarn.schedule("Reboot", "a-0", notice="15m")
@@ -282,10 +282,10 @@ class TestTime:
     def test_start_needs_a_time_zone_and_manual_time(self) -> None:
         with pytest.raises(InvalidStart, match="tzinfo=UTC"):
             Forewarn(start=datetime(2030, 1, 1))  # noqa: DTZ001 - that is the point
-        with pytest.raises(InvalidStart, match="real clock"):
+        with pytest.raises(InvalidStart, match="manual clock"):
             Forewarn(start=NOON, manual_time=False)
 
-    def test_real_time_cannot_be_moved_but_hurried(self) -> None:
+    def test_system_clock_cannot_be_advanced_but_speed_shortens_notices(self) -> None:
         with Forewarn(["a-0"], manual_time=False, speed=1000) as forewarn:
             with pytest.raises(RequestRefused, match="real"):
                 forewarn.advance("1m")
@@ -294,7 +294,7 @@ class TestTime:
 
 
 class TestSettings:
-    def test_are_those_of_forewarn_up(self) -> None:
+    def test_settings_of_forewarn_up_are_accepted(self) -> None:
         with Forewarn(["a-0"], start=NOON, settings={"simulated.reboot": "5s"}) as forewarn:
             event = forewarn.schedule("Reboot", "a-0", notice="1m")
             forewarn.advance("64s")
@@ -302,10 +302,10 @@ class TestSettings:
             forewarn.advance("1s")
             assert event.state == "completed"
 
-    def test_unknown_one_is_named(self) -> None:
+    def test_error_names_the_unknown_setting(self) -> None:
         with pytest.raises(SettingNotFound, match=r"simulated\.reboots"):
             Forewarn(settings={"simulated.reboots": "5s"})
 
-    def test_value_that_is_not_allowed_is_named(self) -> None:
+    def test_error_names_the_setting_with_the_invalid_value(self) -> None:
         with pytest.raises(InvalidSetting, match="simulated-reboot"):
             Forewarn(settings={"simulated.reboot": "soon"})

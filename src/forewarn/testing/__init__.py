@@ -29,8 +29,8 @@ __all__ = [
     "WaitTimeout",
 ]
 
-# Parts of this package need nothing of the server, and pytest imports it though no test may ask for a service: what
-# needs the server is imported when it is asked for.
+# Imports are lazy: parts of this package work without the server's dependencies, and pytest imports the package in
+# every run, even if no test uses the service.
 if TYPE_CHECKING:
     from forewarn.guest.observer import Observed
     from forewarn.testing.errors import (

@@ -13,11 +13,11 @@ from forewarn.core.base_error import BaseError
 T = TypeVar("T")
 
 STOP_TIMEOUT = 30.0
-"""For how many seconds the end may take before it counts as hanging."""
+"""How many seconds to wait for the thread to end before raising BackgroundTimeout."""
 
 
 class BackgroundTimeout(BaseError):
-    """The thread was told to end, and has not."""
+    """The thread did not end after it was asked to stop."""
 
     template = "{name} has not ended within {seconds:g} s"
     name: str
@@ -25,7 +25,7 @@ class BackgroundTimeout(BaseError):
 
 
 class BackgroundContext(Generic[T]):
-    """Enters the context that `factory` makes in a thread of its own, and leaves it there when told to."""
+    """Enters the context manager that `factory` creates in a background thread, and exits it there on `stop`."""
 
     def __init__(self, factory: Callable[[], AbstractAsyncContextManager[T]], *, name: str) -> None:
         self._factory, self._name = factory, name
@@ -37,9 +37,9 @@ class BackgroundContext(Generic[T]):
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> T:
-        """Enter the context and return what it gives; what it raises is raised here.
+        """Enter the context and return its value; an error in the thread is raised here.
 
-        Whoever is interrupted meanwhile gets nothing that could be stopped: then it has been left again.
+        If the caller is interrupted while it waits, the context is exited before the interrupt is raised again.
         """
         try:
             self._thread.start()
@@ -55,12 +55,12 @@ class BackgroundContext(Generic[T]):
         return self._value
 
     def stop(self) -> None:
-        """Leave the context; what has gone wrong inside is raised here. A second call does nothing."""
+        """Exit the context; an error in the thread is raised here. A second call does nothing."""
         self._request_stop()
         self._join()
 
     def _request_stop(self) -> None:
-        with suppress(RuntimeError):  # the loop is closed already: it has ended by itself
+        with suppress(RuntimeError):  # the loop is already closed: the thread ended by itself
             self._loop.call_soon_threadsafe(self._stop_requested.set)
 
     def _join(self) -> None:
@@ -75,7 +75,7 @@ class BackgroundContext(Generic[T]):
         try:
             with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
                 runner.run(self._hold_open())
-        except BaseException as error:  # noqa: BLE001 - it is raised again where somebody can take it
+        except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread, by _join
             self._error = error
         finally:
             self._started.set()

@@ -9,7 +9,7 @@ DurationLike = str | timedelta | float
 
 
 def to_text(duration: DurationLike) -> str:
-    """Write a span as the operator API takes it."""
+    """Write a duration in the form of the operator API."""
     match duration:
         case str():
             return duration
@@ -20,5 +20,5 @@ def to_text(duration: DurationLike) -> str:
 
 
 def to_optional_text(duration: DurationLike | None) -> str | None:
-    """Write a span that may be left out."""
+    """Write an optional duration in the form of the operator API."""
     return None if duration is None else to_text(duration)

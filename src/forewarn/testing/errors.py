@@ -21,7 +21,7 @@ from forewarn.core.text import join_choices
 class NotRunning(BaseError, RuntimeError):
     """The service was used before it was started, or after it was stopped."""
 
-    template = "this service is not running: use it inside of `with Forewarn() as forewarn:`"
+    template = "this service is not running: use it inside `with Forewarn() as forewarn:`"
 
 
 class AlreadyStarted(BaseError, RuntimeError):
@@ -31,19 +31,19 @@ class AlreadyStarted(BaseError, RuntimeError):
 
 
 class VmEndpointNotFound(BaseError, RuntimeError):
-    """A VM has no port of its own; VMs that are added later get theirs a moment after."""
+    """A VM has no guest endpoint of its own. A VM that was just added gets its port a moment later."""
 
-    template = "VM {vm} has no endpoint of its own: is `listen = none` set, or was the VM added just now?"
+    template = "VM {vm} has no guest endpoint of its own: is `listen = none` set, or was the VM added just now?"
     vm: str
 
 
 class TooManyRequests(BaseError, RuntimeError):
-    """VMs have sent more requests than the log keeps: the wanted ones may be among those that were dropped."""
+    """VMs have sent more requests than the log keeps, so the wanted requests may have been dropped."""
 
     template = (
-        "VMs have sent so many requests that the {dropped} oldest were dropped, so the log is not complete: "
-        "does the program ask without a pause? A long test calls forget_requests() now and then; newest_requests() "
-        "returns the requests that are left"
+        "VMs have sent more requests than the log keeps, and the {dropped} oldest were dropped: does the program poll "
+        "without a pause? In a long test, call forget_requests() now and then; newest_requests() returns the "
+        "requests that are left"
     )
     dropped: int
 
@@ -56,9 +56,9 @@ class InvalidStart(BaseError, ValueError):
 
 
 class InvalidEventType(BaseError, ValueError):
-    """There is no event type of this name."""
+    """No event type has this name."""
 
-    template = "there is no event type {value!r}: use {choices}"
+    template = "unknown event type {value!r}: use {choices}"
     value: str
     types: Sequence[str]
 
@@ -69,7 +69,7 @@ class InvalidEventType(BaseError, ValueError):
 
 
 class WaitTimeout(BaseError, AssertionError):
-    """What a test waits for has not happened in time: the program under test has not done it."""
+    """The program under test did not do in time what the test waits for."""
 
     template = "{what} within {seconds:g} s. {instead}"
     what: str

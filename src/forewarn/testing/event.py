@@ -7,7 +7,7 @@ from forewarn.api.client import ApiClient
 
 
 class Event:
-    """An event that a test has created. Its id stays; `state` and `story` are read from the service each time."""
+    """An event that a test created. The id is fixed; the other properties are read from the service at each access."""
 
     def __init__(self, api: ApiClient, id_: str, scope: str) -> None:
         self._api = api
@@ -15,7 +15,7 @@ class Event:
 
     @property
     def state(self) -> str:
-        """Where it is: `Scheduled` or `Started`, or how it has ended: `completed`, `canceled` or `failed`."""
+        """The event's status, `Scheduled` or `Started`, or its outcome: `completed`, `canceled` or `failed`."""
         detail = self.story
         if detail.event is not None:
             return detail.event.status
@@ -23,28 +23,28 @@ class Event:
 
     @property
     def story(self) -> v1.EventDetail:
-        """All that the operator API tells of it, with its timeline."""
+        """The event's details from the operator API, with its timeline."""
         return self._api.event(self.id)
 
     @property
     def is_open(self) -> bool:
-        """Whether it is in documents: it is neither over nor canceled."""
+        """Whether the event has neither ended nor been canceled."""
         return self.story.event is not None
 
     @property
     def not_before(self) -> datetime | None:
-        """The moment before which it does not start without approval; None once it is over."""
+        """The time before which the event does not start without approval; None after it has ended."""
         event = self.story.event
         return event.not_before if event is not None else None
 
     @property
     def explanation(self) -> tuple[str, ...]:
-        """What it waits for, in sentences."""
+        """What the event waits for, in sentences."""
         event = self.story.event
         return tuple(event.explanation) if event is not None else ()
 
     def __eq__(self, other: object) -> bool:
-        """Compare by id, in any case of its letters; a text is taken for an id."""
+        """Compare by id, ignoring case; a string is compared as an id."""
         if isinstance(other, Event):
             return self.id.upper() == other.id.upper()
         return isinstance(other, str) and self.id.upper() == other.upper()

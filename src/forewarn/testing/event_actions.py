@@ -12,7 +12,7 @@ from forewarn.testing.vm import VmLike
 
 
 class EventActions(ABC):
-    """Whoever can reach a service can make events there."""
+    """Methods that create and cancel events through the operator API."""
 
     @property
     @abstractmethod
@@ -29,7 +29,7 @@ class EventActions(ABC):
         description: str = "",
         why: str = "",
     ) -> Event:
-        """Announce maintenance of one VM."""
+        """Schedule maintenance of one VM."""
         __tracebackhide__ = True
         return self._only(
             self.schedule_all(type_, vm, notice=notice, duration=duration, description=description, why=why)
@@ -46,7 +46,7 @@ class EventActions(ABC):
         description: str = "",
         why: str = "",
     ) -> list[Event]:
-        """Announce maintenance of several VMs, of a scope or of a host: one event per update domain and host."""
+        """Schedule maintenance of several VMs, a scope or a host: one event per update domain and host."""
         __tracebackhide__ = True
         request = v1.ScheduleEvents(
             type=_event_type(type_),
@@ -61,39 +61,39 @@ class EventActions(ABC):
         return self._events(self.api.schedule(request))
 
     def restart(self, vm: VmLike, *, why: str = "") -> Event:
-        """Restart a VM as its owner can: the event is a user's."""
+        """Restart a VM as its owner does: the source of the event is the user."""
         return self._only(self._events(self.api.restart(v1.Operate(vm=str(vm), reason=why))))
 
     def redeploy(self, vm: VmLike, *, why: str = "") -> Event:
-        """Move a VM to another host as its owner can."""
+        """Redeploy a VM to another host as its owner does."""
         return self._only(self._events(self.api.redeploy(v1.Operate(vm=str(vm), reason=why))))
 
     def delete(self, vm: VmLike, *, why: str = "") -> Event | None:
-        """Delete a VM: with a Terminate event if it has a terminate profile, else at once and without one."""
+        """Delete a VM: with a Terminate event if it has a terminate profile, otherwise at once and without an event."""
         events = self._events(self.api.delete(v1.Operate(vm=str(vm), reason=why)))
         return events[0] if events else None
 
     def evict(self, vm: VmLike, *, notice: DurationLike | None = None, why: str = "") -> Event:
-        """Take a low-priority VM away."""
+        """Evict a low-priority VM."""
         request = v1.Evict(vm=str(vm), notice=to_optional_text(notice), reason=why)
         return self._only(self._events(self.api.evict(request)))
 
     def fail(self, vm: VmLike, *, why: str = "") -> Event:
-        """Let the hardware under a VM fail: its event has started when this returns."""
+        """Simulate a hardware failure of a VM's host: the event has started when this returns."""
         return self._only(self._events(self.api.fail(v1.Fail(vms=[str(vm)], reason=why))))
 
     def predict_failure(self, vm: VmLike, *, ahead: DurationLike, why: str = "") -> Event:
-        """Announce that the hardware under a VM is going to fail."""
+        """Schedule an event for a predicted hardware failure of a VM's host."""
         request = v1.PredictFailure(vms=[str(vm)], notice=to_text(ahead), reason=why)
         return self._only(self._events(self.api.predict_failure(request)))
 
     def cancel(self, event: Event | str, *, why: str = "") -> None:
-        """Take a Scheduled event back."""
+        """Cancel a Scheduled event."""
         self.api.cancel(str(event), v1.CancelEvent(reason=why))
 
     @property
     def events(self) -> list[Event]:
-        """All open events, by scope and in the order in which they were made."""
+        """All open events, by scope and in order of creation."""
         return [Event(self.api, event.id, event.scope) for event in self.api.events()]
 
     def _events(self, scheduled: v1.ScheduleResponse) -> list[Event]:

@@ -11,18 +11,18 @@ from forewarn.testing.errors import NotRunning
 from forewarn.testing.service import Forewarn
 
 MAX_LINES = 50
-"""How many lines of a kind are told at the most, the newest."""
+"""The most lines that a section has: the newest ones."""
 
 SETUP_ENTRIES = frozenset({EntryKind.SCOPE_CREATED, EntryKind.TOKEN_CREATED})
-"""What happens in every service before a test begins."""
+"""Entries that every service writes before a test begins; the report leaves them out."""
 
 
 def report_sections(service: Forewarn) -> Iterator[tuple[str, str]]:
-    """Give what happened in a service, and what VMs asked of it, each with its heading."""
-    yield "Forewarn: what happened", _newest_lines(_journal_lines(service), "nothing")
+    """Yield heading and text of two sections: the service's journal and the requests of VMs."""
+    yield "Forewarn: journal", _newest_lines(_journal_lines(service), "no entries")
     yield (
-        "Forewarn: what VMs asked",
-        _newest_lines([*_dropped_lines(service), *_request_lines(service.newest_requests())], "nothing"),
+        "Forewarn: requests of VMs",
+        _newest_lines([*_dropped_lines(service), *_request_lines(service.newest_requests())], "no requests"),
     )
 
 
@@ -30,7 +30,7 @@ def _journal_lines(service: Forewarn) -> Sequence[str]:
     try:
         return [_journal_line(entry) for entry in service.api.journal() if entry.action not in SETUP_ENTRIES]
     except (ApiError, NotRunning) as error:
-        return [f"the service cannot be asked any more: {error}"]
+        return [f"the journal could not be read: {error}"]
 
 
 def _journal_line(entry: v1.JournalEntry) -> str:
@@ -42,11 +42,11 @@ def _journal_line(entry: v1.JournalEntry) -> str:
 
 def _dropped_lines(service: Forewarn) -> list[str]:
     number = service.dropped_requests
-    return [f"… {number} older requests were not remembered"] if number else []
+    return [f"… {number} older requests were dropped"] if number else []
 
 
 def _request_lines(requests: Iterable[Observed]) -> list[str]:
-    """Write requests; a poll that was repeated again and again takes one line."""
+    """Return one line per request; equal requests in a row share a line."""
     lines = []
     for line, alike in groupby(requests, key=_request_line):
         first, *more = alike
@@ -61,5 +61,5 @@ def _request_line(request: Observed) -> str:
 
 
 def _newest_lines(lines: Sequence[str], empty_text: str) -> str:
-    left_out = [f"… {len(lines) - MAX_LINES} lines before these"] if len(lines) > MAX_LINES else []
+    left_out = [f"… {len(lines) - MAX_LINES} earlier lines omitted"] if len(lines) > MAX_LINES else []
     return "\n".join([*left_out, *lines[-MAX_LINES:]]) or empty_text

@@ -11,7 +11,7 @@ from forewarn.testing.vm import VmLike
 
 
 class FaultActions(ABC):
-    """Whoever can reach an emulator can have it answer wrongly."""
+    """Methods that set, list and clear faults through the operator API."""
 
     @property
     @abstractmethod
@@ -28,10 +28,10 @@ class FaultActions(ABC):
         amount: DurationLike | None = None,
         why: str = "",
     ) -> v1.Fault:
-        """Set a fault for a VM, or for all: for a number of requests, for a time, or until it is cleared.
+        """Set a fault for a VM or for all VMs: for a number of requests, for a time, or until it is cleared.
 
-        `kind` is a status such as `410`, or another word of `forewarn fault set`. `amount` is how slow, how late, or
-        how far from the right date, always in real time; `lasting` counts by the service's clock.
+        `kind` is a status such as `410`, or another kind of `forewarn fault set`. `amount` is the delay, or the offset
+        of the date, in real time; `lasting` is measured by the service's clock.
         """
         request = v1.SetFault(
             kind=parse_fault_kind(kind),
@@ -45,15 +45,15 @@ class FaultActions(ABC):
 
     @property
     def faults(self) -> list[v1.Fault]:
-        """The faults that are set, with how many requests each has hit."""
+        """The faults that are set, with the number of requests that each has affected."""
         return list(self.api.faults().faults)
 
     def clear_fault(self, fault: v1.Fault | str) -> None:
-        """End a fault."""
+        """Clear a fault."""
         self.api.clear_fault(fault if isinstance(fault, str) else fault.id)
 
     def clear_faults(self) -> None:
-        """End all faults."""
+        """Clear all faults."""
         self.api.clear_faults()
 
 

@@ -10,14 +10,14 @@ from forewarn.core.scope import ScopeKind
 from forewarn.settings.file_reader import FileValue, read_toml_file
 
 FleetLike = str | Path | Mapping[str, object] | Sequence[str] | None
-"""None: the demonstration fleet; the text of a fleet file, or its content, or the path to one; or names of VMs."""
+"""None for the demonstration fleet; the text, the path or the parsed content of a fleet file; or names of VMs."""
 
 INLINE = "fleet"
-"""How messages call a fleet that is in no file."""
+"""The file name that messages show for a fleet that was not read from a file."""
 
 
 def fleet_reader(fleet: FleetLike) -> FleetLoader:
-    """Return what reads the fleet. A file is read now, so that a missing one is found out by whoever names it."""
+    """Return the function that loads the fleet. A file is read now, so that a missing one is the caller's error."""
     match fleet:
         case None:
             return demonstration_fleet
@@ -32,9 +32,9 @@ def fleet_reader(fleet: FleetLike) -> FleetLoader:
 
 
 def _fleet_of_names(names: Sequence[str]) -> dict[str, object]:
-    """Write a fleet of named VMs: `web/web-0` is one of an availability set, `db-0` stands alone.
+    """Return the content of a fleet file for these VMs: `web/web-0` is in an availability set, `db-0` is standalone.
 
-    Each VM of a set has an update domain of its own, so that maintenance comes to one after the other.
+    Each VM of a set has its own update domain, so that maintenance affects one VM at a time.
     """
     scopes: dict[str, dict[str, object]] = {}
     sets: dict[str, list[dict[str, object]]] = {}

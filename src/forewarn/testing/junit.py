@@ -9,11 +9,11 @@ from xml.etree.ElementTree import Element, ElementTree, SubElement, indent
 import msgspec
 
 INVALID_XML_CHARACTERS = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""Characters that no XML file can hold, not even escaped; a program under test may well have written them."""
+"""Characters that XML does not allow, not even escaped; the output of a program under test may contain them."""
 
 
 class CaseStatus(StrEnum):
-    """How a case came out. Skipped is what was not judged: it counts neither for nor against."""
+    """The result of a case. Skipped cases were not judged: they count neither as passed nor as failed."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -25,19 +25,19 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     classname: str
-    """Where it belongs, in parts parted by dots: reports are folded by it."""
+    """The group of the case, in parts separated by dots; viewers group a report by it."""
     status: CaseStatus
     message: str = ""
-    """In one line, why it is not passed."""
+    """Why the case did not pass, in one line."""
     details: str = ""
-    """What was seen, in as many lines as it takes."""
+    """What was observed, in any number of lines."""
     seconds: float = 0.0
 
 
 def junit(suite: str, cases: Sequence[Case], *, seconds: float | None = None) -> bytes:
-    """Write a report: UTF-8, indented, the cases in their order.
+    """Return a report in UTF-8, indented, with the cases in the given order.
 
-    `seconds` is how long all of it took, where that is not the sum of the cases.
+    `seconds` is the total run time, if it is not the sum of the cases.
     """
     attributes = _suite_attributes(suite, cases, sum(case.seconds for case in cases) if seconds is None else seconds)
     root = Element("testsuites", attributes)

@@ -17,25 +17,25 @@ if TYPE_CHECKING:
 
 MARKER_NAME = "forewarn"
 OPTIONS = ("fleet", "manual_time", "speed", "start", "settings")
-"""What the marker hands on to the service; besides, it takes `vm`, for the fixture `forewarn_vm`."""
+"""The marker's options that become arguments of `Forewarn`. It also accepts `vm`, for the fixture `forewarn_vm`."""
 
 MAX_NAMED = 10
-"""How many VMs are named to somebody who has named none that there is."""
+"""How many VMs the message about an unknown VM lists."""
 
 SERVICE_KEY = pytest.StashKey["Forewarn"]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the marker known."""
+    """Register the marker."""
     options = ", ".join((*OPTIONS, "vm"))
-    config.addinivalue_line("markers", f"{MARKER_NAME}({options}): what the test's service is like; all by name")
+    config.addinivalue_line("markers", f"{MARKER_NAME}({options}): options of the test's service, as keywords")
 
 
 @pytest.fixture
 def forewarn(request: pytest.FixtureRequest) -> Iterator["Forewarn"]:
-    """A service of this test's own: real sockets on free ports, the demonstration fleet, and manual time.
+    """A service for this test alone: real sockets on free ports, the demonstration fleet, a manual clock.
 
-    `@pytest.mark.forewarn(fleet=…)` and its other options say otherwise; a path is relative to the test's file.
+    `@pytest.mark.forewarn(fleet=…)` and its other options change that; a path is relative to the test's file.
     """
     options = {name: value for name, value in _marker_options(request).items() if name != "vm"}
     if isinstance(options.get("fleet"), Path):
@@ -45,26 +45,26 @@ def forewarn(request: pytest.FixtureRequest) -> Iterator["Forewarn"]:
     try:
         yield service
     finally:
-        del request.node.stash[SERVICE_KEY]  # tests are kept until the end of the run, with all that is in their stash
+        del request.node.stash[SERVICE_KEY]  # pytest keeps every test, with its stash, until the end of the run
         service.stop()
 
 
 @pytest.fixture
 def forewarn_vm(request: pytest.FixtureRequest, forewarn: "Forewarn") -> "Vm":
-    """The first VM of the test's fleet, or the one that `@pytest.mark.forewarn(vm=…)` names."""
+    """The first VM of the test's fleet, or the VM that `@pytest.mark.forewarn(vm=…)` names."""
     name = _marker_options(request).get("vm")
     vm_names = [f"{vm.scope}/{vm.name}" for vm in forewarn.api.vms()]
     if not vm_names:
-        pytest.fail("the fixture forewarn_vm needs a fleet with a VM: this one has none", pytrace=False)
+        pytest.fail("the fixture forewarn_vm needs a fleet with at least one VM; this fleet is empty", pytrace=False)
     if name is not None and sum(name in (vm, vm.rpartition("/")[2]) for vm in vm_names) != 1:
         examples = ", ".join(vm_names[:MAX_NAMED]) + (", …" if len(vm_names) > MAX_NAMED else "")
         pytest.fail(f"@pytest.mark.forewarn(vm={name!r}): name one VM of the fleet; it has {examples}", pytrace=False)
     return forewarn.vm(name)
 
 
-@pytest.hookimpl(hookwrapper=True)  # old pluggys, with which this must be in nobody's way, know no other wrappers
+@pytest.hookimpl(hookwrapper=True)  # old versions of pluggy, which the plugin must not break, have no other wrappers
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, "pluggy.Result[pytest.TestReport]", None]:
-    """Tell with a failed test, or one that a fixture has failed, what its service has seen."""
+    """Add the service's journal and requests to the report of a test that failed, or whose fixture failed."""
     report = (yield).get_result()
     service = item.stash.get(SERVICE_KEY, None)
     if report.failed and service is not None:
@@ -74,7 +74,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, "pluggy.Resu
 
 
 def _marker_options(request: pytest.FixtureRequest) -> dict[str, Any]:
-    """Return the options of all markers; what is said closer to the test counts."""
+    """Return the options of all markers; the marker closest to the test wins."""
     options: dict[str, Any] = {}
     for mark in reversed(list(request.node.iter_markers(MARKER_NAME))):
         unknown = sorted(mark.kwargs.keys() - {*OPTIONS, "vm"})
@@ -88,7 +88,7 @@ def _marker_options(request: pytest.FixtureRequest) -> dict[str, Any]:
 
 
 def _start_service(options: dict[str, Any]) -> "Forewarn":
-    """Start a service; where that cannot be, say why, and not where in Forewarn it was found out."""
+    """Start a service. On an error, fail the test with the reason and without a traceback into Forewarn."""
     try:
         from forewarn.testing.service import START_ERRORS, Forewarn
     except ModuleNotFoundError as error:

@@ -15,14 +15,14 @@ T = TypeVar("T")
 EVENTS_PATH = "/metadata/scheduledevents"
 
 MAX_REQUESTS = 100_000
-"""How many requests are remembered: a VM that asks once a second makes as many in a day."""
+"""How many requests the log keeps: about a day of one VM that polls once a second."""
 
 MAX_BYTES = 256 * 1024 * 1024
-"""How large all their bodies and answers may be together."""
+"""The limit for the total size of their bodies and responses."""
 
 
 class RequestLog:
-    """Remembers the requests of all VMs, in the order in which they came; of too many the oldest are dropped."""
+    """The requests of all VMs, in order of arrival. Above the limits, the oldest are dropped."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -31,10 +31,10 @@ class RequestLog:
         self._bytes = 0
         self._vms: set[str] = set()
         self.dropped = 0
-        """How many were dropped since anything was last forgotten."""
+        """How many requests were dropped since the log was last cleared."""
 
     def record(self, request: Observed) -> None:
-        """Take note of a request that came, or of its answer."""
+        """Add a request, or replace it by the same request with its response."""
         with self._changed:
             self._vms.add(request.vm)
             previous = self._requests.get(request.number)
@@ -46,37 +46,37 @@ class RequestLog:
         self.notify()
 
     def clear(self) -> None:
-        """Begin anew."""
+        """Remove all requests."""
         with self._changed:
             self._requests.clear()
             self._bytes = self.dropped = 0
 
     @property
     def vms(self) -> frozenset[str]:
-        """Every VM that has ever asked, as `scope/name`."""
+        """Every VM that has sent a request, as `scope/name`; `clear` keeps them."""
         with self._changed:
             return frozenset(self._vms)
 
     def observe(self, _: ScopeChange) -> None:
-        """Have everybody who waits look again: a scope has changed."""
+        """Wake all waiting callers because a scope has changed."""
         self.notify()
 
     def notify(self) -> None:
-        """Have everybody who waits look again."""
+        """Wake all waiting callers, which then look for their result again."""
         with self._changed:
             self._changes += 1
             self._changed.notify_all()
 
     def requests(self, vm: str | None = None) -> list[Observed]:
-        """Return what was asked, by one VM, `scope/name`, or by all, as far as it was not dropped."""
+        """Return the kept requests of one VM (`scope/name`) or of all VMs."""
         with self._changed:
             requests = sorted(self._requests.items())
         return [request for _, request in requests if vm in (None, request.vm)]
 
     def wait_for(self, find: Callable[[], T | None], timeout: float) -> T | None:
-        """Return what `find` finds as soon as it finds something; None if it has not by then.
+        """Return the first result of `find` that is not None, or None after the timeout.
 
-        It is called without the lock, so it may ask the service.
+        `find` is called without the lock, so it may send requests to the service.
         """
         deadline = time.monotonic() + timeout
         while True:
@@ -96,17 +96,17 @@ def _size(request: Observed) -> int:
 
 
 def is_events_query(request: Observed) -> bool:
-    """Tell whether the VM has asked for its events."""
+    """Return whether the request is a poll of the VM's events."""
     return request.method == "GET" and request.target.partition("?")[0].lower().rstrip("/") == EVENTS_PATH
 
 
 def approved_ids(request: Observed) -> tuple[str, ...]:
-    """Return the events that this request has approved, if it was let."""
+    """Return the ids of the events that the request approved, if the service accepted it."""
     return request.approved if request.status == 200 else ()
 
 
 def event_in_response(request: Observed, event: str) -> Event | None:
-    """Return the event as the VM was told of it in the answer, if it was."""
+    """Return the event as the response showed it, or None."""
     if not is_events_query(request) or request.status != 200:
         return None
     try:
@@ -118,12 +118,12 @@ def event_in_response(request: Observed, event: str) -> Event | None:
 
 
 def summarize(requests: list[Observed]) -> str:
-    """Tell in a sentence or two what a VM has done."""
+    """Describe the requests of a VM in a sentence or two."""
     if not requests:
-        return "It has not asked for anything."
+        return "It has sent no request."
     last = requests[-1]
     answer = f"answered {last.status}" if last.status is not None else "not answered yet"
     number = f"{len(requests)} requests" if len(requests) > 1 else "one request"
-    asked = f"It has made {number}, the last one {last.method} {last.target}, {answer}."
+    asked = f"It has sent {number}, the last one {last.method} {last.target}, {answer}."
     approved = [id_ for request in requests for id_ in approved_ids(request)]
     return f"{asked} It has approved {', '.join(approved) or 'nothing'}."

@@ -15,7 +15,7 @@ from forewarn.testing.vm import Vm, VmLike
 T = TypeVar("T")
 
 DEFAULT_TIMEOUT = 30.0
-"""For how many seconds, of real time, a test waits for the program under test unless it says otherwise."""
+"""How many seconds of real time a test waits for the program under test by default."""
 
 
 class RequestQueries(ABC):
@@ -31,42 +31,42 @@ class RequestQueries(ABC):
 
     @abstractmethod
     def _initial_names(self) -> set[str]:
-        """Return the full names of the VMs that there were from the start; some may have left."""
+        """Return the full names of the fleet's initial VMs; some may have been deleted since."""
 
     def requests(self, vm: VmLike | None = None) -> list[Observed]:
-        """Return all requests at the endpoint of a VM, or at all of them, in the order in which they came.
+        """Return all requests of a VM, or of all VMs, in order of arrival.
 
-        Requests of `vm.document()` and `vm.approve()` are among them. Raises TooManyRequests where some were dropped.
+        This includes requests of `vm.document()` and `vm.approve()`. Raises TooManyRequests if some were dropped.
         """
         if self._request_log.dropped:
             raise TooManyRequests(self._request_log.dropped)
         return self.newest_requests(vm)
 
     def newest_requests(self, vm: VmLike | None = None) -> list[Observed]:
-        """Return the requests that were not dropped, whether or not these are all."""
+        """Return the requests that the log still has, even if older ones were dropped."""
         return self._request_log.requests(None if vm is None else self._full_name(vm))
 
     @property
     def dropped_requests(self) -> int:
-        """How many requests, the oldest, were too many to be remembered."""
+        """How many of the oldest requests were dropped because the log was full."""
         return self._request_log.dropped
 
     def forget_requests(self) -> None:
-        """Let all that was seen so far be as if it had not been: for tests that go on for long, and for the next part.
+        """Clear the request log, in a long test or before its next part.
 
-        What waits afterwards waits for what is still to come.
+        Later calls of the wait methods consider only requests that arrive afterwards.
         """
         self._request_log.clear()
 
     def approvals(self, vm: VmLike | None = None) -> list[str]:
-        """Return the ids of the events that a VM has approved, or any VM, in order and as often as it was said.
+        """Return the ids of the events that a VM, or any VM, has approved, in order, with repetitions.
 
-        An approval that was refused is none; `requests` has it.
+        Refused approvals are not included; see `requests`.
         """
         return [id_ for request in self.requests(vm) for id_ in approved_ids(request)]
 
     def wait_until_asked(self, vm: VmLike, *, times: int = 1, timeout: float = DEFAULT_TIMEOUT) -> list[Observed]:
-        """Wait until a VM has asked for its events so many times in all, and return these requests."""
+        """Wait until a VM has polled its events `times` times in total, and return these requests."""
         __tracebackhide__ = True
         name = self._full_name(vm)
 
@@ -75,7 +75,7 @@ class RequestQueries(ABC):
             return requests if len(requests) >= times else None
 
         often = f"{times} times " if times > 1 else ""
-        return self._wait_for(find_requests, f"{name} has not asked for its events {often}", name, timeout)
+        return self._wait_for(find_requests, f"{name} has not polled its events {often}", name, timeout)
 
     def wait_until_told(
         self,
@@ -85,7 +85,7 @@ class RequestQueries(ABC):
         status: str | None = None,
         timeout: float = DEFAULT_TIMEOUT,
     ) -> Observed:
-        """Wait until a VM has been told of an event, in this status if one is given, and return that request."""
+        """Wait until a response to a VM contains the event, in this status if given, and return that request."""
         __tracebackhide__ = True
         name = None if vm is None else self._full_name(vm)
 
@@ -97,9 +97,7 @@ class RequestQueries(ABC):
             return None
 
         suffix = f"as {status} " if status is not None else ""
-        return self._wait_for(
-            find_request, f"{_describe_absence(name)} been told of event {event} {suffix}", name, timeout
-        )
+        return self._wait_for(find_request, f"{_describe_absence(name)} received event {event} {suffix}", name, timeout)
 
     def wait_for_approval(
         self, event: Event | str, *, vm: VmLike | None = None, timeout: float = DEFAULT_TIMEOUT
@@ -116,24 +114,24 @@ class RequestQueries(ABC):
         return self._wait_for(approved, f"{_describe_absence(name)} approved event {event}", name, timeout)
 
     def wait_until(self, holds: Callable[[], T], *, timeout: float = DEFAULT_TIMEOUT) -> T:
-        """Wait until something holds, which is looked at whenever a VM asks or an event changes; return what it gives.
+        """Wait until `holds` returns a true value, and return it. It is called at each request and each event change.
 
-        `lambda: len(forewarn.requests("web-0")) > 5`, for instance.
+        Example: `lambda: len(forewarn.requests("web-0")) > 5`.
         """
         __tracebackhide__ = True
-        return self._wait_for(lambda: holds() or None, "what was waited for does not hold", None, timeout)
+        return self._wait_for(lambda: holds() or None, "the condition did not become true", None, timeout)
 
     def wait_for_state(self, event: Event | str, state: str, *, timeout: float = DEFAULT_TIMEOUT) -> None:
         """Wait until an event is `Scheduled`, `Started`, `completed`, `canceled` or `failed`.
 
-        For a service in real time; with manual time, `advance` has settled everything when it returns.
+        Only needed with the system clock; with a manual clock, everything has settled when `advance` returns.
         """
         __tracebackhide__ = True
         one = event if isinstance(event, Event) else Event(self.api, event, "")
         self._wait_for(lambda: True if one.state == state else None, f"event {event} is not {state}", None, timeout)
 
     def _full_name(self, vm: VmLike) -> str:
-        """Return the name by which requests are told apart. One that no VM bears, or ever bore, is refused."""
+        """Return the VM's full name, as in the request log. Raises NotFound unless a VM has, or had, this name."""
         if isinstance(vm, Vm):
             return vm.full_name
         try:
@@ -147,7 +145,7 @@ class RequestQueries(ABC):
         return f"{found.scope}/{found.name}"
 
     def _wait_for(self, find: Callable[[], T | None], missing: str, vm: str | None, timeout: float) -> T:
-        """Wait for what a test waits for. A report shows the line of the test that waited, and none of these."""
+        """Wait until `find` returns a value. Tracebacks show the waiting line of the test, not these methods."""
         __tracebackhide__ = True
         found = self._request_log.wait_for(find, timeout)
         if found is None and self._request_log.dropped:
@@ -157,16 +155,16 @@ class RequestQueries(ABC):
         return found
 
     def _describe_requests(self, vm: str | None) -> str:
-        """Tell what was seen in place of what was waited for."""
+        """Summarize the requests of a VM, or of each VM, for the message of a timeout."""
         if vm is not None:
             return summarize(self._request_log.requests(vm))
         names = sorted({request.vm for request in self._request_log.requests()})
         return (
             " ".join(f"{name}: {summarize(self._request_log.requests(name))}" for name in names)
-            or "No VM has asked anything."
+            or "No VM has sent a request."
         )
 
 
 def _describe_absence(vm: str | None) -> str:
-    """Begin a sentence about what a VM, or any VM, has not done."""
+    """Return the start of a sentence about what a VM, or any VM, has not done."""
     return "no VM has" if vm is None else f"{vm} has not"

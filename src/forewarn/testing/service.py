@@ -38,9 +38,9 @@ from forewarn.testing.vm import Vm, VmLike
 
 @contextmanager
 def temporary_directory() -> Iterator[Path]:
-    """Give a directory that goes with the context, or else with the process.
+    """Create a directory that is removed when the context ends, or at the latest when the process ends.
 
-    One that is forked off meanwhile takes nothing away when it ends, as it would with `tempfile.TemporaryDirectory`.
+    A forked child process does not remove it when it ends, as it would with `tempfile.TemporaryDirectory`.
     """
     directory, owner = Path(tempfile.mkdtemp(prefix="forewarn-test-")), os.getpid()
 
@@ -59,19 +59,19 @@ def temporary_directory() -> Iterator[Path]:
 ANY_PORT = "127.0.0.1:0"
 
 PORT_TIMEOUT = 10.0
-"""Within how many seconds a VM that was just added has its port, on a busy machine."""
+"""How many seconds to wait for the port of a VM that was just added, on a busy machine."""
 
 START_ERRORS = (FileError, SettingsError, InvalidStart, ListenFailed, PortUnavailable, TooManyListeners)
-"""What can be wrong with the fleet, the settings or the machine when a service is made and started."""
+"""What `Forewarn(…).start()` raises if something is wrong with the fleet, the settings or the machine."""
 
 
 class Forewarn(EventActions, FaultActions, RequestQueries):
-    """A service of its own, in a thread of its own, on free ports of the loopback, that leaves nothing behind.
+    """An isolated service in a background thread, on free loopback ports; `stop` removes everything it created.
 
-    `fleet` is the demonstration fleet unless said otherwise: the text of a fleet file, a path to one, its content as a
-    dict, or names of VMs (`web/web-0` in an availability set, `db-0` alone). Time is manual and begins now, or at
-    `start`; with `manual_time=False` it is the real one, and `speed` divides notices and durations. `settings` are any
-    others that `forewarn up` takes, by their keys: `{"simulated.reboot": "5s"}`.
+    `fleet` is the text of a fleet file, a path to one, its content as a dict, or names of VMs (`web/web-0` in an
+    availability set, `db-0` standalone); default: the demonstration fleet. The clock is manual and starts now, or at
+    `start`; with `manual_time=False` it is the system clock, and `speed` divides notices and durations. `settings`
+    are other settings of `forewarn up`, by key: `{"simulated.reboot": "5s"}`.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Forewarn(EventActions, FaultActions, RequestQueries):
     ) -> None:
         super().__init__()
         if start is not None and not manual_time:
-            raise InvalidStart("a real clock cannot begin at another time: leave start out, or manual_time=False")
+            raise InvalidStart("start needs a manual clock: omit start, or omit manual_time=False")
         self._settings = _resolve_settings(settings or {}, manual_time=manual_time, speed=speed)
         self._clock = ManualClock(_utc(start)) if start is not None else None
         self._fleet = _RecordingFleetReader(fleet_reader(fleet))
@@ -93,10 +93,10 @@ class Forewarn(EventActions, FaultActions, RequestQueries):
         self._running: RunningService | None = None
         self._api: ApiClient | None = None
 
-    # Its life.
+    # Start and stop.
 
     def start(self) -> Self:
-        """Start it; it is ready when this returns. What is wrong with its fleet or settings is raised here."""
+        """Start the service and wait until it is ready. Raises one of START_ERRORS for a wrong fleet or setting."""
         if self._background is not None:
             raise AlreadyStarted
         self._background = BackgroundContext(self._service, name="forewarn")
@@ -105,7 +105,7 @@ class Forewarn(EventActions, FaultActions, RequestQueries):
         return self
 
     def stop(self) -> None:
-        """End it, and wait until it has ended. A second call does nothing."""
+        """Stop the service and wait until it has stopped. A second call does nothing."""
         background, self._running = self._background, None
         if background is not None:
             background.stop()
@@ -123,7 +123,7 @@ class Forewarn(EventActions, FaultActions, RequestQueries):
 
     @asynccontextmanager
     async def _service(self) -> AsyncIterator[RunningService]:
-        # A root of its own: commands that look for the user's own services must not find this one.
+        # A separate runtime directory: commands that look for the user's own services must not find this one.
         with temporary_directory() as root:
             async with run_service(
                 self._settings,
@@ -137,31 +137,31 @@ class Forewarn(EventActions, FaultActions, RequestQueries):
                 running.fleet.scopes.observers.append(self._request_log.observe)
                 yield running
 
-    # Where it is.
+    # Addresses.
 
     @property
     def url(self) -> str:
-        """Where the operator API is."""
+        """The URL of the operator API."""
         return self._current.operator_url
 
     @property
     def token(self) -> str:
-        """An admin's token for the operator API."""
+        """A token with the role admin for the operator API."""
         return local_service.read_token(self.directory / local_service.TOKEN_FILE)
 
     @property
     def directory(self) -> Path:
-        """Its data directory, for `forewarn --data`; it goes with the service."""
+        """The data directory, for `forewarn --data`; it is removed when the service stops."""
         return self._current.directory
 
     @property
     def environment(self) -> dict[str, str]:
-        """What has the command line ask this service: add it to the environment of a process."""
+        """Environment variables with which the command `forewarn` of a process uses this service."""
         return {"FOREWARN_URL": self.url, "FOREWARN_TOKEN": self.token}
 
     @property
     def api(self) -> ApiClient:
-        """The operator API, for all that has no helper here."""
+        """A client of the operator API, for everything that this class has no method for."""
         if self._api is None or self._running is None:
             raise NotRunning
         return self._api
@@ -169,7 +169,7 @@ class Forewarn(EventActions, FaultActions, RequestQueries):
     # VMs.
 
     def vm(self, name: VmLike | None = None) -> Vm:
-        """Return a VM; without a name the first one of the fleet, as it is written down."""
+        """Return the VM of this name; without a name, the first VM in the order of the fleet file."""
         if name is None and not self._fleet.names:
             raise LookupError("this fleet has no VM")
         wanted = self._fleet.names[0] if name is None else str(name)
@@ -189,18 +189,16 @@ class Forewarn(EventActions, FaultActions, RequestQueries):
 
     @property
     def now(self) -> datetime:
-        """What time it is for the service."""
+        """The current time of the service's clock."""
         return self._current.fleet.clock.now()
 
     def advance(self, by: DurationLike) -> datetime:
-        """Let time pass, with all that is due on the way, in order; return the time when everything has settled."""
+        """Advance the clock, and return the new time when everything that became due has happened, in order."""
         return self.api.advance(to_text(by)).now
 
     def advance_to_next(self) -> datetime:
-        """Let time pass until something happens next, and return that time."""
+        """Advance the clock to the next time at which something is due, and return that time."""
         return self.api.advance().now
-
-    # Inside.
 
     def _vm(self, found: v1.Vm) -> Vm:
         if found.guest_url is None:
@@ -218,20 +216,20 @@ class Forewarn(EventActions, FaultActions, RequestQueries):
 
 
 class _NullOutput:
-    """Says nothing: a test's output is the test's."""
+    """Discards the service's messages, so that they do not mix with the test's output."""
 
     def report(self, sentence: str) -> None:
-        """Say nothing."""
+        """Do nothing."""
 
     def fleet_file_ignored(self, source: Path) -> None:
-        """Say nothing."""
+        """Do nothing."""
 
     def fill_progress(self, done: int, total: int) -> None:
-        """Say nothing."""
+        """Do nothing."""
 
 
 class _RecordingFleetReader:
-    """Reads a fleet, and remembers the full names of its VMs as they are written down."""
+    """Reads a fleet, and remembers the full names of its VMs in the order of the file."""
 
     def __init__(self, read: FleetLoader) -> None:
         self._read = read
@@ -244,7 +242,7 @@ class _RecordingFleetReader:
 
 
 def _resolve_settings(overrides: Mapping[str, object], *, manual_time: bool, speed: float) -> Settings:
-    """Return the settings of the emulator with these over them; what the user has set for a real one plays no part."""
+    """Return the emulator's settings with these overrides; settings files and variables of the user have no effect."""
     for key in overrides:
         if key not in KEYS:
             raise SettingNotFound("settings", key, tuple(KEYS))
@@ -254,5 +252,5 @@ def _resolve_settings(overrides: Mapping[str, object], *, manual_time: bool, spe
 
 def _utc(moment: datetime) -> datetime:
     if moment.tzinfo is None:
-        raise InvalidStart(f"{moment} has no time zone: write datetime(…, tzinfo=UTC)")
+        raise InvalidStart(f"start {moment} has no time zone: use datetime(…, tzinfo=UTC)")
     return moment.astimezone(UTC)

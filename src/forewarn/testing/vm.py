@@ -21,26 +21,26 @@ class Vm:
 
     @property
     def full_name(self) -> str:
-        """The name that no other VM has: `scope/name`."""
+        """The unique name, `scope/name`."""
         return f"{self.scope}/{self.name}"
 
     @property
     def events_url(self) -> str:
-        """Where the VM's events are, for programs that take a whole URL."""
+        """The URL of the VM's events with its api-version, for programs that take a complete URL."""
         return self.url + EVENTS_PATH
 
     @property
     def socket(self) -> Path:
-        """A unix socket at which whoever connects is taken for the VM; it is opened when it is first asked for."""
+        """A Unix socket whose connections count as the VM's; it is opened at the first access."""
         return Path(self._api.open_socket(self.full_name).path)
 
     @property
     def environment(self) -> dict[str, str]:
-        """What has clients, agent and command line of Forewarn ask here: add it to the environment of a process."""
+        """Environment variables with which Forewarn's client, agent and command line use this VM's endpoint."""
         return {"FOREWARN_ENDPOINT": self.url}
 
     def document(self) -> Document:
-        """Ask as the VM does, and return what it is told. Raises what any client would."""
+        """Poll as the VM does, and return the document. Raises the errors of the client library."""
         with self._client() as client:
             return client.get()
 
@@ -61,4 +61,4 @@ class Vm:
 
 
 VmLike = Vm | str
-"""A VM, or its name: `scope/name`, or the bare name where only one VM bears it."""
+"""A VM, or its name: `scope/name`, or the name alone if it is unique in the fleet."""
