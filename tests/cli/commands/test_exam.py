@@ -67,7 +67,9 @@ def test_finding_says_what_was_seen_and_what_was_expected(machine: Machine) -> N
         "empty-body, keeps-running:",
         "    expected:  it must keep running during the whole scenario",
     ]
-    assert re.fullmatch(r"    seen:      it ended with exit code 1 at \d+\.\d s; last line of output: json\..*", lines[4])
+    assert re.fullmatch(
+        r"    seen:      it ended with exit code 1 at \d+\.\d s; last line of output: json\..*", lines[4]
+    )
     assert lines[5] == "    printed:"
     assert lines[-1].startswith("      | json.decoder.JSONDecodeError")
     assert ended.stderr.splitlines()[1] == "✗ empty-body: keeps-running"
