@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""A batch job that can go on elsewhere: job.py DIRECTORY, which all workers share.
+"""A batch job that can continue on another VM: job.py DIRECTORY, which all workers share.
 
-One worker at a time has the job, the others wait for it. Told to stop (SIGTERM), it writes down how far it is, lets the
-job go and ends; the next worker goes on from there. JOB_STEPS says how much there is to do, JOB_PAUSE how long a step
-takes at least, in seconds. The file of JOB_PID is removed at the end: nobody is to be looked for any more.
+One worker at a time holds the job's lock; the others wait. On SIGTERM it writes a checkpoint, releases the lock and
+exits; the next worker continues from the checkpoint. JOB_STEPS is the number of steps, JOB_PAUSE the minimum duration
+of a step in seconds. The worker removes the file JOB_PID when it exits, so that no other process is taken for it.
 """
 
 import contextlib
@@ -24,8 +24,8 @@ WORKER = os.environ.get("JOB_WORKER") or socket.gethostname()
 
 
 def main(directory: Path) -> None:
-    """Wait for the job, do what is left of it, or as much as there is time for."""
-    # Blocked, a signal is kept until somebody asks for it: no step is interrupted.
+    """Wait for the job, then work on it until it is finished or SIGTERM arrives."""
+    # A blocked signal stays pending until sigtimedwait reads it, so it interrupts no step.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     with signed_off(), (directory / "job.lock").open("w") as lock:
         if has_lock(lock.fileno()) and not (directory / "result.json").exists():
@@ -33,36 +33,36 @@ def main(directory: Path) -> None:
 
 
 def work(directory: Path) -> None:
-    """Go on from the checkpoint, and leave one."""
+    """Continue from the checkpoint, and write a new one or the result."""
     job = load(directory / "checkpoint.json")
     begun_at = job["step"]
     while True:
         job["digest"] = hashlib.sha256(f"{job['digest']} {job['step']}".encode()).hexdigest()
         job["step"] += 1
         save(directory / "progress.json", {"worker": WORKER, "step": job["step"]})
-        if job["step"] == STEPS or is_told_to_stop():
+        if job["step"] == STEPS or is_stopping():
             break
     job["done"].append({"worker": WORKER, "from": begun_at, "to": job["step"]})
     save(directory / ("result.json" if job["step"] == STEPS else "checkpoint.json"), job)
 
 
-def is_told_to_stop() -> bool:
-    """Wait for the pause between two steps; tell whether there is to be no other one."""
+def is_stopping() -> bool:
+    """Wait for the pause between two steps, and return whether SIGTERM has arrived."""
     return signal.sigtimedwait({signal.SIGTERM}, PAUSE) is not None
 
 
 def has_lock(lock: int) -> bool:
-    """Wait until no other worker has the job; False if this one is told to stop before."""
+    """Wait until no other worker holds the lock. Return False if SIGTERM arrives first."""
     while True:
         with contextlib.suppress(BlockingIOError):
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return True
-        if is_told_to_stop():
+        if is_stopping():
             return False
 
 
 def load(path: Path) -> dict[str, Any]:
-    """Read how far the job is."""
+    """Read the checkpoint."""
     if not path.exists():
         return {"step": 0, "digest": "", "done": []}
     job: dict[str, Any] = json.loads(path.read_text())
@@ -70,7 +70,7 @@ def load(path: Path) -> dict[str, Any]:
 
 
 def save(path: Path, what: dict[str, Any]) -> None:
-    """Write a file that is there in full, or as it was before, whatever happens."""
+    """Write a file atomically and durably."""
     new = path.with_suffix(".new")
     with new.open("w") as file:
         json.dump(what, file)
@@ -81,7 +81,7 @@ def save(path: Path, what: dict[str, Any]) -> None:
 
 @contextlib.contextmanager
 def signed_off() -> Iterator[None]:
-    """Remove the file with this worker's number when it ends."""
+    """Remove the PID file of this worker when it exits."""
     try:
         yield
     finally:
