@@ -14,11 +14,11 @@ unexport PYTHONDONTWRITEBYTECODE
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --constraint constraints.txt
 MONO := mcs=mono-mcs,libmono-system-net-http4.0-cil,libmono-system-runtime-serialization4.0-cil
 PROGRAMS_OF_TESTS := curl=curl strace=strace ip=iproute2 dnsmasq=dnsmasq-base nft=nftables systemd-analyze=systemd jq=jq haproxy=haproxy \
-    slirp4netns=slirp4netns pasta=passt setpriv=util-linux \
+    slirp4netns=slirp4netns pasta=passt setpriv=util-linux chromium=chromium \
     pg_ctlcluster=postgresql-common,postgresql $(MONO)
 CODE := $(strip src tests $(wildcard bench tools))
 
-.PHONY: help install run test test-fast test-long check pictures bench clean
+.PHONY: help install run test test-fast test-long check pictures docs bench clean
 
 help:  ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -48,6 +48,9 @@ check: $(VENV)/.tests  ## look at format, lint, types and layers
 pictures: $(VENV)/.server  ## render the pictures of the documentation into docs/pictures
 	@$(BIN)/python -m tools.pictures
 
+docs: $(VENV)/.docs  ## build the documentation site into build/docs/site
+	@$(BIN)/python -m tools.docs_site $(ARGS)
+
 bench: $(VENV)/.tests  ## measure, and print the ratios against nginx
 	@tools/need --required nginx=nginx-light wrk=wrk
 	$(BIN)/python -m bench $(ARGS)
@@ -66,6 +69,11 @@ $(VENV)/.server: pyproject.toml constraints.txt | $(VENV)/.made
 	@tools/install-packages $(PIP) --editable '.[server]'
 	@touch $@
 
-$(VENV)/.tests: pyproject.toml constraints.txt requirements-dev.txt | $(VENV)/.made
-	@tools/install-packages $(PIP) --editable '.[server,testing,notify]' --requirement requirements-dev.txt
-	@touch $@ $(VENV)/.server
+$(VENV)/.docs: constraints.txt requirements-docs.txt | $(VENV)/.made
+	@tools/install-packages $(PIP) --requirement requirements-docs.txt
+	@touch $@
+
+$(VENV)/.tests: pyproject.toml constraints.txt requirements-dev.txt requirements-docs.txt | $(VENV)/.made
+	@tools/install-packages $(PIP) --editable '.[server,testing,notify]' --requirement requirements-dev.txt \
+	    --requirement requirements-docs.txt
+	@touch $@ $(VENV)/.server $(VENV)/.docs

@@ -17,6 +17,7 @@ MACHINE_PATHS = re.compile(r"(?<![\w./:-])/(?:root|work|home/\w+|Users/\w+)/\w")
 
 REQUIREMENT_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*")
 REQUIREMENT = re.compile(REQUIREMENT_NAME.pattern + r"(\[[a-z-]+\])?")
+REQUIREMENT_FILES = ("requirements-dev.txt", "requirements-docs.txt")
 PIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*==[0-9][A-Za-z0-9.!+]*")
 
 SERVER_PARTS = ("h11", "httptools", "litestar", "prometheus_client", "uvloop", "pytest", "apprise")
@@ -70,13 +71,15 @@ def test_constraints_pin_each_name_once(root: Path) -> None:
 def test_everything_named_directly_is_pinned(root: Path, project: dict[str, Any]) -> None:
     extras = project["project"]["optional-dependencies"].values()
     direct = [*project["project"]["dependencies"], *(line for extra in extras for line in extra)]
-    named = {name_of(line) for line in [*direct, *lines_of(root / "requirements-dev.txt")]} - {"forewarn"}
+    direct += [line for name in REQUIREMENT_FILES for line in lines_of(root / name)]
+    named = {name_of(line) for line in direct} - {"forewarn"}
     pinned = {name_of(line) for line in lines_of(root / "constraints.txt")}
     assert named - pinned == set()
 
 
-def test_requirements_of_tests_are_names_only(root: Path) -> None:
-    lines = lines_of(root / "requirements-dev.txt")
+@pytest.mark.parametrize("name", REQUIREMENT_FILES)
+def test_requirements_are_names_only(root: Path, name: str) -> None:
+    lines = lines_of(root / name)
     assert [line for line in lines if not REQUIREMENT.fullmatch(line)] == []
 
 
