@@ -21,17 +21,17 @@ CORE_ONLY = (
 """A service's platform carries out its work itself, and a service does not show its records."""
 
 NOT_IN_A_SERVICE = {
-    "approvals-may-name-events-in-any-case": "the service creates its own ids",
-    "asking-twice-makes-nothing-twice": "a service identifies requests by their keys, which it keeps for a day",
-    "clearing-lifts-nothing-but-the-campaigns-own-hold": "a campaign creates its events itself",
-    "clock-step-back-delays-and-never-undoes": "a manual clock cannot go back",
+    "event-ids-and-vm-names-ignore-case": "the service creates its own ids",
+    "repeated-request-creates-no-second-event": "a service identifies requests by their keys, which it keeps for a day",
+    "clearing-removes-only-the-campaigns-own-hold": "a campaign creates its events itself",
+    "clock-step-back-only-delays": "a manual clock cannot go back",
     "eleventh-user-operation-is-refused": "the policy changes during the scenario",
-    "event-made-while-off-is-unannounced": "even a refused guest request enables the scope",
-    "event-of-a-campaign-starts-only-when-it-is-cleared": "a campaign creates its events itself",
-    "held-scope-starts-nothing-planned": "the API refuses an empty reason before the rules do",
+    "event-of-a-disabled-scope-is-unannounced": "even a refused guest request enables the scope",
+    "campaign-event-starts-only-when-cleared": "a campaign creates its events itself",
+    "scope-hold-stops-planned-maintenance": "the API refuses an empty reason before the rules do",
     "notice-that-is-too-short-is-refused": "the policy changes during the scenario",
-    "outage-does-not-count-as-silence": "a running service cannot simulate an outage",
-    "stuck-work-is-resolved-on-one-vm-or-on-all": "the API refuses an empty reason before the rules do",
+    "outage-does-not-count-towards-the-idle-timeout": "a running service cannot simulate an outage",
+    "stuck-work-can-be-resolved-on-one-vm-or-on-all": "the API refuses an empty reason before the rules do",
 }
 
 
