@@ -1,14 +1,14 @@
-# Forewarn's few commands. Each makes or completes the one virtual environment .venv as it needs; none needs root.
-# PYTHON=… names the Python to use, ARGS=… is handed on to the program that the target runs.
+# Each target creates or updates the virtual environment .venv as needed; none needs root.
+# PYTHON=… selects the interpreter, ARGS=… is passed on to the program that the target runs.
 
 VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
-# Tests wait half of their time for programs: with more of them at once than there are cores the cores have work.
+# Tests spend half of their time waiting for programs: more processes than cores keep the cores busy.
 JOBS ?= 4
 FAST_JOBS ?= 2
 export PYTHON
-# pytest keeps the assertions that it has rewritten as bytecode; else each of its processes would rewrite them all anew.
+# pytest caches rewritten assertions as bytecode; without the cache each process rewrites all of them.
 unexport PYTHONDONTWRITEBYTECODE
 
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --constraint constraints.txt
@@ -28,18 +28,18 @@ install: $(VENV)/.server  ## install Forewarn into .venv, so that .venv/bin/fore
 run: $(VENV)/.server  ## start the emulator with the demonstration fleet (ARGS="--speed 60")
 	@$(BIN)/forewarn up $(ARGS)
 
-test: $(VENV)/.tests  ## run all tests but the long ones (ARGS="tests/core -k approval")
+test: $(VENV)/.tests  ## run all tests except the slow ones (ARGS="tests/core -k approval")
 	@tools/need $(PROGRAMS_OF_TESTS)
 	$(BIN)/pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder -m "not long" $(ARGS)
 
-test-fast: $(VENV)/.tests  ## run the tests that need no process, namespace or other program, in 2 minutes
+test-fast: $(VENV)/.tests  ## run the tests that start no process and no other program, in 2 minutes
 	$(BIN)/pytest -n $(FAST_JOBS) --dist loadfile --no-loadscope-reorder --fast $(ARGS)
 
-test-long: $(VENV)/.tests  ## run the tests that take minutes
+test-long: $(VENV)/.tests  ## run the slow tests, which take minutes
 	@tools/need $(PROGRAMS_OF_TESTS)
 	$(BIN)/pytest -m long $(ARGS)
 
-check: $(VENV)/.tests  ## look at format, lint, types and layers
+check: $(VENV)/.tests  ## check format, lint, types and layers
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy $(CODE)
@@ -51,7 +51,7 @@ pictures: $(VENV)/.server  ## render the pictures of the documentation into docs
 docs: $(VENV)/.docs  ## build the documentation site into build/docs/site
 	@$(BIN)/python -m tools.docs_site $(ARGS)
 
-bench: $(VENV)/.tests  ## measure, and print the ratios against nginx
+bench: $(VENV)/.tests  ## measure performance, with nginx as the baseline
 	@tools/need --required nginx=nginx-light wrk=wrk
 	$(BIN)/python -m bench $(ARGS)
 
@@ -59,8 +59,8 @@ clean:  ## remove .venv, caches and built files
 	rm -rf $(VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find src tests tools $(wildcard bench) -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# A stamp says that .venv has a set of packages; it is older than the files that name them when the set has to change.
-# The larger set holds the smaller one, so that `make test` on a fresh clone installs once.
+# A stamp file marks a set of packages as installed; it is outdated when a file that lists the packages is newer.
+# The larger set includes the smaller one, so `make test` on a fresh clone installs once.
 $(VENV)/.made:
 	@tools/make-venv $(VENV)
 	@touch $@

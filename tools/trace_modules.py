@@ -14,18 +14,18 @@ others is not crossed, nor is one that does its work in C (a struct that msgspec
 | phase    | from                                            | to                                  | counts           |
 |----------|-------------------------------------------------|-------------------------------------|------------------|
 | get      | a VM opens a connection, after an event changed | it has read the events              | service          |
-| first    | the same, of a VM that has never asked before   | it has read the events              | service          |
+| first    | the same, for the first request of a VM         | it has read the events              | service          |
 | approval | a VM opens a connection to send its POST        | it has read the response            | service          |
 | schedule | `forewarn event schedule` starts                | it has ended                        | service, command |
-| due      | an event is scheduled, nobody asks any more     | its time came, the work has ended   | service          |
-| wave     | a campaign waits for its start, nobody asks     | its first wave is settled           | service          |
+| due      | an event is scheduled, no VM sends requests     | it was due, and its impact is done  | service          |
+| wave     | a campaign waits for its start, no requests     | its first wave is done              | service          |
 | agent    | the agent runs; then an event is scheduled      | the agent has recovered             | agent            |
 | exam     | `forewarn exam` of a small handler starts       | it has ended, after one scenario    | exam             |
-| idle     | nobody asks, nothing is due                     | two seconds later                   | service          |
+| idle     | no requests, nothing is due                     | two seconds later                   | service          |
 
-The service is `forewarn up` with its usual store and simulated platform, in real time. Its timers run all the while:
-`idle` shows what they alone cross. The first three phases take milliseconds and are run three times, each with
-another VM; only what is crossed each time counts, so that timers hardly do. Counts of two runs differ by one or two.
+The service is `forewarn up` with its usual store and simulated platform, in real time. Its timers keep running: `idle`
+shows the modules that they cross. The first three phases take milliseconds and run three times, each with another VM;
+only modules that are crossed each time count, which excludes most timers. Counts of two runs differ by one or two.
 
 Nothing here names a module, class or function of Forewarn, so that commits with different names can be compared: only
 the command line, keys of TOML files and the guest protocol are used.
@@ -61,7 +61,7 @@ SPEED = 600
 FAR_AHEAD = "20d"
 """A notice that does not pass while a phase lasts, although SPEED divides it."""
 MARGIN = 2.0
-"""How many seconds the service gets to finish what has become due."""
+"""Seconds for the service to finish due work."""
 TIMEOUT = 120.0
 REPEATED = [f"{name}-{n}" for name in ("get", "first", "approval") for n in range(3)]
 """The VMs of phases that are run more than once, each in a scope of its own."""
@@ -123,7 +123,7 @@ while True:
 
 
 class TraceError(Exception):
-    """A phase did not go as it should, so that its count would mean nothing."""
+    """A phase failed, so its count would be meaningless."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -242,12 +242,12 @@ class Lab:
             check=False,
         )
         if ended.returncode:
-            said = (ended.stderr or ended.stdout).strip()
-            raise TraceError(f"`forewarn {' '.join(words)}` ended with {ended.returncode}: {said}")
+            output = (ended.stderr or ended.stdout).strip()
+            raise TraceError(f"`forewarn {' '.join(words)}` exited with {ended.returncode}: {output}")
 
     @contextlib.contextmanager
     def background(self, *words: str, process: str) -> Iterator[subprocess.Popen[str]]:
-        """Run a traced command of Forewarn until the block is over."""
+        """Run a traced command of Forewarn until the block ends."""
         log = self.directory / f"{process}.log"
         with log.open("w") as errors:
             running = subprocess.Popen(
@@ -273,7 +273,7 @@ class Lab:
 
     @contextlib.contextmanager
     def service(self) -> Iterator[None]:
-        """Run the service until the block is over."""
+        """Run the service until the block ends."""
         fleet = self.directory / "fleet.toml"
         fleet.write_text(FLEET)
         listen = ("--listen", "127.0.0.1:0", "--operator", "127.0.0.1:0", "--speed", str(SPEED))
@@ -353,7 +353,7 @@ def trace_approval(lab: Lab) -> None:
         lab.command("event", "schedule", "Reboot", name, "--in", FAR_AHEAD)
         requests[name] = {"StartRequests": [{"EventId": lab.event(f"{name}/{name}")["EventId"]}]}
     for name, request in requests.items():
-        # The work of the approval before is over by then.
+        # The impact of the previous approval has finished by then.
         time.sleep(MARGIN)
         lab.send(f"{name}/{name}", json.dumps(request).encode(), phase="approval")
 
@@ -458,7 +458,7 @@ def trace(python: Path, package: Path, names: Sequence[str]) -> dict[str, list[C
         crossed = {}
         for name in names:
             print(f"{PHASES[name].title} …", file=sys.stderr)
-            # What the phase before has left to do is over by then.
+            # Work of the previous phase has finished by then.
             time.sleep(MARGIN if PHASES[name].has_service else 0)
             PHASES[name].run(lab)
             crossed[name] = tracer.crossings(name, PHASES[name].processes)

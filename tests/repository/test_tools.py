@@ -68,7 +68,7 @@ def test_lack_of_python_is_said_plainly(machine: Machine) -> None:
         1,
         [
             "Forewarn needs Python 3.11 or newer. Looked for: python3-old.",
-            "Install one, or say where it is: make PYTHON=/path/to/python3.11",
+            "Install one, or specify its path: make PYTHON=/path/to/python3.11",
         ],
     )
 
@@ -79,7 +79,7 @@ def test_lack_of_venv_gives_an_ordinary_user_the_line_to_type(machine: Machine) 
     assert machine.run("make-venv", "somewhere", python="python3-bare") == (
         1,
         [
-            "python3-bare cannot make virtual environments without python3.11-venv. Type this, then try again:",
+            "python3-bare cannot create virtual environments without python3.11-venv. Run this, then try again:",
             "    sudo apt-get install python3.11-venv",
         ],
     )
@@ -90,7 +90,7 @@ def test_lack_of_venv_is_mended_by_root(machine: Machine) -> None:
     machine.has("python3-bare", PYTHON_WITHOUT_ENSUREPIP)
     assert machine.run("make-venv", "somewhere", python="python3-bare") == (
         0,
-        ["install-debian: python3.11-venv", "Making somewhere with Python 3.11.2", "made: somewhere"],
+        ["install-debian: python3.11-venv", "Creating somewhere with Python 3.11.2", "made: somewhere"],
     )
 
 
@@ -114,7 +114,7 @@ def test_missing_programs_are_named_to_an_ordinary_user(machine: Machine, option
     machine.has("id", NOT_ROOT)
     assert machine.run("need", *options, "sh=dash", "no-such-1=one") == (
         status,
-        ["Some programs are missing. To have them, type:", "    sudo apt-get install one"],
+        ["Some programs are missing. To install them, run:", "    sudo apt-get install one"],
     )
 
 
@@ -221,7 +221,7 @@ def test_failed_command_is_an_error_of_the_tracer(root: Path, tmp_path: Path) ->
     write_script(tmp_path / "forewarn", "echo no such option >&2; exit 2")
     ended = trace_modules(root, "--only", "exam", python=tmp_path / "python")
     assert (ended.returncode, ended.stdout) == (1, "")
-    assert ended.stderr.endswith("ended with 2: no such option\n")
+    assert ended.stderr.endswith("exited with 2: no such option\n")
 
 
 def test_sizes_count_modules_lines_and_importers(root: Path, tmp_path: Path) -> None:

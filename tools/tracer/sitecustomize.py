@@ -1,8 +1,8 @@
 """Record which modules of a package run code, phase by phase.
 
 Python imports a module of this name at start, so every Python process that has this folder on its PYTHONPATH is
-traced: also one that a traced process starts, or that replaces itself with another program. `tools/trace_modules.py`
-sets the variables below, and says what counts.
+traced, including processes that a traced process starts or executes. `tools/trace_modules.py` sets the variables below
+and explains what is counted.
 """
 
 import inspect
@@ -15,13 +15,13 @@ from collections import defaultdict
 from types import FrameType
 
 DIRECTORY = "TRACE_MODULES_DIRECTORY"
-"""The folder with the file `phase`, whose one byte is the number of the current phase, and with the records."""
+"""The folder with the records and the file `phase`, whose one byte is the number of the current phase."""
 
 PACKAGE = "TRACE_MODULES_PACKAGE"
 """The folder of the package whose modules are recorded."""
 
 PROCESS = "TRACE_MODULES_PROCESS"
-"""What the traced process is called. It is the name of its file of records, too."""
+"""The name of the traced process and of its file of records."""
 
 IMPORT_SYSTEM = "<frozen importlib._bootstrap_external>"
 
@@ -64,7 +64,7 @@ def is_importing(frame: FrameType) -> bool:
 
 
 def append(path: str, line: str) -> None:
-    # Opened anew for each of the few lines: a program may close every file that it has not opened itself.
+    # Open the file for each of the few lines: a program may close every file that it has not opened itself.
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     os.write(descriptor, line.encode())
     os.close(descriptor)
