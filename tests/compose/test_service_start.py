@@ -15,6 +15,7 @@ from forewarn.compose import RunningService, operators, run_service
 from forewarn.fleet.service import Fleet
 from forewarn.settings.load import load_settings
 from forewarn.settings.schema import EMULATOR
+from tests.compose.reporters import RecordingReporter
 
 GUARD = 60.0
 EVENTS = "/metadata/scheduledevents?api-version=2020-07-01"
@@ -35,19 +36,6 @@ def test_guests_can_be_served_without_what_serves_operators() -> None:
     assert loaded & {"h11", "litestar", "jinja2", "yaml", "forewarn.api.v1", "forewarn.operator"} == set()
 
 
-class SilentReporter:
-    """Says nothing."""
-
-    def report(self, sentence: str) -> None:
-        """Say nothing."""
-
-    def fleet_file_ignored(self, source: Path) -> None:
-        """Say nothing."""
-
-    def fill_progress(self, done: int, total: int) -> None:
-        """Say nothing."""
-
-
 def ask(port: int) -> int:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=GUARD)
     try:
@@ -61,7 +49,7 @@ def started(data: Path) -> AbstractAsyncContextManager[RunningService]:
     """Start the emulator on any ports."""
     flags = {"data": str(data), "listen": "127.0.0.1:0", "operator": "127.0.0.1:0"}
     settings = load_settings(EMULATOR, flags=flags, environ={}, file=None).settings
-    return run_service(settings, EMULATOR, environ={}, reporter=SilentReporter())
+    return run_service(settings, EMULATOR, environ={}, reporter=RecordingReporter())
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ import msgspec
 
 from forewarn.clock import Clock
 from forewarn.core.change import Change
+from forewarn.core.event import EventType
 from forewarn.core.policy import EMULATOR, Policy
 from forewarn.core.scope import Scope
 from forewarn.core.vm import Roster, Vm
@@ -25,7 +26,7 @@ from forewarn.guest.observer import Observer
 from forewarn.guest.server import GuestServer
 from forewarn.store.port import Store
 from forewarn.wire.protocol import NEWEST_VERSION
-from tests.core.sample_scopes import scope, vm
+from tests.core.sample_scopes import schedule_request, scope, vm
 from tests.fleet.fleets import run_fleet
 
 EVENTS = f"/metadata/scheduledevents?api-version={NEWEST_VERSION}"
@@ -69,6 +70,8 @@ def approval(*ids: str) -> bytes:
 
 
 GET = request()
+EMPTY = b'{"DocumentIncarnation":1,"Events":[]}'
+"""The document of a scope in which nothing has happened."""
 
 
 class Peer:
@@ -215,3 +218,15 @@ async def run_endpoint(
 def default_scope() -> Scope:
     """Two VMs in two update domains."""
     return scope("web", vm("web-0", domain=0, ip="127.0.0.1"), vm("web-1", domain=1, ip="127.0.0.2"))
+
+
+async def is_well(endpoint: RunningEndpoint) -> bool:
+    """Tell whether the server serves as if nothing had happened."""
+    answer = await (await endpoint.connect("web/web-1")).request()
+    return answer.status == 200 and answer.body == EMPTY
+
+
+async def reboot(endpoint: RunningEndpoint) -> str:
+    """Announce a reboot of web-0 and return its id."""
+    ((_, event),) = await endpoint.fleet.events.schedule(schedule_request(EventType.REBOOT, "web/web-0"))
+    return event

@@ -1,31 +1,29 @@
 """Attempts to break it: garbage, mutations, half-open connections, errors of our own. The server lives on."""
 
 import asyncio
-import logging
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import suppress
 
 import msgspec
 import pytest
 
 from forewarn.core.event import EventType, State
-from forewarn.fleet.replica import ScopeView
 from forewarn.guest.connection_state import ConnectionState
 from forewarn.wire.error_responses import REASON_PHRASES
 from tests.core.sample_scopes import schedule_request
 from tests.fleet.fleets import until
-from tests.guest.running_endpoint import EVENTS, GET, UNLIMITED, Peer, RunningEndpoint, approval, request, run_endpoint
+from tests.guest.running_endpoint import (
+    EVENTS,
+    GET,
+    UNLIMITED,
+    approval,
+    is_well,
+    request,
+    run_endpoint,
+)
 from tests.guest.test_handler_approval import SlowStore
 from tests.guest.test_parser import EVERY
-
-EMPTY = b'{"DocumentIncarnation":1,"Events":[]}'
-
-
-async def is_well(endpoint: RunningEndpoint) -> bool:
-    """Tell whether the server serves as if nothing had happened."""
-    answer = await (await endpoint.connect("web/web-1")).request()
-    return answer.status == 200 and answer.body == EMPTY
 
 
 def mutated(chance: random.Random) -> bytes:
@@ -90,59 +88,6 @@ async def test_half_open_connections_keep_nobody_out_for_long(open_files: int) -
         assert await is_well(endpoint)
 
 
-async def test_error_of_our_own_is_500_logged_and_closed(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """At once, later, or on the fast way; the answers before it are given, and others go on."""
-    async with run_endpoint() as endpoint:
-        peer, other = await endpoint.connect(), await endpoint.connect("web/web-1")
-        for _ in range(2):
-            await peer.request()
-            await other.request()
-
-        def broken(_: ScopeView) -> Awaitable[None] | None:
-            raise ZeroDivisionError("the test's own")
-
-        with monkeypatch.context() as patch, caplog.at_level(logging.ERROR):
-            patch.setattr(endpoint.server._state, "record_request", broken)
-            await fails(peer, GET)
-            patch.setattr(endpoint.fleet.last_seen, "record_request", broken)
-            peer = await endpoint.connect()
-            peer.send(request("GET", "/metadata/versions"))
-            await fails(peer, GET, before=1)
-        assert [record.message for record in caplog.records] == ["a request failed"] * 2
-        assert "the test's own" in caplog.text
-        assert endpoint.counters.failures == 2
-        assert (await other.request()).status == 200
-
-
-async def fails(peer: Peer, raw: bytes, *, before: int = 0) -> None:
-    """Expect answers before it, a 500, and the end."""
-    peer.send(raw)
-    assert [(await peer.read_response()).status for _ in range(before)] == [200] * before
-    answer = await peer.read_response()
-    assert (answer.status, answer.headers["connection"]) == (500, "close")
-    assert "logged" in answer.document["error"]
-    assert await peer.is_closed()
-
-
-async def test_error_within_an_approval_is_500(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """What happens later is guarded like what happens at once."""
-
-    async def broken(*_: object, **__: object) -> None:
-        raise ZeroDivisionError
-
-    async with run_endpoint() as endpoint:
-        monkeypatch.setattr(endpoint.fleet.events, "approve", broken)
-        peer = await endpoint.connect()
-        with caplog.at_level(logging.ERROR):
-            await fails(peer, request("POST", body=approval()))
-        assert endpoint.counters.failures == 1
-        assert await is_well(endpoint)
-
-
 async def test_fleet_that_ends_first_leaves_no_request_without_an_answer() -> None:
     """An approval that was abandoned is 500, never 503: nobody knows that it has had no effect, and indeed it has."""
     store = SlowStore()
@@ -164,21 +109,3 @@ async def test_fleet_that_ends_first_leaves_no_request_without_an_answer() -> No
         again = await endpoint.connect()
         await until(lambda: endpoint.fleet.replica.scope("web").events[0].state is State.STARTED)
         assert (await again.get(target=EVENTS)).document["Events"][0]["EventStatus"] == "Started"
-
-
-async def test_resets_in_every_phase_leave_nothing_behind() -> None:
-    """No connection, no slot, no tally, no task."""
-    held = request("GET", f"{EVENTS}&wait=60", ("If-None-Match", '"e1.1.2020-07-01"'))
-    requests = [b"", GET, GET[:30], request("POST", EVENTS, ("Content-Length", "9")), held, b"nonsense\r\n", GET * 300]
-    async with run_endpoint() as endpoint:
-        before = len(asyncio.all_tasks())
-        for raw in requests * 5:
-            peer = await endpoint.connect()
-            peer.send(raw)
-            await until(lambda: endpoint.counters.accepted == len(endpoint.peers))
-            peer.reset()
-        await until(lambda: endpoint.counters.connections == 0 and endpoint.counters.long_polls == 0)
-        endpoint.tick_seconds(2)
-        assert endpoint.server._state.rate_limiter._counters == {}
-        await until(lambda: len(asyncio.all_tasks()) <= before)
-        assert await is_well(endpoint)

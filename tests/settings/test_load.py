@@ -1,19 +1,12 @@
 """Settings: which value holds, where it came from, and what is said of a wrong one."""
 
 import json
-import re
-from datetime import timedelta
 from pathlib import Path
 
-import msgspec
 import pytest
 
-from forewarn.core.event_type import EVENT_TYPES
-from forewarn.core.policy import AnnouncePolicy
 from forewarn.settings.errors import (
-    InvalidSetting,
     InvalidSettingsFile,
-    MissingSetting,
     SettingsConflict,
     SettingsError,
 )
@@ -22,21 +15,9 @@ from forewarn.settings.loader import Precedence, SettingSource, iter_values
 from forewarn.settings.schema import (
     EMULATOR,
     KEYS,
-    PRODUCTION,
-    GuestSettings,
-    PolicySettings,
-    Preset,
-    Settings,
-    SimulatedSettings,
     variable_name,
 )
 from forewarn.settings.types import (
-    DEMONSTRATION,
-    ListenAddress,
-    LogFormat,
-    LogLevel,
-    LogSettings,
-    PlatformName,
     format_value,
 )
 from tests.settings.sample_values import EVERY_KEY
@@ -107,32 +88,6 @@ def test_paths_in_a_file_are_beside_it(tmp_path: Path) -> None:
     file = written_to(tmp_path / "forewarn.toml", 'data = "data"\nfleet = "/etc/fleet.toml"')
     settings = load_settings(EMULATOR, flags={}, environ={}, file=file).settings
     assert (settings.data, settings.fleet) == (tmp_path / "data", Path("/etc/fleet.toml"))
-
-
-def test_emulator_announces_always_limits_nothing_and_takes_any_notice() -> None:
-    assert EMULATOR.settings == Settings(
-        fleet=DEMONSTRATION,
-        listen=ListenAddress("127.0.0.1", 8180),
-        operator=ListenAddress("127.0.0.1", 8170),
-        guest=GuestSettings(requests_per_second=None),
-        policy=PolicySettings(announce=AnnouncePolicy.ALWAYS, enforce_notice=False, idle_after=None),
-        log=LogSettings(format=LogFormat.TEXT, level=LogLevel.WARNING),
-    )
-
-
-def test_production_keeps_the_limits_of_the_protocol() -> None:
-    assert PRODUCTION.settings == Settings(
-        fleet=None,
-        listen=None,
-        guest=GuestSettings(requests_per_second=5, unsupported_version_status=404, enable_delay=timedelta(0)),
-        policy=PolicySettings(
-            announce=AnnouncePolicy.WHEN_ENABLED,
-            enforce_notice=True,
-            idle_after=timedelta(hours=24),
-            user_operations=10,
-        ),
-        log=LogSettings(format=LogFormat.JSON, level=LogLevel.INFO),
-    )
 
 
 BAD_VALUES = {
@@ -251,65 +206,6 @@ def test_missing_file_is_refused_by_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("preset", "flags", "complaint"),
-    [
-        (EMULATOR, {"operator": "0.0.0.0:8170"}, "--operator: operator takes a loopback address"),
-        (EMULATOR, {"listen": "[2001:db8::1]:80"}, "--listen: listen takes a loopback address"),
-        (PRODUCTION, {"speed": "2"}, "--speed: speed is for the emulator"),
-        (PRODUCTION, {"manual_time": True}, "--manual-time: manual_time is for the emulator"),
-        (EMULATOR, {"data": "/x", "ephemeral": True}, "--data and --ephemeral: a data directory, or none"),
-        (PRODUCTION, {"operator": "0.0.0.0:1"}, "--operator: operator 0.0.0.0:1 can be reached from other machines"),
-        (PRODUCTION, {"tls.key": "/k"}, "--tls-key: tls.key is set and tls.certificate is not"),
-        (PRODUCTION, {"tls.certificate": "/c"}, "--tls-certificate: tls.certificate is set and tls.key is not"),
-        (PRODUCTION, {"platform": "command"}, "--platform: platform command needs command.program"),
-        (PRODUCTION, {"command.first_pause": "1h"}, "--command-first-pause: command.first_pause is longer than"),
-    ],
-    ids=[
-        "operator beyond loopback",
-        "guests beyond loopback",
-        "speed",
-        "manual time",
-        "data and ephemeral",
-        "operator without TLS",
-        "key alone",
-        "certificate alone",
-        "command without program",
-        "pauses",
-    ],
-)
-def test_what_a_preset_does_not_allow_is_refused(preset: Preset, flags: dict[str, object], complaint: str) -> None:
-    with pytest.raises(SettingsError) as refused:
-        load_settings(preset, flags={"platform": "simulated"} | flags, environ={})
-    assert str(refused.value).startswith(complaint)
-
-
-@pytest.mark.parametrize(
-    "flags",
-    [{"operator_without_tls": True}, {"tls.certificate": "/c", "tls.key": "/k"}],
-    ids=["told so", "with TLS"],
-)
-def test_operators_are_served_beyond_loopback_with_tls_or_when_told_so(flags: dict[str, object]) -> None:
-    said = {"platform": "simulated", "operator": "192.0.2.1:8170"}
-    assert load_settings(PRODUCTION, flags=said | flags, environ={}).settings.operator == ListenAddress(
-        "192.0.2.1", 8170
-    )
-
-
-def test_production_wants_to_be_told_who_carries_maintenance_out() -> None:
-    with pytest.raises(MissingSetting) as refused:
-        load_settings(PRODUCTION, flags={}, environ={})
-    assert str(refused.value).startswith("platform is not set, and a service that announces what nobody carries out")
-    said = load_settings(PRODUCTION, flags={}, environ={"FOREWARN_PLATFORM": "simulated"})
-    assert said.settings.platform is PlatformName.SIMULATED
-
-
-@pytest.mark.parametrize("host", ["127.0.0.1", "127.1.2.3", "[::1]", "localhost"])
-def test_emulator_listens_on_any_loopback_address(host: str) -> None:
-    operator = load_settings(EMULATOR, flags={"operator": f"{host}:1"}, environ={}).settings.operator
-    assert operator.is_loopback
-
-
-@pytest.mark.parametrize(
     ("flags", "environ", "expected"),
     [
         ({"ephemeral": True}, {"FOREWARN_DATA": "/d"}, (None, True)),
@@ -340,36 +236,3 @@ def test_none_means_no_fleet_and_no_interface() -> None:
     flags = {"fleet": "none", "listen_link_local": "none", "command.program": "none"}
     settings = load_settings(EMULATOR, flags=flags, environ={}).settings
     assert (settings.fleet, settings.listen_link_local, settings.command.program) == (None, (), ())
-
-
-@pytest.mark.parametrize("said", ["br0,br0", "br0=", "=blue", "br0=blue=green", ","])
-def test_interfaces_have_names_and_are_named_once(said: str) -> None:
-    with pytest.raises(InvalidSetting):
-        load_settings(EMULATOR, flags={"listen_link_local": said}, environ={})
-
-
-ROW = re.compile(r"^\| `([a-z_.]+)` \| `(FOREWARN_[A-Z_]+)` \| [^|]+ \| ([^|]+) \| ([^|]+) \|$", re.MULTILINE)
-# What the page says in words, because it is another value on each machine, or cannot be set.
-SAID_IN_WORDS = {"data", "manual_time", "speed", "platform"}
-
-
-def test_reference_names_every_key_with_its_variable_and_defaults() -> None:
-    page = (Path(__file__).parents[2] / "docs/reference/settings.md").read_text()
-    rows = {key: (variable_, emulator, production) for key, variable_, emulator, production in ROW.findall(page)}
-    assert list(rows) == list(KEYS)
-    for key, (named, *defaults) in rows.items():
-        assert named == variable_name(key)
-        presets = [shown(dict(iter_values(preset.settings))[key]) for preset in (EMULATOR, PRODUCTION)]
-        assert defaults == presets or key in SAID_IN_WORDS, key
-
-
-def shown(value: object) -> str:
-    """Write a value as the page does."""
-    text = format_value(value)
-    return str(text).lower() if isinstance(text, bool) else str(text)
-
-
-def test_simulated_platform_has_one_setting_per_event_type() -> None:
-    assert msgspec.structs.asdict(SimulatedSettings()) == {
-        type_.name.lower(): spec.default_duration for type_, spec in EVENT_TYPES.items()
-    }

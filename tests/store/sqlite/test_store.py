@@ -4,7 +4,7 @@ import asyncio
 import resource
 import sqlite3
 import threading
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -14,9 +14,7 @@ from forewarn.store.port import JournalQuery, Record, RecordKey, RecordKind, Sto
 from forewarn.store.sqlite import database
 from forewarn.store.sqlite import store as sqlite_store
 from forewarn.store.sqlite.store import SqliteStore
-from forewarn.store.sqlite.writer import Save, SaveResult
 from tests.store.contract import (
-    BATCH,
     GUARD_SECONDS,
     WEB,
     DurableStoreContract,
@@ -35,13 +33,6 @@ class TestSqliteStore(DurableStoreContract):
         return lambda: SqliteStore.open(tmp_path / "data")
 
 
-@pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
-    store = await SqliteStore.open(tmp_path / "data")
-    yield store
-    await store.aclose()
-
-
 def make_room(store: SqliteStore) -> None:
     store._database.writer._connection.execute("PRAGMA max_page_count = 1000000")
 
@@ -51,17 +42,6 @@ def assert_sound(directory: Path) -> None:
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
         counted = connection.execute("SELECT count(*) FROM journal").fetchone()
         assert connection.execute("SELECT journal_rows FROM counters").fetchone() == counted
-
-
-async def test_file_is_written_as_promised(store: SqliteStore) -> None:
-    connection = store._database.writer._connection
-    assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
-    assert connection.execute("PRAGMA synchronous").fetchone() == (2,), "2 is FULL"
-
-
-async def test_reading_connection_cannot_write(store: SqliteStore) -> None:
-    with pytest.raises(sqlite3.OperationalError, match="readonly"):
-        store._database.reader._connection.execute("DELETE FROM records")
 
 
 async def test_full_file_refuses_and_takes_up_again_when_there_is_room(
@@ -229,73 +209,6 @@ async def test_another_program_that_keeps_the_file_is_reported(tmp_path: Path, m
     await store.aclose()
 
 
-async def test_batch_waits_once_for_a_program_that_keeps_the_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It is no save's fault, so none is tried again alone: 64 of them would keep the writer busy for minutes."""
-    monkeypatch.setattr(database, "BUSY_TIMEOUT", 0.01)
-    store = await SqliteStore.open(tmp_path)
-    statements: list[str] = []
-    store._database.writer._connection.set_trace_callback(statements.append)
-    saves = [Save(RecordKey(RecordKind.SCOPE, f"scope-{n}"), b"value", (), None) for n in range(64)]
-    with closing(sqlite3.connect(tmp_path / "forewarn.db", isolation_level=None)) as other:
-        other.execute("BEGIN IMMEDIATE")
-        outcomes = store._database.writer.commit(saves)
-        other.execute("ROLLBACK")
-    assert [getattr(outcome, "reason", None) for outcome in outcomes] == ["database is locked"] * 64
-    assert len(statements) <= 1, statements
-    await store.aclose()
-
-
-async def test_saves_asked_for_at_once_are_one_transaction(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    batches = count_batches(store, monkeypatch)
-    keys = [RecordKey(RecordKind.SCOPE, f"scope-{n}") for n in range(64)]
-
-    async def write(key: RecordKey) -> None:
-        revision = None
-        for step in range(5):
-            revision = await store.save(key, f"{step}".encode(), entries(1), expected=revision)
-
-    await asyncio.gather(*(write(key) for key in keys))
-    assert batches == [64] * 5
-
-
-async def test_writers_out_of_step_fall_into_step(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    batches = count_batches(store, monkeypatch)
-
-    async def write(key: RecordKey, times: int) -> None:
-        revision = None
-        for step in range(times):
-            revision = await store.save(key, f"{step}".encode(), entries(1), expected=revision)
-
-    async with asyncio.TaskGroup() as group:
-        group.create_task(write(WEB, 4))
-        await asyncio.sleep(0)  # it asks …
-        await asyncio.sleep(0)  # … and its transaction begins
-        for n in range(63):
-            group.create_task(write(RecordKey(RecordKind.SCOPE, f"scope-{n}"), 3))
-    assert batches == [1, 64, 64, 64]
-
-
-def count_batches(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    sizes: list[int] = []
-    commit = store._group._commit
-
-    def counting(saves: Sequence[Save]) -> list[SaveResult]:
-        sizes.append(len(saves))
-        return commit(saves)
-
-    monkeypatch.setattr(store._group, "_commit", counting)
-    return sizes
-
-
-async def test_large_saves_are_not_gathered_without_bound(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    batches = count_batches(store, monkeypatch)
-    keys = [RecordKey(RecordKind.SCOPE, f"scope-{n}") for n in range(40)]
-    await asyncio.gather(*(store.save(key, bytes(700_000), [], expected=None) for key in keys))
-    assert batches == [24, 16]
-
-
 async def test_closing_waits_for_saves_whose_transaction_has_not_begun(tmp_path: Path) -> None:
     store = await SqliteStore.open(tmp_path)
     keys = [RecordKey(RecordKind.SCOPE, f"scope-{n}") for n in range(10)]
@@ -315,21 +228,6 @@ async def test_closing_waits_for_saves_whose_transaction_has_not_begun(tmp_path:
         await asyncio.gather(*saves)
         await ending
     assert_sound(tmp_path)
-
-
-async def test_unforeseen_error_reaches_every_caller_and_the_store_goes_on(
-    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(_: object) -> None:
-        raise ZeroDivisionError
-
-    with monkeypatch.context() as patch:
-        patch.setattr(store._group, "_commit", fail)
-        results = await asyncio.gather(
-            *(store.save(key, b"value", [], expected=None) for key in (WEB, BATCH)), return_exceptions=True
-        )
-    assert [type(result) for result in results] == [ZeroDivisionError, ZeroDivisionError]
-    await store.save(WEB, b"value", [], expected=None)
 
 
 async def test_opening_that_was_given_up_leaves_the_directory_free(

@@ -1,0 +1,71 @@
+"""Validation across settings: what a preset does not allow, and what excludes or requires another setting."""
+
+import pytest
+
+from forewarn.settings.errors import (
+    MissingSetting,
+    SettingsError,
+)
+from forewarn.settings.load import load_settings
+from forewarn.settings.schema import (
+    EMULATOR,
+    PRODUCTION,
+    Preset,
+)
+from forewarn.settings.types import (
+    ListenAddress,
+    PlatformName,
+)
+
+
+@pytest.mark.parametrize(
+    ("preset", "flags", "complaint"),
+    [
+        (EMULATOR, {"operator": "0.0.0.0:8170"}, "--operator: operator takes a loopback address"),
+        (EMULATOR, {"listen": "[2001:db8::1]:80"}, "--listen: listen takes a loopback address"),
+        (PRODUCTION, {"speed": "2"}, "--speed: speed is for the emulator"),
+        (PRODUCTION, {"manual_time": True}, "--manual-time: manual_time is for the emulator"),
+        (EMULATOR, {"data": "/x", "ephemeral": True}, "--data and --ephemeral: a data directory, or none"),
+        (PRODUCTION, {"operator": "0.0.0.0:1"}, "--operator: operator 0.0.0.0:1 can be reached from other machines"),
+        (PRODUCTION, {"tls.key": "/k"}, "--tls-key: tls.key is set and tls.certificate is not"),
+        (PRODUCTION, {"tls.certificate": "/c"}, "--tls-certificate: tls.certificate is set and tls.key is not"),
+        (PRODUCTION, {"platform": "command"}, "--platform: platform command needs command.program"),
+        (PRODUCTION, {"command.first_pause": "1h"}, "--command-first-pause: command.first_pause is longer than"),
+    ],
+    ids=[
+        "operator beyond loopback",
+        "guests beyond loopback",
+        "speed",
+        "manual time",
+        "data and ephemeral",
+        "operator without TLS",
+        "key alone",
+        "certificate alone",
+        "command without program",
+        "pauses",
+    ],
+)
+def test_what_a_preset_does_not_allow_is_refused(preset: Preset, flags: dict[str, object], complaint: str) -> None:
+    with pytest.raises(SettingsError) as refused:
+        load_settings(preset, flags={"platform": "simulated"} | flags, environ={})
+    assert str(refused.value).startswith(complaint)
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [{"operator_without_tls": True}, {"tls.certificate": "/c", "tls.key": "/k"}],
+    ids=["told so", "with TLS"],
+)
+def test_operators_are_served_beyond_loopback_with_tls_or_when_told_so(flags: dict[str, object]) -> None:
+    said = {"platform": "simulated", "operator": "192.0.2.1:8170"}
+    assert load_settings(PRODUCTION, flags=said | flags, environ={}).settings.operator == ListenAddress(
+        "192.0.2.1", 8170
+    )
+
+
+def test_production_wants_to_be_told_who_carries_maintenance_out() -> None:
+    with pytest.raises(MissingSetting) as refused:
+        load_settings(PRODUCTION, flags={}, environ={})
+    assert str(refused.value).startswith("platform is not set, and a service that announces what nobody carries out")
+    said = load_settings(PRODUCTION, flags={}, environ={"FOREWARN_PLATFORM": "simulated"})
+    assert said.settings.platform is PlatformName.SIMULATED
