@@ -54,12 +54,12 @@ def test_summary_is_all_that_is_said_where_stderr_is_no_terminal(machine: Machin
 
 def test_each_line_cites_its_rule(machine: Machine) -> None:
     lines = {line.split()[0]: line for line in check(machine, ListsNewestFirst()).stdout.splitlines()}
-    assert lines["path-case"].split(maxsplit=2)[1:] == ["passed", "Requests: Paths match in any case."]
+    assert lines["path-case"].split(maxsplit=2)[1:] == ["passed", "Requests: Paths are compared without case."]
     assert "wrong" in lines["versions"]
     assert "the versions are not sorted, starting with 2017-03-01" in lines["versions"]
     assert "Requests: versions · `GET /metadata/versions` · the api-versions of the document" in lines["versions"]
     assert "differs" in lines["wait-header"]
-    assert "Forewarn-Wait is absent. Waiting instead of polling: Answers" in lines["wait-header"]
+    assert "Forewarn-Wait is absent. Waiting instead of polling: Responses" in lines["wait-header"]
     assert "not checked" in lines["approve"]
     assert "--approve EVENTID" in lines["approve"]
 

@@ -17,14 +17,14 @@ from forewarn.testing.conformance.rules.assertions import (
 
 SECTION = "Approving"
 
-RESPONSE = "The answer is 200 with an empty body (O)"
+RESPONSE = "The response is 200 with an empty body (O)"
 EVERY_EVENT = "for every event that the scope has, approved before or not, started or not"
-ALL_OR_NOTHING = "All or nothing: where one id is malformed or unknown, the answer is 400 and no event is approved (O)."
+ALL_OR_NOTHING = "All or nothing: if one id is malformed or unknown, the response is 400 and no event is approved (O)."
 OTHER_KEYS = "Other keys, such as `DocumentIncarnation`, are ignored."
 NAMES_AND_MARK = (
-    "The names `StartRequests` and `EventId` are exact, and a byte order mark before the JSON is passed over (O)."
+    "The names `StartRequests` and `EventId` are case-sensitive, and a byte order mark before the JSON is ignored (O)."
 )
-TWICE_AND_EMPTY = "The same id twice is fine, and an empty list changes nothing (O)."
+TWICE_AND_EMPTY = "The same id twice is allowed, and an empty list changes nothing (O)."
 
 
 def _is_empty(response: Response) -> None:
@@ -75,9 +75,12 @@ RULES: Sequence[Rule] = (
         Precondition.ENDED,
     ),
     _rule(
-        "approve-starts", "The event then starts as soon as nothing else holds it.", _event_starts, Precondition.APPROVE
+        "approve-starts",
+        "The event then starts as soon as nothing else blocks it.",
+        _event_starts,
+        Precondition.APPROVE,
     ),
-    _rule("approve-id-case", "Ids match in any case.", approval_accepted("other-case")),
+    _rule("approve-id-case", "Ids are compared without case.", approval_accepted("other-case")),
     _rule("approve-twice", TWICE_AND_EMPTY, approval_accepted("twice")),
     _rule("approve-nothing", TWICE_AND_EMPTY, all_of(approval_accepted("empty-list"), _empty_list_changes_nothing)),
     _rule("approve-incarnation-number", OTHER_KEYS, approval_accepted("incarnation-number")),

@@ -35,18 +35,18 @@ DOCUMENT_KEYS = "The keys of the document are `DocumentIncarnation` and `Events`
 EVENT_KEYS = (
     "The keys of an event are `EventId`, `EventStatus`, `EventType`, `ResourceType`, `Resources`, `NotBefore`, "
     "`Description`, `EventSource` and `DurationInSeconds`, in this order, and no others; older [versions](#versions) "
-    "leave some out."
+    "omit some."
 )
 HEADERS = (
     "A 200 has `Content-Type: application/json; charset=utf-8`, `Content-Length`, `Date`, "
     "`Server: IMDS/` and four numbers, `x-ms-request-id` and `ETag`."
 )
 UNCHANGED = "a query that sends it back in `If-None-Match` gets 304 without a body as long as nothing has changed."
-LISTS = "A list of ETags, weak ones and `*` are understood (O)."
-INCARNATION = "goes up by one with every change of the events: the same number means the same events."
+LISTS = "Lists of ETags, weak ETags and `*` are supported (O)."
+INCARNATION = "grows by one with every change of the events: the same number means the same events."
 EVENT_TYPE = (
     "| `EventType` | `Freeze`: paused for a moment. `Reboot`: memory is lost. `Redeploy`: another host, ephemeral "
-    "disks are lost. `Preempt`: a low-priority VM is taken away. `Terminate`: the VM is going to be deleted |"
+    "disks are lost. `Preempt`: a low-priority VM is evicted. `Terminate`: the VM will be deleted |"
 )
 NOT_BEFORE = 'the earliest start, as an HTTP date; `""` once Started.'
 
@@ -246,7 +246,7 @@ RULES: Sequence[Rule] = (
     _rule("document-keys", DOCUMENT_KEYS, _document_keys),
     _rule("event-keys", EVENT_KEYS, _event_keys, Precondition.EVENT),
     _rule("event-keys-older", EVENT_KEYS, _older_keys, Precondition.EVENT),
-    _rule("incarnation", "| `DocumentIncarnation` | goes up by one with every change of the events", _incarnation),
+    _rule("incarnation", "| `DocumentIncarnation` | grows by one with every change of the events", _incarnation),
     _rule("incarnation-same", INCARNATION, _same_number_same_events),
     _rule("incarnation-step", INCARNATION, _incremented_by_one, Precondition.APPROVE),
     _rule(

@@ -37,12 +37,12 @@ BURST_SIZE = 12
 LARGE_HEADER_BYTES = 24 * 1024
 NOT_HTTP = b"this is not HTTP\r\n\r\n"
 
-ORDER = "A request is held against this list from the top, and the first fault found is the answer (O)."
+ORDER = "Requests are checked in the order of this table, and the first error determines the response (O)."
 BODY = (
-    "the body of an approval is no JSON, no object, has no list `StartRequests`, or an entry of it has no GUID as "
-    "`EventId` | 400 |"
+    "the body of an approval is not a JSON object with a list `StartRequests`, or an entry has no GUID as `EventId` "
+    "| 400 |"
 )
-UNSUPPORTED = "| `api-version` not supported | 404, or what `unsupported_version_status` says"
+UNSUPPORTED = "| `api-version` not supported | 404, or the value of `unsupported_version_status`"
 VERSION_BODY = (
     '{"error":"Bad request. api-version was not specified in the request. For more information refer to '
     'aka.ms/azureimds","newest-versions":["2020-07-01","2019-08-01","2019-04-01"]}'
@@ -185,7 +185,7 @@ UNKNOWN_PATH = get_request(f"/metadata/nowhere{VERSION_QUERY}")
 RULES: Sequence[Rule] = (
     _rule(
         "unknown-caller",
-        "| the caller is no known VM | 403 (O) | |",
+        "| the caller is not a known VM | 403 (O) | |",
         _refuses_unknown_callers,
         Precondition.UNKNOWN_CALLER,
     ),
@@ -193,21 +193,23 @@ RULES: Sequence[Rule] = (
     _rule("unknown-path", "| unknown path | 404 | |", response_to(UNKNOWN_PATH, has_status(404), has_error_body)),
     _rule(
         "method-head",
-        "| another method, `HEAD` too | 405 | `Allow` |",
+        "| another method, including `HEAD` | 405 | `Allow` |",
         response_to(HEAD, _allows("GET", "POST"), _has_no_body),
     ),
     _rule(
-        "method-options", "| another method, `HEAD` too | 405 | `Allow` |", response_to(OPTIONS, _allows("GET", "POST"))
+        "method-options",
+        "| another method, including `HEAD` | 405 | `Allow` |",
+        response_to(OPTIONS, _allows("GET", "POST")),
     ),
     _rule(
         "method-put",
-        "| another method, `HEAD` too | 405 | `Allow` |",
+        "| another method, including `HEAD` | 405 | `Allow` |",
         response_to_approval("put", _allows("GET", "POST")),
         Precondition.APPROVE,
     ),
     _rule(
         "method-delete",
-        "| another method, `HEAD` too | 405 | `Allow` |",
+        "| another method, including `HEAD` | 405 | `Allow` |",
         response_to_approval("delete", _allows("GET", "POST")),
         Precondition.APPROVE,
     ),
@@ -260,7 +262,7 @@ RULES: Sequence[Rule] = (
     ),
     _rule(
         "version-unsupported-instance",
-        "on `/metadata/instance` too",
+        "also on `/metadata/instance`",
         response_to(get_request("/metadata/instance?api-version=latest"), has_status(404), _names_newest_versions),
     ),
     _rule(
@@ -283,7 +285,7 @@ RULES: Sequence[Rule] = (
     ),
     _rule(
         "wait-wrong",
-        "| `wait` or `format` is not what it may be | 400 (O) | |",
+        "| invalid `wait` or `format` | 400 (O) | |",
         all_of(
             *(
                 response_to(events_request(f"{VERSION_QUERY}&wait={wait}"), has_status(400))
@@ -293,13 +295,13 @@ RULES: Sequence[Rule] = (
     ),
     _rule(
         "format-wrong",
-        "| `wait` or `format` is not what it may be | 400 (O) | |",
+        "| invalid `wait` or `format` | 400 (O) | |",
         response_to(get_request(f"/metadata/instance?api-version={INSTANCE_VERSION}&format=xml"), has_status(400)),
     ),
     *map(_bad_body, ("no-json", "no-object", "no-start-requests", "no-list", "no-event-id")),
     _rule(
         "unknown-event",
-        "| an approval names an event that the scope never had, or forgot | 400 (O) | |",
+        "| an approval names an event that the scope never had, or that ended more than 24 hours ago | 400 (O) | |",
         response_to_approval("unknown-id", has_status(400), has_error_body),
         Precondition.APPROVE,
     ),
@@ -329,15 +331,15 @@ RULES: Sequence[Rule] = (
             431,
         ),
     ),
-    _rule("not-http", "what is not HTTP with 400", _closed_after(NOT_HTTP, 400)),
+    _rule("not-http", "bytes that are not HTTP with 400", _closed_after(NOT_HTTP, 400)),
     _rule(
         "expect-other",
-        "another expectation than `100-continue` with 417 (O)",
+        "an `Expect` header other than `100-continue` with 417 (O)",
         response_to(events_request(f"?api-version={NEWEST_VERSION}", ("Expect", "wonders")), has_status(417)),
     ),
     _rule(
         "refused-nothing",
-        "A request that was refused has approved nothing.",
+        "A refused request approves nothing.",
         _refused_approval_changes_nothing,
         Precondition.APPROVE,
     ),

@@ -19,9 +19,12 @@ SECTION = "The instance document"
 
 VERSION = f"?api-version={INSTANCE_VERSION}"
 NAME = "/metadata/instance/compute/name"
-TEXT = "`format=text` gives a leaf as it is."
-LEAF = "A leaf is then a JSON string (O: ask Azure for leaves with `format=text` only)."
-CHILD_NAMES = "Of any other element it gives the names below, one in a line, with a slash after those that go deeper."
+TEXT = "`format=text` gives a leaf without quotes."
+LEAF = "A leaf is then a JSON string (O: on Azure, request leaves only with `format=text`)."
+CHILD_NAMES = (
+    "For any other element it gives the names of its children, one per line, with a slash after those that have "
+    "children."
+)
 
 
 def _vm_name(probe: Probe) -> str:
@@ -93,10 +96,10 @@ RULES: Sequence[Rule] = (
     _rule("instance-leaf-json", LEAF, _json_of_name),
     _rule("instance-leaf-text", TEXT, _text_of_name(NAME)),
     _rule("instance-names", CHILD_NAMES, _child_names),
-    _rule("instance-path-case", "It matches in any case (O)", _text_of_name("/metadata/INSTANCE/Compute/NAME")),
+    _rule("instance-path-case", "It is compared without case (O)", _text_of_name("/metadata/INSTANCE/Compute/NAME")),
     _rule(
         "instance-nowhere",
-        "one that leads nowhere gets 404, after all other checks (O).",
+        "an unknown path gets 404, after all other checks (O).",
         response_to(get_request(f"/metadata/instance/compute/nowhere{VERSION}"), has_status(404)),
     ),
 )

@@ -28,7 +28,7 @@ MAX_HELD = 4
 MIN_WAIT = 0.9
 """Less than the requested second: the clocks of two programs differ by milliseconds."""
 
-HEADER = "Answers to a query with status 200 and 304 carry `Forewarn-Wait: 60`."
+HEADER = "Responses to a query with status 200 or 304 have the header `Forewarn-Wait: 60`."
 HOLDS_RULE = "is held until the document changes (then 200), or for N seconds (then 304)."
 
 
@@ -110,7 +110,7 @@ RULES: Sequence[Rule] = (
     _rule("wait-ends-with-change", HOLDS_RULE, response_to_approval("held", has_status(200)), Precondition.APPROVE),
     _rule(
         "wait-other-etag",
-        "With another ETag the answer comes at once",
+        "With another ETag the response is immediate",
         _answers_at_once(_long_poll_request('"something-else"', MAX_WAIT)),
     ),
     _rule(
@@ -119,5 +119,5 @@ RULES: Sequence[Rule] = (
         _answers_at_once(events_request(f"{VERSION_QUERY}&wait={MAX_WAIT}")),
     ),
     _rule("wait-on-approval", "on an approval it is ignored.", approval_accepted("wait"), Precondition.APPROVE_ANY),
-    _rule("wait-too-many", "At most 4 are held for one VM; a fifth gets its 304 at once.", _exceeds_held_limit),
+    _rule("wait-too-many", "At most 4 are held per VM; a fifth gets 304 immediately.", _exceeds_held_limit),
 )

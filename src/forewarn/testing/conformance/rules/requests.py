@@ -34,13 +34,13 @@ WHOLE_INSTANCE = get_request(f"/metadata/instance?api-version={INSTANCE_VERSION}
 VERSIONS = get_request("/metadata/versions")
 
 HEADER = "Every request needs the header `Metadata: true`."
-HEADER_CASE = "The name matches in any case, and so does the value"
+HEADER_CASE = "Name and value are compared without case"
 HEADER_INVALID = "`false`, an empty value or anything else counts as missing."
-HEADER_TWICE = "Where the header is given more than once, each must be `true` (O)."
-PATH_CODES = "Percent-encoding is understood; `.`, `..`, empty segments and an encoded slash lead nowhere: 404 (O)."
+HEADER_TWICE = "If the header is sent more than once, each value must be `true` (O)."
+PATH_CODES = "Percent-encoding is decoded; paths with `.`, `..`, empty segments or an encoded slash get 404 (O)."
 HTTP = "HTTP/1.0 and 1.1, with or without keep-alive."
 ANY_TYPE = "An approval may have any `Content-Type`, or none."
-EXPECT = "`Expect: 100-continue` is answered with `100 Continue`, or with the refusal."
+EXPECT = "The response to `Expect: 100-continue` is `100 Continue`, or the refusal."
 
 
 def _names_the_vm(response: Response) -> None:
@@ -172,7 +172,7 @@ RULES: Sequence[Rule] = (
     Rule(
         id="path-case",
         section=SECTION,
-        text="Paths match in any case.",
+        text="Paths are compared without case.",
         check=all_of(
             serves_document(get_request(f"/metadata/scheduledEvents{VERSION_QUERY}")),
             serves_document(get_request(f"/Metadata/SCHEDULEDEVENTS{VERSION_QUERY}")),
@@ -181,7 +181,7 @@ RULES: Sequence[Rule] = (
     Rule(
         id="path-slash",
         section=SECTION,
-        text="One trailing slash is tolerated (O).",
+        text="One trailing slash is allowed (O).",
         check=serves_document(get_request(f"{EVENTS_PATH}/{VERSION_QUERY}")),
     ),
     Rule(
@@ -209,7 +209,7 @@ RULES: Sequence[Rule] = (
     Rule(
         id="parameter-case",
         section=SECTION,
-        text="The names `api-version`, `format` and `wait` match in any case too (O)",
+        text="The names `api-version`, `format` and `wait` are also compared without case (O)",
         check=serves_document(events_request(f"?Api-Version={NEWEST_VERSION}")),
     ),
     Rule(
@@ -227,7 +227,7 @@ RULES: Sequence[Rule] = (
     Rule(
         id="target-any-host",
         section=SECTION,
-        text="is served, whatever host it names (O)",
+        text="is served with any host name (O)",
         check=serves_document(get_request(f"http://metadata.example:8080{EVENTS_QUERY.target}")),
     ),
     Rule(
@@ -243,7 +243,7 @@ RULES: Sequence[Rule] = (
     Rule(
         id="connection-close",
         section=SECTION,
-        text="`Connection: close` is answered with the same.",
+        text="The response to `Connection: close` has the same header.",
         check=_closes,
     ),
     Rule(

@@ -36,15 +36,15 @@ ROLE_INSTANCE = re.compile(r".*_IN_\d+")
 """Role instances of cloud services have names like `FrontEnd_IN_0`, by which they differ from other VMs."""
 
 INTRODUCED = {
-    PREVIEW_VERSION: "| `2017-03-01` | the first one.",
+    PREVIEW_VERSION: "| `2017-03-01` | the first version.",
     "2017-08-01": "| `2017-08-01` | no underscore; the header is needed on every request |",
-    PREEMPT_SINCE: "| `2017-11-01` | events of type `Preempt`; below, they are absent |",
-    TERMINATE_SINCE: "| `2019-01-01` | events of type `Terminate`; below, they are absent |",
-    DESCRIPTION_SINCE: "| `2019-04-01` | the field `Description`; below, it is absent |",
-    SOURCE_SINCE: "| `2019-08-01` | the field `EventSource`; below, it is absent |",
-    DURATION_SINCE: "| `2020-07-01` | the field `DurationInSeconds`; below, it is absent |",
+    PREEMPT_SINCE: "| `2017-11-01` | events of type `Preempt`; absent in older versions |",
+    TERMINATE_SINCE: "| `2019-01-01` | events of type `Terminate`; absent in older versions |",
+    DESCRIPTION_SINCE: "| `2019-04-01` | the field `Description`; absent in older versions |",
+    SOURCE_SINCE: "| `2019-08-01` | the field `EventSource`; absent in older versions |",
+    DURATION_SINCE: "| `2020-07-01` | the field `DurationInSeconds`; absent in older versions |",
 }
-UNDERSCORE = "Names of VMs begin with an underscore (`_web-0`), those of role instances of a cloud service do not."
+UNDERSCORE = "Names of VMs begin with an underscore (`_web-0`), except those of role instances of a cloud service."
 
 
 def _field_since(field: str, first: str) -> Check:
@@ -205,14 +205,14 @@ RULES: Sequence[Rule] = (
     Rule(
         id="hidden-events",
         section=SECTION,
-        text="An event that a version hides still moves the incarnation (O).",
+        text="An event that a version hides still changes the incarnation (O).",
         check=_same_incarnation,
         precondition=Precondition.PREEMPT_OR_TERMINATE,
     ),
     Rule(
         id="instance-versions",
         section=SECTION,
-        text="here it takes every day from 2017-03-01 on, and answers the same to all (O).",
+        text="Forewarn accepts every date from 2017-03-01 on, with the same response (O).",
         check=response_to(get_request("/metadata/instance?api-version=2019-02-28"), has_status(200)),
     ),
 )
