@@ -99,36 +99,34 @@ class Draft:
         """
         known = self.scope.find_event(event.id)
         transition = find_transition(event.id, known.state if known else State.NONE, trigger)
-        if event.announced:
-            self.set(incarnation=self.scope.incarnation + transition.incarnation)
+        incarnation = self.scope.incarnation + (transition.incarnation if event.announced else 0)
         if transition.to is State.GONE:
-            self._end(event, OUTCOMES[transition.entry_kind])
+            self._end(event, OUTCOMES[transition.entry_kind], incarnation)
             self.add_entry(transition.entry_kind, by=by, why=why, event=event, **facts)
             return None
-        updated = msgspec.structs.replace(event, state=transition.to)
         if transition.to is State.STARTED:
-            updated = self._with_start(updated)
-        self.put(updated)
+            impacts = tuple(Impact(vm=vm) for vm in event.vms)
+            updated = msgspec.structs.replace(event, state=transition.to, started_at=self.now, impacts=impacts)
+        else:
+            updated = msgspec.structs.replace(event, state=transition.to)
+        self.put(updated, incarnation=incarnation)
         self.add_entry(transition.entry_kind, by=by, why=why, event=updated, **facts)
         return updated
 
-    def _with_start(self, event: Event) -> Event:
-        impacts = tuple(Impact(vm=vm) for vm in event.vms)
-        return msgspec.structs.replace(event, started_at=self.now, impacts=impacts)
-
-    def _end(self, event: Event, outcome: EventOutcome) -> None:
+    def _end(self, event: Event, outcome: EventOutcome, incarnation: int) -> None:
         ended = EndedEvent(id=event.id, request=event.request, at=self.now, outcome=outcome)
         self.set(
             events=tuple(other for other in self.scope.events if other.id != event.id),
             ended=(*self.scope.ended, ended),
+            incarnation=incarnation,
         )
 
-    def put(self, event: Event) -> None:
-        """Keep the event: in its place where it is open already, else as the last."""
+    def put(self, event: Event, **fields: object) -> None:
+        """Replace the open event of the same id, or append it; replace other fields of the scope with it."""
         events = list(self.scope.events)
         index = next((position for position, other in enumerate(events) if other.id == event.id), len(events))
         events[index : index + 1] = [event]
-        self.set(events=tuple(events))
+        self.set(events=tuple(events), **fields)
 
     def put_impact(self, event: Event, impact: Impact) -> None:
         """Keep the event with the work on one VM replaced."""

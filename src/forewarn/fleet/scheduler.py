@@ -6,6 +6,7 @@ Nothing is polled.
 import asyncio
 import heapq
 import logging
+from collections import deque
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
@@ -140,10 +141,11 @@ class Scheduler:
         self._outages = outages
         self._tasks = DutyWork(main_loop)
         self._timer_heap = TimerHeap(scopes.clock, self.wake)
-        self._slots = asyncio.Semaphore(TICK_CONCURRENCY)
-        self._waiting = 0
-        self._none_waiting = asyncio.Event()
-        self._none_waiting.set()
+        self._due: deque[str] = deque()
+        """Scopes that wait for a free slot."""
+        self._none_due = asyncio.Event()
+        self._none_due.set()
+        self._free_slots = TICK_CONCURRENCY
         self.is_running = False
         """Whether this process has the duty."""
         self._ticking = 0
@@ -185,8 +187,10 @@ class Scheduler:
         if self.is_running:
             self.halt()
             await self._tasks.cancel()
-            self._waiting = 0
-            self._none_waiting.set()
+            self._ticking -= len(self._due)
+            self._due.clear()
+            self._none_due.set()
+            self._free_slots = TICK_CONCURRENCY
             await self._outages.stop()
 
     def observe(self, change: ScopeChange) -> None:
@@ -197,9 +201,17 @@ class Scheduler:
     def wake(self, id_: str) -> None:
         """Let time act on a scope."""
         self._ticking += 1
-        self._waiting += 1
-        self._none_waiting.clear()
-        self._tasks.create(self._tick_until_saved(id_), name=f"tick {id_}", on_done=self._on_ticked)
+        self._due.append(id_)
+        self._none_due.clear()
+        self._start_ticks()
+
+    def _start_ticks(self) -> None:
+        while self._due and self._free_slots:
+            self._free_slots -= 1
+            id_ = self._due.popleft()
+            self._tasks.create(self._tick_until_saved(id_), name=f"tick {id_}", on_done=self._on_ticked)
+        if not self._due:
+            self._none_due.set()
 
     def wake_all(self, *, include_idle: bool = False) -> None:
         """Look at every scope that has events, or at all of them, in turns with whatever else goes on."""
@@ -211,7 +223,7 @@ class Scheduler:
 
     async def wait_idle(self) -> None:
         """Return when no scope waits for its turn: what can be done a moment later should be."""
-        await self._none_waiting.wait()
+        await self._none_due.wait()
 
     def _on_ticked(self) -> None:
         self._ticking -= 1
@@ -242,16 +254,9 @@ class Scheduler:
 
     async def _tick_until_saved(self, id_: str) -> None:
         """Let time act on a scope; nothing may be missed because the disk was full for a while."""
-        try:
-            await self._slots.acquire()
-        finally:
-            self._waiting -= 1
-            if not self._waiting:
-                self._none_waiting.set()
-        try:
-            is_done = await self._try_tick(id_)
-        finally:
-            self._slots.release()
+        is_done = await self._try_tick(id_)
+        self._free_slots += 1
+        self._start_ticks()
         while not is_done:
             await asyncio.sleep(RETRY_DELAY)
             is_done = await self._try_tick(id_)
@@ -274,6 +279,6 @@ class Scheduler:
         await self._scopes.apply(
             view.id, lambda scope: tick(scope, self._scopes.rule_context, now=now, seen_at=view.alive_at)
         )
-        if view.revision == revision:
+        if view.revision == revision:  # else `observe` has set the timer
             self._scopes.notify(view)
-        self._set_timer(view, now)
+            self._set_timer(view, now)
