@@ -1,4 +1,4 @@
-"""Clocks: the machine's, which can be stepped, and the manual one, which never goes back."""
+"""Clocks: the system clock, which can be stepped, and the manual clock, which never goes back."""
 
 import asyncio
 from datetime import timedelta
@@ -18,15 +18,15 @@ def test_system_clock_is_aware_and_in_utc() -> None:
 
 
 async def test_step_forward_of_the_system_clock_is_noticed_within_a_nap() -> None:
-    """A timer that is an hour away rings soon after the clock jumps over it."""
+    """A timer an hour ahead fires soon after the clock is set past it."""
     clock, rung = SteppedClock(), asyncio.Event()
     clock.call_at(clock.now() + timedelta(hours=1), rung.set)
     clock.step = timedelta(hours=2)
     await asyncio.wait_for(rung.wait(), timeout=60)
 
 
-async def test_step_back_of_the_system_clock_delays_and_never_rings_early() -> None:
-    """A timer compares with the clock as it is when it looks, not with a span measured at the beginning."""
+async def test_step_back_of_the_system_clock_delays_the_timer() -> None:
+    """A timer compares with the current clock, not with a duration measured at its start."""
     clock, rung_at = SteppedClock(), []
     moment = clock.now() + timedelta(milliseconds=20)
     clock.call_at(moment, lambda: rung_at.append(clock.now()))
@@ -35,8 +35,8 @@ async def test_step_back_of_the_system_clock_delays_and_never_rings_early() -> N
     assert rung_at[0] >= moment
 
 
-async def test_cancelled_timer_of_the_system_clock_never_rings() -> None:
-    """A cancelled timer is forgotten, though its moment has come."""
+async def test_cancelled_timer_of_the_system_clock_never_fires() -> None:
+    """A cancelled timer does not fire even if its time is reached."""
     clock, rung, later = SystemClock(), [], asyncio.Event()
     clock.call_at(clock.now(), lambda: rung.append("cancelled")).cancel()
     clock.call_at(clock.now(), later.set)
@@ -44,17 +44,17 @@ async def test_cancelled_timer_of_the_system_clock_never_rings() -> None:
     assert rung == []
 
 
-def test_manual_clock_refuses_to_go_back() -> None:
+def test_manual_clock_cannot_be_set_back() -> None:
     """Its position never goes back."""
     clock = ManualClock(TEN)
     clock.set(TEN + MINUTE)
-    with pytest.raises(ValueError, match="does not go back"):
+    with pytest.raises(ValueError, match="cannot be set back"):
         clock.set(TEN)
     assert clock.now() == TEN + MINUTE
 
 
-async def test_manual_clock_calls_in_order_of_moment_then_of_asking() -> None:
-    """What is due at once is called in a fixed order, so that runs repeat exactly."""
+async def test_manual_clock_fires_timers_in_order_of_time_then_of_creation() -> None:
+    """Timers that are due at the same time fire in a fixed order, so that runs are reproducible."""
     clock, called = ManualClock(TEN), []
     clock.call_at(TEN + 2 * MINUTE, lambda: called.append("second"))
     clock.call_at(TEN + MINUTE, lambda: called.append("first"))
@@ -65,8 +65,8 @@ async def test_manual_clock_calls_in_order_of_moment_then_of_asking() -> None:
     assert (clock.timer_count, clock.next_timer_at) == (0, None)
 
 
-async def test_cancelled_wait_leaves_no_timer_behind() -> None:
-    """Whoever stops waiting is forgotten by the clock."""
+async def test_cancelled_wait_leaves_no_timer() -> None:
+    """A cancelled wait removes its timer."""
     clock = ManualClock(TEN)
     waiting = asyncio.ensure_future(wait_until(clock, TEN + MINUTE))
     await until(lambda: clock.timer_count == 1)
@@ -75,8 +75,8 @@ async def test_cancelled_wait_leaves_no_timer_behind() -> None:
     assert clock.next_timer_at is None
 
 
-async def test_moment_that_has_passed_is_called_without_moving_the_manual_clock() -> None:
-    """A timer for now rings at the next turn of the event loop."""
+async def test_past_timer_fires_without_moving_the_manual_clock() -> None:
+    """A timer for now fires in the next iteration of the event loop."""
     clock, rung = ManualClock(TEN), asyncio.Event()
     clock.call_at(TEN, rung.set)
     assert not rung.is_set()

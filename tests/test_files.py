@@ -29,22 +29,22 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def test_file_is_replaced_and_nothing_else_is_left(file: Path) -> None:
+def test_file_is_replaced_without_leaving_other_files(file: Path) -> None:
     write_file(file, b"new")
     assert (file.read_bytes(), list(file.parent.iterdir())) == (b"new", [file])
 
 
-def test_private_file_is_readable_by_its_owner_alone(file: Path) -> None:
+def test_private_file_is_readable_only_by_its_owner(file: Path) -> None:
     write_file(file, b"new")
     assert mode_of(file) == 0o600
 
 
-def test_other_file_has_the_mode_of_the_file_that_it_replaces(file: Path) -> None:
+def test_other_file_keeps_the_mode_of_the_file_that_it_replaces(file: Path) -> None:
     write_file(file, b"new", is_private=False)
     assert mode_of(file) == 0o640
 
 
-def test_new_file_that_is_not_private_has_the_mode_that_the_user_chose(tmp_path: Path) -> None:
+def test_new_file_that_is_not_private_follows_the_umask(tmp_path: Path) -> None:
     before = os.umask(0o027)
     try:
         write_file(tmp_path / "file", b"new", is_private=False)
@@ -53,7 +53,7 @@ def test_new_file_that_is_not_private_has_the_mode_that_the_user_chose(tmp_path:
     assert mode_of(tmp_path / "file") == 0o640
 
 
-def test_error_while_writing_leaves_the_old_file_and_nothing_else(file: Path) -> None:
+def test_error_while_writing_leaves_only_the_old_file(file: Path) -> None:
     def interrupted_write() -> None:
         with replace_file(file) as draft:
             draft.write(b"half")
@@ -85,11 +85,11 @@ def test_content_is_synced_before_the_name_and_the_name_before_the_end(
     assert steps == ["sync 4 bytes", "replace file", "sync directory", "sync directory"]
 
 
-def test_file_that_is_not_there_can_be_removed(tmp_path: Path) -> None:
+def test_missing_file_can_be_removed(tmp_path: Path) -> None:
     remove_file(tmp_path / "nothing")
 
 
-def test_rest_of_a_killed_writer_is_removed_and_no_other_file(file: Path) -> None:
+def test_only_temporary_files_of_killed_writers_are_removed(file: Path) -> None:
     others = {"file", "file.new", "file.renew", "file.renew.txt", "other.x.new"}
     for name in (*others, "file.x1y2.new"):
         (file.parent / name).touch()
@@ -97,7 +97,7 @@ def test_rest_of_a_killed_writer_is_removed_and_no_other_file(file: Path) -> Non
     assert {path.name for path in file.parent.iterdir()} == others
 
 
-def test_rest_of_a_file_whose_name_looks_like_a_pattern_is_removed(tmp_path: Path) -> None:
+def test_temporary_file_whose_name_looks_like_a_pattern_is_removed(tmp_path: Path) -> None:
     for name in ("[ab].x.new", "a.x.new"):
         (tmp_path / name).touch()
     remove_unfinished(tmp_path / "[ab]")
@@ -114,7 +114,7 @@ def test_lock_has_one_holder_and_names_it(tmp_path: Path) -> None:
     FileLock.acquire(tmp_path / "lock").release()
 
 
-def test_lock_of_a_file_lasts_after_the_file_is_closed(file: Path) -> None:
+def test_lock_of_a_file_is_held_after_the_file_is_closed(file: Path) -> None:
     with file.open("r+b") as opened:
         lock = FileLock.hold(opened, file)
     with file.open("rb") as reader, file.open("rb") as other_reader:

@@ -1,4 +1,4 @@
-"""The HTTP client: what it sends, how much it reads, and what it says of servers that do not answer properly."""
+"""The HTTP client: what it sends, how much it reads, and its errors for servers that do not respond properly."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -29,7 +29,7 @@ async def web() -> AsyncIterator[RecordingServer]:
         yield web
 
 
-async def test_request_is_sent_as_it_is_said(web: RecordingServer) -> None:
+async def test_request_is_sent_as_given(web: RecordingServer) -> None:
     request = HttpRequest("PUT", f"{web.url}&c=d", {"X-Key": "k", "User-Agent": "mine"}, b"body")
     assert await send_request(request) == HttpResponse(200)
     (received,) = web.received
@@ -44,7 +44,7 @@ async def test_request_is_sent_as_it_is_said(web: RecordingServer) -> None:
 
 
 @pytest.mark.parametrize(("method", "length"), [("GET", None), ("DELETE", None), ("POST", "0"), ("PATCH", "0")])
-async def test_only_methods_with_a_body_say_that_it_is_empty(
+async def test_only_methods_with_a_body_send_content_length_0(
     web: RecordingServer, method: str, length: str | None
 ) -> None:
     await send_request(HttpRequest(method, web.url))
@@ -52,7 +52,7 @@ async def test_only_methods_with_a_body_say_that_it_is_empty(
     assert web.received[0].headers["user-agent"] == USER_AGENT
 
 
-async def test_user_and_password_are_sent_unless_a_header_takes_their_place(web: RecordingServer) -> None:
+async def test_user_and_password_are_sent_unless_a_header_replaces_them(web: RecordingServer) -> None:
     url = f"http://admin:p%40ss@127.0.0.1:{web.port}/"
     await send_request(HttpRequest("GET", url))
     await send_request(HttpRequest("GET", url, {"Authorization": "Bearer x"}))
@@ -60,13 +60,13 @@ async def test_user_and_password_are_sent_unless_a_header_takes_their_place(web:
     assert HttpRequest("GET", url).origin == f"http://127.0.0.1:{web.port}"
 
 
-async def test_characters_that_no_url_has_are_encoded(web: RecordingServer) -> None:
+async def test_characters_not_allowed_in_a_url_are_encoded(web: RecordingServer) -> None:
     await send_request(HttpRequest("GET", f"http://127.0.0.1:{web.port}/a b/ü?q=%20\u2028"))
     assert web.received[0].request_line == "GET /a%20b/%C3%BC?q=%20%E2%80%A8 HTTP/1.1"
 
 
-async def test_header_cannot_bring_another_line(web: RecordingServer) -> None:
-    with pytest.raises(RequestFailed, match="a header has a line break"):
+async def test_header_with_a_line_break_is_refused(web: RecordingServer) -> None:
+    with pytest.raises(RequestFailed, match="a header contains a line break"):
         await send_request(HttpRequest("GET", web.url, {"X": "a\r\nEvil: 1"}))
     assert web.received == []
 
@@ -97,7 +97,7 @@ INVALID, TOO_LARGE = "{} sent an invalid response: {}", "the response of {} is t
 CUT_OFF = "the connection was closed before its end"
 WRONG: dict[str, tuple[bytes, type[RequestFailed], str, str]] = {
     "too long": (OK + b"\r\n" + b"x" * 11, ResponseTooLarge, TOO_LARGE, "more than 10 bytes"),
-    "said too long": (OK + b"Content-Length: 11\r\n\r\n", ResponseTooLarge, TOO_LARGE, "more than 10 bytes"),
+    "too long by its header": (OK + b"Content-Length: 11\r\n\r\n", ResponseTooLarge, TOO_LARGE, "more than 10 bytes"),
     "chunks too long": (CHUNKED + b"6\r\nabcdef\r\n5\r\n", ResponseTooLarge, TOO_LARGE, "more than 10 bytes"),
     "cut off": (OK + b"Content-Length: 9\r\n\r\nabc", InvalidResponse, INVALID, CUT_OFF),
     "chunk cut off": (CHUNKED + b"3\r\nab", InvalidResponse, INVALID, CUT_OFF),
@@ -117,7 +117,7 @@ WRONG: dict[str, tuple[bytes, type[RequestFailed], str, str]] = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-async def test_wrong_response_is_no_response(web: RecordingServer, case: str) -> None:
+async def test_invalid_response_is_an_error(web: RecordingServer, case: str) -> None:
     said, error, message, reason = WRONG[case]
     web.statuses = [said]
     with pytest.raises(RequestFailed) as raised:
@@ -126,14 +126,14 @@ async def test_wrong_response_is_no_response(web: RecordingServer, case: str) ->
     assert str(raised.value) == message.format(f"http://127.0.0.1:{web.port}", reason)
 
 
-async def test_silence_ends_at_the_time_limit(web: RecordingServer) -> None:
+async def test_request_ends_at_the_time_limit(web: RecordingServer) -> None:
     web.statuses = [None]
     with pytest.raises(RequestTimeout) as raised:
         await send_request(HttpRequest("GET", f"{web.url}&secret=x"), time_limit=SHORT)
-    assert str(raised.value) == f"http://127.0.0.1:{web.port} gave no answer within 0.05s"
+    assert str(raised.value) == f"no response from http://127.0.0.1:{web.port} within 0.05s"
 
 
-async def test_large_body_that_nobody_reads_does_not_outlast_the_time_limit() -> None:
+async def test_large_request_body_that_the_server_does_not_read_ends_at_the_time_limit() -> None:
     async def ignore(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await closed.wait()
         writer.close()
@@ -146,8 +146,8 @@ async def test_large_body_that_nobody_reads_does_not_outlast_the_time_limit() ->
         closed.set()
 
 
-async def test_name_that_is_none_is_refused() -> None:
-    with pytest.raises(RequestFailed, match="this is not the name of a host"):
+async def test_invalid_host_name_is_refused() -> None:
+    with pytest.raises(RequestFailed, match="invalid host name"):
         await send_request(HttpRequest("GET", f"http://{'.' * 64}/"))
 
 
@@ -155,7 +155,7 @@ INVALID_URLS = {
     "ftp://user:secret@x/": "invalid URL ftp://x: the scheme must be http or https",
     "http://[::1": "invalid URL http://…: Invalid IPv6 URL",
     "secret[": "invalid URL ://: the scheme must be http or https",
-    "http:///secret": "invalid URL http://: it names no host",
+    "http:///secret": "invalid URL http://: it has no host",
     "https://x:99999/secret": "invalid URL https://x:99999: the port must be a number from 1 to 65535",
 }
 

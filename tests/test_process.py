@@ -27,12 +27,12 @@ async def run_script(script: str, stdin: bytes = b"", *, merge: bool = False) ->
 
 async def until(holds: Callable[[], object]) -> None:
     async with asyncio.timeout(GUARD):
-        while not holds():  # noqa: ASYNC110 - nothing tells us of another process
+        while not holds():  # noqa: ASYNC110 - there is no notification about other processes
             await asyncio.sleep(0.01)
 
 
 @pytest.mark.process
-async def test_program_gets_input_and_environment_and_says_how_it_went() -> None:
+async def test_program_gets_input_and_environment_and_returns_its_result() -> None:
     result = await run_script("cat; echo $WORD; echo wrong >&2; exit 3", b"in ")
     assert result == ProcessResult(3, "in w\n", "wrong\n")
     assert result.summary == "ended with 3: wrong"
@@ -44,7 +44,7 @@ async def test_merged_output_is_in_the_order_in_which_it_was_printed() -> None:
 
 
 @pytest.mark.process
-async def test_program_has_a_session_of_its_own_and_a_broken_pipe_ends_it() -> None:
+async def test_program_has_its_own_session_and_a_broken_pipe_ends_it() -> None:
     result = await run_script("ps -o sid= -p $$; echo $$; grep SigIgn /proc/$$/status")
     session, pid, ignored = result.stdout.split("\n")[:3]
     assert session.strip() == pid
@@ -73,7 +73,7 @@ async def test_time_limit_ends_the_program_and_its_children(tmp_path: Path) -> N
 
 @pytest.mark.process
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux shows the sessions of processes")
-async def test_termination_ends_children_in_process_groups_of_their_own(tmp_path: Path) -> None:
+async def test_termination_ends_children_in_other_process_groups(tmp_path: Path) -> None:
     with OutputFile.unnamed() as output:
         script = f"set -m; sleep 4242 & echo $! > {tmp_path / 'new'}; mv {tmp_path / 'new'} {tmp_path / 'pid'}; wait"
         running = Process.start(["/bin/bash", "-c", script], {"PATH": os.defpath}, None, output, output)
@@ -121,7 +121,7 @@ SUMMARIES = {
     "output": (ProcessResult(1, "out\n\n", " \n"), "ended with 1: out"),
     "signal": (ProcessResult(-9, ""), "was ended by SIGKILL"),
     "signal without a name": (ProcessResult(-40, ""), "was ended by signal 40"),
-    "unknown": (ProcessResult(None, "", "x"), "ended, and the system does not say how: x"),
+    "unknown": (ProcessResult(None, "", "x"), "ended with an unknown exit code: x"),
     "unprintable": (ProcessResult(1, "a\x1b[2Jb"), "ended with 1: a [2Jb"),
     "long": (ProcessResult(1, "x" * 9999), f"ended with 1: {'x' * 500}"),
 }
@@ -132,7 +132,7 @@ def test_summary(result: ProcessResult, summary: str) -> None:
     assert result.summary == summary
 
 
-def test_of_endless_output_the_end_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_end_of_endless_output_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "MAX_OUTPUT", 4096)
     monkeypatch.setattr(process, "KEPT_OUTPUT", 10)
     with OutputFile.unnamed() as output:
@@ -144,14 +144,14 @@ def test_of_endless_output_the_end_is_kept(monkeypatch: pytest.MonkeyPatch) -> N
         assert output.text == "3456789abc"
 
 
-def test_output_that_is_closed_is_not_looked_at() -> None:
+def test_closed_output_is_not_trimmed() -> None:
     with OutputFile.unnamed() as output:
         pass
     assert not output.is_too_large
     output.trim()
 
 
-async def test_program_that_prints_without_end_is_looked_at_often(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_program_with_endless_output_is_polled_often(monkeypatch: pytest.MonkeyPatch) -> None:
     pauses: list[float] = []
     sleep = asyncio.sleep
 
@@ -171,18 +171,18 @@ async def test_program_that_prints_without_end_is_looked_at_often(monkeypatch: p
     assert pauses == [0.005, 0.01, 0.02, 0.04, 0.08, 0.1, 0.1, 0.005, 0.01]
 
 
-def test_check_says_why_a_program_cannot_be_started(tmp_path: Path) -> None:
+def test_check_returns_why_a_program_cannot_be_started(tmp_path: Path) -> None:
     plain = tmp_path / "plain"
     plain.touch()
     assert check_program("/bin/sh") is None
-    assert check_program(tmp_path) == f"there is no program {tmp_path}"
+    assert check_program(tmp_path) == f"no such program: {tmp_path}"
     plain.chmod(0o600)
-    assert check_program(plain) == f"{plain} may not be run: chmod +x {plain}"
+    assert check_program(plain) == f"{plain} is not executable: run chmod +x {plain}"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux frees the beginning of a file")
-def test_what_is_printed_while_output_is_trimmed_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The last line may come at any moment, and is what the message shows."""
+def test_output_during_trimming_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last line, which messages show, may be printed at any time."""
     read_end, free_beginning = OutputFile._read_end, process._free_beginning
 
     def print_the_last_line(output: OutputFile) -> bytes:

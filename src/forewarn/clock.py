@@ -10,31 +10,31 @@ from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 MAX_SLEEP = timedelta(seconds=1)
-"""The wall clock can be stepped at any moment, so nobody sleeps longer than this without looking at it again."""
+"""The longest sleep without reading the clock again, because the system clock can be stepped at any time."""
 
 
 class Timer(Protocol):
-    """Something that will be called when its moment has come."""
+    """A pending callback."""
 
     def cancel(self) -> None:
-        """Do not call it after all."""
+        """Do not call back."""
         ...
 
 
 class Clock(Protocol):
-    """What time it is, and being called when a time has come."""
+    """A source of the current time that calls back when a time is reached."""
 
     def now(self) -> datetime:
-        """Return the present, aware and in UTC."""
+        """Return the current time, aware and in UTC."""
         ...
 
     def call_at(self, moment: datetime, callback: Callable[[], None]) -> Timer:
-        """Call back once, as soon as `now()` is not before the moment; never earlier, never from within this call."""
+        """Call back once, as soon as `now()` has reached the time; never earlier, never from within this call."""
         ...
 
 
 async def wait_until(clock: Clock, moment: datetime) -> None:
-    """Return as soon as the clock is not before the moment; after those who are called back at the same moment."""
+    """Return when the clock has reached the time, after the callbacks that are due at the same time."""
     import asyncio
 
     if clock.now() >= moment:
@@ -49,14 +49,14 @@ async def wait_until(clock: Clock, moment: datetime) -> None:
 
 
 class SystemClock:
-    """The machine's clock, with all its steps."""
+    """The system clock. It can be stepped forward or back at any time."""
 
     def now(self) -> datetime:
-        """Return the machine's time."""
+        """Return the system time."""
         return datetime.now(UTC)
 
     def call_at(self, moment: datetime, callback: Callable[[], None]) -> Timer:
-        """Nap until the moment, and notice on the way when the clock is stepped."""
+        """Sleep until the time, in short naps, so that a step of the clock is noticed."""
         return _SystemTimer(self, moment, callback)
 
 
@@ -80,7 +80,7 @@ class _SystemTimer:
 
 
 class ManualClock:
-    """A clock that moves only when it is told to, and never back."""
+    """A clock that moves only when `set` is called, and never back."""
 
     def __init__(self, start: datetime) -> None:
         self._now = start
@@ -88,11 +88,11 @@ class ManualClock:
         self._order = itertools.count()
 
     def now(self) -> datetime:
-        """Return the time it was last set to."""
+        """Return the time of the last `set`."""
         return self._now
 
     def call_at(self, moment: datetime, callback: Callable[[], None]) -> Timer:
-        """Call back when somebody sets the clock to the moment or later."""
+        """Call back when the clock is set to the time or later."""
         import asyncio
 
         timer = _ManualTimer(moment, next(self._order), callback)
@@ -103,20 +103,20 @@ class ManualClock:
 
     @property
     def timer_count(self) -> int:
-        """How many timers are set."""
+        """The number of pending timers."""
         return sum(1 for timer in self._timers if timer.callback is not None)
 
     @property
     def next_timer_at(self) -> datetime | None:
-        """The earliest moment that somebody waits for."""
+        """The earliest time of a pending timer."""
         while self._timers and self._timers[0].callback is None:
             heapq.heappop(self._timers)
         return self._timers[0].moment if self._timers else None
 
     def set(self, moment: datetime) -> None:
-        """Move to the moment and call whoever waited for it, in order. A moment in the past is refused."""
+        """Move to the time and call back all timers that are due, in order. A time in the past is refused."""
         if moment < self._now:
-            raise ValueError(f"the clock is at {self._now:%Y-%m-%d %H:%M:%SZ} and does not go back")
+            raise ValueError(f"the clock is at {self._now:%Y-%m-%d %H:%M:%SZ} and cannot be set back")
         self._now = moment
         self._run_due()
 

@@ -12,30 +12,30 @@ from typing import BinaryIO, Self
 from forewarn.core.base_error import BaseError
 
 TEMPORARY_SUFFIX = ".new"
-"""The end of a temporary file's name. A process that is killed while it writes leaves one, which can be deleted."""
+"""The suffix of temporary files. A process that is killed while it writes leaves one behind, which can be deleted."""
 
 if sys.platform == "win32":
     import msvcrt
 
-    _LOCK_OFFSET = 1 << 20  # nobody else can read a locked byte there, and others have to read the process id
+    _LOCK_OFFSET = 1 << 20  # other processes cannot read a locked byte, and they need to read the process id at 0
 
     def _try_lock(fd: int) -> None:
         os.lseek(fd, _LOCK_OFFSET, os.SEEK_SET)
         msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
 
     def is_locked(_: int) -> bool:
-        """Tell nothing: whether another process holds the lock cannot be seen there without taking it."""
+        """Return True always: on Windows only taking the lock would tell."""
         return True
 else:
     import fcntl
 
     def _try_lock(fd: int) -> None:
-        # Bound to the open file, not to the process: it also keeps a second owner in the same process out.
+        # The lock belongs to the open file, not to the process, so it also excludes a second owner in this process.
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def is_locked(fd: int) -> bool:
-        """Tell whether somebody holds the lock of an open file."""
-        # Readers share the lock, so that none takes another for the holder.
+        """Return whether any process holds the lock of an open file."""
+        # Readers take a shared lock, so that one reader does not take another reader for the holder.
         try:
             fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -44,7 +44,7 @@ else:
 
 
 class FileLocked(BaseError):
-    """Another process has locked the file; `pid` is None if it does not tell who."""
+    """Another process has locked the file; `pid` is None if the holder did not write its process id."""
 
     template = "{path} is locked by another process"
     path: Path
@@ -76,7 +76,7 @@ class FileLock:
         """Lock an open file, and hold the lock after the file is closed; raise FileLocked, which names `path`."""
         fd = os.dup(file.fileno())
         try:
-            if sys.platform != "win32":  # what is locked there cannot be read
+            if sys.platform != "win32":  # a locked file cannot be read there
                 _lock(fd, path)
         except BaseException:
             os.close(fd)
@@ -84,7 +84,7 @@ class FileLock:
         return cls(fd, has_pid=False)
 
     def release(self) -> None:
-        """Release the lock. The file stays: to remove it would race with the next owner."""
+        """Release the lock. The file stays, because removing it would race with the next owner."""
         if self._has_pid:
             os.ftruncate(self._fd, 0)
         os.close(self._fd)
@@ -107,12 +107,12 @@ def _read_pid(path: Path) -> int | None:
 
 @contextmanager
 def replace_file(path: Path, *, is_private: bool = True) -> Iterator[BinaryIO]:
-    """Give a file to write to. It replaces `path`, durably, when the context ends without an error.
+    """Yield a file to write to. It replaces `path` durably when the context ends without an error.
 
-    Only its owner can read a private file. Any other has the mode of the file that it replaces, or of a new file.
+    A private file is readable only by its owner. Other files keep the mode of the file that they replace.
     """
     temporary = path.with_name(f"{path.name}.{os.urandom(8).hex()}{TEMPORARY_SUFFIX}")
-    # Not tempfile: it imports archivers, which an agent would keep in memory.
+    # Not tempfile: it imports archive modules, which an agent would keep in memory.
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o600)
     try:
         with os.fdopen(descriptor, "wb") as file:
@@ -130,20 +130,20 @@ def replace_file(path: Path, *, is_private: bool = True) -> Iterator[BinaryIO]:
 
 
 def write_file(path: Path, content: bytes, *, is_private: bool = True) -> None:
-    """Replace a file by this content: after a crash it has all of the old or all of the new. Raises OSError."""
+    """Replace a file's content atomically: after a crash the file is either the old or the new one. Raises OSError."""
     with replace_file(path, is_private=is_private) as file:
         file.write(content)
 
 
 def remove_file(path: Path) -> None:
-    """Remove a file durably, if it is there. Raises OSError."""
+    """Remove a file durably, if it exists. Raises OSError."""
     with suppress(FileNotFoundError):
         path.unlink()
         sync_directory(path.parent)
 
 
 def remove_unfinished(path: Path) -> None:
-    """Remove what processes that were killed left of a file. Only the one process that writes it may call this."""
+    """Remove the temporary files that killed processes left. Only the one process that writes `path` may call this."""
     for left in path.parent.glob(f"{glob.escape(path.name)}.*{TEMPORARY_SUFFIX}"):
         left.unlink(missing_ok=True)
 
@@ -151,11 +151,11 @@ def remove_unfinished(path: Path) -> None:
 def sync_directory(directory: Path) -> None:
     """Make the names in a directory durable."""
     if sys.platform == "win32":
-        return  # directories cannot be opened there, and NTFS keeps names in its own journal
+        return  # directories cannot be opened on Windows, and NTFS journals names itself
     try:
         fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     except PermissionError:
-        return  # we may write to it, but not read it: there is no way to sync it
+        return  # writable but not readable, so it cannot be synced
     try:
         os.fsync(fd)
     finally:

@@ -1,17 +1,17 @@
 """Minimal async HTTP client for gates, webhooks, handlers and peers: one request on one connection.
 
-It uses no proxy, follows no redirect, keeps no connection and reads no more than it is asked to. A caller that stops
-waiting closes the connection. Only asyncio is used: agents in VMs need it too.
+It uses no proxy, follows no redirects, keeps no connections alive and reads at most as much as the caller allows. If
+the caller is cancelled, the connection is closed. It needs only asyncio, so agents in VMs can use it.
 
-Three other parts speak HTTP themselves: `client.transport` (inside a VM, synchronous, cancelled from any thread),
-`api.transport` (synchronous, streams long responses to the command line), and `testing.conformance.raw_http` (has to
-see every byte of a response that may be wrong).
+Three other modules implement HTTP themselves: `client.transport` (inside a VM, synchronous, cancellable from any
+thread), `api.transport` (synchronous, streams long responses to the command line), and `testing.conformance.raw_http`
+(needs every byte of a response, even an invalid one).
 
-RequestFailed              there is no response; the message names the server, never the rest of the URL
+RequestFailed              no response; the message names the server, never the rest of the URL
 ├── InvalidUrl             the URL does not name an HTTP server
-├── RequestTimeout         it took too long
-├── InvalidCertificate     the certificate of the server is not valid
-├── InvalidResponse        what the server sent is not HTTP, or incomplete
+├── RequestTimeout         the response took too long
+├── InvalidCertificate     the server's certificate is not valid
+├── InvalidResponse        the response is not HTTP, or incomplete
 └── ResponseTooLarge       the body is longer than allowed
 """
 
@@ -33,7 +33,7 @@ from forewarn.core.text import join_choices
 USER_AGENT = f"forewarn/{__version__}"
 PORTS = {"http": 80, "https": 443}
 BODILESS_STATUSES = frozenset({204, 304})
-"""They never have a body, whatever their headers say (RFC 9112, section 6.3)."""
+"""Responses with these statuses never have a body, whatever their headers contain (RFC 9112, section 6.3)."""
 
 BODY_METHODS = frozenset({"POST", "PUT", "PATCH"})
 MAX_LINE_BYTES = 65_536
@@ -42,16 +42,16 @@ CHUNK_BYTES = 65_536
 CHUNK_SIZE = re.compile(rb"[0-9A-Fa-f]{1,15}")
 
 NOT_HTTP, CUT_OFF = "it is not HTTP", "the connection was closed before its end"
-"""What is wrong with a response."""
+"""Reasons for InvalidResponse."""
 
 URL_CHARACTERS = "%/:?#[]@!$&'()*+,;=~"
-"""What a request's target may have besides letters, digits and `_.-`; anything else is percent-encoded."""
+"""Characters allowed in a request target besides letters, digits and `_.-`; all others are percent-encoded."""
 
 
 class RequestFailed(BaseError):
-    """There is no response. `reason` says why, without the server's name."""
+    """There is no response. `reason` is the cause, without the server's name."""
 
-    template = "{origin} does not answer: {reason}"
+    template = "no response from {origin}: {reason}"
     origin: str
     reason: str
 
@@ -65,17 +65,17 @@ class InvalidUrl(RequestFailed):
 class RequestTimeout(RequestFailed):
     """The response took too long; `reason` is the time limit."""
 
-    template = "{origin} gave no answer within {reason}"
+    template = "no response from {origin} within {reason}"
 
 
 class InvalidCertificate(RequestFailed):
-    """The certificate of the server is not valid."""
+    """The server's certificate is not valid."""
 
     template = "{origin} is not trusted: {reason}"
 
 
 class InvalidResponse(RequestFailed):
-    """The server sent something else than a complete HTTP response."""
+    """The server sent something other than a complete HTTP response."""
 
     template = "{origin} sent an invalid response: {reason}"
 
@@ -87,7 +87,7 @@ class ResponseTooLarge(RequestFailed):
 
 
 class HttpRequest(NamedTuple):
-    """A request. Its URL may contain a secret; messages use `origin` only. A user and password in it are sent."""
+    """A request. Its URL may contain a secret, so messages use only `origin`. User and password in the URL are sent."""
 
     method: str
     url: str
@@ -96,7 +96,7 @@ class HttpRequest(NamedTuple):
 
     @property
     def origin(self) -> str:
-        """The server's name and port; of an invalid URL, which may have a secret anywhere, the scheme at most."""
+        """The server's name and port. Of an invalid URL at most the scheme, because the rest may contain a secret."""
         try:
             parts = urlsplit(self.url)
         except ValueError:
@@ -117,13 +117,13 @@ async def send_request(
 ) -> HttpResponse:
     """Send a request and return the response; raise RequestFailed. Without `max_body` no body is read.
 
-    Without `tls`, https trusts the certificates that the system trusts. Waiting takes no thread.
+    Without `tls`, https uses the system's trusted certificates. Waiting does not occupy a thread.
     """
     try:
         async with asyncio.timeout(None if time_limit is None else time_limit.total_seconds()):
             return await _send(request, tls, max_body)
     except TimeoutError as error:
-        if time_limit is None:  # the system gave up
+        if time_limit is None:  # the operating system's own timeout
             raise RequestFailed(request.origin, _error_text(error)) from error
         raise RequestTimeout(request.origin, format_duration(time_limit)) from None
     except ssl.SSLCertVerificationError as error:
@@ -133,7 +133,7 @@ async def send_request(
     except asyncio.LimitOverrunError as error:
         raise InvalidResponse(request.origin, NOT_HTTP) from error
     except UnicodeError as error:
-        raise RequestFailed(request.origin, "this is not the name of a host") from error
+        raise RequestFailed(request.origin, "invalid host name") from error
     except (OSError, ValueError) as error:
         raise RequestFailed(request.origin, _error_text(error)) from error
 
@@ -142,7 +142,7 @@ async def _send(request: HttpRequest, tls: ssl.SSLContext | None, max_body: int)
     parts, port = _split_url(request)
     head = _encode_head(request, parts)
     if parts.scheme == "https" and tls is None:
-        # Reading all the certificates that the system trusts takes a while.
+        # Loading all trusted certificates of the system takes a while.
         tls = await asyncio.to_thread(ssl.create_default_context)
     reader, writer = await asyncio.open_connection(
         parts.hostname,
@@ -157,11 +157,11 @@ async def _send(request: HttpRequest, tls: ssl.SSLContext | None, max_body: int)
             return HttpResponse(status)
         return HttpResponse(status, await _read_body(reader, headers, request, max_body))
     finally:
-        writer.transport.abort()  # nobody reads the rest
+        writer.transport.abort()  # discard the unread rest
 
 
 def _split_url(request: HttpRequest) -> tuple[SplitResult, int]:
-    """Return the parts of the URL, and the port."""
+    """Return the parsed URL and the port."""
     try:
         parts = urlsplit(request.url)
     except ValueError as error:
@@ -169,7 +169,7 @@ def _split_url(request: HttpRequest) -> tuple[SplitResult, int]:
     if parts.scheme not in PORTS:
         raise InvalidUrl(request.origin, f"the scheme must be {join_choices(PORTS)}")
     if not parts.hostname:
-        raise InvalidUrl(request.origin, "it names no host")
+        raise InvalidUrl(request.origin, "it has no host")
     try:
         return parts, parts.port or PORTS[parts.scheme]
     except ValueError as error:
@@ -184,12 +184,12 @@ def _encode_head(request: HttpRequest, parts: SplitResult) -> bytes:
     target = quote((parts.path or "/") + (f"?{parts.query}" if parts.query else ""), safe=URL_CHARACTERS)
     lines = [f"{request.method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
     if any(char in line for line in lines for char in "\r\n\0"):
-        raise ValueError("a header has a line break")
+        raise ValueError("a header contains a line break")
     return "\r\n".join([*lines, "", ""]).encode()
 
 
 async def _read_head(reader: asyncio.StreamReader, request: HttpRequest) -> tuple[int, dict[bytes, bytes]]:
-    """Read the head of the response. One with a status below 200 only says that the response is to come."""
+    """Read the head of the final response; interim responses (1xx) are skipped."""
     while True:
         version, _, rest = (await reader.readuntil(b"\n")).partition(b" ")
         if not version.startswith(b"HTTP/1.") or not rest[:3].isdigit():
@@ -210,7 +210,7 @@ async def _read_head(reader: asyncio.StreamReader, request: HttpRequest) -> tupl
 async def _read_body(
     reader: asyncio.StreamReader, headers: Mapping[bytes, bytes], request: HttpRequest, max_body: int
 ) -> bytes:
-    """Read the body: in chunks, up to its length or, where the server does not say it, to the connection's end."""
+    """Read the body: in chunks, up to Content-Length, or else to the end of the connection."""
     encoding = headers.get(b"transfer-encoding", b"").lower()
     if encoding == b"chunked":
         return await _read_chunks(reader, request, max_body)
@@ -232,7 +232,7 @@ async def _read_body(
 
 
 async def _read_chunks(reader: asyncio.StreamReader, request: HttpRequest, max_body: int) -> bytes:
-    """Read a body in chunks (RFC 9112, section 7.1). The trailers after the last chunk are of no use to us."""
+    """Read a chunked body (RFC 9112, section 7.1). Trailers after the last chunk are ignored."""
     body = b""
     while True:
         digits = (await reader.readuntil(b"\n")).partition(b";")[0].strip()
@@ -263,7 +263,7 @@ def _host_and_port(parts: SplitResult) -> str:
 
 
 def _basic_auth(parts: SplitResult) -> dict[str, str]:
-    """Return the header for a user and password in the URL, as browsers send it."""
+    """Return the Authorization header for a user and password in the URL, as browsers send it."""
     if parts.username is None:
         return {}
     credentials = f"{unquote(parts.username)}:{unquote(parts.password or '')}"

@@ -1,12 +1,11 @@
-"""Process runner: starts a program in a session of its own, keeps the end of what it prints, and ends it together with
-the other processes of that session.
+"""Process runner: starts a program in its own session, keeps the end of its output, and ends the whole session.
 
-On Linux these are all processes whose session ID is the program's pid, also those in process groups of their own (as
-the jobs of a shell with `set -m`). A process that has made itself a session, as `setsid` and daemons do, survives. On
+On Linux the session is all processes whose session ID is the program's pid, including those in other process groups
+(such as jobs of a shell with `set -m`). A process that starts a new session, as `setsid` and daemons do, survives. On
 other systems only the program itself is ended.
 
-Input and output are files, not pipes. A program that leaves a child behind does not keep us waiting for that child, and
-what the child prints later does not end it. A program that outlives us can still write.
+Input and output are files, not pipes. So a program that leaves a child behind does not keep us waiting for that child,
+the child does not die when it prints later, and a program that outlives this process can still write.
 """
 
 import asyncio
@@ -26,20 +25,20 @@ from forewarn.core.backoff import backoff
 log = logging.getLogger(__name__)
 
 FIRST_POLL, LONGEST_POLL = 0.005, 0.1
-"""How often, in seconds, a program is looked at. One that an earlier process started sends us no signal."""
+"""Poll interval in seconds. A program that an earlier process started sends this process no SIGCHLD."""
 
 GRACE = timedelta(seconds=2)
-"""How long a program may take to end after SIGTERM. What it was started for does not wait."""
+"""Time between SIGTERM and SIGKILL. The caller's result does not wait for it."""
 
 KILL_TIMEOUT = timedelta(seconds=5)
-"""How long to wait for the end after SIGKILL. A program that hangs in the kernel, as when a file server is away, does
-not end even then."""
+"""How long to wait for the end after SIGKILL. A program that hangs in the kernel, for example on an unreachable file
+server, does not end even then."""
 
 KILL_ROUNDS = 10
-"""How often to look for processes that were started while the others of the session got their signal."""
+"""How many times to signal the session, to catch processes that were started during the previous pass."""
 
 MAX_OUTPUT, KEPT_OUTPUT = 1024 * 1024, 64 * 1024
-"""From how many bytes on the beginning of a program's output is dropped, and how many bytes of the end are kept."""
+"""Above how many bytes the beginning of a program's output is dropped, and how many bytes of its end are kept."""
 
 BLOCK_BYTES = 512
 """The unit of `st_blocks`."""
@@ -50,11 +49,11 @@ FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE = 0x01, 0x02
 LONGEST_SUMMARY = 500
 
 RESTORED_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ) if sys.platform != "win32" else ()
-"""Python ignores them, and a program that is started would inherit that."""
+"""Signals that Python ignores. A child would inherit that, so they are reset for it."""
 
 
 class ProcessResult(NamedTuple):
-    """How a program ended, and the end of what it printed. The code of a program that is not our child is not known."""
+    """How a program ended, and the end of its output. The exit code of a process that is not our child is unknown."""
 
     code: int | None
     stdout: str
@@ -62,10 +61,10 @@ class ProcessResult(NamedTuple):
 
     @property
     def summary(self) -> str:
-        """How it ended, with the last line that it printed: `ended with 3: no such VM`."""
+        """How it ended, with the last line of its output: `ended with 3: no such VM`."""
         match self.code:
             case None:
-                how = "ended, and the system does not say how"
+                how = "ended with an unknown exit code"
             case code if code < 0:
                 how = f"was ended by {_signal_name(-code)}"
             case code:
@@ -75,7 +74,7 @@ class ProcessResult(NamedTuple):
 
 
 class OutputFile:
-    """A file to which a program appends. `trim` keeps it small."""
+    """A file to which a program appends its output. `trim` limits its size."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -83,24 +82,24 @@ class OutputFile:
     @classmethod
     @contextmanager
     def unnamed(cls) -> Iterator[Self]:
-        """Make one in memory, or on disk where the system has no such files."""
+        """Create one in memory, or on disk if the system has no memory files."""
         with _unnamed_file() as file:
             yield cls(file)
 
     @classmethod
     @contextmanager
     def at(cls, path: Path) -> Iterator[Self]:
-        """Make or open one on disk, for its owner only."""
+        """Create or open one on disk, readable only by its owner."""
         with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600), "r+b", buffering=0) as file:
             yield cls(file)
 
     def fileno(self) -> int:
-        """Return the descriptor."""
+        """Return the file descriptor."""
         return self._file.fileno()
 
     @property
     def is_too_large(self) -> bool:
-        """Whether it is time to trim. One that is closed needs no more care."""
+        """Whether `trim` should be called; False after the file is closed."""
         if self._file.closed:
             return False
         status = os.fstat(self.fileno())
@@ -108,21 +107,21 @@ class OutputFile:
         return used > MAX_OUTPUT
 
     def trim(self) -> None:
-        """Free all but the end. The system may take its time for it."""
-        with suppress(OSError, ValueError):  # ValueError: it was closed meanwhile
+        """Free all but the end. This may block for a while."""
+        with suppress(OSError, ValueError):  # ValueError: closed in the meantime
             if not _free_beginning(self.fileno(), os.fstat(self.fileno()).st_size - KEPT_OUTPUT):
-                # What the program appends between these lines is lost.
+                # Output that the program appends between these lines is lost.
                 end = self._read_end()
                 os.ftruncate(self.fileno(), 0)
                 os.write(self.fileno(), end)
 
     @property
     def text(self) -> str:
-        """The end of what was printed."""
+        """The end of the output."""
         return self._read_end().decode(errors="replace")
 
     def _read_end(self) -> bytes:
-        """Read without moving the position at which the program goes on."""
+        """Read without moving the position at which the program writes."""
         start = max(os.fstat(self.fileno()).st_size - KEPT_OUTPUT, 0)
         if sys.platform == "win32":
             self._file.seek(start)
@@ -131,7 +130,7 @@ class OutputFile:
 
 
 class Process:
-    """A program that runs in a session of its own, started by this process or by an earlier one (`attach`)."""
+    """A program in its own session, started by this process or by an earlier one (`attach`)."""
 
     def __init__(
         self,
@@ -141,7 +140,7 @@ class Process:
         child: "subprocess.Popen[bytes] | None" = None,
     ) -> None:
         self.pid, self.start_ticks = pid, start_ticks
-        """`start_ticks` tells it from a later program with the same pid."""
+        """`start_ticks` distinguishes it from a later process with the same pid."""
         self._outputs = outputs
         self._child = child
         self._code: int | None = None
@@ -155,9 +154,9 @@ class Process:
         stdout: OutputFile,
         stderr: OutputFile,
     ) -> Self:
-        """Start a program; OSError says why it cannot be started. `stderr` may be the same file as `stdout`."""
+        """Start a program; raise OSError if it cannot be started. `stderr` may be the same file as `stdout`."""
         if sys.platform != "linux":
-            child = subprocess.Popen(  # noqa: S603 - it is the user's own program, and no shell
+            child = subprocess.Popen(  # noqa: S603 - the user's own program, without a shell
                 argv,
                 stdin=subprocess.DEVNULL if stdin is None else stdin,
                 stdout=stdout.fileno(),
@@ -167,7 +166,7 @@ class Process:
             )
             return cls(child.pid, None, (stdout, stderr), child)
         read_from = (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)
-        pid = os.posix_spawnp(  # unlike Popen it has nothing against a program that outlives us
+        pid = os.posix_spawnp(  # unlike Popen, it does not warn about a program that outlives this process
             argv[0],
             [_bytes(word) for word in argv],
             {_bytes(name): _bytes(value) for name, value in environ.items()},
@@ -184,12 +183,12 @@ class Process:
 
     @classmethod
     def attach(cls, pid: int, start_ticks: str | None, outputs: Sequence[OutputFile]) -> Self:
-        """Find a program again that an earlier process started."""
+        """Attach to a program that an earlier process started."""
         return cls(pid, start_ticks, outputs)
 
     @classmethod
     def find(cls, files: Iterable[Path], outputs: Sequence[OutputFile]) -> Self | None:
-        """Find a running program of which only a file is known that it was started with. Only Linux can tell."""
+        """Find a running program by a file that it was started with. Works only on Linux."""
         names = {str(path.resolve()) for path in files}
         for entry in Path("/proc").glob("[0-9]*"):
             pid = int(entry.name)
@@ -198,21 +197,21 @@ class Process:
         return None
 
     async def wait(self) -> int | None:
-        """Wait for the end, and return the exit code. A caller that stops waiting leaves the program running."""
+        """Wait for the end and return the exit code. If the caller is cancelled, the program keeps running."""
         pauses = backoff(FIRST_POLL, LONGEST_POLL)
         while not self.has_exited():
             await asyncio.sleep(next(pauses))
             for output in self._outputs:
                 if output.is_too_large:
                     await asyncio.to_thread(output.trim)
-                    # What is printed between two looks takes memory: gigabytes in a second.
+                    # Output between two polls takes memory: up to gigabytes per second.
                     pauses = backoff(FIRST_POLL, LONGEST_POLL)
         return self._code
 
     async def terminate(self, grace: timedelta) -> int | None:
-        """End the program and its session (see `signal`): ask first, kill after a while.
+        """End the program and its session (see `signal`): SIGTERM first, SIGKILL after a grace period.
 
-        Return the exit code; None if it is not known, or if the program has not ended even after SIGKILL.
+        Return the exit code; None if it is unknown, or if the program has not ended even after SIGKILL.
         """
         self.signal(signal.SIGTERM)
         try:
@@ -231,7 +230,7 @@ class Process:
     def signal(self, number: int, *, is_for_all: bool = True) -> None:
         """Send a signal to the program and all processes of its session, or to the program alone.
 
-        The session is known only on Linux; elsewhere only the program gets the signal.
+        Only on Linux can the session be found; elsewhere only the program gets the signal.
         """
         if self._child is not None:
             with suppress(OSError):
@@ -245,7 +244,7 @@ class Process:
             _signal_other_groups(self.pid, number)
 
     def has_exited(self) -> bool:
-        """Tell whether it has ended."""
+        """Return whether it has ended."""
         if self._child is not None:
             self._code = self._child.poll()
             return self._code is not None
@@ -268,9 +267,9 @@ async def run_process(
     time_limit: timedelta | None = None,
     merge: bool = False,
 ) -> ProcessResult:
-    """Run a program to its end. A caller that stops waiting ends it, and so does the time limit, with TimeoutError.
+    """Run a program to its end. If the caller is cancelled or the time limit is over (TimeoutError), it is ended.
 
-    OSError says why it cannot be started. With `merge`, errors are in `stdout`, in the order in which all was printed.
+    Raises OSError if it cannot be started. With `merge`, stderr is part of `stdout`, in the original order.
     """
     with ExitStack() as files:
         input_file = files.enter_context(_unnamed_file())
@@ -290,13 +289,13 @@ async def run_process(
 
 
 def _free_beginning(descriptor: int, length: int) -> bool:
-    """Free the beginning of a file and leave its size as it is; False: the system or the disk has no holes in files.
+    """Punch a hole at the beginning of a file without changing its size; return False if the system cannot do that.
 
-    Nothing is lost that a program appends meanwhile.
+    Output that the program appends meanwhile is kept.
     """
     if sys.platform != "linux":
         return False
-    import ctypes  # only for programs that print without end
+    import ctypes  # only needed for programs with unlimited output
 
     libc = ctypes.CDLL(None)
     libc.fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_long, ctypes.c_long)
@@ -304,44 +303,44 @@ def _free_beginning(descriptor: int, length: int) -> bool:
 
 
 def check_program(path: str | Path) -> str | None:
-    """Return why a program could not be started; None if it could."""
+    """Return why a program cannot be started; None if it can."""
     try:
         is_file = Path(path).is_file()
     except OSError as error:
         return f"{path}: {error.strerror}"
     if not is_file:
-        return f"there is no program {path}"
-    return None if os.access(path, os.X_OK) else f"{path} may not be run: chmod +x {path}"
+        return f"no such program: {path}"
+    return None if os.access(path, os.X_OK) else f"{path} is not executable: run chmod +x {path}"
 
 
 @contextmanager
 def _unnamed_file() -> Iterator[IO[bytes]]:
-    """Make a file that needs no disk space, where the system has such: a full disk must not stop a handler."""
+    """Create a file in memory if the system supports it, because a full disk must not stop a handler."""
     if sys.platform == "linux":
         import fcntl
 
         with os.fdopen(os.memfd_create("forewarn", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING), "w+b") as file:
-            # Scripts that write to /dev/stderr open it again, each with a position of its own.
+            # Scripts that write to /dev/stderr reopen it, each with its own position: append mode is needed.
             fcntl.fcntl(file, fcntl.F_SETFL, os.O_APPEND)
             try:
                 yield file
             finally:
-                # A child that was left behind still has it, and no process would trim it again.
+                # A child that was left behind still has the file open, and no process would trim it.
                 fcntl.fcntl(file, fcntl.F_ADD_SEALS, fcntl.F_SEAL_GROW)
     else:
-        import tempfile  # a daemon on Linux does not need it, and it loads half a megabyte of archivers
+        import tempfile  # not needed on Linux, and it loads half a megabyte of archive modules
 
         with tempfile.TemporaryFile() as file:
             yield file
 
 
 def _bytes(text: str) -> bytes:
-    """Encode as UTF-8; what the system gave us and is not UTF-8 goes on as it came."""
+    """Encode as UTF-8; bytes from the system that are not UTF-8 are passed through unchanged."""
     return text.encode(errors="surrogateescape")
 
 
 def _signal_other_groups(session: int, number: int) -> None:
-    """Send a signal once to each process of a session that is in another process group than the session's first."""
+    """Send a signal once to each process of a session that is in another process group than the session leader."""
     signalled: set[int] = set()
     for _ in range(KILL_ROUNDS):
         pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
@@ -371,7 +370,7 @@ def _is_session_leader(pid: int) -> bool:
 
 
 def _standard_streams(pid: int) -> set[str]:
-    """Return the paths of a process's standard streams; those of another user's process are not known."""
+    """Return the paths of a process's standard streams; empty for processes of other users."""
     found = set()
     for number in range(3):
         with suppress(OSError):
@@ -380,7 +379,7 @@ def _standard_streams(pid: int) -> set[str]:
 
 
 def _start_ticks(pid: int) -> str | None:
-    """Return when a process began, in the system's own count; None where it is gone or the system does not say."""
+    """Return a process's start time in kernel ticks; None if it is gone or the system does not provide it."""
     fields = _stat(pid)
     return fields[19] if fields else None
 
@@ -395,7 +394,7 @@ def _is_alive(pid: int) -> bool:
 
 
 def _stat(pid: int) -> list[str]:
-    """Return what Linux says of a process after its name, which may itself have spaces and brackets."""
+    """Return the fields of /proc/PID/stat after the name, which may contain spaces and brackets."""
     try:
         return Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
     except OSError:
@@ -403,7 +402,7 @@ def _stat(pid: int) -> list[str]:
 
 
 def _signal_name(number: int) -> str:
-    """Name a signal; those for real-time use have only numbers."""
+    """Return a signal's name; real-time signals have only numbers."""
     try:
         return signal.Signals(number).name
     except ValueError:

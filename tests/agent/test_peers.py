@@ -172,7 +172,7 @@ async def test_a_peer_may_have_an_address_of_ipv6() -> None:
 async def test_a_peer_whose_name_is_none_is_not_ready() -> None:
     nowhere = Peers(addresses={"web_1": Address("." * 64, 1)}, secret=SECRET, timeout=seconds(30))
     (said,) = await check_peers(nowhere, ["web_1"], ID)
-    assert said == PeerState(name="web_1", is_ready=False, reason="cannot be reached: this is not the name of a host")
+    assert said == PeerState(name="web_1", is_ready=False, reason="cannot be reached: invalid host name")
 
 
 def test_a_secret_is_in_no_representation() -> None:

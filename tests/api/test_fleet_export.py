@@ -195,8 +195,8 @@ def test_fleet_can_be_parsed_in_another_process(format_: FleetFormat, write: Wri
     ("content", "format_", "problem"),
     [
         (b"\xff", FleetFormat.TOML, "this is not UTF-8"),
-        (b"scopes = ", FleetFormat.TOML, "this is not TOML"),
-        (b'{"scopes":', FleetFormat.JSON, "this is not JSON"),
+        (b"scopes = ", FleetFormat.TOML, "invalid TOML"),
+        (b'{"scopes":', FleetFormat.JSON, "invalid JSON"),
         (b"[1]", FleetFormat.JSON, "a list is not allowed"),
         (b'{"scopes":[{"name":null}]}', FleetFormat.JSON, "use a name in quotes"),
         (b'{"scopes":[{"name":"a","kind":"x"}]}', FleetFormat.JSON, "scopes\\[0\\].kind"),

@@ -38,15 +38,15 @@ WEB = '[[scopes]]\nname = "web"\nkind = "availability-set"\n'
 TOO_MANY_TOGETHER = {
     "fleet and scope": (
         f"[defaults]\n{tags('a', 30)}\n{WEB}{tags('b', 30)}\nvms = []",
-        "fleet.toml:6: scopes[0].tags: 60 tags: at most 50 are kept",
+        "fleet.toml:6: scopes[0].tags: 60 tags: at most 50 are allowed",
     ),
     "scope and VM": (
         f"{WEB}{tags('a', 30)}\n[[scopes.vms]]\nname = 'x'\n[[scopes.vms]]\nname = 'y'\n{tags('b', 30)}",
-        "fleet.toml:9: scopes[0].vms[1].tags: 60 tags: at most 50 are kept",
+        "fleet.toml:9: scopes[0].vms[1].tags: 60 tags: at most 50 are allowed",
     ),
     "fleet and VM": (
         f"[defaults]\n{tags('a', 30)}\n{WEB}[[scopes.vms]]\nname = 'x-{{n}}'\ncount = 2\n{tags('b', 30)}",
-        "fleet.toml:9: scopes[0].vms[0].tags: 60 tags: at most 50 are kept",
+        "fleet.toml:9: scopes[0].vms[0].tags: 60 tags: at most 50 are allowed",
     ),
 }
 
@@ -277,7 +277,7 @@ def test_every_vm_of_the_demonstration_has_something_to_tell() -> None:
 
 def test_reference_names_every_key() -> None:
     page = (Path(__file__).parents[2] / "docs/reference/fleet-file.md").read_text()
-    lists = (WRONG[case][1].partition("there are ")[2] for case in WRONG if case.startswith("unknown key"))
+    lists = (WRONG[case][1].partition("alid keys: ")[2] for case in WRONG if case.startswith("unknown key"))
     keys = {key for listed in lists for key in listed.split(", ")}
     assert len(keys) > 20
     assert {key for key in keys if f"`{key}`" not in page} == set()

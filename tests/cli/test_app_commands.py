@@ -155,7 +155,7 @@ def test_options_have_their_effect(
 ) -> None:
     ended = service_machine.run("event", "schedule", "Reboot", service_machine.take_vm(), *options, "-o", "json")
     if field is None:
-        assert (ended.returncode, "not_before is at most" in ended.stderr) == (value, True)
+        assert (ended.returncode, "not_before must be at most" in ended.stderr) == (value, True)
     else:
         assert json.loads(ended.stdout)["events"][0][field] == value
 

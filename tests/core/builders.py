@@ -17,7 +17,7 @@ NOW = datetime(2030, 1, 7, 10, tzinfo=UTC)
 
 
 def guid(name: object) -> str:
-    """Return the id that goes with a name."""
+    """Return a GUID derived from a name."""
     return str(uuid5(NAMESPACE_DNS, str(name))).upper()
 
 
@@ -26,7 +26,7 @@ def a_vm(name: str, **fields: Any) -> Vm:
 
 
 def a_scope(vms: Sequence[Vm] = (), **fields: Any) -> Scope:
-    """Return a scope that has been created."""
+    """Return a newly created scope."""
     values: dict[str, Any] = {"id": "web", "kind": ScopeKind.AVAILABILITY_SET, "epoch": "e1", "changed_at": NOW}
     return saved_scope(inventory.create_scope(Scope(**values | fields, roster=Roster(tuple(vms))), by="test", now=NOW))
 
@@ -37,7 +37,7 @@ def a_request(*vms: str, **fields: Any) -> ScheduleRequest:
 
 
 def saved_scope(change: Change[Any]) -> Scope:
-    """Return the scope that a change keeps."""
+    """Return the new scope of a change; fail if the change removes it."""
     assert change.scope is not None
     return change.scope
 

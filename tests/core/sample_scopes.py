@@ -1,4 +1,4 @@
-"""Small scopes at ten o'clock, with ids that follow from the names, and requests to schedule events in them."""
+"""Small scopes at ten o'clock, with ids derived from names, and requests to schedule events in them."""
 
 from datetime import UTC, datetime
 
@@ -15,7 +15,7 @@ SEED = "00000000-0000-4000-8000-000000000000"
 
 
 def vm(name: str, *, domain: int = 0, host: str | None = None, ip: str | None = None, network: str = "default") -> Vm:
-    """Make a VM with an id that follows from its name."""
+    """Return a VM with an id derived from its name."""
     addresses = (Address(ip=ip, network=network),) if ip else ()
     vm_id = derive_id(SEED, name).lower()
     return Vm(name=name, vm_id=vm_id, update_domain=domain, host=host, addresses=addresses)
@@ -28,19 +28,19 @@ def scope(
     approval: ApprovalRule = ApprovalRule.ANY,
     low_priority: bool = False,
 ) -> Scope:
-    """Make a new scope."""
+    """Return a new scope."""
     traits = Traits(priority=Priority.LOW) if low_priority else Traits()
     return Scope(id=id_, kind=kind, epoch="e1", changed_at=TEN, roster=Roster(vms), approval=approval, traits=traits)
 
 
 def web_scope() -> Scope:
-    """Three update domains with two VMs each; each domain on a host of its own."""
+    """Return a scope of three update domains with two VMs each; each domain has its own host."""
     vms = (vm(f"web-{n}", domain=n % 3, host=f"hv-{n % 3}", ip=f"10.0.0.{n + 1}") for n in range(6))
     return scope("web", *vms)
 
 
 def schedule_request(type_: EventType, *vms: str, number: int = 1, **more: object) -> ScheduleRequest:
-    """Ask for events; the same number asks the same question."""
+    """Return a schedule request; the same number gives the same id."""
     request = f"00000000-0000-4000-8000-{number:012d}"
     plain = ScheduleRequest(id=request, type=type_, vms=vms, by="operator:test")
     return msgspec.structs.replace(plain, **more)

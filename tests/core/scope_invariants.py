@@ -1,6 +1,7 @@
-"""Invariants of one scope for property tests: follow its journal by the table of transitions and fail on a broken rule.
+"""Invariants of one scope for property tests: follow its journal by the table of transitions, and check every change.
 
-Nothing is taken from the scope that the journal should say; only the table is shared with the rules."""
+The expected state is derived from the journal, not read from the scope; only the table is shared with the rules.
+"""
 
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
@@ -23,18 +24,18 @@ OUTCOMES = {
     EntryKind.FAILED: EventOutcome.FAILED,
 }
 Documents = Callable[[Scope], Iterable[tuple[str, bytes]]]
-"""Render the documents that guests see of a scope, each with its ETag."""
+"""Renders the documents of a scope for guests, each with its ETag."""
 
 TRANSITION_KINDS = {step.entry_kind for step in TRANSITIONS.values()}
 
 
 def no_documents(scope: Scope) -> Iterable[tuple[str, bytes]]:
-    """Render nothing: the rules know nothing of the wire."""
+    """Render nothing, because the rules do not depend on the wire."""
     return ()
 
 
 class ScopeInvariants:
-    """What the journal says about one scope, and the checks of every change against it."""
+    """The state of one scope according to its journal, and the checks of every change against it."""
 
     def __init__(self, scope: Scope, documents: Documents = no_documents) -> None:
         self.render = documents
@@ -51,9 +52,9 @@ class ScopeInvariants:
         self.documents: dict[str, bytes] = {}
 
     def check_change(self, change: Change[Any], conditions: RuleContext) -> None:
-        """Take a change that was kept, and check everything that must hold of it."""
+        """Check a saved change."""
         before, after = self.scope, change.scope
-        assert before is not None, "nothing happens to a scope that is gone"
+        assert before is not None, "a removed scope does not change"
         if not change.entries and after is before:
             return
         for entry in change.entries:
@@ -69,18 +70,18 @@ class ScopeInvariants:
         check_scope(after)
 
     def _check_entry(self, entry: Entry, before: Scope, after: Scope | None, conditions: RuleContext) -> None:
-        assert entry.n == self.entries + 1, "entries are counted without gaps"
+        assert entry.n == self.entries + 1, "entries are numbered without gaps"
         self.entries = entry.n
         if entry.kind is EntryKind.ENABLED and entry.facts["epoch"] != self.epoch:
             self.epoch, self.incarnation = entry.facts["epoch"], 1
-            assert self.epoch not in self.epochs, "an epoch never comes back"
+            assert self.epoch not in self.epochs, "an epoch is never reused"
             self.epochs.add(self.epoch)
         if entry.kind in TRANSITION_KINDS:
             assert entry.event is not None
             self._check_transition(entry, entry.event, before, after, conditions)
         elif entry.event is not None:
-            assert self.states[entry.event] is State.STARTED, "work is done on Started events only"
-        assert entry.incarnation == self.incarnation, f"the table says {self.incarnation}: {entry}"
+            assert self.states[entry.event] is State.STARTED, "impacts occur only in Started events"
+        assert entry.incarnation == self.incarnation, f"expected incarnation {self.incarnation}: {entry}"
 
     def _check_transition(
         self, entry: Entry, id_: str, before: Scope, after: Scope | None, conditions: RuleContext
@@ -89,7 +90,7 @@ class ScopeInvariants:
         transitions = {
             step for (state, _), step in TRANSITIONS.items() if state is known and step.entry_kind is entry.kind
         }
-        assert len(transitions) == 1, f"no event that is {known.value} can be {entry.kind.value}"
+        assert len(transitions) == 1, f"an event that is {known.value} cannot be {entry.kind.value}"
         (step,) = transitions
         if known is State.NONE:
             self.announced[id_] = "unannounced" not in entry.facts
@@ -100,13 +101,13 @@ class ScopeInvariants:
         if entry.kind is EntryKind.APPROVED:
             self.approvals[id_].add(entry.by.removeprefix("vm:"))
         if entry.kind is EntryKind.COMPLETED and after is not None and EVENT_TYPES[self.types[id_]].removes_vm:
-            assert not set(entry.vms) & {vm.name for vm in after.roster}, "what is taken away has left"
+            assert not set(entry.vms) & {vm.name for vm in after.roster}, "removed VMs are no longer in the scope"
         if step.to is State.STARTED:
             self._check_start(entry, id_, known, before, after, conditions)
         self._apply_transition(id_, step)
 
     def _inherited(self, id_: str, after: Scope | None) -> set[str]:
-        """Return the approvals that an event has from the one it was split off: somebody must have given them."""
+        """Return the approvals that an event inherits from the one it was split off; each must have been given."""
         event = after.find_event(id_) if after is not None else None
         approvals = {approval.vm for approval in event.approvals} if event is not None else set()
         assert approvals <= set().union(*self.approvals.values())
@@ -126,21 +127,19 @@ class ScopeInvariants:
         event = after.find_event(id_) or before.event(id_)
         if known is State.NONE:
             auto_approved = event.source is Source.USER and event.type in after.auto_approve
-            assert event.cause is Cause.FAILURE or auto_approved, (
-                "only failures and what is auto-approved start at once"
-            )
+            assert event.cause is Cause.FAILURE or auto_approved, "only failures and auto-approved events start at once"
             return
         approved = bool(self.approvals[id_])
         if after.approval is ApprovalRule.ALL:
             approved = set(entry.vms) <= self.approvals[id_]
-        assert entry.at >= event.not_before or approved, "nothing starts early without approval"
+        assert entry.at >= event.not_before or approved, "no event starts early without approval"
         if event.cause is Cause.MAINTENANCE:
-            assert after.hold is None, "nothing planned starts while its scope is held"
-            assert conditions.hold is None, "nothing planned starts while everything is held"
-            assert event.cleared or not event.campaign, "nothing of a campaign starts before it is cleared"
+            assert after.hold is None, "no planned event starts while its scope is held"
+            assert conditions.hold is None, "no planned event starts while the fleet is held"
+            assert event.cleared or not event.campaign, "no event of a campaign starts before it is cleared"
 
     def _check_record(self, scope: Scope) -> None:
-        """The journal and the record agree."""
+        """Check that the journal and the record agree."""
         still_open = {id_: state for id_, state in self.states.items() if state is not State.GONE}
         assert {event.id: event.state for event in scope.events} == still_open
         assert {event.id: event.announced for event in scope.events} == {id_: self.announced[id_] for id_ in still_open}
@@ -149,22 +148,22 @@ class ScopeInvariants:
 
     def _check_documents(self, scope: Scope) -> None:
         for etag, shown in self.render(scope):
-            assert self.documents.setdefault(etag, shown) == shown, "one number means one document"
+            assert self.documents.setdefault(etag, shown) == shown, "equal ETags mean equal documents"
 
     def check_all_ended(self) -> None:
-        """Every event that ever was has ended in exactly one way."""
+        """Check that every event has ended in exactly one way."""
         assert set(self.states.values()) <= {State.GONE}
         assert self.outcomes.keys() == self.states.keys()
 
 
 def check_scope(scope: Scope) -> None:
-    """Check what must hold of every scope at every moment."""
+    """Check what must be true of every scope at any time."""
     planned = [event for event in scope.events if event.cause is Cause.MAINTENANCE and event.state is State.STARTED]
     assert len({event.update_domain for event in planned}) <= 1, "one update domain at a time"
     for event in scope.events:
         _check_event(scope, event)
     begun = [i.vm for event in scope.events for i in event.impacts if i.state is ImpactState.BEGUN]
-    assert len(begun) == len(set(begun)), "one piece of work per VM at a time"
+    assert len(begun) == len(set(begun)), "one impact per VM at a time"
     assert len(scope.ended) <= MAX_RECENT_ITEMS
     assert all(scope.changed_at - ended.at < MAX_RECENT_AGE + timedelta(seconds=1) for ended in scope.ended)
     encoded = msgspec.json.encode(scope)
@@ -179,12 +178,12 @@ def _check_event(scope: Scope, event: Event) -> None:
         assert places == {(event.update_domain, event.host)}, "an event's VMs share update domain and host"
         assert event.impacts == ()
         assert event.not_before == event.not_before.replace(microsecond=0)
-        assert not event.cleared, "what is cleared has started"
+        assert not event.cleared, "a cleared event has started"
     else:
         assert tuple(impact.vm for impact in event.impacts) == event.vms
-        assert any(impact.state not in SETTLED for impact in event.impacts), "an event without work left is over"
+        assert any(impact.state not in SETTLED for impact in event.impacts), "an event without open impacts has ended"
 
 
 def latest(scope: Scope, now: datetime) -> datetime:
-    """Return the time by which rules go: a clock that steps back does not take it along."""
+    """Return the scope's time, which does not go back if the clock does."""
     return max(now, scope.changed_at)

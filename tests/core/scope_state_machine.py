@@ -69,7 +69,7 @@ class ScopeStateMachine(RuleBasedStateMachine):
     """Two or three scopes, a policy, a clock."""
 
     documents: Documents = staticmethod(no_documents)
-    """Render the documents of a scope; a subclass that can render them has them checked too."""
+    """Renders the documents of a scope; a subclass can set it, and the documents are checked too."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -149,7 +149,7 @@ class ScopeStateMachine(RuleBasedStateMachine):
         return self.requests[-1]
 
     def apply(self, id_: str, command: Callable[[Scope], Change[Any]]) -> bool:
-        """Keep what the command gives, and have the invariants check it. A refusal changes nothing."""
+        """Apply a command, and check the saved change. A refusal must change nothing."""
         try:
             change = command(self.scopes[id_])
         except CoreError:
@@ -180,18 +180,18 @@ class ScopeStateMachine(RuleBasedStateMachine):
             self.tick_one(id_)
 
     def tick_one(self, id_: str) -> Change[None]:
-        """Let time act; afterwards nothing waits that nothing holds."""
+        """Tick a scope; afterwards every waiting event must have a blocker."""
         change = tick(self.scopes[id_], self.conditions, now=self.now, seen_at=self.seen_at.get(id_))
         self.apply(id_, lambda _: change)
         scope = self.scopes[id_]
         for event in scope.events:
             if event.state is State.SCHEDULED:
-                assert explain(scope, event, self.conditions, now=self.now), "what nothing holds has started"
-                assert event.cause is Cause.MAINTENANCE or event.not_before > latest(scope, self.now), "only turns wait"
+                assert explain(scope, event, self.conditions, now=self.now), "an event without blockers has started"
+                assert event.cause is Cause.MAINTENANCE or event.not_before > latest(scope, self.now), "not due"
         alarm = wake_at(scope, self.conditions, seen_at=self.seen_at.get(id_))
         since = latest(scope, self.now)
         assert alarm is None or alarm > since or impact_lifecycle.impacts_to_begin(scope, now=since), (
-            "what was due is dealt with"
+            "due changes have happened"
         )
         return change
 
@@ -199,14 +199,14 @@ class ScopeStateMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.scopes)
     @rule(step=STEPS)
-    def step_the_clock(self, step: timedelta) -> None:
+    def set_the_clock(self, step: timedelta) -> None:
         self.now += step
         self.tick_all()
 
     @precondition(lambda self: self.scopes)
     @rule(pick=PICK, share=st.integers(0, 999))
-    def wait_for_the_alarm(self, pick: int, share: int) -> None:
-        """Before the alarm time changes nothing; when it rings, something happens."""
+    def wait_for_wake_at(self, pick: int, share: int) -> None:
+        """Before `wake_at` time changes nothing; at `wake_at` something happens."""
         scope = self.scope(pick)
         self.tick_one(scope.id)
         scope = self.scopes[scope.id]
@@ -215,12 +215,12 @@ class ScopeStateMachine(RuleBasedStateMachine):
         if alarm is None or impact_lifecycle.impacts_to_begin(scope, now=since):
             return
         self.now = since + (alarm - since) * share // 1000
-        assert self.tick_one(scope.id).scope is scope, "no alarm comes too late"
+        assert self.tick_one(scope.id).scope is scope, "wake_at is not too late"
         assert not impact_lifecycle.impacts_to_begin(scope, now=self.now)
         self.now = alarm
         assert self.tick_one(scope.id).entries or impact_lifecycle.impacts_to_begin(
             self.scopes[scope.id], now=self.now
-        ), "no false alarm"
+        ), "wake_at is not too early"
 
     @precondition(lambda self: self.scopes)
     @rule(time=st.timedeltas(timedelta(seconds=1), timedelta(hours=30)))
@@ -235,7 +235,7 @@ class ScopeStateMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.scopes)
     @rule(pick=PICK)
-    def ask_for_the_document(self, pick: int) -> None:
+    def poll_the_document(self, pick: int) -> None:
         scope = self.scope(pick)
         self.seen_at[scope.id] = self.now
         if needs_save(scope, now=self.now):
@@ -255,7 +255,7 @@ class ScopeStateMachine(RuleBasedStateMachine):
     @precondition(lambda self: any(scope.events for scope in self.scopes.values()))
     @rule(which=PICK, who=PICK)
     def approve_one(self, which: int, who: int) -> None:
-        """One affected VM approves one event: under the rule `all` that is often not enough."""
+        """One affected VM approves one event, which is often not enough with the rule `all`."""
         id_, event = one_of(self.open_events(), which)
         vm = one_of(event.vms, who)
         self.apply(id_, lambda value: approve(value, vm, [event.id], self.conditions, now=self.now))
@@ -310,7 +310,7 @@ class ScopeStateMachine(RuleBasedStateMachine):
         campaign=st.sampled_from(["", "", "kernel"]),
     )
     def maintain_and_wait(self, pick: int, vms: list[int], step: int, campaign: str) -> None:
-        """What happens most: planned maintenance of several VMs, and some time passing."""
+        """The most frequent case: planned maintenance of several VMs, and some time passes."""
         scope = self.scope(pick)
         names = self.some_vms(scope, vms)
         ask = ScheduleRequest(id=self.new_request(), type=EventType.REBOOT, vms=names, by="test", campaign=campaign)
@@ -320,7 +320,7 @@ class ScopeStateMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.requests)
     @rule(pick=PICK, vms=st.lists(PICK, min_size=1, max_size=6), which=PICK)
-    def ask_again(self, pick: int, vms: list[int], which: int) -> None:
+    def repeat_a_request(self, pick: int, vms: list[int], which: int) -> None:
         if not self.scopes:
             return
         scope = self.scope(pick)
@@ -329,10 +329,10 @@ class ScopeStateMachine(RuleBasedStateMachine):
         since = latest(scope, self.now) - MAX_RECENT_AGE
         known = {event.request for event in scope.events} | {e.request for e in scope.ended if e.at > since}
         if request in self.made[scope.id] - known:
-            return  # it is forgotten: asking anew would bring back the ids it had
+            return  # the request is forgotten: repeating it would create events with the same ids
         self.ask(scope.id, ask)
         if request in known:
-            assert self.scopes[scope.id] is scope, "asking twice makes nothing twice"
+            assert self.scopes[scope.id] is scope, "a repeated request creates nothing"
 
     @precondition(lambda self: self.scopes)
     @rule(pick=PICK, vm=PICK)
@@ -354,8 +354,8 @@ class ScopeStateMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.scopes)
     @rule(pick=PICK)
-    def clear_what_waits_for_its_campaign(self, pick: int) -> None:
-        """Clearing twice does nothing twice, and what is not cleared stays as it is."""
+    def clear_campaign_events(self, pick: int) -> None:
+        """Clearing again has no further effect, and events that are not cleared stay unchanged."""
         id_ = self.scope(pick).id
         self.clear(id_)
         cleared = self.scopes[id_]
@@ -397,7 +397,7 @@ class ScopeStateMachine(RuleBasedStateMachine):
                         value, event.id, impact.vm, now=self.now
                     ),
                 )
-                assert began, "what is offered can be begun"
+                assert began, "every impact of impacts_to_begin can begin"
 
     @precondition(lambda self: self.impacts(ImpactState.BEGUN))
     @rule(which=PICK, outcome=OUTCOMES)
@@ -411,7 +411,7 @@ class ScopeStateMachine(RuleBasedStateMachine):
     @precondition(lambda self: any(scope.events for scope in self.scopes.values()))
     @rule(outcomes=st.lists(OUTCOMES, min_size=1, max_size=4))
     def work_for_a_while(self, outcomes: list[ImpactOutcome]) -> None:
-        """Begin what can be begun, and settle some of it."""
+        """Begin all impacts that can begin, and settle some."""
         self.begin_everything()
         for outcome in outcomes:
             if self.impacts(ImpactState.BEGUN):
@@ -420,7 +420,7 @@ class ScopeStateMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.impacts(ImpactState.PENDING, ImpactState.RETRY))
     @rule(which=PICK)
     def begin_one(self, which: int) -> None:
-        """Whoever asks to begin work that is not offered is refused."""
+        """Beginning an impact that is not in impacts_to_begin is refused."""
         id_, event, vm = one_of(self.impacts(ImpactState.PENDING, ImpactState.RETRY), which)
         offered = impact_lifecycle.impacts_to_begin(self.scopes[id_], now=latest(self.scopes[id_], self.now))
         began = self.apply(id_, lambda value: impact_lifecycle.begin(value, event, vm, now=self.now))
@@ -446,7 +446,7 @@ class ScopeStateMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.impacts(*STUCK))
     @rule(which=PICK, retry=st.booleans(), done=st.booleans())
-    def decide_about_what_is_stuck(self, which: int, retry: bool, done: bool) -> None:
+    def resolve_stuck_impacts(self, which: int, retry: bool, done: bool) -> None:
         id_, event, vm = one_of(self.impacts(*STUCK), which)
         if retry:
             decided = self.apply(id_, lambda value: impact_lifecycle.retry(value, event, vm, by="test", now=self.now))
@@ -509,11 +509,11 @@ class ScopeStateMachine(RuleBasedStateMachine):
             self.scope(pick).id, lambda value: inventory.remove_scope(value, by="test", now=self.now, force=force)
         )
 
-    # The end: whatever is open can be brought to its end.
+    # The end: every open event can be ended.
 
     def teardown(self) -> None:
         if not self.is_sound:
-            return  # a rule has been broken already: let that be what is reported
+            return  # a rule is already broken: report that failure
         self.conditions = msgspec.structs.replace(self.conditions, hold=None)
         for id_ in list(self.scopes):
             self.apply(id_, lambda value: operations.release(value, self.conditions, by="test", now=self.now))
@@ -537,7 +537,7 @@ class ScopeStateMachine(RuleBasedStateMachine):
         for invariants in self.scope_invariants.values():
             invariants.check_all_ended()
 
-    # Looking around.
+    # Queries.
 
     def open_events(self) -> list[tuple[str, Event]]:
         return [(scope.id, event) for scope in self.scopes.values() for event in scope.events]

@@ -23,7 +23,7 @@ WAITING = RuleContext(policy=EMULATOR, hold=Hold(by="test", at=NOW, reason="test
 
 @pytest.mark.parametrize("rule", ApprovalRule)
 @pytest.mark.parametrize("conditions", [pytest.param(ALWAYS, id="free"), pytest.param(WAITING, id="held")])
-def test_approving_many_events_at_once_costs_no_more_for_each_than_approving_few(
+def test_cost_per_event_of_an_approval_does_not_grow_with_the_number_of_events(
     rule: ApprovalRule, conditions: RuleContext
 ) -> None:
     """A guest that approves all that it sees keeps nobody else waiting, however large its scope is."""

@@ -18,6 +18,6 @@ def test_pauses_may_be_durations() -> None:
 
 
 @pytest.mark.parametrize(("failures", "pause"), [(-3, 1.0), (0, 1.0), (1, 1.0), (2, 2.0), (10_000, 60.0)])
-def test_pause_follows_from_the_number_of_failures_alone(failures: int, pause: float) -> None:
+def test_pause_depends_only_on_the_number_of_failures(failures: int, pause: float) -> None:
     assert pause_after(failures, 1.0, 60.0) == pause
     assert pause_after(failures, timedelta(seconds=1), timedelta(minutes=1)) == timedelta(seconds=pause)

@@ -34,7 +34,7 @@ class VmSampleError(SampleError, ValueError):
 
 
 class SampleNotFound(CodedError):
-    """Its code is made from its name."""
+    """Its code is derived from its name."""
 
     template = "no {sample}: {advice}"
     hidden_fields = frozenset({"advice"})
@@ -53,7 +53,7 @@ def test_template_is_filled_with_fields_class_variables_and_properties() -> None
     assert str(error) == "web-0 of a, b is one of a or b, since 2026-01-31 10:15:00Z and 2 more (limit 3, 1.5 MB)"
 
 
-def test_braces_of_a_value_are_no_template() -> None:
+def test_braces_in_a_value_are_not_expanded() -> None:
     assert str(SampleNotFound("{vm}")) == "no {vm}: look elsewhere"
 
 
@@ -74,7 +74,7 @@ def test_fields_of_the_base_come_first() -> None:
     ],
 )
 def test_wrong_fields_are_refused(values: tuple[object, ...], named: dict[str, object], message: str) -> None:
-    """A type checker finds this; values that are not checked, such as those of other processes, fail as well."""
+    """A type checker finds these errors; values that are not type-checked must fail as well."""
     make: type = SampleError
     with pytest.raises(TypeError, match=message):
         make(*values, **named)

@@ -44,7 +44,7 @@ def growth(value: msgspec.Struct, **fields: object) -> int:
     return len(msgspec.json.encode(msgspec.structs.replace(value, **fields))) - len(msgspec.json.encode(value))
 
 
-def test_each_reserve_holds_what_it_is_for() -> None:
+def test_each_reserve_is_large_enough() -> None:
     vm = a_vm(LONGEST_NAME)
     event = saved_scope(schedule(a_scope([vm]), a_request(vm.name), ALWAYS, now=NOW)).events[0]
     approvals = (Approval(vm=vm.name, at=LATE),) * 10
@@ -56,7 +56,7 @@ def test_each_reserve_holds_what_it_is_for() -> None:
     assert growth(event, started_at=LATE, host="h" * MAX_NAME_LENGTH) <= EVENT_RESERVE
 
 
-def test_ids_of_events_are_derived_as_they_always_were() -> None:
+def test_derivation_of_event_ids_never_changes() -> None:
     """A golden value: campaigns and repeated requests find their events by these ids after an upgrade, too."""
     assert derive_id("01234567-89ab-cdef-0123-456789abcdef", "web", 1, "hv-0") == GOLDEN_ID
     assert derive_id("01234567-89AB-CDEF-0123-456789ABCDEF", "web", 1, "hv-0") == GOLDEN_ID
@@ -65,7 +65,7 @@ def test_ids_of_events_are_derived_as_they_always_were() -> None:
 GOLDEN_ID = "E8AB0993-AAA2-5EA2-BC5B-386ADE008861"
 
 
-def test_draft_in_which_nothing_happened_gives_the_scope_itself() -> None:
+def test_draft_without_changes_returns_the_same_scope() -> None:
     scope = a_scope([a_vm("v0")])
     assert Draft(scope, NOW + timedelta(days=2)).finish(None).scope is scope
 

@@ -1,4 +1,4 @@
-"""Durations as people write them."""
+"""Parsing and formatting of durations."""
 
 from datetime import timedelta
 
@@ -21,7 +21,7 @@ WRITTEN = {
 
 
 @pytest.mark.parametrize("text", WRITTEN)
-def test_duration_is_read(text: str) -> None:
+def test_duration_is_parsed(text: str) -> None:
     assert parse_duration(text) == WRITTEN[text]
 
 
@@ -29,11 +29,11 @@ def test_duration_is_read(text: str) -> None:
     "text",
     ["", "15", "m", "15 m", "-1m", "+1m", "1m1h", "1m1m", "1.5m", "1e3s", "١m", "1M", "15m\n", "1234567s", "36501d"],
 )
-def test_anything_else_is_refused(text: str) -> None:
+def test_invalid_duration_is_refused(text: str) -> None:
     with pytest.raises(Invalid):
         parse_duration(text)
 
 
 @given(st.timedeltas(min_value=timedelta(0), max_value=MAX_DURATION))
-def test_what_is_written_is_read_back(duration: timedelta) -> None:
+def test_formatted_duration_is_parsed_back(duration: timedelta) -> None:
     assert parse_duration(format_duration(duration)) == duration

@@ -1,4 +1,4 @@
-"""The table of transitions: a move that is not in the table is refused."""
+"""The table of transitions: a transition that is not in the table is refused."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from forewarn.core.event import TRANSITIONS, State, Trigger, find_transition
 
 
 @pytest.mark.parametrize(("state", "move"), [(state, move) for state in State for move in Trigger])
-def test_move_is_in_the_table_or_refused(state: State, move: Trigger) -> None:
+def test_transition_is_in_the_table_or_refused(state: State, move: Trigger) -> None:
     if (state, move) in TRANSITIONS:
         assert find_transition("E", state, move) == TRANSITIONS[state, move]
     else:
@@ -15,7 +15,7 @@ def test_move_is_in_the_table_or_refused(state: State, move: Trigger) -> None:
             find_transition("E", state, move)
 
 
-def test_nothing_moves_after_the_end_and_nothing_returns_to_the_beginning() -> None:
+def test_no_transition_leaves_the_end_or_returns_to_the_beginning() -> None:
     assert {state for state, _ in TRANSITIONS} == {State.NONE, State.SCHEDULED, State.STARTED}
     assert State.NONE not in {found.to for found in TRANSITIONS.values()}
     assert (State.STARTED, State.SCHEDULED) not in {(state, found.to) for (state, _), found in TRANSITIONS.items()}

@@ -32,14 +32,14 @@ def test_event_type_with_two_rows_fails_when_the_table_is_built() -> None:
 
 
 @pytest.mark.parametrize("fact", EventTypeSpec.__struct_fields__)
-def test_row_without_a_fact_fails_when_it_is_made(fact: str) -> None:
+def test_row_without_a_fact_fails_when_it_is_created(fact: str) -> None:
     facts = msgspec.structs.asdict(EVENT_TYPES[EventType.FREEZE])
     del facts[fact]
     with pytest.raises(TypeError, match=f"Missing required argument '{fact}'"):
         EventTypeSpec(**facts)
 
 
-def test_cause_without_a_description_fails_when_the_row_is_made() -> None:
+def test_cause_without_a_description_fails_when_the_row_is_created() -> None:
     with pytest.raises(LookupError, match=r"^event type Reboot has no description for maintenance, user$"):
         msgspec.structs.replace(EVENT_TYPES[EventType.REBOOT], descriptions={Cause.FAILURE: "It failed."})
 
@@ -58,7 +58,7 @@ def test_row_has_all_facts_of_its_type() -> None:
 
 
 def described(page: str) -> str:
-    """Return the page with the table of event types as it should be."""
+    """Return the page with the generated table of event types."""
     before, rest = page.split(BEGIN)
     _, after = rest.split(END)
     rows = [
@@ -78,7 +78,7 @@ def test_documentation_shows_the_table(rewrite: bool) -> None:
         assert page == described(page)
 
 
-def test_stale_table_is_seen() -> None:
+def test_stale_table_is_detected() -> None:
     page = PAGE.read_text()
     stale = page.replace("| Platform | 30s |", "| Platform | 31s |")
     assert stale != page

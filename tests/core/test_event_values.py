@@ -24,20 +24,20 @@ def changed(value: Any, **fields: Any) -> Callable[[], object]:
 
 WRONG: dict[str, tuple[Callable[[], object], str]] = {
     "event id in lower case": (changed(EVENT, id=EVENT.id.lower()), "is not an upper-case GUID"),
-    "event without VMs": (changed(EVENT, vms=()), "an event affects at least one VM"),
-    "event that is gone": (changed(EVENT, state=State.GONE), "an event that is kept is Scheduled or Started, not gone"),
-    "negative duration": (changed(EVENT, duration=timedelta(seconds=-1)), "duration cannot be negative"),
+    "event without VMs": (changed(EVENT, vms=()), "an event must affect at least one VM"),
+    "event that is gone": (changed(EVENT, state=State.GONE), "a stored event must be Scheduled or Started, not gone"),
+    "negative duration": (changed(EVENT, duration=timedelta(seconds=-1)), "duration must not be negative"),
 }
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_wrong_value_is_refused(case: str) -> None:
+def test_invalid_value_is_refused(case: str) -> None:
     make, message = WRONG[case]
     with pytest.raises(Invalid, match=re.escape(message)):
         make()
 
 
-def test_events_are_planned_by_their_cause_alone() -> None:
+def test_only_the_cause_decides_whether_an_event_is_planned() -> None:
     planned = {cause for cause in Cause if planned_with(cause).is_planned}
     assert planned == {Cause.MAINTENANCE}
 

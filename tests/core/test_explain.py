@@ -1,4 +1,4 @@
-"""Blockers: what keeps an event where it is, as values, one case for each code; and when only a person can help."""
+"""Blockers of an event as values, one case for each code; and when only a person can remove them."""
 
 from datetime import timedelta
 
@@ -45,13 +45,13 @@ def with_event(scope: Scope, *vms: str, request: str = "request", **fields: obje
 
 
 def started_and_waiting() -> Scope:
-    """Return a scope in which update domain 0 has its turn, and an event of update domain 1 is due."""
+    """Return a scope in which update domain 0 is being maintained, and an event of update domain 1 is due."""
     scope = with_event(with_event(a_scope(VMS), "v0", "v1"), "v2", request="other")
     return saved_scope(tick(scope, CONTEXT, now=DUE))
 
 
 def settled(scope: Scope, **outcomes: Done | Failed | Unknown) -> Scope:
-    """Return the scope after work on VMs of its first event has begun, and has ended like this."""
+    """Return the scope after impacts on VMs of its first event have begun, and have ended with these outcomes."""
     id_ = scope.events[0].id
     for vm, outcome in outcomes.items():
         scope = saved_scope(begin(scope, id_, vm, now=DUE))
@@ -103,7 +103,7 @@ def test_event_waits_for_its_turn() -> None:
 
 
 @pytest.mark.parametrize("outcome", [Failed("no power"), Unknown("lost")])
-def test_event_with_stuck_work_is_stuck_and_so_is_the_one_that_waits_for_it(outcome: Failed | Unknown) -> None:
+def test_event_with_a_stuck_impact_is_stuck_and_so_is_the_event_that_waits_for_it(outcome: Failed | Unknown) -> None:
     scope = settled(started_and_waiting(), v0=outcome, v1=Done())
     busy, waiting = scope.events
     state = ImpactState.FAILED if isinstance(outcome, Failed) else ImpactState.UNKNOWN
@@ -114,7 +114,7 @@ def test_event_with_stuck_work_is_stuck_and_so_is_the_one_that_waits_for_it(outc
     assert (is_stuck(busy, own), is_stuck(waiting, behind)) == (True, True)
 
 
-def test_event_is_not_stuck_while_other_work_of_it_is_under_way() -> None:
+def test_event_is_not_stuck_while_another_impact_is_in_progress() -> None:
     scope = settled(started_and_waiting(), v0=Failed("no power"))
     busy, waiting = scope.events
     own, behind = blockers_of(scope, busy), blockers_of(scope, waiting)

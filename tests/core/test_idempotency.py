@@ -1,4 +1,4 @@
-"""What is asked under a key is done once, remembered for a day, and its key stands for nothing else."""
+"""A request with an idempotency key has one effect; its key is remembered for a day and cannot be used for another."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -29,13 +29,13 @@ LATER = NOW + timedelta(minutes=1)
 
 
 def scheduled() -> Scope:
-    """A scope with a Scheduled event, and a hold."""
+    """Return a scope with a Scheduled event, and a hold."""
     scope = saved_scope(schedule(a_scope([a_vm("web_0"), a_vm("web_1")]), a_request("web_0"), ALWAYS, now=NOW))
     return saved_scope(hold(scope, by="test", reason="storm", now=NOW))
 
 
 def failed() -> Scope:
-    """A scope whose work has failed on both VMs of an event."""
+    """Return a scope in which the impacts on both VMs of an event have failed."""
     scope = a_scope([a_vm("web_0"), a_vm("web_1")])
     scope = saved_scope(schedule(scope, a_request("web_0", "web_1", failure=True), ALWAYS, now=NOW))
     for vm in ("web_0", "web_1"):
@@ -64,7 +64,7 @@ COMMANDS: dict[str, tuple[Callable[[], Scope], Rule]] = {
 
 
 @pytest.mark.parametrize(("before", "rule"), COMMANDS.values(), ids=COMMANDS)
-def test_command_is_applied_once_whatever_is_asked_again(before: Callable[[], Scope], rule: Rule) -> None:
+def test_repeated_command_has_no_effect(before: Callable[[], Scope], rule: Rule) -> None:
     scope = before()
     first = apply_once(scope, KEY, rule, now=LATER)
     plain = rule(scope)
@@ -78,13 +78,13 @@ def test_command_is_applied_once_whatever_is_asked_again(before: Callable[[], Sc
 
 
 @pytest.mark.parametrize(("before", "rule"), COMMANDS.values(), ids=COMMANDS)
-def test_command_without_a_key_is_applied_as_it_is(before: Callable[[], Scope], rule: Rule) -> None:
+def test_command_without_a_key_is_applied(before: Callable[[], Scope], rule: Rule) -> None:
     scope = before()
     plain = rule(scope)
     assert apply_once(scope, None, rule, now=LATER) == Change(plain.scope, plain.entries, True)
 
 
-def test_what_changes_nothing_is_remembered_too() -> None:
+def test_key_of_a_command_without_effect_is_remembered_too() -> None:
     scope = a_scope([a_vm("web_0")])
     first = apply_once(scope, KEY, lambda value: release(value, ALWAYS, by="ann", now=LATER), now=LATER)
     assert (first.entries, saved_scope(first).has_seen_key(KEY.key, now=LATER)) == ((), True)
@@ -93,7 +93,7 @@ def test_what_changes_nothing_is_remembered_too() -> None:
     assert saved_scope(again).hold == Hold(by="bob", at=LATER, reason="storm")
 
 
-def test_what_is_refused_is_not_remembered() -> None:
+def test_key_of_a_refused_command_is_not_remembered() -> None:
     scope = scheduled()
     with pytest.raises(ResourceInUse):
         apply_once(scope, KEY, lambda value: remove_vm(value, "web_0", ALWAYS, by="ann", now=LATER), now=LATER)
@@ -113,7 +113,7 @@ def test_key_is_forgotten_after_a_day_and_can_be_used_again() -> None:
     assert [item.digest for item in saved_scope(other).seen_keys] == ["d2"]
 
 
-def test_at_most_so_many_keys_are_remembered_the_newest_of_them() -> None:
+def test_only_a_limited_number_of_the_newest_keys_is_remembered() -> None:
     scope = a_scope([a_vm("web_0")])
     for n in range(MAX_RECENT_ITEMS + 3):
         scope = saved_scope(
@@ -124,7 +124,7 @@ def test_at_most_so_many_keys_are_remembered_the_newest_of_them() -> None:
     assert [item.key for item in scope.seen_keys] == [f"k{n}" for n in range(3, MAX_RECENT_ITEMS + 3)]
 
 
-def test_clock_that_steps_back_does_not_bring_a_forgotten_key_back_nor_lose_one() -> None:
+def test_clock_that_is_set_back_neither_restores_a_forgotten_key_nor_loses_one() -> None:
     first = saved_scope(
         apply_once(scheduled(), KEY, lambda scope: hold(scope, by="a", reason="flood", now=LATER), now=LATER)
     )
@@ -141,7 +141,7 @@ def test_rule_that_removes_the_scope_leaves_the_key_in_the_last_entry() -> None:
     ]
 
 
-def test_standalone_scope_that_goes_with_its_vm_leaves_the_key_too() -> None:
+def test_standalone_scope_removed_with_its_vm_leaves_the_key_in_the_last_entry_too() -> None:
     scope = a_scope([a_vm("db")], id="db", kind=ScopeKind.STANDALONE)
     change = delete(scope, "db", ALWAYS, request=guid("r"), by="ann", now=LATER, idempotency_key=KEY)
     assert (change.scope, change.result) == (None, ())
@@ -151,7 +151,7 @@ def test_standalone_scope_that_goes_with_its_vm_leaves_the_key_too() -> None:
     ]
 
 
-def test_new_scope_remembers_the_key_that_made_it_and_so_does_its_first_entry() -> None:
+def test_new_scope_and_its_first_entry_remember_the_key_of_the_request() -> None:
     blank = Scope(id="web", kind=ScopeKind.AVAILABILITY_SET, epoch="e1", changed_at=NOW)
     change = create_scope(blank, by="ann", now=NOW, idempotency_key=KEY)
     assert saved_scope(change).has_seen_key(KEY.key, now=NOW)
@@ -160,7 +160,7 @@ def test_new_scope_remembers_the_key_that_made_it_and_so_does_its_first_entry() 
     ]
 
 
-def test_deletion_asked_again_gives_the_terminate_event_of_the_first_time() -> None:
+def test_repeated_deletion_returns_the_first_terminate_event() -> None:
     scope = a_scope([a_vm("web_0")], traits=Traits(terminate_notice=timedelta(minutes=5)))
     first = delete(scope, "web_0", ALWAYS, request=guid("r1"), by="ann", now=NOW, why="old", idempotency_key=KEY)
     again = delete(
@@ -171,7 +171,7 @@ def test_deletion_asked_again_gives_the_terminate_event_of_the_first_time() -> N
     assert (event.type, event.why, (event.id,)) == (EventType.TERMINATE, "old", first.result)
 
 
-def test_deletion_asked_again_after_the_vm_is_gone_does_nothing() -> None:
+def test_repeated_deletion_of_a_removed_vm_does_nothing() -> None:
     scope = a_scope([a_vm("web_0"), a_vm("web_1")])
     first = delete(scope, "web_0", ALWAYS, request=guid("r1"), by="ann", now=NOW, idempotency_key=KEY)
     back = saved_scope(add_vm(saved_scope(first), a_vm("web_0"), by="bob", now=LATER))
@@ -179,7 +179,7 @@ def test_deletion_asked_again_after_the_vm_is_gone_does_nothing() -> None:
     assert again == Change(back, (), ())
 
 
-def test_key_of_a_request_for_events_is_not_another_commands_key() -> None:
+def test_key_of_a_schedule_request_cannot_be_used_for_another_command() -> None:
     scope = saved_scope(
         schedule(a_scope([a_vm("web_0")]), a_request("web_0", key="k", digest="of the ask"), ALWAYS, now=NOW)
     )
@@ -197,13 +197,13 @@ def test_key_of_a_request_for_events_is_not_another_commands_key() -> None:
     [("", "d"), ("k" * (MAX_KEY_LENGTH + 1), "d"), ("a b", "d"), ("k", "d" * (DIGEST_LENGTH + 1)), ("k", "ü")],
     ids=["no key", "long key", "key with a space", "long digest", "digest that is not ASCII"],
 )
-def test_key_and_digest_have_their_limits(key: str, digest: str) -> None:
+def test_key_and_digest_have_limits(key: str, digest: str) -> None:
     with pytest.raises(Invalid):
         IdempotencyKey(key, digest)
 
 
-def test_full_scope_has_room_for_every_key_it_may_come_to_remember() -> None:
-    """A full `ended` is counted from the start: no command is refused because its key does not fit."""
+def test_full_scope_has_room_for_every_key_that_it_may_have_to_remember() -> None:
+    """A full `ended` list is included in the size from the start, so no command is refused because of its key."""
     scope = a_scope([a_vm(f"vm-{n}") for n in range(200)])
     number = 0
     while True:

@@ -13,7 +13,7 @@ from forewarn.core.limits import MAX_IMPACT_TEXT_BYTES
 from tests.core.builders import NOW
 
 REFUSED: dict[str, tuple[Callable[[], object], str]] = {
-    "endless pause": (lambda: Retry(timedelta(days=8)), "a pause is 0 to 7 days"),
+    "endless pause": (lambda: Retry(timedelta(days=8)), "the retry delay must be 0 to 7 days"),
     "outcome on no host": (lambda: Done("a b"), "host 'a b'"),
 }
 

@@ -26,9 +26,9 @@ from tests.core.builders import NOW, a_request, a_scope, a_vm, guid, saved_scope
 ALWAYS = RuleContext(policy=EMULATOR)
 
 
-def test_one_vm_more_than_a_scope_holds_is_refused() -> None:
+def test_vm_above_the_limit_of_a_scope_is_refused() -> None:
     scope = a_scope([a_vm(f"v{index}") for index in range(MAX_VMS_PER_SCOPE)])
-    with pytest.raises(Invalid, match="1001 VMs: a scope holds at most 1000"):
+    with pytest.raises(Invalid, match="1001 VMs: a scope can have at most 1000"):
         add_vm(scope, a_vm("one-more"), by="test", now=NOW)
 
 
@@ -36,18 +36,18 @@ def test_tags_of_vm_and_scope_are_limited_together() -> None:
     tags = {f"t{index}": "v" for index in range(40)}
     more = {f"s{index}": "v" for index in range(11)}
     scope = a_scope([a_vm("v0")], traits=Traits(tags=tags))
-    with pytest.raises(Invalid, match="51 tags: at most 50 are kept"):
+    with pytest.raises(Invalid, match="51 tags: at most 50 are allowed"):
         add_vm(scope, a_vm("v1", traits=Traits(tags=more)), by="test", now=NOW)
-    with pytest.raises(Invalid, match="51 tags: at most 50 are kept"):
+    with pytest.raises(Invalid, match="51 tags: at most 50 are allowed"):
         change_vm(scope, a_vm("v0", traits=Traits(tags=more)), ALWAYS, by="test", now=NOW)
-    with pytest.raises(Invalid, match="51 tags: at most 50 are kept"):
+    with pytest.raises(Invalid, match="51 tags: at most 50 are allowed"):
         a_scope([a_vm("v0", traits=Traits(tags=more))], traits=Traits(tags=tags))
 
 
 REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "new scope with events": (
         lambda: create_scope(msgspec.structs.replace(a_scope(), entries=1), by="test", now=NOW),
-        "a new scope has no events and no journal",
+        "a new scope must have no events and no journal",
     ),
 }
 

@@ -1,4 +1,4 @@
-"""No random life of a scope breaks a rule of the table of transitions."""
+"""Random commands on scopes never break a rule of the table of transitions."""
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -8,8 +8,8 @@ from tests.core.scope_state_machine import ScopeStateMachine
 from tests.support.examples import examples
 
 
-@pytest.mark.timeout(900)  # a failure takes minutes to be made small
-def test_no_random_life_breaks_a_rule() -> None:
+@pytest.mark.timeout(900)  # shrinking a failure takes minutes
+def test_no_random_command_sequence_breaks_a_rule() -> None:
     run_state_machine_as_test(
         ScopeStateMachine, settings=settings(max_examples=examples(200), stateful_step_count=50, print_blob=True)
     )
@@ -17,7 +17,7 @@ def test_no_random_life_breaks_a_rule() -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(3600)
-def test_no_long_random_life_breaks_a_rule() -> None:
+def test_no_long_random_command_sequence_breaks_a_rule() -> None:
     run_state_machine_as_test(
         ScopeStateMachine,
         settings=settings(

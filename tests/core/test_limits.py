@@ -50,7 +50,7 @@ def realistic_vms(number: int) -> list[Vm]:
     ]
 
 
-def test_one_event_over_all_vms_of_the_largest_scope_lives_its_whole_life() -> None:
+def test_event_of_all_vms_of_the_largest_scope_can_be_completed() -> None:
     """1,000 VMs on one host, each approves, each fails with a long text, each is put off, tried again, and moved."""
     vms = realistic_vms(MAX_VMS_PER_SCOPE)
     scope = a_scope(vms, approval=ApprovalRule.ALL)
@@ -100,14 +100,14 @@ def full_scope(rule: ApprovalRule) -> Scope:
     return filled(a_scope([a_vm(f"{index:04}{LONGEST_NAME}") for index in range(100)], approval=rule))
 
 
-def test_full_scope_says_what_to_do() -> None:
+def test_error_of_a_full_scope_has_advice() -> None:
     ask = a_request(*(f"{index:04}{LONGEST_NAME}" for index in range(100)))
     with pytest.raises(ScopeTooLarge, match=r"it could need \d+ KiB of 768; use more scopes"):
         schedule(full_scope(ApprovalRule.ANY), ask, ALWAYS, now=NOW)
 
 
 @pytest.mark.parametrize("rule", ApprovalRule)
-def test_full_scope_can_still_do_all_that_was_accepted(rule: ApprovalRule) -> None:
+def test_events_of_a_full_scope_can_still_be_completed(rule: ApprovalRule) -> None:
     """Its events are approved, held, started, begun and put off, with a full memory, within the size of a record."""
     scope = msgspec.structs.replace(full_scope(rule), ended=FULL_ENDED, seen_keys=FULL_ANSWERED)
     scope = saved_scope(hold(scope, by="\x01" * MAX_TEXT_LENGTH, reason="\x01" * MAX_TEXT_LENGTH, now=NOW))
@@ -141,7 +141,7 @@ FULL_ANSWERED = tuple(
 )
 
 
-def test_full_recent_and_a_hold_need_no_more_than_is_kept_free_for_them() -> None:
+def test_full_ended_list_and_a_hold_fit_into_their_reserve() -> None:
     held = Hold(by="\x01" * MAX_TEXT_LENGTH, at=LATE, reason="\x01" * MAX_TEXT_LENGTH)
     scope = a_scope([a_vm("v0")])
     full = msgspec.structs.replace(
@@ -160,13 +160,13 @@ def test_full_recent_and_a_hold_need_no_more_than_is_kept_free_for_them() -> Non
     assert size(full) - size(scope) <= SCOPE_RESERVE
 
 
-def test_vm_that_would_not_leave_room_is_refused() -> None:
+def test_vm_that_would_use_the_reserve_is_refused() -> None:
     fat = a_vm("fat", traits=Traits(tags={f"t{index}": "v" * MAX_TEXT_LENGTH for index in range(50)}))
     with pytest.raises(ScopeTooLarge):
         add_vm(full_scope(ApprovalRule.ANY), fat, by="test", now=NOW)
 
 
-def test_vm_that_moves_in_a_full_scope_loses_the_event_for_which_there_is_no_room() -> None:
+def test_vm_that_moves_in_a_full_scope_loses_its_event() -> None:
     """A VM that moves gets an event of its own; where there is no room for that, the journal says so."""
     scope = a_scope([a_vm("u0"), a_vm("u1"), *(a_vm(f"{index:04}{LONGEST_NAME}") for index in range(100))])
     scope = saved_scope(schedule(scope, a_request("u0", failure=True), ALWAYS, now=NOW))
@@ -185,7 +185,7 @@ def test_vm_that_moves_in_a_full_scope_loses_the_event_for_which_there_is_no_roo
     assert size(saved_scope(change)) <= MAX_RECORD_BYTES
 
 
-def test_recent_holds_256_ended_events_and_as_many_keys() -> None:
+def test_scope_remembers_256_ended_events_and_as_many_keys() -> None:
     scope = a_scope([a_vm("v0")])
     ids: list[str] = []
     for number in range(MAX_RECENT_ITEMS + 1):

@@ -34,7 +34,7 @@ from tests.core.builders import NOW, a_request, a_scope, a_vm, count_calls, guid
 ALWAYS = RuleContext(policy=EMULATOR)
 
 
-def test_clearing_many_events_at_once_costs_no_more_for_each_than_clearing_few() -> None:
+def test_cost_per_event_of_clearing_does_not_grow_with_the_number_of_events() -> None:
     def cost(events: int) -> int:
         vms = [a_vm(f"vm-{n}", host=f"hv-{n}") for n in range(events)]
         ask = a_request(*(vm.name for vm in vms), campaign="c1", notice=timedelta(0))
@@ -45,7 +45,7 @@ def test_clearing_many_events_at_once_costs_no_more_for_each_than_clearing_few()
     assert cost(100) < 6 * cost(20)
 
 
-def test_who_holds_has_a_limit() -> None:
+def test_name_of_a_holder_has_a_limit() -> None:
     with pytest.raises(Invalid, match="by has 513 characters"):
         hold(a_scope(), by="x" * (MAX_TEXT_LENGTH + 1), reason="wait", now=NOW)
 

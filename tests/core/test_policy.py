@@ -12,10 +12,10 @@ from forewarn.core.event import EventType
 from forewarn.core.policy import EMULATOR, PRODUCTION, AnnouncePolicy, Policy, RuleContext
 
 REFUSED: dict[str, tuple[Callable[[], object], str]] = {
-    "policy without a notice": (lambda: Policy(minimum_notice={}), "minimum_notice says nothing for Freeze, Reboot"),
-    "speed 0": (lambda: Policy(speed=0.0), "speed is a number above 0, not 0.0"),
-    "speed that is no number": (lambda: Policy(speed=float("nan")), "speed is a number above 0, not nan"),
-    "no user operations": (lambda: Policy(user_operations=0), "user_operations is at least 1"),
+    "policy without a notice": (lambda: Policy(minimum_notice={}), "minimum_notice has no value for Freeze, Reboot"),
+    "speed 0": (lambda: Policy(speed=0.0), "speed must be greater than 0, got 0.0"),
+    "speed that is no number": (lambda: Policy(speed=float("nan")), "speed must be greater than 0, got nan"),
+    "no user operations": (lambda: Policy(user_operations=0), "user_operations must be at least 1"),
 }
 
 

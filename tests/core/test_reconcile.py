@@ -1,4 +1,4 @@
-"""Making a scope what a fleet file says: no address is given twice, and whoever is refused stays as it was."""
+"""Reconciling a scope with a fleet file: no address is assigned twice, and refused VMs stay unchanged."""
 
 import msgspec
 import pytest
@@ -17,13 +17,13 @@ CHAIN = 200
 
 
 def group(addresses: dict[str, int | None]) -> Scope:
-    """Make a scope of VMs with these addresses."""
+    """Return a scope of VMs with these addresses."""
     return scope(
         "web", *(vm(name, ip=None if n is None else f"10.0.{n // 250}.{n % 250 + 1}") for name, n in addresses.items())
     )
 
 
-def test_address_that_its_owner_keeps_is_refused_to_whoever_should_get_it() -> None:
+def test_address_that_its_owner_keeps_is_refused_to_another_vm() -> None:
     found = plan_changes(group({"a": 1, "b": 2}), group({"a": 2, "c": 3}), prune=False)
     assert found.refused == {"a": "address 10.0.0.3 in network default belongs to b"}
     assert plan_changes(group({"a": 1, "b": 2}), group({"a": 2, "c": 3}), prune=True).refused == {}
@@ -36,8 +36,8 @@ def test_addresses_can_be_exchanged() -> None:
     assert change.scope.roster == wanted.roster
 
 
-def test_refusal_that_leads_to_the_next_looks_at_each_vm_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each VM should get the address of the next, and the last cannot give its own away."""
+def test_cascade_of_refusals_checks_each_vm_only_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each VM should get the address of the next one, and the last VM must keep its own."""
     looked = 0
     look = reshaping.address_keys
 
@@ -58,7 +58,7 @@ ADDRESSES = st.dictionaries(st.sampled_from("abcdef"), st.none() | st.integers(1
 
 
 def unique(addresses: dict[str, int | None]) -> dict[str, int | None]:
-    """Leave out the addresses that another VM has already."""
+    """Remove addresses that another VM already has."""
     first = {n: name for name, n in reversed(addresses.items()) if n is not None}
     return {name: n if n is not None and first[n] == name else None for name, n in addresses.items()}
 
@@ -69,7 +69,7 @@ def unique(addresses: dict[str, int | None]) -> dict[str, int | None]:
     refused=st.sets(st.sampled_from("abcdef")),
     prune=st.booleans(),
 )
-def test_whatever_is_wanted_no_address_has_two_owners_and_the_refused_stay_as_they_are(
+def test_no_address_has_two_owners_and_refused_vms_stay_unchanged(
     before: dict[str, int | None], after: dict[str, int | None], refused: set[str], prune: bool
 ) -> None:
     present, wanted = group(before), group(after)
@@ -89,7 +89,7 @@ def test_whatever_is_wanted_no_address_has_two_owners_and_the_refused_stay_as_th
 
 
 @pytest.mark.parametrize("name", ["a", "b"], ids=["changed", "added"])
-def test_tags_that_are_too_many_only_together_with_those_of_the_scope_are_refused(name: str) -> None:
+def test_tags_that_exceed_the_limit_together_with_those_of_the_scope_are_refused(name: str) -> None:
     half = {f"tag-{n}": "x" for n in range(26)}
     other = {f"other-{n}": "x" for n in range(26)}
     present = msgspec.structs.replace(group({"a": 1}), traits=Traits(tags=half))

@@ -46,7 +46,7 @@ from tests.core.builders import NOW, a_request, a_scope, a_vm, guid, saved_scope
 ALWAYS = RuleContext(policy=EMULATOR)
 
 
-def test_key_is_remembered_even_when_its_events_are_forgotten() -> None:
+def test_key_is_remembered_after_its_events_are_forgotten() -> None:
     """An old key whose event has dropped out of `ended` must not make the event again."""
     scope = a_scope([a_vm("v0")])
     scope = saved_scope(schedule(scope, a_request("v0", key="first"), ALWAYS, now=NOW))
@@ -58,7 +58,7 @@ def test_key_is_remembered_even_when_its_events_are_forgotten() -> None:
     assert (change.scope, change.entries, change.result) == (scope, (), ())
 
 
-def test_request_is_the_same_in_any_case() -> None:
+def test_request_ids_are_not_case_sensitive() -> None:
     scope = saved_scope(schedule(a_scope([a_vm("v0")]), a_request("v0", id=guid(1).lower()), ALWAYS, now=NOW))
     assert schedule(scope, a_request("v0", id=guid(1)), ALWAYS, now=NOW).result == events_of_request(scope, guid(1))
 
@@ -67,13 +67,13 @@ def test_request_is_the_same_in_any_case() -> None:
 def test_texts_of_an_event_have_a_limit(field: str) -> None:
     scope = a_scope([a_vm("v0")])
     schedule(scope, a_request("v0", **{field: "x" * MAX_TEXT_LENGTH}), ALWAYS, now=NOW)
-    with pytest.raises(Invalid, match="has 513 characters: at most 512 are kept"):
+    with pytest.raises(Invalid, match="has 513 characters: at most 512 are allowed"):
         schedule(scope, a_request("v0", **{field: "x" * (MAX_TEXT_LENGTH + 1)}), ALWAYS, now=NOW)
 
 
 @pytest.mark.parametrize("key", ["", "k" * 65, "a b", "ü", 'a"b', "a\\b", "a\n"])
-def test_request_key_is_short_and_plain(key: str) -> None:
-    with pytest.raises(Invalid, match="a request key is 1 to 64 printable ASCII characters"):
+def test_invalid_request_key_is_refused(key: str) -> None:
+    with pytest.raises(Invalid, match="a request key must be 1 to 64 printable ASCII characters"):
         a_request("v0", key=key)
 
 
@@ -86,7 +86,7 @@ def test_refusal_changes_nothing() -> None:
     assert msgspec.json.encode(scope) == before
 
 
-def test_every_cause_that_can_be_has_a_description() -> None:
+def test_every_possible_cause_has_a_description() -> None:
     """One request of each kind that is allowed; the sentence is short, and ends like one."""
     vms = [a_vm("v0", traits=Traits(priority=Priority.LOW))]
     described: set[tuple[EventType, Cause]] = set()
@@ -104,7 +104,7 @@ def test_every_cause_that_can_be_has_a_description() -> None:
     assert described == {(type_, cause) for type_, spec in EVENT_TYPES.items() for cause in spec.descriptions}
 
 
-def test_own_description_comes_first() -> None:
+def test_description_of_the_request_takes_precedence() -> None:
     (event,) = saved_scope(
         schedule(a_scope([a_vm("v0")]), a_request("v0", description="Mine."), ALWAYS, now=NOW)
     ).events
@@ -116,21 +116,21 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "request without VMs": (a_request, "name at least one VM"),
     "two times": (
         lambda: a_request("v0", not_before=NOW, notice=timedelta(0)),
-        "say not_before or notice, not both",
+        "not_before and notice are mutually exclusive",
     ),
     "digest that is too long": (lambda: a_request("v0", digest="d" * 17), "a digest is at most 16 ASCII characters"),
     "failure with notice": (
         lambda: a_request("v0", failure=True, notice=timedelta(0)),
-        "a hardware failure comes without notice, and from the platform",
+        "a hardware failure has no notice, and its source is Platform",
     ),
     "failure of a user's": (
         lambda: a_request("v0", failure=True, source=Source.USER),
-        "a hardware failure comes without notice, and from the platform",
+        "a hardware failure has no notice, and its source is Platform",
     ),
-    "negative notice": (lambda: a_request("v0", notice=timedelta(seconds=-1)), "notice is 0 to 366 days"),
+    "negative notice": (lambda: a_request("v0", notice=timedelta(seconds=-1)), "notice must be 0 to 366 days"),
     "failing Freeze": (
         lambda: a_request("v0", type=EventType.FREEZE, failure=True),
-        "a hardware failure is a Reboot or Redeploy, not a Freeze",
+        "a hardware failure must be a Reboot or Redeploy, not a Freeze",
     ),
 }
 

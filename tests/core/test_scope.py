@@ -20,7 +20,7 @@ from forewarn.core.vm import Address, Os, Priority, Traits
 from tests.core.builders import NOW, a_request, a_scope, a_vm, guid, saved_scope
 
 
-def test_text_that_no_record_can_hold_is_refused() -> None:
+def test_text_with_an_unpaired_surrogate_is_refused() -> None:
     with pytest.raises(Invalid, match="reason is not valid Unicode"):
         Hold(by="alice", at=NOW, reason="half a pair: \ud83d")
 
@@ -28,7 +28,7 @@ def test_text_that_no_record_can_hold_is_refused() -> None:
 ALWAYS = RuleContext(policy=EMULATOR)
 
 
-def test_vm_takes_from_its_scope_what_it_does_not_say() -> None:
+def test_vm_inherits_unset_traits_from_its_scope() -> None:
     own = Traits(priority=Priority.REGULAR, zone="2", tags={"a": "own", "b": "own"})
     base = Traits(
         priority=Priority.LOW,
@@ -53,7 +53,7 @@ def test_vm_takes_from_its_scope_what_it_does_not_say() -> None:
     )
 
 
-def test_scope_is_read_as_it_was_written() -> None:
+def test_scope_is_decoded_as_it_was_encoded() -> None:
     scope = a_scope(
         [
             a_vm(
@@ -74,7 +74,7 @@ def test_scope_is_read_as_it_was_written() -> None:
     assert msgspec.json.decode(msgspec.json.encode(scope), type=Scope) == scope
 
 
-def test_record_with_a_wrong_value_is_not_read() -> None:
+def test_record_with_an_invalid_value_is_not_decoded() -> None:
     encoded = msgspec.json.encode(a_scope([a_vm("v0")])).replace(b'"v0"', b'"v 0"')
     with pytest.raises(msgspec.ValidationError, match="VM name 'v 0'"):
         msgspec.json.decode(encoded, type=Scope)
@@ -85,8 +85,8 @@ def changed(value: Any, **fields: Any) -> Callable[[], object]:
 
 
 REFUSED: dict[str, tuple[Callable[[], object], str]] = {
-    "epoch that is empty": (changed(a_scope(), epoch=""), "an epoch is 1 to 32"),
-    "epoch with a quote": (changed(a_scope(), epoch='"'), "an epoch is 1 to 32"),
+    "epoch that is empty": (changed(a_scope(), epoch=""), "an epoch must be 1 to 32"),
+    "epoch with a quote": (changed(a_scope(), epoch='"'), "an epoch must be 1 to 32"),
     "scale set": (changed(a_scope(), scale_set="a b"), "scale set 'a b'"),
     "placement group": (changed(a_scope(), placement_group="x"), "placement_group 'x' is not a GUID"),
     "auto-approved Freeze": (

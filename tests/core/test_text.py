@@ -28,7 +28,7 @@ from forewarn.core.text import (
     [("plain", "plain"), ('a "b"\n\\c', "a  b   c"), ("x" * 20, "x" * 10), ("ü" * 10, "üüü…")],
     ids=["plain", "unprintable", "long", "many bytes"],
 )
-def test_texts_from_outside_are_shortened_to_printable_bytes(text: str, short: str) -> None:
+def test_external_texts_are_cut_to_printable_bytes(text: str, short: str) -> None:
     assert truncate_text(text, 10) == short
 
 

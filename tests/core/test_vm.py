@@ -23,7 +23,7 @@ from tests.core.builders import a_vm
         *("010.0.0.1", "10.0.0.01", "00.0.0.0", "10.0.0.-1", "10.0.0.+1", "1٠.0.0.1", "10,0,0,1", "10x0.0.1", ""),
     ],
 )
-def test_ipv4_address_is_taken_exactly_if_python_writes_it_so(text: str) -> None:
+def test_ipv4_address_is_accepted_only_in_canonical_form(text: str) -> None:
     try:
         is_canonical = str(ip_address(text)) == text
     except ValueError:
@@ -45,8 +45,8 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "name that is too long": (lambda: a_vm("n" * 129), "VM name 'nnn"),
     "name that begins with a dash": (lambda: a_vm("-rf"), "VM name '-rf'"),
     "vm id that is no GUID": (changed(a_vm("v"), vm_id="1"), "VM v: vm_id '1' is not a GUID"),
-    "update domain below 0": (lambda: a_vm("v", update_domain=-1), "VM v: domains are counted from 0"),
-    "fault domain below 0": (lambda: a_vm("v", fault_domain=-1), "VM v: domains are counted from 0"),
+    "update domain below 0": (lambda: a_vm("v", update_domain=-1), "VM v: domains must be 0"),
+    "fault domain below 0": (lambda: a_vm("v", fault_domain=-1), "VM v: domains must be 0"),
     "host with a space": (lambda: a_vm("v", host="a b"), "host 'a b'"),
     "17 addresses": (lambda: a_vm("v", addresses=(Address(ip="10.0.0.1"),) * 17), "VM v: at most 16 addresses"),
     "two VMs of one name": (lambda: Roster((a_vm("v"), a_vm("V"))), "two VMs of one scope have the same name"),
@@ -56,11 +56,11 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "tag that is too long": (lambda: Traits(tags={"a": "c" * 513}), "tag a has 513 characters"),
     "short terminate notice": (
         lambda: Traits(terminate_notice=timedelta(minutes=5) - timedelta.resolution),
-        "terminate_notice is 5 to 15 minutes",
+        "terminate_notice must be 5m to 15m",
     ),
     "long terminate notice": (
         lambda: Traits(terminate_notice=timedelta(minutes=15) + timedelta.resolution),
-        "terminate_notice is 5 to 15 minutes",
+        "terminate_notice must be 5m to 15m",
     ),
     "location that is too long": (lambda: Traits(location="x" * 513), "location has 513 characters"),
 }

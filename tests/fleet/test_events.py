@@ -86,7 +86,7 @@ async def test_failed_work_is_resolved_on_one_vm_and_the_event_goes_on_until_all
     store = MemoryStore()
     async with run_fleet(web_scope(), platform=Repairable(), store=store) as fleet:
         event = await stuck(fleet)
-        with pytest.raises(Invalid, match="resolving needs a reason"):
+        with pytest.raises(Invalid, match="resolving an impact needs a reason"):
             await fleet.events.resolve(event, by="ann", why=" ")
         await fleet.events.resolve(event, by="ann", why="seen", done=True, vm="web-0")
         assert states(fleet, event) == {"web-0": ImpactState.DONE, "web-3": ImpactState.FAILED}

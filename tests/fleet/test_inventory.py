@@ -128,10 +128,10 @@ def selectable() -> AbstractAsyncContextManager[Fleet]:
 
 
 REFUSED: dict[str, tuple[dict[str, object], type[Exception], str]] = {
-    "nothing": ({}, Invalid, "say what is meant: VMs, a host or a scope"),
+    "nothing": ({}, Invalid, "specify VMs, a host or a scope"),
     "names and a host": ({"vms": ("web-0",), "host": "hv-0"}, Invalid, "not both"),
     "update domain of no scope": ({"update_domain": 1}, Invalid, "the scope of the update domain"),
-    "update domain of a host": ({"host": "hv-0", "update_domain": 1}, Invalid, "name the scope, too"),
+    "update domain of a host": ({"host": "hv-0", "update_domain": 1}, Invalid, "specify the scope, too"),
     "unknown VM": ({"vms": ("nobody",)}, VmNotFound, "there is no VM nobody"),
     "unknown host": ({"host": "hv-77"}, HostNotFound, "no VM is on a host hv-77"),
     "unknown scope": ({"scope": "nowhere"}, ScopeNotFound, "there is no scope nowhere"),
@@ -142,9 +142,7 @@ REFUSED: dict[str, tuple[dict[str, object], type[Exception], str]] = {
 
 
 @pytest.mark.parametrize(("asked", "error", "says"), REFUSED.values(), ids=REFUSED)
-async def test_selection_that_means_nothing_is_refused(
-    asked: dict[str, object], error: type[Exception], says: str
-) -> None:
+async def test_invalid_selection_is_refused(asked: dict[str, object], error: type[Exception], says: str) -> None:
     async with selectable() as fleet:
         with pytest.raises(error, match=says):
             fleet.inventory.select(**asked)  # type: ignore[arg-type]  # as the table says

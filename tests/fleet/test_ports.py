@@ -14,9 +14,9 @@ async def test_port_is_given_once_and_never_to_another() -> None:
     async with run_fleet(web_scope(), store=store) as fleet:
         await fleet.ports.assign({"web/web-0": 8180, "web/web-1": 8181})
         await fleet.ports.assign({"web/web-0": 8180})
-        with pytest.raises(Invalid, match="given to web/web-1"):
+        with pytest.raises(Invalid, match="belongs to web/web-1"):
             await fleet.ports.assign({"web/web-2": 8181})
-        with pytest.raises(Invalid, match="keeps it"):
+        with pytest.raises(Invalid, match="cannot change"):
             await fleet.ports.assign({"web/web-0": 9000})
     async with run_fleet(store=store) as fleet:
         assert fleet.ports.assigned == {"web/web-0": 8180, "web/web-1": 8181}
@@ -26,7 +26,7 @@ async def test_ports_leave_room_for_everything_else_in_the_fleet_state() -> None
     """However many ports were given, the fleet can be held and the service can start."""
     store = MemoryStore()
     async with run_fleet(web_scope(), store=store) as fleet:
-        with pytest.raises(Invalid, match="more than can be kept"):
+        with pytest.raises(Invalid, match="too many to store"):
             await fleet.ports.assign({f"{'s' * 128}/{'v' * 120}{n}": n for n in range(1, 4_000)})
         await fleet.ports.assign({f"{'s' * 128}/{'v' * 120}{n}": n for n in range(1, 2_000)})
         await fleet.holds.set(by="operator:" + "x" * 400, reason="y" * 512)

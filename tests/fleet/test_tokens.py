@@ -189,7 +189,7 @@ async def test_there_are_only_so_many_tokens() -> None:
     async with fleet_on(MemoryStore(), ManualClock(TEN)) as fleet:
         for n in range(MAX_TOKENS):
             await fleet.tokens.create(f"t{n}", Role.VIEWER, by="ann")
-        with pytest.raises(Invalid, match="revoke those that nobody needs"):
+        with pytest.raises(Invalid, match="revoke those that are not needed"):
             await fleet.tokens.create("one-more", Role.VIEWER, by="ann")
         await fleet.tokens.revoke(fleet.tokens.all()[0].id, by="ann")
         await fleet.tokens.create("one-more", Role.VIEWER, by="ann")

@@ -231,24 +231,27 @@ async def test_same_key_sets_and_clears_once() -> None:
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
-        (lambda faults: faults.set(FaultKind.SLOW, times=0, by="t"), "a fault hits 1 to 1000000 requests, not 0"),
+        (lambda faults: faults.set(FaultKind.SLOW, times=0, by="t"), "times must be 1 to 1000000 requests, got 0"),
         (lambda faults: faults.set(FaultKind.SLOW, lasting=timedelta(0), by="t"), "a fault lasts longer than nothing"),
         (
             lambda faults: faults.set(FaultKind.LATE_FIRST_ANSWER, amount=timedelta(minutes=3), by="t"),
-            "late-first-answer is at most 2m, not 3m",
+            "the amount of late-first-answer must be at most 2m, got 3m",
         ),
-        (lambda faults: faults.set(FaultKind.SLOW, amount=-LONG, by="t"), "slow takes longer than nothing, not -2m"),
+        (
+            lambda faults: faults.set(FaultKind.SLOW, amount=-LONG, by="t"),
+            "the amount of slow must be positive, got -2m",
+        ),
         (
             lambda faults: faults.set(FaultKind.SLOW, amount=timedelta(0), by="t"),
-            "slow takes longer than nothing, not 0s",
+            "the amount of slow must be positive, got 0s",
         ),
         (
             lambda faults: faults.set(FaultKind.WRONG_DATE, amount=timedelta(0), by="t"),
-            "wrong-date is ahead or behind, and by more than nothing",
+            "the amount of wrong-date must not be 0: use a positive or a negative duration",
         ),
         (
             lambda faults: faults.set(FaultKind.RESET, amount=LONG, by="t"),
-            "of reset there is no more or less: only slow, late-first-answer, wrong-date have an amount",
+            "reset has no amount: only slow, late-first-answer, wrong-date have one",
         ),
     ],
 )

@@ -64,7 +64,7 @@ async def test_value_that_breaks_a_rule_of_a_campaign_is_named_by_its_path() -> 
     async with run_api() as service:
         reply = await service.request("POST", "/v1/campaigns/plan", body)
     assert (reply.status, reply.code) == (422, "invalid-value")
-    assert reply.json["error"]["message"] == "policy: gap is 0s to 30d, not 40d"
+    assert reply.json["error"]["message"] == "policy: gap must be 0s to 30d, got 40d"
 
 
 @pytest.mark.parametrize("host", ["a:b:c", "x:99999999", "[", "[::1"])

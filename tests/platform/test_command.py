@@ -124,8 +124,8 @@ ENDINGS = [
         REDEPLOY,
         "echo 'host 7'",
         Failed(
-            "{program} did it, but host 'host 7': use 1 to 128 letters, digits, '.', '_', '-', beginning with a letter "
-            "or digit: correct the VM's host, then resolve the event as done",
+            "{program} succeeded, but host 'host 7': use 1 to 128 letters, digits, '.', '_', '-', beginning with a "
+            "letter or digit: correct the VM's host, then resolve the event as done",
             "host 7\n",
         ),
         id="redeployed to what is no host",
@@ -173,7 +173,7 @@ async def test_program_that_cannot_be_started_is_a_failure_in_words(
     platform = make("exit 0")
     break_it(tmp_path / "maintain")
     assert await platform.carry_out(WORK) == Failed(f"maintain cannot be started: {why} ({tmp_path / 'maintain'})")
-    assert await platform.probe(WORK) == Unknown(f"maintain cannot be asked: {why} ({tmp_path / 'maintain'})")
+    assert await platform.probe(WORK) == Unknown(f"cannot probe with maintain: {why} ({tmp_path / 'maintain'})")
 
 
 async def test_pauses_double_up_to_the_longest_and_attempts_come_to_an_end(make: Make) -> None:
@@ -197,7 +197,7 @@ PROBES = [
     pytest.param("exit 75", NotStarted(), id="not begun"),
     pytest.param(
         "echo who knows >&2; exit 1",
-        Unknown("{program}, asked whether it was done, ended with 1: who knows", "who knows\n"),
+        Unknown("the probe by {program} ended with 1: who knows", "who knows\n"),
         id="unknown",
     ),
 ]
@@ -227,8 +227,8 @@ wait; sleep 1000
     ("answer", "expected"),
     [
         ("0", Done(output="begun\n")),
-        ("75", Failed("{why}; nothing was begun", "begun\n")),
-        ("1", Unknown("{why}; whether it was done is not known", "begun\n")),
+        ("75", Failed("{why}; the work had not begun", "begun\n")),
+        ("1", Unknown("{why}; whether the work was done is unknown", "begun\n")),
     ],
     ids=["done", "not begun", "unknown"],
 )
@@ -248,7 +248,7 @@ async def test_program_that_takes_too_long_is_ended_with_all_it_started_and_aske
 
 async def test_probe_without_an_answer_leaves_it_unknown(make: Make, tmp_path: Path) -> None:
     platform = make("exec sleep 1000", probe_limit=timedelta(milliseconds=200))
-    why = "maintain gave no answer within 0.2s"
+    why = "maintain did not answer within 0.2s"
     assert await platform.probe(WORK) == Unknown(why)
 
 
@@ -456,7 +456,7 @@ async def test_work_that_finds_no_place_for_long_is_put_off_and_loses_no_attempt
     other = msgspec.structs.replace(WORK, vm="web-1", id=f"{EVENT}/web-1")
     monkeypatch.setattr(command, "QUEUE_TIMEOUT", 0.01)
     put_off = [await platform.carry_out(msgspec.structs.replace(other, attempt=n)) for n in (1, 2)]
-    assert put_off == [Retry(platform.settings.first_pause, "as many programs run as may, which is 1")] * 2
+    assert put_off == [Retry(platform.settings.first_pause, "the limit of 1 running programs is reached")] * 2
     (tmp_path / "go").touch()
     async with asyncio.timeout(GUARD):
         assert await running == Done(output="begun\nstill here\n")

@@ -147,7 +147,7 @@ async def test_expected_status_says_open(web: RecordingServer, tmp_path: Path) -
 async def test_any_other_status_says_shut(web: RecordingServer, tmp_path: Path, status: int) -> None:
     web.statuses = [status]
     answer = await http_gate(web, tmp_path, retries=0).check(QUESTION)
-    assert answer == GateFailed(f"http://127.0.0.1:{web.port} answers {status}, not 200")
+    assert answer == GateFailed(f"http://127.0.0.1:{web.port} returned {status}, expected 200")
     assert len(web.received) == 1
 
 
@@ -161,14 +161,14 @@ async def test_silence_is_shut_when_the_time_is_over(web: RecordingServer, tmp_p
     web.statuses = [None]
     async with asyncio.timeout(GUARD):
         answer = await http_gate(web, tmp_path, timeout=SHORT, retries=0).check(QUESTION)
-    assert answer == GateFailed(f"http://127.0.0.1:{web.port} gave no answer within 0.2s")
+    assert answer == GateFailed(f"no response from http://127.0.0.1:{web.port} within 0.2s")
 
 
 async def test_nobody_there_is_shut(web: RecordingServer, tmp_path: Path) -> None:
     async with run_recording_server() as gone:
         pass
     answer = await http_gate(gone, tmp_path, retries=0).check(QUESTION)
-    assert answer == GateFailed(f"http://127.0.0.1:{gone.port} does not answer: Connection refused")
+    assert answer == GateFailed(f"no response from http://127.0.0.1:{gone.port}: Connection refused")
 
 
 MUMBLED = {
@@ -189,7 +189,7 @@ async def test_what_is_no_answer_is_shut(web: RecordingServer, tmp_path: Path, c
 async def test_that_an_answer_is_to_come_is_none(web: RecordingServer, tmp_path: Path) -> None:
     web.statuses = [b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 503 No\r\n\r\n"]
     answer = await http_gate(web, tmp_path, retries=0).check(QUESTION)
-    assert answer == GateFailed(f"http://127.0.0.1:{web.port} answers 503, not 200")
+    assert answer == GateFailed(f"http://127.0.0.1:{web.port} returned 503, expected 200")
 
 
 async def test_server_with_a_certificate_that_nobody_trusts_is_shut_and_told_nothing(tmp_path: Path) -> None:
@@ -238,7 +238,7 @@ async def test_campaign_can_bring_its_check_along_and_a_password_is_not_told(
     check = HttpCheck(url=url, retries=0)
     question = GateRequest(gate=check, campaign=CAMPAIGN, name="kernel")
     answer = await SettingsGateChecker([], {}).check(question)
-    assert answer == GateFailed(f"http://127.0.0.1:{web.port} answers 401, not 200")
+    assert answer == GateFailed(f"http://127.0.0.1:{web.port} returned 401, expected 200")
     assert web.received[0].headers["authorization"] == "Basic bWU6czNjcmV0"
 
 

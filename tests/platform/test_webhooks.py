@@ -82,7 +82,7 @@ async def test_nothing_is_sent_unsigned_that_should_be_signed(
 async def test_refused_message_is_undelivered_and_can_be_sent_again(web: RecordingServer, status: int) -> None:
     web.statuses = [status]
     hooks = webhooks(web.url)
-    with pytest.raises(NotificationFailed, match=f"http://127.0.0.1:{web.port} answers {status}"):
+    with pytest.raises(NotificationFailed, match=f"http://127.0.0.1:{web.port} returned {status}"):
         await hooks.notify(MESSAGE)
     await hooks.notify(MESSAGE)
     first, second = web.received

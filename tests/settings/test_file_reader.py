@@ -66,7 +66,7 @@ def test_item_of_a_list_has_its_index_in_its_key() -> None:
 
 
 def test_unknown_key_is_refused_with_the_one_that_is_close_to_it() -> None:
-    with pytest.raises(FileError, match="do you mean update_domain") as refused:
+    with pytest.raises(FileError, match="did you mean update_domain") as refused:
         table_of("a = 1\n\nupdate_domian = 2", "update_domain", "a")
     assert (refused.value.key, refused.value.line) == ("update_domian", 3)
     with pytest.raises(FileError, match=r"a, update_domain$"):
@@ -107,13 +107,13 @@ def test_another_place_and_another_value_keep_the_file() -> None:
 
 @pytest.mark.parametrize("text", ["x = ", "x = 1\nx = 2", "[" * 2_000 + "]" * 2_000], ids=["half", "twice", "deep"])
 def test_text_that_is_not_toml_is_refused(text: str) -> None:
-    with pytest.raises(FileError, match=r"^f.toml: this is not TOML"):
+    with pytest.raises(FileError, match=r"^f.toml: invalid TOML"):
         read_toml(text, file="f.toml")
 
 
 @pytest.mark.parametrize("text", ["{", b"\xff", "[" * 100_000], ids=["half", "not UTF-8", "deep"])
 def test_text_that_is_not_json_is_refused(text: str | bytes) -> None:
-    with pytest.raises(FileError, match=r"^f.json: this is not JSON"):
+    with pytest.raises(FileError, match=r"^f.json: invalid JSON"):
         read_json(text, file="f.json")
 
 

@@ -161,7 +161,7 @@ def test_bad_value_is_refused_with_its_place_and_what_is_allowed(key: str, tmp_p
             "2: there is no setting guest.rate; known here: requests_per_second, unsupported_version",
         ),
         ("[guests]\nrate = 5", "1: there is no setting guests; known here: data"),
-        ("speed = ", " this is not TOML: "),
+        ("speed = ", " invalid TOML: "),
         ("speed = true", "1: speed takes a number above 0, at most 1000000, not True"),
         ("\nguest = 5", "2: guest takes a table, not 5"),
         (

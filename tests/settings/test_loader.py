@@ -88,7 +88,7 @@ WRONG: dict[str, tuple[str, type[SettingsError], str]] = {
     "value": (
         "[section]\ninner.size = 0",
         InvalidSetting,
-        ":2: section.inner.size takes a whole number from 1 on, not 0",
+        ":2: section.inner.size takes an integer, at least 1, not 0",
     ),
 }
 

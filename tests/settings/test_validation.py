@@ -25,10 +25,14 @@ from forewarn.settings.types import (
         (EMULATOR, {"listen": "[2001:db8::1]:80"}, "--listen: listen takes a loopback address"),
         (PRODUCTION, {"speed": "2"}, "--speed: speed is for the emulator"),
         (PRODUCTION, {"manual_time": True}, "--manual-time: manual_time is for the emulator"),
-        (EMULATOR, {"data": "/x", "ephemeral": True}, "--data and --ephemeral: a data directory, or none"),
+        (
+            EMULATOR,
+            {"data": "/x", "ephemeral": True},
+            "--data and --ephemeral: data and ephemeral are mutually exclusive",
+        ),
         (PRODUCTION, {"operator": "0.0.0.0:1"}, "--operator: operator 0.0.0.0:1 can be reached from other machines"),
-        (PRODUCTION, {"tls.key": "/k"}, "--tls-key: tls.key is set and tls.certificate is not"),
-        (PRODUCTION, {"tls.certificate": "/c"}, "--tls-certificate: tls.certificate is set and tls.key is not"),
+        (PRODUCTION, {"tls.key": "/k"}, "--tls-key: tls.key is set but tls.certificate is not"),
+        (PRODUCTION, {"tls.certificate": "/c"}, "--tls-certificate: tls.certificate is set but tls.key is not"),
         (PRODUCTION, {"platform": "command"}, "--platform: platform command needs command.program"),
         (PRODUCTION, {"command.first_pause": "1h"}, "--command-first-pause: command.first_pause is longer than"),
     ],
@@ -66,6 +70,6 @@ def test_operators_are_served_beyond_loopback_with_tls_or_when_told_so(flags: di
 def test_production_wants_to_be_told_who_carries_maintenance_out() -> None:
     with pytest.raises(MissingSetting) as refused:
         load_settings(PRODUCTION, flags={}, environ={})
-    assert str(refused.value).startswith("platform is not set, and a service that announces what nobody carries out")
+    assert str(refused.value).startswith("platform is not set, and a service must not announce maintenance")
     said = load_settings(PRODUCTION, flags={}, environ={"FOREWARN_PLATFORM": "simulated"})
     assert said.settings.platform is PlatformName.SIMULATED

@@ -277,11 +277,11 @@ class StoreContract:
 
     @pytest.mark.parametrize("revision", [-1, 1 << 63])
     async def test_what_cannot_be_a_revision_is_refused(self, store: Store, revision: int) -> None:
-        with pytest.raises(ValueError, match="cannot be a revision of scope/web"):
+        with pytest.raises(ValueError, match=r"invalid revision -?[0-9]+ of scope/web"):
             await store.save(WEB, b"value", [], expected=revision)
 
     async def test_id_that_is_not_text_is_refused(self, store: Store) -> None:
-        with pytest.raises(ValueError, match="not text"):
+        with pytest.raises(ValueError, match="not valid Unicode"):
             await store.save(RecordKey(RecordKind.SCOPE, "\ud800"), b"value", [], expected=None)
 
     async def test_record_of_exactly_the_limit_fits(self, store: Store) -> None:
@@ -367,9 +367,9 @@ class StoreContract:
         assert (await store.load(WEB), await whole_journal(store)) == (Record(WEB, b"one", web), [])
 
     async def test_what_cannot_be_a_guard_is_refused(self, store: Store) -> None:
-        with pytest.raises(ValueError, match="cannot be a revision of fleet/hold"):
+        with pytest.raises(ValueError, match=r"invalid revision -?[0-9]+ of fleet/hold"):
             await store.save(WEB, b"one", [], expected=None, guards={HOLD: -1})
-        with pytest.raises(ValueError, match="not text"):
+        with pytest.raises(ValueError, match="not valid Unicode"):
             await store.save(WEB, b"one", [], expected=None, guards={RecordKey(RecordKind.FLEET, "\ud800"): 1})
         many: dict[RecordKey, int | None] = {RecordKey(RecordKind.LEASE, str(n)): None for n in range(MAX_GUARDS + 1)}
         with pytest.raises(ValueError, match=f"at most {MAX_GUARDS}"):
@@ -560,9 +560,9 @@ class StoreContract:
 
     @pytest.mark.parametrize("position", [-1, 1 << 63])
     async def test_what_cannot_be_a_position_is_refused(self, position: int) -> None:
-        with pytest.raises(ValueError, match="cannot be a position"):
+        with pytest.raises(ValueError, match="invalid journal position"):
             JournalQuery(after=position)
-        with pytest.raises(ValueError, match="cannot be a position"):
+        with pytest.raises(ValueError, match="invalid journal position"):
             JournalQuery(before=position)
 
     async def test_journal_by_kind_gives_lines_of_these_kinds(self, store: Store) -> None:

@@ -231,7 +231,7 @@ class TestFleets:
     @pytest.mark.parametrize(
         ("fleet", "complaint"),
         [
-            ("[[scopes]", "this is not TOML"),
+            ("[[scopes]", "invalid TOML"),
             ('[[scopes]]\nname = "x"\nkind = "cloud"\n', r"scopes\[0\].kind"),
             ({"scopes": [{"name": "x"}]}, "kind"),
             (["web/web-0", "web/web-0"], "web/web-0 is there already"),

@@ -1,4 +1,4 @@
-"""Golden files: what the wire carries, byte for byte, to be read and reviewed as text."""
+"""Golden files: the exact bytes on the wire, readable and reviewable as text."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +10,7 @@ GOLDEN = Path(__file__).parent / "golden"
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--rewrite-golden", action="store_true", help="write tests/wire/golden anew instead of comparing with it"
+        "--rewrite-golden", action="store_true", help="rewrite tests/wire/golden instead of comparing with it"
     )
 
 

@@ -1,4 +1,4 @@
-"""Sample scopes, VMs, events and requests for the tests of the wire."""
+"""Sample scopes, VMs, events and requests for the tests of `wire`."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -24,7 +24,7 @@ def vm(name: str = "web_0", **fields: Any) -> Vm:
 
 
 def event(**fields: Any) -> Event:
-    """A restart that a user asked for, unless said otherwise."""
+    """Return an event; by default a restart that a user requested."""
     usual: dict[str, Any] = {
         "id": EVENT_ID,
         "request": numbered_id(0),
@@ -56,7 +56,7 @@ def scope(*events: Event, **fields: Any) -> Scope:
 
 
 def get(target: str, *headers: tuple[str, str]) -> RequestHead:
-    """A GET with the header that every request needs, and others."""
+    """Return a GET with the header that every request needs, and others."""
     return RequestHead("GET", target, [METADATA, *headers])
 
 

@@ -1,4 +1,4 @@
-"""PROTOCOL §4: the body of an approval, made and read back, and what is wrong with others."""
+"""PROTOCOL §4: the body of an approval, encoded and parsed, and errors of invalid ones."""
 
 import json
 
@@ -26,7 +26,7 @@ OTHER = numbered_id(7)
         ),
     ],
 )
-def test_approval_is_made_and_read_back(ids: tuple[str, ...], body: bytes) -> None:
+def test_approval_is_encoded_and_parsed(ids: tuple[str, ...], body: bytes) -> None:
     assert encode_approval(ids) == body
     assert parse_approval(body) == ids
 
@@ -39,11 +39,11 @@ def test_approval_is_made_and_read_back(ids: tuple[str, ...], body: bytes) -> No
         pytest.param(b'{"StartRequests":[{"EventId":"%b","Reason":1}],"x":[{}]}', id="more keys"),
     ],
 )
-def test_approval_may_look_otherwise(body: bytes) -> None:
+def test_approval_in_other_forms_is_parsed(body: bytes) -> None:
     assert parse_approval(body % EVENT_ID.encode()) == (EVENT_ID,)
 
 
-def test_ids_are_read_in_any_case() -> None:
+def test_ids_are_parsed_in_any_case() -> None:
     assert parse_approval(encode_approval([EVENT_ID.lower()])) == (EVENT_ID,)
 
 
@@ -79,7 +79,7 @@ def test_same_id_twice_counts_once() -> None:
         pytest.param(b'{"StartRequests":[{"EventId":"all"}]}', "EventId all is not a GUID", id="no GUID"),
     ],
 )
-def test_malformed_body_is_refused_and_told_why(body: bytes, why: str) -> None:
+def test_malformed_body_is_refused_with_a_reason(body: bytes, why: str) -> None:
     answer = parse_approval(body)
     assert isinstance(answer, ErrorResponse)
     assert (answer.status, answer.reason, json.loads(answer.body)) == (
@@ -95,7 +95,7 @@ def test_one_malformed_id_refuses_all() -> None:
     assert answer.reason is ErrorReason.BODY
 
 
-def test_refusal_repeats_little_of_what_was_sent() -> None:
+def test_refusal_repeats_little_of_the_request() -> None:
     answer = parse_approval(encode_approval(["y" * 60_000]))
     assert isinstance(answer, ErrorResponse)
     assert len(answer.body) < 200

@@ -1,4 +1,4 @@
-"""PROTOCOL §3: the document, field by field, made and read back."""
+"""PROTOCOL §3: the document, field by field, encoded and parsed."""
 
 import json
 from datetime import timedelta
@@ -85,17 +85,17 @@ BOTH_WAYS = pytest.mark.parametrize(
 
 
 @BOTH_WAYS
-def test_document_is_made(of: Scope, body: bytes, read: Document) -> None:
+def test_document_is_encoded(of: Scope, body: bytes, read: Document) -> None:
     assert encode_document(of, NEWEST_VERSION) == body
 
 
 @BOTH_WAYS
-def test_document_is_read_back(of: Scope, body: bytes, read: Document) -> None:
+def test_document_is_parsed(of: Scope, body: bytes, read: Document) -> None:
     assert parse_document(body) == read
 
 
 def shown(**fields: Any) -> dict[str, Any]:
-    """The one event of a document, made from an event with these fields."""
+    """Return the only event of a document that is encoded from an event with these fields."""
     (entry,) = json.loads(encode_document(scope(event(**fields)), NEWEST_VERSION))["Events"]
     assert isinstance(entry, dict)
     return entry
@@ -157,7 +157,7 @@ def test_event_source_is_platform_or_user(source: Source, name: str) -> None:
         pytest.param(None, -1, id="not known"),
         pytest.param(timedelta(0), 0, id="none"),
         pytest.param(timedelta(seconds=9), 9, id="whole"),
-        pytest.param(timedelta(microseconds=1), 1, id="rounded up from nearly nothing"),
+        pytest.param(timedelta(microseconds=1), 1, id="rounded up from almost 0"),
         pytest.param(timedelta(seconds=9, microseconds=1), 10, id="rounded up"),
         pytest.param(timedelta(days=400), 34_560_000, id="long"),
     ],

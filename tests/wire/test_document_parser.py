@@ -1,4 +1,4 @@
-"""Tolerant reading: every service's document, and a clear error for what is none."""
+"""Tolerant parsing: documents of every service, and a clear error for other bodies."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -15,7 +15,7 @@ BARE = DocumentEvent(id="E1", status="", type="", resource_type="", resources=()
 
 
 def read_one(**entry: Any) -> DocumentEvent:
-    """Read a document with one event that has these fields and an id."""
+    """Parse a document with one event that has these fields and an id."""
     body = json.dumps({"DocumentIncarnation": 1, "Events": [{"EventId": "E1"} | entry]}).encode()
     found = parse_document(body)
     assert found is not None
@@ -23,7 +23,7 @@ def read_one(**entry: Any) -> DocumentEvent:
 
 
 @pytest.mark.parametrize("body", [b"", b" \r\n", b"\xef\xbb\xbf"], ids=["empty", "blank", "byte order mark"])
-def test_empty_body_is_an_answer_of_a_service_not_yet_enabled(body: bytes) -> None:
+def test_empty_body_means_that_the_service_is_not_enabled_yet(body: bytes) -> None:
     assert parse_document(body) is None
 
 
@@ -46,7 +46,7 @@ def test_empty_body_is_an_answer_of_a_service_not_yet_enabled(body: bytes) -> No
         ),
     ],
 )
-def test_document_of_every_version_is_read_with_what_it_says(version: str, known: dict[str, Any]) -> None:
+def test_document_of_every_version_is_parsed(version: str, known: dict[str, Any]) -> None:
     usual: dict[str, Any] = {
         "id": EVENT_ID,
         "status": State.SCHEDULED,
@@ -59,35 +59,35 @@ def test_document_of_every_version_is_read_with_what_it_says(version: str, known
     assert parse_document(made) == Document(incarnation=2, events=(DocumentEvent(**(usual | known)),))
 
 
-def test_event_needs_nothing_but_its_id() -> None:
+def test_event_needs_only_its_id() -> None:
     assert read_one() == BARE
 
 
-def test_unknown_keys_are_passed_over() -> None:
+def test_unknown_keys_are_ignored() -> None:
     assert read_one(Colour="red", Nested={"x": [1]}) == BARE
 
 
-def test_wrong_types_count_as_not_said() -> None:
+def test_wrong_types_count_as_missing() -> None:
     wrong = {"EventStatus": 1, "EventType": [], "ResourceType": {}, "Resources": "web_0", "NotBefore": 7}
     assert read_one(**wrong, Description=1, EventSource=2, DurationInSeconds=[]) == BARE
 
 
-def test_nulls_count_as_not_said() -> None:
+def test_nulls_count_as_missing() -> None:
     keys = ("EventStatus", "EventType", "ResourceType", "Resources", "NotBefore", "Description", "EventSource")
     assert read_one(**dict.fromkeys(keys), DurationInSeconds=None) == BARE
 
 
-def test_unknown_words_are_kept_as_text() -> None:
+def test_unknown_enum_values_are_kept_as_text() -> None:
     read = read_one(EventType="Levitate", EventStatus="Paused", EventSource="Nature")
     assert (read.type, read.status, read.source) == ("Levitate", "Paused", "Nature")
 
 
-def test_known_words_are_members_of_their_enums() -> None:
+def test_known_enum_values_are_members() -> None:
     read = read_one(EventType="Freeze", EventStatus="Started", EventSource="Platform")
     assert (type(read.type), type(read.status), type(read.source)) == (EventType, State, Source)
 
 
-def test_states_that_no_document_shows_are_unknown_words() -> None:
+def test_internal_states_are_unknown_in_documents() -> None:
     assert type(read_one(EventStatus="gone").status) is str
 
 
@@ -102,7 +102,7 @@ def test_states_that_no_document_shows_are_unknown_words() -> None:
     ],
     ids=["RFC 1123", "ISO 8601", "ISO 8601 without zone", "empty", "nonsense"],
 )
-def test_not_before_is_read_in_every_form(text: str, moment: datetime | None) -> None:
+def test_not_before_is_parsed_in_every_form(text: str, moment: datetime | None) -> None:
     assert read_one(NotBefore=text).not_before == moment
 
 
@@ -129,7 +129,7 @@ def test_incarnation_may_be_number_or_text(value: bytes, incarnation: int | None
     assert read == Document(incarnation=incarnation, events=())
 
 
-def test_null_for_the_events_is_none_of_them() -> None:
+def test_null_events_are_an_empty_list() -> None:
     assert parse_document(b'{"DocumentIncarnation":1,"Events":null}') == Document(incarnation=1, events=())
 
 
@@ -149,6 +149,6 @@ def test_null_for_the_events_is_none_of_them() -> None:
     ],
     ids=["page", "cut off", "no UTF-8", "very deep", "list", "no Events", "no list", "no object", "no id", "no text"],
 )
-def test_what_is_no_document_is_unreadable_and_told_why(body: bytes, why: str) -> None:
+def test_body_that_is_not_a_document_is_refused_with_a_reason(body: bytes, why: str) -> None:
     with pytest.raises(InvalidDocument, match=why):
         parse_document(body)

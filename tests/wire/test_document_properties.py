@@ -1,4 +1,4 @@
-"""In no random life of a scope do two different documents have the same ETag."""
+"""Two different documents never have the same ETag, whatever happens in a scope."""
 
 from collections.abc import Iterable
 
@@ -19,13 +19,13 @@ def render_documents(scope: Scope) -> Iterable[tuple[str, bytes]]:
 
 
 class DocumentStateMachine(ScopeStateMachine):
-    """Random lives of scopes, with their documents."""
+    """Random commands on scopes, with checks of their documents."""
 
     documents = staticmethod(render_documents)
 
 
-@pytest.mark.timeout(900)  # a failure takes minutes to be made small
-def test_one_etag_means_one_document_in_any_random_life() -> None:
+@pytest.mark.timeout(900)  # shrinking a failure takes minutes
+def test_etag_identifies_one_document_in_any_random_command_sequence() -> None:
     run_state_machine_as_test(
         DocumentStateMachine, settings=settings(max_examples=examples(200), stateful_step_count=50, print_blob=True)
     )
@@ -33,7 +33,7 @@ def test_one_etag_means_one_document_in_any_random_life() -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(3600)
-def test_one_etag_means_one_document_in_any_long_random_life() -> None:
+def test_etag_identifies_one_document_in_any_long_random_command_sequence() -> None:
     run_state_machine_as_test(
         DocumentStateMachine,
         settings=settings(

@@ -1,4 +1,4 @@
-"""PROTOCOL §5: every refusal, and which comes first."""
+"""PROTOCOL §5: every error response, and their order."""
 
 import json
 
@@ -20,7 +20,7 @@ from tests.wire.samples import EVENTS, METADATA, get
 ASK = f"{EVENTS}?api-version=2020-07-01"
 FORWARDED = ("X-Forwarded-For", "10.1.2.3")
 
-# One fault is mended from each row to the next: the refusals appear in the order of the page.
+# Each row corrects one error of the row before: the errors appear in the order of the page.
 IN_ORDER = [
     ("path", "PUT", "/metadata/elsewhere", [FORWARDED]),
     ("method", "PUT", EVENTS, [FORWARDED]),
@@ -44,7 +44,7 @@ def test_refusals_come_in_order(reason: str, method: str, target: str, headers: 
     assert refused(RequestHead(method, target, headers)).reason == reason
 
 
-def test_nothing_is_left_to_refuse_in_the_end() -> None:
+def test_corrected_request_is_not_refused() -> None:
     assert route(RequestHead("GET", f"{EVENTS}?wait=1&api-version=2020-07-01", [METADATA])) == DocumentRequest(
         "2020-07-01"
     )
@@ -144,7 +144,7 @@ def test_too_many_requests_is_429_as_text_with_retry_after() -> None:
     )
 
 
-def test_unknown_caller_is_403_and_told_so() -> None:
+def test_unknown_caller_is_403_with_a_reason() -> None:
     answer = error_responses.UNKNOWN_CALLER
     assert (answer.status, answer.reason, b"no known VM" in answer.body) == (403, ErrorReason.UNKNOWN_CALLER, True)
 
@@ -176,14 +176,14 @@ def test_status_line_of_an_uncommon_status_has_no_phrase() -> None:
     assert status_line(599) == b"HTTP/1.1 599 \r\n"
 
 
-def test_refusal_says_why_as_json() -> None:
+def test_refusal_has_its_reason_as_json() -> None:
     assert error_response(503, ErrorReason.UNAVAILABLE, 'a "reason"') == ErrorResponse(
         503, b'{"error":"a \\"reason\\""}', ErrorReason.UNAVAILABLE, JSON
     )
 
 
 @pytest.mark.parametrize("text", ["\ud800\x00\r\n", "x" * 60_000], ids=["control characters", "long"])
-def test_refusals_repeat_only_what_is_short_and_printable(text: str) -> None:
+def test_refusals_repeat_only_short_printable_text(text: str) -> None:
     for answer in (error_responses.version_unsupported(text, 404), error_responses.method_not_allowed(text, ("GET",))):
         assert len(answer.body) < 400
         assert json.loads(answer.body)["error"].isprintable()

@@ -1,4 +1,4 @@
-"""Every kind of answer, byte for byte, in files to read. `pytest tests/wire --rewrite-golden` writes them anew."""
+"""Every kind of response, byte for byte, in readable files. `pytest tests/wire --rewrite-golden` rewrites them."""
 
 from collections.abc import Callable
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Points in time on the wire: written one way, read in every way that services have used."""
+"""Times on the wire: formatted in one way, parsed in every way that services have used."""
 
 import locale
 from datetime import UTC, datetime, timedelta, timezone
@@ -22,18 +22,18 @@ MOMENT = datetime(2016, 9, 19, 18, 29, 47, tzinfo=UTC)
         (datetime(987, 1, 2, 3, 4, 5, tzinfo=UTC), "Tue, 02 Jan 0987 03:04:05 GMT"),
     ],
 )
-def test_moment_is_written_and_read_back(moment: datetime, text: str) -> None:
+def test_time_is_formatted_and_parsed(moment: datetime, text: str) -> None:
     assert (format_http_date(moment), parse_date(text)) == (text, moment)
 
 
 @given(st.datetimes(min_value=datetime(1000, 1, 1), timezones=st.just(UTC)))  # noqa: DTZ001 - hypothesis adds the zone
-def test_every_moment_is_written_as_the_standard_library_does(moment: datetime) -> None:
+def test_every_time_is_formatted_as_by_the_standard_library(moment: datetime) -> None:
     text = format_http_date(moment)
     assert text == format_datetime(moment, usegmt=True)
     assert parse_date(text) == moment.replace(microsecond=0)
 
 
-def test_other_zones_are_written_as_gmt() -> None:
+def test_other_zones_are_formatted_as_gmt() -> None:
     there = MOMENT.astimezone(timezone(timedelta(hours=5, minutes=45)))
     assert format_http_date(there) == "Mon, 19 Sep 2016 18:29:47 GMT"
 
@@ -65,7 +65,7 @@ def test_names_are_english_in_every_locale() -> None:
         "2016-09-19T18:29:47.0000000Z",
     ],
 )
-def test_moment_is_read_in_many_forms(text: str) -> None:
+def test_time_is_parsed_in_many_forms(text: str) -> None:
     assert parse_date(text) == MOMENT
 
 
@@ -84,11 +84,11 @@ def test_moment_is_read_in_many_forms(text: str) -> None:
         "9999-12-31T23:59:59-14:00",
     ],
 )
-def test_what_is_no_moment_reads_as_none(text: str) -> None:
+def test_text_that_is_not_a_time_is_parsed_as_none(text: str) -> None:
     assert parse_date(text) is None
 
 
 @given(st.text())
-def test_reading_never_raises(text: str) -> None:
+def test_parsing_never_raises(text: str) -> None:
     moment = parse_date(text)
     assert moment is None or moment.tzinfo is UTC

@@ -1,4 +1,4 @@
-"""The instance document: what a VM can read of itself, whole, in parts and as text."""
+"""The instance document: what a VM can read about itself, whole, in parts and as text."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""PROTOCOL §2: what each api-version brought, and what is hidden below it."""
+"""PROTOCOL §2: what each api-version introduced, and what older ones do not have."""
 
 import json
 
@@ -33,7 +33,7 @@ ROWS = {
 }
 
 
-def test_there_are_these_seven_versions() -> None:
+def test_supported_versions() -> None:
     assert tuple(ROWS) == VERSIONS
 
 
@@ -53,7 +53,7 @@ def test_role_instances_never_have_an_underscore(version: str) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_names_stay_when_their_vms_have_left(version: str) -> None:
+def test_names_stay_after_their_vms_have_left(version: str) -> None:
     both = event(vms=("FrontEnd_IN_0", "web_0"), role_instances=("FrontEnd_IN_0",))
     assert encode_document(scope(both, roster=Roster()), version) == encode_document(scope(both), version)
 
@@ -71,8 +71,8 @@ def test_post_needs_the_header_in_every_version_but_the_first(version: str) -> N
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_get_and_post_take_every_version(version: str) -> None:
-    """So that one client may use different versions for them."""
+def test_get_and_post_accept_every_version(version: str) -> None:
+    """A client may use different versions for them."""
     asked = f"{EVENTS}?api-version={version}"
     assert (route(get(asked)), route(post(asked))) == (DocumentRequest(version), ApprovalRequest(version))
 
@@ -83,7 +83,7 @@ def test_latest_is_refused_like_any_unknown_version() -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_hidden_event_moves_the_incarnation(version: str) -> None:
+def test_hidden_event_raises_the_incarnation(version: str) -> None:
     assert json.loads(encode_document(EVERY_TYPE, version))["DocumentIncarnation"] == EVERY_TYPE.incarnation
 
 

@@ -1,4 +1,4 @@
-"""PROTOCOL §1 and §9: what a guest can ask, and how."""
+"""PROTOCOL §1 and §9: the requests of guests."""
 
 import pytest
 
@@ -32,17 +32,17 @@ TAG = ("If-None-Match", '"k3Jx9.2.2020-07-01"')
             post("/metadata/scheduledevents?api-version=2020-07-01"), ApprovalRequest("2020-07-01"), id="approve"
         ),
         pytest.param(
-            get("/metadata/instance?api-version=2021-02-01&format=json"), InstanceRequest("2021-02-01"), id="who am I"
+            get("/metadata/instance?api-version=2021-02-01&format=json"), InstanceRequest("2021-02-01"), id="instance"
         ),
         pytest.param(
             get("/metadata/instance/compute/name?api-version=2021-02-01&format=text"),
             InstanceRequest("2021-02-01", ("compute", "name"), "text"),
-            id="who am I, a leaf",
+            id="instance, a leaf",
         ),
         pytest.param(get("/metadata/versions"), VersionsRequest(), id="versions"),
     ],
 )
-def test_request_is_understood(head: RequestHead, question: GuestRequest) -> None:
+def test_request_is_routed(head: RequestHead, question: GuestRequest) -> None:
     assert route(head) == question
 
 
@@ -89,7 +89,7 @@ def test_header_that_is_not_true_counts_as_missing(headers: list[tuple[str, str]
         pytest.param("HTTP://localhost:8180/metadata/scheduledevents?api-version=2020-07-01", id="any host"),
     ],
 )
-def test_target_is_understood(target: str) -> None:
+def test_target_is_routed(target: str) -> None:
     assert route(get(target)) == DocumentRequest(NEWEST_VERSION)
 
 
@@ -117,7 +117,7 @@ def test_target_is_understood(target: str) -> None:
         "https://169.254.169.254/metadata/scheduledevents?api-version=2020-07-01",
     ],
 )
-def test_target_leads_nowhere(target: str) -> None:
+def test_unknown_target_is_404(target: str) -> None:
     assert route(get(target)) == error_responses.PATH_NOT_FOUND
 
 
@@ -136,13 +136,13 @@ def test_if_none_match_over_several_lines_is_one_list() -> None:
 
 
 @pytest.mark.parametrize("seconds", [1, 7, 60])
-def test_wait_holds_for_whole_seconds_from_1_to_60(seconds: int) -> None:
+def test_wait_is_an_integer_from_1_to_60(seconds: int) -> None:
     assert route(get(f"{ASK}&wait={seconds}", TAG)) == DocumentRequest(NEWEST_VERSION, seconds, TAG[1])
 
 
 @pytest.mark.parametrize("wait", ["0", "61", "-1", "1.5", "", "x", "1e1", "%2B5", "+5", "5+", "1_0", "٣", "9" * 5000])
 @pytest.mark.parametrize("headers", [[], [TAG]], ids=["without If-None-Match", "with If-None-Match"])
-def test_wait_that_is_no_whole_number_from_1_to_60_is_refused(wait: str, headers: list[tuple[str, str]]) -> None:
+def test_wait_that_is_not_an_integer_from_1_to_60_is_refused(wait: str, headers: list[tuple[str, str]]) -> None:
     assert route(get(f"{ASK}&wait={wait}", *headers)) == error_responses.INVALID_WAIT
 
 
@@ -159,7 +159,7 @@ def test_wait_has_no_effect_on_an_approval() -> None:
 
 
 @pytest.mark.parametrize("version", ["2017-03-01", "2017-04-02", "2021-02-01", "2024-02-29", "2099-12-31"])
-def test_instance_takes_every_day_since_2017_03_01_as_version(version: str) -> None:
+def test_instance_accepts_every_date_since_2017_03_01_as_version(version: str) -> None:
     assert route(get(f"/metadata/instance?api-version={version}")) == InstanceRequest(version)
 
 
@@ -188,7 +188,7 @@ def test_instance_refuses_other_formats(query: str) -> None:
 
 
 @pytest.mark.parametrize("query", ["format=TEXT", "Format=text"])
-def test_instance_takes_its_format_in_any_case(query: str) -> None:
+def test_instance_accepts_its_format_in_any_case(query: str) -> None:
     assert route(get(f"/metadata/instance?api-version=2021-02-01&{query}")) == InstanceRequest("2021-02-01", (), "text")
 
 

@@ -1,4 +1,4 @@
-"""Whatever a guest sends and whatever a scope holds: the wire answers, and never raises."""
+"""Whatever a guest sends and a scope contains, the wire returns a response and never raises."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -27,7 +27,7 @@ from tests.support.examples import examples
 from tests.wire.samples import event, numbered_id, scope
 
 ANSWERS = (DocumentRequest, ApprovalRequest, InstanceRequest, VersionsRequest, ErrorResponse)
-# Text as a socket can give it, undecodable bytes included, and pieces that lead deeper than chance would.
+# Text as a socket delivers it, with undecodable bytes, and pieces that lead deeper than random text would.
 TEXT = st.text(st.characters(exclude_categories=()), max_size=20)
 MARKS = ("/", "//", "?", "&", "=", "%", "%2", "%2f", "%ff", "%00", "#", ";", "http://")
 WORDS = ("metadata", "scheduledevents", "instance", "versions", "compute", "network", "interface", "0")
@@ -62,7 +62,7 @@ BODIES = st.binary() | JSON.map(lambda value: json.dumps(value).encode()) | st.t
 
 
 @given(METHODS, TARGETS, HEADERS)
-def test_every_head_gets_an_answer(method: str, target: str, headers: list[tuple[str, str]]) -> None:
+def test_every_head_gets_a_response(method: str, target: str, headers: list[tuple[str, str]]) -> None:
     answer = route(RequestHead(method, target, headers))
     assert isinstance(answer, ANSWERS)
     if isinstance(answer, ErrorResponse):
@@ -70,7 +70,7 @@ def test_every_head_gets_an_answer(method: str, target: str, headers: list[tuple
 
 
 @given(st.lists(PIECES | TEXT, max_size=6), st.sampled_from(["json", "text"]))
-def test_every_instance_path_gets_an_answer(path: list[str], format_: Format) -> None:
+def test_every_instance_path_gets_a_response(path: list[str], format_: Format) -> None:
     machine = scope()
     answer = encode_instance(machine, machine.roster.vms[0], InstanceRequest("2021-02-01", tuple(path), format_))
     assert answer == INSTANCE_PATH_NOT_FOUND or isinstance(answer, tuple)
@@ -86,7 +86,7 @@ def test_every_body_gets_ids_or_a_refusal(body: bytes) -> None:
 
 
 @given(BODIES)
-def test_every_body_is_read_or_unreadable(body: bytes) -> None:
+def test_every_body_is_parsed_or_refused(body: bytes) -> None:
     try:
         read = parse_document(body)
     except InvalidDocument:
@@ -113,7 +113,7 @@ def events(draw: st.DrawFn, id_: str) -> Event:
 
 
 def expected(item: Event, version: str) -> dict[str, Any]:
-    """The entry of an event, written down the long way."""
+    """Return the expected entry of an event, built without the encoder."""
     names = {"web_0": "_web_0", "FrontEnd_IN_0": "FrontEnd_IN_0", "gone": "_gone"}
     entry: dict[str, Any] = {
         "EventId": item.id,

@@ -220,7 +220,7 @@ def _vms(table: FileTable, scope_template: ScopeTemplate, unique_names: NameClai
     if scope_template.kind is ScopeKind.STANDALONE and not table.has("vms"):
         raw = raw.with_value([{}])
     elif not table.has("vms"):
-        raise raw.error("this is missing: list the VMs, each with a name, or some with { count = … }")
+        raise raw.error("required key is missing: list the VMs, each with a name, or some with { count = … }")
     vms: list[Vm] = []
     for item in raw.items():
         vms += _expand_vms(item, scope_template, unique_names, first=len(vms))

@@ -15,24 +15,24 @@ from forewarn.store.port import Store, StoreInUse
 from forewarn.store.sqlite.store import SqliteStore
 
 PRESET_FILE = "preset"
-"""The file, among the data, that names the preset of the service that used them last."""
+"""The file in the data directory that names the preset of the service that used it last."""
 
 
 class EmulatorNotAllowed(BaseError):
-    """The emulator was started on the data of a service for real VMs."""
+    """The emulator was started on the data directory of a service for real VMs."""
 
     template = (
-        "{directory} has the data of a service for real VMs, and the emulator would only simulate their maintenance: "
-        "run `forewarn serve` there, or choose another --data. To use these data in the emulator all the same, remove "
+        "{directory} is the data directory of a service for real VMs, and the emulator would only simulate their "
+        "maintenance: run `forewarn serve` there, or choose another --data. To use it in the emulator anyway, remove "
         f"{{directory}}/{PRESET_FILE} first"
     )
     directory: Path
 
 
 def claim_directory(directory: Path, preset: Preset, reporter: StartupReporter) -> None:
-    """Say in the directory whose data it has from now on. One of which nothing is said belongs to whoever comes.
+    """Write the preset into the data directory; a directory without one can be claimed by any preset.
 
-    To be called by the owner of the directory's lock.
+    Only the owner of the directory's lock may call this.
     """
     preset_file = directory / PRESET_FILE
     before = preset_file.read_text(encoding="utf-8").strip() if preset_file.exists() else ""
@@ -42,13 +42,13 @@ def claim_directory(directory: Path, preset: Preset, reporter: StartupReporter) 
         raise EmulatorNotAllowed(directory)
     if before:
         reporter.report(
-            f"The data in {directory} were the {before}'s: its VMs and events are taken for real ones from now on."
+            f"The data in {directory} is from the {before}: its VMs and events are treated as real ones from now on."
         )
     write_file(preset_file, f"{preset.name}\n".encode())
 
 
 class DataDirectoryInUse(BaseError):
-    """Another service runs on the same data."""
+    """Another service uses the same data directory."""
 
     template = (
         "a service already runs on {directory}{address} (process {process}): "
@@ -60,17 +60,17 @@ class DataDirectoryInUse(BaseError):
 
     @property
     def address(self) -> str:
-        """Where the other service is."""
+        """The URL of the other service."""
         return "" if self.service is None else f" at {self.service.operator_url}"
 
     @property
     def process(self) -> str:
-        """The process of the other service."""
+        """The process id of the other service."""
         return str(self.pid or "unknown")
 
 
 class InvalidDataDirectory(BaseError):
-    """The path that was given as data directory is a file."""
+    """The path of the data directory is a file."""
 
     template = "{path} is a file, not a directory: choose another --data"
     path: Path
@@ -78,9 +78,9 @@ class InvalidDataDirectory(BaseError):
 
 @asynccontextmanager
 async def open_store(settings: Settings, environ: Mapping[str, str]) -> AsyncIterator[tuple[Path, Store]]:
-    """Give the data directory and the store. A service that keeps nothing has a directory too, for who looks for it."""
+    """Yield the data directory and the store. An ephemeral service has a directory too, so that clients find it."""
     if settings.ephemeral:
-        import shutil  # it loads archivers, which a service that keeps its data does not need
+        import shutil  # it loads archive modules, which a service with a data directory does not need
 
         root = local_service.ephemeral_root(environ)
         directory = local_service.create_ephemeral_directory(root)

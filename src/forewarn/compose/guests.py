@@ -21,34 +21,34 @@ from forewarn.settings.types import ListenAddress
 
 
 class GuestListeners(msgspec.Struct, frozen=True, kw_only=True):
-    """Where VMs find their endpoint. `networks` has the interface of each network that asks 169.254.169.254."""
+    """The guest listeners. `networks` has the interface of each network that uses 169.254.169.254."""
 
     server: GuestServer
     ports: VmPortListeners | None
     networks: Mapping[str, str]
     faults: Faults | None = None
-    """What the endpoint does wrong on purpose; None: it never does."""
+    """The fault injection; None outside the emulator."""
     sockets: VmSocketListeners | None = None
-    """What opens sockets for programs that are taken for a VM; None: nothing does."""
+    """The opener of sockets that stand for a VM; None outside the emulator."""
 
     def url(self, scope: str, vm: Vm) -> str | None:
-        """Return the URL of a VM's endpoint, if it can reach one."""
+        """Return the URL of a VM's endpoint, if it has one."""
         if self.ports is not None:
             return self.ports.url(scope, vm.name)
         is_known = any(address.network in self.networks for address in vm.addresses)
         return self.link_local_url if is_known else None
 
     def problem(self) -> str | None:
-        """Return what keeps guests from being served; None: nothing that is known."""
+        """Return a known problem of the guest endpoint; None if there is none."""
         if not self.server.is_listening:
-            return "the guests' endpoint has stopped listening: restart the service"
+            return "the guest endpoint has stopped listening: restart the service"
         if self.ports is not None and not self.ports.is_complete:
-            return "there are VMs without a guest port: the log says why"
+            return "some VMs have no guest port: see the log for the reason"
         return None
 
     @property
     def counters(self) -> Counters:
-        """What the endpoint counts."""
+        """The counters of the endpoint."""
         return self.server.counters
 
     @property
@@ -68,7 +68,7 @@ async def serve_guests(
     observer: Observer | None = None,
     socket_directory: Path | None = None,
 ) -> AsyncIterator[GuestListeners]:
-    """Listen for guests, wherever the settings say; in a directory of sockets too, if there is one."""
+    """Listen for guests as the settings define, and in a socket directory if there is one."""
     server = GuestServer(
         fleet,
         limits=Limits(requests_per_second=settings.guest.requests_per_second),
@@ -95,7 +95,7 @@ async def serve_guests(
             sockets = VmSocketListeners(fleet.replica, server, socket_directory)
             await sockets.reopen()
         if ports is None and not networks:
-            reporter.report("No VM can ask for its events: set listen_link_local to the VMs' interface, or listen.")
+            reporter.report("No VM can reach the endpoint: set listen_link_local to the VMs' interface, or set listen.")
         guests = GuestListeners(server=server, ports=ports, networks=networks, faults=faults, sockets=sockets)
         fleet.health.add_check(guests.problem)
         yield guests
@@ -104,12 +104,12 @@ async def serve_guests(
 def _report_kept_ports(fleet: Fleet, listen: ListenAddress, reporter: StartupReporter) -> None:
     first = min(fleet.ports.assigned.values(), default=0)
     if first and listen.port not in (0, first):
-        reporter.report(f"VMs keep the ports that they were given, from {first} on; {listen} is for new ones.")
+        reporter.report(f"Existing VMs keep their ports, from {first} on; {listen} applies to new VMs.")
 
 
 async def _listen_link_local(server: GuestServer, network: str, interface: str) -> None:
     try:
         await server.listen_by_address(network, ADDRESS, PORT, interface=interface)
     except OSError as error:
-        advice = "leave --listen-link-local out"
+        advice = "omit --listen-link-local"
         raise ListenFailed(ADDRESS, PORT, f"the VMs of network {network}", error, advice) from error

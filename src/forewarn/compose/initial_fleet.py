@@ -16,33 +16,33 @@ from forewarn.settings.schema import Settings
 MAX_FLEET_FILE_BYTES = 64 * 1024 * 1024
 
 FleetLoader = Callable[[CreationContext], tuple[Scope, ...]]
-"""How whoever starts the service gives it a fleet that is in no file."""
+"""Loads a fleet that is not in a file."""
 
 GIVEN_FLEET = "the fleet that was given"
 
 
 class StartupReporter(Protocol):
-    """Where the service says what it does while it starts."""
+    """Reports progress and problems of the start to the user."""
 
     def report(self, sentence: str) -> None:
-        """Say something that the user should know."""
+        """Show a message to the user."""
         ...
 
     def fleet_file_ignored(self, source: Path) -> None:
-        """Tell that the fleet file is not read, because there is a fleet already."""
+        """Report that the fleet file is not read, because there is already a fleet."""
         ...
 
     def fill_progress(self, done: int, total: int) -> None:
-        """Tell how many scopes of the fleet file are saved."""
+        """Report how many scopes of the fleet file are saved."""
         ...
 
 
 async def fill_if_empty(
     fleet: Fleet, settings: Settings, reporter: StartupReporter, loader: FleetLoader | None = None
 ) -> None:
-    """Take the fleet file if there is no fleet yet, or go on with it where a crash has interrupted that.
+    """Import the fleet file if there is no fleet yet, or continue an import that a crash interrupted.
 
-    A `loader` takes its place.
+    A `loader` replaces the fleet file.
     """
     source = settings.fleet
     if fleet.inventory.is_filled:

@@ -14,7 +14,7 @@ from forewarn.guest.vm_listeners import ListenFailed
 from forewarn.settings.schema import TlsSettings
 from forewarn.settings.types import ListenAddress
 
-OTHER_ADDRESS_ADVICE = "choose another one with --operator HOST:PORT (port 0: any free one)"
+OTHER_ADDRESS_ADVICE = "choose another one with --operator HOST:PORT (port 0: any free port)"
 
 
 class InvalidCertificate(BaseError):
@@ -27,7 +27,7 @@ class InvalidCertificate(BaseError):
 
 @contextmanager
 def bind_listener(endpoint: ListenAddress) -> Iterator[socket.socket]:
-    """Take the operators' port before anything else happens, so that a busy one is found out early."""
+    """Bind the operator port before anything else, so that a port in use is detected early."""
     family = socket.AF_INET6 if ":" in endpoint.host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -43,10 +43,10 @@ def bind_listener(endpoint: ListenAddress) -> Iterator[socket.socket]:
 async def serve_operators(
     fleet: Fleet, guests: GuestListeners, listener: socket.socket, tls: ssl.SSLContext | None
 ) -> AsyncIterator[None]:
-    """Serve operators on the listener, which has been bound for them.
+    """Serve the operator API on the bound listener.
 
-    To import and put together what they are served with takes longer than all the rest of the start. So it is done
-    last, and in a thread: guests are answered meanwhile.
+    Importing and creating the app takes longer than the rest of the start. So it is done last and in a thread, while
+    guests are already served.
     """
     await asyncio.to_thread(_prepare)
     from forewarn.operator.app import operator_app
@@ -57,14 +57,14 @@ async def serve_operators(
 
 
 def _prepare() -> None:
-    import forewarn.operator.http_server  # noqa: F401 - loaded here, used by whoever serves
+    import forewarn.operator.http_server  # noqa: F401 - loaded here in a thread, used by the caller
     from forewarn.operator.app import preload
 
     preload()
 
 
 def listener_url(listener: socket.socket, tls: ssl.SSLContext | None) -> str:
-    """Return the URL at which the listener is found on this machine."""
+    """Return the URL of the listener on this machine."""
     host, port = listener.getsockname()[:2]
     if ip_address(host).is_unspecified:
         host = "::1" if ":" in host else "127.0.0.1"
@@ -72,7 +72,7 @@ def listener_url(listener: socket.socket, tls: ssl.SSLContext | None) -> str:
 
 
 def create_tls_context(settings: TlsSettings) -> ssl.SSLContext | None:
-    """Make what TLS needs, if there is a certificate."""
+    """Return the TLS context; None without a certificate."""
     if settings.certificate is None or settings.key is None:
         return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -82,11 +82,11 @@ def create_tls_context(settings: TlsSettings) -> ssl.SSLContext | None:
 
 
 def load_certificate(context: ssl.SSLContext, settings: TlsSettings) -> None:
-    """Have connections to come use the certificate as its file is now."""
+    """Load the certificate from its file, for new connections."""
     try:
         context.load_cert_chain(settings.certificate or "", settings.key, password=_refuse_password)
     except ssl.SSLError as error:
-        raise InvalidCertificate(settings, f"they are no PEM files that belong together ({error.reason})") from error
+        raise InvalidCertificate(settings, f"they are not matching PEM files ({error.reason})") from error
     except OSError as error:
         raise InvalidCertificate(settings, error.strerror or str(error)) from error
     except ValueError as error:
@@ -94,5 +94,5 @@ def load_certificate(context: ssl.SSLContext, settings: TlsSettings) -> None:
 
 
 def _refuse_password() -> str:
-    """Nobody is there to be asked when a service starts."""
-    raise ValueError("the key has a password: a service needs one without")
+    """Refuse an encrypted key: nobody can enter a password when a service starts."""
+    raise ValueError("the key is encrypted with a password: use one without")

@@ -16,38 +16,38 @@ from forewarn.settings.schema import Settings
 from forewarn.settings.types import PlatformName
 
 WORK_DIRECTORY = "work"
-"""The directory, among the data, of the programs that are under way."""
+"""The directory for running programs, in the data directory."""
 
 
 class HostSet:
-    """Every host on which a VM was seen: one that has become empty is still there to move to."""
+    """Every host that has ever had a VM: VMs can also move to a host that is empty now."""
 
     def __init__(self) -> None:
         self._seen: set[str] = set()
 
     def add(self, scope: Scope) -> None:
-        """Take note of the hosts of a scope's VMs."""
+        """Add the hosts of a scope's VMs."""
         self._seen.update(vm.host for vm in scope.roster if vm.host is not None)
 
     def observe(self, change: ScopeChange) -> None:
-        """Take note of the hosts of a scope that has changed."""
+        """Add the hosts of a changed scope."""
         if change.after is not None:
             self.add(change.after)
 
     def __call__(self) -> tuple[str, ...]:
-        """Return them."""
+        """Return the hosts."""
         return tuple(self._seen)
 
 
 class PlatformAdapters(NamedTuple):
-    """Everything beyond the service that it acts on or asks."""
+    """The adapters through which the service acts on the outside: platform, gate checker, notifier."""
 
     platform: SimulatedPlatform | CommandPlatform
     gates: SettingsGateChecker
     webhooks: WebhookNotifier
 
     def reload(self, settings: Settings) -> None:
-        """Go on with other settings; who carries maintenance out stays."""
+        """Apply new settings; the platform itself cannot change."""
         if isinstance(self.platform, CommandPlatform):
             self.platform.reload(settings.command)
         self.gates.reload(settings.gates)
@@ -55,7 +55,7 @@ class PlatformAdapters(NamedTuple):
 
 
 def create_adapters(settings: Settings, clock: Clock, hosts: HostSet, directory: Path) -> PlatformAdapters:
-    """Make everything that the settings name."""
+    """Create all adapters that the settings name."""
     return PlatformAdapters(
         create_platform(settings, clock, hosts, directory),
         SettingsGateChecker(settings.gates),
@@ -66,7 +66,7 @@ def create_adapters(settings: Settings, clock: Clock, hosts: HostSet, directory:
 def create_platform(
     settings: Settings, clock: Clock, hosts: HostSet, directory: Path
 ) -> SimulatedPlatform | CommandPlatform:
-    """Make the platform that the settings name."""
+    """Create the platform that the settings name."""
     match settings.platform:
         case PlatformName.COMMAND:
             return CommandPlatform(settings.command, directory / WORK_DIRECTORY)
@@ -84,7 +84,7 @@ def _create_simulated(settings: Settings, clock: Clock, hosts: HostSet) -> Simul
 
 
 def create_policy(settings: Settings) -> Policy:
-    """Return the policy that the settings say."""
+    """Return the policy that the settings define."""
     policy_settings = settings.policy
     return Policy(
         announce=policy_settings.announce,

@@ -13,11 +13,11 @@ from forewarn.settings.reload import SettingsChange, compare_settings, merge_rel
 from forewarn.settings.schema import Settings
 
 ReloadSettings = Callable[[Settings], Awaitable[SettingsChange]]
-"""Take over what can be taken over of settings that were read again; tell what that was, and what was not."""
+"""Applies reloadable settings; returns which were applied and which need a restart."""
 
 
 class SettingsReloader:
-    """The parts of a running service that can take settings over."""
+    """The parts of a running service that support a reload."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class SettingsReloader:
         self._tls = tls
 
     async def reload(self, new_settings: Settings) -> SettingsChange:
-        """Take over what can be; a token or certificate that cannot be used is refused before anything has changed."""
+        """Apply reloadable settings; an invalid token or certificate is refused before anything has changed."""
         await adopt_token(self._fleet, self._directory, by="reload")
         changed = compare_settings(self._settings, new_settings)
         settings = merge_reloadable(self._settings, new_settings)
@@ -52,5 +52,5 @@ class SettingsReloader:
 
 
 async def adopt_token(fleet: Fleet, directory: Path, *, by: str) -> None:
-    """Let the token in the data directory be an admin's, and make one where there is none."""
+    """Register the token file of the data directory as an admin token; create the file if it is missing."""
     await fleet.tokens.adopt(local_service.ensure_token(directory), by=by)

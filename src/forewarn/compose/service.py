@@ -26,11 +26,11 @@ from forewarn.settings.schema import EMULATOR, Preset, Settings
 from forewarn.store.port import Retention, Store
 
 SOCKET_DIRECTORY = "sockets"
-"""The directory of the sockets, within the data directory: one service has that at a time."""
+"""The socket directory, within the data directory, which only one service uses at a time."""
 
 
 class RunningService(msgspec.Struct, frozen=True, kw_only=True):
-    """A service that runs."""
+    """A running service."""
 
     fleet: Fleet
     directory: Path
@@ -38,11 +38,11 @@ class RunningService(msgspec.Struct, frozen=True, kw_only=True):
     link_local_url: str | None
     link_local_interface: str | None
     guest_url: Callable[[str, Vm], str | None]
-    """Scope and VM to the URL at which the VM finds its endpoint, if it has one of its own."""
+    """The URL of the VM's own endpoint by scope and VM, if it has one."""
     is_ephemeral: bool
     reload: ReloadSettings
     faults: Faults | None
-    """What the endpoint does wrong on purpose; None: this is no emulator."""
+    """The fault injection; None outside the emulator."""
 
 
 @asynccontextmanager
@@ -56,10 +56,10 @@ async def run_service(
     fleet_loader: FleetLoader | None = None,
     observer: Observer | None = None,
 ) -> AsyncIterator[RunningService]:
-    """Start the service; when the context ends, end it, in reverse order and with everything saved.
+    """Start the service; when the context ends, stop it in reverse order with everything saved.
 
     `clock` and `fleet_loader` replace the clock and the initial fleet that the settings name.
-    The `observer` is told of every request of a VM. Faults can be set in the emulator alone.
+    The `observer` gets every guest request. Faults can be set only in the emulator.
     """
     async with AsyncExitStack() as stack:
         tls = operators.create_tls_context(settings.tls)
@@ -67,7 +67,7 @@ async def run_service(
         claim_directory(directory, preset, reporter)
         local_service.ensure_token(directory)
         if local_service.is_readable_by_others(directory / local_service.TOKEN_FILE):
-            reporter.report(f"Others can read {directory / local_service.TOKEN_FILE}: close it with chmod 600.")
+            reporter.report(f"{directory / local_service.TOKEN_FILE} is readable by others: run chmod 600 on it.")
         listener = stack.enter_context(operators.bind_listener(settings.operator))
         clock = clock or await _create_clock(settings, store, reporter)
         hosts = HostSet()
@@ -88,8 +88,8 @@ async def run_service(
             )
         )
         await stack.enter_async_context(operators.serve_operators(fleet, guests, listener, tls))
-        stack.callback(fleet.journal.close)  # who follows the journal must not be waited for
-        stack.callback(fleet.cancel_tasks)  # nor who follows an import
+        stack.callback(fleet.journal.close)  # do not wait for clients that follow the journal
+        stack.callback(fleet.cancel_tasks)  # nor for clients that follow an import
         reloader = SettingsReloader(settings, directory, fleet=fleet, adapters=adapters, guests=guests, tls=tls)
         running = RunningService(
             fleet=fleet,
@@ -107,7 +107,7 @@ async def run_service(
 
 
 def _socket_directory(directory: Path, preset: Preset) -> Path | None:
-    """Return where programs on this machine are taken for VMs: nowhere but in the emulator."""
+    """Return the directory of the sockets that stand for VMs; None outside the emulator."""
     return directory / SOCKET_DIRECTORY if preset is EMULATOR and sys.platform != "win32" else None
 
 
@@ -119,8 +119,8 @@ async def _create_clock(settings: Settings, store: Store, reporter: StartupRepor
         return ManualClock(position)
     if position > now:
         reporter.report(
-            f"These data were at {position:%Y-%m-%d %H:%M:%SZ} by a manual clock, ahead of the real time: what "
-            "was touched by then stands still until that time has come. Use --manual-time, or other data."
+            f"This data directory was last used with a manual clock at {position:%Y-%m-%d %H:%M:%SZ}, which is in the "
+            "future. Scopes changed then do not advance until that time. Use --manual-time, or another --data."
         )
     return system
 
@@ -148,7 +148,7 @@ async def _run_fleet(
 
 @contextmanager
 def _publish(running: RunningService, *, certificate: Path | None) -> Iterator[None]:
-    """Let programs on this machine find the service while it runs."""
+    """Publish the service to programs on this machine while it runs."""
     service = local_service.LocalService(
         pid=os.getpid(),
         started_at=SystemClock().now(),

@@ -6,21 +6,21 @@ from fnmatch import fnmatchcase
 
 
 class Role(StrEnum):
-    """What the holder of a token may do; each may do what those before it may."""
+    """The permissions of a token; each role includes those before it."""
 
     VIEWER = "viewer"
-    """See everything."""
+    """Read everything."""
     OPERATOR = "operator"
     """Also change inventory and events, hold and release."""
     ADMIN = "admin"
-    """Also make and revoke tokens."""
+    """Also create and revoke tokens."""
 
     def includes(self, other: "Role") -> bool:
-        """Tell whether this role may do what the other may."""
+        """Return whether this role has all permissions of the other."""
         order = list(Role)
         return order.index(self) >= order.index(other)
 
 
 def is_within(scope: str, patterns: Sequence[str]) -> bool:
-    """Tell whether a scope is among those named, by name or by a pattern such as `web-*`; no names are all scopes."""
+    """Return whether a scope matches one of the names or patterns such as `web-*`; an empty list matches all scopes."""
     return not patterns or any(fnmatchcase(scope, pattern) for pattern in patterns)

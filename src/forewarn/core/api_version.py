@@ -4,7 +4,7 @@ from enum import StrEnum
 
 
 class ApiVersion(StrEnum):
-    """An api-version. It is a date: compared as text, the newer one is greater."""
+    """An api-version. It is a date, so the newer of two is the greater one as text."""
 
     V2017_03_01 = "2017-03-01"
     V2017_08_01 = "2017-08-01"

@@ -25,13 +25,13 @@ def approve(
     by: str | None = None,
     why: str = "",
 ) -> Change[None]:
-    """Take a VM's approval of events. Started and remembered events count as known; nothing happens to them.
+    """Record a VM's approval of events. Approving a Started or recently ended event succeeds and changes nothing.
 
-    `by` names who spoke for the VM, where it was not the VM itself, and `why` says why.
+    `by` names who approved for the VM if it was not the VM itself, and `why` is the reason.
     """
     approver = scope.vm(vm).name
     draft = Draft(scope, now)
-    start_ready_events(draft, context)  # what is due by now needs nobody's approval
+    start_ready_events(draft, context)  # events that are already due start without an approval
     for event in sorted(_find_events(draft.scope, ids), key=start_order):
         if event.state is State.SCHEDULED and _is_needed(draft.scope, event, approver):
             _approve(draft, event, approver, context, by, why)
@@ -39,14 +39,14 @@ def approve(
 
 
 def _is_needed(scope: Scope, event: Event, approver: str) -> bool:
-    """Tell whether the VM's approval is one that the event still needs."""
+    """Return whether the event still needs the approval of this VM."""
     if scope.approval is ApprovalRule.ANY:
         return not event.approvals
     return approver in missing_approvals(scope, event)
 
 
 def _approve(draft: Draft, event: Event, approver: str, context: RuleContext, by: str | None, why: str) -> None:
-    """Note the approval and what holds the event all the same, then start it if nothing does."""
+    """Record the approval together with what still blocks the event, then start the event if nothing does."""
     approval = Approval(vm=approver, at=draft.now)
     approved = msgspec.structs.replace(event, approvals=(*event.approvals, approval))
     blockers = "; and ".join(blocker_messages(explain(draft.scope, approved, context, now=draft.now)))
@@ -60,7 +60,7 @@ def _approve(draft: Draft, event: Event, approver: str, context: RuleContext, by
 
 
 def _find_events(scope: Scope, ids: Iterable[str]) -> list[Event]:
-    """Return the open events among the ids, each once; refuse all if one was never there or never announced."""
+    """Return the open events with these ids, each once; refuse all if one is unknown or was never announced."""
     events: dict[str, Event] = {}
     for id_ in ids:
         event = scope.find_event(id_)

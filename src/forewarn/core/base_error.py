@@ -1,4 +1,4 @@
-"""The base of Forewarn's errors: annotated fields, and one message template that is filled with them.
+"""The base classes of Forewarn's errors: annotated fields, and a message template that is filled with them.
 
 class VmNotFound(FleetError):
     '''No VM has this name.'''
@@ -20,18 +20,18 @@ _WORD_START = re.compile(r"(?<!^)(?=[A-Z])")
 
 
 class _MessageFormatter(Formatter):
-    """Fills a template with attributes of an error.
+    """Fills a template with the attributes of an error.
 
     A list is written as `a, b`, or as `a or b` with the format `:or`; a point in time as `2026-01-31 10:15:00Z`.
     """
 
     def get_value(self, key: int | str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """Return the attribute of the error, which is the only argument."""
+        """Return an attribute of the error, which is the only argument."""
         del kwargs
         return getattr(args[0], str(key))
 
     def format_field(self, value: Any, format_spec: str) -> str:
-        """Write one value."""
+        """Format one value."""
         match value:
             case tuple() | list() if type(value) in (tuple, list):
                 return (" or " if format_spec == "or" else ", ").join(map(str, value))
@@ -60,7 +60,7 @@ class BaseError(Exception):
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        # As in a dataclass: fields of the bases come first, and class variables are no fields.
+        # As in a dataclass: fields of the bases come first, and class variables are not fields.
         hints = {name: hint for base in reversed(cls.__mro__) for name, hint in get_annotations(base).items()}
         cls.fields = tuple(name for name, hint in hints.items() if not _is_class_variable(hint))
 
@@ -88,7 +88,7 @@ class CodedError(BaseError):
 
     code: ClassVar[str]
     hidden_fields: ClassVar[frozenset[str]] = frozenset()
-    """Fields that are part of the message alone, and not of the details."""
+    """Fields that are part of the message only, not of the details."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()

@@ -1,4 +1,4 @@
-"""Change, the result of a rule, and Draft, the builder in which a rule creates it. A draft never leaves its rule."""
+"""Change, the result of a rule, and Draft, the builder with which a rule creates it. A draft never leaves its rule."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -29,10 +29,10 @@ EVENT_RESERVE = 64 + MAX_NAME_LENGTH
 CLEARED_RESERVE = 16
 IMPACT_RESERVE = 160 + MAX_IMPACT_TEXT_BYTES
 APPROVAL_RESERVE = 64
-"""Room that is kept free, so that what was once accepted can always be approved, held, started, failed and ended:
-per scope for a full `ended` and a hold; per event for its start and a host's name, and for its clearance where a
-campaign made it; per affected VM for its impact and, once that is done, the name of another host; per approval that is
-missing (the names of the VMs come on top)."""
+"""Bytes that are kept free in a record, so that accepted events can always be approved, held, started, failed and
+ended. Per scope: a full `ended` list and a hold. Per event: its start, a host name, and a clearance if a campaign made
+it. Per affected VM: its impact and, when that is done, the name of another host. Per missing approval: the approval,
+plus the length of the VM's name."""
 
 OUTCOMES = {
     EntryKind.COMPLETED: EventOutcome.COMPLETED,
@@ -44,9 +44,9 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Change(msgspec.Struct, Generic[R], frozen=True):
-    """The new scope (None: it is removed), what the journal says of it, and the answer to whoever asked.
+    """The new scope (None: removed), its journal entries, and the result for the caller.
 
-    Save scope and entries first, in one step; answer and act afterwards.
+    Save scope and entries first, in one transaction; reply and act afterwards.
     """
 
     scope: Scope | None
@@ -55,7 +55,7 @@ class Change(msgspec.Struct, Generic[R], frozen=True):
 
 
 class Draft:
-    """A scope while a rule changes it. Time never goes back within a scope, whatever the clock says."""
+    """A scope while a rule changes it. Time never goes back within a scope, even if the clock does."""
 
     def __init__(self, scope: Scope, now: datetime) -> None:
         self.before = scope
@@ -93,9 +93,9 @@ class Draft:
         )
 
     def apply(self, event: Event, trigger: Trigger, *, by: str, why: str = "", **facts: str) -> Event | None:
-        """Apply a move of the table to an event, new or open; the event given carries its other changes already.
+        """Apply a transition to a new or open event, given with its other changes already made.
 
-        Returns the event as it is now, or None where the move ended it.
+        Return the resulting event, or None if the transition ended it.
         """
         known = self.scope.find_event(event.id)
         transition = find_transition(event.id, known.state if known else State.NONE, trigger)
@@ -129,12 +129,12 @@ class Draft:
         self.set(events=tuple(events), **fields)
 
     def put_impact(self, event: Event, impact: Impact) -> None:
-        """Keep the event with the work on one VM replaced."""
+        """Store the event with the impact on one VM replaced."""
         impacts = tuple(impact if other.vm == impact.vm else other for other in event.impacts)
         self.put(msgspec.structs.replace(event, impacts=impacts))
 
     def remember_key(self, key: str, request: str, digest: str) -> None:
-        """Remember that a request key has been answered."""
+        """Remember that a request with this key was answered."""
         seen = SeenKey(key=key, request=request, at=self.now, digest=digest)
         self.set(seen_keys=(*self.scope.seen_keys, seen))
 
@@ -144,7 +144,7 @@ class Draft:
         return self._bytes_needed() <= MAX_RECORD_BYTES
 
     def check_room(self) -> None:
-        """Refuse what would not leave room for everything that must be possible later."""
+        """Refuse a change that would not leave room for everything that must be possible later."""
         if (needed := self._bytes_needed()) > MAX_RECORD_BYTES:
             raise ScopeTooLarge(
                 self.scope.id, f"with this it could need {needed // 1024} KiB of {MAX_RECORD_BYTES // 1024}"
@@ -156,7 +156,7 @@ class Draft:
         return len(_encode(scope)) + SCOPE_RESERVE + sum(reserved_bytes(scope, event) for event in events)
 
     def finish(self, result: R) -> Change[R]:
-        """Close the draft. A draft in which nothing happened gives the scope itself, unchanged."""
+        """Return the finished change. If nothing happened, it has the original scope, unchanged."""
         if self.scope is self._untouched and not self.entries:
             return Change(self.before, (), result)
         self.set(
@@ -168,12 +168,12 @@ class Draft:
         return Change(self.scope, tuple(self.entries), result)
 
     def remove(self, result: R) -> Change[R]:
-        """Close the draft of a scope that is no more."""
+        """Return the change that removes the scope."""
         return Change(None, tuple(self.entries), result)
 
 
 def _drop_expired(scope: Scope, now: datetime) -> Scope:
-    """Return the scope without what it remembers no longer; the scope itself where that is nothing."""
+    """Return the scope without expired `ended` entries and keys; the same object if nothing has expired."""
     since = now - MAX_RECENT_AGE
     ended = tuple(item for item in scope.ended if item.at > since)
     seen_keys = tuple(item for item in scope.seen_keys if item.at > since)
@@ -183,7 +183,7 @@ def _drop_expired(scope: Scope, now: datetime) -> Scope:
 
 
 def reserved_bytes(scope: Scope, event: Event) -> int:
-    """Return how many bytes the event may come to need in the record for its start, impacts and approvals."""
+    """Return how many bytes the event may still need in the record for its start, impacts and approvals."""
     impacts = sum(len(vm) + IMPACT_RESERVE for vm in event.vms)
     if scope.approval is ApprovalRule.ANY:
         approvals = 0 if is_approved(scope, event) else APPROVAL_RESERVE + MAX_NAME_LENGTH
@@ -194,10 +194,10 @@ def reserved_bytes(scope: Scope, event: Event) -> int:
 
 
 def format_timestamp(moment: datetime) -> str:
-    """Write a moment for the journal's facts."""
+    """Format a time for the facts of journal entries."""
     return f"{moment:%Y-%m-%dT%H:%M:%SZ}"
 
 
 def derive_id(parent: str, *names: object) -> str:
-    """Compute the id of an event from the id of what asked for it: the same question gives the same id."""
+    """Derive the id of an event from the id of its request: the same request always gives the same id."""
     return str(uuid5(UUID(parent), "/".join(str(name) for name in names))).upper()

@@ -12,16 +12,16 @@ SCOPE_FIELDS = ("approval", "auto_approve", "scale_set", "placement_group")
 VM_FIELDS = ("vm_id", "role_instance", "update_domain", "fault_domain", "host", "addresses")
 
 FieldDiff = dict[str, tuple[str, str]]
-"""For each field that differs the old value and the new one."""
+"""The old and the new value of each field that differs."""
 
 
 def diff_scopes(old: Scope, new: Scope) -> FieldDiff:
-    """Return what differs between two scopes besides their VMs."""
+    """Return the differences between two scopes, except for their VMs."""
     return _diff(old, new, ("kind", *SCOPE_FIELDS)) | _diff_traits(old.traits, new.traits)
 
 
 def diff_vms(old: Vm, new: Vm) -> FieldDiff:
-    """Return what differs between two VMs besides their names."""
+    """Return the differences between two VMs, except for their names."""
     return _diff(old, new, VM_FIELDS) | _diff_traits(old.traits, new.traits)
 
 
@@ -43,7 +43,7 @@ def _diff(old: object, new: object, names: Iterable[str]) -> FieldDiff:
 
 
 def _format_value(value: Any) -> str:
-    """Write a value of a field for people; nothing is written where nothing is said."""
+    """Format a field's value for people; an unset value gives an empty text."""
     match value:
         case None:
             return ""

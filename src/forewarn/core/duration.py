@@ -6,7 +6,7 @@ from datetime import timedelta
 from forewarn.core.errors import Invalid
 
 DURATION_PATTERN = r"^([0-9]{1,6}d)?([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}(\.[0-9]{1,6})?s)?$"
-"""Days, hours, minutes and seconds, in this order; at least one of them, so at least two characters."""
+"""Days, hours, minutes and seconds, in this order; at least one of them."""
 
 MAX_DURATION = timedelta(days=36_500)
 
@@ -17,18 +17,18 @@ _PARTS = re.compile(
 
 
 def parse_duration(text: str) -> timedelta:
-    """Read a duration."""
+    """Parse a duration."""
     parts = _PARTS.fullmatch(text)
     if not text or parts is None:
         raise Invalid(f'{text!r} is not a duration: write it like "90s", "15m", "1h30m" or "2d"')
     duration = timedelta(**{unit: float(number) for unit, number in parts.groupdict().items() if number is not None})
     if duration > MAX_DURATION:
-        raise Invalid(f"{text!r} is too long: a duration is at most {MAX_DURATION.days}d")
+        raise Invalid(f"{text!r} is too long: the longest duration is {MAX_DURATION.days}d")
     return duration
 
 
 def format_duration(duration: timedelta) -> str:
-    """Write a duration, so that `parse_duration` gives it back."""
+    """Format a duration in the form that `parse_duration` accepts."""
     minutes, seconds = divmod(duration - timedelta(days=duration.days), timedelta(minutes=1))
     hours, minutes = divmod(minutes, 60)
     amount = f"{seconds / timedelta(seconds=1):.6f}".rstrip("0").rstrip(".")

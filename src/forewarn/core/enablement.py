@@ -12,16 +12,16 @@ from forewarn.core.policy import Outage, RuleContext
 from forewarn.core.scope import Scope
 
 SEEN_SAVE_INTERVAL = timedelta(hours=1)
-"""How old the saved `seen_at` may be before a request saves it anew."""
+"""How old the saved `seen_at` may be before a request saves it again."""
 
 
 def needs_save(scope: Scope, *, now: datetime) -> bool:
-    """Tell whether a request from the scope changes what is saved: the quick check before `mark_seen`."""
+    """Return whether a request from the scope must be saved: the quick check before `mark_seen`."""
     return not scope.enabled or scope.seen_at is None or now - scope.seen_at > SEEN_SAVE_INTERVAL
 
 
 def mark_seen(scope: Scope, *, now: datetime, epoch: str) -> Change[None]:
-    """Take note of a valid request. `epoch` is a fresh random token, used if this begins a new epoch."""
+    """Record a valid request. `epoch` is a fresh random token, used if the request starts a new epoch."""
     draft = Draft(scope, now)
     if not scope.enabled:
         _enable(draft, epoch)
@@ -31,7 +31,7 @@ def mark_seen(scope: Scope, *, now: datetime, epoch: str) -> Change[None]:
 
 
 def _enable(draft: Draft, epoch: str) -> None:
-    """Announce what waits unannounced; then, if this is not the first time, begin a new epoch, which has it all."""
+    """Announce all unannounced events. If the scope was enabled before, start a new epoch that includes them."""
     again = draft.scope.was_enabled
     draft.set(enabled=True, was_enabled=True, seen_at=draft.now)
     for event in draft.scope.events:
@@ -44,7 +44,7 @@ def _enable(draft: Draft, epoch: str) -> None:
 
 
 def disable_if_idle(draft: Draft, context: RuleContext, seen_at: datetime | None) -> None:
-    """Switch the scope off if it has been silent for too long. Open events stay."""
+    """Disable the scope if its idle timeout is over. Open events stay."""
     disable_at = idle_at(draft.scope, context, seen_at)
     if disable_at is not None and draft.now >= disable_at:
         draft.set(enabled=False, seen_at=max(filter(None, (seen_at, draft.scope.seen_at)), default=None))
@@ -53,7 +53,7 @@ def disable_if_idle(draft: Draft, context: RuleContext, seen_at: datetime | None
 
 
 def idle_at(scope: Scope, context: RuleContext, seen_at: datetime | None) -> datetime | None:
-    """Return when the scope will have been silent for too long; time without the service does not count."""
+    """Return when the scope's idle timeout is over; outages of the service do not count."""
     known = [moment for moment in (seen_at, scope.seen_at) if moment is not None]
     if not scope.enabled or context.policy.idle_after is None or not known:
         return None
@@ -61,7 +61,7 @@ def idle_at(scope: Scope, context: RuleContext, seen_at: datetime | None) -> dat
 
 
 def _add_uptime(start: datetime, time: timedelta, outages: tuple[Outage, ...]) -> datetime:
-    """Return the moment by which `time` of service has passed since `start`."""
+    """Return when the service will have been up for `time` since `start`."""
     end = start + time
     for outage in sorted(outages, key=lambda outage: outage.began_at):
         if outage.ended_at > start and outage.began_at < end:

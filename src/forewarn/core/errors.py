@@ -59,7 +59,7 @@ class EventVmNotFound(NotFound):
     """The event does not affect that VM."""
 
     code = "vm-not-affected"
-    template = "event {event} does not affect {vm}: name a VM that it affects, or none to mean all of them"
+    template = "event {event} does not affect {vm}: name a VM that it affects, or no VM to select all of them"
     vm: str
     event: str
 
@@ -180,7 +180,7 @@ class PlacementFailed(RefusedError):
 
     @property
     def more(self) -> str:
-        """How many other groups of VMs cannot be placed."""
+        """The number of other groups of VMs that cannot be placed."""
         return f" (and {self.others} more)" if self.others else ""
 
 

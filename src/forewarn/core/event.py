@@ -13,7 +13,7 @@ from forewarn.core.text import check_name, check_text, is_guid
 
 
 class EventType(StrEnum):
-    """What happens to the VM. The names are the protocol's."""
+    """What happens to the VM, by the protocol's names."""
 
     FREEZE = "Freeze"
     REBOOT = "Reboot"
@@ -23,14 +23,14 @@ class EventType(StrEnum):
 
 
 class Source(StrEnum):
-    """Who wants the event: the platform, or the VM's owner."""
+    """Who caused the event: the platform, or the VM's owner."""
 
     PLATFORM = "Platform"
     USER = "User"
 
 
 class Cause(StrEnum):
-    """Why the event exists; only maintenance waits for its turn and can be held."""
+    """Why the event exists. Only maintenance takes turns by update domain and can be held."""
 
     MAINTENANCE = "maintenance"
     USER = "user"
@@ -40,7 +40,7 @@ class Cause(StrEnum):
 
 
 class State(StrEnum):
-    """States of the event's state machine. Only Scheduled and Started are ever stored or shown."""
+    """States of the event's state machine. Only Scheduled and Started are stored or shown."""
 
     NONE = "not yet made"
     SCHEDULED = "Scheduled"
@@ -86,14 +86,14 @@ TRANSITIONS: dict[tuple[State, Trigger], Transition] = {
 
 
 class Approval(msgspec.Struct, frozen=True, kw_only=True):
-    """One VM's confirmation that it is prepared."""
+    """One VM's approval of an event."""
 
     vm: str
     at: datetime
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One open event of a scope. Its VMs shared update domain and host when it was made."""
+    """One open event of a scope. Its VMs had the same update domain and host when it was created."""
 
     id: str
     request: str
@@ -103,8 +103,8 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     cause: Cause
     vms: tuple[str, ...]
     role_instances: tuple[str, ...] | None = None
-    """Those of its VMs that are role instances: some documents name them otherwise, also when the VM has left. None: an
-    older version has saved it, and did not say."""
+    """Which of its VMs are role instances, because some documents name them differently, even after the VM has left.
+    None: saved by an older version without this field."""
     update_domain: int
     host: str | None = None
     created_at: datetime = msgspec.field(name="made_at")
@@ -118,18 +118,18 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     started_at: datetime | None = None
     impacts: tuple[Impact, ...] = ()
     campaign: str = ""
-    """The campaign that made it; such an event starts only when the campaign has cleared it."""
+    """The campaign that created it; such an event starts only after the campaign has cleared it."""
     cleared: bool = False
 
     def __post_init__(self) -> None:
         if not is_guid(self.id) or self.id != self.id.upper():
             raise Invalid(f"event id {self.id!r} is not an upper-case GUID")
         if not self.vms:
-            raise Invalid("an event affects at least one VM")
+            raise Invalid("an event must affect at least one VM")
         if self.state not in (State.SCHEDULED, State.STARTED):
-            raise Invalid(f"an event that is kept is Scheduled or Started, not {self.state.value}")
+            raise Invalid(f"a stored event must be Scheduled or Started, not {self.state.value}")
         if self.duration is not None and self.duration < timedelta(0):
-            raise Invalid("duration cannot be negative: leave it out where it is not known")
+            raise Invalid("duration must not be negative: omit it if it is not known")
         check_text(self.description, "description")
         check_text(self.why, "reason")
         check_text(self.by, "by")
@@ -138,16 +138,16 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def is_planned(self) -> bool:
-        """Whether it waits for its update domain's turn and for an operator's hold."""
+        """Whether it is planned maintenance, which takes turns by update domain and can be held."""
         return self.cause is Cause.MAINTENANCE
 
     def impact(self, vm: str) -> Impact | None:
-        """Return the work on that VM, once the event is Started."""
+        """Return the impact on that VM; the event must be Started."""
         return next((impact for impact in self.impacts if impact.vm == vm), None)
 
 
 def find_transition(event: str, state: State, trigger: Trigger) -> Transition:
-    """Look up the transition in the table, or refuse it."""
+    """Return the transition from the table; raise InvalidTransition if there is none."""
     found = TRANSITIONS.get((state, trigger))
     if found is None:
         raise InvalidTransition(event, state.value, trigger.value)

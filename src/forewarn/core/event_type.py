@@ -1,4 +1,4 @@
-"""All facts of each event type, in one table. An event type without a row, or a row without a fact, fails at import."""
+"""All facts of each event type, in one table. A missing row or fact fails at import."""
 
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
@@ -25,17 +25,17 @@ class EventTypeSpec(msgspec.Struct, frozen=True, kw_only=True):
     type: EventType
     effect: Effect
     minimum_notice: timedelta
-    """PROTOCOL §6. For Terminate, the notice that the VM or its scope asks for comes first."""
+    """PROTOCOL §6. For Terminate, `terminate_notice` of the VM or its scope takes precedence."""
     causes: Mapping[Source, Cause]
-    """Which sources may ask for it, and the cause that the event then has."""
+    """Which sources may request it, and the cause that the event then has."""
     descriptions: Mapping[Cause, str]
-    """The `Description` of an event, by its cause. A hardware failure has no source of its own, so it is only here."""
+    """The event's `Description` by cause. A hardware failure is not requested by a source, so it occurs only here."""
     since: ApiVersion
-    """The first api-version that shows the type; a document of an older version has no event of it."""
+    """The first api-version that has the type; documents of older versions omit its events."""
     default_duration: timedelta
-    """How long it takes on the simulated platform, unless the settings `simulated.*` say otherwise."""
+    """How long it takes on the simulated platform by default (settings: `simulated.*`)."""
     simulates_duration: bool
-    """Whether it takes as long as the event's own duration on the simulated platform, where the event has one."""
+    """Whether the event's own duration, if it has one, is how long it takes on the simulated platform."""
 
     def __post_init__(self) -> None:
         if missing := set(self.causes.values()) - set(self.descriptions):
@@ -43,22 +43,22 @@ class EventTypeSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def sources(self) -> tuple[Source, ...]:
-        """Who may ask for it."""
+        """The sources that may request it."""
         return tuple(self.causes)
 
     @property
     def removes_vm(self) -> bool:
-        """Whether the VM leaves the scope when the event is done."""
+        """Whether the VM leaves the scope when the event has completed."""
         return self.effect is Effect.REMOVE
 
     @property
     def moves_vm(self) -> bool:
-        """Whether the VM is on another host when the event is done."""
+        """Whether the VM is on another host when the event has completed."""
         return self.effect is Effect.MOVE
 
 
 def create_table(specs: Iterable[EventTypeSpec]) -> dict[EventType, EventTypeSpec]:
-    """Return the rows by type, in the order of the enum. Every type has exactly one."""
+    """Return the rows by type, in the order of the enum. Each type must have exactly one."""
     rows = list(specs)
     table = {spec.type: spec for spec in rows}
     if missing := [type_.value for type_ in EventType if type_ not in table]:
@@ -138,10 +138,10 @@ def types_with_cause(cause: Cause) -> tuple[EventType, ...]:
 
 
 MAINTENANCE_TYPES = types_with_cause(Cause.MAINTENANCE)
-"""Planned maintenance: these take turns by update domain, an operator can hold them, and campaigns consist of them."""
+"""Planned maintenance: takes turns by update domain, can be held by an operator, and is what campaigns create."""
 
 USER_TYPES = types_with_cause(Cause.USER)
-"""What a user can ask for, and so what a scope can approve in advance."""
+"""Types that a user can request, and that a scope can therefore approve in advance."""
 
 FAILURE_TYPES = types_with_cause(Cause.FAILURE)
-"""What a hardware failure can be."""
+"""Types that a hardware failure can have."""

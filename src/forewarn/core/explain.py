@@ -13,11 +13,11 @@ from forewarn.core.policy import RuleContext
 from forewarn.core.scope import ApprovalRule, Hold, Scope
 
 CAMPAIGN_PREFIX = "campaign:"
-"""With this begins what the journals call a campaign; its name follows."""
+"""The prefix of a campaign's name in `by` of journal entries."""
 
 
 class BlockerCode(StrEnum):
-    """What keeps an event from going on, for programs."""
+    """Machine-readable codes of blockers."""
 
     NOT_BEFORE = "not-before"
     APPROVAL_REQUIRED = "approval-required"
@@ -28,18 +28,18 @@ class BlockerCode(StrEnum):
 
 
 class Blocker(msgspec.Struct, frozen=True, kw_only=True):
-    """One reason why an event does not go on. Its text is a sentence for people."""
+    """One reason why an event does not continue. Its text is a sentence for people."""
 
     code: ClassVar[BlockerCode]
 
     @property
     def needs_person(self) -> bool:
-        """Whether only a person can remove it."""
+        """Whether only a person can remove this blocker."""
         return False
 
 
 class NotBefore(Blocker, frozen=True):
-    """Its notice is not over. An approval lifts this."""
+    """The event's notice is not over. An approval removes this blocker."""
 
     code: ClassVar[BlockerCode] = BlockerCode.NOT_BEFORE
     at: datetime
@@ -49,17 +49,17 @@ class NotBefore(Blocker, frozen=True):
 
 
 class ApprovalPending(Blocker, frozen=True):
-    """Nobody, or not everybody, has approved. The passing of its notice lifts this."""
+    """Required approvals are missing. The end of the notice removes this blocker."""
 
     code: ClassVar[BlockerCode] = BlockerCode.APPROVAL_REQUIRED
     at: datetime
-    """When its notice is over."""
+    """The end of the notice."""
     vms: tuple[str, ...]
     rule: ApprovalRule
 
     @property
     def condition(self) -> str:
-        """What lets the event start earlier."""
+        """What would let the event start earlier."""
         if self.rule is ApprovalRule.ANY:
             return "earlier if any VM of the scope approves"
         return f"earlier if {', '.join(self.vms)} approve{'s' if len(self.vms) == 1 else ''}"
@@ -69,17 +69,17 @@ class ApprovalPending(Blocker, frozen=True):
 
 
 class DomainInUse(Blocker, frozen=True):
-    """Another update domain of the scope has its turn."""
+    """Another update domain of the scope is being maintained."""
 
     code: ClassVar[BlockerCode] = BlockerCode.UPDATE_DOMAIN_BUSY
     update_domain: int
     events: tuple[str, ...]
     stuck_event: str | None = None
-    """One of the events that goes on only when a person decides, if there is one."""
+    """An event of that update domain that continues only when a person decides, if there is one."""
 
     @property
     def needs_person(self) -> bool:
-        """Whether an event that has its turn goes on only when a person decides."""
+        """Whether an event of that update domain continues only when a person decides."""
         return self.stuck_event is not None
 
     def __str__(self) -> str:
@@ -96,7 +96,7 @@ class OperatorHold(Blocker, frozen=True):
 
     @property
     def needs_person(self) -> bool:
-        """A hold stays until it is released."""
+        """A hold lasts until it is released."""
         return True
 
     def __str__(self) -> str:
@@ -105,15 +105,15 @@ class OperatorHold(Blocker, frozen=True):
 
 
 class CampaignPending(Blocker, frozen=True):
-    """The campaign that made the event has not cleared it: the campaign's policy does not let it start now."""
+    """The campaign that created the event has not cleared it: the campaign's policy does not let it start now."""
 
     code: ClassVar[BlockerCode] = BlockerCode.CAMPAIGN
     campaign: str
     name: str = ""
     why: str = ""
-    """Why it clears nothing at all, where that is so."""
+    """Why the campaign clears nothing at all, if that is so."""
     is_stopped: bool = False
-    """Whether it clears nothing until a person resumes it. The scope knows neither this nor `why`."""
+    """Whether it clears nothing until a person resumes it. A scope knows neither this nor `why`."""
 
     @property
     def needs_person(self) -> bool:
@@ -125,7 +125,7 @@ class CampaignPending(Blocker, frozen=True):
 
 
 class ImpactStuck(Blocker, frozen=True):
-    """The work on a VM has failed, or its outcome is unknown: a person decides."""
+    """The impact on a VM has failed or has an unknown outcome: a person decides."""
 
     code: ClassVar[BlockerCode] = BlockerCode.IMPACT_STUCK
     vm: str
@@ -134,16 +134,16 @@ class ImpactStuck(Blocker, frozen=True):
 
     @property
     def needs_person(self) -> bool:
-        """A person retries the work, or resolves it."""
+        """A person must retry or resolve the impact."""
         return True
 
     def __str__(self) -> str:
-        how = "has failed" if self.state is ImpactState.FAILED else f"is {self.state.value}"
+        how = "has failed" if self.state is ImpactState.FAILED else "has an unknown outcome"
         return f"the work on {self.vm} {how}: {self.why or 'retry or resolve it'}"
 
 
 def explain(scope: Scope, event: Event, context: RuleContext, *, now: datetime) -> tuple[Blocker, ...]:
-    """Return everything that keeps the event where it is, what a person decides first; empty: nothing does."""
+    """Return everything that blocks the event, decisions of people first; empty if nothing does."""
     if event.state is State.STARTED:
         return tuple(
             ImpactStuck(vm=impact.vm, state=impact.state, why=impact.why)
@@ -157,9 +157,9 @@ def explain(scope: Scope, event: Event, context: RuleContext, *, now: datetime) 
 
 
 def is_stuck(event: Event, blockers: Iterable[Blocker]) -> bool:
-    """Tell whether only a person can make the event go on; `blockers` are those that `explain` has returned for it.
+    """Return whether only a person can make the event continue; `blockers` is the result of `explain` for it.
 
-    An event with stuck work is not stuck while the platform still works on other VMs of it.
+    An event with a stuck impact is not stuck while the platform still works on other VMs of the event.
     """
     if event.state is State.STARTED:
         return has_only_stuck_work(event)
@@ -167,7 +167,7 @@ def is_stuck(event: Event, blockers: Iterable[Blocker]) -> bool:
 
 
 def has_only_stuck_work(event: Event) -> bool:
-    """Tell whether work of the event has failed or has an unknown outcome, and no other work is under way."""
+    """Return whether an impact of the event is stuck (failed or unknown) and no other impact is in progress."""
     states = {impact.state for impact in event.impacts}
     return bool(states & STUCK) and states <= STUCK | SETTLED
 
@@ -180,7 +180,7 @@ def _with_stuck_event(scope: Scope, blocker: Blocker) -> Blocker:
 
 
 def blocker_messages(blockers: Iterable[Blocker]) -> tuple[str, ...]:
-    """Say each reason; that an approval would do instead of waiting is part of the sentence on waiting."""
+    """Return one message per blocker, except that a missing approval is added to the message about the notice."""
     messages: list[str] = []
     for blocker in blockers:
         if isinstance(blocker, ApprovalPending) and messages:
@@ -191,7 +191,7 @@ def blocker_messages(blockers: Iterable[Blocker]) -> tuple[str, ...]:
 
 
 def notice_blockers(scope: Scope, event: Event, *, now: datetime) -> tuple[Blocker, ...]:
-    """Return what the event's own notice and approvals say."""
+    """Return the blockers that come from the event's own notice and approvals."""
     if is_due_or_approved(scope, event, now=now):
         return ()
     notice = NotBefore(at=event.not_before)
@@ -201,12 +201,12 @@ def notice_blockers(scope: Scope, event: Event, *, now: datetime) -> tuple[Block
 
 
 def is_due_or_approved(scope: Scope, event: Event, *, now: datetime) -> bool:
-    """Tell whether the event's notice is over, or approvals have ended it."""
+    """Return whether the event's notice is over, or ended early by approvals."""
     return now >= event.not_before or is_approved(scope, event)
 
 
 def external_blockers(scope: Scope, event: Event, context: RuleContext) -> tuple[Blocker, ...]:
-    """Return what other events, operators and campaigns say. Only planned maintenance waits for these."""
+    """Return the blockers that come from other events, operators and campaigns. Only planned maintenance has these."""
     if not event.is_planned:
         return ()
     ahead = [
@@ -234,7 +234,7 @@ def _campaign_blockers(event: Event) -> tuple[Blocker, ...]:
 
 
 def is_approved(scope: Scope, event: Event) -> bool:
-    """Tell whether the event has all the approvals that it needs to start early."""
+    """Return whether the event has all approvals that it needs to start early."""
     if scope.approval is ApprovalRule.ANY:
         return bool(event.approvals)
     return not missing_approvals(scope, event)

@@ -10,6 +10,7 @@ from forewarn.core.duration import format_duration, parse_duration
 from forewarn.core.errors import Invalid
 from forewarn.core.journal import EntryKind
 from forewarn.core.scope import Scope
+from forewarn.core.text import join_choices
 
 
 class FaultKind(StrEnum):
@@ -37,8 +38,7 @@ DEFAULT_AMOUNTS = {
     FaultKind.LATE_FIRST_ANSWER: timedelta(minutes=2),
     FaultKind.WRONG_DATE: timedelta(hours=1),
 }
-"""The kinds of which there can be more or less, and how much there is unless it is said: for how long an answer waits,
-and how far ahead its date is."""
+"""The kinds that have an amount, with its default: the delay of a response, or how far ahead its date is."""
 
 MAX_AMOUNTS = {
     FaultKind.SLOW: timedelta(minutes=10),
@@ -49,10 +49,10 @@ MAX_TIMES = 1_000_000
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True):
-    """One way of misbehaving: towards whom, until when, how often.
+    """A configured fault: which VM it affects, until when, and for how many requests.
 
-    `vm` is `scope/name`, or None for all VMs. With neither `until` nor `times` it stays until it is cleared; with both
-    it ends with whichever comes first. `until` is a moment by the service's clock; `amount` is always real time.
+    `vm` is `scope/name`, or None for all VMs. With neither `until` nor `times` it lasts until it is cleared; with both,
+    the first limit that is reached ends it. `until` is a time of the service's clock; `amount` is always real time.
     """
 
     id: str
@@ -64,22 +64,22 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     by: str
     set_at: datetime
     hits: int = 0
-    """How many requests it has hit so far."""
+    """How many requests it has affected so far."""
 
     def __post_init__(self) -> None:
         if self.times is not None and not 1 <= self.times <= MAX_TIMES:
-            raise Invalid(f"a fault hits 1 to {MAX_TIMES} requests, not {self.times}")
+            raise Invalid(f"times must be 1 to {MAX_TIMES} requests, got {self.times}")
         if self.amount is not None:
             _check_amount(self.kind, self.amount)
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether it has hit as many requests as it may."""
+        """Whether it has affected its maximum number of requests."""
         return self.times is not None and self.hits >= self.times
 
     @property
     def facts(self) -> dict[str, str]:
-        """What the journal says of it."""
+        """The facts of its journal entry."""
         facts = {"fault": self.id, "kind": self.kind.value, "vm": self.vm or "all"}
         if self.amount is not None:
             facts["amount"] = format_signed_duration(self.amount)
@@ -91,26 +91,26 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_fault_kind(text: str) -> FaultKind:
-    """Read a kind as people say it: a status may be said by its number alone."""
+    """Parse a kind as users write it; the number of a status is enough."""
     name = text.strip().lower()
     try:
         return FaultKind(f"status-{name}" if name.isdecimal() else name)
     except ValueError:
-        raise Invalid(f"there is no fault {text!r}, only {', '.join(FaultKind)}") from None
+        raise Invalid(f"unknown fault {text!r}: use {join_choices(FaultKind)}") from None
 
 
 def default_amount(kind: FaultKind) -> timedelta | None:
-    """Return how much of it there is unless it is said; None: there is no more or less of it."""
+    """Return the default amount of the kind; None if the kind has no amount."""
     return DEFAULT_AMOUNTS.get(kind)
 
 
 def format_signed_duration(amount: timedelta) -> str:
-    """Write a duration that may be below zero: an hour behind is `-1h`."""
+    """Format a duration that may be negative: an hour behind is `-1h`."""
     return f"-{format_duration(-amount)}" if amount < timedelta(0) else format_duration(amount)
 
 
 def parse_signed_duration(text: str) -> timedelta:
-    """Read a duration that may be below zero."""
+    """Parse a duration that may be negative."""
     return -parse_duration(text.removeprefix("-")) if text.startswith("-") else parse_duration(text)
 
 
@@ -131,17 +131,19 @@ def add_fault_entry(
 
 
 def fault_facts(fault: Fault, entry_kind: EntryKind) -> dict[str, str]:
-    """Return the facts of a journal entry; at the fault's end they say how many requests it has affected."""
+    """Return the facts of a journal entry; those of the fault's end include the number of affected requests."""
     return fault.facts if entry_kind is EntryKind.FAULT_SET else {**fault.facts, "hits": str(fault.hits)}
 
 
 def _check_amount(kind: FaultKind, amount: timedelta) -> None:
     most = MAX_AMOUNTS.get(kind)
     if most is None:
-        raise Invalid(f"of {kind.value} there is no more or less: only {', '.join(MAX_AMOUNTS)} have an amount")
+        raise Invalid(f"{kind.value} has no amount: only {', '.join(MAX_AMOUNTS)} have one")
     if kind is FaultKind.WRONG_DATE and not amount:
-        raise Invalid("wrong-date is ahead or behind, and by more than nothing")
+        raise Invalid("the amount of wrong-date must not be 0: use a positive or a negative duration")
     if kind is not FaultKind.WRONG_DATE and amount <= timedelta(0):
-        raise Invalid(f"{kind.value} takes longer than nothing, not {format_signed_duration(amount)}")
+        raise Invalid(f"the amount of {kind.value} must be positive, got {format_signed_duration(amount)}")
     if abs(amount) > most:
-        raise Invalid(f"{kind.value} is at most {format_duration(most)}, not {format_signed_duration(amount)}")
+        raise Invalid(
+            f"the amount of {kind.value} must be at most {format_duration(most)}, got {format_signed_duration(amount)}"
+        )

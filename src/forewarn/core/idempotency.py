@@ -14,7 +14,7 @@ from forewarn.core.text import check_key
 
 
 class IdempotencyKey(msgspec.Struct, frozen=True):
-    """A request's key, and a digest that stands for all that it asks: another request with this key is noticed."""
+    """A request's idempotency key, and a digest of the request that detects a different request with the same key."""
 
     key: str
     digest: str
@@ -28,9 +28,9 @@ class IdempotencyKey(msgspec.Struct, frozen=True):
 def apply_once(
     scope: Scope, idempotency_key: IdempotencyKey | None, rule: Callable[[Scope], Change[None]], *, now: datetime
 ) -> Change[bool]:
-    """Apply the rule unless the scope has answered this request before; tell whether it was applied.
+    """Apply the rule unless the scope has already answered this request; return whether it was applied.
 
-    The key is saved with what the rule changes. Where it removes the scope, the last journal entry keeps the key.
+    The key is saved together with the change. If the rule removes the scope, the last journal entry keeps the key.
     """
     if idempotency_key is not None and is_repeated_request(
         scope.seen_keys, idempotency_key, now=max(now, scope.changed_at)
@@ -47,7 +47,7 @@ def apply_once(
 
 
 def is_repeated_request(seen_keys: Sequence[SeenKey], idempotency_key: IdempotencyKey, *, now: datetime) -> bool:
-    """Tell whether the request is among those answered; refuse it where its key stands for another one."""
+    """Return whether the request was answered before; raise KeyConflict if its key was used for another request."""
     found = next(
         (item for item in seen_keys if item.key == idempotency_key.key and item.at > now - MAX_RECENT_AGE), None
     )
@@ -59,7 +59,7 @@ def is_repeated_request(seen_keys: Sequence[SeenKey], idempotency_key: Idempoten
 def add_seen_key(
     seen_keys: Sequence[SeenKey], idempotency_key: IdempotencyKey | None, *, now: datetime
 ) -> tuple[SeenKey, ...]:
-    """Return what is remembered once the request is answered: no more and no longer than a scope does."""
+    """Return the remembered keys with this one added, within the same limits of number and age as in a scope."""
     kept = tuple(item for item in seen_keys if item.at > now - MAX_RECENT_AGE)
     new = (
         ()
@@ -70,18 +70,18 @@ def add_seen_key(
 
 
 REQUEST_DIGEST = "digest"
-"""The fact, beside the request's key, that stands for all that it asked."""
+"""The fact, next to the request's key, that has the digest of the request."""
 
 
 def attach_key(entries: tuple[Entry, ...], idempotency_key: IdempotencyKey) -> tuple[Entry, ...]:
-    """Return the entries with the request in the facts of the last one."""
+    """Return the entries, with key and digest of the request in the facts of the last one."""
     *others, last = entries
     facts = {**last.facts, REQUEST_KEY: idempotency_key.key, REQUEST_DIGEST: idempotency_key.digest}
     return (*others, msgspec.structs.replace(last, facts=facts))
 
 
 def has_key(entry: Entry, idempotency_key: IdempotencyKey) -> bool:
-    """Tell whether the entry is the work of this request; refuse the request where its key stands for another one."""
+    """Return whether this request wrote the entry; raise KeyConflict if its key was used for another request."""
     if entry.facts.get(REQUEST_KEY) != idempotency_key.key:
         return False
     if entry.facts.get(REQUEST_DIGEST) != idempotency_key.digest:

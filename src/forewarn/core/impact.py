@@ -1,6 +1,6 @@
 """The impact of an event on one VM: its states, and the outcomes that a platform reports.
 
-`output` is what a program printed: for the journal, and for operators.
+`output` is what a program printed, for the journal and for operators.
 """
 
 from datetime import datetime, timedelta
@@ -16,7 +16,7 @@ MAX_RETRY_DELAY = timedelta(days=7)
 
 
 class Done(msgspec.Struct, frozen=True):
-    """The work is done; `host` says where the VM runs now, where that may have changed."""
+    """The platform has completed the work; `host` is where the VM runs now, if that may have changed."""
 
     host: str | None = None
     output: str = ""
@@ -27,14 +27,14 @@ class Done(msgspec.Struct, frozen=True):
 
 
 class Failed(msgspec.Struct, frozen=True):
-    """The work has failed, and trying again by itself would not help."""
+    """The work has failed, and an automatic retry would not help."""
 
     why: str
     output: str = ""
 
 
 class Retry(msgspec.Struct, frozen=True):
-    """Not now: try again after this time."""
+    """The platform cannot work on the VM now: try again after this time."""
 
     after: timedelta
     why: str = ""
@@ -42,25 +42,25 @@ class Retry(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         if not timedelta(0) <= self.after <= MAX_RETRY_DELAY:
-            raise Invalid(f"a pause is 0 to {MAX_RETRY_DELAY.days} days, not {self.after}")
+            raise Invalid(f"the retry delay must be 0 to {MAX_RETRY_DELAY.days} days, got {self.after}")
 
 
 class Unknown(msgspec.Struct, frozen=True):
-    """Nobody can tell whether the work was done."""
+    """It is unknown whether the work was done."""
 
     why: str = ""
     output: str = ""
 
 
 class NotStarted(msgspec.Struct, frozen=True):
-    """The platform has not touched the VM for this."""
+    """The platform has not started this work."""
 
 
 ImpactOutcome = Done | Failed | Retry | Unknown
 
 
 class ImpactState(StrEnum):
-    """How far the work on one VM is."""
+    """The progress of the work on one VM."""
 
     PENDING = "pending"
     BEGUN = "begun"
@@ -73,11 +73,11 @@ class ImpactState(StrEnum):
 
 
 SETTLED = frozenset({ImpactState.DONE, ImpactState.GIVEN_UP, ImpactState.GONE})
-"""Nothing more will happen to such an impact."""
+"""Final states: the impact does not change any more."""
 
 
 STUCK = frozenset({ImpactState.FAILED, ImpactState.UNKNOWN})
-"""Such an impact waits for a person."""
+"""States in which a person must decide."""
 
 
 class Impact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -91,6 +91,6 @@ class Impact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     why: str = ""
 
     def with_state(self, state: ImpactState, *, why: str = "", retry_at: datetime | None = None) -> "Impact":
-        """Return the impact in another state; what was said of it before is forgotten."""
+        """Return the impact in another state, without the texts of the previous state."""
         short = truncate_text(why, MAX_IMPACT_TEXT_BYTES)
         return msgspec.structs.replace(self, state=state, why=short, retry_at=retry_at)

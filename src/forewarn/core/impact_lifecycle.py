@@ -1,6 +1,7 @@
 """Lifecycle of impacts: begin, settle, retry and resolve.
 
-"Begun" is saved before the platform touches the VM, the outcome afterwards."""
+"Begun" is saved before the platform touches the VM, the outcome afterwards.
+"""
 
 from datetime import datetime
 
@@ -20,7 +21,7 @@ PLATFORM = "platform"
 
 
 def impacts_to_begin(scope: Scope, *, now: datetime) -> tuple[tuple[Event, Impact], ...]:
-    """Return the work that the platform should be given now. Two impacts never run on one VM at a time."""
+    """Return the impacts that the platform can begin now. Two impacts never run on one VM at the same time."""
     in_progress = vms_in_progress(scope)
     found: list[tuple[Event, Impact]] = []
     for event in scope.events:
@@ -38,9 +39,9 @@ def _may_begin(impact: Impact, now: datetime) -> bool:
 
 
 def begin(scope: Scope, event_id: str, vm: str, *, now: datetime, again: bool = False) -> Change[Impact]:
-    """Note that the platform is about to be given the work on a VM. Save this before it is.
+    """Record that the platform is about to begin the work on a VM. Save this before calling the platform.
 
-    `again`: the work had begun before a crash, and giving it to the platform once more is right.
+    `again`: the work had begun before a crash, and the platform may be asked to do it once more.
     """
     draft = Draft(scope, now)
     event, impact = _find(scope, event_id, vm)
@@ -59,7 +60,7 @@ def begin(scope: Scope, event_id: str, vm: str, *, now: datetime, again: bool = 
 def settle(
     scope: Scope, event_id: str, vm: str, outcome: ImpactOutcome, context: RuleContext, *, now: datetime
 ) -> Change[None]:
-    """Take what the platform says of the work on a VM that had begun."""
+    """Apply the outcome that the platform reports for an impact that had begun."""
     draft = Draft(scope, now)
     event, impact = _find(scope, event_id, vm)
     if impact.state is not ImpactState.BEGUN:
@@ -83,7 +84,7 @@ def settle(
 
 
 def retry(scope: Scope, event_id: str, vm: str | None = None, *, by: str, now: datetime, why: str = "") -> Change[None]:
-    """Have failed or unknown work done once more, because a person says so: on one VM, or wherever there is such."""
+    """Retry failed or unknown impacts on request of a person: on one VM, or on all VMs that have one."""
     draft = Draft(scope, now)
     event, stuck = _find_stuck(scope, event_id, vm, "be retried")
     for impact in stuck:
@@ -103,9 +104,9 @@ def resolve(
     done: bool = False,
     vm: str | None = None,
 ) -> Change[None]:
-    """End what is failed or unknown of an event, because a person says so: as done after all, or given up."""
+    """End failed or unknown impacts on request of a person: as completed after all, or as given up."""
     if not why.strip():
-        raise Invalid("resolving needs a reason: it ends what nobody else will look at again")
+        raise Invalid("resolving an impact needs a reason: it records why the outcome was decided by hand")
     draft = Draft(scope, now)
     event, stuck = _find_stuck(scope, event_id, vm, "be resolved")
     for impact in stuck:
@@ -146,7 +147,7 @@ def _record_impact(
 
 
 def _output_fact(outcome: ImpactOutcome) -> dict[str, str]:
-    """Return what a program printed as a fact for the journal, if it did."""
+    """Return the program's output as a fact for the journal; empty if there is none."""
     return {"output": output} if (output := tail_text(outcome.output)) else {}
 
 
@@ -161,7 +162,7 @@ def _find(scope: Scope, event_id: str, vm: str) -> tuple[Event, Impact]:
 
 
 def _find_stuck(scope: Scope, event_id: str, vm: str | None, action: str) -> tuple[Event, tuple[Impact, ...]]:
-    """Return the failed and unknown work of an event, on one VM or on all; refuse where there is none."""
+    """Return the failed and unknown impacts of an event, on one VM or on all; raise if there is none."""
     if vm is not None:
         known = scope.roster.find(vm)
         event, impact = _find(scope, event_id, known.name if known is not None else vm)
@@ -171,7 +172,7 @@ def _find_stuck(scope: Scope, event_id: str, vm: str | None, action: str) -> tup
     event = scope.event(event_id)
     stuck = tuple(impact for impact in event.impacts if impact.state in STUCK)
     if not stuck:
-        raise InvalidTransition(event.id, f"{event.state.value} with nothing failed or unknown", action)
+        raise InvalidTransition(event.id, f"{event.state.value} with no failed or unknown impact", action)
     return event, stuck
 
 

@@ -24,7 +24,7 @@ from forewarn.core.vm import Traits, Vm
 
 
 def detach_vm(draft: Draft, vm: Vm, *, by: str, why: str) -> None:
-    """Take a VM out of the scope and out of every open event."""
+    """Remove a VM from the scope and from every open event."""
     draft.set(roster=draft.scope.roster.without(vm.name))
     draft.add_entry(EntryKind.VM_REMOVED, by=by, why=why, vms=(vm.name,))
     for event in draft.scope.events_affecting(vm.name):
@@ -45,7 +45,7 @@ def _settle_removed_vm(draft: Draft, event: Event, vm: str, *, by: str) -> None:
 
 
 def drop_vm(draft: Draft, event: Event, vm: str, *, by: str, why: str) -> None:
-    """Take a VM out of a Scheduled event; an event without VMs is canceled. What the VM approved stays approved."""
+    """Remove a VM from a Scheduled event; an event without VMs is canceled. Approvals that the VM gave stay valid."""
     rest = tuple(name for name in event.vms if name != vm)
     if not rest:
         draft.apply(event, Trigger.CANCEL, by=by, why=why, dropped=vm)
@@ -54,16 +54,16 @@ def drop_vm(draft: Draft, event: Event, vm: str, *, by: str, why: str) -> None:
 
 
 def relocate_vm(draft: Draft, vm: Vm, host: str | None, *, by: str) -> None:
-    """Put a VM on another host. Maintenance of the old host stays behind; what is meant for the VM goes along.
+    """Move a VM to another host. Maintenance of the old host no longer affects it; events of the VM itself stay.
 
-    Where the old host was not known, nobody can tell that the maintenance was for another one: it goes along, too.
+    If the old host was unknown, all events stay, because they may be meant for the new host.
     """
     draft.set(roster=draft.scope.roster.with_replaced(msgspec.structs.replace(vm, host=host)))
     apply_host_change(draft, vm, host, by=by)
 
 
 def apply_host_change(draft: Draft, vm: Vm, host: str | None, *, by: str) -> None:
-    """Note that a VM, given as it was before, is on another host, and do with its events what that means."""
+    """Record that a VM, given as it was before, is on another host, and adjust its events."""
     draft.add_entry(
         EntryKind.VM_MOVED, by=by, why=f"from {_format_host(vm.host)} to {_format_host(host)}", vms=(vm.name,)
     )
@@ -79,7 +79,7 @@ def apply_host_change(draft: Draft, vm: Vm, host: str | None, *, by: str) -> Non
 
 
 def _split_event(draft: Draft, event: Event, vm: str, host: str | None, *, by: str) -> None:
-    """Give the VM an event of its own, approved as far as it was: the VMs of one event share a host."""
+    """Split off an event for this VM alone, with the same approvals, because the VMs of an event share a host."""
     why = f"{vm} is now on {_format_host(host)}"
     is_any = draft.scope.approval is ApprovalRule.ANY
     own = msgspec.structs.replace(
@@ -101,7 +101,7 @@ def _format_host(host: str | None) -> str:
 
 
 def finish_or_remove(draft: Draft, *, by: str) -> Change[None]:
-    """Close the draft. A standalone scope is its VM: it goes with it."""
+    """Finish the draft. A standalone scope is removed together with its VM."""
     if draft.scope.kind is ScopeKind.STANDALONE and draft.before.roster and not draft.scope.roster:
         draft.add_entry(EntryKind.SCOPE_REMOVED, by=by, why="its VM is gone")
         return draft.remove(None)
@@ -111,9 +111,9 @@ def finish_or_remove(draft: Draft, *, by: str) -> Change[None]:
 def create_scope(
     scope: Scope, *, by: str, now: datetime, idempotency_key: IdempotencyKey | None = None
 ) -> Change[None]:
-    """Bring a scope, with the VMs it has from the start, into being. The journal keeps the key of the request, too."""
+    """Create a scope with its initial VMs. The journal also keeps the key of the request."""
     if scope.events or scope.entries:
-        raise Invalid("a new scope has no events and no journal")
+        raise Invalid("a new scope must have no events and no journal")
     check_traits(scope, scope.roster)
     _check_addresses(scope, scope.roster)
     draft = Draft(scope, now)
@@ -137,7 +137,7 @@ def change_scope(
     approval: ApprovalRule | None = None,
     auto_approve: tuple[EventType, ...] | None = None,
 ) -> Change[None]:
-    """Change what a scope gives to its VMs or asks of them; what is left out stays."""
+    """Change traits or rules of a scope; omitted fields stay unchanged."""
     requested = {"traits": traits, "approval": approval, "auto_approve": auto_approve}
     changed = {name: value for name, value in requested.items() if value is not None and value != getattr(scope, name)}
     draft = Draft(scope, now)
@@ -151,13 +151,13 @@ def change_scope(
 
 
 def check_traits(scope: Scope, vms: Iterable[Vm]) -> None:
-    """Refuse tags that are too many only together: a VM's own and its scope's."""
+    """Refuse tags if a VM's own and its scope's are too many together."""
     for vm in vms:
         scope.traits_of(vm)
 
 
 def _check_addresses(scope: Scope, vms: Iterable[Vm]) -> None:
-    """Refuse a VM the address of another one of its scope; over all scopes, the fleet sees to that."""
+    """Refuse an address that another VM of the scope has; the fleet checks uniqueness over all scopes."""
     owners = {(address.network, address.ip): vm.name for vm in scope.roster for address in vm.addresses}
     for vm in vms:
         for address in vm.addresses:
@@ -178,7 +178,7 @@ def add_vm(scope: Scope, vm: Vm, *, by: str, now: datetime) -> Change[None]:
 
 
 def change_vm(scope: Scope, vm: Vm, context: RuleContext, *, by: str, now: datetime) -> Change[None]:
-    """Change a VM that exists. Its host can change at any time, its update domain only while no event names it."""
+    """Change a VM. Its host can change at any time, its update domain only while no open event affects it."""
     old = scope.vm(vm.name)
     draft = Draft(scope, now)
     if vm == old:
@@ -204,7 +204,7 @@ def change_vm(scope: Scope, vm: Vm, context: RuleContext, *, by: str, now: datet
 def remove_vm(
     scope: Scope, name: str, context: RuleContext, *, by: str, now: datetime, why: str = "", force: bool = False
 ) -> Change[None]:
-    """Remove a VM. With open events only by force, which takes it out of them and cancels what was for it alone."""
+    """Remove a VM. If it has open events this needs force, which removes it from them and cancels its own."""
     vm = scope.vm(name)
     event_ids = tuple(event.id for event in scope.events_affecting(vm.name))
     if event_ids and not force:

@@ -11,7 +11,7 @@ import msgspec
 
 
 class EntryKind(StrEnum):
-    """What an entry reports."""
+    """What an entry records."""
 
     SCOPE_CREATED = "scope-created"
     SCOPE_CHANGED = "scope-changed"
@@ -59,7 +59,7 @@ class EntryKind(StrEnum):
     WAVE_RETRIED = "wave-retried"
     GATE_CLOSED = "gate-shut"
     GATE_OPENED = "gate-opened"
-    TOKEN_CREATED = "token-created"  # noqa: S105 - what happened to it, not what it is
+    TOKEN_CREATED = "token-created"  # noqa: S105 - the name of an entry kind, not a secret
     TOKEN_REVOKED = "token-revoked"  # noqa: S105
 
 
@@ -74,17 +74,17 @@ EVENT_CHANGE_KINDS = frozenset(
         EntryKind.FAILED,
     }
 )
-"""What changes an event for whoever is told of it: not how far the work on it is, nor who has approved it."""
+"""Changes of an event that clients are notified of; progress of impacts and approvals are not among them."""
 
 CAMPAIGN_CHANGE_KINDS = frozenset(kind for kind in EntryKind if kind.value.startswith(("campaign-", "wave-", "gate-")))
-"""What campaigns do, and what is done about them."""
+"""What campaigns do, and what operators do with them."""
 
 REQUEST_KEY = "key"
-"""The fact by which an entry that begins or ends a record's life tells which request did it."""
+"""The fact with the key of the request that created or removed the record."""
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One line of a record's journal. `n` counts inside one life of the record, from 1."""
+    """One line of a record's journal. `n` counts from 1 within one life of the record."""
 
     n: int
     at: datetime

@@ -18,9 +18,9 @@ CLOCK = "clock"
 
 
 def tick(scope: Scope, context: RuleContext, *, now: datetime, seen_at: datetime | None = None) -> Change[None]:
-    """Apply the passing of time: start what is due, disable a scope that has been silent for too long.
+    """Apply the passing of time: start due events, disable a scope whose idle timeout is over.
 
-    `seen_at` is the newest request from the scope that anyone remembers; it may be newer than the saved one.
+    `seen_at` is the time of the scope's newest request, which may be newer than the saved one.
     """
     draft = Draft(scope, now)
     disable_if_idle(draft, context, seen_at)
@@ -29,7 +29,7 @@ def tick(scope: Scope, context: RuleContext, *, now: datetime, seen_at: datetime
 
 
 def wake_at(scope: Scope, context: RuleContext, *, seen_at: datetime | None = None) -> datetime | None:
-    """Return the next moment at which time itself may change something; None: only a command can."""
+    """Return the next time at which time alone may change something; None if only a command can."""
     moments = [_starts_at(scope, event) for event in scope.events if _waits_for_time(scope, event, context)]
     in_progress = vms_in_progress(scope)
     moments += [
@@ -43,7 +43,7 @@ def wake_at(scope: Scope, context: RuleContext, *, seen_at: datetime | None = No
 
 
 def _starts_at(scope: Scope, event: Event) -> datetime:
-    """Return when an event may start that only time holds; one that is approved has waited long enough already."""
+    """Return when an event may start that waits only for time; an approved event may start at once."""
     return scope.changed_at if is_approved(scope, event) else event.not_before
 
 
@@ -52,28 +52,28 @@ def _waits_for_time(scope: Scope, event: Event, context: RuleContext) -> bool:
 
 
 def vms_in_progress(scope: Scope) -> set[str]:
-    """Return the VMs that the platform works on now: two impacts never run on one VM at a time."""
+    """Return the VMs that the platform works on now: two impacts never run on one VM at the same time."""
     return {impact.vm for event in scope.events for impact in event.impacts if impact.state is ImpactState.BEGUN}
 
 
 def start_ready_events(draft: Draft, context: RuleContext) -> None:
-    """Start every event that nothing holds, the longest due first."""
+    """Start every event that has no blocker, the one with the earliest due time first."""
     waiting = [event for event in draft.scope.events if event.state is State.SCHEDULED]
     for event in sorted(waiting, key=start_order):
         start_if_ready(draft, event, context)
 
 
 def start_if_ready(draft: Draft, event: Event, context: RuleContext, *, approved_by: str | None = None) -> None:
-    """Start a Scheduled event that nothing holds.
+    """Start a Scheduled event if it has no blocker.
 
-    `approved_by` names who gave the last approval, where it was not the VM itself.
+    `approved_by` names who gave the last approval if it was not the VM itself.
     """
     if is_due_or_approved(draft.scope, event, now=draft.now) and not external_blockers(draft.scope, event, context):
         _start(draft, event, approved_by)
 
 
 def start_order(event: Event) -> tuple[datetime, datetime, int]:
-    """Return the key that puts events, in the order of their making, into the order of their turns."""
+    """Return the sort key that puts events, given in the order of creation, into the order in which they start."""
     return event.not_before, event.created_at, event.update_domain
 
 
@@ -89,12 +89,12 @@ def _start(draft: Draft, event: Event, approved_by: str | None) -> None:
 
 
 def format_seconds(time: timedelta) -> str:
-    """Write an amount of time for the journal's facts."""
+    """Format a duration as seconds for the facts of journal entries."""
     return f"{time.total_seconds():.3f}s"
 
 
 def end_if_settled(draft: Draft, event_id: str, *, by: str, why: str = "") -> None:
-    """End a Started event of which no work is left."""
+    """End a Started event when all its impacts are settled."""
     event = draft.scope.find_event(event_id)
     if event is None or event.state is not State.STARTED or any(i.state not in SETTLED for i in event.impacts):
         return
@@ -107,5 +107,5 @@ def end_if_settled(draft: Draft, event_id: str, *, by: str, why: str = "") -> No
 
 
 def _is_successful(event: Event) -> bool:
-    """Tell whether work was done, or VMs that were to be taken away have gone in some other way."""
+    """Return whether an impact completed, or VMs that the event was to remove have left in another way."""
     return EVENT_TYPES[event.type].removes_vm or any(impact.state is ImpactState.DONE for impact in event.impacts)

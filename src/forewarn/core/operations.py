@@ -1,4 +1,4 @@
-"""Operations by name: restart, redeploy, evict, fail, delete, cancel, clear, hold, release (PROTOCOL §6, DESIGN §3)."""
+"""Operations: restart, redeploy, evict, fail, delete, cancel, clear, hold, release (PROTOCOL §6, DESIGN §3)."""
 
 from collections.abc import Collection
 from datetime import datetime, timedelta
@@ -22,19 +22,19 @@ PREDICTED_DESCRIPTION = "The VM moves to another host because its own is expecte
 
 
 def restart(vm: str, *, request: str, by: str, why: str = "", key: str | None = None) -> ScheduleRequest:
-    """Restart a VM because its owner asks for it."""
+    """Restart a VM on request of its owner."""
     return ScheduleRequest(id=request, type=EventType.REBOOT, vms=(vm,), by=by, source=Source.USER, why=why, key=key)
 
 
 def redeploy(vm: str, *, request: str, by: str, why: str = "", key: str | None = None) -> ScheduleRequest:
-    """Move a VM to another host because its owner asks for it."""
+    """Move a VM to another host on request of its owner."""
     return ScheduleRequest(id=request, type=EventType.REDEPLOY, vms=(vm,), by=by, source=Source.USER, why=why, key=key)
 
 
 def evict(
     vm: str, *, request: str, by: str, notice: timedelta | None = None, why: str = "", key: str | None = None
 ) -> ScheduleRequest:
-    """Take a low-priority VM away, as the platform does when it needs the capacity."""
+    """Evict a low-priority VM, as the platform does when it needs the capacity."""
     return ScheduleRequest(id=request, type=EventType.PREEMPT, vms=(vm,), by=by, notice=notice, why=why, key=key)
 
 
@@ -47,14 +47,14 @@ def fail(
     why: str = "",
     key: str | None = None,
 ) -> ScheduleRequest:
-    """The hardware under these VMs has failed: no notice, the event appears as Started."""
+    """Report a hardware failure of these VMs: no notice, the event appears as Started."""
     return ScheduleRequest(id=request, type=kind, vms=vms, by=by, failure=True, why=why, key=key)
 
 
 def predict_failure(
     vms: tuple[str, ...], *, request: str, by: str, ahead: timedelta, why: str = "", key: str | None = None
 ) -> ScheduleRequest:
-    """The hardware under these VMs is expected to fail: a Redeploy, days ahead."""
+    """Predict a hardware failure of these VMs: schedule a Redeploy days ahead."""
     return ScheduleRequest(
         id=request,
         type=EventType.REDEPLOY,
@@ -78,9 +78,9 @@ def delete(
     why: str = "",
     idempotency_key: IdempotencyKey | None = None,
 ) -> Change[tuple[str, ...]]:
-    """Delete a VM: with a Terminate event where it has a terminate profile, else at once and without an event.
+    """Delete a VM: with a Terminate event if it has a terminate profile, else at once and without an event.
 
-    What was asked before is answered as it was then: with the Terminate event, or with nothing.
+    A repeated request gets the original answer: the Terminate event, or none.
     """
     if idempotency_key is not None and is_repeated_request(
         scope.seen_keys, idempotency_key, now=max(now, scope.changed_at)
@@ -102,7 +102,7 @@ def delete(
 
 
 def cancel(scope: Scope, event_id: str, context: RuleContext, *, by: str, now: datetime, why: str = "") -> Change[None]:
-    """Take a Scheduled event back; nothing of it has happened and nothing will."""
+    """Cancel a Scheduled event; it will not happen."""
     draft = Draft(scope, now)
     draft.apply(scope.event(event_id), Trigger.CANCEL, by=by, why=why)
     start_ready_events(draft, context)
@@ -110,12 +110,12 @@ def cancel(scope: Scope, event_id: str, context: RuleContext, *, by: str, now: d
 
 
 def clear(scope: Scope, events: Collection[str], context: RuleContext, *, now: datetime) -> Change[tuple[str, ...]]:
-    """Let those of a campaign's events start that nothing else holds, and return their ids.
+    """Clear and start those of a campaign's events that have no other blocker, and return their ids.
 
-    What is held otherwise is not cleared: whether it may start once that is over, the campaign decides then.
+    Events with another blocker are not cleared; the campaign decides again when that blocker is gone.
     """
     draft = Draft(scope, now)
-    start_ready_events(draft, context)  # what is due by now has its turn first
+    start_ready_events(draft, context)  # events that are due already take their turn first
     cleared: list[str] = []
     for event in sorted((event for event in draft.scope.events if event.id in events), key=start_order):
         if event.state is State.SCHEDULED and event.campaign and not event.cleared:
@@ -128,9 +128,9 @@ def clear(scope: Scope, events: Collection[str], context: RuleContext, *, now: d
 
 
 def hold(scope: Scope, *, by: str, reason: str, now: datetime) -> Change[None]:
-    """Let nothing planned start in this scope until it is released. Failures and evictions go on."""
+    """Hold planned maintenance of this scope until it is released. Failures and evictions still happen."""
     if not reason.strip():
-        raise Invalid("a hold needs a reason: whoever finds it must know why")
+        raise Invalid("a hold needs a reason: it tells other operators why maintenance is stopped")
     draft = Draft(scope, now)
     draft.set(hold=Hold(by=by, at=draft.now, reason=reason))
     draft.add_entry(EntryKind.HELD, by=by, why=reason)
@@ -138,7 +138,7 @@ def hold(scope: Scope, *, by: str, reason: str, now: datetime) -> Change[None]:
 
 
 def release(scope: Scope, context: RuleContext, *, by: str, now: datetime, why: str = "") -> Change[None]:
-    """End the hold of this scope; what has become due meanwhile starts."""
+    """Release the hold of this scope; events that became due meanwhile start."""
     draft = Draft(scope, now)
     if scope.hold is not None:
         draft.set(hold=None)

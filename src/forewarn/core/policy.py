@@ -12,7 +12,7 @@ from forewarn.core.scope import Hold
 
 
 class AnnouncePolicy(StrEnum):
-    """Whether events are announced to scopes that have never asked, or not for a day."""
+    """Whether events are announced in scopes that are not enabled."""
 
     ALWAYS = "always"
     WHEN_ENABLED = "when-enabled"
@@ -23,7 +23,7 @@ def _minimum_notices() -> dict[EventType, timedelta]:
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
-    """The choices of whoever runs the service. The defaults are the production preset."""
+    """The settings of the rules. The defaults are the production preset."""
 
     announce: AnnouncePolicy = AnnouncePolicy.WHEN_ENABLED
     minimum_notice: dict[EventType, timedelta] = msgspec.field(default_factory=_minimum_notices)
@@ -34,28 +34,28 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if missing := [kind.value for kind in EventType if kind not in self.minimum_notice]:
-            raise Invalid(f"minimum_notice says nothing for {', '.join(missing)}")
+            raise Invalid(f"minimum_notice has no value for {', '.join(missing)}")
         if not self.speed > 0:
-            raise Invalid(f"speed is a number above 0, not {self.speed}")
+            raise Invalid(f"speed must be greater than 0, got {self.speed}")
         if self.user_operations < 1:
-            raise Invalid("user_operations is at least 1")
+            raise Invalid("user_operations must be at least 1")
 
 
 EMULATOR = Policy(announce=AnnouncePolicy.ALWAYS, enforce_notice=False, idle_after=None)
-"""Always announces, never switches off, takes any notice."""
+"""Always announces, never disables a scope, accepts any notice."""
 
 PRODUCTION = Policy()
 
 
 class Outage(msgspec.Struct, frozen=True, kw_only=True):
-    """A time during which the service was down: no scope could ask, so it counts for none as silence."""
+    """A time in which the service was down; it does not count towards a scope's idle timeout."""
 
     began_at: datetime
     ended_at: datetime
 
 
 class RuleContext(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything a rule needs to know besides the scope and the time."""
+    """Everything that a rule needs besides the scope and the time."""
 
     policy: Policy = PRODUCTION
     hold: Hold | None = None

@@ -1,6 +1,7 @@
 """Reconcile a scope with its desired state from a fleet file: plan the changes, and apply all of them in one step.
 
-Changes that are not possible are reported per VM; the others are applied all the same."""
+Impossible changes are reported per VM; all other changes are applied.
+"""
 
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
@@ -19,21 +20,21 @@ from forewarn.core.scope import Scope
 from forewarn.core.vm import Roster, Vm
 
 AddressKey = tuple[str, str]
-"""An address as what it is unique by: its network and its IP."""
+"""What an address is unique by: its network and its IP."""
 
 KIND_NOT_CHANGEABLE = "the kind of a scope cannot change: remove the scope, and import it again"
 IMPORT = "import"
 
 
 class VmChange(NamedTuple):
-    """A VM as it is and as it should be."""
+    """A VM, current and desired."""
 
     old: Vm
     new: Vm
 
 
 class ReconcilePlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What has to happen to a scope. `refused` says, by VM, why something does not; None is the scope itself."""
+    """The changes that a scope needs. `refused` has the reason why a VM does not change; its key None is the scope."""
 
     fields: FieldDiff = {}
     added: tuple[Vm, ...] = ()
@@ -43,20 +44,20 @@ class ReconcilePlan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_empty(self) -> bool:
-        """Whether the scope is as it should be."""
+        """Whether the scope already has its desired state."""
         return not (self.fields or self.added or self.changed or self.removed)
 
     def allows(self, vm: Vm) -> bool:
-        """Tell whether what is planned for the VM happens."""
+        """Return whether the planned change of the VM is possible."""
         return vm.name not in self.refused
 
 
 def plan_changes(
     scope: Scope, wanted: Scope, *, prune: bool, refused: Mapping[str, str] | None = None
 ) -> ReconcilePlan:
-    """Compare a scope with what it should be; `refused` are VMs of `wanted` of which it is known that they cannot be.
+    """Compare a scope with its desired state; `refused` has VMs of `wanted` that are known to be impossible.
 
-    VMs that are not wanted go only with `prune`. The order of the VMs does not matter, nor does the case of names.
+    VMs that are not wanted are removed only with `prune`. The order of the VMs and the case of names do not matter.
     """
     present = {vm.name.casefold(): vm for vm in scope.roster}
     desired = {vm.name.casefold(): vm for vm in wanted.roster}
@@ -81,7 +82,7 @@ def _with_name(vm: Vm, name: str) -> Vm:
 
 
 def _in_use_reason(scope: Scope, old: Vm, new: Vm | None) -> str | None:
-    """Say why a VM that open events name cannot change so, or go."""
+    """Return why a VM cannot change like this, or be removed, because open events affect it."""
     if new is not None and new.update_domain == old.update_domain:
         return None
     named = tuple(event.id for event in scope.events_affecting(old.name))
@@ -92,7 +93,7 @@ def _in_use_reason(scope: Scope, old: Vm, new: Vm | None) -> str | None:
 
 
 def _without_address_conflicts(scope: Scope, found: ReconcilePlan) -> ReconcilePlan:
-    """Refuse what would give to a VM the address of another one that keeps it, until nothing does."""
+    """Refuse changes that would give a VM the address of another one that keeps it, until no conflict is left."""
     if not found.added and all(old.addresses == new.addresses for old, new in found.changed):
         return found
     taken = _AddressClaims(scope, found).refused()
@@ -100,9 +101,9 @@ def _without_address_conflicts(scope: Scope, found: ReconcilePlan) -> ReconcileP
 
 
 class _AddressClaims:
-    """Which VMs would have each address. One that is refused claims again what it has, which may be another's by plan.
+    """Which VMs would have each address. A refused VM claims its current addresses again, which may cause a conflict.
 
-    So one refusal may lead to the next, all through a scope of a thousand VMs: each looks at its own addresses only.
+    So one refusal can cause the next, through a scope of a thousand VMs; each step looks at one VM's addresses only.
     """
 
     def __init__(self, scope: Scope, found: ReconcilePlan) -> None:
@@ -116,7 +117,7 @@ class _AddressClaims:
         self._contested = [address for address, names in self._claims.items() if len(names) > 1]
 
     def refused(self) -> dict[str | None, str]:
-        """Say why some VMs cannot become what they should."""
+        """Return why some VMs cannot get their desired state."""
         refused: dict[str | None, str] = {}
         while self._contested:
             network, ip = address = self._contested.pop()
@@ -138,7 +139,7 @@ class _AddressClaims:
                 self._contested.append(address)
 
     def _current_addresses(self, name: str) -> set[AddressKey]:
-        """Return the addresses that a VM has as it is."""
+        """Return the addresses that a VM has now."""
         return address_keys(self._before[name]) if name in self._before else set()
 
 
@@ -165,7 +166,7 @@ def reconcile(
     prune: bool,
     refused: Mapping[str, str] | None = None,
 ) -> Change[ReconcilePlan]:
-    """Make the scope what it should be, as far as that can be, and return what that meant."""
+    """Bring the scope to its desired state as far as possible, and return the plan that was applied."""
     found = plan_changes(scope, wanted, prune=prune, refused=refused)
     draft = Draft(scope, now)
     fields = {name: getattr(wanted, name) for name in (*SCOPE_FIELDS, "traits")}
@@ -181,7 +182,7 @@ def reconcile(
 
 
 def _vms_with_new_traits(scope: Scope, before: Scope, found: ReconcilePlan) -> Iterable[Vm]:
-    """Return the VMs whose traits may have changed: all of them, where the scope's have."""
+    """Return the VMs whose traits may have changed: all VMs if the scope's traits have."""
     if scope.traits != before.traits:
         return scope.roster
     changed = (new for old, new in found.changed if found.allows(old) and new.traits != old.traits)
@@ -189,7 +190,7 @@ def _vms_with_new_traits(scope: Scope, before: Scope, found: ReconcilePlan) -> I
 
 
 def _reconcile_roster(draft: Draft, found: ReconcilePlan, *, by: str) -> None:
-    """Change all VMs at once: a thousand single changes would take a second."""
+    """Change all VMs at once, because a thousand single changes would take a second."""
     gone = tuple(vm.name for vm in found.removed if found.allows(vm))
     changed = [change for change in found.changed if found.allows(change.old)]
     added = tuple(vm.name for vm in found.added if found.allows(vm))
@@ -208,7 +209,7 @@ def _reconcile_roster(draft: Draft, found: ReconcilePlan, *, by: str) -> None:
 
 
 def _group_by_fields(changed: Iterable[VmChange]) -> dict[str, list[str]]:
-    """Put the VMs together that change in the same fields; where they run has an entry of its own."""
+    """Group the VMs that change in the same fields; a change of host has its own journal entry."""
     groups: dict[str, list[str]] = {}
     for old, new in changed:
         if names := ", ".join(name for name in changed_field_names(old, new) if name != "host"):
@@ -221,7 +222,7 @@ def release_addresses(
 ) -> Change[None]:
     """Take addresses from VMs that are about to lose them, so that VMs of other scopes can get them.
 
-    `wanted` None: the scope itself is about to go. What is refused keeps its addresses.
+    `wanted` None: the scope itself will be removed. Refused VMs keep their addresses.
     """
     draft = Draft(scope, now)
     losing = [

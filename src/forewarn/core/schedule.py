@@ -27,7 +27,7 @@ MAX_NOTICE = timedelta(days=366)
 
 
 class ScheduleRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A request for events. The ids of its events are computed from `id`: asking twice makes nothing twice."""
+    """A request for events. The ids of its events are derived from `id`, so a repeated request creates no event."""
 
     id: str
     type: EventType
@@ -43,9 +43,9 @@ class ScheduleRequest(msgspec.Struct, frozen=True, kw_only=True):
     key: str | None = None
     campaign: str = ""
     wave: int = 0
-    """The campaign that asks, and which of its waves in the scope this is."""
+    """The campaign that makes the request, and the number of its wave in the scope."""
     digest: str = ""
-    """What stands for the whole request beside its key, so that another one with the same key is noticed."""
+    """The digest of the whole request, by which a different request with the same key is detected."""
 
     def __post_init__(self) -> None:
         if not is_guid(self.id):
@@ -53,37 +53,37 @@ class ScheduleRequest(msgspec.Struct, frozen=True, kw_only=True):
         if not self.vms:
             raise Invalid("name at least one VM")
         if self.not_before is not None and self.notice is not None:
-            raise Invalid("say not_before or notice, not both")
+            raise Invalid("not_before and notice are mutually exclusive")
         if self.notice is not None and not timedelta(0) <= self.notice <= MAX_NOTICE:
-            raise Invalid(f"notice is 0 to {MAX_NOTICE.days} days, not {self.notice}")
+            raise Invalid(f"notice must be 0 to {MAX_NOTICE.days} days, got {self.notice}")
         if self.failure and self.type not in FAILURE_TYPES:
-            raise Invalid(f"a hardware failure is a {join_choices(FAILURE_TYPES)}, not a {self.type.value}")
+            raise Invalid(f"a hardware failure must be a {join_choices(FAILURE_TYPES)}, not a {self.type.value}")
         if self.failure and (self.notice is not None or self.not_before is not None or self.source is Source.USER):
-            raise Invalid("a hardware failure comes without notice, and from the platform")
+            raise Invalid("a hardware failure has no notice, and its source is Platform")
         if self.key is not None:
             check_key(self.key)
         if self.campaign and self.cause is not Cause.MAINTENANCE:
-            raise Invalid(f"a campaign makes planned maintenance: {join_choices(MAINTENANCE_TYPES)} of source Platform")
+            raise Invalid(f"a campaign's events must be {join_choices(MAINTENANCE_TYPES)} of source Platform")
         if len(self.digest) > DIGEST_LENGTH or not self.digest.isascii():
             raise Invalid(f"a digest is at most {DIGEST_LENGTH} ASCII characters")
 
     @property
     def request_id(self) -> str:
-        """The id as it is kept: case does not tell requests apart."""
+        """The id in its stored form; ids are not case-sensitive."""
         return self.id.upper()
 
     @property
     def cause(self) -> Cause:
-        """Why these events exist."""
+        """The cause of these events."""
         if self.failure:
             return Cause.FAILURE
         return EVENT_TYPES[self.type].causes.get(self.source, Cause.USER)
 
 
 def schedule(scope: Scope, request: ScheduleRequest, context: RuleContext, *, now: datetime) -> Change[tuple[str, ...]]:
-    """Make the events of a request and return their ids; a request that was made before makes nothing.
+    """Create the events of a request and return their ids; a repeated request creates nothing.
 
-    That is decided by the request and not by the ids of the events: its VMs may have been moved by it since.
+    Repetition is detected by the request, not by event ids, because the request may have moved its VMs since.
     """
     draft = Draft(scope, now)
     if (repeated_id := _find_repeated(draft.scope, request)) is not None:
@@ -99,7 +99,7 @@ def schedule(scope: Scope, request: ScheduleRequest, context: RuleContext, *, no
 
 
 def events_of_request(scope: Scope, request_id: str) -> tuple[str, ...]:
-    """Return the ids of the events that a request made, open or ended, as far as they are remembered."""
+    """Return the ids of a request's events, open or ended, as far as the scope remembers them."""
     ended = tuple(ended.id for ended in scope.ended if ended.request == request_id)
     return ended + tuple(event.id for event in scope.events if event.request == request_id)
 
@@ -110,7 +110,7 @@ def request_of_key(scope: Scope, key: str) -> str:
 
 
 def group_vms(vms: Iterable[Vm]) -> list[tuple[Vm, ...]]:
-    """Part VMs by what one operation hits: the same update domain on the same host."""
+    """Group VMs by update domain and host: each group gets one event."""
     groups: dict[tuple[int, str | None], tuple[Vm, ...]] = {}
     for vm in vms:
         group_key = (vm.update_domain, vm.host)
@@ -119,7 +119,7 @@ def group_vms(vms: Iterable[Vm]) -> list[tuple[Vm, ...]]:
 
 
 def _find_repeated(scope: Scope, request: ScheduleRequest) -> str | None:
-    """Return the request that this one repeats, if it does: one with its key, or itself."""
+    """Return the earlier request that this one repeats, by key or by id, if there is one."""
     if request.key is not None:
         for seen in scope.seen_keys:
             if seen.key == request.key:
@@ -193,7 +193,7 @@ def _add_event(draft: Draft, event: Event, request: ScheduleRequest, *, at_once:
 
 
 def event_facts(event: Event) -> dict[str, str]:
-    """Return what the journal keeps of every new event, besides its VMs."""
+    """Return the facts of a new event's journal entry, besides its VMs."""
     facts = {"type": event.type.value, "source": event.source.value}
     if event.campaign:
         facts["campaign"] = event.campaign
@@ -215,14 +215,14 @@ def _not_before(
     else:
         requested = earliest
     if requested > draft.now + MAX_NOTICE:
-        raise Invalid(f"not_before is at most {MAX_NOTICE.days} days ahead")
+        raise Invalid(f"not_before must be at most {MAX_NOTICE.days} days ahead")
     if requested < earliest and policy.enforce_notice:
         raise NoticeTooShort(request.type.value, minimum / policy.speed, ceil_to_second(earliest), requested)
     return ceil_to_second(requested)
 
 
 def minimum_notice(scope: Scope, type_: EventType, vms: Iterable[Vm], context: RuleContext) -> timedelta:
-    """Return the notice that these VMs must be given."""
+    """Return the minimum notice for these VMs."""
     default = context.policy.minimum_notice[type_]
     if Cause.DELETION not in EVENT_TYPES[type_].descriptions:
         return default
@@ -230,6 +230,6 @@ def minimum_notice(scope: Scope, type_: EventType, vms: Iterable[Vm], context: R
 
 
 def ceil_to_second(moment: datetime) -> datetime:
-    """Round up to what the wire can show, so that no VM reads an earlier time than the one that holds."""
+    """Round up to whole seconds, as on the wire, so that no VM reads an earlier time than the real one."""
     whole = moment.replace(microsecond=0)
     return whole if whole == moment else whole + timedelta(seconds=1)

@@ -15,7 +15,7 @@ from forewarn.core.vm import NO_TRAITS, Priority, Roster, Traits, Vm
 
 
 class ScopeKind(StrEnum):
-    """The groups within which Azure shows and serialises events (PROTOCOL §7)."""
+    """The groups of VMs that see the same events in Azure (PROTOCOL §7)."""
 
     STANDALONE = "standalone"
     CLOUD_SERVICE = "cloud-service"
@@ -39,7 +39,7 @@ class EventOutcome(StrEnum):
 
 
 class EndedEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """An event that is over but still known."""
+    """An event that has ended and is still remembered."""
 
     id: str
     request: str
@@ -48,7 +48,7 @@ class EndedEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SeenKey(msgspec.Struct, frozen=True, kw_only=True):
-    """A request key that was answered; its events are those made by `request`."""
+    """An idempotency key that was answered; its events are those with the id `request`."""
 
     key: str
     request: str
@@ -69,7 +69,7 @@ class Hold(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Scope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One scope. All rules of Scheduled Events hold within it; it is saved as one value."""
+    """One scope. All rules of Scheduled Events apply within it; it is saved as one record."""
 
     id: str
     kind: ScopeKind
@@ -94,9 +94,9 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def __post_init__(self) -> None:
         check_name(self.id, "scope")
         if not 1 <= len(self.epoch) <= 32 or not (self.epoch.isascii() and self.epoch.isalnum()):
-            raise Invalid("an epoch is 1 to 32 ASCII letters or digits")
+            raise Invalid("an epoch must be 1 to 32 ASCII letters or digits")
         if self.kind is ScopeKind.STANDALONE and len(self.roster) > 1:
-            raise Invalid(f"scope {self.id} is standalone: it has one VM")
+            raise Invalid(f"scope {self.id} is standalone: it must have exactly one VM")
         if self.scale_set is not None:
             check_name(self.scale_set, "scale set")
         if self.placement_group is not None and not is_guid(self.placement_group):
@@ -105,14 +105,14 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             raise Invalid(f"scope {self.id}: auto_approve takes {' and '.join(USER_TYPES)}, not {wrong[0].value}")
 
     def vm(self, name: str) -> Vm:
-        """Return the VM of that name, in any case."""
+        """Return the VM with that name, in any case."""
         found = self.roster.find(name)
         if found is None:
             raise ScopeVmNotFound(name, self.id)
         return found
 
     def vms(self, names: Iterable[str]) -> tuple[Vm, ...]:
-        """Return the VMs of these names, in any case, each once."""
+        """Return the VMs with these names, in any case, each once."""
         known = {vm.name.casefold(): vm for vm in self.roster}
         found: dict[str, Vm] = {}
         for name in names:
@@ -123,33 +123,33 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return tuple(found.values())
 
     def event(self, id_: str) -> Event:
-        """Return the open event of that id, in any case."""
+        """Return the open event with that id, in any case."""
         found = self.find_event(id_)
         if found is None:
             raise ScopeEventNotFound(id_, self.id)
         return found
 
     def find_event(self, id_: str) -> Event | None:
-        """Return the open event of that id, in any case, or None."""
+        """Return the open event with that id, in any case, or None."""
         wanted = id_.upper()
         return next((event for event in self.events if event.id == wanted), None)
 
     def has_ended(self, id_: str) -> bool:
-        """Tell whether an event of that id has ended and is still known."""
+        """Return whether an event with that id has ended and is still remembered."""
         wanted = id_.upper()
         return any(ended.id == wanted for ended in self.ended)
 
     def has_seen_key(self, key: str, *, now: datetime) -> bool:
-        """Tell whether a request of this key was answered and is still known."""
+        """Return whether a request with this key was answered and is still remembered."""
         since = max(now, self.changed_at) - MAX_RECENT_AGE
         return any(seen.key == key and seen.at > since for seen in self.seen_keys)
 
     def traits_of(self, vm: Vm) -> Traits:
-        """Return what holds for the VM: its own, else its scope's."""
+        """Return the VM's effective traits: its own, with those of its scope as defaults."""
         return vm.traits.with_defaults(self.traits)
 
     def is_low_priority(self, vm: Vm) -> bool:
-        """Tell whether the VM can be taken away."""
+        """Return whether the VM can be preempted."""
         return self.traits_of(vm).priority is Priority.LOW
 
     def events_affecting(self, vm: str) -> tuple[Event, ...]:
@@ -158,7 +158,7 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def migrate(scope: Scope) -> Scope:
-    """Return a scope with what its events lack where an older version has saved them: nobody may see a difference."""
+    """Upgrade a scope saved by an older version by filling in missing event fields."""
     if all(event.role_instances is not None for event in scope.events):
         return scope
     roles = {vm.name: vm.role_instance for vm in scope.roster}

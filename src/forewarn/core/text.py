@@ -10,10 +10,10 @@ from forewarn.core.errors import Invalid
 from forewarn.core.limits import MAX_KEY_LENGTH, MAX_NAME_LENGTH, MAX_OUTPUT_BYTES, MAX_TEXT_LENGTH
 
 Name = Annotated[str, Meta(min_length=1, max_length=MAX_NAME_LENGTH, extra={"is_name": True})]
-"""The name of something. `check_name` has the rest of the rule."""
+"""A name. `check_name` checks the rest of the rule."""
 
 Text = Annotated[str, Meta(max_length=MAX_TEXT_LENGTH)]
-"""A description, a reason, and so on."""
+"""A text such as a description or a reason."""
 
 _NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{MAX_NAME_LENGTH - 1}}}")
 _KEY = re.compile(rf"[!#-\[\]-~]{{1,{MAX_KEY_LENGTH}}}")
@@ -21,7 +21,7 @@ _GUID = re.compile(r"[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
 
 
 def check_name(name: str, what: str) -> None:
-    """Refuse a name that could not stand in a path, a document or a shell word."""
+    """Refuse a name that cannot be used in a path, a document or a shell word."""
     if not _NAME.fullmatch(name):
         raise Invalid(
             f"{what} {name!r}: use 1 to {MAX_NAME_LENGTH} letters, digits, '.', '_', '-', "
@@ -30,28 +30,28 @@ def check_name(name: str, what: str) -> None:
 
 
 def check_text(text: str, what: str) -> None:
-    """Refuse a text that is too long to be kept in a record, or that no record can hold."""
+    """Refuse a text that is too long for a record, or not valid Unicode."""
     if len(text) > MAX_TEXT_LENGTH:
-        raise Invalid(f"{what} has {len(text)} characters: at most {MAX_TEXT_LENGTH} are kept")
+        raise Invalid(f"{what} has {len(text)} characters: at most {MAX_TEXT_LENGTH} are allowed")
     if not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text):
-        raise Invalid(f"{what} is not valid Unicode: a half of a surrogate pair stands alone in it")
+        raise Invalid(f"{what} is not valid Unicode: it contains an unpaired surrogate")
 
 
 def check_key(key: str) -> None:
-    """Refuse a request key that could need more room in a record than is kept free for it."""
+    """Refuse an idempotency key that could need more room in a record than is reserved for it."""
     if not _KEY.fullmatch(key):
         raise Invalid(
-            f"a request key is 1 to {MAX_KEY_LENGTH} printable ASCII characters without spaces, quotes or '\\'"
+            f"a request key must be 1 to {MAX_KEY_LENGTH} printable ASCII characters without spaces, quotes or '\\'"
         )
 
 
 def is_guid(text: str) -> bool:
-    """Tell whether the text is a GUID in its usual form, in any case."""
+    """Return whether the text is a GUID in its usual form, in any case."""
     return _GUID.fullmatch(text) is not None
 
 
 def truncate_text(text: str, limit: int = MAX_TEXT_LENGTH) -> str:
-    """Make a text from outside (a program's output, say) printable and cut it to `limit` bytes."""
+    """Make an external text (such as a program's output) printable and cut it to `limit` bytes."""
     cut = text[:limit]
     if cut.isascii() and cut.isprintable() and '"' not in cut and "\\" not in cut:
         return cut
@@ -61,7 +61,7 @@ def truncate_text(text: str, limit: int = MAX_TEXT_LENGTH) -> str:
 
 
 def tail_text(text: str, limit: int = MAX_OUTPUT_BYTES) -> str:
-    """Make a program's output printable, line by line, and keep the end of it, `limit` bytes at the most."""
+    """Make a program's output printable, line by line, and keep its end, at most `limit` bytes."""
     lines = (
         "".join(char if char.isprintable() else " " for char in line).rstrip() for line in text[-limit:].splitlines()
     )
@@ -70,7 +70,7 @@ def tail_text(text: str, limit: int = MAX_OUTPUT_BYTES) -> str:
 
 
 def join_choices(words: Iterable[str]) -> str:
-    """Write a choice: a, b or c."""
+    """Format a choice: a, b or c."""
     *others, last = words
     return f"{', '.join(others)} or {last}" if others else last
 

@@ -18,28 +18,28 @@ from forewarn.core.text import check_name, check_text, is_guid
 MAX_TAGS = 50
 _OCTET = "(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
 _IPV4 = re.compile(rf"{_OCTET}(?:\.{_OCTET}){{3}}")
-"""An IPv4 address as it should be written. `ip_address` takes eight times as long; a start reads 100,000 of them."""
+"""The canonical form of an IPv4 address. `ip_address` takes eight times as long, and a start reads 100,000 of them."""
 _MAC = re.compile(r"[0-9A-Fa-f]{2}([:-]?[0-9A-Fa-f]{2}){5}")
 TERMINATE_NOTICE_RANGE = (timedelta(minutes=5), timedelta(minutes=15))
-"""PROTOCOL §6: 5 to 15 minutes, 5 unless said otherwise."""
+"""PROTOCOL §6: 5 to 15 minutes, default 5."""
 
 
 class Priority(StrEnum):
-    """Low-priority VMs can be taken away (Preempt)."""
+    """Low-priority VMs can be evicted (Preempt)."""
 
     REGULAR = "regular"
     LOW = "low"
 
 
 class Os(StrEnum):
-    """The operating system family, as the instance document tells it."""
+    """The operating system family, as in the instance document."""
 
     LINUX = "linux"
     WINDOWS = "windows"
 
 
 class Address(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """An address by which the endpoint knows its caller; unique within its network."""
+    """An address by which the endpoint identifies its caller; unique within its network."""
 
     ip: str
     network: str = "default"
@@ -59,7 +59,7 @@ class Address(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=
 
 
 class Traits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a VM may have of its own or take from its scope; None means not said here."""
+    """Properties that a VM has itself or inherits from its scope; None means not set here."""
 
     priority: Annotated[Priority | None, Meta(description="regular, or low: it can be evicted.")] = None
     terminate_notice: Annotated[timedelta | None, Meta(description="The notice before a delete, 5m to 15m.")] = None
@@ -76,12 +76,12 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         if self.terminate_notice is not None:
             low, high = TERMINATE_NOTICE_RANGE
             if not low <= self.terminate_notice <= high:
-                raise Invalid(f"terminate_notice is 5 to 15 minutes, not {format_duration(self.terminate_notice)}")
+                raise Invalid(f"terminate_notice must be 5m to 15m, got {format_duration(self.terminate_notice)}")
         if self.tags:
             check_tags(self.tags)
 
     def with_defaults(self, defaults: "Traits") -> "Traits":
-        """Return these traits with what is not said here taken from `defaults`; tags are joined."""
+        """Return these traits with unset ones taken from `defaults`; tags are merged."""
         values = {name: value for name in self.__struct_fields__ if (value := getattr(self, name)) is not None}
         if self.tags and defaults.tags:
             values["tags"] = defaults.tags | self.tags
@@ -91,7 +91,7 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 def check_tags(tags: dict[str, str]) -> None:
     """Refuse tags that are too many or too long."""
     if len(tags) > MAX_TAGS:
-        raise Invalid(f"{len(tags)} tags: at most {MAX_TAGS} are kept")
+        raise Invalid(f"{len(tags)} tags: at most {MAX_TAGS} are allowed")
     for key, value in tags.items():
         check_text(key, "a tag's name")
         check_text(value, f"tag {key[:40]}")
@@ -119,21 +119,21 @@ class Vm(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False
         if not is_guid(self.vm_id):
             raise Invalid(f"VM {self.name}: vm_id {self.vm_id!r} is not a GUID")
         if not (0 <= self.update_domain <= MAX_DOMAIN and 0 <= self.fault_domain <= MAX_DOMAIN):
-            raise Invalid(f"VM {self.name}: domains are counted from 0 to {MAX_DOMAIN}")
+            raise Invalid(f"VM {self.name}: domains must be 0 to {MAX_DOMAIN}")
         if self.host is not None:
             check_name(self.host, "host")
         if len(self.addresses) > 16:
-            raise Invalid(f"VM {self.name}: at most 16 addresses")
+            raise Invalid(f"VM {self.name}: at most 16 addresses are allowed")
 
 
 class Roster(msgspec.Struct, frozen=True):
-    """The VMs of a scope, in the order in which they came; names are unique in any case."""
+    """The VMs of a scope, in the order of their creation; names are unique regardless of case."""
 
     vms: tuple[Vm, ...] = ()
 
     def __post_init__(self) -> None:
         if len(self.vms) > MAX_VMS_PER_SCOPE:
-            raise Invalid(f"{len(self.vms)} VMs: a scope holds at most {MAX_VMS_PER_SCOPE}")
+            raise Invalid(f"{len(self.vms)} VMs: a scope can have at most {MAX_VMS_PER_SCOPE}")
         if len({vm.name.casefold() for vm in self.vms}) < len(self.vms):
             raise Invalid("two VMs of one scope have the same name")
 
@@ -144,20 +144,20 @@ class Roster(msgspec.Struct, frozen=True):
         return len(self.vms)
 
     def find(self, name: str) -> Vm | None:
-        """Return the VM of that name, in any case."""
+        """Return the VM with that name, in any case."""
         folded = name.casefold()
         return next((vm for vm in self.vms if vm.name.casefold() == folded), None)
 
     def with_vm(self, vm: Vm) -> "Roster":
-        """Return the roster with one VM more."""
+        """Return the roster with this VM added."""
         if self.find(vm.name) is not None:
             raise ResourceExists(f"VM {vm.name}")
         return Roster((*self.vms, vm))
 
     def with_replaced(self, replacement: Vm) -> "Roster":
-        """Return the roster with the VM of that name replaced."""
+        """Return the roster with the VM of the same name replaced."""
         return Roster(tuple(replacement if vm.name == replacement.name else vm for vm in self.vms))
 
     def without(self, name: str) -> "Roster":
-        """Return the roster with the VM of that name gone."""
+        """Return the roster without the VM of that name."""
         return Roster(tuple(vm for vm in self.vms if vm.name != name))

@@ -1,8 +1,8 @@
-"""Duties: what one process does for the whole fleet or for a host, and another one may take over.
+"""Duties: what one process does for the whole fleet or for a host, and another process can take over.
 
-The scheduler starts due events, campaigns run, impacts are carried out, the journal is pruned. Answering guests and
-operators needs no duty: every process does that. A duty acts on what is saved, never on what it did itself before: so
-it can be stopped in one process and started in another.
+The duties start due events, run campaigns, carry out impacts and prune the journal. Serving guests and operators is
+not a duty: every process does that. A duty acts only on saved state, never on its own memory, so it can be stopped in
+one process and started in another.
 """
 
 import asyncio
@@ -14,23 +14,23 @@ from forewarn.fleet.main_loop import MainLoop
 
 
 class Duty(Protocol):
-    """Something that only one process should do at a time."""
+    """Work that only one process should do at a time."""
 
     async def start(self) -> None:
-        """Take the duty, and go on with what is saved; without effect where it is held."""
+        """Start the duty and continue from the saved state; no effect if it is already started."""
         ...
 
     def halt(self) -> None:
-        """Begin nothing more, at once: the service ends. What is under way is cancelled with it."""
+        """Begin nothing more, at once, because the service stops. Running tasks are cancelled with it."""
         ...
 
     async def stop(self) -> None:
-        """Give the duty back; without effect where it is not held. On return nothing of it is under way."""
+        """Stop the duty; no effect if it is not started. On return none of its tasks is running."""
         ...
 
 
 class DutyWork:
-    """The tasks of a duty. A task that fails ends the service; one that is cancelled does not."""
+    """The tasks of a duty. A task that fails stops the service; a cancelled one does not."""
 
     def __init__(self, main_loop: MainLoop) -> None:
         self._main_loop = main_loop
@@ -39,7 +39,7 @@ class DutyWork:
     def create(
         self, work: Coroutine[object, object, None], *, name: str, on_done: Callable[[], None] | None = None
     ) -> asyncio.Task[None]:
-        """Start a task. `on_done` is called at its end, whatever that is."""
+        """Start a task. `on_done` is called at its end, whatever the result."""
         task = self._main_loop.tasks.create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(partial(self._finish, on_done))
@@ -47,11 +47,11 @@ class DutyWork:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a task is under way."""
+        """Whether a task is running."""
         return bool(self._tasks)
 
     async def cancel(self) -> None:
-        """Cancel all tasks, and wait until they have ended and nothing of theirs is being saved."""
+        """Cancel all tasks, and wait until they have ended and none of their saves is pending."""
         tasks = tuple(self._tasks)
         for task in tasks:
             task.cancel()

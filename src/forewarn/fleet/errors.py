@@ -1,4 +1,4 @@
-"""Errors of the fleet; the rules' own errors (`forewarn.core.errors`) pass through unchanged.
+"""Errors of the fleet. Errors of the rules (`forewarn.core.errors`) pass through unchanged.
 
 FleetError
 ├── ScopeNotFound
@@ -26,32 +26,32 @@ from collections.abc import Sequence
 from forewarn.core.base_error import CodedError
 
 MAX_NAMES = 20
-"""A message lists at most so many names, and the number of the others."""
+"""How many names a message lists; the others are only counted."""
 
 
 class FleetError(CodedError):
-    """The fleet could not do it."""
+    """The fleet refuses the request."""
 
     code = "refused"
     template = "the request was refused"
 
 
 class ScopeNotFound(FleetError):
-    """There is no scope of that name."""
+    """No scope has that name."""
 
     template = "there is no scope {scope}"
     scope: str
 
 
 class VmNotFound(FleetError):
-    """There is no VM of that name."""
+    """No VM has that name."""
 
     template = "there is no VM {vm}"
     vm: str
 
 
 class EventNotFound(FleetError):
-    """No scope has an open event of that id."""
+    """No scope has an open event with that id."""
 
     template = "there is no open event {event}"
     event: str
@@ -65,21 +65,21 @@ class HostNotFound(FleetError):
 
 
 class TokenNotFound(FleetError):
-    """There is no token of that id."""
+    """No token has that id."""
 
     template = "there is no token {token}"
     token: str
 
 
 class FaultNotFound(FleetError):
-    """No fault of that id is set."""
+    """No fault with that id is set."""
 
     template = "there is no fault {fault}, or it has ended"
     fault: str
 
 
 class CampaignNotFound(FleetError):
-    """There is no campaign of that id or name."""
+    """No campaign has that id or name."""
 
     template = "there is no campaign {campaign}"
     campaign: str
@@ -118,7 +118,7 @@ class AmbiguousCampaign(FleetError):
 
 
 class ScopeExists(FleetError):
-    """There is a scope of that name already."""
+    """A scope with that name already exists."""
 
     template = "scope {scope} already exists: choose another name, or change that scope"
     scope: str
@@ -153,7 +153,7 @@ class ManualTimeUnavailable(FleetError):
 
 
 class PositionNotFound(FleetError):
-    """The journal does not reach so far: the position is of other data, or of data before a backup was restored."""
+    """The journal ends before this position, which is from other data, or from before a restored backup."""
 
     template = "the journal ends at position {last_position}, before {position}: start again without a position"
     position: int
@@ -172,7 +172,7 @@ class JournalPruned(FleetError):
 
 
 class PartialSchedule(FleetError):
-    """Some scopes of a request created their events, another one did not. `created` has `scope/event`."""
+    """Some scopes of a request created their events, another one refused. `created` has `scope/event`."""
 
     code = "partially-created"
     template = (
@@ -184,7 +184,7 @@ class PartialSchedule(FleetError):
 
 
 class SaveFailed(FleetError):
-    """The store could not save the change, so it has not happened."""
+    """The store could not save the change, so nothing has changed."""
 
     template = "nothing has changed, because the change could not be saved: {reason}"
     reason: str

@@ -1,6 +1,4 @@
-"""Event loop helpers: cooperative scheduling of long work in small time slices, owned task groups, and GC tuning so
-that collections do not stall the loop.
-"""
+"""Event loop helpers: cooperative scheduling in short time slices, owned task groups, and GC tuning."""
 
 import asyncio
 import gc
@@ -12,23 +10,23 @@ from typing import TypeVar
 
 YOUNG_GENERATION = 1
 FULL_COLLECTION_THRESHOLD = 1_000
-"""How often the young are looked through before everything is."""
+"""How many young collections happen before a full one."""
 
 T = TypeVar("T")
 
 TIME_SLICE = 0.001
-"""For how long, in seconds, work goes on before others on the event loop get their turn."""
+"""The length of a time slice in seconds: how long work may block the event loop."""
 
 SLICE_ITEMS = 32
-"""How many pieces of work are done in a turn that is counted."""
+"""How many items are processed in a time slice that is limited by a count."""
 
 SWITCH_INTERVAL = 0.0005
-"""For how long, in seconds, a thread that computes may keep waiting another one that has a moment's work to do."""
+"""How long, in seconds, a thread that computes may keep another thread waiting that has little to do."""
 
 
 @contextmanager
 def pause_gc() -> Iterator[None]:
-    """Collect no garbage meanwhile: what is loaded at the start stays, and would be looked through again and again."""
+    """Switch off GC in this context: objects loaded at the start stay, and scanning them repeatedly is useless."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -39,7 +37,7 @@ def pause_gc() -> Iterator[None]:
 
 
 def freeze_gc() -> None:
-    """Let garbage collection pass over what is there after the start."""
+    """Freeze the objects that exist after the start, so that GC does not scan them."""
     gc.collect()
     gc.freeze()
     young, middle, _ = gc.get_threshold()
@@ -47,18 +45,18 @@ def freeze_gc() -> None:
 
 
 def refreeze_gc() -> None:
-    """Let it pass over what has come since, too: after an import."""
+    """Freeze the objects created since, too; for use after an import."""
     gc.collect(YOUNG_GENERATION)
     gc.freeze()
 
 
 class _ContextExited(Exception):
-    """The context has ended in order."""
+    """The context has ended normally."""
 
 
 @asynccontextmanager
 async def tasks_until_exit() -> AsyncIterator[asyncio.TaskGroup]:
-    """Give a task group that is cancelled, not awaited, at the end; the body's own error stays what it is."""
+    """Yield a task group that is cancelled, not awaited, at the end; errors of the body are raised unchanged."""
     try:
         async with asyncio.TaskGroup() as tasks:
             yield tasks
@@ -72,9 +70,8 @@ async def tasks_until_exit() -> AsyncIterator[asyncio.TaskGroup]:
 class FairShare:
     """Cooperative scheduling: many tasks share one time slice in each iteration of the event loop.
 
-    Tasks that find the slice used up wait in a queue, and go on in order, one per iteration. With `max_items` a
-    slice is over when so many items are done, not after a time: the order then does not depend on how fast the
-    machine is.
+    Tasks that find the slice used up wait in a queue and continue in order, one per iteration. With `max_items` a slice
+    ends after that many items instead of after a time, so that the order does not depend on the speed of the machine.
     """
 
     def __init__(self, time_slice: float = TIME_SLICE, *, max_items: int | None = None) -> None:
@@ -85,7 +82,7 @@ class FairShare:
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     async def wait_turn(self) -> None:
-        """Return as soon as it is the caller's turn: at once where there is time left in this round."""
+        """Return when it is the caller's turn: at once if the time slice is not used up."""
         loop = asyncio.get_running_loop()
         if self._waiting or (self._ends_at is not None and self._is_over(self._ends_at)):
             turn: asyncio.Future[None] = loop.create_future()
@@ -107,7 +104,7 @@ class FairShare:
         loop.call_soon(self._next_slice)
 
     def _next_slice(self) -> None:
-        """A new round of the loop has begun."""
+        """Start a new slice in a new iteration of the event loop."""
         self._ends_at = None
         while self._waiting:
             turn = self._waiting.popleft()
@@ -120,7 +117,7 @@ class FairShare:
 async def iterate_gradually(items: Iterable[T], time_slice: float = TIME_SLICE) -> AsyncIterator[T]:
     """Yield the items, and let other tasks run whenever a time slice is used up.
 
-    What the items are sifted for must be looked at after this, not before: else a long search has no pause.
+    Filter the items after this, not before: otherwise a long search never pauses.
     """
     fair_share = FairShare(time_slice)
     for item in items:
@@ -129,7 +126,7 @@ async def iterate_gradually(items: Iterable[T], time_slice: float = TIME_SLICE) 
 
 
 async def clear_gradually(items: list[T], time_slice: float = TIME_SLICE) -> None:
-    """Empty a list in turns: to let go of a hundred thousand objects at once takes a while, too."""
+    """Empty a list in slices, because freeing a hundred thousand objects at once takes a while, too."""
     fair_share = FairShare(time_slice)
     while items:
         await fair_share.wait_turn()
@@ -137,9 +134,9 @@ async def clear_gradually(items: list[T], time_slice: float = TIME_SLICE) -> Non
 
 
 def shorten_switch_interval() -> None:
-    """Have the threads of this process take shorter turns than Python's five milliseconds.
+    """Let the threads of this process switch more often than every five milliseconds, Python's default.
 
-    The thread that writes needs one turn for each statement. While the event loop works without a pause, as in an
-    import, it used to wait the whole five each time: a commit of thirty saves took more than a second.
+    The writer thread needs a switch for each statement. While the event loop is busy, as in an import, it waited the
+    whole five milliseconds each time, and a commit of thirty saves took more than a second.
     """
     sys.setswitchinterval(SWITCH_INTERVAL)

@@ -52,10 +52,10 @@ class Events:
         return found
 
     async def schedule(self, request: ScheduleRequest) -> tuple[tuple[str, str], ...]:
-        """Make the events of a request in all scopes of its VMs, and return pairs of scope and event.
+        """Create the events of a request in all scopes of its VMs, and return pairs of scope and event.
 
-        All scopes are asked before the first is changed. If one of them has changed by the time it is its turn, and
-        refuses, PartialSchedule says what was made in the others.
+        All scopes are checked before the first one is changed. If one changes in the meantime and then refuses,
+        PartialSchedule names the events that the others created.
         """
         requests = split_by_scope(self._replica, request, now=self._clock.now())
         for scope, part in requests.items():
@@ -71,7 +71,7 @@ class Events:
         )
 
     async def approve(self, scope: str, vm: str, ids: Sequence[str], *, by: str | None = None) -> None:
-        """Take a VM's approval of events of its own scope."""
+        """Record a VM's approval of events of its own scope."""
         await self._scopes.apply(
             scope, lambda value: approve(value, vm, ids, self._rule_context, now=self._clock.now(), by=by)
         )
@@ -79,7 +79,7 @@ class Events:
     async def cancel(
         self, event: str, *, by: str, why: str = "", idempotency_key: IdempotencyKey | None = None
     ) -> None:
-        """Take a Scheduled event back."""
+        """Cancel a Scheduled event."""
         await self._apply(
             event,
             lambda scope: operations.cancel(scope, event, self._rule_context, by=by, now=self._clock.now(), why=why),
@@ -89,7 +89,7 @@ class Events:
     async def approve_for(
         self, event: str, vm: str, *, by: str, why: str = "", idempotency_key: IdempotencyKey | None = None
     ) -> None:
-        """Approve an event in the name of a VM of its scope; the journal says who did, and why."""
+        """Approve an event on behalf of a VM of its scope; the journal records who did, and why."""
 
         def rule(scope: Scope) -> Change[None]:
             name = bare_vm_name(scope.id, vm)
@@ -106,7 +106,7 @@ class Events:
         why: str = "",
         idempotency_key: IdempotencyKey | None = None,
     ) -> None:
-        """Have failed or unknown work done once more: on one VM, or on all where there is such."""
+        """Retry failed or unknown impacts: on one VM, or on all VMs that have one."""
 
         def rule(scope: Scope) -> Change[None]:
             name = None if vm is None else bare_vm_name(scope.id, vm)
@@ -124,7 +124,7 @@ class Events:
         vm: str | None = None,
         idempotency_key: IdempotencyKey | None = None,
     ) -> None:
-        """End what is failed or unknown of an event: as done after all, or given up."""
+        """End failed or unknown impacts of an event: as done after all, or as given up."""
 
         def rule(scope: Scope) -> Change[None]:
             name = None if vm is None else bare_vm_name(scope.id, vm)
@@ -138,7 +138,7 @@ class Events:
     async def _apply(
         self, event: str, rule: Callable[[Scope], Change[None]], idempotency_key: IdempotencyKey | None
     ) -> None:
-        """Apply a rule to the scope of an event; what was answered before is found although the event has ended."""
+        """Apply a rule to the scope of an event; a repeated request is recognised even after the event has ended."""
         found = self._replica.find_event(event)
         view = found[0] if found is not None else self._idempotent.scope_of(idempotency_key)
         if view is not None:
@@ -149,7 +149,7 @@ class Events:
     async def delete(
         self, vm: str, *, request: str, by: str, why: str = "", idempotency_key: IdempotencyKey | None = None
     ) -> tuple[tuple[str, str], ...]:
-        """Delete a VM: at once, or under a terminate profile with an event, which is returned with its scope."""
+        """Delete a VM: at once, or with a Terminate event, returned with its scope, if it has a terminate profile."""
         answered_by = self._idempotent.scope_of(idempotency_key)
         try:
             view, found = self._replica.find(vm)
@@ -191,7 +191,7 @@ class Events:
 
 
 def bare_vm_name(scope: str, vm: str) -> str:
-    """Return the bare name of a VM that is meant to be in this scope, and may be named in full."""
+    """Return the bare name of a VM that must be in this scope, and may be given as `scope/name`."""
     named, slash, bare = vm.rpartition("/")
     if slash and named != scope:
         raise VmNotFound(f"{vm} in scope {scope}")

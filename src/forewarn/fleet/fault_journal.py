@@ -1,4 +1,4 @@
-"""Journal entries on faults, which are kept nowhere else."""
+"""Journal entries about faults, which are stored nowhere else."""
 
 from functools import partial
 
@@ -10,14 +10,14 @@ from forewarn.fleet.scopes import Scopes
 
 
 class FaultJournal:
-    """Adds journal entries on faults: to the VM's scope, or to the fleet state where a fault affects all VMs."""
+    """Adds journal entries about faults: to the VM's scope, or to the fleet state if a fault affects all VMs."""
 
     def __init__(self, scopes: Scopes, state_record: FleetStateRecord) -> None:
         self._scopes = scopes
         self._state_record = state_record
 
     async def record(self, entry_kind: EntryKind, fault: Fault, *, by: str, why: str = "") -> None:
-        """Add an entry: a fault was set or cleared, or is over."""
+        """Add an entry: a fault was set or cleared, or has ended."""
         now = self._scopes.clock.now()
         if fault.vm is None:
             await self._state_record.apply(

@@ -1,8 +1,10 @@
-"""Fleet state: the record with what concerns the whole fleet: outages, the manual clock and the guests' ports.
+"""Fleet state: the record for the whole fleet, with outages, the manual clock and the guest ports.
 
-The hold on the fleet is a record of its own (`fleet.holds`): a heartbeat must not disturb what rests on the hold.
+The hold on the fleet is a separate record (`fleet.holds`), so that a heartbeat does not conflict with decisions that
+depend on the hold.
 
-The functions are rules like those of `core`: they decide, and the caller saves."""
+The functions are rules like those of `core`: they decide, and the caller saves.
+"""
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -20,13 +22,13 @@ from forewarn.store.port import RecordKey, RecordKind, Store
 FLEET_STATE = RecordKey(RecordKind.FLEET, "ledger")
 MAX_OUTAGES = 64
 RESERVED_BYTES = 96 * 1024
-"""Room that ports leave for everything else: a start must always be possible."""
+"""Bytes that ports must leave free for the other fields, so that a start can always be saved."""
 
 MIN_OUTAGE = timedelta(seconds=1)
 
 
 class FleetState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the fleet as a whole remembers."""
+    """The state of the fleet as a whole."""
 
     entries: int = 0
     filled: bool = False
@@ -41,9 +43,9 @@ decode = msgspec.json.Decoder(FleetState).decode
 
 
 async def manual_clock_start(store: Store, *, now: datetime) -> datetime:
-    """Return where a manual clock goes on: where it was, and never before what the service has lived through.
+    """Return the start of a manual clock: its last position, and never before a time that the service has seen.
 
-    A new one begins with a whole second, as notices do: after the whole of its notice an event is due.
+    A new one starts at a whole second, as notices do, so that an event is due exactly after its notice.
     """
     record = await store.load(FLEET_STATE)
     if record is None:
@@ -54,56 +56,58 @@ async def manual_clock_start(store: Store, *, now: datetime) -> datetime:
 
 
 def record_start(state: FleetState, *, now: datetime) -> Decision[FleetState, None]:
-    """The service has started: the time since it was last alive was an outage."""
+    """Record that the service has started: the time since the last heartbeat was an outage."""
     if state.alive_at is None or now - state.alive_at <= MIN_OUTAGE:
         return record_heartbeat(state, now=now)
     return record_outage(state, Outage(began_at=state.alive_at, ended_at=now))
 
 
 def record_outage(state: FleetState, outage: Outage) -> Decision[FleetState, None]:
-    """The service was not there for a time, and is back."""
+    """Record an outage that has ended."""
     outages = (*state.outages, outage)[-MAX_OUTAGES:]
     return Decision(msgspec.structs.replace(state, outages=outages, alive_at=outage.ended_at), (), None)
 
 
 def record_heartbeat(state: FleetState, *, now: datetime) -> Decision[FleetState, None]:
-    """The service is alive."""
+    """Record that the service is alive."""
     return Decision(msgspec.structs.replace(state, alive_at=now), (), None)
 
 
 def mark_filled(state: FleetState) -> Decision[FleetState, None]:
-    """Everything of the first fleet file is saved."""
+    """Record that the initial fleet file is saved completely."""
     return Decision(msgspec.structs.replace(state, filled=True), (), None)
 
 
 def move_clock(state: FleetState, *, to: datetime, by: str, why: str = "") -> Decision[FleetState, None]:
-    """Somebody has the manual clock go to this moment."""
+    """Record that an operator moves the manual clock to this time."""
     return _with_entry(msgspec.structs.replace(state, clock_at=to), EntryKind.CLOCK_MOVED, by=by, why=why, now=to)
 
 
 def pass_clock(state: FleetState, *, to: datetime) -> Decision[FleetState, None]:
-    """The manual clock goes on to this moment, on a way that the journal has told of."""
+    """Record that the manual clock has reached this time, on a move that the journal already has."""
     return Decision(msgspec.structs.replace(state, clock_at=to), (), None)
 
 
 def record_fault(
     state: FleetState, entry_kind: EntryKind, fault: Fault, *, by: str, why: str, now: datetime
 ) -> Decision[FleetState, None]:
-    """A fault of all VMs was set or cleared, or is over; it is told here, and kept nowhere."""
+    """Record that a fault of all VMs was set, cleared or has ended; the fault itself is not stored."""
     return _with_entry(state, entry_kind, by=by, why=why, now=now, facts=fault_facts(fault, entry_kind))
 
 
 def assign_ports(state: FleetState, ports: Mapping[str, int]) -> Decision[FleetState, None]:
-    """Give ports to VMs, each for ever."""
+    """Assign ports to VMs permanently."""
     owners = {port: vm for vm, port in state.ports.items()}
     for vm, port in ports.items():
         if owners.setdefault(port, vm) != vm:
-            raise Invalid(f"port {port} was given to {owners[port]} and is given to no other VM")
+            raise Invalid(f"port {port} belongs to {owners[port]} and cannot be assigned to another VM")
         if state.ports.get(vm, port) != port:
-            raise Invalid(f"{vm} was given port {state.ports[vm]} and keeps it")
+            raise Invalid(f"{vm} has port {state.ports[vm]}, which cannot change")
     given = msgspec.structs.replace(state, ports={**state.ports, **ports})
     if len(encode(given)) > MAX_RECORD_BYTES - RESERVED_BYTES:
-        raise Invalid(f"{len(given.ports)} ports are more than can be kept: start with --listen none, or anew")
+        raise Invalid(
+            f"{len(given.ports)} ports are too many to store: use --listen none, or start with a new data directory"
+        )
     return Decision(given, (), None)
 
 

@@ -7,17 +7,17 @@ from forewarn.fleet.main_loop import Decision, MainLoop, RecordChange, RecordCod
 
 
 class FleetStateRecord:
-    """Holds the fleet state as it was last saved."""
+    """Holds the last saved fleet state."""
 
     def __init__(self, main_loop: MainLoop) -> None:
         self.state = FleetState()
-        """The fleet state; a new one where nothing was saved yet."""
+        """The fleet state; a new one if nothing was saved yet."""
         self._table = RecordTable[FleetState]()
         codec = RecordCodec(FLEET_STATE.kind, encode, decode, id=FLEET_STATE.id)
         self._loop = main_loop.add(codec, self._table, [self._observe])
 
     def _observe(self, change: RecordChange[FleetState]) -> None:
-        """Take the newest value: it is read far more often than it changes."""
+        """Take the newest value into memory, because it is read far more often than it changes."""
         self.state = self._table.newest(change.id)[0] or FleetState()
 
     async def apply(self, rule: Callable[[FleetState], Decision[FleetState, None]]) -> None:

@@ -10,10 +10,10 @@ from forewarn.fleet.metrics import MetricsStore
 from forewarn.store.port import StoreError
 
 RECENT_WRITE = 5.0
-"""For how long, in seconds, a store that wrote something counts as one that can."""
+"""How long, in seconds, a successful write counts as proof that the store can write."""
 
 STORE_TIMEOUT = 5.0
-"""For how long, in seconds, an answer of the store is waited for."""
+"""How long, in seconds, to wait for the store."""
 
 
 class HealthCheck:
@@ -25,11 +25,11 @@ class HealthCheck:
         self._store_check: asyncio.Future[str | None] | None = None
 
     def add_check(self, check: Callable[[], str | None]) -> None:
-        """Add a check: it returns the problem, in a sentence, or None."""
+        """Add a check: a function that returns the problem as a sentence, or None."""
         self._checks.append(check)
 
     async def problems(self) -> tuple[str, ...]:
-        """Return what keeps the service from its work; nothing: it is ready."""
+        """Return the problems of the service; empty if it is ready."""
         problems = [await self._store_problem(), *(check() for check in self._checks)]
         return tuple(problem for problem in problems if problem is not None)
 
@@ -37,11 +37,11 @@ class HealthCheck:
         wrote_at = self._store.last_write_at
         if wrote_at is not None and asyncio.get_running_loop().time() - wrote_at < RECENT_WRITE:
             return None
-        if self._store_check is None or self._store_check.done():  # however many ask, the store is asked once
+        if self._store_check is None or self._store_check.done():  # concurrent health checks share one test write
             self._store_check = asyncio.ensure_future(self._check())
         done, _ = await asyncio.wait({self._store_check}, timeout=STORE_TIMEOUT)
         if not done:
-            return f"the store has not answered for {STORE_TIMEOUT:.0f} s: look at its disk"
+            return f"the store has not answered for {STORE_TIMEOUT:.0f} s: check its disk"
         return self._store_check.result()
 
     async def _check(self) -> str | None:

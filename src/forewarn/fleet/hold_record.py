@@ -1,7 +1,7 @@
-"""The hold on the whole fleet: a record of its own, by which every start of an event is guarded.
+"""The hold on the whole fleet: a separate record, which guards every start of an event.
 
-It changes only when an operator holds or releases the fleet, so what rests on it is seldom decided again. The functions
-are rules like those of `core`: they decide, and the caller saves.
+It changes only when an operator holds or releases the fleet, so decisions that depend on it are seldom repeated. The
+functions are rules like those of `core`: they decide, and the caller saves.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ FLEET_HOLD = RecordKey(RecordKind.FLEET, "hold")
 
 
 class FleetHold(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Whether the whole fleet is held, and which requests have been answered."""
+    """Whether the whole fleet is held, and the answered idempotency keys."""
 
     entries: int = 0
     hold: Hold | None = msgspec.field(default=None, name="held")
@@ -32,26 +32,26 @@ decode = msgspec.json.Decoder(FleetHold).decode
 
 
 class HoldRecord:
-    """The record as it was last saved, and its changes."""
+    """The last saved value of the record, and its changes."""
 
     def __init__(self, main_loop: MainLoop) -> None:
         self.current: Hold | None = None
         """The hold on the whole fleet, if there is one."""
         self.guards: Guards = {FLEET_HOLD: None}
-        """The record at the revision of `current`, for decisions that rest on it."""
+        """The record with the revision of `current`, as a guard for decisions."""
         self._table = RecordTable[FleetHold]()
         codec = RecordCodec(FLEET_HOLD.kind, encode, decode, id=FLEET_HOLD.id)
         self._loop = main_loop.add(codec, self._table, [self._observe])
 
     def _observe(self, change: RecordChange[FleetHold]) -> None:
-        """Take the newest value: it is read far more often than it changes."""
+        """Take the newest value into memory, because it is read far more often than it changes."""
         value, revision = self._table.newest(change.id)
         self.current = None if value is None else value.hold
         self.guards = {FLEET_HOLD: revision}
 
     @property
     def observers(self) -> list[Observer[FleetHold]]:
-        """Those that see every change of the record, in order."""
+        """The observers of every change of the record, in order."""
         return self._loop.observers
 
     async def apply(
@@ -61,7 +61,7 @@ class HoldRecord:
         *,
         now: datetime,
     ) -> None:
-        """Apply a rule, unless this request was answered before, and save what it decides."""
+        """Apply a rule and save its result, unless this request was answered before."""
 
         def command(value: FleetHold | None) -> Decision[FleetHold, None]:
             decision = _apply_once(value or FleetHold(), idempotency_key, rule, now=now)
@@ -71,15 +71,15 @@ class HoldRecord:
 
 
 def set_hold(value: FleetHold, *, by: str, reason: str, now: datetime) -> Decision[FleetHold, None]:
-    """Let nothing planned start anywhere."""
+    """Hold planned maintenance in the whole fleet."""
     if not reason.strip():
-        raise Invalid("a hold needs a reason: whoever finds it must know why")
+        raise Invalid("a hold needs a reason: it tells other operators why maintenance is stopped")
     hold = Hold(by=by, at=now, reason=reason)
     return _with_entry(msgspec.structs.replace(value, hold=hold), EntryKind.HELD, by=by, why=reason, now=now)
 
 
 def clear_hold(value: FleetHold, *, by: str, why: str, now: datetime) -> Decision[FleetHold, None]:
-    """End the hold on the whole fleet."""
+    """Release the hold on the whole fleet."""
     if value.hold is None:
         return Decision(value, (), None)
     return _with_entry(msgspec.structs.replace(value, hold=None), EntryKind.RELEASED, by=by, why=why, now=now)

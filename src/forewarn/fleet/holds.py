@@ -27,10 +27,10 @@ class Holds:
     async def set(
         self, *, by: str, reason: str, scope: str | None = None, idempotency_key: IdempotencyKey | None = None
     ) -> None:
-        """Let nothing planned start, anywhere or in one scope, until `release`.
+        """Hold planned maintenance, of the fleet or of one scope, until `release`.
 
-        On return nothing planned starts any more, in whichever process: what was about to start rests on the hold as it
-        was before, so it is refused and decided again.
+        After the return no planned event starts in any process: starts that were being decided are guarded by the old
+        hold record, so their saves are refused and they are decided again.
         """
         now = self._clock.now()
         if scope is None:
@@ -45,7 +45,7 @@ class Holds:
     async def release(
         self, *, by: str, why: str = "", scope: str | None = None, idempotency_key: IdempotencyKey | None = None
     ) -> None:
-        """End a hold, on the whole fleet or on one scope; what has become due meanwhile starts."""
+        """Release the hold of the fleet or of one scope; events that became due meanwhile start."""
         now = self._clock.now()
         if scope is None:
             await self._record.apply(partial(clear_hold, by=by, why=why, now=now), idempotency_key, now=now)

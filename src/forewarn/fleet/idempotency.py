@@ -14,7 +14,7 @@ from forewarn.fleet.scopes import Scopes
 from forewarn.store.port import JournalQuery, JournalRow, RecordKey, RecordKind, Store, StoreError
 
 LIFECYCLE_KINDS = (EntryKind.SCOPE_CREATED, EntryKind.SCOPE_REMOVED)
-"""With these a scope's life begins and ends: their facts say which request it was."""
+"""The entries that begin and end a scope's life; their facts have the key of the request."""
 
 
 class IdempotentScopes:
@@ -27,7 +27,7 @@ class IdempotentScopes:
     async def apply(
         self, id_: str, rule: Callable[[Scope], Change[None]], idempotency_key: IdempotencyKey | None
     ) -> bool:
-        """Apply a rule to a scope, unless this request was answered before; tell whether it was applied."""
+        """Apply a rule to a scope, unless this request was answered before; return whether it was applied."""
         self.check(idempotency_key, id_)
         try:
             return await self._scopes.apply(
@@ -39,19 +39,19 @@ class IdempotentScopes:
             raise
 
     def check(self, idempotency_key: IdempotencyKey | None, id_: str) -> None:
-        """Refuse a key under which another scope has answered."""
+        """Refuse a key that another scope has answered."""
         if idempotency_key is not None and any(view.id != id_ for view in self._views_with_key(idempotency_key)):
             raise KeyConflict(idempotency_key.key)
 
     def scope_of(self, idempotency_key: IdempotencyKey | None) -> ScopeView | None:
-        """Return the scope that has answered a request of this key, if one that exists has."""
+        """Return the existing scope that has answered a request with this key, if there is one."""
         return next(iter(self._views_with_key(idempotency_key)), None) if idempotency_key is not None else None
 
     def _views_with_key(self, idempotency_key: IdempotencyKey) -> list[ScopeView]:
         return self._scopes.replica.views_with_key(idempotency_key.key, now=self._scopes.clock.now())
 
     async def was_created_or_removed(self, id_: str | None, idempotency_key: IdempotencyKey | None) -> bool:
-        """Tell whether the request has made or removed the scope, or any scope, within the time that is remembered."""
+        """Return whether the request has created or removed this scope, or any scope, as far as keys are remembered."""
         if idempotency_key is None:
             return False
         since = self._scopes.clock.now() - MAX_RECENT_AGE
@@ -70,4 +70,4 @@ class IdempotentScopes:
         try:
             return await self._store.journal(query)
         except StoreError as error:
-            raise SaveFailed(f"whether it was asked before cannot be read: {error}") from error
+            raise SaveFailed(f"could not read whether the request was answered before: {error}") from error

@@ -1,4 +1,4 @@
-"""Impact execution: save that an impact begins, give it to the platform, save the outcome. Always in this order."""
+"""Impact execution: save that an impact begins, pass it to the platform, save the outcome. Always in this order."""
 
 import asyncio
 import logging
@@ -25,15 +25,15 @@ log = logging.getLogger(__name__)
 R = TypeVar("R")
 
 MIN_BACKOFF, MAX_BACKOFF = 0.5, 30.0
-"""Between attempts to save what must not be lost, in seconds of real time."""
+"""The pause between attempts to save an outcome, in seconds of real time."""
 
 WORK_TIMEOUT = PROBE_TIMEOUT = 25 * 3600.0
-"""For how long, in seconds of real time, a platform may be silent before its work counts as unknown. What is asked
-after a crash may have to wait for work that still goes on."""
+"""How long, in seconds of real time, a platform may take before its work counts as unknown. A probe after a crash may
+have to wait for work that is still running."""
 
 MAX_CONCURRENT = 16
-"""How many impacts are saved as begun at the same time. When a thousand events start in one second, the guests who
-wait for them hear of it first: nothing is late about work that begins a moment later."""
+"""How many impacts are saved as begun at the same time. When a thousand events start in one second, waiting guests
+are notified first; work that begins slightly later is not late."""
 
 
 class Impacts:
@@ -51,39 +51,39 @@ class Impacts:
 
     @property
     def busy(self) -> int:
-        """Nothing here counts as busy: an impact waits for the clock, or for its save, which counts itself."""
+        """Always 0: an impact waits for the clock, or for its save, which counts itself."""
         return 0
 
     @property
     def waiting(self) -> int:
-        """How many impacts are being worked on."""
+        """How many impacts are being carried out."""
         return len(self._in_flight)
 
     async def start(self, hosts: Collection[str] | None = None) -> None:
-        """Take the duty, for the VMs on these hosts only or for all; find out about what others had begun."""
+        """Start the duty, for the VMs on these hosts or for all; probe impacts that other processes had begun."""
         self._is_running = True
         self._hosts = None if hosts is None else frozenset(hosts)
         for view in self._scopes.replica.views():
             self._evaluate(view)
 
     def halt(self) -> None:
-        """Begin nothing more, at once."""
+        """Begin no further impacts, at once."""
         self._is_running = False
 
     async def stop(self) -> None:
-        """Give the duty back. Work that has begun goes on at the platform; the next holder of the duty probes it."""
+        """Stop the duty. Begun work continues at the platform; the next process with the duty probes it."""
         if self._is_running:
             self.halt()
             await self._tasks.cancel()
             self._in_flight.clear()
 
     def observe(self, change: ScopeChange) -> None:
-        """Begin what a scope that has changed has to begin."""
+        """Begin the pending impacts of a changed scope."""
         if self._is_running and change.after is not None and change.after.events:
             self._evaluate(self._scopes.replica.get_or_create_view(change.id))
 
     def _evaluate(self, view: ScopeView) -> None:
-        """Begin what the scope has to begin, and find out about what had begun before we came."""
+        """Begin the pending impacts of the scope, and probe impacts that had begun before this process."""
         scope = view.scope
         if not self._is_running or scope is None or not scope.events:
             return
@@ -101,7 +101,7 @@ class Impacts:
             self._tasks.create(self._run(view, event.id, vm, work), name=f"{event.type.value} {view.id}/{vm}")
 
     def _is_ours(self, view: ScopeView, vm: str) -> bool:
-        """Tell whether the VM is on a host whose impacts are carried out here."""
+        """Return whether this process carries out impacts on the VM's host."""
         found = view.roster.find(vm) if view.roster is not None else None
         return self._hosts is None or (found is not None and found.host in self._hosts)
 
@@ -111,7 +111,7 @@ class Impacts:
         try:
             await work(view.id, event, vm)
         except (CoreError, ScopeNotFound) as error:
-            log.info("no more work for event %s on %s/%s: %s", event, view.id, vm, error)
+            log.info("event %s on %s/%s needs no more work: %s", event, view.id, vm, error)
         finally:
             self._in_flight.discard((event, vm))
         self._evaluate(view)
@@ -125,7 +125,7 @@ class Impacts:
         await self._settle(work, await self._carry_out(work))
 
     async def _recover(self, scope: str, event: str, vm: str) -> None:
-        """Find out about work that had begun when a process ended."""
+        """Probe an impact that had begun when a process ended."""
         work = await self._apply_until_saved(scope, lambda value: Change(value, (), _work(value, event, vm)))
         match await self._probe(work):
             case Done() as done:
@@ -144,17 +144,17 @@ class Impacts:
                 return await self._platform.carry_out(work)
         except Exception as error:
             if limit.expired():
-                return Unknown(f"no word from the platform for {WORK_TIMEOUT / 3600:.0f} hours")
-            log.exception("the platform broke on %s", work.id)
-            return Failed(f"the platform broke: {error!r}")
+                return Unknown(f"no result from the platform for {WORK_TIMEOUT / 3600:.0f} hours")
+            log.exception("the platform raised an error while carrying out %s", work.id)
+            return Failed(f"internal error of the platform: {error!r}")
 
     async def _probe(self, work: Work) -> Done | NotStarted | Unknown:
         try:
             async with asyncio.timeout(PROBE_TIMEOUT):
                 return await self._platform.probe(work)
         except Exception as error:
-            log.exception("the platform broke when asked about %s", work.id)
-            return Unknown(f"the platform broke when asked: {error!r}")
+            log.exception("the platform raised an error while probing %s", work.id)
+            return Unknown(f"internal error of the platform in a probe: {error!r}")
 
     async def _settle(self, work: Work, outcome: ImpactOutcome) -> None:
         await self._apply_until_saved(
@@ -165,14 +165,14 @@ class Impacts:
         )
 
     async def _apply_until_saved(self, scope: str, rule: Callable[[Scope], Change[R]]) -> R:
-        """Apply the rule, and retry with a backoff while the store cannot save: the outcome must not be lost."""
+        """Apply the rule, and retry with backoff while the store cannot save, because the outcome must not be lost."""
         pauses = backoff(MIN_BACKOFF, MAX_BACKOFF)
         while True:
             try:
                 return await self._scopes.apply(scope, rule)
             except SaveFailed as error:
                 pause = next(pauses)
-                log.warning("%s; trying again in %.1f s", error, pause)
+                log.warning("%s; retrying in %.1f s", error, pause)
                 await asyncio.sleep(pause)
 
 

@@ -1,6 +1,7 @@
 """Fleet import: compare a fleet file with the fleet, then reconcile scope by scope; also fills an empty fleet.
 
-Every scope is saved by itself: after an interruption, running the import again continues with what still differs."""
+Every scope is saved separately: after an interruption, running the import again continues with the remaining ones.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
@@ -32,18 +33,18 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 IMPORT_CONCURRENCY = 4
-"""How many scopes are saved at the same time. What is saved in one step is taken into the replica in one turn of the
-event loop, so few at a time: an import may last, and nobody must wait for it."""
+"""How many scopes are saved at the same time. All scopes of one commit enter the replica in one iteration of the event
+loop, so the number is small: an import may take long, but must not delay other requests."""
 
 MAX_BATCH_VMS = 100
-"""How many VMs these scopes have together, more or less: what is saved at once is taken over at once, too."""
+"""About how many VMs these scopes have together, for the same reason."""
 
 FILL_CONCURRENCY = 256
-"""How many scopes are saved at the same time: enough for a store to save many of them in one step."""
+"""How many scopes are saved at the same time while an empty fleet is filled: many share a commit."""
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
-    """What an import does to one scope or VM; `refused` says why it does not, where it does not."""
+    """A change of one scope or VM by an import; `refused` is the reason if the change is not possible."""
 
     what: Literal["added", "changed", "removed"]
     scope: str
@@ -53,14 +54,14 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 ReportDifferences = Callable[[Sequence[Difference]], None]
-"""Takes the differences of one scope, of which there are some, as soon as they are known: all of them together may be
-hundreds of thousands, so whoever wants them keeps them in the form that suits."""
+"""Receives the differences of each scope that has some, as soon as they are known. There may be hundreds of thousands
+in total, so the receiver chooses how to store them."""
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """What it takes to make the fleet what a file says, and how many VMs are as it says.
+    """The result of comparing the fleet with a file, and how many VMs already match it.
 
-    These are the scopes of the file that differ, those to remove, and by scope the addresses that it hands over to
+    It has the scopes of the file that differ, the scopes to remove, and by scope the addresses that it must release to
     another one.
     """
 
@@ -74,15 +75,15 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 async def compare_fleet(
     replica: Replica, wanted: Sequence[Scope], *, prune: bool, report: ReportDifferences | None = None
 ) -> Comparison:
-    """Compare the fleet with a file, in turns with whatever else goes on, and tell what differs. Nothing changes.
+    """Compare the fleet with a file, in short time slices, and report the differences. Nothing is changed.
 
-    Scopes and VMs that the file does not have stay as they are, unless `prune` says that they go.
+    Scopes and VMs that are not in the file stay, unless `prune` is set.
     """
     return await _Comparer(replica, wanted, prune=prune).compare(report)
 
 
 class _AddressTransfer(NamedTuple):
-    """A VM of the file that should get an address which a VM of another scope has."""
+    """A VM of the file that should get an address of a VM in another scope."""
 
     scope: str
     vm: str
@@ -126,7 +127,7 @@ class _Comparer:
         self._transfers += _find_transfers(self._replica, scope.id, _new_address_keys(found))
 
     async def _refuse_kept_addresses(self) -> None:
-        """Refuse VMs an address that its owner keeps; whoever is refused keeps its own, so this may go on and on."""
+        """Refuse VMs an address that its owner keeps; a refused VM keeps its own addresses, so this may cascade."""
         is_settled = False
         while not is_settled:
             is_settled = True
@@ -145,7 +146,7 @@ class _Comparer:
             self._plans[transfer.scope] = plan_changes(present, wanted, prune=self._prune, refused=refused)
 
     def _owner_releases(self, transfer: _AddressTransfer) -> bool:
-        """Tell whether the owner of an address loses it in this import."""
+        """Return whether the owner of an address loses it in this import."""
         if transfer.owner not in self._wanted:
             owner, _ = self._replica.newest(transfer.owner)
             return owner is None or (self._prune and not owner.events)
@@ -159,7 +160,7 @@ class _Comparer:
         unchanged = 0
         for scope in self._wanted.values():
             await self._fair_share.wait_turn()
-            found = self._plans.pop(scope.id, None)  # with a large fleet, to let go of all plans at once takes long
+            found = self._plans.pop(scope.id, None)  # one by one: freeing all plans of a large fleet at once is slow
             if found is None or not found.is_empty:
                 differing.append(scope)
                 if report is not None:
@@ -198,7 +199,7 @@ def _new_address_keys(found: ReconcilePlan) -> Iterator[tuple[Vm, set[AddressKey
 
 
 def _kept_address_keys(found: ReconcilePlan, vm: str, address_key: AddressKey) -> set[AddressKey]:
-    """Return what the VM that has a place keeps of it."""
+    """Return which of its addresses the VM in this place keeps."""
     for old, new in found.changed:
         if old.name == vm and found.allows(old):
             return address_keys(new)
@@ -224,7 +225,7 @@ def _added_differences(scope: Scope, refused: Mapping[str, str]) -> Iterator[Dif
 
 
 def _refusal_reason(scope: Scope, refused: Mapping[str, str]) -> str:
-    """Say why a scope is not made, where not one of its VMs can be."""
+    """Return why a scope is not created, if none of its VMs can be."""
     return next(iter(refused.values())) if scope.roster and len(refused) == len(scope.roster) else ""
 
 
@@ -258,9 +259,9 @@ async def apply_import(
     on_progress: Callable[[int, int], None],
     report: ReportDifferences | None = None,
 ) -> None:
-    """Make the fleet what the file says; tell what was done and refused, and after each few scopes how many are done.
+    """Apply a fleet file; report the applied and refused changes, and the number of finished scopes now and then.
 
-    What was compared is compared again when it is its turn, with the scope as it is then.
+    Each scope is compared again, with its value at that time, when its turn comes.
     """
     work = _Import(fleet, comparison, by=by)
     items: list[Scope | str] = [*comparison.wanted, *comparison.unwanted]
@@ -282,9 +283,9 @@ def _weight(item: Scope | str) -> float:
 async def run_in_batches(
     items: Iterable[T], apply: Callable[[T], Awaitable[R]], *, at_once: int, weight: Callable[[T], float] = lambda _: 0
 ) -> AsyncIterator[list[R]]:
-    """Do something to all items, some at a time, and give what comes of each of these batches.
+    """Process all items in batches of concurrent calls, and yield the results of each batch.
 
-    A batch has at most `at_once` items, and ends with the one that makes its weight 1 or more.
+    A batch has at most `at_once` items, and ends with the item that makes its weight 1 or more.
     """
     for batch in _batches(items, at_once, weight):
         yield await asyncio.gather(*(apply(item) for item in batch))
@@ -313,7 +314,7 @@ class _Import:
         self._fair_share = FairShare()
 
     async def release_addresses(self, id_: str) -> None:
-        """Take from a scope what another one gets: no two VMs have one address, not even for a moment."""
+        """Take from a scope the addresses that other scopes get: no two VMs ever have the same address."""
         await self._fair_share.wait_turn()
         with suppress(ScopeNotFound):
             await self._fleet.scopes.apply(
@@ -329,7 +330,7 @@ class _Import:
             )
 
     async def reconcile_item(self, item: Scope | str) -> Sequence[Difference]:
-        """Make one scope what it should be, or remove it."""
+        """Reconcile or remove one scope."""
         await self._fair_share.wait_turn()
         if isinstance(item, str):
             return await self._remove(item)
@@ -341,7 +342,7 @@ class _Import:
             return (Difference(what="changed", scope=item.id, refused=str(error)),)
 
     async def _reconcile_with_retry(self, wanted: Scope) -> Sequence[Difference]:
-        """Make the scope what it should be, also where somebody makes or removes it at the same moment."""
+        """Reconcile the scope, also if another request creates or removes it at the same time."""
         with suppress(ScopeExists, ScopeNotFound):
             return await self._reconcile(wanted)
         return await self._reconcile(wanted)
@@ -381,7 +382,7 @@ class _Import:
         return tuple(_added_differences(wanted, refused))
 
     def _address_conflicts(self, scope: str, wanted: Iterable[tuple[Vm, set[AddressKey]]]) -> dict[str, str]:
-        """Say which VMs cannot get an address because a VM of another scope has it, or is about to get it."""
+        """Return which VMs cannot get an address because a VM of another scope has it or is about to get it."""
         owner = self._fleet.inventory.addresses.owner
         return {
             vm.name: str(AddressInUse(ip, network, other))
@@ -404,18 +405,18 @@ class _Import:
 
 
 class FleetFileConflict(FleetError):
-    """Filling was interrupted, and the existing data are not from this file."""
+    """Filling was interrupted, and the existing data is not from this file."""
 
     code = "fleet-not-empty"
     template = (
-        "an earlier start was interrupted while it filled these data from another fleet file (see scope {scope}): "
+        "an earlier start was interrupted while it imported another fleet file (see scope {scope}): "
         "start with that file again, or with an empty data directory"
     )
     scope: str
 
 
 async def fill_fleet(fleet: Fleet, scopes: Sequence[Scope], *, by: str, on_saved: Callable[[int], None]) -> None:
-    """Make the scopes that are not there yet, and remember that all are; tell after each few how many there are."""
+    """Create the scopes that are missing, and record when all exist; report the number of saved scopes now and then."""
 
     def refuse_existing(found: Sequence[Difference]) -> None:
         for one in found:

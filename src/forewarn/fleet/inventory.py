@@ -26,7 +26,7 @@ from forewarn.fleet.targets import select_vms
 
 
 class AddressClaims:
-    """The addresses that VMs have, which the replica knows, and those that are claimed until they are saved."""
+    """The addresses of VMs, which the replica has, and those that are claimed until they are saved."""
 
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
@@ -36,7 +36,7 @@ class AddressClaims:
     def claim(self, scope: str, vms: Iterable[Vm], *, other_scopes_only: bool = False) -> Iterator[None]:
         """Claim the addresses of a scope's VMs while these are being saved; refuse if one of them is taken.
 
-        `other_scopes_only`: only by VMs of other scopes; within its own, the rule that is applied sees to it.
+        `other_scopes_only`: check only VMs of other scopes; the rule that is applied checks the scope itself.
         """
         wanted: dict[tuple[str, str], str] = {}
         for vm in vms:
@@ -58,7 +58,7 @@ class AddressClaims:
                 self._release(address_key, owner)
 
     def owner(self, network: str, ip: str, *, excluding: str) -> str | None:
-        """Return who has an address or is about to get it, other than this VM (`scope/name`) or scope (`scope/`)."""
+        """Return who has or claims an address, other than this VM (`scope/name`) or this scope (`scope/`)."""
         claims = (f"{view.id}/{vm.name}" for view, vm in self._replica.claims(network, ip))
         owners = [*self._claimed.get((network, ip), ()), *claims]
         return next((owner for owner in owners if not _matches(owner, excluding)), None)
@@ -76,7 +76,7 @@ def _matches(vm: str, name: str) -> bool:
 
 
 class AddressConflict(Exception):
-    """A VM was given other addresses while its change waited for its turn: claim those."""
+    """The VM got other addresses while its change was waiting: claim those."""
 
 
 class Inventory:
@@ -97,11 +97,11 @@ class Inventory:
 
     @property
     def is_filled(self) -> bool:
-        """Whether a first fleet file has been taken to its end."""
+        """Whether an initial fleet file was imported completely."""
         return self._state_record.state.filled
 
     async def mark_filled(self) -> None:
-        """Remember that the first fleet file has been taken to its end."""
+        """Record that the initial fleet file was imported completely."""
         await self._state_record.apply(fleet_state.mark_filled)
 
     def select(
@@ -112,22 +112,22 @@ class Inventory:
         scope: str | None = None,
         update_domain: int | None = None,
     ) -> tuple[str, ...]:
-        """Return the full names of the VMs that are meant: by name, host, scope, or update domain of a scope."""
+        """Return the full names of the selected VMs: by name, host, scope, or update domain of a scope."""
         return select_vms(self._replica, vms=vms, host=host, scope=scope, update_domain=update_domain)
 
     def _rule_context(self) -> RuleContext:
         return self._scopes.rule_context
 
     def check_new(self, scope: str) -> None:
-        """Refuse the name of a scope to come that another one has but for upper and lower case.
+        """Refuse the name of a new scope that differs from an existing one only in case.
 
-        A fleet file cannot have both, so what was exported could not be imported again.
+        A fleet file cannot have both, so an export could not be imported again.
         """
         if (other := self._replica.find_other_case(scope)) is not None:
             raise ScopeExists(other)
 
     async def add_scope(self, scope: Scope, *, by: str, idempotency_key: IdempotencyKey | None = None) -> None:
-        """Bring a scope into being. Its addresses must be free."""
+        """Create a scope. Its addresses must be free."""
 
         def command(present: Scope | None) -> Decision[Scope, None]:
             if present is not None:
@@ -147,7 +147,7 @@ class Inventory:
                 await self._scopes.decide(scope.id, command)
 
     def _check_created_by(self, present: Scope, idempotency_key: IdempotencyKey | None) -> None:
-        """Refuse to make a scope that is there, unless it was this request that made it."""
+        """Refuse to create a scope that exists, unless this request created it."""
         if idempotency_key is None or not is_repeated_request(
             present.seen_keys, idempotency_key, now=self._clock.now()
         ):
@@ -163,9 +163,9 @@ class Inventory:
         auto_approve: tuple[EventType, ...] | None = None,
         idempotency_key: IdempotencyKey | None = None,
     ) -> None:
-        """Change what a scope gives to its VMs or asks of them; what is left out stays.
+        """Change traits or rules of a scope; omitted fields stay unchanged.
 
-        `traits` makes the new ones of the newest, and must not do anything else.
+        `traits` computes the new traits from the newest ones, without side effects.
         """
         await self._idempotent.apply(
             scope,
@@ -211,7 +211,7 @@ class Inventory:
         by: str,
         idempotency_key: IdempotencyKey | None = None,
     ) -> None:
-        """Change a VM: `change` makes the new one of the newest, and must not do anything else."""
+        """Change a VM: `change` computes the new VM from the newest one, without side effects."""
         if self._has_seen_key(scope, idempotency_key):
             return
         is_changed = False
@@ -251,7 +251,7 @@ class Inventory:
         force: bool = False,
         idempotency_key: IdempotencyKey | None = None,
     ) -> None:
-        """Remove a VM. With open events only by force, which takes it out of them."""
+        """Remove a VM. If it has open events this needs force, which removes it from them."""
         if await self._was_created_or_removed(scope, idempotency_key):
             return
         await self._idempotent.apply(
@@ -263,18 +263,18 @@ class Inventory:
         )
 
     async def is_repeated(self, idempotency_key: IdempotencyKey | None) -> bool:
-        """Tell whether the request was answered before, wherever that was: what it names may be gone since."""
+        """Return whether the request was answered before, in any scope; the objects that it names may be gone."""
         view = self._idempotent.scope_of(idempotency_key)
         if view is not None:
             return self._has_seen_key(view.id, idempotency_key)
         return await self._idempotent.was_created_or_removed(None, idempotency_key)
 
     async def _was_created_or_removed(self, scope: str, idempotency_key: IdempotencyKey | None) -> bool:
-        """Tell whether the request has begun or ended a life of the scope: another life is none of its business."""
+        """Return whether the request has created or removed this scope, and not another one of the same name."""
         return idempotency_key is not None and await self._idempotent.was_created_or_removed(scope, idempotency_key)
 
     def _has_seen_key(self, scope: str, idempotency_key: IdempotencyKey | None) -> bool:
-        """Tell whether the scope has answered the request; its addresses need not be looked at again."""
+        """Return whether the scope has answered the request, so that its addresses need not be checked again."""
         present, _ = self._replica.newest(scope)
         now = self._clock.now()
         return (

@@ -1,7 +1,7 @@
 """Journal: streams that follow it from a position, queries of its history with pagination, and pruning.
 
-A stream is only a position: the newest rows are read once for all streams, and a slow stream reads its
-own pages. No row is skipped and none is given twice, whichever process saved it.
+A stream is only a position: the newest rows are read once for all streams, and a slow stream reads its own pages. No
+row is skipped or repeated, whichever process saved it.
 """
 
 import asyncio
@@ -32,23 +32,23 @@ from forewarn.store.port import (
 log = logging.getLogger(__name__)
 
 FEED_PAGE = 500
-"""How many lines are read at a time."""
+"""How many rows are read at a time."""
 
 TAIL_ROWS = 1_000
-"""How many of the newest lines are kept for all streams."""
+"""How many of the newest rows are kept in memory for all streams."""
 
 RETRY_DELAY = 1.0
-"""How soon, in seconds, the newest lines are read again after the store has failed."""
+"""The pause in seconds before the newest rows are read again after the store has failed."""
 
 HISTORY_PAGE = 100
 
 CHANGE_KINDS = tuple(EVENT_CHANGE_KINDS | CAMPAIGN_CHANGE_KINDS)
 
 DEFAULT_RETENTION = Retention(age=timedelta(days=400), rows=1_000_000)
-"""How much of the journal is kept unless a setting says otherwise."""
+"""The default retention of the journal."""
 
 PRUNE_INTERVAL = 3600.0
-"""How often, in seconds, the journal is pruned."""
+"""The pause in seconds between two prunings."""
 
 
 class Journal:
@@ -63,10 +63,10 @@ class Journal:
         self._follower: asyncio.Task[None] | None = None
         self._is_closed = False
         self.open = 0
-        """How many streams there are."""
+        """The number of streams."""
 
     def wake(self) -> None:
-        """Something was saved, here or elsewhere."""
+        """Read new rows, because this or another process has saved something."""
         self._changed.set()
 
     async def query(self, query: JournalQuery) -> list[JournalRow]:
@@ -78,17 +78,17 @@ class Journal:
         return await self._store.journal(JournalQuery(after=after, kinds=CHANGE_KINDS, limit=limit))
 
     async def end(self) -> int:
-        """Return the position of the journal's newest line; 0: it has none."""
+        """Return the position of the journal's newest row; 0 if it has none."""
         rows = await self._store.journal(JournalQuery(newest_first=True, limit=1))
         return rows[0].position if rows else 0
 
     def close(self) -> None:
-        """End every stream after the rows that it has, and every later one at once: the service stops."""
+        """End every stream after its pending rows, and every later one at once, because the service stops."""
         self._is_closed = True
         self._notify()
 
     async def resolve_position(self, after: int | None) -> int:
-        """Return the position from which a stream goes on, or refuse one from which it cannot. None: from now on."""
+        """Return the position at which a stream continues, or raise if it cannot. None: from now on."""
         extent = await self._store.extent()
         if after is None:
             return extent.last
@@ -101,7 +101,7 @@ class Journal:
     async def follow(self, after: int | None = None) -> AsyncGenerator[JournalRow, None]:
         """Yield the rows after the position, then each new one, until `close`; None: from now on.
 
-        Raises what `resolve_position` raises.
+        Raises the errors of `resolve_position`.
         """
         with self._subscribed():
             position = await self.resolve_position(after)
@@ -116,7 +116,7 @@ class Journal:
 
     @contextmanager
     def _subscribed(self) -> Iterator[None]:
-        """Have the newest lines read as long as anybody wants them."""
+        """Keep the newest rows up to date while there are streams."""
         self.open += 1
         if self._follower is None:
             self._follower = self._tasks.create_task(self._follow(), name="feed")
@@ -135,7 +135,7 @@ class Journal:
             try:
                 if position is None:
                     position = (await self._store.extent()).last
-                    self._notify()  # whoever has looked before that looks again
+                    self._notify()  # streams that have read before that read again
                 await self._changed.wait()
                 self._changed.clear()
                 position = await self._read_new_rows(position)
@@ -143,14 +143,14 @@ class Journal:
                 self._notify()
                 return
             except StoreError as error:
-                log.warning("the newest lines of the journal cannot be read: %s", error)
+                log.warning("could not read the newest journal rows: %s; retrying", error)
                 self._tail.clear()
                 position = None
-                self._notify()  # they find out for themselves
+                self._notify()  # each stream reads by itself and gets its own error
                 await asyncio.sleep(RETRY_DELAY)
 
     async def _read_new_rows(self, position: int) -> int:
-        """Read what is new into the tail, and tell the streams."""
+        """Read new rows into memory, and wake the streams."""
         while rows := await self._store.journal(JournalQuery(after=position, limit=FEED_PAGE)):
             for row in rows:
                 if row.position != position + 1:
@@ -165,7 +165,7 @@ class Journal:
         self._grown = asyncio.Event()
 
     async def _next_rows(self, position: int) -> list[JournalRow]:
-        """Return the next lines, as many as are at hand; none: wait."""
+        """Return the next rows that are available; empty means wait."""
         if self._tail and self._tail[0].position <= position + 1:
             return list(islice(self._tail, position + 1 - self._tail[0].position, None))
         rows = await self._store.journal(JournalQuery(after=position, limit=FEED_PAGE))
@@ -195,10 +195,10 @@ def journal_query(
     newest_first: bool = False,
     limit: int = HISTORY_PAGE,
 ) -> JournalQuery:
-    """Build the query for a page. `page` is the position of the last row of the page before; 0 is the first page.
+    """Build the query for a page. `page` is the position of the last row of the previous page; 0 is the first page.
 
-    Scopes and VMs that are gone have a history, too: such a VM is named `scope/name`, or by its bare name with its
-    scope. A bare name alone must be of a VM that is there, and unambiguous.
+    Removed scopes and VMs still have journal rows: name such a VM as `scope/name`, or by its bare name along with its
+    scope. A bare name alone must be the unambiguous name of an existing VM.
     """
     if vm is not None:
         scope, vm = _locate_vm(replica, scope, vm)
@@ -242,18 +242,18 @@ class JournalPruner:
             self._tasks.create(self._run(), name="prune the journal")
 
     def halt(self) -> None:
-        """Let the end of the service cancel it."""
+        """Do nothing: the end of the service cancels the task."""
 
     async def stop(self) -> None:
-        """Prune no more."""
+        """Stop pruning."""
         await self._tasks.cancel()
 
     async def _run(self) -> None:
-        """Remove what is beyond the retention, a small batch at a time, now and every hour."""
+        """Remove rows beyond the retention, a small batch at a time, now and every hour."""
         while True:
             try:
                 while await self._store.prune(self._retention, now=self._clock.now()):  # noqa: ASYNC110 - batch by batch
                     await asyncio.sleep(0)
             except StoreError as error:
-                log.warning("the journal was not pruned: %s", error)
+                log.warning("could not prune the journal: %s", error)
             await asyncio.sleep(PRUNE_INTERVAL)

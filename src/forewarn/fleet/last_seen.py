@@ -1,4 +1,4 @@
-"""Last-seen tracking: every valid guest request counts as a sign of life; only few of them are saved."""
+"""Last-seen tracking: every valid guest request counts, but only few are saved."""
 
 import asyncio
 import logging
@@ -21,7 +21,7 @@ def new_epoch() -> str:
 
 
 class LastSeenTracker:
-    """The last request of each scope, saved where it changes something."""
+    """The time of each scope's last request, saved only if it changes something."""
 
     def __init__(self, scopes: Scopes, tasks: asyncio.TaskGroup) -> None:
         self._scopes = scopes
@@ -36,16 +36,16 @@ class LastSeenTracker:
 
     @property
     def waiting(self) -> int:
-        """Nothing here waits for the clock."""
+        """Always 0: nothing here waits for the clock."""
         return 0
 
     def of(self, view: ScopeView) -> datetime | None:
-        """Return when a VM of the scope last made a valid request, as far as it is known."""
+        """Return the time of the scope's last valid request, as far as it is known."""
         known = (view.seen_at, view.scope.seen_at if view.scope is not None else None)
         return max(filter(None, known), default=None)
 
     def record_request(self, view: ScopeView) -> Awaitable[None] | None:
-        """Take note of a valid request. What is returned, if anything, is awaited before the answer."""
+        """Record a valid request. The caller must await the returned task, if any, before it responds."""
         view.seen_at = now = self._clock.now()
         if now < view.fresh_until:
             return None
@@ -56,10 +56,10 @@ class LastSeenTracker:
         return None if is_enabled else asyncio.shield(saving)
 
     async def _save(self, view: ScopeView) -> None:
-        """Save that the scope was seen. Guests are answered even if that fails; the next request tries again."""
+        """Save that the scope was seen. If that fails, guests still get responses; the next request tries again."""
         try:
             await self._scopes.apply(view.id, lambda scope: mark_seen(scope, now=self._clock.now(), epoch=new_epoch()))
         except (CoreError, FleetError) as error:
-            log.warning("scope %s was seen, but that is not saved: %s", view.id, error)
+            log.warning("could not save that scope %s was seen; the next request tries again: %s", view.id, error)
         finally:
             del self._saving[view.id]

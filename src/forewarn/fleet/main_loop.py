@@ -2,19 +2,19 @@
 
 command    A caller queues a command: a function from the newest value of a record to a Decision.
 decide     All commands that wait for a record are decided together, one after the other on the same value.
-save       The store saves the value and its journal entries in one step, if the record and the decision's guards are
-           still at the revisions that were read. If not, the loop takes in the newest value and decides again.
-replica    The saved value becomes the newest one in memory. Nothing else does: whatever can be read is durable.
-observers  The observers of the record's kind see the change, in the order of their list. Those of scopes: timers,
+save       The store saves the value and its journal entries in one transaction, if the record and the decision's guards
+           are still at the revisions that were read. If not, the loop takes the newest value and decides again.
+replica    The saved value becomes the newest one in memory. Only saved values do, so all values in memory are durable.
+observers  The observers of the record's kind get the change, in the order of their list. Those of scopes: timers,
            impacts, campaigns, metrics, guests' long polls (`fleet.service` has the list).
 reply      Each caller gets the result of its own command, or the error that refused it.
 
-What another process has saved comes from the store's watch and enters at "replica"; the rest is the same. So nothing
-here rests on being the only writer, and observers act on what is saved, by any process.
+Changes of other processes come from the store's watch and enter at "replica"; the rest is the same. So nothing here
+depends on being the only writer, and observers act on saved changes of any process.
 
 Within a process the queue keeps a thousand simultaneous commands on one record linear: they need one save. Between
-processes compare-and-swap decides, and the loser decides again. A guard is another record on which a decision rests,
-such as the fleet's hold; compare-and-swap on the record itself would not notice that it has changed.
+processes compare-and-swap decides, and the loser decides again. A guard is another record that a decision depends on,
+such as the fleet's hold; compare-and-swap on the record itself would not detect that a guard has changed.
 """
 
 import asyncio
@@ -48,16 +48,16 @@ MAX_PENDING = 10_000
 """How many commands may wait on one record."""
 
 DELETION_WAIT = 0.01
-"""How long to wait, in seconds, for the watch to tell that a record is gone."""
+"""How long to wait, in seconds, for the watch to report that a record was deleted."""
 
 MAX_CONFLICTS = 100
-"""How often in a row a batch is decided again because another record or process was faster."""
+"""How many times in a row a batch is decided again because of conflicts with other records or processes."""
 
 
 class Decision(NamedTuple, Generic[V, R]):
-    """What a command makes of a record: the new value (None: gone), the journal entries, the result for the caller.
+    """The result of a command: the new value (None: deleted), the journal entries, the result for the caller.
 
-    `guards` are the other records on which it rests, at the revisions that the command has seen.
+    `guards` are the other records that it depends on, at the revisions that the command has read.
     """
 
     value: V | None
@@ -67,13 +67,13 @@ class Decision(NamedTuple, Generic[V, R]):
 
 
 class RecordChange(NamedTuple, Generic[V]):
-    """A change of a record, as its observers see it: saved, and in the replica."""
+    """A change of a record for its observers: already saved, and in the replica."""
 
     id: str
     before: V | None
     after: V | None
     entries: Sequence[Entry] | None = None
-    """What this process has saved with it; None, if another process has saved it, or if only time has passed."""
+    """The entries that this process saved with it; None if another process saved it, or if only time has passed."""
 
 
 Observer: TypeAlias = Callable[[RecordChange[V]], None]
@@ -85,55 +85,55 @@ class RecordValues(Protocol[V]):
     """The newest saved value of every record of one kind, in memory."""
 
     def newest(self, id_: str) -> tuple[V | None, int | None]:
-        """Return a record's value and revision; None and None where it does not exist."""
+        """Return a record's value and revision; None and None if it does not exist."""
         ...
 
     def is_newer(self, id_: str, revision: int) -> bool:
-        """Tell whether the revision is one that is not known here yet."""
+        """Return whether the revision is not known here yet."""
         ...
 
     def update(self, id_: str, value: V | None, revision: int) -> object:
-        """Take a saved value, unless a newer one is known."""
+        """Store a saved value, unless a newer one is known."""
         ...
 
     def forget(self, id_: str, revision: int) -> None:
-        """Keep nothing of a record that is gone as of this revision."""
+        """Remove a record that was deleted at this revision."""
         ...
 
 
 class RecordTable(Generic[V]):
-    """The newest values of records that need no index; `Replica` keeps the scopes."""
+    """The newest values of records that need no index; scopes are in `Replica`."""
 
     def __init__(self) -> None:
         self._values: dict[str, tuple[V | None, int]] = {}
 
     def newest(self, id_: str) -> tuple[V | None, int | None]:
-        """Return a record's value and revision; None and None where it does not exist."""
+        """Return a record's value and revision; None and None if it does not exist."""
         value, revision = self._values.get(id_, (None, 0))
         return (None, None) if value is None else (value, revision)
 
     def values(self) -> Iterator[V]:
-        """Give every value."""
+        """Return every value."""
         return (value for value, _ in self._values.values() if value is not None)
 
     def is_newer(self, id_: str, revision: int) -> bool:
-        """Tell whether the revision is one that is not known here yet."""
+        """Return whether the revision is not known here yet."""
         return revision > self._values.get(id_, (None, 0))[1]
 
     def update(self, id_: str, value: V | None, revision: int) -> None:
-        """Take a saved value, unless a newer one is known."""
+        """Store a saved value, unless a newer one is known."""
         if self.is_newer(id_, revision):
             self._values[id_] = (value, revision)
 
     def forget(self, id_: str, revision: int) -> None:
-        """Keep nothing of a record that is gone as of this revision."""
+        """Remove a record that was deleted at this revision."""
         value, known = self._values.get(id_, (None, 0))
         if value is None and known <= revision:
             self._values.pop(id_, None)
 
 
 class RecordCodec(NamedTuple, Generic[V]):
-    """How records of one kind are encoded and decoded. With an `id`, it is for that record alone."""
+    """How records of one kind are encoded and decoded. With an `id`, it applies to that record only."""
 
     kind: RecordKind
     encode: Callable[[V], bytes]
@@ -149,7 +149,7 @@ class PendingCommand(NamedTuple, Generic[V]):
 
 
 class _Decided(NamedTuple, Generic[V]):
-    """What the commands of a batch make of a record together."""
+    """The combined result of the commands of a batch."""
 
     value: V | None
     entries: list[Entry]
@@ -158,8 +158,9 @@ class _Decided(NamedTuple, Generic[V]):
 
 
 class MainLoop:
-    """The loops of all kinds of records over one store. `on_followed` is called after each change that the watch gives:
-    the journal may have grown.
+    """The loops of all kinds of records over one store.
+
+    `on_followed` is called after each change from the watch, because the journal may have grown.
     """
 
     def __init__(self, store: Store, tasks: asyncio.TaskGroup, *, on_followed: Callable[[], None]) -> None:
@@ -176,56 +177,56 @@ class MainLoop:
         *,
         fair_share: FairShare | None = None,
     ) -> "RecordLoop[V]":
-        """Add the records of one kind, or one record of its own type, before the loop is filled."""
+        """Add the records of one kind, or a single record with its own type, before the loop is filled."""
         loop = RecordLoop(self, codec, values, list(observers), fair_share or FairShare())
         self._loops[codec.kind if codec.id is None else RecordKey(codec.kind, codec.id)] = loop
         return loop
 
     @property
     def busy(self) -> int:
-        """How many records have commands under way."""
+        """How many records have commands in progress."""
         return sum(loop.busy for loop in self._loops.values())
 
     @property
     def waiting(self) -> int:
-        """Nothing here waits for the clock."""
+        """Always 0: nothing here waits for the clock."""
         return 0
 
     async def fill(self, changes: AsyncIterator[WatchItem]) -> None:
-        """Take in everything that the store has."""
+        """Load everything from the store."""
         async for change in changes:
             if isinstance(change, SnapshotEnd):
                 return
             self._take_in(change)
 
     async def follow(self, changes: AsyncIterator[WatchItem]) -> None:
-        """Take in every change from now on: most of them are our own, and known. This does not return."""
+        """Apply every change from now on; most are our own and already known. Does not return."""
         async for change in changes:
             if not isinstance(change, SnapshotEnd):
                 self._take_in(change)
             self._on_followed()
 
     async def drain(self) -> None:
-        """Return when every command that waits now has its reply. What was stopped saves nothing after that."""
+        """Return when every queued command has its reply. Parts that were stopped save nothing after that."""
         await asyncio.gather(*(loop.drain() for loop in self._loops.values()))
 
     async def refresh(self, conflict: RevisionConflict) -> None:
-        """Take in the newest value of a record that was not as expected, unless a newer one than that is known."""
+        """Load the newest value of a record that was not as expected, unless a newer one is known."""
         loop = self._find(conflict.key)
         if loop is None:
-            raise ValueError(f"{conflict.key} cannot be a guard: its changes are not followed")
+            raise ValueError(f"{conflict.key} cannot be a guard, because its changes are not followed")
         if loop.revision_of(conflict.key.id) != conflict.expected:
             return
         record = await self.store.load(conflict.key)
         if record is None:
-            await asyncio.sleep(DELETION_WAIT)  # the watch brings the revision as of which it is gone
+            await asyncio.sleep(DELETION_WAIT)  # the watch brings the revision of the deletion
         else:
             loop.take_in(record)
 
     def saves_of(self, guards: Guards) -> list[asyncio.Future[None]]:
-        """Return the saves of guards that are under way here: what is decided after them is not refused for them.
+        """Return the saves of guards that are in progress here: decide after them, and they cause no conflict.
 
-        A campaign that takes many steps would otherwise have most of its own actions refused.
+        Otherwise most actions of a campaign with many steps would conflict with its own record.
         """
         loops = ((self._find(key), key.id) for key in guards)
         return [loop.saves[id_] for loop, id_ in loops if loop is not None and id_ in loop.saves]
@@ -239,7 +240,7 @@ class MainLoop:
 
 
 class RecordLoop(Generic[V]):
-    """The main loop for the records of one kind. Made by `MainLoop.add`."""
+    """The main loop for the records of one kind. Created by `MainLoop.add`."""
 
     def __init__(
         self,
@@ -250,28 +251,28 @@ class RecordLoop(Generic[V]):
         fair_share: FairShare,
     ) -> None:
         self.observers = observers
-        """In the order in which they see a change."""
+        """In the order in which they get a change."""
         self._main_loop = main_loop
         self._codec = codec
         self._values = values
         self._fair_share = fair_share
         self._pending: dict[str, list[PendingCommand[V]]] = {}
         self.saves: dict[str, asyncio.Future[None]] = {}
-        """The saves that the store has not answered yet."""
+        """The saves that the store has not confirmed yet."""
         self._gone: dict[str, int] = {}
-        """The records of which the store has told that they are gone, and as of which revision."""
+        """The records that the store reports as deleted, with the revisions of the deletions."""
 
     @property
     def busy(self) -> int:
-        """How many records have commands under way."""
+        """How many records have commands in progress."""
         return len(self._pending)
 
     def newest(self, id_: str) -> tuple[V | None, int | None]:
-        """Return a record's newest value and its revision; None and None where it does not exist."""
+        """Return a record's newest value and its revision; None and None if it does not exist."""
         return self._values.newest(id_)
 
     def revision_of(self, id_: str) -> int | None:
-        """Return the newest revision of a record; None where it does not exist."""
+        """Return the newest revision of a record; None if it does not exist."""
         return self._values.newest(id_)[1]
 
     def key(self, id_: str) -> RecordKey:
@@ -281,14 +282,14 @@ class RecordLoop(Generic[V]):
     async def apply(self, id_: str, command: Callable[[V | None], Decision[V, R]]) -> R:
         """Apply a command to the newest value, save, and return its result. Refusals are raised; then nothing changed.
 
-        The command may be called more than once and must not do anything but decide.
+        The command may be called more than once and must have no side effects.
         """
         if len(self._pending.get(id_, ())) >= MAX_PENDING:
-            raise SaveFailed(f"{MAX_PENDING} requests wait for {id_} already")
+            raise SaveFailed(f"{id_} already has {MAX_PENDING} pending requests")
         return await self._enqueue(id_, command)
 
     async def drain(self) -> None:
-        """Return when every command that waits now has its reply."""
+        """Return when every queued command has its reply."""
         waits = [self._enqueue(id_, lambda value: Decision(value, (), None)) for id_ in self._pending]
         await asyncio.gather(*waits, return_exceptions=True)
 
@@ -301,7 +302,7 @@ class RecordLoop(Generic[V]):
         return caller
 
     def take_in(self, change: Record | Deleted) -> None:
-        """Take in what the store gives, unless it is known already."""
+        """Apply a change from the store, unless it is already known."""
         id_ = change.key.id
         if self._values.is_newer(id_, change.revision):
             before, _ = self._values.newest(id_)
@@ -313,12 +314,12 @@ class RecordLoop(Generic[V]):
             self._forget_if_gone(id_)
 
     def notify(self, change: RecordChange[V]) -> None:
-        """Show a change to the observers, in order; also one in which only time has passed."""
+        """Pass a change to the observers, in order; also one in which only time has passed."""
         for observer in self.observers:
             observer(change)
 
     async def _run(self, id_: str) -> None:
-        """Process batches until no command waits for the record."""
+        """Process batches until the record has no queued commands."""
         try:
             while batch := self._pending[id_]:
                 self._pending[id_] = []
@@ -345,7 +346,7 @@ class RecordLoop(Generic[V]):
             batch = batch[len(results) :]
 
     async def _decide_and_save(self, id_: str, batch: list[PendingCommand[V]]) -> list[Any]:
-        """Save what the first commands of the batch decide, as many as fit into one save, and return their results."""
+        """Save the decisions of the first commands of the batch, as many as fit into one save; return their results."""
         has_waited = False
         for _ in range(MAX_CONFLICTS):
             before, revision = self._values.newest(id_)
@@ -355,7 +356,7 @@ class RecordLoop(Generic[V]):
             if decided.value is before and not decided.entries:
                 return decided.results
             if decided.value is None and before is None and len(batch) > 1:
-                batch = batch[:1]  # created and deleted: the journal has both only if both are saved
+                batch = batch[:1]  # created and deleted: the journal has both only if they are saved separately
                 continue
             if not has_waited and (saves := self._main_loop.saves_of(decided.guards)):
                 has_waited = True
@@ -367,12 +368,12 @@ class RecordLoop(Generic[V]):
             self._values.update(id_, decided.value, saved)
             self.notify(RecordChange(id_, before, decided.value, decided.entries))
             return decided.results
-        raise SaveFailed(f"{id_} could not be saved: what it rests on has changed {MAX_CONFLICTS} times in a row")
+        raise SaveFailed(f"{id_} could not be saved because of {MAX_CONFLICTS} conflicts in a row")
 
     async def _decide(self, value: V | None, batch: list[PendingCommand[V]]) -> _Decided[V] | None:
-        """Apply the commands of a batch in order, until their guards are as many as a save may name.
+        """Apply the commands of a batch in order, up to the maximum number of guards of a save.
 
-        None: a guard has changed meanwhile, so decide them again.
+        Return None if a guard has changed in the meantime; then decide again.
         """
         entries: list[Entry] = []
         results: list[Any] = []
@@ -381,7 +382,7 @@ class RecordLoop(Generic[V]):
             await self._fair_share.wait_turn()
             try:
                 decision = command(value)
-            except Exception as refusal:  # noqa: BLE001 - one command's mistake must not hit those that wait beside it
+            except Exception as refusal:  # noqa: BLE001 - a bug in one command must not affect other queued commands
                 results.append(refusal)
                 continue
             if decision.guards:
@@ -397,7 +398,7 @@ class RecordLoop(Generic[V]):
         return _Decided(value, entries, results, guards)
 
     async def _try_save(self, id_: str, decided: _Decided[V], revision: int | None) -> int | None:
-        """Save and return the new revision; None: something has changed, and its newest value is known now."""
+        """Save and return the new revision; None after a conflict, when the newest value has been loaded."""
         try:
             try:
                 return await self._save(id_, decided, revision)
@@ -407,7 +408,7 @@ class RecordLoop(Generic[V]):
         except StoreError:
             raise
         except Exception as error:
-            # A value that cannot be encoded, or named as a guard, must not end the service.
+            # A value that cannot be encoded, or an invalid guard, must not stop the service.
             log.exception("could not save %s", self.key(id_))
             raise SaveFailed(f"{self.key(id_)} could not be saved: {error!r}") from error
 
@@ -423,13 +424,13 @@ class RecordLoop(Generic[V]):
             done.set_result(None)
 
     def _forget_if_gone(self, id_: str) -> None:
-        """Keep nothing of a record that is gone once nothing older can come: from the store, or from a command."""
+        """Forget a deleted record when nothing older can arrive any more, neither from the store nor from a command."""
         if id_ in self._gone and id_ not in self._pending:
             self._values.forget(id_, self._gone.pop(id_))
 
 
 def _reply(batch: list[PendingCommand[V]], results: list[Any]) -> None:
-    """Give the first callers of a batch their results."""
+    """Set the results of the first callers of a batch."""
     for (_, caller), result in zip(batch, results, strict=False):
         if caller.done():
             continue

@@ -1,4 +1,4 @@
-"""Manual time: advances a manual clock from one due time to the next, after everything due has finished."""
+"""Manual time: advances a manual clock from one due time to the next, after everything that is due has finished."""
 
 import asyncio
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from forewarn.fleet.fleet_state_record import FleetStateRecord
 from forewarn.fleet.metrics import FleetCounts, FleetMetrics
 
 MAX_STEPS = 10_000
-"""At how many moments the next change of an event is looked for: work may be put off again and again, for ever."""
+"""How many due times are searched for the next change of an event, because work may be postponed without end."""
 
 TO_NEXT = "to the next change of an event"
 
@@ -22,31 +22,31 @@ PAUSE = 0.001
 
 
 class ClockChange(NamedTuple):
-    """Who has sent the clock on its way, and where to, if that is no moment."""
+    """Who moves the clock, and the destination if it is not a time."""
 
     by: str
     why: str = ""
 
 
 class ClockUser(Protocol):
-    """A part of the fleet that does something by the clock."""
+    """A part of the fleet that uses the clock."""
 
     @property
     def busy(self) -> int:
-        """How much is under way that does not wait for the clock."""
+        """How many tasks are running that do not wait for the clock."""
         ...
 
     @property
     def waiting(self) -> int:
-        """How much waits for the clock: as many timers of the clock are ours."""
+        """How many timers of the clock belong to this part."""
         ...
 
 
 class ManualTime:
-    """Advances a manual clock for a fleet; with any other clock it refuses.
+    """Advances a manual clock for a fleet; refuses with any other clock.
 
-    The position is saved before the clock gets there, so that it never goes back; and, once for each way, who has sent
-    it, so that the journal has the cause before what it brings. `users` are all parts that do something by the clock.
+    The position is saved before the clock moves, so that it never goes back. Once per move the journal gets an entry
+    with the operator, before the entries of its consequences. `users` are all parts that use the clock.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class ManualTime:
         self._lock = asyncio.Lock()
 
     async def advance(self, by: timedelta, *, who: str = "operator") -> datetime:
-        """Let this much time pass; everything that is due on the way happens in order, and is over on return."""
+        """Advance the clock by this time; everything that becomes due happens in order and is finished on return."""
         clock = self._require_manual()
         async with self._lock:
             target = clock.now() + by
@@ -77,9 +77,9 @@ class ManualTime:
             return target
 
     async def advance_to_next(self, *, who: str = "operator") -> datetime:
-        """Let time pass until an event changes; where time alone changes none any more, stay.
+        """Advance the clock until an event changes; if time alone changes none any more, stay.
 
-        What else is due on the way happens, and does not end the way: an attempt that is put off, a scope's silence.
+        Other due changes happen on the way without ending the move: a postponed attempt, a scope's idle timeout.
         """
         clock = self._require_manual()
         async with self._lock:
@@ -111,20 +111,20 @@ class ManualTime:
         await self._wait_settled(clock)
 
     async def _wait_settled(self, clock: ManualClock) -> None:
-        """Wait until all that is under way waits for the clock."""
+        """Wait until every running task waits for the clock."""
         spins = 0
         while self._count_waiting() != clock.timer_count:
             spins += 1
             await asyncio.sleep(0 if spins < SPINS else PAUSE)
 
     def _count_waiting(self) -> int | None:
-        """Return how much waits for the clock if all that is under way does; None: something has else to do."""
+        """Return how many timers are pending if all running tasks wait for the clock; None if one does not."""
         if any(user.busy for user in self._users):
             return None
         return sum(user.waiting for user in self._users)
 
     def _may_change(self) -> bool:
-        """Tell whether time alone may bring a change of an event."""
+        """Return whether time alone may change an event."""
         return self._counts.events.total() > 0 or self._campaigns.waiting > 0
 
     async def _save(self, moment: datetime, move: ClockChange | None) -> None:

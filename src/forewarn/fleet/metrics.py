@@ -1,7 +1,8 @@
 """Metrics of the fleet: counters, histograms and current counts, updated as changes are saved; and a store wrapper that
 times saves.
 
-They start at zero with the process, and count what this process has saved."""
+They start at zero with the process, and count the saves of this process.
+"""
 
 import asyncio
 from bisect import bisect_left
@@ -59,7 +60,7 @@ COUNTED_OUTCOMES = (
     EntryKind.IMPACT_UNKNOWN,
     EntryKind.IMPACT_GIVEN_UP,
 )
-"""How the work on a VM went; one that is retried goes more than once."""
+"""The outcomes of impacts; an impact that is retried has several."""
 
 
 class Histogram:
@@ -73,18 +74,18 @@ class Histogram:
         self.sum = 0.0
 
     def observe(self, value: float | timedelta) -> None:
-        """Count a value; what lies before the beginning counts as none at all."""
+        """Count a value; a negative one counts as 0."""
         seconds = max(0.0, value.total_seconds() if isinstance(value, timedelta) else value)
         self._counts[bisect_left(self.bounds, seconds)] += 1
         self.sum += seconds
 
     @property
     def count(self) -> int:
-        """How many values there were."""
+        """The number of values."""
         return sum(self._counts)
 
     def cumulative(self) -> Iterator[tuple[float, int]]:
-        """Give each bound, infinity last, with the number of values that are not above it."""
+        """Yield each bound, infinity last, with the number of values up to it."""
         return zip((*self.bounds, float("inf")), accumulate(self._counts), strict=True)
 
 
@@ -99,26 +100,26 @@ class FleetMetrics:
         self.changes: Counter[tuple[EventType, EntryKind]] = Counter()
         self.outcomes: Counter[tuple[EventType, EntryKind]] = Counter()
         self.notice: defaultdict[tuple[EventType, Cause], Histogram] = defaultdict(_histogram_factory(NOTICE_BUCKETS))
-        """From when VMs could read of an event to its not_before; none, where it was Started at once."""
+        """From an event's announcement to its not_before; 0 if it appeared as Started."""
         self.approval: defaultdict[EventType, Histogram] = defaultdict(_histogram_factory(APPROVAL_BUCKETS))
-        """From when an event was made to each approval."""
+        """From the creation of an event to each approval."""
         self.lateness: defaultdict[EventType, Histogram] = defaultdict(_histogram_factory(LATENESS_BUCKETS))
-        """From when only time held an event, and it was due, to its start."""
+        """From when an event was due and blocked by nothing but time, to its start."""
         self.impact: defaultdict[EventType, Histogram] = defaultdict(_histogram_factory(IMPACT_BUCKETS))
-        """From when the platform was given the work on a VM to when it was done."""
+        """From when the platform got the work on a VM to when it was done."""
         self.saves = Histogram(SAVE_BUCKETS)
         self.conflicts = 0
         self.failures = 0
-        """Saves that the store could not do."""
+        """Failed saves."""
         self.event_changes = 0
-        """Changes of events, of whichever kind."""
+        """Changes of events, of any kind."""
         self.released_at: datetime | None = None
-        """When the hold on the whole fleet last changed: what it held was not due before."""
+        """When the hold on the whole fleet last changed: the events that it held were not due before."""
 
     def observe_save(
         self, before: Scope | None, after: Scope | None, entries: Sequence[Entry], rule_context: RuleContext
     ) -> None:
-        """Count what was saved of a scope."""
+        """Count the saved changes of a scope."""
         if not any(entry.event for entry in entries):
             return
         known = {event.id: event for scope in (before, after) if scope is not None for event in scope.events}
@@ -156,7 +157,7 @@ class FleetMetrics:
                 pass
 
     def _observe_start(self, entry: Entry, waiting: Event | None, scope: Scope, rule_context: RuleContext) -> None:
-        """A start is late only if nothing but time held it: what waits for its turn is not due."""
+        """Measure how late a start was, unless it had to wait for something other than time."""
         if (
             waiting is not None
             and waiting.state is State.SCHEDULED
@@ -172,7 +173,7 @@ class FleetMetrics:
 
 
 class _ScopeCounts(NamedTuple):
-    """What one scope adds to the census."""
+    """The counts of one scope."""
 
     enabled: bool
     held: bool
@@ -181,7 +182,7 @@ class _ScopeCounts(NamedTuple):
 
 
 class FleetCounts:
-    """How much there is now, kept up to date scope by scope: nobody has to go through the whole fleet to know it."""
+    """Current counts, updated scope by scope, so that the whole fleet need not be scanned."""
 
     def __init__(self) -> None:
         self._parts: dict[str, _ScopeCounts] = {}
@@ -194,7 +195,7 @@ class FleetCounts:
         """Impacts that wait for a person."""
 
     def update(self, id_: str, scope: Scope | None) -> None:
-        """Take a scope as it is now; None: it is gone."""
+        """Update the counts of a scope; None: it was removed."""
         old = self._parts.pop(id_, None)
         if old is not None:
             self._add(old, -1)
@@ -233,7 +234,7 @@ class MetricsObserver:
         self._scopes = scopes
 
     def observe(self, change: ScopeChange) -> None:
-        """Count a scope as it is now, and what this process has saved of it."""
+        """Update the counts with the scope's value, and the metrics with the entries that this process saved."""
         if change.before is not change.after:
             self._counts.update(change.id, self._scopes.replica.newest(change.id)[0])
         if change.entries:
@@ -242,13 +243,13 @@ class MetricsObserver:
 
 
 class MetricsStore:
-    """Wraps a store, and measures its saves."""
+    """Wraps a store and measures its saves."""
 
     def __init__(self, store: Store, metrics: FleetMetrics) -> None:
         self._store = store
         self._metrics = metrics
         self.last_write_at: float | None = None
-        """When, on the event loop's clock, the store last wrote; None where it has not, or has failed since."""
+        """When, on the event loop's clock, the store last wrote; None if never, or if it has failed since."""
 
     async def save(
         self,
@@ -259,7 +260,7 @@ class MetricsStore:
         expected: int | None,
         guards: Guards = NO_GUARDS,
     ) -> int:
-        """Save, and note how long it took."""
+        """Save, and measure the time."""
         clock = asyncio.get_running_loop().time
         started = clock()
         try:
@@ -276,7 +277,7 @@ class MetricsStore:
         return revision
 
     async def check(self) -> None:
-        """Write something that changes nothing."""
+        """Make a test write."""
         try:
             await self._store.check()
         except StoreError:
@@ -289,7 +290,7 @@ class MetricsStore:
         return await self._store.load(key)
 
     def watch(self) -> AbstractAsyncContextManager[AsyncIterator[WatchItem]]:
-        """Give what there is, then changes."""
+        """Yield all records, then changes."""
         return self._store.watch()
 
     async def journal(self, query: JournalQuery) -> list[JournalRow]:
@@ -297,7 +298,7 @@ class MetricsStore:
         return await self._store.journal(query)
 
     async def extent(self) -> Extent:
-        """Return how far the journal reaches."""
+        """Return the extent of the journal."""
         return await self._store.extent()
 
     async def prune(self, retention: Retention, *, now: datetime) -> int:

@@ -1,6 +1,4 @@
-"""Outage tracking: heartbeats, and periods in which the service was down or asleep, which do not count towards a
-scope's idle timeout.
-"""
+"""Outage tracking: heartbeats, and times in which the service was down, which do not count towards idle timeouts."""
 
 import asyncio
 import time
@@ -16,19 +14,19 @@ from forewarn.fleet.fleet_state_record import FleetStateRecord
 from forewarn.fleet.scopes import Scopes
 
 HEARTBEAT_INTERVAL = 300.0
-"""How often, in seconds, a service that counts silence saves that it is alive."""
+"""The pause in seconds between heartbeats of a service with an idle timeout."""
 
 FINAL_SAVE_TIMEOUT = 5.0
-"""How long, in seconds, the end of the service waits to save when that was."""
+"""How long, in seconds, the service waits at its end to save the time."""
 
 MIN_OUTAGE = timedelta(minutes=1)
-"""What the clock may be corrected by without a word."""
+"""Steps of the clock up to this size are not an outage."""
 
 
 class OutageTracker:
-    """Tracks when the service was up. Downtime does not count towards a scope's idle timeout: it is kept as an outage.
+    """Tracks when the service was up. Downtime is stored as outages, which do not count towards idle timeouts.
 
-    The service is absent while it does not run, and also while its machine sleeps, or where its clock is set forward:
+    The service is down while it does not run, and also while its machine is suspended or if its clock is set forward:
     then the clock has moved on and the process has not.
     """
 
@@ -44,7 +42,7 @@ class OutageTracker:
         await self._state_record.apply(partial(fleet_state.record_start, now=self._clock.now()))
 
     async def run(self) -> None:
-        """Save every few minutes that the service is alive, if it counts silence."""
+        """Save a heartbeat every few minutes, if there is an idle timeout."""
         while True:
             await asyncio.sleep(HEARTBEAT_INTERVAL)
             if self._tracks_idle:
@@ -52,13 +50,13 @@ class OutageTracker:
                     await self._save_alive()
 
     async def stop(self) -> None:
-        """Save that the service ends, if that can be done quickly."""
+        """Save the time at which the service stops, if that is quickly possible."""
         with suppress(SaveFailed, TimeoutError):
             async with asyncio.timeout(FINAL_SAVE_TIMEOUT):
                 await self._save_alive()
 
     async def record_outage(self) -> None:
-        """Save what was missed since this was last asked: to be done before anybody's silence is counted."""
+        """Save the outage since the last call, if any; call this before idle timeouts are evaluated."""
         if isinstance(self._clock, ManualClock) or not self._tracks_idle:
             return
         async with self._lock:
@@ -75,7 +73,7 @@ class OutageTracker:
         await self._state_record.apply(partial(fleet_state.record_heartbeat, now=self._clock.now()))
 
     def _detect_outage(self) -> Outage | None:
-        """Return the time that the clock says has passed and this process knows nothing of."""
+        """Return the time that has passed on the clock but not in this process."""
         present = self._baseline + timedelta(seconds=time.monotonic() - self._baseline_monotonic)
         now = self._clock.now()
         if now < present:

@@ -1,6 +1,6 @@
 """In-memory replica: every scope as last saved, with indexes by VM name, address, host, event and idempotency key.
 
-All reads go here and never wait. Only saved values come in, so no reader sees a change that could still be lost.
+All reads use it and never wait. It has only saved values, so no reader sees a change that could still be lost.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,8 +20,8 @@ FAR_PAST = datetime.min.replace(tzinfo=UTC)
 class ScopeView:
     """One scope in the replica. There is only one view per id while anything refers to it.
 
-    `prepared` belongs to whoever serves guests: whatever is kept there holds for this document only, and it is
-    replaced whenever epoch or incarnation change. Before `fresh_until` a request changes nothing that is saved.
+    `prepared` belongs to the guest endpoint: its content is valid for this document only, and it is replaced when epoch
+    or incarnation change. Before `fresh_until` a request changes nothing that is saved.
     """
 
     __slots__ = (
@@ -48,32 +48,32 @@ class ScopeView:
 
     @property
     def alive_at(self) -> datetime | None:
-        """When the scope last gave a sign of life: it asked, or may have without our knowing."""
+        """The time of the scope's last request, or the latest time of one that may not have been saved."""
         return self.seen_at or self.credited_at
 
     @property
     def roster(self) -> Roster | None:
-        """The VMs; the same object as long as none has come, changed or gone. None: the scope is gone."""
+        """The VMs; the same object as long as no VM was added, changed or removed. None: the scope was removed."""
         return self.scope.roster if self.scope is not None else None
 
     def wait_for_change(self, callback: Callable[[], None]) -> None:
-        """Call back once, when the document has changed or the scope is gone."""
+        """Call back once, when the document has changed or the scope was removed."""
         if self._waiters is None:
             self._waiters = {}
         self._waiters[callback] = None
 
     @property
     def has_waiters(self) -> bool:
-        """Whether anybody waits for the next document: a VM of the scope is there and listens."""
+        """Whether a VM of the scope is in a long poll."""
         return bool(self._waiters)
 
     def cancel_wait(self, callback: Callable[[], None]) -> None:
-        """Do not call back after all."""
+        """Do not call back."""
         if self._waiters is not None:
             self._waiters.pop(callback, None)
 
     def update(self, scope: Scope | None, revision: int) -> None:
-        """Take a saved value."""
+        """Store a saved value."""
         old, self.scope, self.revision = self.scope, scope, revision
         seen_at = scope.seen_at if scope is not None and scope.enabled else None
         self.fresh_until = seen_at + SEEN_SAVE_INTERVAL if seen_at is not None else FAR_PAST
@@ -81,19 +81,19 @@ class ScopeView:
             self.prepared = {}
 
     def wake_waiters(self) -> None:
-        """Call back everybody who waits for a new document."""
+        """Call back all long polls."""
         waiters, self._waiters = self._waiters, None
         for callback in waiters or ():
             callback()
 
 
 def is_new_document(before: Scope | None, after: Scope | None) -> bool:
-    """Tell whether the scope's VMs get another document than before."""
+    """Return whether the document of the scope's VMs has changed."""
     return before is None or after is None or (before.epoch, before.incarnation) != (after.epoch, after.incarnation)
 
 
 class AddressIndex(dict[str, ScopeView | list[ScopeView]]):
-    """Whose each address of a network is. As long as `changes` is the same, so is everything in here."""
+    """The owners of each address of a network. The content is unchanged as long as `changes` is the same number."""
 
     __slots__ = ("changes",)
 
@@ -101,12 +101,12 @@ class AddressIndex(dict[str, ScopeView | list[ScopeView]]):
         self.changes = 0
 
     def add(self, ip: str, view: ScopeView) -> None:
-        """Give an address to a VM of a scope; it may be another one's already."""
+        """Add an address of a scope's VM; it may already belong to another one."""
         self.changes += 1
         _add(self, ip, view)
 
     def drop(self, ip: str, view: ScopeView) -> None:
-        """Take it away again."""
+        """Remove it."""
         self.changes += 1
         _drop(self, ip, view)
 
@@ -117,7 +117,7 @@ class Replica:
     def __init__(self) -> None:
         self._views: dict[str, ScopeView] = {}
         self._gone: WeakValueDictionary[str, ScopeView] = WeakValueDictionary()
-        """The views without a scope that somebody may still have: it may come again under the same id."""
+        """Views without a scope that may still be referenced: a scope with the same id may be created again."""
         self._by_folded_id: dict[str, ScopeView | list[ScopeView]] = {}
         self._names: dict[str, ScopeView | list[ScopeView]] = {}
         self._address_indexes: dict[str, AddressIndex] = {}
@@ -127,7 +127,7 @@ class Replica:
         self.vms = 0
 
     def update(self, id_: str, scope: Scope | None, revision: int) -> None:
-        """Take a saved value, unless a newer one is here already."""
+        """Store a saved value, unless a newer one is known."""
         view = self.get_or_create_view(id_)
         if revision <= view.revision:
             return
@@ -150,14 +150,14 @@ class Replica:
         return view
 
     def get_or_create_view(self, id_: str) -> ScopeView:
-        """Return the view of a scope that exists, did, or may."""
+        """Return the view of a scope, whether it exists, existed, or may exist later."""
         view = self._views.get(id_) or self._gone.get(id_)
         if view is None:
             view = self._gone[id_] = ScopeView(id_)
         return view
 
     def forget(self, id_: str, revision: int) -> None:
-        """Keep nothing of a scope that is gone as of this revision: whatever comes of it now is newer."""
+        """Remove a scope that was deleted at this revision; every later value of it is newer."""
         view = self._views.get(id_)
         if view is not None and view.scope is None and view.revision <= revision:
             self._gone[id_] = self._views.pop(id_)
@@ -170,27 +170,27 @@ class Replica:
         return scope
 
     def newest(self, id_: str) -> tuple[Scope | None, int | None]:
-        """Return a scope as last saved and its revision; None and None where it does not exist."""
+        """Return a scope as last saved and its revision; None and None if it does not exist."""
         view = self._views.get(id_)
         return (None, None) if view is None or view.scope is None else (view.scope, view.revision)
 
     def find_other_case(self, id_: str) -> str | None:
-        """Return the id of a scope that differs from this one in upper and lower case only; None: there is none."""
+        """Return the id of a scope that differs from this one only in case; None if there is none."""
         return next(
             (view.id for view in _as_unique_list(self._by_folded_id.get(id_.casefold())) if view.id != id_), None
         )
 
     def is_newer(self, id_: str, revision: int) -> bool:
-        """Tell whether the revision is one that is not known here yet."""
+        """Return whether the revision is not known here yet."""
         view = self._views.get(id_)
         return view is None or revision > view.revision
 
     def views(self) -> Iterator[ScopeView]:
-        """Give every view that has a scope, in order of their ids' first appearance."""
+        """Return every view that has a scope, in order of their ids' first appearance."""
         return (view for view in self._views.values() if view.scope is not None)
 
     def find(self, name: str) -> tuple[ScopeView, Vm]:
-        """Find a VM by `scope/name`, or by its bare name where that is unambiguous."""
+        """Find a VM by `scope/name`, or by its bare name if that is unambiguous."""
         scope, slash, bare = name.rpartition("/")
         views = [self.view(scope)] if slash else _as_unique_list(self._names.get(bare.casefold()))
         found = [(view, vm) for view in views if view.roster and (vm := view.roster.find(bare))]
@@ -201,35 +201,35 @@ class Replica:
         return found[0]
 
     def find_by_address(self, network: str, ip: str) -> tuple[ScopeView, Vm] | None:
-        """Find the VM with this address; None where there is none, or where more than one claims it."""
+        """Find the VM with this address; None if there is none, or more than one."""
         claims = self.claims(network, ip)
         return claims[0] if len(claims) == 1 else None
 
     def claims(self, network: str, ip: str) -> list[tuple[ScopeView, Vm]]:
-        """Return every VM that claims this address: more than one is an error of the inventory."""
+        """Return every VM with this address; more than one is an error of the inventory."""
         views = _as_unique_list(self._address_indexes[network].get(ip)) if network in self._address_indexes else []
         return [(view, vm) for view in views for vm in view.roster or () if _has_address(vm, network, ip)]
 
     def address_index(self, network: str) -> AddressIndex:
-        """Return who claims each address of a network, kept up to date: a quick look tells whether that has changed."""
+        """Return the live index of a network's addresses; compare its `changes` to detect a change quickly."""
         owners = self._address_indexes.get(network)
         if owners is None:
             owners = self._address_indexes[network] = AddressIndex()
         return owners
 
     def find_event(self, id_: str) -> tuple[ScopeView, Event] | None:
-        """Find an open event, its id in any case."""
+        """Find an open event by its id, in any case."""
         view = self._events.get(id_.upper())
         event = view.scope.find_event(id_) if view is not None and view.scope is not None else None
         return None if view is None or event is None else (view, event)
 
     def views_with_key(self, key: str, *, now: datetime) -> list[ScopeView]:
-        """Return the views of the scopes that remember to have answered a request of this key."""
+        """Return the views of the scopes that have answered a request with this key."""
         views = _as_unique_list(self._keys.get(key))
         return [view for view in views if view.scope is not None and view.scope.has_seen_key(key, now=now)]
 
     def hosts(self) -> Mapping[str, Sequence[tuple[ScopeView, Vm]]]:
-        """Return the hosts on which VMs are, each with these VMs; it is looked up when it is asked for."""
+        """Return the hosts with their VMs, as a live view."""
         return HostIndex(self._hosts)
 
     def _index_events(self, view: ScopeView, scope: Scope | None) -> None:
@@ -287,19 +287,19 @@ class Replica:
 
 
 class LongPollObserver:
-    """Wakes guests that wait for a new document. It is the last observer: when they ask, everything else is done."""
+    """Wakes guests in long polls. It is the last observer, so that everything else is done when they poll again."""
 
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
 
     def observe(self, change: RecordChange[Scope]) -> None:
-        """Wake them if there is a new document."""
+        """Wake them if the document has changed."""
         if is_new_document(change.before, change.after):
             self._replica.get_or_create_view(change.id).wake_waiters()
 
 
 class HostIndex(Mapping[str, Sequence[tuple[ScopeView, Vm]]]):
-    """The hosts as seen from the VMs that are on them."""
+    """The hosts, derived from their VMs."""
 
     def __init__(self, views: Mapping[str, Mapping[ScopeView, int]]) -> None:
         self._views = views
@@ -329,7 +329,7 @@ def _as_unique_list(value: ScopeView | list[ScopeView] | None) -> list[ScopeView
 
 
 def _add(index: dict[str, ScopeView | list[ScopeView]], key: str, view: ScopeView) -> None:
-    """Most keys have one view: a list, which costs more, is made only for those that have several."""
+    """Add a view to a key; a list, which needs more memory, is created only for keys with several views."""
     present = index.get(key)
     index[key] = view if present is None else [*_as_list(present), view]
 

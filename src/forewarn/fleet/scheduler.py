@@ -1,6 +1,6 @@
-"""Scheduler: the duty to let time act on scopes, and the timer heap with the next due time of each.
+"""Scheduler: the duty to apply the passing of time to scopes, and the timer heap with the next due time of each.
 
-Nothing is polled.
+There is no polling.
 """
 
 import asyncio
@@ -27,10 +27,10 @@ WAKE_BATCH = 100
 """How many scopes are woken in one iteration of the event loop."""
 
 RETRY_DELAY = 1.0
-"""How soon, in seconds, a scope is looked at again whose due change could not be saved."""
+"""The pause in seconds before due changes of a scope are tried again that could not be saved."""
 
 TICK_CONCURRENCY = 512
-"""On how many scopes time acts at once. When ten thousand are due in one second, an approval waits for few of them."""
+"""How many scopes are ticked at once. If ten thousand are due in one second, an approval waits only for a few."""
 
 
 class TimerHeap:
@@ -42,18 +42,18 @@ class TimerHeap:
         self._heap: list[tuple[datetime, str]] = []
         self._moments: dict[str, datetime] = {}
         self._queued: dict[str, datetime] = {}
-        """The earliest moment of each scope on the heap. A later one is put there when that one is over: the silence
-        of a scope, which restarts with each request, has one entry there and not thousands."""
+        """The earliest time of each scope on the heap. A later one is pushed when that one is over, so the idle timeout
+        of a scope, which restarts with each request, has one entry and not thousands."""
         self._armed_for: datetime | None = None
         self._timer: Timer | None = None
         self._is_running = True
 
     def start(self) -> None:
-        """Take moments again, after a stop."""
+        """Accept due times again, after a stop."""
         self._is_running = True
 
     def set(self, scope: str, moment: datetime | None) -> None:
-        """Wake the scope at that moment, in place of the one set before; None: not at all."""
+        """Wake the scope at that time, instead of the one set before; None: never."""
         if not self._is_running or self._moments.get(scope) == moment:
             return
         if moment is None:
@@ -66,11 +66,11 @@ class TimerHeap:
 
     @property
     def is_armed(self) -> bool:
-        """Whether the clock has been asked to call back."""
+        """Whether a timer of the clock is pending."""
         return self._timer is not None
 
     def overdue(self) -> timedelta:
-        """Return for how long the earliest moment has been waiting to be noticed: no time, if all is well."""
+        """Return how late the earliest due time is; zero if the heap works normally."""
         return max(self._clock.now() - self._armed_for, timedelta(0)) if self._armed_for else timedelta(0)
 
     def stop(self) -> None:
@@ -93,14 +93,14 @@ class TimerHeap:
         heapq.heappush(self._heap, (moment, scope))
 
     def _pop(self) -> str:
-        """Take the earliest moment from the heap, and return whose it is, or was."""
+        """Remove the earliest due time from the heap, and return its scope."""
         moment, scope = heapq.heappop(self._heap)
         if self._queued.get(scope) == moment:
             del self._queued[scope]
         return scope
 
     def _arm(self) -> None:
-        """Keep exactly one timer, for the earliest moment."""
+        """Keep exactly one timer, for the earliest due time."""
         moment = self._next_moment()
         if moment == self._armed_for:
             return
@@ -110,7 +110,7 @@ class TimerHeap:
         self._timer = None if moment is None else self._clock.call_at(moment, self._fire)
 
     def _fire(self) -> None:
-        """Wake what is due, as many as take a moment; the clock calls again at once for those that are left."""
+        """Wake a limited number of due scopes; the clock calls again at once for the others."""
         self._armed_for = self._timer = None
         now = self._clock.now()
         for _ in range(WAKE_BATCH):
@@ -124,9 +124,9 @@ class TimerHeap:
 
 
 class Scheduler:
-    """The duty to let time act on scopes: start what is due, disable scopes that are silent for too long.
+    """The duty to apply the passing of time: start due events, disable scopes whose idle timeout is over.
 
-    Each tick lets time act on one scope. Whether the service was down meanwhile is saved before any tick.
+    Each tick applies time to one scope. Outages are saved before any tick.
     """
 
     def __init__(
@@ -152,7 +152,7 @@ class Scheduler:
 
     @property
     def busy(self) -> int:
-        """How much is under way that does not wait for the clock."""
+        """How many tasks are running that do not wait for the clock."""
         return self._ticking
 
     @property
@@ -162,11 +162,11 @@ class Scheduler:
 
     @property
     def overdue(self) -> timedelta:
-        """How long the scheduler is overdue with its earliest timer: zero as long as it runs."""
+        """How late the earliest timer is; zero if the scheduler works normally."""
         return self._timer_heap.overdue()
 
     async def start(self) -> None:
-        """Take the duty: what is due starts. Without effect where it is held."""
+        """Start the duty, and with it all due events; no effect if it is already started."""
         if self.is_running:
             return
         self._credit_last_seen()
@@ -183,7 +183,7 @@ class Scheduler:
         self._timer_heap.stop()
 
     async def stop(self) -> None:
-        """Give the duty back. On return nothing of it is under way, and it is saved until when it was held."""
+        """Stop the duty. On return none of its tasks is running, and the time of the stop is saved."""
         if self.is_running:
             self.halt()
             await self._tasks.cancel()
@@ -194,12 +194,12 @@ class Scheduler:
             await self._outages.stop()
 
     def observe(self, change: ScopeChange) -> None:
-        """Set the timer of a scope that has changed."""
+        """Set the timer of a changed scope."""
         if self.is_running:
             self._set_timer(self._scopes.replica.get_or_create_view(change.id))
 
     def wake(self, id_: str) -> None:
-        """Let time act on a scope."""
+        """Tick a scope."""
         self._ticking += 1
         self._due.append(id_)
         self._none_due.clear()
@@ -214,29 +214,29 @@ class Scheduler:
             self._none_due.set()
 
     def wake_all(self, *, include_idle: bool = False) -> None:
-        """Look at every scope that has events, or at all of them, in turns with whatever else goes on."""
+        """Tick every scope that has events, or all scopes, in short time slices."""
         if self.is_running:
             self._ticking += 1
             self._tasks.create(
-                self._wake_each(include_idle=include_idle), name="look at all scopes", on_done=self._on_ticked
+                self._wake_each(include_idle=include_idle), name="tick all scopes", on_done=self._on_ticked
             )
 
     async def wait_idle(self) -> None:
-        """Return when no scope waits for its turn: what can be done a moment later should be."""
+        """Return when no scope waits for its tick, for work that can wait."""
         await self._none_due.wait()
 
     def _on_ticked(self) -> None:
         self._ticking -= 1
 
     def _credit_last_seen(self) -> None:
-        """Assume the latest request that may have come without being saved: no scope is switched off too early."""
+        """Assume the latest request that may not have been saved, so that no scope is disabled too early."""
         alive_at = self._state_record.state.alive_at
         for view in self._scopes.replica.views():
             if view.scope is not None and view.scope.seen_at is not None and alive_at is not None:
                 view.credited_at = max(view.scope.seen_at, min(view.scope.seen_at + SEEN_SAVE_INTERVAL, alive_at))
 
     def _set_timer(self, view: ScopeView, ticked_at: datetime | None = None) -> None:
-        """Have time act on a scope when something in it is due. Whatever was due at `ticked_at` is dealt with."""
+        """Set the timer of a scope to its next due time. Everything due at `ticked_at` is already handled."""
         scope = view.scope
         moment = wake_at(scope, self._scopes.rule_context, seen_at=view.alive_at) if scope is not None else None
         is_past = moment is not None and ticked_at is not None and moment <= ticked_at
@@ -253,7 +253,7 @@ class Scheduler:
                 self._scopes.notify(view)
 
     async def _tick_until_saved(self, id_: str) -> None:
-        """Let time act on a scope; nothing may be missed because the disk was full for a while."""
+        """Tick a scope, and retry until it is saved, for example while the disk is full."""
         is_done = await self._try_tick(id_)
         self._free_slots += 1
         self._start_ticks()
@@ -268,7 +268,7 @@ class Scheduler:
         except ScopeNotFound:
             return True
         except SaveFailed as error:
-            log.warning("what is due in scope %s waits: %s", id_, error)
+            log.warning("could not save due changes of scope %s, retrying: %s", id_, error)
             return False
         return True
 

@@ -1,4 +1,4 @@
-"""Scopes: their part of the main loop. Rules are applied here, and here it is decided what their changes rest on."""
+"""Scopes in the main loop: applies rules to them, and determines the guards of their changes."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -27,17 +27,17 @@ _decode = msgspec.json.Decoder(Scope).decode
 
 
 def decode(value: bytes) -> Scope:
-    """Decode a scope, also one that an older version has saved."""
+    """Decode a scope, and upgrade one that an older version has saved."""
     return migrate(_decode(value))
 
 
 def no_guards() -> Guards:
-    """Return no guards: the decision rests on nothing but the scope, and what starts on the fleet's hold."""
+    """Return no guards: the decision depends only on the scope and, for starts, on the fleet's hold."""
     return NO_GUARDS
 
 
 class Scopes:
-    """All scopes: read in the replica, and changed by rules alone."""
+    """All scopes: read from the replica, and changed only by rules."""
 
     def __init__(
         self, main_loop: MainLoop, clock: Clock, policy: Policy, state_record: FleetStateRecord, hold: HoldRecord
@@ -54,12 +54,12 @@ class Scopes:
 
     @property
     def observers(self) -> list[Observer[Scope]]:
-        """Those that see every change of a scope, in order."""
+        """The observers of every change of a scope, in order."""
         return self._loop.observers
 
     @property
     def rule_context(self) -> RuleContext:
-        """What holds outside the scopes: the policy, a hold on the whole fleet, the outages."""
+        """The context of the rules: policy, fleet hold, outages."""
         known, hold, outages = self._rule_context, self._hold.current, self._state_record.state.outages
         if known.policy is not self.policy or known.hold is not hold or known.outages is not outages:
             self._rule_context = RuleContext(policy=self.policy, hold=hold, outages=outages)
@@ -68,8 +68,8 @@ class Scopes:
     async def apply(self, id_: str, rule: Callable[[Scope], Change[R]], guards: Callable[[], Guards] = no_guards) -> R:
         """Apply a rule to the newest value of a scope, save it, and return the rule's result.
 
-        `guards` is called right after the rule, and returns the records that the rule has looked at besides the scope.
-        A rule that starts an event rests on the fleet's hold in any case.
+        `guards` is called right after the rule and returns the records besides the scope that the rule has read. A rule
+        that starts an event is always guarded by the fleet's hold.
         """
 
         def command(scope: Scope | None) -> Decision[Scope, R]:
@@ -83,13 +83,13 @@ class Scopes:
         return await self._loop.apply(id_, command)
 
     async def decide(self, id_: str, command: Callable[[Scope | None], Decision[Scope, R]]) -> R:
-        """Apply a command that may also be about a scope that does not exist."""
+        """Apply a command to a scope that may not exist."""
         return await self._loop.apply(id_, command)
 
     def notify(self, view: ScopeView) -> None:
-        """Show a scope to the observers in which only time has passed."""
+        """Pass a scope to the observers in which only time has passed."""
         self._loop.notify(RecordChange(view.id, view.scope, view.scope))
 
     def new_fair_share(self) -> FairShare:
-        """Return turns to take. By a manual clock everything happens in the same order, on whatever machine."""
+        """Return a fair share. With a manual clock it counts items, so that the order is the same on any machine."""
         return FairShare(max_items=SLICE_ITEMS if isinstance(self.clock, ManualClock) else None)

@@ -38,9 +38,9 @@ from forewarn.store.port import Retention, Store
 
 
 class Fleet:
-    """The parts of a fleet. Made by `Fleet.run`, lives as long as that context.
+    """The parts of a fleet. Created by `Fleet.run`, valid within that context.
 
-    Reads go to `replica`, which never waits. Changes go to the part they are about.
+    Reads use `replica`, which never waits. Changes use the part that they are about.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class Fleet:
             [loop, self.scheduler, self.impacts, self.last_seen, self.timers],
         )
 
-        # The order in which a saved change of a scope is observed; what is added later comes after these.
+        # The order of the observers of a scope; those that are added later come after these.
         self.scopes.observers.extend(
             (
                 self.scheduler.observe,
@@ -125,11 +125,11 @@ class Fleet:
         notifier: Notifier | None = None,
         has_duties: bool = True,
     ) -> AsyncIterator["Fleet"]:
-        """Fill the replica from the store, take the duties, and go on with what is due, begun or half done.
+        """Fill the replica from the store, start the duties, and continue with everything due, begun or interrupted.
 
-        `wall_clock` is the clock by which tokens expire; it is real though `clock` may be manual. `checker` asks the
-        gates of campaigns, and `notifier` tells others of them. Without duties, guests and operators are answered, and
-        another process starts due events, runs campaigns and carries out impacts; `duties` can be started later.
+        `wall_clock` is the clock for token expiry: real time, even if `clock` is manual. `checker` checks the gates
+        of campaigns, and `notifier` sends notifications about them. Without duties this process serves guests and
+        operators, and another one starts events, runs campaigns and carries out impacts; `duties` can be started later.
         """
         async with store.watch() as changes, tasks_until_exit() as tasks:
             fleet = cls(
@@ -158,17 +158,17 @@ class Fleet:
                 await fleet._outages.stop()
 
     async def start_duties(self) -> None:
-        """Take all duties."""
+        """Start all duties."""
         for duty in self.duties:
             await duty.start()
 
     async def stop_duties(self) -> None:
-        """Give all duties back. On return nothing of them is under way."""
+        """Stop all duties. On return none of their tasks is running."""
         for duty in self.duties:
             await duty.stop()
 
     def use_policy(self, policy: Policy) -> None:
-        """Let another policy hold from now on; every scope is looked at again."""
+        """Apply another policy from now on; every scope is evaluated again."""
         self.scopes.policy = policy
         self._reevaluate(include_idle=True)
 
@@ -184,12 +184,12 @@ class Fleet:
         self.scheduler.wake_all(include_idle=include_idle)
 
     def start_task(self, work: Coroutine[object, object, None], *, name: str) -> None:
-        """Have work done that goes on though nobody waits for it, until the service ends. It must not raise."""
+        """Start a background task that runs until it is done or the service stops. It must not raise."""
         task = self._tasks.create_task(work, name=name)
         self._background_tasks.add(task)
         task.add_done_callback(self._background_tasks.discard)
 
     def cancel_tasks(self) -> None:
-        """End the work that was begun: when the service ends, those who follow it must not be waited for."""
+        """Cancel the background tasks: when the service stops, it must not wait for clients that follow them."""
         for task in self._background_tasks:
             task.cancel()

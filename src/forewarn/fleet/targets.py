@@ -1,6 +1,4 @@
-"""Targets of requests: select VMs by name, host, scope or update domain, split a schedule request by scope, and collect
-the results.
-"""
+"""Targets of requests: select VMs by name, host, scope or update domain; split schedule requests by scope."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
@@ -19,9 +17,9 @@ ScheduleResult = tuple[str, ...] | BaseException
 
 
 def split_by_scope(replica: Replica, request: ScheduleRequest, *, now: datetime) -> dict[str, ScheduleRequest]:
-    """Part a request by the scopes of its VMs, which may be named in full or by unambiguous bare names.
+    """Split a request by the scopes of its VMs, which may be given as `scope/name` or by unambiguous bare names.
 
-    A scope that has answered a request of this key has its part too: its VMs may have left it since.
+    A scope that has answered a request with this key gets its part too, because its VMs may have left it since.
     """
     if request.key is not None and not request.digest:
         request = msgspec.structs.replace(request, digest=_digest(request))
@@ -45,13 +43,13 @@ def _answered_parts(replica: Replica, request: ScheduleRequest, now: datetime) -
 
 
 def _digest(request: ScheduleRequest) -> str:
-    """Tell requests apart by all that they ask for; who asks, and the id, are not part of that."""
+    """Return a digest of everything that a request asks for, without its caller and its id."""
     normalized = msgspec.structs.replace(request, id="00000000-0000-0000-0000-000000000000", by="", key=None)
     return blake2s(msgspec.json.encode(normalized), digest_size=8).hexdigest()
 
 
 def collect_scheduled(results: Mapping[str, ScheduleResult]) -> tuple[tuple[str, str], ...]:
-    """Return pairs of scope and event; if a scope has failed, raise that, and what the others made with it."""
+    """Return pairs of scope and event; if a scope failed, raise its error, with the events of the other scopes."""
     events = tuple((scope, event) for scope, each in results.items() if _is_scheduled(each) for event in each)
     errors = [each for each in results.values() if isinstance(each, BaseException)]
     if not errors:
@@ -73,16 +71,16 @@ def select_vms(
     scope: str | None = None,
     update_domain: int | None = None,
 ) -> tuple[str, ...]:
-    """Return the full names of the VMs that are meant; refuse what names nothing, and what says too little or much."""
+    """Return the full names of the selected VMs; refuse a selection that matches nothing, is empty or contradictory."""
     if vms and (host is not None or scope is not None or update_domain is not None):
-        raise Invalid("name VMs, or say a host, a scope or an update domain: not both")
+        raise Invalid("specify either VM names or a host, scope or update domain, not both")
     if vms:
         return tuple(dict.fromkeys(_full_name(*replica.find(name)) for name in vms))
     if host is None and scope is None:
         what = "VMs, a host or a scope" if update_domain is None else "the scope of the update domain"
-        raise Invalid(f"say what is meant: {what}")
+        raise Invalid(f"specify {what}")
     if update_domain is not None and scope is None:
-        raise Invalid("update domains are counted within a scope: name the scope, too")
+        raise Invalid("update domains are numbered within a scope: specify the scope, too")
     found = tuple(
         _full_name(view, vm)
         for view, vm in _matching_vms(replica, host, scope)

@@ -11,22 +11,22 @@ from forewarn.clock import Clock, Timer
 
 
 class Timers:
-    """Calls back at a moment of the fleet's clock, and runs the work that this starts."""
+    """Calls back at a time of the fleet's clock, and runs the work that this starts."""
 
     def __init__(self, clock: Clock, tasks: asyncio.TaskGroup) -> None:
         self._clock = clock
         self._tasks = tasks
         self.waiting = 0
-        """How many wait for the clock."""
+        """How many timers wait for the clock."""
         self.busy = 0
-        """How much of what they bring is under way."""
+        """How many started tasks are running."""
 
     def set(self, moment: datetime, callback: Callable[[], Coroutine[object, object, None]]) -> Timer:
-        """Have this done at that moment. It must not raise."""
+        """Call back at that time. The callback must not raise."""
         return _Timer(self, self._clock, moment, callback)
 
     def start(self, work: Coroutine[object, object, None]) -> None:
-        """Have work done before a manual clock goes on. It must not raise."""
+        """Start a task that must finish before a manual clock advances. It must not raise."""
         self.busy += 1
         self._tasks.create_task(work, name="alarm").add_done_callback(self._done)
 
@@ -45,7 +45,7 @@ class _Timer:
         self._timer = clock.call_at(moment, self._fire)
 
     def cancel(self) -> None:
-        """Do not call after all."""
+        """Do not call back."""
         self._timer.cancel()
         self._disarm()
 

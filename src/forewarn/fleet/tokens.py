@@ -1,4 +1,4 @@
-"""API tokens of people and programs that may use the operator API. Only hashes of their secrets are stored."""
+"""API tokens of people and programs for the operator API. Only hashes of their secrets are stored."""
 
 import asyncio
 import re
@@ -21,17 +21,17 @@ from forewarn.fleet.main_loop import Decision, MainLoop, RecordChange, RecordCod
 from forewarn.store.port import RecordKind
 
 MAX_TOKENS = 1_000
-"""How many tokens can be in use at a time."""
+"""How many valid tokens there can be."""
 
 RESERVED_NAMES = frozenset({"campaigns", "clock", "guest", "platform"})
-"""What the journal calls parts of the service that act by themselves: no person may pass for one."""
+"""Names of the service's own parts in the journal; a token cannot have one."""
 
 MAX_PATTERNS = 64
 _PATTERN = re.compile(r"[A-Za-z0-9*?][A-Za-z0-9._*?-]{0,127}")
 
 
 class Token(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Who may do what, and until when. `scopes` are names or patterns such as `web-*`; none of them means all."""
+    """A token with role, scopes and expiry. `scopes` are names or patterns such as `web-*`; empty means all."""
 
     id: str
     name: str
@@ -47,18 +47,18 @@ class Token(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def __post_init__(self) -> None:
         check_name(self.name, "token")
         if len(self.scopes) > MAX_PATTERNS:
-            raise Invalid(f"a token names at most {MAX_PATTERNS} scopes: use patterns such as web-*")
+            raise Invalid(f"a token can have at most {MAX_PATTERNS} scopes: use patterns such as web-*")
         for pattern in self.scopes:
             if not _PATTERN.fullmatch(pattern):
                 raise Invalid(f"{pattern!r} is neither the name of a scope nor a pattern such as web-*")
 
     def is_valid(self, *, now: datetime) -> bool:
-        """Tell whether it opens anything now."""
+        """Return whether it is neither expired nor revoked."""
         return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
 
 
 class Tokens:
-    """All tokens, as they were last saved. Their times are those of the wall clock, whatever the fleet's clock says."""
+    """All tokens as last saved. Their times are those of the wall clock, independent of the fleet's clock."""
 
     def __init__(self, main_loop: MainLoop, *, clock: Clock, wall_clock: Clock) -> None:
         self._clock = clock
@@ -69,11 +69,11 @@ class Tokens:
         self._loop = main_loop.add(RecordCodec(RecordKind.TOKEN, _encode, _decode), self._tokens, [self._observe])
 
     def all(self) -> tuple[Token, ...]:
-        """Return every token, also the expired and revoked ones, the oldest first."""
+        """Return every token, including expired and revoked ones, the oldest first."""
         return tuple(sorted(self._tokens.values(), key=lambda token: (token.created_at, token.id)))
 
     def find(self, secret: str) -> Token | None:
-        """Return the token that the secret belongs to; None where it is unknown, revoked or expired."""
+        """Return the token with this secret; None if it is unknown, revoked or expired."""
         hash_ = _hash(secret)
         token = self._by_hash.get(hash_)
         if token is None or not compare_digest(token.hash, hash_) or not token.is_valid(now=self._wall_clock.now()):
@@ -90,7 +90,7 @@ class Tokens:
         expires_at: datetime | None = None,
         idempotency_key: IdempotencyKey | None = None,
     ) -> tuple[Token, str]:
-        """Make a token and return it with its secret, which nobody can be shown again."""
+        """Create a token and return it with its secret, which cannot be shown again."""
         async with self._lock:
             now = self._wall_clock.now()
             self._check_new(name, expires_at, idempotency_key, now=now)
@@ -116,17 +116,17 @@ class Tokens:
             if idempotency_key is not None and is_repeated_request(token.seen_keys, idempotency_key, now=now):
                 raise SecretUnavailable(token.id, token.name)
         if expires_at is not None and expires_at <= now:
-            raise Invalid(f"expires_at {expires_at:%Y-%m-%d %H:%M:%SZ} is in the past: such a token opens nothing")
+            raise Invalid(f"expires_at {expires_at:%Y-%m-%d %H:%M:%SZ} is in the past: the token would never be valid")
         if name.casefold() in RESERVED_NAMES:
-            raise Invalid(f"token {name!r}: the journal calls a part of the service so; choose another name")
+            raise Invalid(f"token {name!r}: the journal uses this name for a part of the service; choose another name")
         in_use = self._names_in_use()
         if name.casefold() in in_use:
             raise ResourceExists(f"a token {name}")
         if len(in_use) >= MAX_TOKENS:
-            raise Invalid(f"there are {MAX_TOKENS} tokens: revoke those that nobody needs")
+            raise Invalid(f"the limit of {MAX_TOKENS} tokens is reached: revoke those that are not needed")
 
     async def adopt(self, secret: str, *, name: str = "admin", by: str) -> None:
-        """Give the owner's secret its token. One that was revoked stays so."""
+        """Create the token of the token file's secret. If it was revoked, it stays revoked."""
         async with self._lock:
             if self._tokens.newest(_token_id(secret))[0] is not None:
                 return
@@ -141,7 +141,7 @@ class Tokens:
             await self._loop.apply(token.id, lambda present: self._create_record(present, token, by=by))
 
     async def revoke(self, id_: str, *, by: str, why: str = "", idempotency_key: IdempotencyKey | None = None) -> None:
-        """Let a token open nothing any more, at once and for ever."""
+        """Revoke a token, immediately and permanently."""
 
         def command(token: Token | None) -> Decision[Token, None]:
             if token is None:
@@ -158,7 +158,7 @@ class Tokens:
         await self._loop.apply(id_, command)
 
     def _observe(self, change: RecordChange[Token]) -> None:
-        """Keep track of whose each secret is."""
+        """Update the index by secret."""
         if change.before is not None:
             self._by_hash.pop(change.before.hash, None)
         token, _ = self._tokens.newest(change.id)
@@ -166,7 +166,7 @@ class Tokens:
             self._by_hash[token.hash] = token
 
     def _names_in_use(self) -> set[str]:
-        """Return the names of valid tokens: what the journal says of one holder is said of nobody else."""
+        """Return the names of valid tokens, which must be unique, because the journal identifies holders by name."""
         now = self._wall_clock.now()
         return {token.name.casefold() for token in self.all() if token.is_valid(now=now)}
 
@@ -196,5 +196,5 @@ def _hash(secret: str) -> str:
 
 
 def _token_id(secret: str) -> str:
-    """Return a public name that follows from the secret and does not give it away."""
+    """Return a public id that is derived from the secret and does not reveal it."""
     return f"tk_{sha256(b'id ' + secret.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}"

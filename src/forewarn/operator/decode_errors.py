@@ -71,7 +71,7 @@ PLAIN_MESSAGES = (
     (
         re.compile(r"Idempotency-Key: Expected `str` .*"),
         (
-            f"Idempotency-Key: a request key is 1 to {MAX_KEY_LENGTH} printable ASCII characters "
+            f"Idempotency-Key: a request key must be 1 to {MAX_KEY_LENGTH} printable ASCII characters "
             "but space, quote, backslash"
         ),
     ),

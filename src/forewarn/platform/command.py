@@ -33,34 +33,34 @@ from forewarn.settings.types import VARIABLE_PREFIX
 log = logging.getLogger(__name__)
 
 EX_TEMPFAIL = 75
-"""EX_TEMPFAIL of sysexits: in a probe it means that the work has not begun."""
+"""EX_TEMPFAIL of sysexits.h: in a probe it means that the work has not begun."""
 
 MAX_TRACKED = 10_000
-"""Of how many pieces of work it is remembered which attempts do not count, so that a person's retry has all of them."""
+"""For how many impacts the discounted attempts are remembered, so that a person's retry has all attempts again."""
 
 QUEUE_TIMEOUT = 3600.0
-"""How long, in seconds, work waits for its turn before it is put off: it has not begun, and must not seem so."""
+"""How long, in seconds, work waits for a free slot before it is postponed. It has not begun, and must not seem so."""
 
 SERVICE_VARIABLES = (VARIABLE_PREFIX, "LISTEN_", "WATCHDOG_", "NOTIFY_SOCKET")
-"""How the variables begin that tell the service something, and are nothing to the program."""
+"""Prefixes of the service's own environment variables, which programs do not get."""
 
 
 class CommandPhase(StrEnum):
-    """What the program is asked for."""
+    """The phases of the program."""
 
     CARRY_OUT = "carry-out"
     PROBE = "probe"
 
 
 class ProcessTimeout(NamedTuple):
-    """The program took too long, and was ended."""
+    """The program took too long and was ended."""
 
     limit: timedelta
     result: ProcessResult
 
 
 class CommandPlatform:
-    """Runs the program for each piece of work, a few at a time. A program that runs is not ended with the service."""
+    """Runs the program for each impact, a few at a time. A running program is not ended with the service."""
 
     def __init__(self, settings: CommandSettings, directory: Path, environ: Mapping[str, str] = os.environ) -> None:
         self.settings = settings
@@ -71,16 +71,16 @@ class CommandPlatform:
 
     @property
     def repeatable(self) -> bool:
-        """Whether the operator says that running the program once more does no harm."""
+        """Whether, by the settings, running the program again does no harm."""
         return self.settings.repeatable
 
     def reload(self, settings: CommandSettings) -> None:
-        """Go on with other settings; programs that run keep theirs."""
+        """Apply new settings; running programs keep theirs."""
         self.settings = settings
         self._limiter.set_limit(settings.at_once)
 
     async def carry_out(self, work: Work) -> ImpactOutcome:
-        """Run the program, and tell how it went."""
+        """Run the program and return the outcome."""
         try:
             async with self._limiter.slot(QUEUE_TIMEOUT):
                 ran = await self._run(work, CommandPhase.CARRY_OUT, self.settings.time_limit)
@@ -93,7 +93,7 @@ class CommandPlatform:
         return outcome
 
     async def probe(self, work: Work) -> Done | NotStarted | Unknown:
-        """Wait for the program of an earlier service if it still runs, then ask whether the work was done."""
+        """Wait for the program of an earlier service process if it still runs, then probe."""
         outcome = await self._run_probe(work, await self._wait_for_previous(work))
         self._files(work, CommandPhase.CARRY_OUT).remove()
         return outcome
@@ -104,14 +104,14 @@ class CommandPlatform:
 
     @property
     def _program(self) -> str:
-        """What sentences call it: a record keeps little of them."""
+        """The program's name in messages, which must be short."""
         return Path(self._path).name
 
     def _files(self, work: Work, phase: CommandPhase) -> ProcessFiles:
         return ProcessFiles(self._directory, f"{work.event}.{work.vm}.{phase}")
 
     async def _run(self, work: Work, phase: CommandPhase, limit: timedelta) -> ProcessResult | ProcessTimeout:
-        """Start the program and wait for its end, which comes at the latest when its time is over."""
+        """Start the program and wait for its end or its time limit."""
         with self._start(work, phase) as process:
             try:
                 async with asyncio.timeout(limit.total_seconds()):
@@ -131,7 +131,7 @@ class CommandPlatform:
         )
 
     async def _wait_for_previous(self, work: Work) -> str:
-        """See to the end of a program that outlived its service; return what it printed."""
+        """Wait for a program that outlived its service process; return its output."""
         found = BackgroundProcess.find(self._files(work, CommandPhase.CARRY_OUT))
         if found is None:
             return ""
@@ -143,33 +143,33 @@ class CommandPlatform:
                 async with asyncio.timeout(left.total_seconds()):
                     return output_text(await process.wait())
             except TimeoutError:
-                log.warning("%s took too long for %s, and is ended", self._program, work.id)
+                log.warning("%s took too long for %s and was ended", self._program, work.id)
                 return output_text(await process.terminate())
 
     async def _handle_timeout(self, work: Work, expired: ProcessTimeout) -> ImpactOutcome:
-        """A program that was ended half way may have done it or not: it is asked, as after a crash."""
+        """Probe after a timeout, as after a crash: a program that was ended may have done the work or not."""
         why = f"{self._program} took longer than {format_duration(expired.limit)} and was ended"
         match await self._run_probe(work, output_text(expired.result)):
             case Done() as done:
                 return done
             case NotStarted():
-                return self._failed(work, f"{why}; nothing was begun", output_text(expired.result))
+                return self._failed(work, f"{why}; the work had not begun", output_text(expired.result))
             case Unknown(output=output):
                 self._reset_attempts(work)
-                return Unknown(f"{why}; whether it was done is not known", output)
+                return Unknown(f"{why}; whether the work was done is unknown", output)
 
     async def _run_probe(self, work: Work, earlier_output: str) -> Done | NotStarted | Unknown:
-        """Ask the program whether the work was done; `earlier_output` is what it printed when it did it."""
+        """Probe whether the work was done; `earlier_output` is the output of the program that did it."""
         try:
             async with self._limiter.slot():
                 ran = await self._run(work, CommandPhase.PROBE, self.settings.probe_limit)
         except OSError as error:
-            return Unknown(f"{self._program} cannot be asked: {error.strerror} ({self._path})", earlier_output)
+            return Unknown(f"cannot probe with {self._program}: {error.strerror} ({self._path})", earlier_output)
         finally:
             self._files(work, CommandPhase.PROBE).remove()
         if isinstance(ran, ProcessTimeout):
             return Unknown(
-                f"{self._program} gave no answer within {format_duration(ran.limit)}",
+                f"{self._program} did not answer within {format_duration(ran.limit)}",
                 earlier_output + output_text(ran.result),
             )
         return self._probe_result(work, ran, earlier_output)
@@ -181,14 +181,14 @@ class CommandPlatform:
                 done = Done(new_host(work, result), output)
             except Invalid as error:
                 why = "correct the VM's host, then resolve the event as done"
-                return self._failed(work, f"{self._program} did it, but {error}: {why}", output)
+                return self._failed(work, f"{self._program} succeeded, but {error}: {why}", output)
             self._discounted.pop(work.id, None)
             return done
         why = f"{self._program} {result.summary}"
         return self._retry_later(work, why, output) if result.code == EX_TEMPFAIL else self._failed(work, why, output)
 
     def _retry_later(self, work: Work, why: str, output: str) -> Retry | Failed:
-        """Retry the work later, with an exponential backoff, and not for ever."""
+        """Retry the work later, with exponential backoff, up to the limit of attempts."""
         tries = work.attempt - self._discounted.get(work.id, 0)
         if tries >= self.settings.attempts:
             return self._failed(work, f"{why}, in attempt {tries} of {self.settings.attempts}", output)
@@ -199,13 +199,13 @@ class CommandPlatform:
         return Failed(why, output)
 
     def _reset_attempts(self, work: Work) -> None:
-        """An operator has retried it: count the attempts from the start."""
+        """Count the attempts from the start again, after an operator's retry."""
         self._discount_attempts(work, count=work.attempt)
 
     def _postpone(self, work: Work) -> Retry:
-        """Have work come again that has not begun; that it came does not count as an attempt."""
+        """Postpone work that has not begun; this does not count as an attempt."""
         self._discount_attempts(work, count=self._discounted.get(work.id, 0) + 1)
-        return Retry(self.settings.first_pause, f"as many programs run as may, which is {self.settings.at_once}")
+        return Retry(self.settings.first_pause, f"the limit of {self.settings.at_once} running programs is reached")
 
     def _discount_attempts(self, work: Work, *, count: int) -> None:
         self._discounted[work.id] = count
@@ -217,15 +217,15 @@ class CommandPlatform:
         if result.code == EX_TEMPFAIL:
             return NotStarted()
         if result.code != 0:
-            return Unknown(f"{self._program}, asked whether it was done, {result.summary}", output)
+            return Unknown(f"the probe by {self._program} {result.summary}", output)
         try:
             return Done(new_host(work, result), output)
         except Invalid as error:
-            return Unknown(f"{self._program} says that it was done, but {error}", output)
+            return Unknown(f"{self._program} reports success, but {error}", output)
 
 
 def program_input(work: Work, phase: CommandPhase) -> dict[str, object]:
-    """Return what the program is given as JSON on its standard input."""
+    """Return the JSON for the program's standard input."""
     seconds = None if work.duration is None else work.duration.total_seconds()
     return {
         "phase": phase,
@@ -242,7 +242,7 @@ def program_input(work: Work, phase: CommandPhase) -> dict[str, object]:
 
 
 def variables(work: Work, phase: CommandPhase) -> dict[str, str]:
-    """Return the same as environment variables; what is not known is empty."""
+    """Return the same as environment variables; unknown values are empty."""
     seconds = "" if work.duration is None else f"{work.duration.total_seconds():g}"
     values = {
         "PHASE": phase.value,
@@ -261,7 +261,7 @@ def variables(work: Work, phase: CommandPhase) -> dict[str, str]:
 
 
 def new_host(work: Work, result: ProcessResult) -> str | None:
-    """Return the last line that a Redeploy printed, if it printed any: the host on which the VM is now."""
+    """Return the last line that a Redeploy printed, if any: the VM's new host."""
     if not EVENT_TYPES[work.type].moves_vm:
         return None
     lines = result.stdout.strip().splitlines()
@@ -269,5 +269,5 @@ def new_host(work: Work, result: ProcessResult) -> str | None:
 
 
 def output_text(result: ProcessResult) -> str:
-    """Return what was printed, what was meant as a result first."""
+    """Return the output, stdout first."""
     return "".join(f"{text.rstrip()}\n" for text in (result.stdout, result.stderr) if text.strip())

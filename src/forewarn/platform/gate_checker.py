@@ -3,7 +3,8 @@
 | gate    | passed              | failed                                                  |
 |---------|---------------------|---------------------------------------------------------|
 | program | exit code 0         | any other exit; the last line it prints is the reason   |
-| HTTP    | the expected status | any other status, or no response                        |"""
+| HTTP    | the expected status | any other status, or no response                        |
+"""
 
 import asyncio
 import logging
@@ -27,7 +28,7 @@ from forewarn.settings.types import VARIABLE_PREFIX
 log = logging.getLogger(__name__)
 
 MAX_CONCURRENT = 8
-"""How many gates are asked at the same time; others wait their turn."""
+"""How many gates are checked at the same time; others wait."""
 
 
 class SettingsGateChecker:
@@ -39,7 +40,7 @@ class SettingsGateChecker:
         self._limiter = ConcurrencyLimiter(MAX_CONCURRENT)
 
     def reload(self, gates: Sequence[Gate]) -> None:
-        """Go on with other gates; those that are being asked are asked to the end."""
+        """Apply new gates; checks in progress finish with the old ones."""
         self._gates = {gate.name: gate.settings for gate in gates}
 
     @property
@@ -48,7 +49,7 @@ class SettingsGateChecker:
         return tuple(self._gates)
 
     async def check(self, request: GateRequest) -> GatePassed | GateFailed:
-        """Ask whether a wave may go, again where it may not, as often as the gate says."""
+        """Check the gate of a wave, with retries as the gate defines."""
         gate = self._settings_for(request.gate)
         if gate is None:
             return GateFailed(f"the settings have no gate {request.gate}: define [gates.{request.gate}], and reload")
@@ -66,12 +67,12 @@ class SettingsGateChecker:
             if isinstance(result := await self._check_once(gate, request), GatePassed):
                 return result
             name = gate_name(request.gate)
-            log.info("gate %s of campaign %s is shut: %s; asking again", name, request.name, result.reason)
+            log.info("gate %s of campaign %s is closed: %s; checking again", name, request.name, result.reason)
             await asyncio.sleep(gate.pause.total_seconds())
         return await self._check_once(gate, request)
 
     async def _check_once(self, gate: GateSettings, request: GateRequest) -> GatePassed | GateFailed:
-        """Ask once. Between two tries nobody's place is taken: that may be long."""
+        """Check once. The slot is not kept between two attempts, because the pause may be long."""
         async with self._limiter.slot():
             return await (self._run_program(gate, request) if gate.url is None else _check_url(gate.url, gate))
 
@@ -100,12 +101,12 @@ async def _check_url(url: str, gate: GateSettings) -> GatePassed | GateFailed:
     return (
         GatePassed()
         if status == gate.expect_status
-        else GateFailed(f"{request.origin} answers {status}, not {gate.expect_status}")
+        else GateFailed(f"{request.origin} returned {status}, expected {gate.expect_status}")
     )
 
 
 def _program_input(request: GateRequest) -> dict[str, object]:
-    """Return what a program is given as JSON on its standard input."""
+    """Return the JSON for the program's standard input."""
     return {
         "phase": "gate",
         "gate": request.gate,
@@ -116,7 +117,7 @@ def _program_input(request: GateRequest) -> dict[str, object]:
 
 
 def _variables(request: GateRequest) -> dict[str, str]:
-    """Return the same as environment variables; what is not known is empty."""
+    """Return the same as environment variables; unknown values are empty."""
     values = {
         "PHASE": "gate",
         "GATE": str(request.gate),

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 
 class SlotTimeout(Exception):
-    """As many programs run as may."""
+    """No slot became free in time."""
 
 
 class ConcurrencyLimiter:
@@ -19,13 +19,13 @@ class ConcurrencyLimiter:
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     def set_limit(self, limit: int) -> None:
-        """Change how many there are."""
+        """Change the number of slots."""
         self._limit = limit
         self._wake_next()
 
     @asynccontextmanager
     async def slot(self, max_wait: float | None = None) -> AsyncIterator[None]:
-        """Take a slot, in turn; after so many seconds without one raise SlotTimeout."""
+        """Take a slot, in order; raise SlotTimeout after this many seconds without one."""
         if self._used < self._limit and not self._waiting:
             self._used += 1
         else:
@@ -54,6 +54,6 @@ class ConcurrencyLimiter:
     def _wake_next(self) -> None:
         while self._waiting and self._used < self._limit:
             slot = self._waiting.popleft()
-            if not slot.done():  # else nobody waits for it any more
+            if not slot.done():  # otherwise the waiter was cancelled
                 self._used += 1
                 slot.set_result(None)

@@ -34,20 +34,20 @@ class Platform(Protocol):
 
     @property
     def repeatable(self) -> bool:
-        """Whether carrying out again what was perhaps done does no harm."""
+        """Whether carrying out work again that may have been done does no harm."""
         ...
 
     async def carry_out(self, work: Work) -> ImpactOutcome:
-        """Do it and return when it is over. An exception counts as Failed."""
+        """Carry out the work and return its outcome. An exception counts as Failed."""
         ...
 
     async def probe(self, work: Work) -> Done | NotStarted | Unknown:
-        """Tell, after a crash, whether work that had begun was done."""
+        """Find out, after a crash, whether work that had begun was done."""
         ...
 
 
 class GateRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What a gate is asked about: the next wave of a scope. `gate` is a name of the settings, or brought along."""
+    """The subject of a gate check: the next wave of a scope. `gate` is a name from the settings, or a check."""
 
     gate: str | HttpCheck
     campaign: str
@@ -57,11 +57,11 @@ class GateRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GatePassed(msgspec.Struct, frozen=True):
-    """The wave may go."""
+    """The wave may start."""
 
 
 class GateFailed(msgspec.Struct, frozen=True):
-    """The wave may not go now."""
+    """The wave may not start now."""
 
     reason: str
 
@@ -71,7 +71,7 @@ class GateChecker(Protocol):
 
     @property
     def gates(self) -> Sequence[str]:
-        """The names of the gates that there are."""
+        """The names of the gates in the settings."""
         ...
 
     async def check(self, request: GateRequest) -> GatePassed | GateFailed:
@@ -80,7 +80,7 @@ class GateChecker(Protocol):
 
 
 class NotificationMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """What others are told of a campaign. `id` is the same over all attempts."""
+    """The content of a notification about a campaign. `id` is the same over all attempts."""
 
     id: str
     campaign: str
@@ -92,7 +92,7 @@ class NotificationMessage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NotificationFailed(Exception):
-    """A receiver could not be reached."""
+    """A receiver did not accept the notification."""
 
 
 class Notifier(Protocol):
@@ -100,7 +100,7 @@ class Notifier(Protocol):
 
     @property
     def has_receivers(self) -> bool:
-        """Whether anybody is to be told."""
+        """Whether there are receivers."""
         ...
 
     async def notify(self, message: NotificationMessage) -> None:
@@ -113,11 +113,11 @@ class NullGateChecker:
 
     @property
     def gates(self) -> Sequence[str]:
-        """There are none."""
+        """No names."""
         return ()
 
     async def check(self, request: GateRequest) -> GatePassed | GateFailed:
-        """Let nothing go that is to wait for a gate."""
+        """Fail, because the gate does not exist."""
         return GateFailed(f"there is no gate {request.gate}")
 
 
@@ -126,8 +126,8 @@ class NullNotifier:
 
     @property
     def has_receivers(self) -> bool:
-        """Nobody is to be told."""
+        """False."""
         return False
 
     async def notify(self, message: NotificationMessage) -> None:
-        """Tell nobody."""
+        """Do nothing."""

@@ -1,6 +1,4 @@
-"""Programs that outlive the service: each has its files, and a note (pid and start time) to find it again after a
-restart.
-"""
+"""Programs that outlive the service: each has its files, and a note (pid and start time) to find it after a restart."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -17,11 +15,11 @@ from forewarn.process import OutputFile, Process, ProcessResult
 log = logging.getLogger(__name__)
 
 GRACE = timedelta(seconds=10)
-"""How long a program may take to end after SIGTERM: it may have to leave a VM in order."""
+"""Time between SIGTERM and SIGKILL: the program may have to leave a VM in a consistent state."""
 
 
 class ProcessNote(msgspec.Struct, frozen=True, kw_only=True):
-    """What has to be known of a program to find it again. `start_ticks` tells it from a later one with the same pid.
+    """What is needed to find a program again. `start_ticks` distinguishes it from a later process with the same pid.
 
     The note is written before the program starts, when it has no `pid` yet, and again when it has one.
     """
@@ -42,7 +40,7 @@ class ProcessFiles:
         self.note = directory / f"{name}.note"
 
     def remove(self) -> None:
-        """Remove them; one that stays does no harm."""
+        """Remove them; a file that remains does no harm."""
         for path in (self.stdin, self.stdout, self.stderr, self.note):
             with suppress(OSError):
                 path.unlink(missing_ok=True)
@@ -54,20 +52,20 @@ class ProcessFiles:
         return stack.enter_context(OutputFile.at(self.stdout)), stack.enter_context(OutputFile.at(self.stderr))
 
     def write_note(self, note: ProcessNote) -> None:
-        """Write the note; without one, perhaps because the disk is full, the program runs all the same."""
+        """Write the note. If that fails, for example on a full disk, the program runs without one."""
         try:
             write_file(self.note, msgspec.json.encode(note))
         except OSError as error:
-            log.warning("%s cannot be written; its process will not be found again after a crash: %s", self.note, error)
+            log.warning("cannot write %s; its process will not be found again after a crash: %s", self.note, error)
 
 
 class BackgroundProcess:
-    """A program that was started by this service or by one before it. Use it as a context manager."""
+    """A program that this service process or an earlier one started. Use it as a context manager."""
 
     def __init__(
         self, note: ProcessNote, process: Process | None, outputs: tuple[OutputFile, OutputFile], open_files: ExitStack
     ) -> None:
-        """Take the parts; without a `process`, it has ended."""
+        """Create it from its parts; without a `process`, the program has ended."""
         self.note = note
         self._process = process
         self._outputs = outputs
@@ -84,7 +82,7 @@ class BackgroundProcess:
         attempt: int,
         now: datetime,
     ) -> Self:
-        """Start a program; OSError says why it cannot be started."""
+        """Start a program; raise OSError if it cannot be started."""
         files.remove()
         files.stdin.write_bytes(stdin)
         with ExitStack() as opened, files.stdin.open("rb") as input_file:
@@ -103,7 +101,7 @@ class BackgroundProcess:
             note = msgspec.json.decode(files.note.read_bytes(), type=ProcessNote)
             with ExitStack() as opened:
                 outputs = files.open_outputs(opened)
-                if note.pid is None:  # the service was killed while it started the program
+                if note.pid is None:  # the service was killed while it was starting the program
                     process = Process.find((files.stdin, files.stdout, files.stderr), outputs)
                 else:
                     process = Process.attach(note.pid, note.start_ticks, outputs)
@@ -112,22 +110,22 @@ class BackgroundProcess:
             return None
 
     async def wait(self) -> ProcessResult:
-        """Wait for the end. A caller that stops waiting leaves the program running."""
+        """Wait for the end. If the caller is cancelled, the program keeps running."""
         return self._result(None if self._process is None else await self._process.wait())
 
     async def terminate(self) -> ProcessResult:
-        """End the program and everything that it started in its session."""
+        """End the program and its session."""
         return self._result(None if self._process is None else await self._process.terminate(GRACE))
 
     def time_left(self, limit: timedelta, now: datetime) -> timedelta:
-        """Return how much of its time limit is left."""
+        """Return the rest of its time limit."""
         return max(self.note.started_at + limit - now, timedelta(0))
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close our side of its files; the program goes on with its own."""
+        """Close this process's file descriptors; the program keeps its own."""
         self._open_files.close()
 
     def _result(self, code: int | None) -> ProcessResult:

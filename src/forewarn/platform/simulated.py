@@ -1,4 +1,4 @@
-"""Simulated platform: each kind of work only takes its time, on the service's own clock."""
+"""Simulated platform: work only takes time, on the service's clock."""
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -13,18 +13,18 @@ from forewarn.core.impact import Done, Failed, NotStarted, Retry, Unknown
 from forewarn.platform.port import Work
 
 MAX_RESULTS = 10_000
-"""How many results are kept, the newest."""
+"""How many results, the newest ones, are kept."""
 
 
 class WorkResult(msgspec.Struct, frozen=True):
-    """How a piece of work ended."""
+    """The outcome of one piece of work."""
 
     work: Work
     outcome: Done | Failed | Retry
 
 
 class SimulatedPlatform:
-    """Work lasts as long as its kind does (Freeze: as long as the event says) and succeeds, unless told otherwise."""
+    """Work takes as long as configured for its type (Freeze: as the event's duration) and succeeds by default."""
 
     repeatable = True
 
@@ -44,11 +44,11 @@ class SimulatedPlatform:
         self.results: deque[WorkResult] = deque(maxlen=MAX_RESULTS)
 
     def set_outcomes(self, vm: str, *outcomes: Failed | Retry) -> None:
-        """Let the next pieces of work on `scope/vm` end like this, one each."""
+        """Set the outcomes of the next pieces of work on `scope/vm`, one each."""
         self._planned_outcomes.setdefault(vm, []).extend(outcomes)
 
     async def carry_out(self, work: Work) -> Done | Failed | Retry:
-        """Let the time pass, and say how it went."""
+        """Wait as long as the work takes, and return its outcome."""
         await wait_until(self._clock, self._clock.now() + self.duration_for(work))
         planned = self._planned_outcomes.get(f"{work.scope}/{work.vm}")
         outcome = planned.pop(0) if planned else Done(host=self.new_host(work))
@@ -56,18 +56,18 @@ class SimulatedPlatform:
         return outcome
 
     async def probe(self, work: Work) -> Done | NotStarted | Unknown:
-        """Nothing of a simulation outlives its process: work without a kept result has not started."""
+        """Return the kept result, or NotStarted, because a simulation does not outlive its process."""
         done = (ran.outcome for ran in self.results if ran.work.id == work.id and isinstance(ran.outcome, Done))
         return next(done, NotStarted())
 
     def duration_for(self, work: Work) -> timedelta:
-        """Return how long the work takes. An event's own duration was divided by the speed when it was made."""
+        """Return how long the work takes. The event's own duration was divided by the speed when it was created."""
         if EVENT_TYPES[work.type].simulates_duration and work.duration is not None:
             return work.duration
         return self._durations[work.type] / self._speed
 
     def new_host(self, work: Work) -> str | None:
-        """Choose where the VM is afterwards: to be redeployed, it moves to the next host of the fleet after its own."""
+        """Return the VM's host afterwards: a redeployed VM moves to the next host of the fleet after its own."""
         if not EVENT_TYPES[work.type].moves_vm:
             return None
         hosts = sorted(set(self._hosts()))

@@ -1,6 +1,4 @@
-"""Webhook notifier: POSTs each notification about a campaign as JSON to every URL, with an HMAC signature if a secret
-is set.
-"""
+"""Webhook notifier: POSTs each notification about a campaign as JSON to every URL, HMAC-signed if a secret is set."""
 
 import asyncio
 import hmac
@@ -17,7 +15,7 @@ from forewarn.settings.schema import CampaignSettings
 SIGNATURE = "Forewarn-Signature"
 DELIVERY = "Forewarn-Delivery"
 MAX_TRACKED = 10_000
-"""Of how many messages it is remembered who has them, so that one who does not answer has others told but once."""
+"""For how many messages the receivers that have them are remembered, so that retries do not repeat deliveries."""
 
 MAX_SECRET_BYTES = 65_536
 
@@ -25,7 +23,7 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 class WebhookNotifier:
-    """Tells every URL of the settings. A message counts as delivered when all of them have taken it."""
+    """Sends notifications to every URL of the settings. A message is delivered when all of them have accepted it."""
 
     def __init__(self, settings: CampaignSettings) -> None:
         self._settings = settings
@@ -33,11 +31,11 @@ class WebhookNotifier:
 
     @property
     def has_receivers(self) -> bool:
-        """Whether anybody is to be told."""
+        """Whether there are receivers."""
         return bool(self._settings.webhooks)
 
     def reload(self, settings: CampaignSettings) -> None:
-        """Go on with other settings."""
+        """Apply new settings."""
         self._settings = settings
 
     async def notify(self, message: NotificationMessage) -> None:
@@ -62,7 +60,7 @@ class WebhookNotifier:
             status = (await send_request(request, time_limit=self._settings.webhook_timeout)).status
         except RequestFailed as error:
             return str(error)
-        return None if 200 <= status < 300 else f"{request.origin} answers {status}"
+        return None if 200 <= status < 300 else f"{request.origin} returned {status}"
 
     def _signature(self, body: bytes) -> dict[str, str]:
         path = self._settings.webhook_secret_file
@@ -74,19 +72,19 @@ class WebhookNotifier:
 
 
 def encode_body(message: NotificationMessage) -> bytes:
-    """Write a message as those who are told get it."""
+    """Encode a message as the body of a webhook."""
     return _encode({"version": 1, "from": f"forewarn/{__version__}", **msgspec.structs.asdict(message)})
 
 
 def sign(secret: str, body: bytes) -> str:
-    """Return what a body is signed with: whoever has the secret can tell that the message is ours."""
+    """Return the signature of a body, by which receivers with the secret can verify the sender."""
     return f"sha256={hmac.new(secret.encode(), body, sha256).hexdigest()}"
 
 
 def _read_secret(path: Path) -> str:
-    """Read the secret anew each time: it may be changed while the service runs."""
+    """Read the secret again for each message: it may be changed while the service runs."""
     with path.open(encoding="utf-8") as file:
         secret = file.read(MAX_SECRET_BYTES).strip()
     if not secret or "\n" in secret:
-        raise ValueError(f"{path} has not one line with a secret")
+        raise ValueError(f"{path} must have exactly one line with a secret")
     return secret

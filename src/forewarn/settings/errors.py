@@ -14,7 +14,7 @@ from forewarn.core.base_error import BaseError
 
 
 class SettingsError(BaseError):
-    """The service cannot be started with these settings; the message names the place, the key and what is allowed."""
+    """The service cannot start with these settings; the message names the place, the key and what is allowed."""
 
 
 class InvalidSettingsFile(SettingsError):
@@ -26,7 +26,7 @@ class InvalidSettingsFile(SettingsError):
 
 
 class SettingNotFound(SettingsError):
-    """There is no such key."""
+    """The key does not exist."""
 
     template = "{source}: there is no setting {key}; known here: {known}"
     source: str
@@ -45,7 +45,7 @@ class InvalidSetting(SettingsError):
 
 
 class MissingSetting(SettingsError):
-    """A required value is not set, because no default would be right."""
+    """A required value is not set, and it has no safe default."""
 
     template = "{key} is not set, and {why}: it takes {allowed}"
     key: str
@@ -54,7 +54,7 @@ class MissingSetting(SettingsError):
 
 
 class SettingsConflict(SettingsError):
-    """Settings exclude each other, or one needs another."""
+    """Settings exclude each other, or one requires another."""
 
     template = "{problem}"
     problem: str

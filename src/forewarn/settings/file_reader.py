@@ -1,7 +1,7 @@
 """Read a TOML or JSON file with validation: every error names the file, the line, the key and what is allowed.
 
-`read_toml` and `read_json` return the whole file as a `FileValue`. Ask it for what you expect (`table`, `items`,
-`text`, `duration`, …); for anything else raise `FileValue.error`.
+`read_toml` and `read_json` return the whole file as a `FileValue`. Read the expected type from it (`table`, `items`,
+`text`, `duration`, …); for other errors raise `FileValue.error`.
 """
 
 import tomllib
@@ -47,7 +47,7 @@ def read_toml(text: str, *, file: str) -> "FileValue":
     try:
         content = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
-        raise FileError(file, "", f"this is not TOML: {error}") from error
+        raise FileError(file, "", f"invalid TOML: {error}") from error
     return FileValue(file, "", content, KeyPositions(text))
 
 
@@ -56,7 +56,7 @@ def read_json(text: str | bytes, *, file: str) -> "FileValue":
     try:
         return FileValue(file, "", msgspec.json.decode(text))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise FileError(file, "", f"this is not JSON: {error}") from error
+        raise FileError(file, "", f"invalid JSON: {error}") from error
 
 
 def read_toml_file(path: Path, *, max_bytes: int | None = None) -> "FileValue":
@@ -68,23 +68,23 @@ def read_toml_file(path: Path, *, max_bytes: int | None = None) -> "FileValue":
     except OSError as error:
         raise FileError(str(path), "", f"cannot be read: {error.strerror or error}") from error
     except ValueError as error:
-        raise FileError(str(path), "", "this is not TOML: it is not even UTF-8") from error
+        raise FileError(str(path), "", "invalid TOML: the file is not UTF-8") from error
     return read_toml(text, file=str(path))
 
 
 class FileValue:
-    """A value of the file, and its place there. A value without `positions` was not written by a person as TOML."""
+    """A value of the file, and its place there. Without `positions`, it does not come from a TOML text."""
 
     def __init__(self, file: str, key: str, value: object, positions: KeyPositions | None = None) -> None:
         self.file, self.key, self.value, self.positions = file, key, value, positions
 
     @property
     def line(self) -> int | None:
-        """The line on which it stands, or on which its table begins if the key is missing."""
+        """The line of the value, or of its table if the key is missing."""
         return None if self.positions is None else self.positions.find(self.key)
 
     def at(self, key: str) -> "FileValue":
-        """Return another place of the file, for a message about it; `key` is complete."""
+        """Return another place in the file, for a message about it; `key` is complete."""
         return FileValue(self.file, key, None, self.positions)
 
     def with_value(self, value: object) -> "FileValue":
@@ -92,11 +92,11 @@ class FileValue:
         return FileValue(self.file, self.key, value, self.positions)
 
     def error(self, problem: str) -> FileError:
-        """Return the error that says what is wrong with this value."""
+        """Return an error about this value."""
         return FileError(self.file, self.key, problem, self.line)
 
     def read(self, parse: Callable[[object], T], allowed: str) -> T:
-        """Parse the value. `parse` raises Invalid to say itself what is wrong, TypeError or ValueError otherwise."""
+        """Parse the value. `parse` raises Invalid with its own message, TypeError or ValueError for the default one."""
         try:
             with self.wrap_errors():
                 return parse(self.value)
@@ -105,7 +105,7 @@ class FileValue:
 
     @contextmanager
     def wrap_errors(self) -> Iterator[None]:
-        """Within this context, what the rules refuse is wrong with this value."""
+        """Report errors of the rules, raised within this context, as errors of this value."""
         try:
             yield
         except CoreError as error:
@@ -116,16 +116,16 @@ class FileValue:
         return self.read(_text, "a text in quotes")
 
     def name(self) -> str:
-        """Read the name of something."""
+        """Read a name."""
         return self.read(_name, "a name in quotes")
 
     def flag(self) -> bool:
-        """Read a yes or no."""
+        """Read a boolean."""
         return self.read(_flag, "true or false")
 
     def number(self, least: int, most: int) -> int:
-        """Read a whole number within bounds."""
-        return self.read(lambda value: _number(value, least, most), f"a whole number from {least} to {most}")
+        """Read an integer within bounds."""
+        return self.read(lambda value: _number(value, least, most), f"an integer from {least} to {most}")
 
     def duration(self) -> timedelta:
         """Read a duration."""
@@ -141,14 +141,14 @@ class FileValue:
         return [FileValue(self.file, f"{self.key}[{n}]", item, self.positions) for n, item in enumerate(items)]
 
     def table(self, known: Collection[str], allowed: str = "a table") -> "FileTable":
-        """Read a table that has no other keys than these. A wrong key comes before a missing one: it may be both."""
+        """Read a table with only these keys. Unknown keys are reported before missing ones: a typo causes both."""
         content = self.read(_mapping, allowed)
         table = FileTable(self, content)
         for key in content:
             if key not in known:
                 close = get_close_matches(key, sorted(known), n=1, cutoff=0.7)
-                meant = f"do you mean {close[0]}? There" if close else "there"
-                raise table.at(key).error(f"there is no such key here; {meant} are {', '.join(sorted(known))}")
+                meant = f"did you mean {close[0]}? Valid" if close else "valid"
+                raise table.at(key).error(f"unknown key; {meant} keys: {', '.join(sorted(known))}")
         return table
 
     def entries(self) -> dict[str, "FileValue"]:
@@ -158,35 +158,35 @@ class FileValue:
 
 
 class FileTable:
-    """A table of the file. Each key is asked for by name."""
+    """A table of the file. Each key is read by name."""
 
     def __init__(self, parent: FileValue, content: Mapping[str, object]) -> None:
         self._parent = parent
         self._content = content
 
     def at(self, key: str) -> FileValue:
-        """Return the value of a key, or None in its place where there is none."""
+        """Return the value of a key, or None with its place if the key is missing."""
         path = f"{self._parent.key}.{key}" if self._parent.key else key
         return FileValue(self._parent.file, path, self._content.get(key), self._parent.positions)
 
     def has(self, key: str) -> bool:
-        """Tell whether the key is there."""
+        """Return whether the key is present."""
         return key in self._content
 
     def get(self, key: str, read: Callable[[FileValue], T], default: D) -> T | D:
-        """Read a key that may be left out."""
+        """Read an optional key."""
         value = self.at(key)
         return read(value) if self.has(key) else default
 
     def require(self, key: str, read: Callable[[FileValue], T], allowed: str) -> T:
-        """Read a key that must be there."""
+        """Read a required key."""
         value = self.at(key)
         if not self.has(key):
-            raise value.error(f"this is missing: use {allowed}")
+            raise value.error(f"required key is missing: use {allowed}")
         return read(value)
 
     def forbid(self, key: str, why: str) -> None:
-        """Refuse a key that has no meaning in this table, though it has one in others."""
+        """Refuse a key that has no meaning in this table, although it has one in others."""
         value = self.at(key)
         if self.has(key):
             raise value.error(why)
@@ -228,7 +228,7 @@ def _mapping(value: object) -> Mapping[str, object]:
 
 
 def _value_text(value: object) -> str:
-    """Show a value as it is written in the file, or at least what kind of value it is."""
+    """Return a value as written in the file, or at least its type."""
     match value:
         case str():
             return f'"{value}"' if len(value) <= 80 else f'"{value[:80]}…"'

@@ -22,7 +22,7 @@ from forewarn.settings.types import (
 
 
 class GateSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How one gate is asked: by running a program, which ends with 0 if it is open, or by a GET."""
+    """How to check one gate: run a program, whose exit code 0 means open, or send a GET request."""
 
     command: Program = ()
     url: UrlOrNone = None
@@ -39,7 +39,7 @@ class Gate(msgspec.Struct, frozen=True):
     settings: GateSettings
 
     def __str__(self) -> str:
-        """Write it as a settings file could, in one text."""
+        """Format it as in a settings file, on one line."""
         fields = {
             field: format_value(value)
             for field in GateSettings.__struct_fields__
@@ -52,11 +52,11 @@ KEYS = {
     field: next(item for item in get_args(hint) if isinstance(item, SettingType))
     for field, hint in get_type_hints(GateSettings, include_extras=True).items()
 }
-"""What can be said of a gate."""
+"""The keys of a gate."""
 
 
 def _parse_gates(value: object) -> tuple[Gate, ...]:
-    """Read tables by name; a text, as in a variable, has them as JSON, and so has each text of a list."""
+    """Parse tables by name; a text, such as a variable, contains them as JSON, and so does each text of a list."""
     if value == NONE:
         return ()
     tables: dict[str, object] = {}

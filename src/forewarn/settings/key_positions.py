@@ -1,7 +1,7 @@
-"""The line of each key of a TOML file.
+"""The line number of each key of a TOML file.
 
-tomllib does not tell where a value stands. `KeyPositions` scans the text a second time, and only when somebody asks,
-which is when a message names the line. The text must be valid TOML: tomllib has refused anything else before.
+tomllib does not report positions. `KeyPositions` scans the text a second time, and only if a message needs a line. The
+text must be valid TOML: tomllib has parsed it before.
 """
 
 import re
@@ -18,13 +18,13 @@ LAST_PART = re.compile(r"(?:(?:^|\.)[^.\[\]]*|\[\d+\])$")
 
 
 class KeyPositions:
-    """Finds the line of a key, which is written as in messages: `scopes[0].vms[2].name`."""
+    """Finds the line of a key, written as in messages: `scopes[0].vms[2].name`."""
 
     def __init__(self, text: str) -> None:
         self._text = text.replace("\r\n", "\n")
 
     def find(self, key: str) -> int | None:
-        """Return the line of the key or, if it is not there, of the table or list that lacks it."""
+        """Return the line of the key or, if it is missing, of the table or list that should contain it."""
         while key and key not in self._lines:
             key = LAST_PART.sub("", key, count=1)
         return self._lines.get(key)
@@ -40,7 +40,7 @@ class _Scanner:
         self._line_ends = [match.start() for match in re.finditer("\n", text)]
         self._lines: dict[str, int] = {}
         self._last_items: dict[str, int] = {}
-        """The number of the last `[[table]]` of each array of tables."""
+        """The index of the last `[[table]]` of each array of tables."""
 
     def scan(self) -> dict[str, int]:
         table = ""
@@ -101,7 +101,7 @@ class _Scanner:
             self._skip(SCALAR)
 
     def _at_end_of(self, bracket: str) -> bool:
-        """Go to the next item of a list or an inline table; tell whether there is none."""
+        """Move to the next item of a list or an inline table; return whether there is none."""
         self._skip(BLANK)
         self._take(",")
         self._skip(BLANK)

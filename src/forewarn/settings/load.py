@@ -25,7 +25,7 @@ FILE_NAME = "forewarn.toml"
 def load_settings(
     preset: Preset, *, flags: Mapping[str, object], environ: Mapping[str, str], file: Path | None = None
 ) -> LoadedSettings[Settings]:
-    """Find the value of every setting. `flags` has those that were given, by key; without `file`, none is read."""
+    """Load the value of every setting. `flags` has the given flags by key; without `file`, no file is read."""
     loaded = load_struct(preset.settings, preset.name, service_options(flags, environ, file))
     loaded = LoadedSettings(_resolve_data_conflict(loaded.settings, loaded.sources), loaded.sources)
     unset = frozenset(key for key, source in loaded.sources.items() if source.precedence is Precedence.PRESET)
@@ -34,7 +34,7 @@ def load_settings(
 
 
 def service_options(flags: Mapping[str, object], environ: Mapping[str, str], file: Path | None) -> LoadOptions:
-    """Return where values of the service's settings are looked for."""
+    """Return the sources of the service's settings."""
     return LoadOptions(
         file=None if file is None else read_settings_file(file),
         environ=environ,
@@ -45,21 +45,19 @@ def service_options(flags: Mapping[str, object], environ: Mapping[str, str], fil
 
 
 def _resolve_data_conflict(settings: Settings, sources: Mapping[str, SettingSource]) -> Settings:
-    """A data directory and none at all exclude each other; the one that was set closer to the user wins."""
+    """Resolve `data` against `ephemeral`: the source with higher precedence wins; both at one level is an error."""
     if not settings.ephemeral or settings.data is None:
         return settings
     data, ephemeral = sources["data"], sources["ephemeral"]
     if data.precedence == ephemeral.precedence:
-        raise SettingsConflict(
-            f"{data.place} and {ephemeral.place}: a data directory, or none (ephemeral)? Say one of them"
-        )
+        raise SettingsConflict(f"{data.place} and {ephemeral.place}: data and ephemeral are mutually exclusive")
     if data.precedence > ephemeral.precedence:
         return build_settings(settings, {"ephemeral": False})
     return build_settings(settings, {"data": None})
 
 
 def find_settings_file(given: str | None, environ: Mapping[str, str], directory: Path) -> Path | None:
-    """Return the file to read: the one that is named, else `forewarn.toml` in `directory` if it exists."""
+    """Return the file to read: the given one, else `forewarn.toml` in `directory` if it exists."""
     if named := given or environ.get(VARIABLE_PREFIX + "CONFIG"):
         return Path(named).expanduser()
     usual = directory / FILE_NAME
@@ -69,7 +67,7 @@ def find_settings_file(given: str | None, environ: Mapping[str, str], directory:
 def find_data_directory(given: str | None, environ: Mapping[str, str], file: Path | None) -> Path | None:
     """Return the data directory that a flag, a variable or the file sets; None if none of them does.
 
-    The file is read only if it decides, and nothing in it but `data` matters: clients need none of the rest.
+    The file is read only if it decides, and only `data` in it is used: clients need no other setting.
     """
     key = "data"
     if given is not None:

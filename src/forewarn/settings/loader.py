@@ -21,7 +21,7 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 
 class Precedence(IntEnum):
-    """Where a value can come from; the higher one wins."""
+    """The sources of a value; the higher one wins."""
 
     PRESET = 0
     FILE = 1
@@ -30,12 +30,12 @@ class Precedence(IntEnum):
 
 
 class SettingSource(NamedTuple):
-    """Where a value came from: a flag, a variable, a file or a preset, by name."""
+    """The source of a value: the name of a flag, a variable, a file or a preset."""
 
     precedence: Precedence
     name: str
     line: int | None = None
-    """The line of the file."""
+    """The line in the file."""
 
     def __str__(self) -> str:
         return f"{self.name} preset" if self.precedence is Precedence.PRESET else self.name
@@ -47,7 +47,7 @@ class SettingSource(NamedTuple):
 
 
 class LoadedSettings(msgspec.Struct, Generic[S], frozen=True):
-    """The settings that hold, and the origin of each by its key."""
+    """The effective settings, and the source of each by its key."""
 
     settings: S
     sources: dict[str, SettingSource]
@@ -59,7 +59,7 @@ class LoadedSettings(msgspec.Struct, Generic[S], frozen=True):
 
 
 class LoadOptions(NamedTuple):
-    """Where values are looked for. `variable` and `flag` give the names that belong to a key."""
+    """The sources of values. `variable` and `flag` return the names that belong to a key."""
 
     file: FileValue | None
     environ: Mapping[str, str]
@@ -67,7 +67,7 @@ class LoadOptions(NamedTuple):
     flags: Mapping[str, object] = {}
     flag: Callable[[str], str] = str
     tables: frozenset[str] = frozenset()
-    """Tables of the file that are no sections; the caller reads them."""
+    """Tables of the file that are not sections; the caller reads them."""
 
 
 def read_settings_file(path: Path) -> FileValue:
@@ -79,7 +79,7 @@ def read_settings_file(path: Path) -> FileValue:
 
 
 def load_struct(defaults: S, default_name: str, options: LoadOptions) -> LoadedSettings[S]:
-    """Find the value of every setting; raise SettingsError. `default_name` is the origin of what is set nowhere."""
+    """Load the value of every setting; raise SettingsError. `default_name` is the source of values that are not set."""
     section = type(defaults)
     values = dict(iter_values(defaults))
     sources = {key: SettingSource(Precedence.PRESET, default_name) for key in values}
@@ -89,7 +89,7 @@ def load_struct(defaults: S, default_name: str, options: LoadOptions) -> LoadedS
 
 
 def iter_overrides(section: type[msgspec.Struct], options: LoadOptions) -> Iterator[tuple[str, SettingSource, object]]:
-    """Give what is set anywhere, as it is written, the weakest first."""
+    """Yield the values that are set in any source, unparsed, lowest precedence first."""
     if options.file is not None:
         for value in _iter_file(section, options.file, options.tables):
             source = SettingSource(Precedence.FILE, value.file, value.line)
@@ -104,14 +104,14 @@ def iter_overrides(section: type[msgspec.Struct], options: LoadOptions) -> Itera
 def parse_value(
     section: type[msgspec.Struct], key: str, value: object, source: SettingSource, file: FileValue | None = None
 ) -> object:
-    """Parse a value as its key takes it; raise InvalidSetting. `file` is for the line of a part of the value."""
+    """Parse a value of a key; raise InvalidSetting. `file` provides the line of a part of the value."""
     if file is not None and source.precedence is Precedence.FILE:
         return _parse(setting_types(section)[key], key, value, lambda part: place(file.at(part)))
     return _parse(setting_types(section)[key], key, value, lambda _: source.place)
 
 
 def read_key(section: type[msgspec.Struct], key: str, file: FileValue) -> object:
-    """Return the value of one key of the file, whatever else is in it; None if it is not set. The key has no dot."""
+    """Return the value of one key of the file, ignoring all others; None if it is not set. The key has no dot."""
     value = read_table(file).get(key)
     if value is None:
         return None
@@ -120,7 +120,7 @@ def read_key(section: type[msgspec.Struct], key: str, file: FileValue) -> object
 
 
 def read_section(section: type[S], table: FileValue, **given: object) -> S:
-    """Read a table of the file as a struct of settings of its own; `given` are fields that are no keys."""
+    """Read a table of the file as a separate struct of settings; `given` has fields that are not keys."""
     types = setting_types(section)
     known = tuple(field for field in section.__struct_fields__ if field in types)
     values: dict[str, object] = {}
@@ -133,19 +133,19 @@ def read_section(section: type[S], table: FileValue, **given: object) -> S:
 
 
 def read_table(value: FileValue) -> dict[str, FileValue]:
-    """Return the entries of a table; raise InvalidSetting if it is none."""
+    """Return the entries of a table; raise InvalidSetting if it is not a table."""
     if not isinstance(value.value, Mapping):
         raise InvalidSetting(place(value), value.key, value.value, "a table")
     return value.entries()
 
 
 def place(value: FileValue) -> str:
-    """Return where a value of the file stands, for messages."""
+    """Return the place of a value in the file, for messages."""
     return value.file if value.line is None else f"{value.file}:{value.line}"
 
 
 def iter_values(section: msgspec.Struct) -> Iterator[tuple[str, object]]:
-    """Give the value of every key, in the order in which they are declared."""
+    """Yield the value of every key, in the order of declaration."""
     for key in setting_types(type(section)):
         value: object = section
         for field in key.split("."):
@@ -154,7 +154,7 @@ def iter_values(section: msgspec.Struct) -> Iterator[tuple[str, object]]:
 
 
 def build_settings(base: S, values: Mapping[str, object]) -> S:
-    """Return the settings with these values by key; what has none is as in `base`."""
+    """Return the settings with these values by key; other keys are as in `base`."""
     fields = {key: value for key, value in values.items() if "." not in key}
     for section in {key.partition(".")[0] for key in values if "." in key}:
         inner = {
@@ -166,7 +166,7 @@ def build_settings(base: S, values: Mapping[str, object]) -> S:
 
 @cache
 def setting_types(section: type[msgspec.Struct]) -> Mapping[str, SettingType]:
-    """Return every key, `section.field` where it is in a section, and what it takes."""
+    """Return every key, as `section.field` in a section, with its type."""
     types: dict[str, SettingType] = {}
     hints = get_type_hints(section, include_extras=True)
     for field in section.__struct_fields__:
@@ -199,7 +199,7 @@ def _known_keys(types: Mapping[str, SettingType], section: str, tables: frozense
 
 
 def _resolve_path(type_: SettingType, value: FileValue) -> object:
-    """What a file names lies beside it, wherever the program was started."""
+    """Resolve a path relative to the file that names it, wherever the program was started."""
     written = value.value
     is_location = type_.is_path and isinstance(written, str) and written not in ("", *type_.keywords)
     return resolve_path(Path(value.file).parent, str(written)) if is_location else written

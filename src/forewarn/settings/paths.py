@@ -1,4 +1,4 @@
-"""Where data of the user's own belongs."""
+"""The user's own data directory."""
 
 import sys
 from collections.abc import Mapping
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def user_data_directory(environ: Mapping[str, str], *, system: str = sys.platform) -> Path:
-    """Return where data of the user's own belongs on this system."""
+    """Return the directory for the user's own data on this system."""
     home = Path(environ.get("HOME") or Path.home())
     if system == "darwin":
         return home / "Library" / "Application Support" / "forewarn"

@@ -10,14 +10,14 @@ from forewarn.settings.types import PlatformName
 
 
 class SettingsChange(NamedTuple):
-    """Keys whose values differ: those that are taken over, and those that need a restart."""
+    """Keys whose values differ: those that the service applies, and those that need a restart."""
 
     live: tuple[str, ...]
     after_restart: tuple[str, ...]
 
 
 def compare_settings(running: Settings, read: Settings) -> SettingsChange:
-    """Tell what has changed since the service was started or last read its settings."""
+    """Return what has changed since the service was started or last reloaded."""
     before, after, taken = (dict(iter_values(each)) for each in (running, read, merge_reloadable(running, read)))
     changed = [key for key in after if after[key] != before[key]]
     return SettingsChange(
@@ -27,7 +27,7 @@ def compare_settings(running: Settings, read: Settings) -> SettingsChange:
 
 
 def merge_reloadable(running: Settings, read: Settings) -> Settings:
-    """Return the settings that a running service goes on with: what it can take over of those that were read."""
+    """Return the settings of the running service after a reload: its own, with the new values of reloadable keys."""
     has_tls = (running.tls.certificate is not None, read.tls.certificate is not None)
     return msgspec.structs.replace(
         running,
@@ -36,12 +36,12 @@ def merge_reloadable(running: Settings, read: Settings) -> Settings:
         gates=read.gates,
         campaigns=read.campaigns,
         command=running.command if _lacks_program(running, read) else read.command,
-        # Whether operators are served with TLS is a matter of their listener, which stays.
+        # The operator listener stays as it is, and with it the choice between TLS and plain HTTP.
         tls=read.tls if all(has_tls) else running.tls,
         log=read.log,
     )
 
 
 def _lacks_program(running: Settings, read: Settings) -> bool:
-    """Tell whether settings for another platform, which waits for a restart, name no program for the one that runs."""
+    """Return whether the new settings are for another platform, and so have no program for the running one."""
     return running.platform is PlatformName.COMMAND and not read.command.program

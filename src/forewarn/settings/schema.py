@@ -47,7 +47,7 @@ AnnounceSetting = Annotated[
 
 
 class GuestSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How the endpoint answers VMs."""
+    """Settings of the guest endpoint."""
 
     requests_per_second: CountOrNone = 5
     unsupported_version_status: ErrorStatus = 404
@@ -55,7 +55,7 @@ class GuestSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PolicySettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What the rules leave to whoever runs the service."""
+    """Settings of the rules."""
 
     announce: AnnounceSetting = PRODUCTION_POLICY.announce
     enforce_notice: Flag = PRODUCTION_POLICY.enforce_notice
@@ -64,7 +64,7 @@ class PolicySettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SimulatedSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How long the simulated platform takes for each kind of work."""
+    """How long the simulated platform takes for each event type."""
 
     freeze: Duration = EVENT_TYPES[EventType.FREEZE].default_duration
     reboot: Duration = EVENT_TYPES[EventType.REBOOT].default_duration
@@ -74,7 +74,7 @@ class SimulatedSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CommandSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The operator's own program, and how it is called."""
+    """The operator's program, and how to call it."""
 
     program: Program = ()
     time_limit: DurationWithinDay = timedelta(minutes=30)
@@ -87,7 +87,7 @@ class CommandSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CampaignSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Who is told of campaigns: each of the URLs gets a POST when one starts, halts or ends."""
+    """Receivers of notifications about campaigns: each URL gets a POST when a campaign starts, halts or ends."""
 
     webhooks: Urls = ()
     webhook_secret_file: PathOrNone = None
@@ -95,21 +95,21 @@ class CampaignSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TlsSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The certificate with which operators are served, and its key."""
+    """The certificate of the operator API, and its key."""
 
     certificate: PathOrNone = None
     key: PathOrNone = None
 
 
 class JournalSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How much of the journal is kept."""
+    """The retention of the journal."""
 
     age: DurationOrNone = timedelta(days=400)
     rows: CountOrNone = 1_000_000
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that can be set. `data` None is the user's own data directory; `fleet` None is a fleet without VMs."""
+    """All settings. `data` None means the user's own data directory; `fleet` None means a fleet without VMs."""
 
     data: PathOrNone = None
     ephemeral: Flag = False
@@ -134,7 +134,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Preset(msgspec.Struct, frozen=True, kw_only=True):
-    """What holds unless something else is said, and what cannot be said at all."""
+    """A set of default settings, with the keys that are required and those that are not allowed."""
 
     name: str
     command: str
@@ -142,7 +142,7 @@ class Preset(msgspec.Struct, frozen=True, kw_only=True):
     loopback_only: bool
     simulated_time: bool
     required: dict[str, str] = {}
-    """Keys whose value in the preset does not count, and why they have to be said."""
+    """Keys without a usable default, with the reason why they must be set."""
 
 
 EMULATOR = Preset(
@@ -162,7 +162,7 @@ EMULATOR = Preset(
     loopback_only=True,
     simulated_time=True,
 )
-"""`forewarn up`: always announces, limits nothing, takes any notice; time can be moved; loopback only."""
+"""`forewarn up`: always announces, has no limits, accepts any notice; time can be moved; loopback only."""
 
 PRODUCTION = Preset(
     name="production",
@@ -170,19 +170,19 @@ PRODUCTION = Preset(
     settings=Settings(),
     loopback_only=False,
     simulated_time=False,
-    required={"platform": "a service that announces what nobody carries out misleads its guests"},
+    required={"platform": "a service must not announce maintenance that is never carried out"},
 )
-"""`forewarn serve`: the protocol's own limits, in real time."""
+"""`forewarn serve`: the limits of the protocol, in real time."""
 
 SIMULATED_TIME_KEYS = ("manual_time", "speed")
-"""Keys that only a preset with a time of its own allows."""
+"""Keys that only a preset with manual time allows."""
 
 PRESETS = {preset.command: preset for preset in (EMULATOR, PRODUCTION)}
 """The presets by the command that uses each."""
 
 
 KEYS = setting_types(Settings)
-"""Every key, `section.field` where it is in a section, and what it takes."""
+"""Every key, as `section.field` in a section, with its type."""
 
 
 def variable_name(key: str) -> str:

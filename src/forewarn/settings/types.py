@@ -17,31 +17,31 @@ from forewarn.core.duration import format_duration, parse_duration
 from forewarn.core.text import check_name
 
 VARIABLE_PREFIX = "FOREWARN_"
-"""How the names of all environment variables begin."""
+"""The prefix of all environment variables."""
 
 NONE = "none"
-"""How a setting is switched off, wherever a value is expected."""
+"""The value that switches a setting off."""
 
 DEMONSTRATION: Final = "demonstration"
-"""The fleet that is built in."""
+"""The built-in fleet."""
 
 
 class PlatformName(StrEnum):
-    """Who carries maintenance out."""
+    """Which platform carries out maintenance."""
 
     SIMULATED = "simulated"
     COMMAND = "command"
 
 
 class LogFormat(StrEnum):
-    """How the log is written."""
+    """The format of the log."""
 
     TEXT = "text"
     JSON = "json"
 
 
 class LogLevel(StrEnum):
-    """From which level on something is logged."""
+    """The lowest level that is logged."""
 
     DEBUG = "debug"
     INFO = "info"
@@ -50,12 +50,12 @@ class LogLevel(StrEnum):
 
     @property
     def number(self) -> int:
-        """The level as `logging` counts."""
+        """The level as a number of `logging`."""
         return logging.getLevelNamesMapping()[self.value.upper()]
 
 
 class ListenAddress(msgspec.Struct, frozen=True):
-    """An address and a port to listen on; port 0 means any free one."""
+    """An address and a port to listen on; port 0 means any free port."""
 
     host: str
     port: int
@@ -70,7 +70,7 @@ class ListenAddress(msgspec.Struct, frozen=True):
 
 
 class GuestInterface(msgspec.Struct, frozen=True):
-    """An interface on which guests are; `network` None is the network that the setting of that name says."""
+    """An interface that guests are connected to; `network` None is the network of the setting `network`."""
 
     interface: str
     network: str | None = None
@@ -80,7 +80,7 @@ class GuestInterface(msgspec.Struct, frozen=True):
 
 
 class InvalidField(BaseError, ValueError):
-    """A part of a value is wrong; `key` says which, counted from the value's own key."""
+    """A part of a value is invalid; `key` names the part, relative to the value's own key."""
 
     template = "{key} takes {allowed}, not {value!r}"
     key: str
@@ -89,18 +89,18 @@ class InvalidField(BaseError, ValueError):
 
 
 class SettingType(NamedTuple):
-    """What a setting takes: from a text as flags and variables give it, or from a value of TOML."""
+    """The type of a setting: parses a text from flags and variables, or a value of TOML."""
 
     parse: Callable[[object], object]
     allowed: str
     is_path: bool = False
-    """Whether a text in a file names something that lies beside that file."""
+    """Whether a text in a file is a path relative to that file."""
     keywords: tuple[str, ...] = (NONE,)
-    """Texts that are no paths."""
+    """Texts that are not paths."""
 
 
 def format_value(value: object) -> str | int | float | bool | list[str]:
-    """Write a value as a settings file would."""
+    """Format a value as in a settings file."""
     match value:
         case None | ():
             return NONE
@@ -133,12 +133,12 @@ def _path(value: object) -> Path:
         raise ValueError
     try:
         return Path(parse_text(value)).expanduser()
-    except RuntimeError as error:  # no such user
+    except RuntimeError as error:  # the user does not exist
         raise ValueError from error
 
 
 def resolve_path(directory: Path, text: str) -> Path | str:
-    """Return the path that a text names in a file of this directory; one in a user's home is left as it is written."""
+    """Return the path that a text in a file of this directory names; `~` paths are left unchanged."""
     return text if text.startswith("~") or "\0" in text else directory / text
 
 
@@ -203,7 +203,7 @@ def _endpoint(value: object) -> ListenAddress:
 
 
 def _texts(value: object, split: Callable[[str], Iterable[str]]) -> tuple[str, ...]:
-    """Take a list of texts, or one text in which they stand together, as in a variable."""
+    """Parse a list of texts, or one text that contains all of them, as in a variable."""
     parts = value if isinstance(value, list | tuple) else split(parse_text(value))
     return tuple(parse_text(part) for part in parts)
 
@@ -266,11 +266,9 @@ FleetSource = Annotated[
         keywords=(NONE, DEMONSTRATION),
     ),
 ]
-Count = Annotated[int, SettingType(_integer_between(1), "a whole number from 1 on")]
-CountOrNone = Annotated[
-    int | None, SettingType(_or_none(_integer_between(1)), f'a whole number from 1 on, or "{NONE}"')
-]
-Retries = Annotated[int, SettingType(_integer_between(0, 100), "a whole number from 0 to 100")]
+Count = Annotated[int, SettingType(_integer_between(1), "an integer, at least 1")]
+CountOrNone = Annotated[int | None, SettingType(_or_none(_integer_between(1)), f'an integer, at least 1, or "{NONE}"')]
+Retries = Annotated[int, SettingType(_integer_between(0, 100), "an integer from 0 to 100")]
 AnyStatus = Annotated[int, SettingType(_integer_between(100, 599), "an HTTP status from 100 to 599")]
 UrlOrNone = Annotated[
     str | None, SettingType(_or_none(_url), f'a URL such as "https://monitor.example/health", or "{NONE}"')
@@ -299,7 +297,7 @@ PlatformSetting = Annotated[
     PlatformName,
     SettingType(
         lambda value: PlatformName(parse_text(value)),
-        '"command" (your own program carries maintenance out) or "simulated" (nothing happens to any VM)',
+        '"command" (your own program carries out maintenance) or "simulated" (nothing happens to any VM)',
     ),
 ]
 Program = Annotated[
@@ -316,7 +314,7 @@ Level = Annotated[
 
 
 class LogSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What the service writes to stderr, and how."""
+    """What the service logs to stderr, and in which format."""
 
     format: Format = LogFormat.JSON
     level: Level = LogLevel.INFO

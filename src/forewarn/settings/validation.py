@@ -8,7 +8,7 @@ from forewarn.settings.types import PlatformName
 
 
 def validate(preset: Preset, settings: Settings, sources: Mapping[str, str], unset: frozenset[str]) -> None:
-    """Refuse what does not go together. `sources`: where each value comes from; `unset`: the preset's keys."""
+    """Refuse settings that conflict. `sources`: the source of each value; `unset`: keys that only the preset sets."""
     for key, why in preset.required.items():
         if key in unset:
             raise MissingSetting(key, KEYS[key].allowed, why)
@@ -30,7 +30,7 @@ def _check_loopback(settings: Settings, sources: Mapping[str, str]) -> None:
 def _check_real_time(settings: Settings, sources: Mapping[str, str]) -> None:
     for key in SIMULATED_TIME_KEYS:
         if getattr(settings, key) != getattr(Settings(), key):
-            raise SettingsConflict(f"{sources[key]}: {key} is for the emulator; a real service runs in real time")
+            raise SettingsConflict(f"{sources[key]}: {key} is for the emulator only; a service runs in real time")
 
 
 def _check_tls(settings: Settings, sources: Mapping[str, str]) -> None:
@@ -40,18 +40,18 @@ def _check_tls(settings: Settings, sources: Mapping[str, str]) -> None:
         ("tls.key", tls.key, "tls.certificate"),
     ):
         if value is not None and None in (tls.certificate, tls.key):
-            raise SettingsConflict(f"{sources[key]}: {key} is set and {other} is not: TLS needs both")
+            raise SettingsConflict(f"{sources[key]}: {key} is set but {other} is not: TLS needs both")
     if not settings.operator.is_loopback and tls.certificate is None and not settings.operator_without_tls:
         raise SettingsConflict(
             f"{sources['operator']}: operator {settings.operator} can be reached from other machines, and tokens would "
-            "cross the network in the open: set tls.certificate and tls.key, or say operator_without_tls = true"
+            "cross the network unencrypted: set tls.certificate and tls.key, or set operator_without_tls = true"
         )
 
 
 def _check_command(settings: Settings, sources: Mapping[str, str]) -> None:
     command = settings.command
     if settings.platform is PlatformName.COMMAND and not command.program:
-        raise SettingsConflict(f"{sources['platform']}: platform command needs command.program: the program to run")
+        raise SettingsConflict(f"{sources['platform']}: platform command needs command.program: set the program to run")
     if command.first_pause > command.longest_pause:
         raise SettingsConflict(
             f"{sources['command.first_pause']}: command.first_pause is longer than command.longest_pause"

@@ -42,7 +42,7 @@ class MemoryStore:
         self._closed = False
 
     async def load(self, key: RecordKey) -> Record | None:
-        """Return the newest saved value, or None where there is no such record."""
+        """Return the newest saved value, or None if the record does not exist."""
         await self._yield_to_loop()
         return self._records.get(key)
 
@@ -67,7 +67,7 @@ class MemoryStore:
 
     @asynccontextmanager
     async def watch(self) -> AsyncIterator[AsyncIterator[WatchItem]]:
-        """Give the newest value of each key, SnapshotEnd, then changes."""
+        """Yield the newest value of each key, SnapshotEnd, then changes."""
         await self._yield_to_loop()
         with self._watchers.subscribe(self._read_page) as watcher:
             yield watcher
@@ -84,12 +84,12 @@ class MemoryStore:
         return list(islice(matching, query.limit))
 
     async def extent(self) -> Extent:
-        """Return how far the journal reaches."""
+        """Return the extent of the journal."""
         await self._yield_to_loop()
         return Extent(self._pruned, self._position)
 
     async def prune(self, retention: Retention, *, now: datetime) -> int:
-        """Remove one small batch of journal rows beyond the retention; return how many."""
+        """Remove one small batch of journal rows beyond the retention; return the number of removed rows."""
         await self._yield_to_loop()
         expired = [row.position for row in self._rows if _is_expired(row, retention, now)]
         kept = [row.position for row in self._rows if not _is_expired(row, retention, now)]
@@ -100,16 +100,16 @@ class MemoryStore:
         return len(batch)
 
     async def check(self) -> None:
-        """Do nothing: there is always room."""
+        """Do nothing: writing to memory always works."""
         await self._yield_to_loop()
 
     async def aclose(self) -> None:
-        """Refuse everything from now on. A second call does nothing."""
+        """Refuse all further calls. A second call does nothing."""
         self._closed = True
         self._watchers.on_store_closed()
 
     async def _yield_to_loop(self) -> None:
-        """Let others run first, as they do while a store that really stores is at work."""
+        """Let other tasks run first, as they do while a store with a disk is working."""
         if self._closed:
             raise StoreClosed
         await asyncio.sleep(0)

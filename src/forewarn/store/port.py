@@ -4,7 +4,7 @@ The contract suite in `tests/store/contract.py` tests every guarantee.
 
 StoreError
 ├── RevisionConflict  the record is not at the expected revision
-│   └── GuardConflict  another record, on which the save rests, is not
+│   └── GuardConflict  a guard of the save is not at its expected revision
 ├── RecordTooLarge    the encoded value exceeds the limit
 ├── StoreInUse        another process owns the data directory
 ├── StoreTooNew       the data was written by a newer Forewarn
@@ -29,11 +29,14 @@ from forewarn.core.journal import Entry, EntryKind
 from forewarn.core.limits import MAX_RECORD_BYTES
 
 PRUNE_BATCH = 500
-"""How many journal rows one call of `prune` removes at most: so few that nobody waits for it."""
+"""How many journal rows one call of `prune` removes at most; a small number, so that saves do not wait for it."""
 
 
 MAX_GUARDS = 16
-"""How many other records one save may rest on."""
+"""How many guards one save may have."""
+
+MAX_NUMBER = (1 << 63) - 1
+"""The highest revision and journal position: the largest integer that SQLite stores."""
 
 
 class RecordKind(StrEnum):
@@ -57,7 +60,7 @@ class RecordKey(NamedTuple):
 
 
 class Record(msgspec.Struct, frozen=True):
-    """A record as it is kept: the encoded value and the revision it has."""
+    """A record as stored: the encoded value and its revision."""
 
     key: RecordKey
     value: bytes
@@ -65,27 +68,27 @@ class Record(msgspec.Struct, frozen=True):
 
 
 class Deleted(msgspec.Struct, frozen=True):
-    """A record is gone; its revision is higher than any it had."""
+    """A deleted record; the revision is higher than any that the record had."""
 
     key: RecordKey
     revision: int
 
 
 class SnapshotEnd(msgspec.Struct, frozen=True):
-    """Everything that existed when the watch began has been given."""
+    """All records that existed when the watch started have been yielded."""
 
 
 WatchItem = Record | Deleted | SnapshotEnd
 
 Guards = Mapping[RecordKey, int | None]
-"""The records that a save rests on besides its own, each at the revision at which it must still be; None: the record
-must not exist."""
+"""Other records that a decision depends on, each with the revision at which it must still be; None: the record must
+not exist."""
 
 NO_GUARDS: Guards = MappingProxyType({})
 
 
 class JournalRow(msgspec.Struct, frozen=True):
-    """An entry, where it belongs, and its store-wide position."""
+    """An entry, the key of its record, and its store-wide position."""
 
     position: int
     key: RecordKey
@@ -93,13 +96,13 @@ class JournalRow(msgspec.Struct, frozen=True):
 
 
 class JournalQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Which rows to give, in order of position: those that every given field allows.
+    """Which rows to return, in order of position: those that match every given field.
 
-    `event` is compared as it is written. `vm` needs `key`, and means what concerns this VM: rows that name it, in any
-    case, and rows of that record which name no VM, because they hold for all. An empty `kinds` allows every kind.
-    `request` is the key of the request of which a row says that it was its work.
-    `since` is included, `until` is not; neither are `after` and `before`, which are positions: the last row of one
-    page is where the next one goes on, with `after`, or with `before` where the newest come first.
+    `event` is compared exactly. `vm` needs `key`, and matches rows that name this VM, in any case, and rows of that
+    record that name no VM, because they apply to all. An empty `kinds` matches every kind. `request` matches rows with
+    that idempotency key in their facts.
+    `since` is inclusive, `until` exclusive. `after` and `before` are positions and exclusive: pass the position of a
+    page's last row as `after` to get the next page, or as `before` if the newest rows come first.
     """
 
     key: RecordKey | None = None
@@ -117,41 +120,41 @@ class JournalQuery(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if not 1 <= self.limit <= 10_000:
-            raise ValueError(f"limit must be 1 to 10000, not {self.limit}")
+            raise ValueError(f"limit must be 1 to 10000, got {self.limit}")
         if self.vm is not None and self.key is None:
-            raise ValueError(f"VM {self.vm} needs the key of its record: names are unique within one only")
+            raise ValueError(f"VM {self.vm} needs the key of its record: VM names are unique only within a record")
         for moment in (self.since, self.until):
             if moment is not None and moment.utcoffset() is None:
-                raise ValueError(f"a time range needs times with a time zone, not {moment.isoformat()}")
+                raise ValueError(f"since and until need a time zone, got {moment.isoformat()}")
         for position in (self.after, self.before or 0):
-            if not 0 <= position < 1 << 63:
-                raise ValueError(f"{position} cannot be a position")
+            if not 0 <= position <= MAX_NUMBER:
+                raise ValueError(f"invalid journal position {position}: it must be 0 to {MAX_NUMBER}")
 
 
 class Extent(NamedTuple):
-    """How far the journal reaches. Every row after `pruned` is there; what is not after it may be gone."""
+    """The range of the journal. It has every row after `pruned`; rows up to `pruned` may have been removed."""
 
     pruned: int
-    """The highest position that was ever removed; 0 where none was."""
+    """The highest position that was ever removed; 0 if none was."""
     last: int
-    """The highest position that was ever given; 0 where none was."""
+    """The highest position that was ever assigned; 0 if none was."""
 
 
 class Retention(msgspec.Struct, frozen=True, kw_only=True):
-    """How much of the journal is kept; None means no bound."""
+    """How much of the journal is kept; None means no limit."""
 
     age: timedelta | None = None
     rows: int | None = None
 
     def __post_init__(self) -> None:
         if self.age is not None and self.age < timedelta(0):
-            raise ValueError(f"age must not be negative, not {self.age}")
+            raise ValueError(f"age must not be negative, got {self.age}")
         if self.rows is not None and self.rows < 0:
-            raise ValueError(f"rows must not be negative, not {self.rows}")
+            raise ValueError(f"rows must not be negative, got {self.rows}")
 
 
 class StoreError(BaseError):
-    """A store could not do what was asked."""
+    """A store operation failed."""
 
 
 class RevisionConflict(StoreError):
@@ -164,21 +167,21 @@ class RevisionConflict(StoreError):
 
     @property
     def actual_text(self) -> str:
-        """At which revision the record is."""
+        """The actual revision of the record, as a text."""
         return _revision_text(self.actual)
 
     @property
     def expected_text(self) -> str:
-        """At which revision the caller expected the record to be."""
+        """The expected revision of the record, as a text."""
         return _revision_text(self.expected)
 
 
 class GuardConflict(RevisionConflict):
-    """A record that a save names as its guard is not at the expected revision; nothing was saved."""
+    """A guard of the save is not at its expected revision; nothing was saved."""
 
 
 class RecordTooLarge(StoreError):
-    """The encoded value is over the limit of every store."""
+    """The encoded value exceeds the limit of every store."""
 
     template = "{key} would have {size} bytes, but at most {limit} are allowed: split it into smaller records"
     key: RecordKey
@@ -248,7 +251,7 @@ class Store(Protocol):
     """Records by key with compare-and-swap, and the journal that is saved with them."""
 
     async def load(self, key: RecordKey) -> Record | None:
-        """Return the newest saved value, or None where there is no such record."""
+        """Return the newest saved value, or None if the record does not exist."""
         ...
 
     async def save(
@@ -262,48 +265,48 @@ class Store(Protocol):
     ) -> int:
         """Save value and entries in one step and return the new revision, once both are durable.
 
-        `value` None deletes the record; `expected` None means that it must not exist. Revisions are opaque,
-        grow per key and are never reused, not even after deletion. Raises RevisionConflict where the record is not at
-        `expected`, and GuardConflict, which names the guard, where one of `guards` is not at its revision: then
-        nothing was saved. Guards are compared in the same step in which the record is saved, and are not changed.
-        If several revisions have changed, any one of them is named. A cancelled save may or may not have happened.
-        Raises what `check_save` raises, before anything else is looked at.
+        `value` None deletes the record; `expected` None means that it must not exist. Revisions are opaque, increase
+        per key and are never reused, even after deletion. Raises RevisionConflict if the record is not at `expected`,
+        and GuardConflict, which names the guard, if a guard is not at its revision; then nothing was saved. Guards
+        are compared in the same transaction in which the record is saved, and are not changed. If several revisions
+        have changed, the error names any one of them. A cancelled save may or may not have happened. Raises the errors
+        of `check_save` before anything else is checked.
         """
         ...
 
     def watch(self) -> AbstractAsyncContextManager[AsyncIterator[WatchItem]]:
-        """Give the newest value of each key, SnapshotEnd, then changes.
+        """Yield the newest value of each key, SnapshotEnd, then changes.
 
-        Superseded changes may be skipped, the newest always arrives; deletions arrive with their revision;
-        there is no order between keys. A watcher that does not read costs at most one pending change per key.
-        An older revision of a key is never given after a newer one, and nothing is given before it is durable.
-        Waiting for the next item may be cancelled without losing one. When the store closes, what is pending
-        is still given, then StoreClosed is raised.
+        Superseded changes may be skipped, but the newest always arrives; deletions arrive with their revision; there is
+        no order between keys. A watcher that does not read has at most one pending change per key. An older revision
+        of a key never follows a newer one, and only durable changes are yielded. Waiting for the next item may be
+        cancelled without losing an item. When the store closes, pending items are still yielded, then StoreClosed is
+        raised.
         """
         ...
 
     async def journal(self, query: JournalQuery) -> list[JournalRow]:
         """Return journal rows in order of position, or the newest first, at most `query.limit`.
 
-        Positions count up by one with every row that is saved, in the order of saving, and are never reused.
-        Where all rows up to a position can be read, none of them will appear later.
+        Positions increase by one with every saved row, in the order of saving, and are never reused. Once a row can be
+        read, no row with a lower position will appear later.
         """
         ...
 
     async def extent(self) -> Extent:
-        """Return how far the journal reaches."""
+        """Return the extent of the journal."""
         ...
 
     async def prune(self, retention: Retention, *, now: datetime) -> int:
-        """Remove one small batch of journal rows beyond the retention; return how many. Zero: nothing is left to do."""
+        """Remove one small batch of journal rows beyond the retention; return how many. 0 means that none is left."""
         ...
 
     async def check(self) -> None:
-        """Write something that changes nothing, durably; raise what a save would raise where that is not possible."""
+        """Make a durable test write without effect; raise the error that a save would raise if that fails."""
         ...
 
     async def aclose(self) -> None:
-        """Finish what was accepted and release everything. A second call does nothing."""
+        """Finish accepted saves and release everything. A second call does nothing."""
         ...
 
 
@@ -315,11 +318,11 @@ def check_save(
     expected: int | None,
     guards: Guards = NO_GUARDS,
 ) -> None:
-    """Refuse what no store may keep: every store asks this before it saves."""
+    """Refuse a save that no store may accept; every store calls this before it saves."""
     if value is None and expected is None:
-        raise ValueError(f"{key} cannot be deleted: a deletion must say which revision it deletes")
+        raise ValueError(f"{key} cannot be deleted without `expected`: pass the revision to delete")
     if key in guards:
-        raise ValueError(f"{key} cannot guard its own save: name its revision as `expected`")
+        raise ValueError(f"{key} cannot guard its own save: pass its revision as `expected`")
     if len(guards) > MAX_GUARDS:
         raise ValueError(f"a save of {key} names {len(guards)} guards; at most {MAX_GUARDS} are allowed")
     _check_revision(key, expected)
@@ -329,13 +332,13 @@ def check_save(
         raise RecordTooLarge(key, len(value))
     for entry in entries:
         if entry.at.utcoffset() is None:
-            raise ValueError(f"entry {entry.n} of {key} needs a time with a time zone, not {entry.at.isoformat()}")
+            raise ValueError(f"entry {entry.n} of {key} needs a time with a time zone, got {entry.at.isoformat()}")
 
 
 def _check_revision(key: RecordKey, revision: int | None) -> None:
-    if revision is not None and not 0 <= revision < 1 << 63:
-        raise ValueError(f"{revision} cannot be a revision of {key}")
+    if revision is not None and not 0 <= revision <= MAX_NUMBER:
+        raise ValueError(f"invalid revision {revision} of {key}: it must be 0 to {MAX_NUMBER}")
     try:
         key.id.encode()
     except UnicodeEncodeError as error:
-        raise ValueError(f"{key!r} has an id that is not text") from error
+        raise ValueError(f"the id of {key!r} is not valid Unicode") from error

@@ -1,6 +1,7 @@
 """Watch: a snapshot read page by page, then changes, coalesced per key. Shared by all stores.
 
-Everything here runs on the store's event loop."""
+Everything here runs on the store's event loop.
+"""
 
 import asyncio
 from collections import OrderedDict
@@ -12,29 +13,29 @@ from forewarn.store.port import Deleted, Record, RecordKey, SnapshotEnd, StoreCl
 
 
 class SnapshotPage(NamedTuple):
-    """A part of the snapshot: records as they were when the store was at revision `as_of`."""
+    """A part of the snapshot: records as of the store's revision `as_of`."""
 
     records: list[Record]
     as_of: int
     next: int | None
-    """Where the following page begins; None after the last one."""
+    """The start of the next page; None after the last one."""
 
 
 ReadPage = Callable[[int], Awaitable[SnapshotPage]]
 
 
 class Watcher:
-    """The items of one watch, in the order in which they may be given.
+    """The items of one watch, in the order in which they may be yielded.
 
-    Changes are heard from the first moment on, while the snapshot is read at leisure, so that none falls between the
-    two. A key has at most one place in the queue; a newer value takes the place of the older one.
+    Changes are queued from the start, while the snapshot is still being read, so that none is missed between the two. A
+    key has at most one place in the queue; a newer value replaces the older one.
     """
 
     def __init__(self, read_page: ReadPage) -> None:
         self._read_page = read_page
         self._next_page: int | None = 0
         self._due_before_page = (
-            0  # items to give before another page is read: a busy writer must not put off the snapshot's end
+            0  # items to yield before the next page is read: a busy writer must not delay the snapshot's end
         )
         self._snapshot_revision = 0
         self._seen_revisions: dict[RecordKey, int] = {}
@@ -74,7 +75,7 @@ class Watcher:
         self._changed.set()
 
     def on_store_closed(self) -> None:
-        """Let the iteration fail as soon as nothing is pending."""
+        """Raise StoreClosed from the iteration after all pending items."""
         self._store_closed = True
         self._changed.set()
 
@@ -121,6 +122,6 @@ class Watchers:
             watcher.offer(change)
 
     def on_store_closed(self) -> None:
-        """Tell every watcher that no change will come any more."""
+        """Close every watcher, because no change will come any more."""
         for watcher in self._watchers:
             watcher.on_store_closed()

@@ -19,12 +19,12 @@ class _StartRequests(msgspec.Struct, rename="pascal"):
 
 
 def encode_approval(ids: Iterable[str]) -> bytes:
-    """Make the body of a POST that approves events."""
+    """Return the body of a POST that approves events."""
     return msgspec.json.encode(_StartRequests([_StartRequest(id_) for id_ in ids]))
 
 
 def parse_approval(body: bytes) -> tuple[str, ...] | ErrorResponse:
-    """Read the ids of a POST, each once, in upper case. Everything in the body but the ids is ignored. Never raises."""
+    """Parse the ids of a POST, each once, in upper case; ignore everything else in the body. Never raises."""
     try:
         decoded = msgspec.json.decode(body.removeprefix(BYTE_ORDER_MARK))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -1,6 +1,6 @@
 """Encode the Scheduled Events document of a scope in each api-version (PROTOCOL §3), and its ETag.
 
-The key order is that of the wire, and no version has an additional key: a known client rejects any other set.
+The key order is that of the protocol, and no version has additional keys, because a known client rejects any other set.
 """
 
 from collections.abc import Iterator
@@ -36,24 +36,24 @@ class _Document(msgspec.Struct, rename="pascal"):
 
 
 def encode_document(scope: Scope, version: str) -> bytes:
-    """Make the body of a 200. What was never announced, or has a type that came later, is absent."""
+    """Return the body of a 200. It omits unannounced events, and types that the api-version does not have."""
     return _encode(
         _Document(scope.incarnation, [_wire_event(event, version) for event in _visible_events(scope, version)])
     )
 
 
 def has_events(scope: Scope, version: str) -> bool:
-    """Tell whether that document has any events."""
+    """Return whether that document has any events."""
     return any(True for _ in _visible_events(scope, version))
 
 
 def etag(scope: Scope, version: str) -> str:
-    """Name the document that `encode_document` makes: two of the same name are the same, even after a new beginning."""
+    """Return the ETag of the document from `encode_document`: equal ETags mean equal documents, even in a new epoch."""
     return f'"{scope.epoch}.{scope.incarnation}.{version}"'
 
 
 def etag_matches(if_none_match: str, current: str) -> bool:
-    """Tell whether a client's `If-None-Match` means that it has the current document already."""
+    """Return whether a client's `If-None-Match` matches the current document."""
     known = (tag.strip().removeprefix("W/") for tag in if_none_match.split(","))
     return any(tag in (current, "*") for tag in known)
 
@@ -77,7 +77,7 @@ def _wire_event(event: Event, version: str) -> _Event:
 
 
 def _resource_names(event: Event, version: str) -> list[str]:
-    """Return how the affected VMs are called in this version."""
+    """Return the names of the affected VMs in this version."""
     if version != PREVIEW_VERSION:
         return list(event.vms)
     plain = set(event.role_instances or ())
@@ -85,5 +85,5 @@ def _resource_names(event: Event, version: str) -> list[str]:
 
 
 def _whole_seconds(duration: timedelta | None) -> int:
-    """Round up: nobody is told of a shorter interruption than the one to come."""
+    """Round up, so that no VM expects a shorter interruption than the real one."""
     return UNKNOWN_DURATION if duration is None else -(-duration // timedelta(seconds=1))

@@ -1,7 +1,8 @@
-"""Parse a Scheduled Events document as a client: tolerant of other services, versions and their mistakes.
+"""Parse a Scheduled Events document as a client: tolerant of other services, versions and their errors.
 
-Unknown keys are ignored; unknown types and states are kept as plain text. Only a body that is no document at all
-raises."""
+Unknown keys are ignored; unknown types and states are kept as plain text. Only a body that is not a document at all
+raises.
+"""
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -18,13 +19,13 @@ SOURCES = {source.value: source for source in Source}
 
 
 class InvalidDocument(ValueError):
-    """The body is no Scheduled Events document; the message says why."""
+    """The body is not a Scheduled Events document; the message has the reason."""
 
 
 class DocumentEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """An event as a document shows it. None means that the document does not say; `""` that it says just that.
+    """An event of a document. None means that the document does not have the field, `""` that the field is empty.
 
-    `type`, `status` and `source` are members of their enums where these know them, and plain text where not.
+    `type`, `status` and `source` are members of their enums if these have the value, and plain text otherwise.
     """
 
     id: str
@@ -39,16 +40,16 @@ class DocumentEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True):
-    """What a GET of scheduledevents brought."""
+    """The response to a GET of scheduledevents."""
 
     incarnation: int | None
     events: tuple[DocumentEvent, ...]
 
 
 def parse_document(body: bytes) -> Document | None:
-    """Read the body of a 200; None for an empty one, which the real service sends before it is enabled.
+    """Parse the body of a 200; return None for an empty one, which the real service sends before it is enabled.
 
-    Raises InvalidDocument, and nothing else.
+    Raises only InvalidDocument.
     """
     text = body.removeprefix(BYTE_ORDER_MARK).strip()
     if not text:
@@ -71,7 +72,7 @@ def _events(entries: object) -> tuple[DocumentEvent, ...]:
 
 
 def _event(entry: object) -> DocumentEvent:
-    """Read one event. One without an id could neither be told apart nor approved: it makes the document unreadable."""
+    """Parse one event. An event without an id could not be approved, so the whole document is invalid."""
     if not isinstance(entry, dict) or not isinstance(entry.get("EventId"), str):
         raise InvalidDocument("an entry of Events has no EventId")
     status, type_, source = (_text(entry, key) for key in ("EventStatus", "EventType", "EventSource"))
@@ -98,7 +99,7 @@ def _names(value: object) -> tuple[str, ...]:
 
 
 def _integer(value: object) -> int | None:
-    """Take numbers and their text: old services and clients write the incarnation either way."""
+    """Parse a number or its text: old services and clients write the incarnation in both forms."""
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return None
     try:

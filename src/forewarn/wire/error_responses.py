@@ -11,7 +11,7 @@ JSON = "application/json; charset=utf-8"
 TEXT = "text/plain; charset=utf-8"
 
 MAX_ECHO_BYTES = 64
-"""How many bytes of a caller's own text an answer repeats."""
+"""How many bytes of a caller's own text a response repeats."""
 
 NEWEST_VERSIONS = VERSIONS[::-1][:3]
 
@@ -36,7 +36,7 @@ REASON_PHRASES: dict[int, str] = {
 
 
 class ErrorReason(StrEnum):
-    """Why a request was refused: the label under which refusals are counted."""
+    """Why a request was refused: the label of the metric that counts refusals."""
 
     UNKNOWN_CALLER = "unknown-caller"
     RATE = "rate"
@@ -62,7 +62,7 @@ class ErrorReason(StrEnum):
 
 
 class ErrorResponse(msgspec.Struct, frozen=True):
-    """A whole answer but for the headers that every answer has. After `close` nothing more is read."""
+    """A whole response except for the headers that every response has. With `close` the connection ends afterwards."""
 
     status: int
     body: bytes
@@ -82,14 +82,14 @@ class _VersionError(msgspec.Struct, rename="kebab"):
 
 
 def status_line(status: int) -> bytes:
-    """Return the first line of an answer, with its line end."""
+    """Return the first line of a response, with its line end."""
     return f"HTTP/1.1 {status} {REASON_PHRASES.get(status, '')}\r\n".encode()
 
 
 def error_response(
     status: int, reason: ErrorReason, message: str, *, headers: tuple[tuple[str, str], ...] = (), close: bool = False
 ) -> ErrorResponse:
-    """Make a refusal that says why."""
+    """Return an error response with a message."""
     return ErrorResponse(status, msgspec.json.encode(_Error(message)), reason, headers=headers, close=close)
 
 
@@ -148,30 +148,30 @@ NOT_SAVED = error_response(
 
 
 def method_not_allowed(method: str, allowed: tuple[str, ...]) -> ErrorResponse:
-    """Refuse a method; to HEAD too, whose answer is sent without this body."""
+    """Refuse a method. HEAD gets the same response without its body."""
     allow = ", ".join(allowed)
     why = f"Method not allowed: {truncate_text(method, MAX_ECHO_BYTES)} is not served here, only {allow}"
     return error_response(405, ErrorReason.METHOD, why, headers=(("Allow", allow),))
 
 
 def version_unsupported(version: str, status: int) -> ErrorResponse:
-    """Refuse an api-version that does not exist; `latest` too."""
+    """Refuse an api-version that does not exist, including `latest`."""
     why = f"The api-version {truncate_text(version, MAX_ECHO_BYTES)} is not supported"
     return _version_error(status, ErrorReason.VERSION_UNSUPPORTED, why)
 
 
 def invalid_body(message: str) -> ErrorResponse:
-    """Refuse a POST whose body is not what the protocol asks for."""
+    """Refuse a POST whose body does not follow the protocol."""
     return error_response(400, ErrorReason.BODY, f"Bad request: {message}")
 
 
 def event_not_found(event: str) -> ErrorResponse:
-    """Refuse an approval that names an event which the scope never had, or forgot: none of its events is approved."""
+    """Refuse an approval of an event that the scope does not know; none of the named events is approved."""
     return error_response(
         400, ErrorReason.UNKNOWN_EVENT, f"Bad request: there is no event {truncate_text(event, MAX_ECHO_BYTES)}"
     )
 
 
 def malformed_request(message: str) -> ErrorResponse:
-    """Refuse what is not HTTP."""
+    """Refuse a request that is not valid HTTP."""
     return error_response(400, ErrorReason.MALFORMED, f"Bad request: {truncate_text(message)}", close=True)

@@ -1,4 +1,4 @@
-"""Faulty responses for fault injection: what clients must survive. Correct ones: `document`, `error_responses`."""
+"""Faulty responses for fault injection, to test clients with. Correct ones: `document`, `error_responses`."""
 
 from collections.abc import Callable
 
@@ -10,7 +10,7 @@ from forewarn.wire.error_responses import TOO_MANY_REQUESTS, ErrorReason, ErrorR
 HTML = "text/html; charset=utf-8"
 
 UNKNOWN_EVENT_TYPE = "Hibernate"
-"""An event type that no version has."""
+"""An event type that does not exist in any version."""
 
 EXTRA_FIELD = ("AddedLater", "a field that no version has")
 
@@ -24,22 +24,22 @@ _encode = msgspec.json.Encoder().encode
 
 
 def fault_response(kind: FaultKind) -> ErrorResponse | None:
-    """Return the refusal that a fault is, if it is one."""
+    """Return the error response of a fault; None if the fault is of another kind."""
     return ERROR_RESPONSES[STATUSES[kind]] if kind in STATUSES else None
 
 
 def empty_body(_: bytes) -> bytes:
-    """Return no document at all, as the real service does at times before it is enabled (PROTOCOL §3)."""
+    """Return an empty body, as the real service sometimes does before it is enabled (PROTOCOL §3)."""
     return b""
 
 
 def truncate_body(document: bytes) -> bytes:
-    """Return the first half of a document, which is no JSON; its length, told on its own, is right."""
+    """Return the first half of a document, which is not valid JSON; Content-Length matches it."""
     return document[: len(document) // 2]
 
 
 def with_unknown_type(document: bytes) -> bytes:
-    """Return the document with a type that nobody knows in place of each event's own."""
+    """Return the document with an unknown type in each event."""
     decoded = msgspec.json.decode(document)
     for event in decoded["Events"]:
         event["EventType"] = UNKNOWN_EVENT_TYPE
@@ -47,7 +47,7 @@ def with_unknown_type(document: bytes) -> bytes:
 
 
 def with_extra_field(document: bytes) -> bytes:
-    """Return the document with a field more, in itself and in each event, behind those that belong there."""
+    """Return the document with an additional last field, in the document itself and in each event."""
     name, value = EXTRA_FIELD
     decoded = msgspec.json.decode(document)
     for part in (decoded, *decoded["Events"]):
@@ -62,4 +62,4 @@ BODY_FAULTS: dict[FaultKind, Callable[[bytes], bytes]] = {
     FaultKind.UNKNOWN_EVENT_TYPE: with_unknown_type,
     FaultKind.EXTRA_FIELD: with_extra_field,
 }
-"""What becomes of a document under the faults that concern documents."""
+"""How each fault that affects documents changes them."""

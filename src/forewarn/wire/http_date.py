@@ -8,14 +8,14 @@ UTC_NAMES = ("GMT", "UTC", "UT", "Z")
 
 
 def format_http_date(moment: datetime) -> str:
-    """Write an aware moment; what is below a second is cut off."""
+    """Format an aware datetime; fractions of a second are cut off."""
     utc = moment.astimezone(UTC)
     day, month = DAYS[utc.weekday()], MONTHS[utc.month - 1]
     return f"{day}, {utc.day:02} {month} {utc.year:04} {utc.hour:02}:{utc.minute:02}:{utc.second:02} GMT"
 
 
 def parse_date(text: str) -> datetime | None:
-    """Read RFC 1123 or ISO 8601 (UTC where it names no zone); None for anything else, the empty text too."""
+    """Parse RFC 1123 or ISO 8601 (UTC without a zone); return None for anything else, including an empty text."""
     words = text.replace(",", " ").split()
     try:
         return _rfc_1123(words) if len(words) in (5, 6) else _iso_8601(text.strip())

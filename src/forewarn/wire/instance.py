@@ -1,6 +1,6 @@
 """Encode the instance metadata of a VM: the whole document, a subtree or a leaf.
 
-It has what Forewarn knows, in Azure's shape: every leaf is a string, and an unknown value is the empty string.
+It has what Forewarn knows, in Azure's structure: every leaf is a string, and an unknown value is the empty string.
 """
 
 from typing import TypeAlias
@@ -16,13 +16,13 @@ from forewarn.wire.request import InstanceRequest
 Tree: TypeAlias = str | list["Tree"] | dict[str, "Tree"]
 
 PRIORITIES = {Priority.REGULAR: "Regular", Priority.LOW: "Spot"}
-"""Azure's present word for VMs that can be taken away is Spot; it is the one that handlers look for."""
+"""Azure's current name for VMs that can be evicted is Spot, and handlers look for it."""
 
 OPERATING_SYSTEMS = {Os.LINUX: "Linux", Os.WINDOWS: "Windows"}
 
 
 def encode_instance(scope: Scope, vm: Vm, request: InstanceRequest) -> tuple[bytes, str] | ErrorResponse:
-    """Answer with the part of the VM's document to which the path leads, and its content type."""
+    """Return the part of the VM's document at the path, with its content type."""
     found = _lookup(_instance_tree(scope, vm), request.path)
     if found is None:
         return INSTANCE_PATH_NOT_FOUND
@@ -32,7 +32,7 @@ def encode_instance(scope: Scope, vm: Vm, request: InstanceRequest) -> tuple[byt
 
 
 def encode_versions() -> bytes:
-    """Make the body of `/metadata/versions`."""
+    """Return the body of `/metadata/versions`."""
     return msgspec.json.encode({"apiVersions": VERSIONS})
 
 
@@ -46,7 +46,7 @@ def _lookup(tree: Tree, path: tuple[str, ...]) -> Tree | None:
 
 
 def _children(tree: Tree) -> dict[str, tuple[str, Tree]]:
-    """Return what is below a node, by lower-case name: its name and itself. Items of a list are named by number."""
+    """Return the children of a node by lower-case name, each with its name. Items of a list are named by number."""
     if isinstance(tree, dict):
         return {name.lower(): (name, child) for name, child in tree.items()}
     if isinstance(tree, list):
@@ -55,7 +55,7 @@ def _children(tree: Tree) -> dict[str, tuple[str, Tree]]:
 
 
 def _text(tree: Tree) -> str:
-    """Return a leaf as it is; of any other node the names of its children, those that go deeper with a slash."""
+    """Return a leaf as text; of any other node the names of its children, those with children with a slash."""
     if isinstance(tree, str):
         return tree
     return "\n".join(name if isinstance(child, str) else f"{name}/" for name, child in _children(tree).values())
@@ -87,7 +87,7 @@ def _compute(scope: Scope, vm: Vm) -> Tree:
 
 
 def _interfaces(vm: Vm) -> list[Tree]:
-    """Give each network card its addresses. Addresses of one network without a card's address share one."""
+    """Return the network interfaces with their addresses. Addresses of one network without a MAC share an interface."""
     cards: dict[tuple[str, str], list[Address]] = {}
     for address in vm.addresses:
         cards.setdefault((address.network, _mac(address)), []).append(address)

@@ -1,6 +1,7 @@
 """Constants of the guest protocol: api-versions and what each introduced (PROTOCOL §2), limits of both sides.
 
-A version is a date: compared as text, the newer one is greater."""
+A version is a date, so the newer of two is the greater one as text.
+"""
 
 from forewarn.core.api_version import ApiVersion
 
@@ -8,17 +9,17 @@ VERSIONS: tuple[str, ...] = tuple(version.value for version in ApiVersion)
 NEWEST_VERSION = VERSIONS[-1]
 
 PREVIEW_VERSION = VERSIONS[0]
-"""The version in which names of IaaS VMs begin with an underscore and POST needs no `Metadata` header."""
+"""The version in which names of IaaS VMs start with an underscore and POST needs no `Metadata` header."""
 
 DESCRIPTION_SINCE = ApiVersion.V2019_04_01.value
 SOURCE_SINCE = ApiVersion.V2019_08_01.value
 DURATION_SINCE = ApiVersion.V2020_07_01.value
 
 MAX_WAIT = 60
-"""How many seconds an answer is held at the most (PROTOCOL §9)."""
+"""The longest long poll, in seconds (PROTOCOL §9)."""
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-"""What some programs put before JSON; it is passed over."""
+"""The byte order mark, which some programs put before JSON; it is skipped."""
 
 UNKNOWN_DURATION = -1
-"""What the document says when the duration is not known (PROTOCOL §3)."""
+"""The duration in a document if it is not known (PROTOCOL §3)."""

@@ -1,7 +1,7 @@
 """Parse and route guest requests: a request head becomes one of four typed requests, or an error response.
 
-The checks are in the order of PROTOCOL §5, from the path on: only the endpoint knows the caller and its rate. Nothing
-that a guest sends raises.
+The checks are in the order of PROTOCOL §5, from the path on; the endpoint has already checked the caller and its rate.
+No request raises.
 """
 
 import re
@@ -20,13 +20,13 @@ SCHEME = "http://"
 
 
 class RequestTarget(NamedTuple):
-    """The path in its decoded segments, and the query's decoded pairs with names in lower case."""
+    """The decoded path segments, and the decoded query pairs with lower-case names."""
 
     path: tuple[str, ...]
     query: tuple[tuple[str, str], ...]
 
     def values(self, name: str) -> tuple[str, ...]:
-        """Return every value that the query gives to a name."""
+        """Return all values of a query parameter."""
         return tuple(value for key, value in self.query if key == name)
 
 
@@ -34,10 +34,10 @@ INVALID_TARGET = RequestTarget((), ())
 
 
 def parse_target(target: str) -> RequestTarget:
-    """Take a target apart.
+    """Parse a request target.
 
-    Segments are decoded after they are parted, so that an encoded slash stays within its segment; no `.` or `..`
-    is followed. One trailing slash counts for nothing.
+    Segments are decoded after splitting, so an encoded slash stays within its segment; `.` and `..` have no special
+    meaning. One trailing slash is ignored.
     """
     path, _, query = _without_origin(target).partition("?")
     if not path.startswith("/"):
@@ -47,7 +47,7 @@ def parse_target(target: str) -> RequestTarget:
 
 
 def _without_origin(target: str) -> str:
-    """Cut off the scheme and host that clients send to what they believe is a proxy; which host does not matter."""
+    """Remove the scheme and host that clients send to a proxy; the host is ignored."""
     if target[: len(SCHEME)].lower() != SCHEME:
         return target
     rest = target[len(SCHEME) :]
@@ -66,19 +66,19 @@ _DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 
 
 class RequestHead(msgspec.Struct, frozen=True):
-    """A request without its body, as received; header names in any case, repeated ones repeated."""
+    """A request without its body, as received; header names in any case, repeated headers repeated."""
 
     method: str
     target: str
     headers: Sequence[tuple[str, str]] = ()
 
     def values(self, name: str) -> list[str]:
-        """Return every value of a header; the name is given in lower case."""
+        """Return all values of a header; the name is given in lower case."""
         return [value.strip(" \t") for key, value in self.headers if key.lower() == name]
 
 
 class DocumentRequest(msgspec.Struct, frozen=True):
-    """What events are there? `wait` is None where it has no effect."""
+    """A request for the events of a scope. `wait` is None where it has no effect."""
 
     version: str
     wait: int | None = None
@@ -86,13 +86,13 @@ class DocumentRequest(msgspec.Struct, frozen=True):
 
 
 class ApprovalRequest(msgspec.Struct, frozen=True):
-    """Events may start; which ones, `parse_approval` reads from the body."""
+    """A request to approve events; `parse_approval` reads their ids from the body."""
 
     version: str
 
 
 class InstanceRequest(msgspec.Struct, frozen=True):
-    """Who am I? The path leads into the instance document."""
+    """A request for instance metadata. The path leads into the instance document."""
 
     version: str
     path: tuple[str, ...] = ()
@@ -100,14 +100,14 @@ class InstanceRequest(msgspec.Struct, frozen=True):
 
 
 class VersionsRequest(msgspec.Struct, frozen=True):
-    """Which api-versions are there?"""
+    """A request for the supported api-versions."""
 
 
 GuestRequest: TypeAlias = DocumentRequest | ApprovalRequest | InstanceRequest | VersionsRequest
 
 
 def route(head: RequestHead, *, unsupported_version_status: int = 404) -> GuestRequest | ErrorResponse:
-    """Tell what a request asks for, or refuse it. Never raises, whatever the head holds."""
+    """Return the typed request, or an error response. Never raises, whatever the head contains."""
     target = parse_target(head.target)
     match [segment.lower() for segment in target.path]:
         case ["metadata", "scheduledevents"]:
@@ -191,7 +191,7 @@ def _version(target: RequestTarget) -> str | ErrorResponse:
 
 
 def _is_instance_version(version: str) -> bool:
-    """Tell whether the version is a day since the preview. Instance metadata has many versions: all are taken."""
+    """Return whether the version is a date since the preview. Instance metadata has many versions; all are accepted."""
     if not _DAY.fullmatch(version) or version < PREVIEW_VERSION:
         return False
     try:

@@ -341,11 +341,11 @@ async def test_check_finds_what_would_not_work(hooks: ExecHandler, tmp_path: Pat
     writable = f"{here}/recover/10-b can be changed by everybody on this machine: chmod o-w {here}/recover/10-b"
     assert await hooks.check() == [
         f"{here}/preparing: there is no phase preparing; use {phases}",
-        f"{here}/prepare/10-a may not be run: chmod +x {here}/prepare/10-a",
+        f"{here}/prepare/10-a is not executable: run chmod +x {here}/prepare/10-a",
         writable,
     ]
 
 
 async def test_check_finds_a_program_that_is_not_there() -> None:
     handler = ExecHandler(ExecSettings(name="own", recover=("/nowhere/at-all",)))
-    assert await handler.check() == ["there is no program /nowhere/at-all"]
+    assert await handler.check() == ["no such program: /nowhere/at-all"]

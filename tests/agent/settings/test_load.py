@@ -271,7 +271,7 @@ def test_which_file_is_read(tmp_path: Path) -> None:
 
 HANDLER = "[handlers.h]\nkind = "
 WRONG = {
-    "no toml": ("a = ", "this is not TOML"),
+    "no toml": ("a = ", "invalid TOML"),
     "unknown key": ("speed = 1", "there is no setting speed; known here: endpoint, name, state, interval, http"),
     "unknown key of a section": ("[http]\nport = 1", "there is no setting http.port; known here: listen"),
     "section that is no table": ("http = 1", "http takes a table, not 1"),

@@ -113,7 +113,7 @@ def test_request_refuses_a_key_that_a_response_may_have() -> None:
     ("content", "message"),
     [
         ({"gap": "36501d"}, "gap: '36501d' is too long"),
-        ({"most": "0%"}, "most: a limit in percent is above 0"),
+        ({"most": "0%"}, "most: a limit in percent must be above 0"),
         ({"parts": [{"url": "a"}, {"url": "a b"}]}, r"parts\[1\]: 'a b' has a space"),
         ({"gate": {"url": "c", "pause": "36501d"}}, "gate.pause: '36501d' is too long"),
         ({"at": "0001-01-01T00:00:00+01:00"}, r"at: 0001-01-01T00:00:00\+01:00 is no moment of UTC"),

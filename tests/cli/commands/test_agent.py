@@ -80,12 +80,12 @@ def test_check_says_what_would_not_work(machine: Machine) -> None:
     settings(machine, '[handlers.own]\nkind = "exec"\nprepare = ["/nowhere/program"]\n')
     ended = run(machine, "agent", "check")
     assert ended.code == 1
-    missing = "    there is no program /nowhere/program"
+    missing = "    no such program: /nowhere/program"
     assert ended.stdout.splitlines() == [ITSELF, "✗ own (exec)", missing, "✓ log (log)"]
     assert ended.stderr == "The settings are good, but this would not work: own.\n"
     assert json.loads(run(machine, "agent", "check", "-o", "json").stdout) == [
         {"handler": "the agent itself", "kind": "state and peers", "problems": []},
-        {"handler": "own", "kind": "exec", "problems": ["there is no program /nowhere/program"]},
+        {"handler": "own", "kind": "exec", "problems": ["no such program: /nowhere/program"]},
         {"handler": "log", "kind": "log", "problems": []},
     ]
 

@@ -117,7 +117,7 @@ def test_name_in_use_is_remarked_by_the_plan_and_refused_by_the_start(service_ma
     assert planned.code == 0
     assert "a campaign kernel is not over yet: until it is, another one needs another name" in planned.stderr
     started = run(service_machine, "campaign", "start", "kernel.toml")
-    assert (started.code, "a campaign kernel that is not over already exists" in started.stderr) == (3, True)
+    assert (started.code, "an open campaign kernel already exists" in started.stderr) == (3, True)
 
 
 def test_options_come_before_the_file_and_can_do_without_it(service_machine: ServiceMachine) -> None:
@@ -254,17 +254,17 @@ WRONG = {
     "black-out": (("kernel.toml", "--blackout", "christmas"), "--blackout: 'christmas' is not a black-out"),
     "limit": (("kernel.toml", "--vms-at-once", "few"), "--vms-at-once: 'few' is not a limit"),
     "duration": (("kernel.toml", "--gap", "long"), "--gap: 'long' is not a duration"),
-    "too long": (("kernel.toml", "--gap", "31d"), "forewarn: --gap is 0s to 30d, not 31d\n"),
+    "too long": (("kernel.toml", "--gap", "31d"), "forewarn: --gap must be 0s to 30d, got 31d\n"),
     "pattern": (("kernel.toml", "--exclude-vm", "a b"), "--exclude-vm: 'a b' is neither a name nor a pattern"),
     "moment": (("kernel.toml", "--start-at", "2030-01-07T10:00"), "--start-at needs a time zone: write it like"),
-    "gate": (("kernel.toml", "--gate", "ftp://host/"), "--gate: 'ftp://host/' is not a URL that can be asked"),
+    "gate": (("kernel.toml", "--gate", "ftp://host/"), "--gate: 'ftp://host/' is not a valid gate URL"),
     "time of day": (("kernel.toml", "--window", "22-04:00"), "--window: start '22' is not a time of day"),
     "turned black-out": (
         ("kernel.toml", "--blackout", "2027-12-24T12:00Z/2026-12-24T12:00Z"),
-        "--blackout: a black-out ends after it starts: 2027-12-24T12:00:00Z to 2026-12-24T12:00:00Z does not",
+        "--blackout: a black-out must end after it starts, not 2027-12-24T12:00:00Z to 2026-12-24T12:00:00Z",
     ),
     "tag": (("kernel.toml", "--tag", "tier"), "--tag: 'tier' is not a tag: write it like team=web"),
-    "halt after": (("kernel.toml", "--halt-after", "0"), "--halt-after: 0 is not allowed: use a whole number from 1"),
+    "halt after": (("kernel.toml", "--halt-after", "0"), "--halt-after: 0 is not allowed: use an integer from 1"),
 }
 
 
@@ -286,7 +286,7 @@ def test_wrong_file_is_named_with_its_key(service_machine: ServiceMachine) -> No
     (service_machine.home / "wrong.toml").write_text(KERNEL + "gaps = '1h'\n")
     ended = run(service_machine, "campaign", "start", "wrong.toml")
     assert ended.code == 2
-    assert "wrong.toml:11: policy.gaps: there is no such key here; do you mean gap?" in ended.stderr
+    assert "wrong.toml:11: policy.gaps: unknown key; did you mean gap?" in ended.stderr
 
 
 def test_campaign_is_started_shown_listed_and_remembered(service_machine: ServiceMachine) -> None:
@@ -583,11 +583,12 @@ def test_gate_that_stays_shut_halts_and_an_open_one_lets_go_on(failing_service: 
     run_json(failing_service, "campaign", "start", "kernel.toml", "--gate", "health", "--gate-patience", "10m")
     run_json(failing_service, "clock", "advance", "80m")
     waits = run(failing_service, "campaign", "show", "kernel")
-    assert "gate health is shut since" in waits.stdout
-    assert "3 alerts are firing; web, db wait for it, and it is asked again at " in waits.stdout
+    assert "gate health has been closed since" in waits.stdout
+    assert "3 alerts are firing; web, db wait for it; next check at " in waits.stdout
     waiting = run(failing_service, "event", "list", "--scope", "db").stdout
     assert (
-        "campaign kernel has not cleared it, as its gate is shut (`forewarn campaign show kernel` says why)" in waiting
+        "campaign kernel has not cleared it, as its gate is closed (`forewarn campaign show kernel` says why)"
+        in waiting
     )
     (shut,) = [row for row in run_table(failing_service, "journal", "--campaign", "kernel") if row[1] == "gate-shut"]
     assert (shut[2], shut[-1]) == ("web, wave 2", "sh ended with 1: 3 alerts are firing; gate: health")

@@ -110,7 +110,7 @@ def test_beginning_of_several_ids_is_no_event(service_machine: ServiceMachine) -
         (("event", "show", "zzzz"), "digits and A to F"),
         (("event", "schedule", "Freeze", ""), "vms[0] is empty"),
         (("hold", "rack 4 burns", "--scope", ""), "scope is empty"),
-        (("hold", "rack 4 burns", "--key", "a b"), "a request key is 1 to 64 printable ASCII characters"),
+        (("hold", "rack 4 burns", "--key", "a b"), "a request key must be 1 to 64 printable ASCII characters"),
         (("release", "--reason", "a" * 600), "reason is longer than 512 characters"),
         (("token", "create", "grafana", "--expires", "5"), "90d (from now)"),
     ],

@@ -75,9 +75,9 @@ def test_page_and_help_name_every_fault(machine: Machine) -> None:
 
 
 WRONG = {
-    "unknown kind": (("set", "411"), 2, "there is no fault '411', only status-410, status-429"),
+    "unknown kind": (("set", "411"), 2, "unknown fault '411': use status-410, status-429"),
     "no duration": (("set", "slow", "--for", "soon"), 2, "'soon' is not a duration"),
-    "amount of nothing": (("set", "reset", "--amount", "1s"), 3, "of reset there is no more or less"),
+    "amount of nothing": (("set", "reset", "--amount", "1s"), 3, "reset has no amount"),
     "no time": (("set", "slow", "--times", "0"), 2, "--times"),
     "unknown VM": (("set", "slow", "--vm", "web-99"), 4, "there is no VM web-99"),
     "unknown fault": (("clear", "F99"), 4, "there is no fault F99, or it has ended"),

@@ -163,7 +163,7 @@ def test_wrong_fleet_file_is_refused_with_the_reason(inventory_machine: ServiceM
     )
     (inventory_machine.home / "wrong.toml").write_text("scopes = [\n  7 8\n")
     ended = run(inventory_machine, "fleet", "import", "wrong.toml")
-    assert (ended.code, ended.stderr.startswith("forewarn: wrong.toml: this is not TOML: ")) == (2, True)
+    assert (ended.code, ended.stderr.startswith("forewarn: wrong.toml: invalid TOML: ")) == (2, True)
     assert "line 2, column" in ended.stderr
 
 

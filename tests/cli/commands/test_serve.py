@@ -239,18 +239,18 @@ def test_data_that_are_ahead_of_real_time_are_pointed_out(machine: Machine, tmp_
         moved: dict[str, Any] = machine.run_json("clock", "advance", "30d", "--data", data)
     with run_serve(tmp_path) as service:
         pass
-    warning = f"These data were at {moved['now'][:10]} "
+    warning = f"This data directory was last used with a manual clock at {moved['now'][:10]} "
     assert any(message.startswith(warning) for message in service.messages()), service.text
 
 
 def test_that_no_vm_can_ask_is_pointed_out(tmp_path: Path) -> None:
     with run_serve(tmp_path, SETTINGS.replace(f'listen = "{LOOPBACK}:0"\n', "")) as service:
         pass
-    (record,) = [record for record in service.log if record["message"].startswith("No VM can ask")]
+    (record,) = [record for record in service.log if record["message"].startswith("No VM can reach")]
     assert (record["level"], "listen_link_local" in record["message"]) == ("warning", True)
     with run_serve(tmp_path) as service:
         pass
-    assert not any(message.startswith("No VM can ask") for message in service.messages())
+    assert not any(message.startswith("No VM can reach") for message in service.messages())
 
 
 def test_data_of_the_emulator_are_pointed_out_once(machine: Machine, tmp_path: Path) -> None:
@@ -261,6 +261,6 @@ def test_data_of_the_emulator_are_pointed_out_once(machine: Machine, tmp_path: P
     with run_serve(tmp_path) as second:
         pass
     pointed_out = [
-        [message for message in service.messages() if "the emulator's" in message] for service in (first, second)
+        [message for message in service.messages() if "is from the emulator" in message] for service in (first, second)
     ]
     assert [len(messages) for messages in pointed_out] == [1, 0]

@@ -23,7 +23,7 @@ def refused(machine: Machine, settings: str, **environ: str) -> tuple[int, str]:
 def test_it_has_to_be_told_who_carries_maintenance_out(machine: Machine, tmp_path: Path) -> None:
     code, complaint = refused(machine, 'data = "data"')
     assert code == 2
-    assert complaint.startswith("forewarn: platform is not set, and a service that announces what nobody carries out")
+    assert complaint.startswith("forewarn: platform is not set, and a service must not announce maintenance")
     assert not (tmp_path / "data").exists()
 
 
@@ -32,9 +32,9 @@ def test_it_has_to_be_told_who_carries_maintenance_out(machine: Machine, tmp_pat
     [
         ('platform = "command"', "forewarn.toml:1: platform command needs command.program"),
         ("sped = 2", "forewarn.toml:1: there is no setting sped"),
-        ("speed = 2", "forewarn.toml:1: speed is for the emulator"),
+        ("speed = 2", "forewarn.toml:1: speed is for the emulator only"),
         ('operator = "0.0.0.0:8170"', "forewarn.toml:1: operator 0.0.0.0:8170 can be reached from other machines"),
-        ('[tls]\ncertificate = "c.pem"', "forewarn.toml:2: tls.certificate is set and tls.key is not"),
+        ('[tls]\ncertificate = "c.pem"', "forewarn.toml:2: tls.certificate is set but tls.key is not"),
     ],
     ids=["no program", "unknown key", "emulator only", "no TLS", "half of TLS"],
 )
@@ -74,9 +74,9 @@ def test_emulator_does_not_touch_the_data_of_a_service_for_real_vms(machine: Mac
     refused_ = run(machine, "up", *FREE_PORTS, *data)
     assert (refused_.code, refused_.stdout) == (3, "")
     assert refused_.stderr == (
-        f"forewarn: {tmp_path / 'data'} has the data of a service for real VMs, and the emulator would only "
-        "simulate their maintenance: run `forewarn serve` there, or choose another --data. To use these data in the "
-        f"emulator all the same, remove {tmp_path / 'data/preset'} first\n"
+        f"forewarn: {tmp_path / 'data'} is the data directory of a service for real VMs, and the emulator would only "
+        "simulate their maintenance: run `forewarn serve` there, or choose another --data. To use it in the emulator "
+        f"anyway, remove {tmp_path / 'data/preset'} first\n"
     )
     (tmp_path / "data/preset").unlink()
     with run_up(machine, data=tmp_path / "data", manual_time=False) as service:

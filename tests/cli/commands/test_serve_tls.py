@@ -158,7 +158,7 @@ def test_certificate_that_cannot_be_used_is_named_at_the_start(
     (tmp_path / "fleet.toml").write_text("scopes = []")
     ended = run(machine, "serve")
     record = json.loads(ended.stderr)
-    expected = "No such file or directory" if what == "missing" else "they are no PEM files that belong together"
+    expected = "No such file or directory" if what == "missing" else "they are not matching PEM files"
     assert ended.code == 3
     assert expected in record["message"]
 

@@ -67,7 +67,7 @@ def test_token_that_others_can_read_is_pointed_out(machine: Machine, tmp_path: P
     (tmp_path / "data/token").chmod(0o644)
     with machine.up(*data) as second:
         pass
-    warning = f"Others can read {tmp_path / 'data/token'}: close it with chmod 600.\n"
+    warning = f"{tmp_path / 'data/token'} is readable by others: run chmod 600 on it.\n"
     assert (warning in first.stderr, warning in second.stderr) == (False, True)
 
 
@@ -78,7 +78,7 @@ def test_second_start_says_what_stays_as_it_was(machine: Machine, tmp_path: Path
         ports = [urlsplit(url).port or 0 for url in first.guest_urls.values()]
     with machine.up(*data, "--listen", f"{LOOPBACK}:1024") as second:
         assert second.guest_urls == first.guest_urls
-    kept = f"VMs keep the ports that they were given, from {min(ports)} on; {LOOPBACK}:1024 is for new ones.\n"
+    kept = f"Existing VMs keep their ports, from {min(ports)} on; {LOOPBACK}:1024 applies to new VMs.\n"
     open_events = "It goes on with 2 open events (`forewarn event list`).\n"
     assert ("VMs keep" in first.stderr, "It goes on" in first.stderr) == (False, False)
     assert (kept in second.stderr, open_events in second.stderr) == (True, True), second.stderr

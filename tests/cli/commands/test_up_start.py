@@ -133,7 +133,7 @@ def test_busy_operator_port_is_named(machine: Machine) -> None:
         3,
         (
             f"forewarn: cannot listen on port {port} of 127.0.0.1 for the operator API, another program does already: "
-            "stop that one, or choose another one with --operator HOST:PORT (port 0: any free one)\n"
+            "stop that one, or choose another one with --operator HOST:PORT (port 0: any free port)\n"
         ),
     )
     assert list((machine.runtime / "forewarn").iterdir()) == []
@@ -172,11 +172,11 @@ def test_kept_guest_port_that_is_busy_is_named(machine: Machine, tmp_path: Path)
     [
         (("--listen", "0.0.0.0:0"), "--listen: listen takes a loopback address"),
         (("--speed", "fast"), "--speed: speed takes a number above 0, at most 1000000, not 'fast'"),
-        (("--data", "d", "--ephemeral"), "--data and --ephemeral: a data directory, or none (ephemeral)?"),
+        (("--data", "d", "--ephemeral"), "--data and --ephemeral: data and ephemeral are mutually exclusive"),
         (("--config", "gone.toml"), "gone.toml: cannot be read: No such file or directory"),
         (("--fleet", "gone.toml"), "gone.toml: cannot be read: No such file or directory"),
         (("--fleet", "bad.toml"), 'bad.toml:1: scopes[0].kind: "pool" is not allowed: use "standalone"'),
-        (("--fleet", "binary.toml"), "binary.toml: this is not TOML: it is not even UTF-8"),
+        (("--fleet", "binary.toml"), "binary.toml: invalid TOML: the file is not UTF-8"),
     ],
     ids=["beyond loopback", "value", "contradiction", "no settings", "no fleet", "bad fleet", "binary fleet"],
 )

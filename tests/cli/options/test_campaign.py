@@ -137,11 +137,11 @@ def test_selection_that_is_typed_takes_the_place_of_the_files(tmp_path: Path) ->
     ("values", "message"),
     [
         ({"gap": "soon"}, "--gap: 'soon' is not a duration"),
-        ({"gap": "31d"}, "--gap is 0s to 30d, not 31d"),
+        ({"gap": "31d"}, "--gap must be 0s to 30d, got 31d"),
         ({"vms_at_once": "few"}, "--vms-at-once: 'few' is not a limit"),
         ({"windows": ("at night",)}, "--window: 'at night' is not a window"),
         ({"exclude_tags": ("a",)}, "--exclude-tag: 'a' is not a tag: write it like team=web"),
-        ({"halt_after": "0"}, '--halt-after: 0 is not allowed: use a whole number from 1 to 1000000, or "none"'),
+        ({"halt_after": "0"}, '--halt-after: 0 is not allowed: use an integer from 1 to 1000000, or "none"'),
         ({"start_at": "soon"}, "--start-at: 'soon' is not a time"),
         ({"gate": "a b"}, "--gate: name 'a b': use 1 to 128"),
         ({"zone": "../x"}, "--zone: '../x' is not a time zone"),

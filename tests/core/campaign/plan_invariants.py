@@ -1,4 +1,4 @@
-"""Invariants of a campaign plan for property tests: check each wave and each moment against fleet and policy alone."""
+"""Invariants of a campaign plan for property tests: check each wave and each time against fleet and policy."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,7 +19,7 @@ VmKey = tuple[str, str]
 
 
 class PlanInvariants:
-    """Checks a plan against what was asked."""
+    """Checks a plan against its fleet and policy."""
 
     def __init__(self, spec: CampaignSpec, fleet: Sequence[Scope], conditions: RuleContext, now: datetime) -> None:
         self.spec, self.policy, self.conditions = spec, spec.policy, conditions
@@ -37,7 +37,7 @@ class PlanInvariants:
 
     def check(self, plan: Plan) -> None:
         """Check everything."""
-        self.check_every_vm_is_dealt_with_once(plan)
+        self.check_every_vm_is_placed_or_unplaced_once(plan)
         for wave in plan.waves:
             self.check_wave(wave)
         for scope in self.fleet:
@@ -47,7 +47,7 @@ class PlanInvariants:
         assert list(plan.waves) == sorted(plan.waves, key=lambda wave: wave.not_before)
         assert plan.ends_at == max((wave.ends_at for wave in plan.waves), default=None)
 
-    def check_every_vm_is_dealt_with_once(self, plan: Plan) -> None:
+    def check_every_vm_is_placed_or_unplaced_once(self, plan: Plan) -> None:
         parts: list[PlannedWave | UnplacedVms] = [*plan.waves, *plan.unplaced]
         assert Counter((part.scope, vm) for part in parts for vm in part.vms) == Counter(self.selected)
         assert all(part.vms for part in parts)
@@ -95,10 +95,10 @@ class PlanInvariants:
             assert later.announce_at >= earlier.ends_at
         for wave in waves:
             for start, end, _ in self.busy(self.fleet[wave.scope]):
-                assert end <= wave.not_before or start >= wave.ends_at, "something else is under way in its scope"
+                assert end <= wave.not_before or start >= wave.ends_at, "no other event of the scope overlaps the wave"
 
     def busy(self, scope: Scope) -> Iterable[tuple[datetime, datetime, list[VmKey]]]:
-        """Yield what is in impact, or will be, whatever the campaign does: when, and which VMs."""
+        """Yield the expected impacts of open events: when, and which VMs."""
         for event in scope.events:
             lasts = event.duration or self.spec.expected / self.conditions.policy.speed
             start = event.started_at or max(event.not_before, self.now)
@@ -106,12 +106,12 @@ class PlanInvariants:
             yield start, end, [(scope.id, vm) for vm in event.vms]
 
     def moments(self, plan: Plan) -> set[datetime]:
-        """Return every moment at which more can be in impact than before."""
+        """Return every time at which the load can increase."""
         others = {start for scope in self.fleet.values() for start, _, _ in self.busy(scope)}
         return others | {wave.not_before for wave in plan.waves}
 
     def check_limits(self, plan: Plan, moment: datetime) -> None:
-        """Count what is in impact. Where no wave is, it is not the plan's doing."""
+        """Count the load. Times without a wave are not the plan's responsibility."""
         ours = [wave for wave in plan.waves if wave.not_before <= moment < wave.ends_at]
         if not ours:
             return

@@ -1,4 +1,4 @@
-"""The calendar: windows as plan, announcement and estimate ask for them, and the load that is expected at a moment."""
+"""The calendar: windows for plan, announcement and estimate, and the expected load at one time."""
 
 from datetime import UTC, datetime, timedelta, tzinfo
 
@@ -23,24 +23,24 @@ def calendar(*, since: datetime = TEN, scopes: int | None = None, **policy: obje
         name="kernel",
         type=EventType.REBOOT,
         selection=Selection(all=True),
-        policy=CampaignPolicy(expected=LENGTH, **policy),  # type: ignore[arg-type]  # as each test says
+        policy=CampaignPolicy(expected=LENGTH, **policy),  # type: ignore[arg-type]  # keys vary by test
     )
     return Calendar(spec, RuleContext(policy=EMULATOR), zones, since=since, limits=CampaignLimits(scopes=scopes))
 
 
-def test_without_windows_every_moment_is_open_within_a_second_too() -> None:
+def test_without_windows_every_time_is_open() -> None:
     moment = TEN + timedelta(milliseconds=300)
     assert calendar(since=moment).is_open(moment)
 
 
-def test_window_that_another_one_contains_changes_nothing() -> None:
+def test_window_within_another_one_has_no_effect() -> None:
     night, midnight = Window(start="22:00", end="04:00"), Window(start="23:00", end="23:30")
     times = calendar(windows=(night, midnight))
     for hours, expected in ((64, 64), (5, 12), (13.75, 13.75), (17.99, 17.99), (18, 36), (40, 40)):
         assert times.next_start(TEN + hours * 60 * MINUTE) == TEN + expected * 60 * MINUTE
 
 
-def test_moments_are_asked_for_in_any_order() -> None:
+def test_times_can_be_queried_in_any_order() -> None:
     times = calendar(windows=(Window(start="22:00", end="04:00"),))
     late, early = TEN + timedelta(days=30), TEN + timedelta(hours=1)
     assert [times.next_start(moment) for moment in (late, early, late)] == [
@@ -50,7 +50,7 @@ def test_moments_are_asked_for_in_any_order() -> None:
     ]
 
 
-def test_windows_are_looked_for_within_a_year_of_today() -> None:
+def test_windows_are_searched_within_a_year_of_today() -> None:
     black_out = Blackout(start=TEN, end=TEN + timedelta(days=400))
     times = calendar(blackouts=(black_out,))
     assert times.next_start(TEN) is None
@@ -58,19 +58,19 @@ def test_windows_are_looked_for_within_a_year_of_today() -> None:
     assert times.next_start(TEN + timedelta(days=50)) == black_out.end
 
 
-def test_load_counts_while_a_wave_could_meet_it() -> None:
+def test_load_counts_while_a_wave_could_overlap_it() -> None:
     times = calendar(scopes=1)
     one, other = Load("a", ("hv-0",), 1), Load("b", ("hv-1",), 1)
     times.expect(one, TEN + 20 * MINUTE, TEN + 30 * MINUTE)
     assert times.fits(other)
-    assert times.next_change == TEN + 15 * MINUTE + timedelta(seconds=1), "what starts before is over in time"
+    assert times.next_change == TEN + 15 * MINUTE + timedelta(seconds=1), "a wave that starts before ends in time"
     times.advance(TEN + 16 * MINUTE)
     assert times.exceeded(other) == ExceededLimit(what="scopes", limit=1, wanted=2)
     times.advance(TEN + 30 * MINUTE)
     assert times.exceeded(other) is None
 
 
-def test_what_is_late_is_expected_to_last_for_ever() -> None:
+def test_late_load_is_expected_to_last_without_end() -> None:
     times = calendar(scopes=1)
     times.expect(Load("a", (), 1), FAR_PAST, FAR_FUTURE)
     times.advance(TEN + timedelta(days=300))
@@ -78,7 +78,7 @@ def test_what_is_late_is_expected_to_last_for_ever() -> None:
     assert times.next_change is None
 
 
-def test_first_start_is_after_notice_gap_and_start_at_and_not_before_the_plan_if_it_binds() -> None:
+def test_first_start_respects_notice_gap_start_at_and_without_advance_the_plan() -> None:
     rested, planned = TEN + 40 * MINUTE, TEN + 60 * MINUTE
     assert calendar().first_start(TEN, rested_at=FAR_PAST, planned_at=planned) == TEN + 15 * MINUTE
     assert calendar().first_start(TEN, rested_at=rested, planned_at=planned) == rested

@@ -44,7 +44,7 @@ from tests.core.sample_scopes import TEN, scope, vm
 
 
 @pytest.mark.parametrize(("state", "move"), list(product(CampaignState, ("pause", "resume", "abort"))))
-def test_what_people_can_do_with_a_campaign_is_in_the_table(state: CampaignState, move: str) -> None:
+def test_commands_on_a_campaign_follow_the_table(state: CampaignState, move: str) -> None:
     record = msgspec.structs.replace(campaign_over(web()), state=state)
     do = {"pause": pause, "resume": resume, "abort": abort}[move]
     if (state, move) not in TRANSITIONS:
@@ -56,12 +56,12 @@ def test_what_people_can_do_with_a_campaign_is_in_the_table(state: CampaignState
     assert len(decision.entries) == (TRANSITIONS[state, move] is not state)
 
 
-def test_only_so_many_waves_are_announced_again_at_a_time() -> None:
+def test_number_of_waves_in_retry_is_limited() -> None:
     many = [scope(f"s{n}", vm(f"s{n}")) for n in range(MAX_ATTEMPTS + 1)]
     record = with_failures(many, "it is too large")
     for each in many[:-1]:
         record = retry(record, each.id, each, by="bob", now=TEN).record
-    with pytest.raises(InvalidCampaignState, match="campaign kernel is about to do 300 waves again"):
+    with pytest.raises(InvalidCampaignState, match="campaign kernel is about to retry 300 waves"):
         retry(record, many[-1].id, many[-1], by="bob", now=TEN)
     draft = CampaignDraft(record)
     draft.settle("s0", 1, [EventOutcome.COMPLETED], now=TEN)
@@ -69,11 +69,11 @@ def test_only_so_many_waves_are_announced_again_at_a_time() -> None:
     assert len(record.attempts) == MAX_ATTEMPTS
 
 
-def test_while_aborting_only_what_has_failed_can_be_skipped_and_only_what_is_stuck_retried() -> None:
+def test_while_aborting_only_failed_waves_can_be_skipped_and_only_stuck_ones_retried() -> None:
     hand = RolloutDriver(web())
     hand.take(abort(hand.record, by="bob", now=TEN))
     with pytest.raises(
-        InvalidCampaignState, match="wave 1 of scope web is not going to begin, as its campaign is aborted"
+        InvalidCampaignState, match="wave 1 of scope web is not going to start because its campaign is aborted"
     ):
         skip(hand.record, "web", by="bob", why="x", now=TEN)
     hand.find(WaveRefused("web", 1, "it is too large"))

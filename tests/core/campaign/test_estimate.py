@@ -1,4 +1,4 @@
-"""When a campaign is expected to end: from where it is, whatever has differed from the plan."""
+"""When a campaign is expected to end: from its current progress, whatever has differed from the plan."""
 
 from datetime import UTC, datetime, timedelta, tzinfo
 
@@ -33,7 +33,7 @@ DONE, PLANNED, ANNOUNCED, CLEARED, SKIPPED, FAILED = (
     WaveState.FAILED,
 )
 Told = tuple[int, WaveState, int]
-"""Of a wave: when it was planned, its state, and since or for when, in minutes since the campaign began."""
+"""A wave: its planned start, its state, and the time of that state, in minutes since the campaign began."""
 
 
 def zones(_: str) -> tzinfo:
@@ -45,12 +45,12 @@ def minutes(number: float) -> datetime:
 
 
 def campaign(*scopes: tuple[Told, ...], start_at: datetime | None = None, **policy: object) -> Campaign:
-    """Make a campaign of which every wave is expected to take five minutes, with a notice of fifteen."""
+    """Return a campaign in which every wave is expected to take five minutes, with a notice of fifteen."""
     spec = CampaignSpec(
         name="kernel",
         type=EventType.REBOOT,
         selection=Selection(all=True),
-        policy=CampaignPolicy(**policy),  # type: ignore[arg-type]  # as each test says
+        policy=CampaignPolicy(**policy),  # type: ignore[arg-type]  # keys vary by test
         start_at=start_at,
     )
     progress = tuple(
@@ -92,54 +92,56 @@ def test_undisturbed_campaign_is_expected_to_end_as_planned() -> None:
     assert end(campaign(((15, DONE, 20), (50, ANNOUNCED, 50))), 36) == 55
 
 
-def test_wave_that_has_not_ended_in_time_moves_what_follows() -> None:
+def test_late_wave_delays_the_waves_after_it() -> None:
     late = campaign(((15, CLEARED, 15), (50, PLANNED, 0)))
     assert end(late, 30) == 30 + 30 + 5
 
 
-def test_shut_gate_lets_nothing_start_before_it_is_asked_again() -> None:
+def test_closed_gate_delays_starts_until_its_next_check() -> None:
     waiting = campaign(((15, DONE, 20), (50, ANNOUNCED, 50), (85, PLANNED, 0)))
     shut = ClosedGate(since=minutes(50), why="sick", retry_at=minutes(61))
     assert end(msgspec.structs.replace(waiting, gate=shut), 60) == 61 + 5 + 30 + 5
 
 
-def test_gap_that_is_still_running_after_a_skip_has_to_pass() -> None:
+def test_gap_after_a_skipped_wave_has_to_pass() -> None:
     assert end(campaign(((15, DONE, 20), (50, SKIPPED, 40), (85, PLANNED, 0))), 41) == 40 + 30 + 5
     assert end(campaign(((15, DONE, 20), (50, PLANNED, 0)), ((15, FAILED, 20), (50, PLANNED, 0))), 40) == 40 + 30 + 5
 
 
-def test_wave_that_was_added_has_its_notice_and_the_gap_before_it() -> None:
+def test_added_wave_has_its_notice_and_the_gap_before_it() -> None:
     assert end(campaign(((15, DONE, 20), (20, PLANNED, 0))), 20) == 20 + 30 + 5
     assert end(campaign(((15, DONE, 20), (20, PLANNED, 0)), gap=timedelta(0)), 20) == 20 + 15 + 5
 
 
-def test_early_approval_moves_what_follows_up_unless_the_plan_binds() -> None:
+def test_early_approval_moves_later_waves_up_unless_advance_is_false() -> None:
     waves = ((15, CLEARED, 2), (50, PLANNED, 0))
     assert end(campaign(waves), 3) == 2 + 5 + 30 + 5
     assert end(campaign(waves, advance=False), 3) == 55
 
 
-def test_what_waits_for_room_keeps_its_place_behind_what_is_late() -> None:
+def test_waves_that_wait_for_limits_keep_their_place_behind_late_ones() -> None:
     rows: tuple[tuple[Told, ...], ...] = (((15, ANNOUNCED, 15),), ((20, PLANNED, 0),), ((25, PLANNED, 0),))
     assert end(campaign(*rows, scopes_at_once=Limit(1)), 0) == 30
-    assert end(campaign(*rows, scopes_at_once=Limit(1)), 40) == 40 + 3 * 5 + 10, "those behind it have their notice yet"
+    assert end(campaign(*rows, scopes_at_once=Limit(1)), 40) == 40 + 3 * 5 + 10, (
+        "the waves behind it still need their notice"
+    )
     assert end(campaign(*rows), 40) == 40 + 15 + 5
     early: tuple[tuple[Told, ...], ...] = (((15, CLEARED, 5),), ((20, ANNOUNCED, 15),), ((25, PLANNED, 0),))
     assert end(campaign(*early, scopes_at_once=Limit(1)), 6) == 6 + 15 + 5
 
 
-def test_limits_cannot_be_used_more_than_to_the_full() -> None:
+def test_estimate_never_exceeds_limits() -> None:
     many = tuple(((15, ANNOUNCED, 15),) for _ in range(10))
     assert end(campaign(*many, vms_at_once=Limit(2)), 20) == 20 + 5 * 5
 
 
-def test_nothing_starts_outside_of_windows_or_before_start_at() -> None:
+def test_no_wave_starts_outside_of_windows_or_before_start_at() -> None:
     window = Window(start="22:00", end="22:10")
     assert end(campaign(((720, PLANNED, 0), (2160, PLANNED, 0)), windows=(window,)), 0) == 36 * 60 + 5
     assert end(campaign(((75, PLANNED, 0),), start_at=minutes(60)), 0) == 60 + 15 + 5
 
 
-def test_end_that_waits_for_a_person_is_not_foretold() -> None:
+def test_end_that_waits_for_a_person_is_not_estimated() -> None:
     paused = msgspec.structs.replace(campaign(((15, PLANNED, 0),)), state=CampaignState.PAUSED)
     assert end(paused, 0) is None
     held = msgspec.structs.replace(CONDITIONS, hold=Hold(by="bob", reason="audit", at=TEN))
@@ -148,5 +150,5 @@ def test_end_that_waits_for_a_person_is_not_foretold() -> None:
     assert end(campaign(((15, PLANNED, 0),), windows=(never,), must_end_inside=True), 0) is None
 
 
-def test_when_nothing_is_left_the_end_is_now() -> None:
+def test_campaign_without_remaining_waves_ends_now() -> None:
     assert end(campaign(((15, DONE, 20),)), 20.5) == 20.5

@@ -1,4 +1,4 @@
-"""What a campaign waits for, in sentences: by the names and values of what was asked for."""
+"""Messages about what a campaign waits for, with the names and values of the policy."""
 
 from typing import Any
 
@@ -30,16 +30,16 @@ NO_ROOM = CampaignBlockers(start_limit=ExceededLimit(what="scopes", limit=2, wan
 SHUT = ClosedGate(since=minutes(50), why="503", retry_at=minutes(61))
 
 
-def waits(value: Campaign, hindrances: CampaignBlockers, *, now: float = 10) -> WaitReasons:
+def waits(value: Campaign, blockers: CampaignBlockers, *, now: float = 10) -> WaitReasons:
     calendar = calendar_of(value, CONDITIONS, zones, since=minutes(now))
-    taken = WaitReasons(value, calendar, CONDITIONS, hindrances, now=minutes(now))
+    taken = WaitReasons(value, calendar, CONDITIONS, blockers, now=minutes(now))
     for progress in value.scopes:
         taken.add(progress)
     return taken
 
 
-def said(value: Campaign, hindrances: CampaignBlockers = NONE, *, now: float = 10) -> tuple[str, ...]:
-    return waits(value, hindrances, now=now).messages
+def said(value: Campaign, blockers: CampaignBlockers = NONE, *, now: float = 10) -> tuple[str, ...]:
+    return waits(value, blockers, now=now).messages
 
 
 def halted(value: Campaign) -> Campaign:
@@ -47,8 +47,8 @@ def halted(value: Campaign) -> Campaign:
 
 
 CASES: dict[str, tuple[Campaign, CampaignBlockers, str]] = {
-    "one under way": (campaign(((9, CLEARED, 9),)), NONE, "1 wave is under way"),
-    "several under way": (campaign(*[((9, CLEARED, 9),)] * 2), NONE, "2 waves are under way"),
+    "one in progress": (campaign(((9, CLEARED, 9),)), NONE, "1 wave is in progress"),
+    "several in progress": (campaign(*[((9, CLEARED, 9),)] * 2), NONE, "2 waves are in progress"),
     "one announced": (
         campaign(((15, ANNOUNCED, 15),)),
         NONE,
@@ -65,12 +65,12 @@ CASES: dict[str, tuple[Campaign, CampaignBlockers, str]] = {
         NONE,
         "2 waves are due, the first since 2026-03-02 10:08:00Z",
     ),
-    "one rests": (
+    "one is in its gap": (
         campaign(((0, DONE, 5), (40, PLANNED, 0))),
         NONE,
         "1 scope waits until 2026-03-02 10:35:00Z, when the gap after its wave is over",
     ),
-    "several rest": (
+    "several are in their gap": (
         campaign(*[((0, DONE, 5), (40, PLANNED, 0))] * 2),
         NONE,
         "2 scopes wait until the gap after a wave is over, the first until 2026-03-02 10:35:00Z",
@@ -88,9 +88,9 @@ CASES: dict[str, tuple[Campaign, CampaignBlockers, str]] = {
     "not before its planned time": (
         campaign(WAITS, advance=False),
         NONE,
-        "1 scope waits for the time that the plan has for it: advance is false",
+        "1 scope waits for its planned time, because advance is false",
     ),
-    "window shuts before the notice is over": (
+    "window closes before the notice is over": (
         campaign(*[WAITS] * 2, windows=(Window(start="10:00", end="10:12"),)),
         NONE,
         "2 scopes wait for a window that is open when their notice is over",
@@ -109,9 +109,9 @@ CASES: dict[str, tuple[Campaign, CampaignBlockers, str]] = {
 }
 
 
-@pytest.mark.parametrize(("value", "hindrances", "sentence"), CASES.values(), ids=CASES)
-def test_waiting_is_told_with_its_reason(value: Campaign, hindrances: CampaignBlockers, sentence: str) -> None:
-    assert said(value, hindrances) == (sentence,)
+@pytest.mark.parametrize(("value", "blockers", "sentence"), CASES.values(), ids=CASES)
+def test_message_names_the_reason_for_waiting(value: Campaign, blockers: CampaignBlockers, sentence: str) -> None:
+    assert said(value, blockers) == (sentence,)
 
 
 @pytest.mark.parametrize(
@@ -119,32 +119,32 @@ def test_waiting_is_told_with_its_reason(value: Campaign, hindrances: CampaignBl
     [("health", "health"), (HttpCheck(url="http://lb:81/-/ok?key=s"), "http://lb:81/-/ok")],
     ids=["by name", "by address"],
 )
-def test_shut_gate_is_named_with_those_who_wait_for_it(gate: Any, name: str) -> None:
-    shut = msgspec.structs.replace(campaign(((9, DONE, 9),), gate=gate), gate=SHUT)
-    begin = f"gate {name} is shut since 2026-03-02 10:50:00Z: 503; "
-    again = "it is asked again at 2026-03-02 11:01:00Z"
-    assert said(shut, now=60) == (begin + again,)
-    assert said(shut, CampaignBlockers(at_gate=("web-0",)), now=60) == (f"{begin}web-0 waits for it, and {again}",)
+def test_closed_gate_is_named_with_the_scopes_that_wait_for_it(gate: Any, name: str) -> None:
+    closed = msgspec.structs.replace(campaign(((9, DONE, 9),), gate=gate), gate=SHUT)
+    begin = f"gate {name} has been closed since 2026-03-02 10:50:00Z: 503; "
+    again = "next check at 2026-03-02 11:01:00Z"
+    assert said(closed, now=60) == (begin + again,)
+    assert said(closed, CampaignBlockers(at_gate=("web-0",)), now=60) == (f"{begin}web-0 waits for it; {again}",)
     many = CampaignBlockers(at_gate=tuple(f"web-{n}" for n in range(12)))
     ten_of_them = ", ".join(f"web-{n}" for n in range(10))
-    assert said(shut, many, now=60) == (f"{begin}{ten_of_them} and 2 more wait for it, and {again}",)
+    assert said(closed, many, now=60) == (f"{begin}{ten_of_them} and 2 more wait for it; {again}",)
 
 
 STUCK: dict[str, tuple[Campaign, CampaignBlockers, bool]] = {
     "all have failed": (campaign(((9, FAILED, 9),), ((9, FAILED, 9), (20, PLANNED, 0))), NONE, True),
     "nothing has failed": (campaign(((9, ANNOUNCED, 9),)), NONE, False),
-    "another is under way": (campaign(((9, FAILED, 9),), ((9, CLEARED, 9),)), NONE, False),
-    "another rests": (campaign(((9, FAILED, 9),), ((5, DONE, 5), (35, PLANNED, 0))), NONE, False),
-    "another is through but for the look at who is left": (campaign(((9, FAILED, 9),), ((5, DONE, 5),)), NONE, False),
+    "another is in progress": (campaign(((9, FAILED, 9),), ((9, CLEARED, 9),)), NONE, False),
+    "another is in its gap": (campaign(((9, FAILED, 9),), ((5, DONE, 5), (35, PLANNED, 0))), NONE, False),
+    "another has ended but is not closed": (campaign(((9, FAILED, 9),), ((5, DONE, 5),)), NONE, False),
     "another is announced for later": (campaign(((9, FAILED, 9),), ((12, ANNOUNCED, 12),)), NO_ROOM, False),
-    "another is due and has no room for good": (campaign(((9, FAILED, 9),), ((9, ANNOUNCED, 9),)), NO_ROOM, True),
+    "another is due and has permanently no room": (campaign(((9, FAILED, 9),), ((9, ANNOUNCED, 9),)), NO_ROOM, True),
     "another is due and has no room yet": (
         campaign(((9, FAILED, 9),), ((9, ANNOUNCED, 9),)),
         NO_ROOM._replace(is_permanent=False),
         False,
     ),
     "another is due and waits for something else": (campaign(((9, FAILED, 9),), ((9, ANNOUNCED, 9),)), NO_PLACE, False),
-    "another cannot be announced for good": (
+    "another can permanently not be announced": (
         campaign(((9, FAILED, 9),), WAITS),
         NO_PLACE._replace(is_permanent=True),
         True,
@@ -154,15 +154,15 @@ STUCK: dict[str, tuple[Campaign, CampaignBlockers, bool]] = {
 }
 
 
-@pytest.mark.parametrize(("value", "hindrances", "is_stuck"), STUCK.values(), ids=STUCK)
-def test_campaign_needs_a_person_where_nothing_else_can_let_it_go_on(
-    value: Campaign, hindrances: CampaignBlockers, is_stuck: bool
+@pytest.mark.parametrize(("value", "blockers", "is_stuck"), STUCK.values(), ids=STUCK)
+def test_campaign_needs_an_operator_if_nothing_else_lets_it_continue(
+    value: Campaign, blockers: CampaignBlockers, is_stuck: bool
 ) -> None:
-    assert waits(value, hindrances).needs_operator is is_stuck
+    assert waits(value, blockers).needs_operator is is_stuck
 
 
-def test_whoever_sees_only_an_event_is_told_why_its_campaign_starts_nothing() -> None:
+def test_stop_reason_names_state_or_gate() -> None:
     running = campaign(WAITS)
     paused = msgspec.structs.replace(running, state=CampaignState.PAUSED)
-    shut = msgspec.structs.replace(running, gate=SHUT)
-    assert [stop_reason(each) for each in (running, paused, shut)] == ["", "it is Paused", "its gate is shut"]
+    closed = msgspec.structs.replace(running, gate=SHUT)
+    assert [stop_reason(each) for each in (running, paused, closed)] == ["", "it is Paused", "its gate is closed"]

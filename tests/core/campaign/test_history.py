@@ -1,4 +1,4 @@
-"""What the journal of a scope says of a campaign."""
+"""The history of a campaign in a scope's journal."""
 
 from datetime import timedelta
 
@@ -12,7 +12,7 @@ KERNEL = "kernel"
 
 
 def journal(*lines: tuple[EntryKind, str | None, tuple[str, ...], dict[str, str]]) -> list[Entry]:
-    """Write a journal, a line a minute."""
+    """Return a journal with one row per minute."""
     return [
         Entry(n=n, at=TEN + timedelta(minutes=n), kind=did, by="x", event=event, vms=vms, facts=facts)
         for n, (did, event, vms, facts) in enumerate(lines, 1)
@@ -25,11 +25,11 @@ def made(
     return EntryKind.SCHEDULED, event, vms, {"campaign": campaign, "wave": str(wave)}
 
 
-def test_empty_journal_says_nothing() -> None:
+def test_empty_journal_gives_an_empty_history() -> None:
     assert read_history([], KERNEL, seen=7) == ScopeHistory(frozenset(), frozenset(), frozenset(), {}, ScopeDiff(), 7)
 
 
-def test_vms_are_done_when_their_work_is_and_only_in_events_of_the_campaign() -> None:
+def test_vms_are_done_when_their_impacts_of_the_campaign_are_done() -> None:
     history = read_history(
         journal(
             made("E1", "a", "b"),
@@ -46,7 +46,7 @@ def test_vms_are_done_when_their_work_is_and_only_in_events_of_the_campaign() ->
     assert history.outcomes == {1: (EventOutcome.FAILED,)}
 
 
-def test_of_a_wave_that_was_asked_for_again_the_last_time_counts() -> None:
+def test_last_attempt_of_a_wave_counts() -> None:
     history = read_history(
         journal(
             made("E1", "a"),
@@ -61,7 +61,7 @@ def test_of_a_wave_that_was_asked_for_again_the_last_time_counts() -> None:
     assert history.outcomes == {1: (EventOutcome.COMPLETED,)}
 
 
-def test_vm_that_left_its_event_by_moving_is_not_done_with() -> None:
+def test_vm_that_left_its_event_by_moving_is_not_done() -> None:
     history = read_history(journal(made("E1", "a"), (EntryKind.CANCELED, "E1", ("a",), {"dropped": "a"})), KERNEL)
     assert (history.touched, history.dropped) == (frozenset(), frozenset({"a"}))
     assert history.outcomes == {1: (EventOutcome.CANCELED,)}
@@ -80,7 +80,7 @@ def test_event_that_was_split_off_belongs_to_the_wave() -> None:
     assert history.outcomes == {2: (EventOutcome.COMPLETED, EventOutcome.COMPLETED)}
 
 
-def test_differences_are_told_once_and_not_of_vms_that_are_done() -> None:
+def test_changes_are_reported_once_and_not_for_vms_that_are_done() -> None:
     entries = journal(
         (EntryKind.VM_ADDED, None, ("known",), {}),
         (EntryKind.VM_ADDED, None, ("new", "passing"), {}),
@@ -97,7 +97,7 @@ def test_differences_are_told_once_and_not_of_vms_that_are_done() -> None:
     assert read_history(entries, KERNEL, seen=history.seen).differences == ScopeDiff()
 
 
-def test_every_line_that_is_asked_for_is_understood() -> None:
+def test_every_queried_entry_kind_is_handled() -> None:
     entries = journal(
         *((did, None, ("a",), {}) for did in RELEVANT_KINDS), *((did, "E1", ("a",), {}) for did in RELEVANT_KINDS)
     )

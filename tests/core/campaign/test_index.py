@@ -1,4 +1,4 @@
-"""The index of a campaign: kept up to date change by change, it is the one that record and scopes give at once."""
+"""The index of a campaign: updated change by change, it equals one that is built from record and scopes."""
 
 import copy
 from collections.abc import Callable
@@ -55,7 +55,7 @@ STEPS = (
 
 
 class DisturbedDriver(RolloutDriver):
-    """Carries a campaign on while other things happen, and sees only the scopes that have changed."""
+    """Runs a campaign while other things happen, and observes only the scopes that have changed."""
 
     def __init__(self, **policy: object) -> None:
         scopes = [web(name) for name in NAMES]
@@ -63,7 +63,7 @@ class DisturbedDriver(RolloutDriver):
         self.unreported: list[Action] = []
 
     def run(self, step: str, number: int) -> None:
-        """Do one thing, to one of the scopes."""
+        """Do one step in one of the scopes."""
         name = NAMES[number % len(NAMES)]
         try:
             match step:
@@ -91,7 +91,7 @@ class DisturbedDriver(RolloutDriver):
             pass
 
     def happening(self, step: str) -> Callable[[Scope], Change[None]]:
-        """Return what happens in a scope."""
+        """Return the change of a scope for a step."""
 
         def rule(scope: Scope) -> Change[None]:
             now, nothing = self.now, Change(scope, (), None)
@@ -116,7 +116,7 @@ class DisturbedDriver(RolloutDriver):
         return rule
 
     def change(self, name: str, rule: Callable[[Scope], Change[R]]) -> None:
-        """Change a scope, and have it observed."""
+        """Change a scope, and observe it."""
         scope = self.scopes.get(name)
         changed = None if scope is None else rule(scope).scope
         if changed is not None:
@@ -125,7 +125,7 @@ class DisturbedDriver(RolloutDriver):
             observe(self.index, name, changed)
 
     def execute(self, action: Action, *, is_good: bool) -> None:
-        """Do what was decided, and report it."""
+        """Execute an action, and report its result."""
         finding: Finding | None = None
         match action:
             case AnnounceWave():
@@ -153,7 +153,7 @@ class DisturbedDriver(RolloutDriver):
         self.report(action, finding)
 
     def decide_both_ways(self) -> None:
-        """Decide with the index that was kept and with one that is built now: both are the same and decide the same."""
+        """Decide with the updated index and with a newly built one: both are equal and decide the same."""
         if self.record.state.is_over:
             return
         for id_ in list(self.index.stale):
@@ -170,7 +170,7 @@ class DisturbedDriver(RolloutDriver):
 
 
 def derived(index: CampaignIndex) -> dict[str, object]:
-    """Return what an index has derived from record and scopes, so that two can be compared."""
+    """Return what an index has derived from record and scopes, for comparison."""
     busy = index.pending.announcing.keys() | index.pending.clearing
     kept = ("record", "scopes", "statuses", "in_flight", "open", "held", "unclosed", "advanced", "stale")
     queues = {"ready": index.ready, "to_announce": index.to_announce}
@@ -184,9 +184,7 @@ def derived(index: CampaignIndex) -> dict[str, object]:
     st.sampled_from(POLICIES),
     st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 3)), max_size=60),
 )
-def test_kept_index_equals_the_built_one_whatever_happens(
-    policy: dict[str, object], steps: list[tuple[str, int]]
-) -> None:
+def test_updated_index_equals_a_newly_built_one(policy: dict[str, object], steps: list[tuple[str, int]]) -> None:
     driver = DisturbedDriver(**policy)
     driver.decide_both_ways()
     for step, number in steps:
@@ -194,7 +192,7 @@ def test_kept_index_equals_the_built_one_whatever_happens(
         driver.decide_both_ways()
 
 
-def test_heaps_of_a_queue_stay_small_however_often_its_scopes_change() -> None:
+def test_heaps_of_a_queue_stay_small_while_its_scopes_change() -> None:
     queue = WaveQueue()
     for n in range(1_000):
         for position in range(3):

@@ -1,15 +1,15 @@
-"""What is in impact at once, and the sentence for a limit that is reached."""
+"""The load in impact at one time, and the message about a limit that would be exceeded."""
 
 from forewarn.core.campaign.limits import CampaignLimits, Counts, Load, Usage, resolve_limits
 from forewarn.core.campaign.spec import CampaignPolicy, Limit
 
 
-def test_percentages_are_of_what_is_selected() -> None:
+def test_percentages_are_of_the_selection() -> None:
     policy = CampaignPolicy(scopes_at_once=Limit(percent=10), hosts_at_once=Limit(number=3))
     assert resolve_limits(policy, Counts(95, 40, 1000)) == CampaignLimits(scopes=9, hosts=3)
 
 
-def test_limit_that_is_reached_says_by_how_much() -> None:
+def test_exceeded_limit_names_the_excess() -> None:
     limits = CampaignLimits(scopes=2, vms=10)
     assert limits.exceeded(Counts(2, 99, 10)) == ()
     assert limits.allows(Counts(2, 99, 10))
@@ -22,7 +22,7 @@ def test_limit_that_is_reached_says_by_how_much() -> None:
     assert str(found[1]) == "vms_at_once allows 10: with this wave there would be 14, 4 VMs too many"
 
 
-def test_scopes_and_hosts_that_are_shared_count_once_and_stay_until_the_last_has_gone() -> None:
+def test_shared_scopes_and_hosts_count_once_until_the_last_load_is_removed() -> None:
     first, second = Load("a", ("hv-0", "hv-1"), 3), Load("a", ("hv-1",), 2)
     in_use = Usage()
     in_use.add(first)

@@ -27,7 +27,7 @@ from tests.core.sample_scopes import TEN, schedule_request, scope, vm
 MINUTE = timedelta(minutes=1)
 
 
-def test_what_is_about_to_start_counts_until_the_scope_shows_it() -> None:
+def test_reserved_load_counts_until_the_scope_shows_the_start() -> None:
     impacted, extra = FleetLoad(), Load("b", ("hv-9",), 1)
     hand = RolloutDriver(web())
     hand.announce_next()
@@ -44,7 +44,7 @@ def test_what_is_about_to_start_counts_until_the_scope_shows_it() -> None:
     assert impacted.plus(extra) == Counts(1, 1, 1)
 
 
-def test_vm_whose_work_is_done_is_in_impact_no_more_though_its_event_goes_on() -> None:
+def test_vm_whose_impact_is_done_no_longer_counts_as_load() -> None:
     hand = RolloutDriver(scope("web", vm("web-0", host="hv-0"), vm("web-1", host="hv-0")))
     hand.announce_next()
     (clear,) = hand.decide(TEN + 15 * MINUTE)

@@ -1,4 +1,4 @@
-"""Plans as people read them: whole plans of small fleets, what has no place and why, and what is remarked."""
+"""Whole plans of small fleets, unplaced VMs with their reasons, and remarks."""
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
@@ -26,7 +26,7 @@ HOUR = timedelta(hours=1)
 
 
 def a_set(id_: str, domains: int = 2, vms_each: int = 1, hosts: Iterable[str] = ("hv-0", "hv-1")) -> Scope:
-    """Return a scope with as many VMs in each update domain, and a host for each domain."""
+    """Return a scope with this many VMs in each update domain, and a host for each domain."""
     where = list(hosts)
     vms = [
         a_vm(f"{id_}_{domain}{number}", update_domain=domain, host=where[domain % len(where)])
@@ -44,11 +44,11 @@ def a_plan(*fleet: Scope, now: datetime = NOW, conditions: RuleContext | None = 
 
 
 def times(made: Plan) -> list[str]:
-    """Return a line for each wave: when it starts, and which it is."""
+    """Return a line for each wave: its start, and its scope and number."""
     return [f"{wave.not_before:%H:%M} {wave.scope}/{wave.update_domain}" for wave in made.waves]
 
 
-def test_plan_tells_each_wave_with_its_times_hosts_and_vms() -> None:
+def test_plan_has_each_wave_with_its_times_hosts_and_vms() -> None:
     made = a_plan(a_set("web", vms_each=2))
     assert made == Plan(
         waves=(
@@ -79,7 +79,7 @@ def test_plan_tells_each_wave_with_its_times_hosts_and_vms() -> None:
     )
 
 
-def test_next_wave_is_announced_after_the_one_before_even_if_the_gap_is_shorter_than_the_notice() -> None:
+def test_next_wave_is_announced_after_the_previous_one_even_if_the_gap_is_shorter_than_the_notice() -> None:
     made = a_plan(a_set("web"), policy=CampaignPolicy(gap=timedelta(0), notice=HOUR))
     first, second = made.waves
     assert (second.announce_at, second.not_before) == (first.ends_at, first.ends_at + HOUR)
@@ -93,12 +93,12 @@ def test_next_wave_is_announced_after_the_one_before_even_if_the_gap_is_shorter_
         ({"scopes_at_once": "67%"}, "10:15 a/0, 10:15 b/0, 10:20 c/0, 10:50 a/1, 10:50 b/1, 10:55 c/1"),
         ({"vms_at_once": "3"}, "10:15 a/0, 10:20 b/0, 10:25 c/0, 10:50 a/1, 10:55 b/1, 11:00 c/1"),
         ({"vms_at_once": "4"}, "10:15 a/0, 10:15 b/0, 10:20 c/0, 10:50 a/1, 10:50 b/1, 10:55 c/1"),
-        # All three scopes are on the same hosts: what goes with one host goes together.
+        # All three scopes are on the same hosts: waves on one host run together.
         ({"hosts_at_once": "1"}, "10:15 a/0, 10:15 b/0, 10:15 c/0, 10:50 a/1, 10:50 b/1, 10:50 c/1"),
     ],
     ids=str,
 )
-def test_limits_bound_what_is_in_impact_at_once(policy: dict[str, str], expected: str) -> None:
+def test_limits_bound_the_load_at_any_time(policy: dict[str, str], expected: str) -> None:
     limits = {name: Limit.parse(limit) for name, limit in policy.items()}
     fleet = [a_set(id_, vms_each=2) for id_ in "abc"]
     made = a_plan(*fleet, policy=CampaignPolicy(**limits))  # type: ignore[arg-type]  # all of them are limits
@@ -110,26 +110,26 @@ def test_scope_with_the_most_waves_left_goes_first() -> None:
     assert times(made) == ["10:15 b/0", "10:20 c/0", "10:25 a/0", "10:50 b/1", "10:55 c/1", "11:25 b/2"]
 
 
-def test_scopes_go_in_the_order_in_which_people_count() -> None:
+def test_scopes_are_in_natural_order() -> None:
     fleet = [a_set(f"web-{number}", 1) for number in (10, 9, 1)]
     made = a_plan(*fleet, policy=CampaignPolicy(scopes_at_once=Limit(number=1)))
     assert [wave.scope for wave in made.waves] == ["web-1", "web-9", "web-10"]
 
 
-def test_smaller_wave_uses_what_a_larger_one_leaves() -> None:
+def test_smaller_wave_uses_the_room_that_a_larger_one_leaves() -> None:
     made = a_plan(
         a_set("a", 1, 3), a_set("b", 1, 2), a_set("c", 1, 1), policy=CampaignPolicy(vms_at_once=Limit(number=4))
     )
     assert times(made) == ["10:15 a/0", "10:15 c/0", "10:20 b/0"]
 
 
-def test_vms_of_unknown_host_count_as_on_a_host_of_their_own() -> None:
+def test_vms_of_unknown_host_count_as_one_separate_host() -> None:
     fleet = [a_scope([a_vm(f"{id_}_0"), a_vm(f"{id_}_1")], id=id_) for id_ in "ab"]
     made = a_plan(*fleet, policy=CampaignPolicy(hosts_at_once=Limit(number=1)))
     assert (times(made), made.totals, made.waves[0].hosts) == (["10:15 a/0", "10:20 b/0"], Counts(2, 2, 4), ())
 
 
-def test_what_is_in_impact_for_other_reasons_counts() -> None:
+def test_impacts_of_other_causes_count() -> None:
     """A failure in another scope, expected to take 20 minutes, leaves room for one VM."""
     broken = saved_scope(
         schedule(
@@ -149,14 +149,14 @@ def test_what_is_in_impact_for_other_reasons_counts() -> None:
     assert times(made) == ["10:15 b/0", "10:20 a/0"]
 
 
-def test_wave_keeps_clear_of_maintenance_that_is_scheduled_in_its_scope() -> None:
-    """Maintenance of another update domain from 10:18 to 10:28: a wave that lasts until 10:20 would meet it."""
+def test_wave_does_not_overlap_maintenance_that_is_scheduled_in_its_scope() -> None:
+    """Maintenance of another update domain is from 10:18 to 10:28: a wave that lasts until 10:20 would overlap it."""
     ask = a_request("a_10", notice=18 * MINUTE, duration=10 * MINUTE)
     made = a_plan(saved_scope(schedule(a_set("a"), ask, RuleContext(), now=NOW)))
     assert times(made) == ["10:28 a/0", "11:03 a/1"]
 
 
-def test_event_that_should_be_over_is_given_as_long_again() -> None:
+def test_overdue_event_is_expected_to_take_as_long_again() -> None:
     ask = a_request("a_00", failure=True, duration=10 * MINUTE)
     made = a_plan(
         saved_scope(schedule(a_set("a", 1), ask, RuleContext(), now=NOW - HOUR)), policy=CampaignPolicy(notice=None)
@@ -172,7 +172,7 @@ def test_nothing_is_announced_before_start_at() -> None:
     assert (made.waves[0].announce_at, made.waves[0].not_before) == (NOW + HOUR, NOW + 75 * MINUTE)
 
 
-def test_speed_divides_notice_gap_and_length_but_not_the_clock() -> None:
+def test_speed_divides_notice_gap_and_length_but_not_the_windows() -> None:
     window = Window(start="10:30", end="12:00")
     conditions = RuleContext(policy=Policy(speed=60.0))
     made = a_plan(a_set("a"), conditions=conditions, policy=CampaignPolicy(windows=(window,)))
@@ -182,8 +182,8 @@ def test_speed_divides_notice_gap_and_length_but_not_the_clock() -> None:
     ]
 
 
-def test_waves_wait_for_the_window_across_a_change_of_clocks() -> None:
-    """The night in which Vienna's clocks jump: 22:00 to 04:00 is five hours, and room for two waves an hour."""
+def test_waves_wait_for_the_window_across_a_dst_change() -> None:
+    """In the night in which Vienna's clocks jump, 22:00 to 04:00 is five hours, with room for two waves an hour."""
     now = datetime.fromisoformat("2030-03-30T12:00:00Z")
     window = Window(start="22:00", end="04:00", zone="Europe/Vienna")
     policy = CampaignPolicy(windows=(window,), gap=2 * HOUR, expected=30 * MINUTE)
@@ -195,7 +195,7 @@ def test_waves_wait_for_the_window_across_a_change_of_clocks() -> None:
     assert [f"{wave.not_before:%d %H:%M}" for wave in inside.waves] == ["30 21:00", "31 20:00", "01 20:00", "02 20:00"]
 
 
-def test_domain_larger_than_a_limit_has_no_place_and_the_others_have() -> None:
+def test_only_the_update_domain_above_a_limit_is_unplaced() -> None:
     scope = a_scope(
         [*(a_vm(f"v{n}", update_domain=1, host=f"hv-{n}") for n in range(5)), a_vm("w", update_domain=2)], id="a"
     )
@@ -210,7 +210,7 @@ def test_domain_larger_than_a_limit_has_no_place_and_the_others_have() -> None:
             vms=("v0", "v1", "v2", "v3", "v4"),
             rule="hosts_at_once",
             excess="2 hosts too many",
-            why="update domain 1 goes as one wave: hosts_at_once allows 3, and it has 5 hosts, 2 hosts too many; "
+            why="update domain 1 is one wave: hosts_at_once allows 3, and it has 5 hosts, 2 hosts too many; "
             "vms_at_once allows 4, and it has 5 VMs, 1 VM too many",
         ),
     )
@@ -223,13 +223,13 @@ def test_domain_larger_than_a_limit_has_no_place_and_the_others_have() -> None:
             CampaignPolicy(windows=(Window(start="22:00", end="00:00"),), must_end_inside=True, expected=3 * HOUR),
             "must_end_inside",
             "1h too long",
-            "a wave is expected to take 3h, and the longest time that is open is 2h: 1h too long",
+            "a wave is expected to take 3h, and the longest open time is 2h: 1h too long",
         ),
         (
             CampaignPolicy(blackouts=(Blackout(start=NOW - HOUR, end=NOW + timedelta(days=900)),)),
             "blackouts",
             "5m missing",
-            "no time is open within 366 days: 5m missing",
+            "no window is open within 366 days: 5m missing",
         ),
         (
             CampaignPolicy(
@@ -238,7 +238,7 @@ def test_domain_larger_than_a_limit_has_no_place_and_the_others_have() -> None:
             ),
             "blackouts",
             "5m missing",
-            "no time is open within 366 days: 5m missing",
+            "no window is open within 366 days: 5m missing",
         ),
         (
             CampaignPolicy(
@@ -250,12 +250,12 @@ def test_domain_larger_than_a_limit_has_no_place_and_the_others_have() -> None:
             ),
             "blackouts",
             "1h too long",
-            "a wave is expected to take 3h, and the longest time that is open is 2h: 1h too long",
+            "a wave is expected to take 3h, and the longest open time is 2h: 1h too long",
         ),
     ],
     ids=["window too short", "black-out", "windows under a black-out", "too short between black-outs"],
 )
-def test_policy_that_leaves_no_time_says_which_rule_and_by_how_much(
+def test_unplaced_vms_name_the_policy_key_and_the_excess(
     policy: CampaignPolicy, rule: str, by_how_much: str, why: str
 ) -> None:
     made = a_plan(a_set("a", 1), policy=policy)
@@ -286,13 +286,13 @@ def test_notice_below_the_minimum_is_refused_where_it_is_enforced() -> None:
     assert times(a_plan(a_set("a", 1), policy=policy, type=EventType.REDEPLOY)) == ["10:10 a/0"]
 
 
-def test_selection_that_fits_nothing_is_refused() -> None:
-    with pytest.raises(Invalid, match="the selection fits no VM"):
+def test_selection_that_matches_nothing_is_refused() -> None:
+    with pytest.raises(Invalid, match="the selection matches no VM"):
         a_plan(a_set("a"), selection=Selection(scopes=("b",)))
 
 
 def test_start_more_than_a_year_ahead_is_refused() -> None:
-    with pytest.raises(Invalid, match="start_at is at most 366 days ahead"):
+    with pytest.raises(Invalid, match="start_at must be at most 366 days ahead"):
         a_plan(a_set("a"), start_at=NOW + timedelta(days=367))
 
 
@@ -305,7 +305,7 @@ def test_names_that_select_nothing_are_remarked() -> None:
     )
 
 
-def test_exclusions_that_fit_nothing_are_remarked() -> None:
+def test_exclusions_that_match_nothing_are_remarked() -> None:
     selection = Selection(
         scopes=("a", "b"),
         exclude_scopes=("b", "c", "x*"),
@@ -329,7 +329,7 @@ def test_holds_are_remarked() -> None:
     conditions = RuleContext(hold=Hold(by="bob", at=NOW, reason="the storm"))
     assert a_plan(held, a_set("b"), conditions=conditions).remarks == (
         "all maintenance is held by bob: the storm; waves wait for its release",
-        "held, so that their waves wait for release: a (by alice: a sale)",
+        "held, so their waves wait until the hold is released: a (by alice: a sale)",
     )
 
 
@@ -340,11 +340,11 @@ def test_failed_maintenance_that_waits_for_a_person_is_remarked() -> None:
     scope = saved_scope(begin(scope, event, "a_00", now=NOW))
     scope = saved_scope(settle(scope, event, "a_00", Failed("it broke"), conditions, now=NOW))
     assert a_plan(scope, a_set("b")).remarks == (
-        "maintenance has failed and waits for a person, and further waves wait for it: a",
+        "failed maintenance waits for a person, and further waves wait for it: a",
     )
 
 
-def test_progress_is_told_in_some_hundred_steps_and_ends_with_everything() -> None:
+def test_progress_is_reported_in_some_hundred_steps_up_to_the_total() -> None:
     fleet = [a_set(f"s{number}", 4, 3) for number in range(200)]
     spec = CampaignSpec(name="kernel", type=EventType.REBOOT, selection=Selection(all=True))
     told: list[tuple[int, int]] = []
@@ -355,7 +355,7 @@ def test_progress_is_told_in_some_hundred_steps_and_ends_with_everything() -> No
     assert told[-1] == (2400, 2400)
 
 
-def test_progress_ends_with_everything_even_if_nothing_has_a_place() -> None:
+def test_progress_reaches_the_total_even_if_no_vm_is_placed() -> None:
     spec = CampaignSpec(
         name="kernel",
         type=EventType.REBOOT,
@@ -368,7 +368,7 @@ def test_progress_ends_with_everything_even_if_nothing_has_a_place() -> None:
     assert told == [(3, 3)]
 
 
-def test_scopes_that_do_not_matter_are_left_out() -> None:
+def test_irrelevant_scopes_are_omitted() -> None:
     spec = CampaignSpec(name="kernel", type=EventType.REBOOT, selection=Selection(scopes=("a",)))
     busy = saved_scope(schedule(a_set("b"), a_request("b_00", id=guid("b")), RuleContext(), now=NOW))
     found = plan_scopes([a_set("a"), busy, a_set("c")], spec, RuleContext(), now=NOW)

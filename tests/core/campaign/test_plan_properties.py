@@ -1,4 +1,4 @@
-"""Random fleets and policies: no plan breaks a rule, every VM is dealt with once, and what has no place is told why."""
+"""Random fleets and policies: no plan breaks a rule, every VM is placed once or unplaced with a correct reason."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -28,7 +28,7 @@ from tests.core.campaign.plan_invariants import PlanInvariants
 from tests.core.campaign.test_windows import WINDOWS
 from tests.support.examples import examples
 
-# Three days before clocks in Europe jump.
+# Three days before the DST change in Europe.
 NOW = datetime(2030, 3, 28, 9, 30, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
@@ -78,7 +78,7 @@ CONDITIONS = st.sampled_from([PRODUCTION, EMULATOR, Policy(speed=7.0)]).map(lamb
 
 @st.composite
 def scopes(draw: st.DrawFn, id_: str) -> Scope:
-    """Draw a scope: some VMs, and events that are Started or Scheduled already."""
+    """Draw a scope: some VMs, and events that are already Started or Scheduled."""
     vms = draw(st.lists(st.tuples(st.integers(0, 3), HOSTS, TAGS), min_size=1, max_size=7))
     scope = a_scope([_vm(number, *drawn) for number, drawn in enumerate(vms)], id=id_, changed_at=NOW - HOUR)
     for number in range(draw(st.sampled_from([0, 0, 0, 1, 2]))):
@@ -108,7 +108,7 @@ def planned(spec: CampaignSpec, fleet: tuple[Scope, ...], conditions: RuleContex
 
 @settings(max_examples=examples(120))
 @given(spec=SPECS, fleet=FLEETS, conditions=CONDITIONS)
-def test_no_plan_breaks_a_policy_and_every_vm_is_dealt_with_once(
+def test_no_plan_breaks_a_policy_and_every_vm_occurs_once(
     spec: CampaignSpec, fleet: tuple[Scope, ...], conditions: RuleContext
 ) -> None:
     invariants = PlanInvariants(spec, fleet, conditions, NOW)
@@ -121,12 +121,12 @@ def test_no_plan_breaks_a_policy_and_every_vm_is_dealt_with_once(
 
 
 def seen(fleet: tuple[Scope, ...]) -> list[ScopeSnapshot]:
-    """Return the fleet as a process reads it that only plans."""
+    """Return the fleet as snapshots, which a planning process reads."""
     return [msgspec.json.decode(msgspec.json.encode(scope), type=ScopeSnapshot) for scope in fleet]
 
 
 def check_reason(unplaced: UnplacedVms, invariants: PlanInvariants) -> None:
-    """What is unplaced really has no place, and it is said by how much."""
+    """Check that an unplaced VM really does not fit, and that the excess is correct."""
     spec, conditions = invariants.spec, invariants.conditions
     length = wave_duration(spec, conditions)
     since = max(NOW, spec.start_at or NOW) + wave_notice(spec, conditions)
@@ -152,9 +152,7 @@ def amount(unplaced: UnplacedVms) -> int:
 
 @settings(max_examples=examples(50))
 @given(spec=SPECS, fleet=FLEETS, seed=st.integers())
-def test_same_question_has_the_same_answer_in_any_order(
-    spec: CampaignSpec, fleet: tuple[Scope, ...], seed: int
-) -> None:
+def test_plan_does_not_depend_on_the_order_of_scopes(spec: CampaignSpec, fleet: tuple[Scope, ...], seed: int) -> None:
     conditions = RuleContext()
     assume(PlanInvariants(spec, fleet, conditions, NOW).selected)
     shuffled = list(fleet)
@@ -166,7 +164,7 @@ def test_same_question_has_the_same_answer_in_any_order(
 
 @settings(max_examples=examples(50))
 @given(policy=POLICIES, fleet=FLEETS)
-def test_without_limits_nothing_waits_that_need_not(policy: CampaignPolicy, fleet: tuple[Scope, ...]) -> None:
+def test_without_limits_no_wave_waits_unnecessarily(policy: CampaignPolicy, fleet: tuple[Scope, ...]) -> None:
     free = msgspec.structs.replace(policy, scopes_at_once=None, hosts_at_once=None, vms_at_once=None)
     spec = CampaignSpec(name="kernel", type=EventType.REBOOT, selection=Selection(all=True), policy=free)
     quiet = tuple(msgspec.structs.replace(scope, events=()) for scope in fleet)
@@ -182,8 +180,8 @@ def test_without_limits_nothing_waits_that_need_not(policy: CampaignPolicy, flee
 
 @settings(max_examples=examples(50))
 @given(fleet=FLEETS, limit=st.integers(1, 6), what=st.sampled_from(["scopes_at_once", "hosts_at_once", "vms_at_once"]))
-def test_whenever_a_wave_waits_for_room_there_is_none(fleet: tuple[Scope, ...], limit: int, what: str) -> None:
-    """A wave that was ready earlier did not fit then: nothing is left lying that could go."""
+def test_wave_waits_only_if_there_is_no_room(fleet: tuple[Scope, ...], limit: int, what: str) -> None:
+    """A wave that was ready earlier did not fit at that time: no usable room is left."""
     policy = CampaignPolicy(**{what: Limit(number=limit)})  # type: ignore[arg-type]  # the three are of this type
     spec = CampaignSpec(name="kernel", type=EventType.REBOOT, selection=Selection(all=True), policy=policy)
     quiet = tuple(msgspec.structs.replace(scope, events=()) for scope in fleet)

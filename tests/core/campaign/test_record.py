@@ -33,7 +33,7 @@ from tests.core.campaign.rollout_driver import KERNEL, RolloutDriver, campaign_o
 from tests.core.sample_scopes import TEN
 
 
-def test_record_is_read_as_it_was_written() -> None:
+def test_record_is_decoded_as_it_was_encoded() -> None:
     hand = RolloutDriver(web(), scopes_at_once=Limit(percent=10.0))
     hand.find(WaveRefused("web", 1, "no power"))
     hand.find(GateClosed("web", 2, "sick"))
@@ -41,7 +41,7 @@ def test_record_is_read_as_it_was_written() -> None:
     assert decode(encode(hand.record)) == hand.record
 
 
-def test_record_is_encoded_step_by_step_as_at_once() -> None:
+def test_incremental_encoding_equals_the_full_one() -> None:
     hand, encoder = RolloutDriver(web("a"), web("b")), CampaignEncoder()
     assert encoder(hand.record) == encode(hand.record)
     for finding in (WaveRefused("a", 1, "no power"), WaveRefused("b", 1, "no power")):
@@ -64,14 +64,14 @@ def test_times_of_waves_are_rounded_up_so_that_no_gap_is_too_short() -> None:
     assert campaign.moment(progress, campaign.seconds(progress, TEN)) == TEN
 
 
-def test_same_wave_asks_the_same_question_and_another_attempt_another() -> None:
+def test_request_id_is_the_same_per_attempt_of_a_wave() -> None:
     campaign = campaign_over(web())
     again = msgspec.structs.replace(campaign, attempts={"1/web": 2})
     assert campaign.request("web", 1) == "1D8241EA-5D5C-582F-952A-A2CEB811D04D"
     assert len({campaign.request("web", 1), campaign.request("web", 2), again.request("web", 1)}) == 3
 
 
-def test_campaign_over_five_thousand_scopes_has_room_in_its_record_and_a_larger_one_is_refused() -> None:
+def test_record_has_room_for_five_thousand_scopes_and_a_larger_campaign_is_refused() -> None:
     def over(number: int) -> Campaign:
         waves = tuple(Wave(domain, domain * 2_100, vms=4) for domain in range(5))
         scopes = tuple(ScopeProgress(f"web-{n:05d}", 900 + n * 60, waves) for n in range(number))

@@ -57,13 +57,13 @@ def test_waves_are_announced_and_cleared_when_their_notice_is_over() -> None:
     assert ([entry.n for entry in hand.entries], hand.record.entries) == ([2, 3], 3)
 
 
-def test_what_was_cleared_and_has_not_started_is_cleared_again_after_a_crash() -> None:
+def test_cleared_wave_that_has_not_started_is_cleared_again_after_a_crash() -> None:
     hand = RolloutDriver(web())
     hand.announce_next()
     (clear,) = hand.decide(TEN + 15 * MINUTE)
     again = RolloutDriver(*hand.scopes.values(), record=hand.record)
     assert again.decide(hand.now) == [clear]
-    assert again.entries == [], "the journal says it once"
+    assert again.entries == [], "the journal has only one entry"
 
 
 def test_approved_wave_is_cleared_early() -> None:
@@ -79,7 +79,7 @@ def test_approved_wave_is_cleared_early() -> None:
     assert hand.scopes["web"].events[0].started_at == TEN + MINUTE
 
 
-def test_only_so_much_is_announced_as_there_will_be_room_for() -> None:
+def test_waves_are_announced_only_as_limits_allow() -> None:
     hand = RolloutDriver(web("a"), web("b"), web("c"), scopes_at_once=Limit(1), expected=5 * MINUTE)
     hand.announce_next()
     assert hand.decide() == []
@@ -88,7 +88,7 @@ def test_only_so_much_is_announced_as_there_will_be_room_for() -> None:
     assert second == AnnounceWave("b", 1, TEN + 20 * MINUTE, Load("b", ("b-hv-0",), 1))
 
 
-def test_late_wave_keeps_others_from_being_announced() -> None:
+def test_late_wave_blocks_further_announcements() -> None:
     hand = RolloutDriver(web("a"), web("b"), scopes_at_once=Limit(1), expected=5 * MINUTE)
     hand.announce_next()
     held = operations.hold(hand.scopes["a"], by="bob", reason="audit", now=TEN).scope
@@ -97,14 +97,14 @@ def test_late_wave_keeps_others_from_being_announced() -> None:
     assert hand.decide(TEN + 16 * MINUTE) == []
 
 
-def test_wave_of_which_nobody_knows_anything_is_looked_for_in_the_journal() -> None:
+def test_outcome_of_a_forgotten_wave_is_read_from_the_journal() -> None:
     hand = RolloutDriver(web())
     hand.announce_next()
     hand.scopes["web"] = msgspec.structs.replace(hand.scopes["web"], events=())
     assert hand.decide() == [ReadOutcome("web", 1)]
 
 
-def test_abort_withdraws_every_event_of_the_campaign_that_is_scheduled() -> None:
+def test_abort_withdraws_every_scheduled_event_of_the_campaign() -> None:
     hand = RolloutDriver(web())
     hand.announce_next()
     (event,) = hand.scopes["web"].events
@@ -116,13 +116,13 @@ def test_abort_withdraws_every_event_of_the_campaign_that_is_scheduled() -> None
     assert withdrawn is not None
     hand.scopes["web"] = withdrawn
     hand.decide()
-    assert hand.record.state is CampaignState.ABORTING, "until what was asked for is over"
+    assert hand.record.state is CampaignState.ABORTING, "until all actions are finished"
     hand.report(withdraw)
     hand.decide()
     assert (hand.record.state, hand.wave("web", 1).state) == (CampaignState.ABORTED, WaveState.PLANNED)
 
 
-def test_scope_is_closed_after_its_last_wave_and_gets_further_waves_for_what_is_left() -> None:
+def test_scope_is_closed_after_its_last_wave_and_gets_further_waves_for_remaining_vms() -> None:
     hand = RolloutDriver(scope("db", vm("db-0")))
     hand.put_wave("db", 1, WaveState.DONE, TEN)
     assert hand.decide() == [CloseScope("db")]
@@ -139,21 +139,21 @@ def explain(campaign: Campaign) -> tuple[str, ...]:
     return waits.messages
 
 
-def test_reasons_are_kept_of_the_newest_failures_only_and_all_are_listed() -> None:
+def test_only_the_newest_failures_keep_their_reason_and_all_are_listed() -> None:
     many = [scope(f"s{n}", vm(f"s{n}")) for n in range(MAX_WAVE_FAILURES + 5)]
     campaign = with_failures(many, "no power")
     assert list(campaign.wave_failures) == [f"s{n}" for n in range(5, MAX_WAVE_FAILURES + 5)]
     failed = {each.scope: each for each in campaign.scopes if each.current_state is WaveState.FAILED}
     assert [(progress.scope, trouble.why) for progress, trouble in failed_waves(campaign, failed)] == [
-        *((f"s{n}", "the campaign's journal says why") for n in range(5)),
+        *((f"s{n}", "see the campaign's journal") for n in range(5)),
         *((f"s{n}", "no power") for n in range(5, MAX_WAVE_FAILURES + 5)),
     ]
     said = explain(campaign)
     assert said[MAX_NAMES_SHOWN - 1] == "wave 1 of s104 has failed: no power; retry it or skip it"
-    assert said[MAX_NAMES_SHOWN] == "95 more waves failed before; retry or skip what has failed"
+    assert said[MAX_NAMES_SHOWN] == "95 more waves failed before; retry or skip the failed waves"
 
 
-def test_work_of_which_nobody_knows_is_told_as_unknown_and_every_vm_is_named() -> None:
+def test_unknown_outcome_is_reported_with_every_vm() -> None:
     hand = RolloutDriver(scope("web", *(vm(f"web-{n}", host="hv-0") for n in range(3))))
     hand.announce_next()
     (clear,) = hand.decide(TEN + 15 * MINUTE)
@@ -176,14 +176,14 @@ def test_work_of_which_nobody_knows_is_told_as_unknown_and_every_vm_is_named() -
     assert explain(hand.record)[1] == ("wave 1 of web has failed: web-0, web-2: no power; retry it or skip it")
     turn((ImpactState.FAILED, "no power"), (ImpactState.UNKNOWN, "the probe ended with 1"), (ImpactState.FAILED, ""))
     assert explain(hand.record)[1] == (
-        "wave 1 of web is unknown: web-0: no power; nobody knows whether the work on web-1 was done: "
-        "the probe ended with 1; web-2: no reason was given; a retry does it again: retry it or skip it"
+        "wave 1 of web has an unknown outcome: web-0: no power; whether the work on web-1 was done is unknown: "
+        "the probe ended with 1; web-2: no reason was given; retry it, which does all of it again, or skip it"
     )
     assert (hand.entries, hand.record.failures) == ([], 1), "it has failed once"
     assert decode(encode(hand.record)) == hand.record
 
 
-def test_event_that_was_saved_before_there_were_campaigns_is_read() -> None:
+def test_event_saved_by_a_version_without_campaigns_is_decoded() -> None:
     hand = RolloutDriver(web())
     hand.announce_next()
     saved = msgspec.to_builtins(hand.scopes["web"].events[0])
@@ -193,7 +193,7 @@ def test_event_that_was_saved_before_there_were_campaigns_is_read() -> None:
     assert (old.campaign, old.cleared) == ("", False)
 
 
-def test_gate_that_was_open_before_the_last_wave_ended_is_asked_again() -> None:
+def test_gate_is_checked_again_after_each_wave() -> None:
     hand = RolloutDriver(web(), gate="health", gap=timedelta(0))
     end = TEN + 16 * MINUTE
     hand.put_wave("web", 1, WaveState.DONE, end)

@@ -1,4 +1,4 @@
-"""What a campaign's actions do to a scope."""
+"""The effects of a campaign's actions on a scope."""
 
 from forewarn.core.campaign.actions import AnnounceWave, ClearWave, RetryEvent, ScopeClosed, WithdrawEvent
 from forewarn.core.campaign.commands import pause, skip
@@ -15,7 +15,7 @@ NOTHING: ScopeHistory = read_history((), KERNEL)
 ANNOUNCE = AnnounceWave("web", 1, TEN + 15 * MINUTE, Load("web", ("web-hv-0",), 1))
 
 
-def test_wave_is_made_for_the_vms_that_are_not_done() -> None:
+def test_wave_includes_only_vms_that_are_not_done() -> None:
     hand = RolloutDriver(web())
     change = announce_wave(web(), ANNOUNCE, hand.record, hand.index, NOTHING, CONDITIONS, now=TEN)
     assert change.result is not None
@@ -26,7 +26,7 @@ def test_wave_is_made_for_the_vms_that_are_not_done() -> None:
     assert (change.scope, change.result.not_before) == (web(), None)
 
 
-def test_nothing_is_announced_or_cleared_by_a_campaign_that_was_stopped() -> None:
+def test_stopped_campaign_announces_and_clears_nothing() -> None:
     hand = RolloutDriver(web())
     hand.announce_next()
     stopped, scope = pause(hand.record, by="bob", now=TEN).record, hand.scopes["web"]
@@ -35,8 +35,8 @@ def test_nothing_is_announced_or_cleared_by_a_campaign_that_was_stopped() -> Non
     assert clear_wave(scope, clear, stopped, hand.index, CONDITIONS, now=TEN + 15 * MINUTE).scope is scope
 
 
-def test_wave_that_was_skipped_meanwhile_is_neither_announced_nor_cleared() -> None:
-    """The index may lag behind the record: a person's command is saved while actions are on their way."""
+def test_skipped_wave_is_neither_announced_nor_cleared() -> None:
+    """The index may be older than the record: a person's command is saved while actions are in progress."""
     hand = RolloutDriver(web())
     skipped = skip(hand.record, "web", by="bob", why="not now", now=TEN).record
     change = announce_wave(web(), ANNOUNCE, skipped, hand.index, NOTHING, CONDITIONS, now=TEN)
@@ -47,7 +47,7 @@ def test_wave_that_was_skipped_meanwhile_is_neither_announced_nor_cleared() -> N
     assert clear_wave(scope, clear, skipped, hand.index, CONDITIONS, now=TEN + 15 * MINUTE).scope is scope
 
 
-def test_wave_that_the_record_says_is_announced_is_not_announced_again() -> None:
+def test_announced_wave_is_not_announced_again() -> None:
     hand = RolloutDriver(web())
     hand.announce_next()
     change = announce_wave(web(), ANNOUNCE, hand.record, hand.index, NOTHING, CONDITIONS, now=TEN)
@@ -66,18 +66,18 @@ def test_nothing_is_cleared_after_the_window_has_closed() -> None:
     assert in_time.events[0].state is State.STARTED
 
 
-def test_event_that_is_gone_is_neither_withdrawn_nor_retried() -> None:
+def test_ended_event_is_neither_withdrawn_nor_retried() -> None:
     withdraw = WithdrawEvent("web", KERNEL, "bob", "no")
     assert withdraw_event(web(), withdraw, CONDITIONS, now=TEN).entries == ()
     assert retry_event(web(), RetryEvent("web", KERNEL, "bob"), now=TEN).entries == ()
 
 
-def test_vms_that_no_event_has_touched_are_left_over_unless_their_wave_was_skipped() -> None:
+def test_vms_without_an_event_are_left_over_unless_their_wave_was_skipped() -> None:
     hand = RolloutDriver(web())
     touched = NOTHING._replace(touched=frozenset({"web-0"}), outcomes={1: ()})
     hand.put_wave("web", 1, WaveState.DONE, TEN)
     assert close_scope("web", web(), hand.index, touched) == ScopeClosed("web", ((1, 1),))
     hand.put_wave("web", 2, WaveState.SKIPPED, TEN)
     assert close_scope("web", web(), hand.index, touched) == ScopeClosed("web")
-    assert close_scope("web", web(), hand.index, NOTHING) == ScopeClosed("web"), "the journal does not tell"
+    assert close_scope("web", web(), hand.index, NOTHING) == ScopeClosed("web"), "the journal does not have it"
     assert close_scope("web", None, hand.index, touched) == ScopeClosed("web")

@@ -1,4 +1,4 @@
-"""Which VMs a selection means: given kinds are united, then come the exclusions."""
+"""Which VMs a selection matches: the union of its keys, minus the exclusions."""
 
 from typing import Any
 
@@ -48,14 +48,14 @@ FLEET = (WEB, DB)
         ({"hosts": ("hv-1",), "exclude_scopes": ("db",)}, "web_1"),
     ],
 )
-def test_selection_means(fields: dict[str, Any], chosen: str) -> None:
+def test_selection_matches(fields: dict[str, Any], chosen: str) -> None:
     selection = Selection(**fields)
     assert [vm.name for scope in FLEET for vm in Selector(selection).select(scope)] == chosen.split()
     assert [vm.name for scope in FLEET for vm in scope.roster if is_selected(selection, scope, vm)] == chosen.split()
 
 
 @pytest.mark.parametrize("scope", FLEET, ids=lambda scope: scope.id)
-def test_tags_are_those_that_hold_for_the_vm(scope: Scope) -> None:
+def test_tags_are_the_effective_ones_of_the_vm(scope: Scope) -> None:
     for vm in scope.roster:
         tags = scope.traits_of(vm).tags or {}
         assert all(is_selected(Selection(tags={name: value}), scope, vm) for name, value in tags.items())

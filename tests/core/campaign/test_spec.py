@@ -1,4 +1,4 @@
-"""What a campaign may ask for, and what is refused with a sentence that says what to do."""
+"""Validation of a campaign's specification, and the messages about invalid values."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -29,16 +29,19 @@ EVERYTHING = Selection(all=True)
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({}, "say which VMs are meant: scopes, hosts or tags, or all of them"),
-        ({"all": True, "scopes": ("web",)}, "all = true means every VM: leave out scopes, hosts and tags"),
-        ({"exclude_scopes": ("web",)}, "say which VMs are meant"),
+        ({}, "select VMs by scopes, hosts or tags, or all VMs"),
+        ({"all": True, "scopes": ("web",)}, "all = true selects every VM: omit scopes, hosts and tags"),
+        ({"exclude_scopes": ("web",)}, "select VMs by scopes"),
         ({"scopes": ("web 1",)}, "scopes: 'web 1' is neither a name nor a pattern such as web-*"),
         ({"all": True, "exclude_vms": ("",)}, "exclude_vms: '' is neither a name nor a pattern"),
-        ({"hosts": tuple(f"h{n}" for n in range(MAX_NAMES + 1))}, "hosts has 1001 names: at most 1000; use patterns"),
+        (
+            {"hosts": tuple(f"h{n}" for n in range(MAX_NAMES + 1))},
+            "hosts has 1001 names: at most 1000 are allowed; use patterns",
+        ),
         ({"tags": {"a": "x" * 513}}, "tags a has 513 characters"),
     ],
 )
-def test_selection_that_means_nothing_is_refused(fields: dict[str, Any], message: str) -> None:
+def test_invalid_selection_is_refused(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(Invalid) as refusal:
         Selection(**fields)
     assert message in str(refusal.value)
@@ -62,18 +65,18 @@ def test_limit_is_a_number_or_a_percentage(written: int | str, limit: Limit, of_
     assert Limit.parse(str(limit)) == limit
 
 
-def test_percentage_is_exact_in_spite_of_binary_fractions() -> None:
+def test_percentage_is_exact_despite_binary_fractions() -> None:
     assert Limit.parse("4.35%").resolve(20_000) == 870
 
 
 @pytest.mark.parametrize("written", [0, -1, "0", "0%", "101%", "ten", "10 percent", "", "%", "1e3", "٣", 10**8])
-def test_limit_that_lets_nothing_go_or_says_nothing_is_refused(written: int | str) -> None:
+def test_invalid_limit_is_refused(written: int | str) -> None:
     with pytest.raises(Invalid, match="limit"):
         Limit.parse(written)
 
 
 @given(percent=st.floats(0.01, 100), total=st.integers(1, 200_000))
-def test_percentage_is_rounded_down_but_one_can_always_go(percent: float, total: int) -> None:
+def test_percentage_is_rounded_down_but_at_least_1(percent: float, total: int) -> None:
     number = Limit(percent=percent).resolve(total)
     assert 1 <= number <= total
     assert number <= max(1, percent * total / 100 + 1e-6)
@@ -82,32 +85,35 @@ def test_percentage_is_rounded_down_but_one_can_always_go(percent: float, total:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (Limit, "a limit is a number such as 10, or a percentage"),
-        (lambda: Limit(number=1, percent=1.0), "a limit is a number such as 10, or a percentage"),
+        (Limit, "a limit must be a number such as 10, or a percentage"),
+        (lambda: Limit(number=1, percent=1.0), "a limit must be a number such as 10, or a percentage"),
         (lambda: Window(start="9:00", end="10:00"), "start '9:00' is not a time of day: write it like \"22:00\""),
         (lambda: Window(start="24:00", end="10:00"), "start '24:00' is not a time of day"),
         (lambda: Window(start="22:00", end="25:00"), "end '25:00' is not a time of day"),
         (lambda: Window(start="22:00", end="04:00", zone="../etc/passwd"), "is not a time zone"),
-        (lambda: Window(days=(Weekday.MON, Weekday.MON), start="22:00", end="04:00"), "a window names each day once"),
-        (lambda: Blackout(start=NOW, end=NOW), "a black-out ends after it starts"),
+        (
+            lambda: Window(days=(Weekday.MON, Weekday.MON), start="22:00", end="04:00"),
+            "a window must name each day at most once",
+        ),
+        (lambda: Blackout(start=NOW, end=NOW), "a black-out must end after it starts"),
         (lambda: Blackout(start=NOW.replace(tzinfo=None), end=NOW), "a black-out's start needs a time zone"),
-        (lambda: HttpCheck(url="ftp://host/"), "is not a URL that can be asked"),
-        (lambda: HttpCheck(url="http://"), "is not a URL that can be asked"),
-        (lambda: HttpCheck(url="http://host:99999/"), "is not a URL that can be asked"),
-        (lambda: HttpCheck(url="http://host/a b"), "is not a URL that can be asked"),
-        (lambda: HttpCheck(url="http://host/", expect_status=42), "expect_status is 100 to 599, not 42"),
-        (lambda: HttpCheck(url="http://host/", retries=-1), "retries is 0 to 100, not -1"),
-        (lambda: HttpCheck(url="http://host/", timeout=timedelta(0)), "timeout is 0.001s to 10m, not 0s"),
-        (lambda: CampaignPolicy(gap=timedelta(seconds=-1)), "gap is 0s to 30d"),
-        (lambda: CampaignPolicy(notice=timedelta(days=400)), "notice is 0s to 366d"),
-        (lambda: CampaignPolicy(expected=timedelta(0)), "expected is 1s to 7d"),
-        (lambda: CampaignPolicy(halt_after=0), "halt_after is 1 or more, not 0"),
+        (lambda: HttpCheck(url="ftp://host/"), "is not a valid gate URL"),
+        (lambda: HttpCheck(url="http://"), "is not a valid gate URL"),
+        (lambda: HttpCheck(url="http://host:99999/"), "is not a valid gate URL"),
+        (lambda: HttpCheck(url="http://host/a b"), "is not a valid gate URL"),
+        (lambda: HttpCheck(url="http://host/", expect_status=42), "expect_status must be 100 to 599, got 42"),
+        (lambda: HttpCheck(url="http://host/", retries=-1), "retries must be 0 to 100, got -1"),
+        (lambda: HttpCheck(url="http://host/", timeout=timedelta(0)), "timeout must be 0.001s to 10m, got 0s"),
+        (lambda: CampaignPolicy(gap=timedelta(seconds=-1)), "gap must be 0s to 30d"),
+        (lambda: CampaignPolicy(notice=timedelta(days=400)), "notice must be 0s to 366d"),
+        (lambda: CampaignPolicy(expected=timedelta(0)), "expected must be 1s to 7d"),
+        (lambda: CampaignPolicy(halt_after=0), "halt_after must be at least 1, got 0"),
         (lambda: CampaignPolicy(zone=""), "'' is not a time zone"),
         (lambda: CampaignPolicy(gate="a b"), "gate 'a b': use 1 to 128 letters"),
         (lambda: CampaignPolicy(windows=(Window(start="22:00", end="04:00"),) * 65), "65 windows: at most 64"),
     ],
 )
-def test_wrong_value_is_refused(make: Any, message: str) -> None:
+def test_invalid_value_is_refused(make: Any, message: str) -> None:
     with pytest.raises(Invalid) as refusal:
         make()
     assert message in str(refusal.value)
@@ -115,7 +121,7 @@ def test_wrong_value_is_refused(make: Any, message: str) -> None:
 
 @pytest.mark.parametrize("type_", [EventType.PREEMPT, EventType.TERMINATE])
 def test_campaign_is_planned_maintenance(type_: EventType) -> None:
-    with pytest.raises(Invalid, match=f"a campaign is Freeze, Reboot or Redeploy, not {type_.value}"):
+    with pytest.raises(Invalid, match=f"the type of a campaign must be Freeze, Reboot or Redeploy, not {type_.value}"):
         CampaignSpec(name="kernel", type=type_, selection=EVERYTHING)
 
 
@@ -128,11 +134,11 @@ def test_campaign_is_planned_maintenance(type_: EventType) -> None:
         ({"duration": timedelta(1), "policy": CampaignPolicy(expected=timedelta(hours=1))}, timedelta(hours=1)),
     ],
 )
-def test_wave_is_expected_to_take_what_is_said_of_it(fields: dict[str, Any], expected: timedelta) -> None:
+def test_expected_time_of_a_wave(fields: dict[str, Any], expected: timedelta) -> None:
     assert CampaignSpec(name="kernel", type=EventType.REBOOT, selection=EVERYTHING, **fields).expected == expected
 
 
-def test_whole_campaign_is_kept_as_it_is() -> None:
+def test_whole_spec_is_decoded_as_it_was_encoded() -> None:
     spec = CampaignSpec(
         name="kernel",
         type=EventType.REBOOT,

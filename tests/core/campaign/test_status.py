@@ -1,4 +1,4 @@
-"""How a scope stands in its campaign, derived from the record and the scope alone."""
+"""The status of a scope in its campaign, derived only from the record and the scope."""
 
 import msgspec
 
@@ -56,7 +56,7 @@ def test_announced_wave_is_in_flight_and_ready_when_its_notice_is_over() -> None
     assert (found.ready.at, found.ready.n, found.ready.begun) == (TEN + 15 * MINUTE, 1, False)
 
 
-def test_wave_without_events_has_ended_as_the_scope_remembers_or_the_journal_knows() -> None:
+def test_outcome_of_a_wave_without_open_events_is_in_the_scope_or_in_the_journal() -> None:
     hand = announced()
     request = hand.record.request("web", 1)
     forgotten = msgspec.structs.replace(hand.scopes["web"], events=())
@@ -66,7 +66,7 @@ def test_wave_without_events_has_ended_as_the_scope_remembers_or_the_journal_kno
     assert (found.findings, found.actions) == ((WaveEnded("web", 1, (EventOutcome.COMPLETED,)),), ())
 
 
-def test_failure_is_news_once() -> None:
+def test_failure_is_found_once() -> None:
     hand = announced()
     (event,) = hand.scopes["web"].events
     (clear,) = hand.decide(TEN + 15 * MINUTE)
@@ -89,12 +89,12 @@ def test_late_end_of_a_skipped_wave_is_found() -> None:
     assert status(record, scope).findings == (SkippedWaveEnded("web", 1, record.seconds(record.scopes[0], at)),)
 
 
-def test_scope_whose_waves_are_settled_is_closed_and_one_that_is_gone_is_told() -> None:
+def test_scope_with_settled_waves_is_closed_and_a_removed_one_is_reported() -> None:
     done = with_wave(with_wave(campaign_over(web()), WaveState.DONE), WaveState.DONE, 2)
     assert status(done, web()) == ScopeStatus(n=3, actions=(CloseScope("web"),))
     assert status(done, None) == ScopeStatus(n=3, findings=(ScopeRemoved("web"),))
 
 
-def test_nothing_is_derived_of_a_campaign_that_is_over() -> None:
+def test_ended_campaign_has_no_findings_or_actions() -> None:
     over = msgspec.structs.replace(campaign_over(web()), state=CampaignState.COMPLETED)
     assert status(over, web()) == status(over, None) == ScopeStatus()

@@ -1,4 +1,4 @@
-"""Windows by the clocks of their zones, and black-outs: every expectation in UTC."""
+"""Windows in the local time of their zones, and black-outs: every expectation is in UTC."""
 
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, time, timedelta
@@ -18,12 +18,12 @@ HOUR = timedelta(hours=1)
 
 
 def at(text: str) -> datetime:
-    """Read a moment in UTC."""
+    """Parse a time in UTC."""
     return datetime.fromisoformat(text).replace(tzinfo=UTC)
 
 
 def a_window(text: str, zone: str = "Europe/Vienna") -> Window:
-    """Read a window such as `sat,sun 22:00-04:00`."""
+    """Parse a window such as `sat,sun 22:00-04:00`."""
     *days, hours = text.split()
     start, end = hours.split("-")
     return Window(days=tuple(Weekday(day) for day in ",".join(days).split(",") if day), start=start, end=end, zone=zone)
@@ -81,17 +81,17 @@ def spans(policy: CampaignPolicy, since: str, number: int = 3, length: timedelta
         ("fri 10:00-12:00", "Pacific/Apia", "2011-12-28", ["01-05 20:00/01-05 22:00", "01-12 20:00/01-12 22:00"]),
     ],
 )
-def test_window_goes_by_the_clocks_of_its_zone(window: str, zone: str, since: str, expected: list[str]) -> None:
+def test_window_is_in_local_time_of_its_zone(window: str, zone: str, since: str, expected: list[str]) -> None:
     assert spans(CampaignPolicy(windows=(a_window(window, zone),)), since, len(expected)) == expected
 
 
-def test_window_without_a_zone_goes_by_the_policys() -> None:
+def test_window_without_a_zone_uses_the_zone_of_the_policy() -> None:
     window = Window(start="09:00", end="10:00")
     assert spans(CampaignPolicy(windows=(window,)), "2030-01-07", 1) == ["01-07 09:00/01-07 10:00"]
     assert spans(CampaignPolicy(windows=(window,), zone="Asia/Tokyo"), "2030-01-07", 1) == ["01-07 00:00/01-07 01:00"]
 
 
-def test_windows_of_several_zones_are_open_one_after_the_other() -> None:
+def test_windows_of_several_zones_are_in_order() -> None:
     windows = tuple(a_window("02:00-04:00", zone) for zone in ("America/New_York", "Europe/Vienna", "Asia/Tokyo"))
     expected = ["01-07 01:00/01-07 03:00", "01-07 07:00/01-07 09:00", "01-07 17:00/01-07 19:00"]
     assert spans(CampaignPolicy(windows=windows), "2030-01-07") == expected
@@ -130,22 +130,22 @@ XMAS = Blackout(start=at("2030-12-24T12:00"), end=at("2030-12-27"), why="the sho
         ("2030-12-27T00:00", HOUR, "2030-12-27T00:00"),
     ],
 )
-def test_wave_is_over_before_a_black_out(moment: str, length: timedelta, fits_at: str) -> None:
+def test_wave_ends_before_a_black_out(moment: str, length: timedelta, fits_at: str) -> None:
     policy = CampaignPolicy(blackouts=(XMAS,))
     assert next_start(policy, at(moment), length, ZoneInfo) == at(fits_at)
     assert may_start(policy, at(moment), length, ZoneInfo) == (at(moment) == at(fits_at))
 
 
-def test_wave_ends_inside_where_the_policy_says_so() -> None:
+def test_wave_ends_inside_the_window_if_the_policy_requires_it() -> None:
     windows = (a_window("22:00-02:00", "UTC"), a_window("02:00-03:00", "UTC"))
     policy = CampaignPolicy(windows=windows, must_end_inside=True)
-    assert may_start(policy, at("2030-01-07T23:00"), 4 * HOUR, ZoneInfo), "windows that touch are one"
+    assert may_start(policy, at("2030-01-07T23:00"), 4 * HOUR, ZoneInfo), "adjacent windows count as one"
     assert next_start(policy, at("2030-01-07T23:00:01"), 4 * HOUR, ZoneInfo) == at("2030-01-08T22:00")
     assert next_start(policy, at("2030-01-07T23:00"), 6 * HOUR, ZoneInfo) is None
     assert longest_span(policy, at("2030-01-07T12:00"), ZoneInfo) == 5 * HOUR
 
 
-def test_nothing_is_open_where_black_outs_cover_every_window() -> None:
+def test_no_time_is_open_if_black_outs_cover_every_window() -> None:
     policy = CampaignPolicy(
         windows=(a_window("12:00-13:00", "UTC"),), blackouts=(Blackout(start=at("2030-01-01"), end=at("2032-01-01")),)
     )
@@ -153,13 +153,13 @@ def test_nothing_is_open_where_black_outs_cover_every_window() -> None:
     assert longest_span(policy, at("2030-06-01"), ZoneInfo) == timedelta(0)
 
 
-def test_black_out_of_more_than_a_year_leaves_nothing() -> None:
+def test_no_time_is_open_in_a_black_out_of_more_than_a_year() -> None:
     policy = CampaignPolicy(blackouts=(Blackout(start=at("2030-01-01"), end=at("2032-01-01")),))
     assert next_start(policy, at("2030-01-02"), timedelta(0), ZoneInfo) is None
     assert next_start(policy, at("2031-01-02"), timedelta(0), ZoneInfo) == at("2032-01-01")
 
 
-def test_longest_open_time_is_that_between_black_outs() -> None:
+def test_longest_open_time_is_between_black_outs() -> None:
     outs = (
         Blackout(start=at("2030-01-09"), end=at("2030-01-10")),
         Blackout(start=at("2030-01-12"), end=at("2040-01-01")),
@@ -187,7 +187,7 @@ WINDOWS = st.builds(
     end=CLOCK_TIMES,
     zone=st.sampled_from(ZONES),
 )
-# Days around which clocks somewhere are moved, and others.
+# Days with and without a DST change somewhere.
 DAYS = st.one_of(
     st.dates(date(2005, 1, 1), date(2035, 1, 1)),
     st.sampled_from([date(2030, 3, 31), date(2030, 10, 27), date(2030, 3, 10), date(2030, 11, 3), date(2011, 12, 30)]),
@@ -196,13 +196,13 @@ DAYS = st.one_of(
 
 
 def minutes_of(day: date) -> Iterator[datetime]:
-    """Yield every minute, in UTC, in which it can be this day or the one after anywhere on earth."""
+    """Yield every minute, in UTC, in which it can be this day or the next one anywhere on earth."""
     moment = datetime.combine(day, time(), UTC) - timedelta(days=1)
     return (moment + number * MINUTE for number in range(4 * 24 * 60))
 
 
 def open_minutes(window: Window, day: date) -> set[datetime]:
-    """Watch the clock of the zone, minute by minute: open when it first shows the start or later, shut for good when
+    """Read the zone's clock minute by minute: the window opens when it first shows the start or later, and closes when
     it has last shown a time before the end."""
     zone = ZoneInfo(window.zone)
     if window.days and WEEKDAYS[day.weekday()] not in window.days:
@@ -218,7 +218,7 @@ def open_minutes(window: Window, day: date) -> set[datetime]:
 
 @settings(max_examples=examples(40))
 @given(window=WINDOWS, day=DAYS)
-def test_window_is_what_somebody_sees_who_watches_the_clock(window: Window, day: date) -> None:
+def test_window_matches_a_minute_by_minute_simulation(window: Window, day: date) -> None:
     policy = CampaignPolicy(windows=(window,))
     expected = set().union(*(open_minutes(window, day + timedelta(days=offset)) for offset in (-2, -1, 0, 1)))
     since = datetime.combine(day, time(), UTC)
@@ -236,7 +236,7 @@ def test_window_is_what_somebody_sees_who_watches_the_clock(window: Window, day:
     length=st.integers(0, 300).map(lambda minutes: minutes * MINUTE),
     must_end_inside=st.booleans(),
 )
-def test_next_fit_is_the_first_moment_that_fits(
+def test_next_start_is_the_first_time_that_fits(
     windows: tuple[Window, ...],
     since: datetime,
     outs: list[tuple[int, int]],

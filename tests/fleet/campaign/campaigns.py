@@ -206,8 +206,8 @@ def normalize_journals(rows: Iterable[JournalRow]) -> dict[str, list[str]]:
 
 def _normalize(entry: Entry) -> str:
     did = EntryKind.IMPACT_FAILED if entry.kind is EntryKind.IMPACT_UNKNOWN else entry.kind
-    why = re.sub(r"nobody knows whether the work on (.+) was done: ", r"\1: ", entry.why)
-    why = why.replace("a wave is unknown", "a wave has failed")
+    why = re.sub(r"whether the work on (.+) was done is unknown: ", r"\1: ", entry.why)
+    why = why.replace("the outcome of a wave is unknown", "a wave has failed")
     plain = msgspec.structs.replace(
         entry, n=0, incarnation=None, kind=did, why=why, facts=dict(sorted(entry.facts.items()))
     )

@@ -185,7 +185,7 @@ async def test_differences_from_the_plan_are_journaled_when_a_wave_is_announced(
     assert [(entry.facts, entry.why) for entry in differing] == [
         ({"scope": "batch", "wave": "2", "update_domain": "1", "went": "batch_2"}, ""),
         ({"scope": "web", "wave": "2", "update_domain": "1", "came": "web-6 web-7"}, ""),
-        ({"scope": "web", "wave": "4", "update_domain": "9"}, "VMs are in no wave: a further one is for them"),
+        ({"scope": "web", "wave": "4", "update_domain": "9"}, "added for VMs that were in no wave"),
     ]
 
 

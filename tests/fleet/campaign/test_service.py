@@ -274,7 +274,7 @@ async def test_what_can_be_retried_and_skipped_is_said() -> None:
         assert states(fleet) == ["skipped", "announced", "planned"]
         assert [event.update_domain for event in fleet.replica.scope("web").events] == [1]
         await advance_to(fleet, ten(10, 30))
-        with pytest.raises(InvalidCampaignState, match="wave 2 of scope web is under way: it cannot be skipped"):
+        with pytest.raises(InvalidCampaignState, match="wave 2 of scope web is in progress: it cannot be skipped"):
             await fleet.campaigns.skip("kernel", "web", by="bob", why="x")
 
 
@@ -309,8 +309,8 @@ async def test_gate_that_stays_shut_halts_the_campaign_until_somebody_resumes_it
         await start_campaign(fleet, campaign_spec(gate="health", gate_patience=10 * MINUTE))
         await advance_to(fleet, ten(10, 50))
         assert (await fleet.campaigns.status("kernel")).explain[0] == (
-            "gate health is shut since 2026-03-02 10:46:00Z: the error rate is high; "
-            "web waits for it, and it is asked again at 2026-03-02 10:51:00Z"
+            "gate health has been closed since 2026-03-02 10:46:00Z: the error rate is high; "
+            "web waits for it; next check at 2026-03-02 10:51:00Z"
         )
         await advance_to(fleet, ten(11, 30))
         halted = fleet.campaigns.find("kernel")
@@ -330,7 +330,7 @@ async def test_gate_that_stays_shut_halts_the_campaign_until_somebody_resumes_it
     assert [(f"{entry.at:%H:%M}", entry.kind, entry.facts) for entry in said][:1] == [
         ("10:46", EntryKind.GATE_CLOSED, {"gate": "health", "scope": "web", "wave": "2"})
     ]
-    assert halted.state_change.why == "gate health has been shut since 2026-03-02T10:46:00Z: the error rate is high"
+    assert halted.state_change.why == "gate health has been closed since 2026-03-02T10:46:00Z: the error rate is high"
 
 
 async def test_held_scope_and_held_fleet_are_left_alone() -> None:
@@ -425,7 +425,7 @@ async def test_request_with_a_key_starts_one_campaign() -> None:
 async def test_campaign_is_found_by_id_in_any_case_and_by_name() -> None:
     async with run_fleet(web_scope()) as fleet:
         first = await start_campaign(fleet, campaign_spec())
-        with pytest.raises(ResourceExists, match="a campaign kernel that is not over"):
+        with pytest.raises(ResourceExists, match="an open campaign kernel"):
             await start_campaign(fleet, campaign_spec(), id_=CAMPAIGN_ID.replace("0F", "1F"))
         assert fleet.campaigns.find(CAMPAIGN_ID.lower()) == fleet.campaigns.find("kernel") == first
         await fleet.campaigns.abort("kernel", by="bob")
@@ -449,7 +449,7 @@ async def test_what_cannot_be_started_is_refused_before_anything_is_saved() -> N
         with pytest.raises(PlacementFailed, match="2 VMs of scope web cannot be placed because of vms_at_once"):
             await start_campaign(fleet, campaign_spec(vms_at_once=Limit(1)))
         nothing = Plan(waves=(), unplaced=(), ends_at=None, totals=Counts())
-        with pytest.raises(Invalid, match="fits no VM"):
+        with pytest.raises(Invalid, match="matches no VM"):
             await fleet.campaigns.start(campaign_spec(), nothing, by="alice")
     assert await read_campaign_journal(store) == []
 
@@ -607,11 +607,11 @@ async def test_campaigns_that_have_still_to_do_the_same_vms_are_told() -> None:
         await start_campaign(fleet, campaign_spec(selection=Selection(scopes=("web",))))
         other = campaign_spec(name="firmware", selection=Selection(all=True, exclude_vms=("web-5",)))
         assert await fleet.campaigns.overlaps(other) == (
-            "campaign kernel has still to do 5 VMs of these: each has its own turn with them",
+            "campaign kernel also still has to maintain 5 VMs of these: both will do so in turn",
         )
         assert await fleet.campaigns.overlaps(campaign_spec(selection=Selection(scopes=("db-*",)))) == ()
         await fleet.time.advance(20 * MINUTE)
-        assert (await fleet.campaigns.overlaps(other))[0].startswith("campaign kernel has still to do 3 VMs")
+        assert (await fleet.campaigns.overlaps(other))[0].startswith("campaign kernel also still has to maintain 3 VMs")
         await fleet.time.advance(12 * HOUR)
         assert await fleet.campaigns.overlaps(other) == ()
 

@@ -85,7 +85,7 @@ async def test_what_is_under_way_or_over_cannot_be_skipped() -> None:
         await abort_with_failed_work(fleet)
         (event,) = fleet.replica.scope("web").events
         await fleet.campaigns.retry("kernel", "web", by="bob")
-        with pytest.raises(InvalidCampaignState, match="wave 1 of scope web is under way: it cannot be skipped"):
+        with pytest.raises(InvalidCampaignState, match="wave 1 of scope web is in progress: it cannot be skipped"):
             await fleet.campaigns.skip("kernel", "web", by="bob", why="x")
         await fleet.time.advance(10 * MINUTE)
         assert fleet.replica.scope("web").find_event(event.id) is None

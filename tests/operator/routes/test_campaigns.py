@@ -478,7 +478,7 @@ async def test_name_of_a_campaign_that_is_not_seen_is_free_and_whoever_sees_both
         mine = await service.request("GET", "/v1/campaigns/other", token=secret)
         both = await service.request("GET", "/v1/campaigns/other")
     assert planned.json["warnings"] == [
-        "a campaign that you do not see has still to do 6 VMs of these: each has its own turn with them"
+        "a campaign that you cannot see also still has to maintain 6 VMs of these: both will do so in turn"
     ]
     assert (started.status, again.status, again.code, second.status) == (201, 409, "resource-exists", 201)
     assert (twin.status, mine.json["id"]) == (201, twin.json["id"])
@@ -529,10 +529,10 @@ async def test_gate_of_ones_own_needs_an_admin_and_a_named_one_has_to_be_there()
 
 
 WRONG = {
-    "no VMs": ({"selection": {}}, 422, "say which VMs are meant"),
+    "no VMs": ({"selection": {}}, 422, "select VMs by scopes"),
     "unknown zone": ({"policy": {"zone": "Mars/Olympus"}}, 422, "there is no time zone"),
     "unknown key": ({"policy": {"gaps": "1h"}}, 400, "gaps"),
-    "limit": ({"policy": {"vms_at_once": "0%"}}, 422, "a limit in percent is above 0"),
+    "limit": ({"policy": {"vms_at_once": "0%"}}, 422, "a limit in percent must be above 0"),
     "name": ({"name": "a b"}, 422, "campaign 'a b'"),
     "name of a path": ({"name": "plan"}, 422, "cannot be called plan"),
     "type": ({"type": "Preempt"}, 400, "type"),

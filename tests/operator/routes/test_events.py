@@ -308,7 +308,7 @@ async def test_work_on_a_vm_that_the_event_does_not_affect_is_neither_retried_no
         404,
         {
             "code": "vm-not-affected",
-            "message": f"event {id_} does not affect web-1: name a VM that it affects, or none to mean all of them",
+            "message": f"event {id_} does not affect web-1: name a VM that it affects, or no VM to select all of them",
             "details": {"vm": "web-1", "event": id_},
         },
     )

@@ -113,12 +113,12 @@ async def test_vm_with_open_events_is_refused_and_the_rest_is_made() -> None:
 
 
 WRONG = {
-    "no TOML": ("toml", b"[[scopes", "this is not TOML"),
-    "no JSON": ("json", b"{", "this is not JSON"),
+    "no TOML": ("toml", b"[[scopes", "invalid TOML"),
+    "no JSON": ("json", b"{", "invalid JSON"),
     "nothing": ("toml", b"", "scopes"),
     "not UTF-8": ("toml", b"\xff\xfe", "this is not UTF-8"),
     "unknown key": ("toml", b'[[scopes]]\nname = "x"\nkind = "standalone"\nhost = "y"\n', "line 4: scopes[0].host: "),
-    "large and wrong": ("toml", b"# comment\n" * (SMALL_FILE_BYTES // 5) + b"[[scopes", "this is not TOML"),
+    "large and wrong": ("toml", b"# comment\n" * (SMALL_FILE_BYTES // 5) + b"[[scopes", "invalid TOML"),
 }
 
 

@@ -137,7 +137,7 @@ async def test_log_without_its_file_is_refused_and_left_alone(tmp_path: Path) ->
     await fill(original)
     await copy_unclean(original, crashed)
     (crashed / DATABASE_FILE).unlink()
-    await assert_damaged(crashed, "the file is missing, but forewarn.db-wal")
+    await assert_damaged(crashed, "the file is missing, but its log forewarn.db-wal")
 
 
 async def test_creation_that_was_interrupted_is_begun_anew(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
-"""What a campaign asks of the shell (actions), and what the shell and the scopes show it (findings): plain values.
+"""Actions, which a campaign requests from the shell, and findings, which the shell and the scopes report: plain values.
 
 An action is requested once and stays pending until its `ActionResult` is applied. A finding changes nothing by itself:
-`core.campaign.rollout` applies it, and one that comes too late is ignored."""
+`core.campaign.rollout` applies it, and ignores one that is too late.
+"""
 
 from datetime import datetime
 from typing import NamedTuple
@@ -11,27 +12,27 @@ from forewarn.core.scope import EventOutcome
 
 
 class AnnounceWave(NamedTuple):
-    """Make the events of a wave, with the VMs that the scope has now."""
+    """Create the events of a wave, for the VMs that the scope has now."""
 
     scope: str
     n: int
     start: datetime
     load: Load
-    """What it is expected to have in impact."""
+    """The expected load of the wave."""
 
 
 class ClearWave(NamedTuple):
-    """Let events of a wave start."""
+    """Clear events of a wave, so that they can start."""
 
     scope: str
     n: int
     events: tuple[str, ...]
     loads: tuple[Load, ...]
-    """What each of them will have in impact."""
+    """The expected load of each event."""
 
 
 class WithdrawEvent(NamedTuple):
-    """Cancel an event that is Scheduled, and give up the work of one that is stuck: the campaign is done with it."""
+    """Cancel an event that is Scheduled, or give up the stuck impacts of a Started one."""
 
     scope: str
     event: str
@@ -40,7 +41,7 @@ class WithdrawEvent(NamedTuple):
 
 
 class RetryEvent(NamedTuple):
-    """Have the failed work of an event done once more."""
+    """Retry the failed impacts of an event."""
 
     scope: str
     event: str
@@ -48,20 +49,20 @@ class RetryEvent(NamedTuple):
 
 
 class ReadOutcome(NamedTuple):
-    """Find out from the journal how a wave has ended that the scope does not remember."""
+    """Read from the journal how a wave ended that the scope no longer remembers."""
 
     scope: str
     n: int
 
 
 class CloseScope(NamedTuple):
-    """Find out from the journal whether VMs of the scope are left over."""
+    """Read from the journal whether VMs of the scope were in no wave."""
 
     scope: str
 
 
 class CheckGate(NamedTuple):
-    """Ask the health gate."""
+    """Check the health gate."""
 
     scope: str
     n: int
@@ -71,7 +72,7 @@ Action = AnnounceWave | ClearWave | WithdrawEvent | RetryEvent | ReadOutcome | C
 
 
 class ScopeDiff(NamedTuple):
-    """What has happened to the VMs of a scope since they were last looked at."""
+    """Changes of a scope's VMs since they were last read."""
 
     came: tuple[str, ...] = ()
     went: tuple[str, ...] = ()
@@ -80,20 +81,20 @@ class ScopeDiff(NamedTuple):
 
 
 class WaveAnnounced(NamedTuple):
-    """The events of a wave are made."""
+    """The events of a wave were created."""
 
     scope: str
     n: int
     vms: int
     not_before: datetime | None
-    """None: no VM is left for it."""
+    """None: no VM is left in the wave."""
     seen: int
-    """Up to this line the scope's journal was read."""
+    """The last line of the scope's journal that was read."""
     differences: ScopeDiff = ScopeDiff()
 
 
 class WaveRefused(NamedTuple):
-    """A rule does not let the events of a wave be made."""
+    """A rule refused to create the events of a wave."""
 
     scope: str
     n: int
@@ -101,7 +102,7 @@ class WaveRefused(NamedTuple):
 
 
 class WaveEnded(NamedTuple):
-    """The events of a wave have ended; without outcomes, in a way that neither scope nor journal tells."""
+    """The events of a wave have ended. Without outcomes: neither the scope nor the journal has them."""
 
     scope: str
     n: int
@@ -109,46 +110,46 @@ class WaveEnded(NamedTuple):
 
 
 class SkippedWaveEnded(NamedTuple):
-    """Work of a wave that was skipped has ended only now."""
+    """An impact of a skipped wave has ended only now."""
 
     scope: str
     n: int
     at: int
-    """When, in the scope's seconds."""
+    """The time, in seconds since the scope's base."""
 
 
 class WaveStuck(NamedTuple):
-    """Work of a wave goes on only when a person decides."""
+    """Impacts of a wave are stuck until a person decides."""
 
     scope: str
     n: int
     reason: str
     unknown: bool
-    """Whether it is not known if all of it was done: a retry might do it twice."""
+    """Whether an outcome is unknown, so that a retry might do the work twice."""
 
 
 class WaveResumed(NamedTuple):
-    """Work of a wave that had failed is being done once more."""
+    """Failed impacts of a wave are being retried."""
 
     scope: str
     n: int
 
 
 class ScopeRemoved(NamedTuple):
-    """The scope is gone, and with it everything that there was to do."""
+    """The scope was removed, so nothing is left to do there."""
 
     scope: str
 
 
 class ScopeClosed(NamedTuple):
-    """All waves of a scope are settled; these VMs are left over, by update domain."""
+    """All waves of a scope are settled; these VMs were in none of them, by update domain."""
 
     scope: str
     left: tuple[tuple[int, int], ...] = ()
 
 
 class GateOpened(NamedTuple):
-    """The gate was found open."""
+    """The gate is open."""
 
     scope: str
     n: int
@@ -156,7 +157,7 @@ class GateOpened(NamedTuple):
 
 
 class GateClosed(NamedTuple):
-    """The gate was found closed."""
+    """The gate is closed."""
 
     scope: str
     n: int
@@ -178,7 +179,7 @@ Finding = (
 
 
 class ActionResult(NamedTuple):
-    """An action is over, done or not, and what was found out by it; None: its scope shows what has become of it."""
+    """The end of an action, successful or not, with its finding; None: the scope itself will show the result."""
 
     action: Action
     finding: Finding | None = None

@@ -1,6 +1,7 @@
 """The calendar of a campaign: when a wave can start, and whether limits leave room for it then.
 
-The plan, the announcement of waves and the estimate ask the same calendar, so that they mean the same by a start."""
+The plan, the announcement of waves and the estimate use the same calendar, so that they agree about starts.
+"""
 
 from bisect import bisect_right
 from datetime import UTC, datetime, timedelta
@@ -23,7 +24,7 @@ def wave_notice(spec: CampaignSpec, context: RuleContext) -> timedelta:
 
 
 def wave_gap(spec: CampaignSpec, context: RuleContext) -> timedelta:
-    """Return the least time from the end of a scope's wave to the start of its next."""
+    """Return the shortest time from the end of a scope's wave to the start of its next."""
     return _apply_speed(spec.policy.gap, context)
 
 
@@ -33,20 +34,20 @@ def wave_duration(spec: CampaignSpec, context: RuleContext) -> timedelta:
 
 
 def _apply_speed(time: timedelta, context: RuleContext) -> timedelta:
-    """Return the time as the service keeps it, rounded up to whole seconds."""
+    """Return the duration divided by the service's speed, rounded up to whole seconds."""
     seconds = -(-(time / context.policy.speed) // SECOND)
     return seconds * SECOND
 
 
 LoadChange = tuple[datetime, int, Load, bool]
-"""A moment at which a load comes or goes, the number of this change, the load, and whether it comes."""
+"""The time at which a load starts or ends, a sequence number, the load, and whether it starts."""
 
 
 class Calendar:
-    """The times of a campaign's waves, the windows from `since` on, and the load that is expected at a moment.
+    """The times of a campaign's waves, the windows from `since` on, and the load that is expected at one time.
 
-    Windows are worked out as far as they are asked for, up to a year from `since`. The load is that of one moment,
-    which `set_moment` chooses and `advance` moves forward.
+    Windows are computed only as far as needed, up to a year from `since`. `set_moment` sets the time of the load, and
+    `advance` moves it forward.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class Calendar:
         self.notice, self.gap = wave_notice(spec, context), wave_gap(spec, context)
         self.length = wave_duration(spec, context)
         self.rest = max(self.gap, self.notice)
-        """From the end of a scope's wave to the start of its next, which is announced only then."""
+        """From the end of a scope's wave to the start of its next one, which is announced only after that end."""
         self.limits = limits
         self.is_limited = limits != CampaignLimits()
         self._zones = zones
@@ -72,38 +73,38 @@ class Calendar:
     # Windows.
 
     def next_start(self, moment: datetime) -> datetime | None:
-        """Return the first moment, not before this one, at which a wave may start; None: never.
+        """Return the first time, not before this one, at which a wave may start; None: never.
 
-        A window that opens within a second opens at the next whole one, as waves start then.
+        A window that opens within a second counts from the next whole second, because waves start at whole seconds.
         """
         while not self._ends or self._ends[-1] <= moment:
             span = next(self._spans, None)
             if span is None:
                 return None
             start = ceil_to_second(span.start)
-            # One that ends earlier than another that began before it adds nothing.
+            # A span that ends before an earlier one does adds nothing.
             if start < span.end and (not self._ends or span.end > self._ends[-1]):
                 self._starts.append(start)
                 self._ends.append(span.end)
         return max(moment, self._starts[bisect_right(self._ends, moment)])
 
     def is_open(self, moment: datetime) -> bool:
-        """Tell whether waves may start at the moment, by windows and black-outs."""
+        """Return whether windows and black-outs allow waves to start at this time."""
         return self.next_start(moment) == moment
 
     def keep_current(self, now: datetime) -> None:
-        """Let the year in which windows are looked for begin today; ask for nothing earlier afterwards."""
+        """Let the year in which windows are searched start now; do not ask for an earlier time afterwards."""
         if not self._since <= now < self._since + DAY:
             self._set_since(now)
 
     def _set_since(self, since: datetime) -> None:
-        self._since = since = since.replace(microsecond=0)  # without windows, all times from here on are open
+        self._since = since = since.replace(microsecond=0)  # without windows, everything from here on is open
         self._spans = start_spans(self.spec.policy, since, self.length, self._zones)
         self._starts: list[datetime] = []
         self._ends: list[datetime] = []
 
     def first_start(self, now: datetime, *, rested_at: datetime, planned_at: datetime) -> datetime | None:
-        """Return when a wave could start whose scope has rested then, if it were announced as soon as that makes sense.
+        """Return the earliest start of a wave whose scope's gap ends at `rested_at`, if it is announced at once.
 
         None: no window is open within a year.
         """
@@ -114,18 +115,18 @@ class Calendar:
             start = max(start, planned_at)
         return self.next_start(start)
 
-    # Room.
+    # Load.
 
     def set_moment(self, moment: datetime) -> None:
-        """Forget what is expected, and count what is in impact at this moment from now on."""
+        """Clear all expected loads, and set the time of the load."""
         self._moment, self._usage = moment, Usage()
         self._load_changes: list[LoadChange] = []
         self._change_count = 0
         self._is_heap = False
-        """Whether the changes are a heap, as they are once somebody has asked for the next."""
+        """Whether the changes are a heap, which they become when the next one is first requested."""
 
     def expect(self, load: Load, start: datetime, end: datetime) -> None:
-        """Count a load from its start to its end: no wave without room for it lasts into that time."""
+        """Add a load from its start to its end; no wave is placed that would exceed a limit in that time."""
         if end <= self._moment:
             return
         if start <= self._moment or (comes_at := start - self.length + SECOND) <= self._moment:
@@ -136,7 +137,7 @@ class Calendar:
             self._add_load_change(end, load, comes=False)
 
     def advance(self, moment: datetime) -> None:
-        """Count what is in impact at a later moment."""
+        """Move the time of the load forward."""
         self._moment = moment
         while (at := self.next_change) is not None and at <= moment:
             _, _, load, comes = heappop(self._load_changes)
@@ -147,7 +148,7 @@ class Calendar:
 
     @property
     def next_change(self) -> datetime | None:
-        """When a load comes or goes next."""
+        """The next time at which a load starts or ends."""
         if not self._is_heap:
             heapify(self._load_changes)
             self._is_heap = True
@@ -163,20 +164,20 @@ class Calendar:
 
     @property
     def hosts(self) -> set[str]:
-        """The hosts that have something in impact."""
+        """The hosts with a load."""
         return self._usage.hosts
 
     def fits(self, load: Load) -> bool:
-        """Tell whether limits leave room for a load."""
+        """Return whether the limits leave room for a load."""
         return self.limits.allows(self._usage.plus(load))
 
     def exceeded(self, load: Load) -> ExceededLimit | None:
-        """Return the limit that leaves no room for a load; None: there is room."""
+        """Return the limit that a load would exceed; None if there is room."""
         amounts = self._usage.plus(load)
         return None if self.limits.allows(amounts) else self.limits.exceeded(amounts)[0]
 
 
 def calendar_of(campaign: Campaign, context: RuleContext, zones: ZoneLookup, *, since: datetime) -> Calendar:
-    """Return the calendar of a started campaign: its limits are of what was selected then."""
+    """Return the calendar of a started campaign, with the limits for what was selected at its start."""
     limits = resolve_limits(campaign.spec.policy, campaign.selected)
     return Calendar(campaign.spec, context, zones, since=since, limits=limits)

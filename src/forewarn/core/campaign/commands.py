@@ -34,7 +34,7 @@ TRANSITIONS: dict[tuple[CampaignState, str], CampaignState] = {
     (CampaignState.HALTED, "abort"): CampaignState.ABORTING,
     (CampaignState.ABORTING, "abort"): CampaignState.ABORTING,
 }
-"""What a person can do with a campaign. What is not in the table is refused; what changes nothing is no mistake."""
+"""What an operator can do with a campaign in each state; anything else is refused. Repeating a command is allowed."""
 
 _ENTRY_KINDS = {
     "pause": EntryKind.CAMPAIGN_PAUSED,
@@ -55,15 +55,15 @@ def start(
     now: datetime,
     notify: bool = False,
 ) -> CampaignDecision:
-    """Start a campaign as it was planned; `plan_progress` gives its scopes.
+    """Start a campaign as planned; `plan_progress` returns its scopes.
 
-    A plan that leaves VMs without a place is refused.
+    A plan with unplaced VMs is refused.
     """
     if plan.unplaced:
         first, *others = plan.unplaced
         raise PlacementFailed(first.scope, len(first.vms), first.rule, first.why, len(others))
     if not plan.waves:
-        raise Invalid("the selection fits no VM: `forewarn vm list` shows what there is")
+        raise Invalid("the selection matches no VM: run `forewarn vm list` to see all VMs")
     why, totals = truncate_text(why), plan.totals
     facts = {
         "name": spec.name,
@@ -91,29 +91,29 @@ def start(
 
 
 def plan_progress(planned: Sequence[PlannedWave], *, started_at: datetime, seen: int) -> ScopeProgress:
-    """Return how far a scope is of which nothing is done; `seen` is the last line of its journal."""
+    """Return the initial progress of a scope; `seen` is the last line of its journal."""
     first = planned[0].not_before
     waves = tuple(Wave(wave.update_domain, (wave.not_before - first) // SECOND, vms=len(wave.vms)) for wave in planned)
     return ScopeProgress(planned[0].scope, (first - started_at) // SECOND, waves, seen)
 
 
 def pause(record: Campaign, *, by: str, why: str = "", now: datetime) -> CampaignDecision:
-    """Announce and clear nothing until it is resumed. What has started ends."""
+    """Announce and clear nothing until the campaign is resumed. Started events end normally."""
     return _apply(record, "pause", by=by, why=why, now=now)
 
 
 def resume(record: Campaign, *, by: str, why: str = "", now: datetime) -> CampaignDecision:
-    """Go on; failures, and how long a gate has been closed, are counted from zero."""
+    """Continue; the failure count and the time that a gate has been closed restart from zero."""
     return _apply(record, "resume", by=by, why=why, now=now, failures=0, gate=None)
 
 
 def abort(record: Campaign, *, by: str, why: str = "", now: datetime) -> CampaignDecision:
-    """Cancel what is Scheduled, let what is Started end, and be over."""
+    """Cancel Scheduled events, let Started ones end, and finish."""
     return _apply(record, "abort", by=by, why=why, now=now)
 
 
 def _apply(record: Campaign, action: str, *, by: str, why: str, now: datetime, **fields: object) -> CampaignDecision:
-    """Bring the campaign into another state."""
+    """Move the campaign to another state."""
     check_text(why, "reason")
     to = TRANSITIONS.get((record.state, action))
     if to is None:
@@ -128,7 +128,7 @@ def _apply(record: Campaign, action: str, *, by: str, why: str, now: datetime, *
 def retry(
     record: Campaign, id_: str, scope: Scope | None, *, by: str, why: str = "", now: datetime
 ) -> CampaignDecision:
-    """Have the failed wave of a scope done once more: its stuck work, or all of it that is not done."""
+    """Retry the failed wave of a scope: its stuck impacts, or everything in it that is not done."""
     draft = CampaignDraft(record)
     n, wave = _current_wave(draft, id_, "be retried")
     if wave.state is WaveState.RETRYING:
@@ -144,7 +144,7 @@ def retry(
         )
     elif len(record.attempts) >= MAX_ATTEMPTS and f"{n}/{id_}" not in record.attempts:
         raise InvalidCampaignState(
-            f"campaign {record.name}", f"about to do {MAX_ATTEMPTS} waves again", "take on more of them yet"
+            f"campaign {record.name}", f"about to retry {MAX_ATTEMPTS} waves", "retry more of them yet"
         )
     else:
         draft.put_wave(id_, n, WaveState.PLANNED, None)
@@ -155,19 +155,19 @@ def retry(
 
 
 def skip(record: Campaign, id_: str, *, by: str, why: str, now: datetime) -> CampaignDecision:
-    """Pass over the current wave of a scope: what is stuck of it is given up, what is Scheduled canceled.
+    """Skip the current wave of a scope: stuck impacts are given up, Scheduled events canceled.
 
-    An abort cancels by itself what has not begun: from then on only what has failed can be skipped.
+    An abort already cancels everything that has not begun; after that only a failed wave can be skipped.
     """
     if not why.strip():
-        raise Invalid("skipping needs a reason: the VMs of the wave are left as they are")
+        raise Invalid("skipping a wave needs a reason: its VMs are left without the maintenance")
     draft = CampaignDraft(record)
     n, wave = _current_wave(draft, id_, "be skipped")
     if wave.state in (WaveState.CLEARED, WaveState.RETRYING):
-        raise InvalidCampaignState(f"wave {n} of scope {id_}", "under way", "be skipped")
+        raise InvalidCampaignState(f"wave {n} of scope {id_}", "in progress", "be skipped")
     if record.state is CampaignState.ABORTING and wave.state is not WaveState.FAILED:
         raise InvalidCampaignState(
-            f"wave {n} of scope {id_}", "not going to begin, as its campaign is aborted", "be skipped"
+            f"wave {n} of scope {id_}", "not going to start because its campaign is aborted", "be skipped"
         )
     draft.skip(id_, n, by=by, now=now, why=why)
     return draft.finish()
@@ -182,5 +182,5 @@ def _current_wave(draft: CampaignDraft, id_: str, action: str) -> tuple[int, Wav
     progress = draft.progress(id_)
     n = progress.current
     if n > len(progress.waves):
-        raise InvalidCampaignState(f"scope {id_}", "through with the campaign", f"have a wave that could {action}")
+        raise InvalidCampaignState(f"scope {id_}", "finished with the campaign", f"have a wave that could {action}")
     return n, progress.wave(n)

@@ -1,4 +1,4 @@
-"""CampaignDecision, what a campaign's rules return, and CampaignDraft, the builder in which they create it."""
+"""CampaignDecision, the result of a campaign's rules, and CampaignDraft, the builder with which they create it."""
 
 from collections.abc import Collection, Mapping
 from datetime import datetime
@@ -26,51 +26,51 @@ from forewarn.core.text import truncate_text
 
 
 class CampaignBlockers(NamedTuple):
-    """What keeps waves from going on, beyond what the record tells."""
+    """What blocks waves, apart from what is in the record."""
 
     start_limit: ExceededLimit | None = None
-    """The limit that keeps the next wave from starting."""
+    """The limit that blocks the start of the next wave."""
     announce_limit: ExceededLimit | None = None
-    """The limit that keeps the next wave from being announced."""
+    """The limit that blocks the announcement of the next wave."""
     at_gate: tuple[str, ...] = ()
     """The scopes whose waves could start if the gate were open."""
     held_scopes: frozenset[str] = frozenset()
     """The scopes that an operator holds."""
     is_permanent: bool = False
-    """Whether what takes the room stays in impact until a person decides about it."""
+    """Whether the load that exceeds the limit stays until a person decides about it."""
 
     @property
     def has_limit(self) -> bool:
-        """Whether something else may be decided when less is in impact, wherever in the fleet."""
+        """Whether a lower load, anywhere in the fleet, may change the next decision."""
         return self.start_limit is not None or self.announce_limit is not None
 
 
 class CampaignDecision(msgspec.Struct, frozen=True):
-    """The new record, what the journal says of it, and what follows.
+    """The new record, its journal entries, and the actions that follow.
 
-    Save record and entries first, in one step; do the actions afterwards.
+    Save record and entries first, in one transaction; carry out the actions afterwards.
     """
 
     record: Campaign
     entries: tuple[Entry, ...] = ()
     actions: tuple[Action, ...] = ()
     wake_at: datetime | None = None
-    """When time itself may change something; None: only something else can."""
+    """When time alone may change something; None: only another change can."""
     has_more: bool = False
-    """Whether there is more to decide at once."""
+    """Whether the next decision can be made at once."""
     blockers: CampaignBlockers = CampaignBlockers()
-    """What keeps waves from going on."""
+    """What blocks waves."""
 
 
 class CampaignDraft:
     """A campaign while a rule changes it. A draft never leaves its rule.
 
-    `notify`: whether others are to be told of its start, halt and end. `positions`: where each scope is in the record.
+    `notify`: whether to send notifications of start, halt and end. `positions`: the index of each scope in the record.
     """
 
     def __init__(self, record: Campaign, positions: Mapping[str, int] | None = None, *, notify: bool = False) -> None:
         self.record = record
-        """The campaign but for the progress of its scopes, which may have gone on."""
+        """The campaign without the progress of its scopes, which is kept separately."""
         if positions is None:
             positions = {progress.scope: i for i, progress in enumerate(record.scopes)}
         self._positions = positions
@@ -79,18 +79,18 @@ class CampaignDraft:
         self._entries: list[Entry] = []
 
     def finish(self) -> CampaignDecision:
-        """Close the draft. One in which nothing happened gives the record itself, unchanged."""
+        """Return the decision. If nothing happened, it has the original record, unchanged."""
         if self._progress is not None or self._entries:
             scopes = self.record.scopes if self._progress is None else tuple(self._progress)
             self.set(scopes=scopes, entries=self.record.entries + len(self._entries))
         return CampaignDecision(self.record, tuple(self._entries))
 
     def has(self, scope: str) -> bool:
-        """Tell whether the campaign has the scope."""
+        """Return whether the campaign includes the scope."""
         return scope in self._positions
 
     def progress(self, scope: str) -> ScopeProgress:
-        """Return how far a scope is."""
+        """Return the progress of a scope."""
         scopes = self.record.scopes if self._progress is None else self._progress
         return scopes[self._positions[scope]]
 
@@ -99,13 +99,13 @@ class CampaignDraft:
         self.record = msgspec.structs.replace(self.record, **fields)
 
     def put(self, progress: ScopeProgress) -> None:
-        """Keep how far a scope is."""
+        """Store the progress of a scope."""
         if self._progress is None:
             self._progress = list(self.record.scopes)
         self._progress[self._positions[progress.scope]] = progress
 
     def put_wave(self, scope: str, n: int, state: WaveState, at: datetime | None) -> Wave:
-        """Bring a wave into another state, at a moment, and return it as it was."""
+        """Move a wave to another state at a time, and return the previous one."""
         progress = self.progress(scope)
         wave = progress.wave(n)
         seconds = 0 if at is None else self.record.seconds(progress, at)
@@ -126,16 +126,16 @@ class CampaignDraft:
         self.add_entry(entry_kind, by=by, now=now, why=why, scope=scope, wave=str(n), update_domain=domain, **facts)
 
     def add_notification(self, what: str, *, now: datetime, why: str = "") -> None:
-        """Have others told of what the last entry says."""
+        """Add a notification of the last entry."""
         if self._notify:
             n = self.record.entries + len(self._entries)
             notification = Notification(n=n, what=what, at=now, why=truncate_text(why))
             self.set(notifications=(*self.record.notifications, notification))
 
-    # How waves end.
+    # The end of waves.
 
     def settle(self, scope: str, n: int, ended: Collection[EventOutcome], *, now: datetime) -> None:
-        """Take how the events of a wave have ended."""
+        """Record how the events of a wave ended."""
         wave = self.progress(scope).wave(n)
         if EventOutcome.FAILED in ended:
             if wave.state is not WaveState.FAILED:
@@ -146,7 +146,7 @@ class CampaignDraft:
             self._clear_attempts(scope, n)
             self.add_wave_entry(EntryKind.WAVE_SETTLED, scope, n, now=now, vms=str(wave.vms))
         elif self.record.state.is_aborted:
-            # The abort has taken its events back: it is as if it had never been announced.
+            # The abort has canceled its events: it counts as never announced.
             self.put_wave(scope, n, WaveState.PLANNED, None)
             self.clear_failure(scope)
             self.add_wave_entry(EntryKind.WAVE_LEFT, scope, n, now=now, why="its events were canceled")
@@ -154,15 +154,15 @@ class CampaignDraft:
             self.skip(scope, n, now=now, why="its events were canceled")
 
     def skip(self, scope: str, n: int, *, now: datetime, why: str, by: str = "") -> None:
-        """Pass over a wave."""
+        """Skip a wave."""
         self.put_wave(scope, n, WaveState.SKIPPED, now)
         self.clear_failure(scope)
         self.add_wave_entry(EntryKind.WAVE_SKIPPED, scope, n, by=by, now=now, why=why)
 
     def fail(self, scope: str, n: int, why: str, *, unknown: bool = False, now: datetime) -> None:
-        """A wave has failed: its scope waits for a person, and the campaign halts if that was one too many.
+        """Record that a wave failed: its scope waits for a person, and the campaign halts if `halt_after` is reached.
 
-        `unknown`: it is not known whether all of its work was done.
+        `unknown`: whether all of its work was done is unknown.
         """
         self.put_wave(scope, n, WaveState.FAILED, now)
         failure = WaveFailure(wave=n, at=now, why=truncate_text(why, MAX_FAILURE_BYTES), unknown=unknown)
@@ -174,21 +174,21 @@ class CampaignDraft:
         limit = self.record.spec.policy.halt_after
         if limit is not None and failures >= limit:
             many = (
-                f"a wave {'is unknown' if unknown else 'has failed'}"
+                ("the outcome of a wave is unknown" if unknown else "a wave has failed")
                 if failures == 1
                 else f"{failures} waves have failed"
             )
             self.halt(f"{many}: {scope}, wave {n}: {why}", now=now)
 
     def update_failure(self, scope: str, why: str, *, unknown: bool) -> None:
-        """More work of a failed wave waits for a person by now, or less."""
+        """Update the reason of a failed wave when more or fewer impacts are stuck."""
         known = self.record.wave_failures.get(scope)
         if known is not None:
             failure = msgspec.structs.replace(known, why=truncate_text(why, MAX_FAILURE_BYTES), unknown=unknown)
             self.set(wave_failures={**self.record.wave_failures, scope: failure})
 
     def halt(self, why: str, *, now: datetime) -> None:
-        """Stop announcing and clearing until a person says that it goes on."""
+        """Stop announcing and clearing until a person resumes the campaign."""
         if self.record.state is CampaignState.RUNNING:
             change = StateChange(by=self.record.actor, at=now, why=truncate_text(why))
             self.set(state=CampaignState.HALTED, state_change=change)
@@ -196,12 +196,12 @@ class CampaignDraft:
             self.add_notification("halted", now=now, why=why)
 
     def clear_failure(self, scope: str) -> None:
-        """Let nothing of a scope wait for a person any more."""
+        """Remove the failure of a scope, which no longer waits for a person."""
         known = self.record.wave_failures
         if scope in known:
             self.set(wave_failures={key: value for key, value in known.items() if key != scope})
 
     def _clear_attempts(self, scope: str, n: int) -> None:
-        """A wave is not asked for again: how often it was matters no more."""
+        """Remove the number of attempts of a wave that will not be requested again."""
         if (key := f"{n}/{scope}") in self.record.attempts:
             self.set(attempts={other: number for other, number in self.record.attempts.items() if other != key})

@@ -16,11 +16,11 @@ class _NeverOpen(Exception):
 
 
 class CompletionEstimate:
-    """When a campaign will be over if nothing new happens: give it every scope, then ask for the end.
+    """When a campaign will end if nothing new happens: add every scope, then read `end`.
 
-    A scope's waves follow each other, each with its notice and the gap. Where limits make scopes wait for each other,
-    the plan knows the order: what it has left is as late, or as early, as what is on its way. What has failed counts as
-    if somebody skipped it now, and a gate that is shut as if it opened when it is asked next.
+    A scope's waves follow each other, each with its notice and the gap. If limits make scopes wait for each other, the
+    plan has the order: its remaining waves are expected as late, or as early, as those in flight. A failed wave counts
+    as skipped now, and a closed gate as open from its next check on.
     """
 
     def __init__(self, campaign: Campaign, calendar: Calendar, context: RuleContext, *, now: datetime) -> None:
@@ -37,23 +37,23 @@ class CompletionEstimate:
         self._advance = spec.policy.advance
         gate, start_at = campaign.gate, spec.start_at
         self._earliest = self._now if gate is None else max(self._now, _seconds(gate.retry_at, campaign.started_at))
-        """Before this nothing starts."""
+        """Nothing starts before this time."""
         announced = self._now if start_at is None else max(self._now, _seconds(start_at, campaign.started_at))
         self._earliest_planned = max(self._earliest, announced + self._notice)
-        """Before this nothing starts that is not announced yet."""
+        """No wave that is not announced yet starts before this time."""
         self._has_windows = bool(spec.policy.windows or spec.policy.blackouts)
         self._chains: dict[tuple[int, int], int] = {}
         self._lags: list[int] = []
-        """By how much what is on its way is behind the plan."""
+        """How far the waves in flight are behind the plan."""
         self._planned: list[int] = []
-        """Of each scope, when the plan lets the first and the last wave start that is not announced yet."""
+        """For each scope, the planned starts of the first and the last wave that are not announced yet."""
         self._waves = self._vms = 0
-        """How much has not begun."""
+        """The load of waves that have not begun."""
         self._end = 0
         self._is_never = False
 
     def add(self, progress: ScopeProgress) -> None:
-        """Take how far a scope is."""
+        """Add the progress of a scope."""
         if self._is_stopped or self._is_never or progress.closed:
             return
         try:
@@ -63,7 +63,7 @@ class CompletionEstimate:
 
     @property
     def end(self) -> datetime | None:
-        """When the campaign will be over, or was; None: that waits for a person, or never."""
+        """When the campaign will end, or ended; None if that waits for a person, or never happens."""
         if self._is_stopped:
             return self._campaign.ended_at
         try:
@@ -74,7 +74,7 @@ class CompletionEstimate:
         return None if self._is_never else max(self._earliest_end, since + timedelta(seconds=end))
 
     def _end_of(self, progress: ScopeProgress) -> int:
-        """Return when a scope would be over if it were alone."""
+        """Return when a scope would finish if it were alone."""
         base, waves = progress.base, progress.waves
         n, end = 0, -base - self._rest
         for wave in waves:
@@ -96,7 +96,7 @@ class CompletionEstimate:
         return self._end_of_chain(end, left)
 
     def _end_of_current(self, before: int, base: int, wave: Wave) -> int:
-        """Return when a scope's current wave will be over; the one before it was then."""
+        """Return when a scope's current wave will end; the previous one ended at the given time."""
         state, planned = wave.state, base + wave.planned
         if state is WaveState.FAILED:
             return self._now
@@ -116,13 +116,13 @@ class CompletionEstimate:
         return start + self._length
 
     def _end_by_plan(self, end: int, base: int, waves: tuple[Wave, ...]) -> int:
-        """Return when waves will be over of which none starts before its time."""
+        """Return when the remaining waves will end if none starts before its planned time."""
         for wave in waves:
             end = self._next_start(max(end + self._rest, self._earliest_planned, base + wave.planned)) + self._length
         return end
 
     def _end_of_chain(self, end: int, left: int) -> int:
-        """Return when so many more waves will be over that follow each other as soon as they may."""
+        """Return when this many more waves will end that follow each other without delay."""
         first = max(end + self._rest, self._earliest_planned)
         if not self._has_windows:
             return first + self._length + (left - 1) * (self._rest + self._length)
@@ -142,7 +142,7 @@ class CompletionEstimate:
         return _seconds(start, since)
 
     def _end_by_limits(self) -> int:
-        """Return when all will be over that waits for room, too."""
+        """Return when all waves will end, including those that wait for limits."""
         ends = [self._earliest + rounds * self._length for rounds in self._rounds()]
         if self._planned:
             late = max([*(self._lags or [0]), self._earliest_planned - min(self._planned)])
@@ -150,7 +150,7 @@ class CompletionEstimate:
         return max(ends, default=0)
 
     def _rounds(self) -> Iterator[int]:
-        """Yield how many times over each limit would have to be used to the full."""
+        """Yield for each limit how many times it would have to be used in full."""
         if self._limits.scopes is not None:
             yield -(-self._waves // self._limits.scopes)
         if self._limits.vms is not None:

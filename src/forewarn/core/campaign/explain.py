@@ -11,17 +11,17 @@ from forewarn.core.campaign.spec import CampaignPolicy, CampaignSpec, gate_name
 from forewarn.core.policy import RuleContext
 
 MAX_NAMES_SHOWN = 10
-"""How many failed waves, or scopes before a gate, are named."""
+"""How many failed waves, or scopes that wait for a gate, are listed by name."""
 
 _STATES = {
     CampaignState.PAUSED: "paused",
     CampaignState.HALTED: "halted",
-    CampaignState.ABORTING: "aborted: what has started ends",
+    CampaignState.ABORTING: "aborted: started events still have to end",
 }
 
 
 class WaitReasons:
-    """What a campaign waits for: give it every scope, then ask what is to be said."""
+    """What a campaign waits for: add every scope, then read `messages`."""
 
     def __init__(
         self,
@@ -39,14 +39,14 @@ class WaitReasons:
         self._now = now
         self._failed: dict[str, ScopeProgress] = {}
         self._announced: list[datetime] = []
-        """For when the waves are announced that wait for their time."""
+        """The planned starts of announced waves."""
         self._resting: list[datetime] = []
-        """Until when scopes rest after a wave."""
+        """The ends of the gaps of scopes."""
         self._held: list[str] = []
         self._in_progress = self._waiting = self._closing = 0
 
     def add(self, progress: ScopeProgress) -> None:
-        """Take how far a scope is."""
+        """Add the progress of a scope."""
         if (state := progress.current_state) is None:
             self._closing += not progress.closed
         elif state is WaveState.FAILED:
@@ -70,7 +70,7 @@ class WaitReasons:
 
     @property
     def needs_operator(self) -> bool:
-        """Whether it runs, and yet nothing goes on until a person decides about what has failed."""
+        """Whether it is running, but nothing continues until a person decides about failed waves."""
         if self._campaign.state is not CampaignState.RUNNING or not self._failed:
             return False
         if self._in_progress or self._closing or self._resting or any(at > self._now for at in self._announced):
@@ -81,7 +81,7 @@ class WaitReasons:
 
     @property
     def messages(self) -> tuple[str, ...]:
-        """What waits and why, what a person decides first; empty: nothing does."""
+        """What the campaign waits for and why, decisions of people first; empty if it waits for nothing."""
         campaign = self._campaign
         if campaign.state.is_over:
             return ()
@@ -91,7 +91,7 @@ class WaitReasons:
         return tuple(messages)
 
     def _blocker_messages(self) -> Iterator[str]:
-        """Say what keeps every wave from starting, or the next."""
+        """Yield what blocks all waves, or the next one."""
         spec, now = self._campaign.spec, self._now
         if self._campaign.gate is not None:
             yield _gate_message(spec, self._campaign.gate, self._blockers.at_gate)
@@ -103,7 +103,7 @@ class WaitReasons:
         elif opens_at > now:
             yield f"no window is open before {_format_time(opens_at)}"
         if self._blockers.start_limit is not None:
-            taken = ", and what has failed takes it" if self._blockers.is_permanent and self._failed else ""
+            taken = ", which failed waves occupy" if self._blockers.is_permanent and self._failed else ""
             yield f"the next wave waits for room{taken}: {self._blockers.start_limit}"
 
     def _progress_messages(self) -> Iterator[str]:
@@ -111,7 +111,7 @@ class WaitReasons:
         due = [at for at in self._announced if at <= self._now]
         coming = [at for at in self._announced if at > self._now]
         if self._in_progress:
-            yield f"{_wave_text(self._in_progress)} under way"
+            yield f"{_wave_text(self._in_progress)} in progress"
         if due:
             yield f"{_wave_text(len(due))} due, {_first_text(due)}since {_format_time(min(due))}"
         if coming:
@@ -129,10 +129,10 @@ class WaitReasons:
 
 
 def stop_reason(campaign: Campaign) -> str:
-    """Say why nothing of a campaign starts, to people who may know its name and nothing else; empty: it goes on."""
+    """Return why a campaign starts nothing, for people who may see only its name; empty if it continues."""
     if campaign.state is not CampaignState.RUNNING:
         return f"it is {campaign.state.value}"
-    return "" if campaign.gate is None else "its gate is shut"
+    return "" if campaign.gate is None else "its gate is closed"
 
 
 def _state_messages(campaign: Campaign, context: RuleContext) -> Iterator[str]:
@@ -148,17 +148,17 @@ def _failure_messages(campaign: Campaign, scopes: Mapping[str, ScopeProgress]) -
     for progress, failure in failed[-MAX_NAMES_SHOWN:]:
         wave = f"wave {failure.wave} of {progress.scope}"
         if failure.unknown:
-            yield f"{wave} is unknown: {failure.why}; a retry does it again: retry it or skip it"
+            yield f"{wave} has an unknown outcome: {failure.why}; retry it, which does all of it again, or skip it"
         else:
             yield f"{wave} has failed: {failure.why or 'no reason was given'}; retry it or skip it"
     if (more := len(failed) - MAX_NAMES_SHOWN) > 0:
-        yield f"{more} more wave{'' if more == 1 else 's'} failed before; retry or skip what has failed"
+        yield f"{more} more wave{'' if more == 1 else 's'} failed before; retry or skip the failed waves"
 
 
 def _gate_message(spec: CampaignSpec, gate: ClosedGate, waiting: Sequence[str]) -> str:
-    message = f"gate {gate_name(spec.policy.gate)} is shut since {_format_time(gate.since)}: {gate.why}"
-    who = f"{_join_names(waiting)} wait{'s' if len(waiting) == 1 else ''} for it, and it" if waiting else "it"
-    return f"{message}; {who} is asked again at {_format_time(gate.retry_at)}"
+    message = f"gate {gate_name(spec.policy.gate)} has been closed since {_format_time(gate.since)}: {gate.why}"
+    who = f"{_join_names(waiting)} wait{'s' if len(waiting) == 1 else ''} for it; " if waiting else ""
+    return f"{message}; {who}next check at {_format_time(gate.retry_at)}"
 
 
 def _join_names(names: Sequence[str]) -> str:
@@ -167,19 +167,19 @@ def _join_names(names: Sequence[str]) -> str:
 
 
 def _wait_reason(policy: CampaignPolicy, blockers: CampaignBlockers, waiting: int) -> str:
-    """Say for what scopes wait whose next wave is not announced, though they have rested."""
-    whose, whom = ("its", "it") if waiting == 1 else ("their", "them")
+    """Return what scopes wait for whose next wave is not announced, although their gap is over."""
+    whose = "its" if waiting == 1 else "their"
     if (limit := blockers.announce_limit or blockers.start_limit) is not None:
         return f"for {whose} turn: {_limit_message(policy, limit)}"
     if not policy.advance:
-        return f"for the time that the plan has for {whom}: advance is false"
+        return f"for {whose} planned time, because advance is false"
     if policy.windows or policy.blackouts:
         return f"for a window that is open when {whose} notice is over"
     return "to be announced"
 
 
 def _limit_message(policy: CampaignPolicy, limit: ExceededLimit) -> str:
-    """Say what a limit allows, and how it is written where that is something else."""
+    """Return what a limit allows, with the policy's value in brackets if that is a percentage."""
     written = str(getattr(policy, limit.rule))
     number = str(limit.limit)
     return f"{limit.rule} allows {number}" + (f" ({written})" if written != number else "")

@@ -23,32 +23,32 @@ RELEVANT_KINDS = (
     EntryKind.VM_MOVED,
     EntryKind.VM_CHANGED,
 )
-"""The lines that matter."""
+"""The kinds of entries that are read."""
 
 
 class ScopeHistory(NamedTuple):
-    """What is to be known of a scope before a wave of it is announced, and when all of them are settled."""
+    """What the campaign needs from a scope's journal before it announces a wave, and when all waves are settled."""
 
     done: frozenset[str]
-    """The VMs on which the campaign's work is done: it is not done twice."""
+    """The VMs on which the campaign's work is done; it is not repeated."""
     touched: frozenset[str]
-    """The VMs whose events have ended in whatever way, but for those that have left their event."""
+    """The VMs whose events have ended with any outcome, except for those that left their event."""
     dropped: frozenset[str]
-    """The VMs that have moved away from the host for which they had an event."""
+    """The VMs that left the host for which they had an event."""
     outcomes: dict[int, tuple[EventOutcome, ...]]
-    """How the events of each wave have ended; of one that was asked for again, the last time."""
+    """How the events of each wave ended; of a repeated wave, the last time."""
     differences: ScopeDiff
     seen: int
     """The last line that was read."""
 
     def covers(self, waves: Sequence[Wave]) -> bool:
-        """Tell whether every wave that was carried out is in it; else its beginning is no longer kept."""
+        """Return whether it includes all waves that were carried out; otherwise the journal's beginning was deleted."""
         carried_out = (n for n, wave in enumerate(waves, 1) if wave.state is WaveState.DONE and wave.vms)
         return all(n in self.outcomes for n in carried_out)
 
 
 def read_history(entries: Iterable[Entry], campaign: str, *, seen: int = 0) -> ScopeHistory:
-    """Read the journal of a scope since the campaign began; differences are told after line `seen`."""
+    """Read the journal of a scope since the campaign began; changes of VMs count only after line `seen`."""
     waves: dict[str, int] = {}
     requested: dict[int, set[str]] = {}
     ended: dict[str, EventOutcome] = {}
@@ -86,12 +86,12 @@ def read_history(entries: Iterable[Entry], campaign: str, *, seen: int = 0) -> S
 
 
 def _wave_of_parent(waves: dict[str, int]) -> int:
-    """An event that was split off another one says nothing of its wave: a scope has one at a time."""
+    """Return the wave of an event that was split off; it is the current one, because a scope has one at a time."""
     return next(reversed(waves.values()), 0)
 
 
 def _diff(changes: dict[EntryKind, dict[str, None]], done: set[str]) -> ScopeDiff:
-    """Say it of each VM once. One that came and went was never there; for those that are done, it makes none."""
+    """Return the changes, each VM once. A VM that came and left is omitted, and so is one that is done."""
     came, went = changes[EntryKind.VM_ADDED], changes[EntryKind.VM_REMOVED]
     known = done | came.keys() | went.keys()
     return ScopeDiff(

@@ -1,4 +1,4 @@
-"""The index of a campaign: everything that follows from its record and its scopes, kept up to date scope by scope.
+"""The index of a campaign: everything derived from its record and its scopes, updated scope by scope.
 
 It can be rebuilt at any moment: a new index that has observed the same scopes is equal. Only actions that were
 requested and are not reported yet are lost with it; they are requested again, and every action may be repeated."""
@@ -17,14 +17,14 @@ from forewarn.core.policy import RuleContext
 from forewarn.core.scope import Scope
 
 MAX_OUTDATED = 64
-"""How many entries of a heap may be outdated, beyond as many as still count."""
+"""How many outdated entries a heap may have, besides as many as it has valid ones."""
 
 
 class WaveQueue:
-    """Scopes, as positions, in the order of their waves' turns. A deferred one is not in it until it wakes.
+    """Scopes, as positions, in the order of their waves. A deferred scope is not in the queue until it wakes.
 
-    Both heaps may have entries that no longer count: the dictionaries say what does. A heap of which most does not
-    count is made again from its dictionary.
+    Both heaps may have outdated entries: the dictionaries have the valid ones. A heap with mostly outdated entries is
+    rebuilt from its dictionary.
     """
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class WaveQueue:
         return bool(self._turns)
 
     def push(self, turn: Turn) -> None:
-        """Let a scope wait for its turn."""
+        """Add a scope to the queue."""
         _, position = turn
         self._wakes.pop(position, None)
         if self._turns.get(position) != turn:
@@ -48,14 +48,14 @@ class WaveQueue:
                 heapify(self._entries)
 
     def pop(self) -> int:
-        """Remove and return the first."""
+        """Remove and return the first scope."""
         while self._turns.get((turn := heappop(self._entries))[1]) != turn:
             pass
         del self._turns[turn[1]]
         return turn[1]
 
     def defer(self, until: datetime, position: int) -> None:
-        """Let a scope come back at a moment."""
+        """Put a scope aside until a given time."""
         self._turns.pop(position, None)
         if self._wakes.get(position) != until:
             self._wakes[position] = until
@@ -65,12 +65,12 @@ class WaveQueue:
                 heapify(self._deferred)
 
     def remove(self, position: int) -> None:
-        """Let a scope wait for nothing."""
+        """Remove a scope, queued or deferred."""
         self._turns.pop(position, None)
         self._wakes.pop(position, None)
 
     def pop_woken(self, now: datetime) -> Iterator[int]:
-        """Remove and give the deferred scopes that have woken."""
+        """Remove and yield the deferred scopes whose time is reached."""
         while (at := self.wakes_at) is not None and at <= now:
             _, position = heappop(self._deferred)
             del self._wakes[position]
@@ -85,7 +85,7 @@ class WaveQueue:
 
     @property
     def heap_sizes(self) -> tuple[int, int]:
-        """How many entries the heaps have, outdated ones included."""
+        """The sizes of the heaps, including outdated entries."""
         return len(self._entries), len(self._deferred)
 
     @property
@@ -95,7 +95,7 @@ class WaveQueue:
 
 
 class PendingActions:
-    """What the shell was asked for and has not reported yet, and when it last found the gate open."""
+    """Actions that were requested and have no result yet, and when the gate was last found open."""
 
     def __init__(self) -> None:
         self._actions: set[Action] = set()
@@ -105,7 +105,7 @@ class PendingActions:
         self.gate_opened_at = FAR_PAST
 
     def add(self, action: Action) -> bool:
-        """Add an action; tell whether it is a new one."""
+        """Add an action; return whether it is new."""
         if action in self._actions:
             return False
         self._actions.add(action)
@@ -121,7 +121,7 @@ class PendingActions:
         return True
 
     def discard(self, action: Action) -> None:
-        """Forget an action that is over."""
+        """Remove a finished action."""
         if action not in self._actions:
             return
         self._actions.remove(action)
@@ -137,36 +137,36 @@ class PendingActions:
 
     @property
     def has_work(self) -> bool:
-        """Whether something is being done besides asking the gate."""
+        """Whether any action other than a gate check is pending."""
         return len(self._actions) > self.gate_checks
 
 
 class CampaignIndex:
     """The index of one campaign. `observe`, `decide` and `apply_result` own it and change it in place.
 
-    A persistent structure would be copied with every change, which is too slow for 25,000 waves.
+    A persistent data structure would be copied with every change, which is too slow for 25,000 waves.
     """
 
     def __init__(
         self, record: Campaign, context: RuleContext, zones: ZoneLookup, *, pending: PendingActions | None = None
     ) -> None:
         self.record = record
-        """What it is derived from."""
+        """The record that it is derived from."""
         self.context = context
         self.pending = pending or PendingActions()
         self.calendar = calendar_of(record, context, zones, since=record.started_at)
         self.selector = Selector(record.spec.selection)
         self.positions = {progress.scope: i for i, progress in enumerate(record.scopes)}
         self.stale = set(self.positions)
-        """The scopes that must be observed before anything is decided."""
+        """The scopes that must be observed before the next decision."""
         self.scopes: dict[str, Scope | None] = {}
-        """As they were last observed."""
+        """The scopes as last observed."""
         self.statuses: dict[str, ScopeStatus] = {}
         self.news: set[str] = set()
-        """The scopes with findings or actions that no decision has taken yet."""
+        """The scopes with findings or actions that no decision has used yet."""
         self.in_flight: dict[str, InFlightWave] = {}
         self.ready = WaveQueue()
-        """Waves that may be cleared, in their order, or from a moment on."""
+        """Waves that may be cleared, in order, now or from a later time on."""
         self.to_announce = WaveQueue()
         self.open: set[str] = set()
         """The scopes with open events of the campaign."""
@@ -180,11 +180,11 @@ class CampaignIndex:
         return self.record.scopes[position].scope
 
     def progress(self, scope: str) -> ScopeProgress:
-        """Return how far a scope is, by the record."""
+        """Return the progress of a scope in the record."""
         return self.record.scopes[self.positions[scope]]
 
     def update(self, record: Campaign, progress: ScopeProgress) -> ScopeStatus:
-        """Derive the status of a scope again. A scope that was not observed yet has none."""
+        """Derive the status of a scope again. A scope that has not been observed has no status."""
         id_ = progress.scope
         if id_ in self.stale:
             return ScopeStatus()
@@ -211,7 +211,7 @@ class CampaignIndex:
         return status
 
     def rebase(self, record: Campaign) -> None:
-        """Go on from a record that a person's command has changed: what it concerns is to be observed again."""
+        """Continue with a record that an operator's command has changed; affected scopes must be observed again."""
         if record is self.record:
             return
         if record.state.is_aborted != self.record.state.is_aborted:
@@ -230,7 +230,7 @@ def _keep(members: set[str], id_: str, is_member: bool) -> None:
 
 
 def observe(index: CampaignIndex, id_: str, scope: Scope | None) -> CampaignIndex:
-    """Take a scope as it is now (None: it is gone), and return the index, which is changed in place."""
+    """Update the index, in place, with the current value of a scope (None: removed), and return the index."""
     index.stale.discard(id_)
     index.scopes[id_] = scope
     index.update(index.record, index.progress(id_))

@@ -1,4 +1,4 @@
-"""Concurrency limits of a campaign as numbers, the usage they bound, and which would be exceeded by how much."""
+"""Concurrency limits of a campaign as numbers, the usage that they limit, and which limit would be exceeded."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -8,14 +8,14 @@ import msgspec
 from forewarn.core.campaign.spec import CampaignPolicy
 
 LIMIT_KEYS = {"scopes": "scopes_at_once", "hosts": "hosts_at_once", "vms": "vms_at_once"}
-"""What is counted, and the policy's key that limits it."""
+"""What is counted, with the policy key that limits it."""
 
 SINGULAR = {"scopes": "scope", "hosts": "host", "vms": "VM"}
 PLURAL = {"scopes": "scopes", "hosts": "hosts", "vms": "VMs"}
 
 
 class Counts(msgspec.Struct, frozen=True):
-    """So many scopes, hosts and VMs: all that are selected, or those in impact at a moment."""
+    """A number of scopes, hosts and VMs: all that are selected, or those in impact at one time."""
 
     scopes: int = 0
     hosts: int = 0
@@ -23,27 +23,27 @@ class Counts(msgspec.Struct, frozen=True):
 
 
 class ExceededLimit(msgspec.Struct, frozen=True, kw_only=True):
-    """A limit that would not be kept."""
+    """A limit that would be exceeded."""
 
     what: str
     """scopes, hosts or vms."""
     limit: int
     wanted: int
-    """How many there would be."""
+    """The number that there would be."""
 
     @property
     def rule(self) -> str:
-        """The policy's key."""
+        """The policy key."""
         return LIMIT_KEYS[self.what]
 
     @property
     def excess(self) -> str:
-        """Say how many are too many."""
+        """The excess as a text."""
         return f"{format_count(self.wanted - self.limit, self.what)} too many"
 
     @property
     def wave_message(self) -> str:
-        """Say it of a wave that is too large by itself."""
+        """The message for a wave that exceeds the limit alone."""
         return f"{self.rule} allows {self.limit}, and it has {format_count(self.wanted, self.what)}, {self.excess}"
 
     def __str__(self) -> str:
@@ -58,7 +58,7 @@ class CampaignLimits(msgspec.Struct, frozen=True):
     vms: int | None = None
 
     def allows(self, counts: Counts) -> bool:
-        """Tell whether these amounts, all that would be in impact at once, are within the limits."""
+        """Return whether this usage is within the limits."""
         return (
             (self.scopes is None or counts.scopes <= self.scopes)
             and (self.hosts is None or counts.hosts <= self.hosts)
@@ -66,7 +66,7 @@ class CampaignLimits(msgspec.Struct, frozen=True):
         )
 
     def exceeded(self, counts: Counts) -> tuple[ExceededLimit, ...]:
-        """Return every limit that these amounts would not keep."""
+        """Return every limit that this usage would exceed."""
         return tuple(
             ExceededLimit(what=what, limit=limit, wanted=wanted)
             for what in LIMIT_KEYS
@@ -75,7 +75,7 @@ class CampaignLimits(msgspec.Struct, frozen=True):
 
 
 def resolve_limits(policy: CampaignPolicy, selected: Counts) -> CampaignLimits:
-    """Return the limits in numbers. Percentages are of what the campaign selects."""
+    """Return the limits as numbers. Percentages are of the campaign's selection."""
     limits = {what: (getattr(policy, rule), getattr(selected, what)) for what, rule in LIMIT_KEYS.items()}
     return CampaignLimits(
         **{what: limit.resolve(total) for what, (limit, total) in limits.items() if limit is not None}
@@ -83,7 +83,7 @@ def resolve_limits(policy: CampaignPolicy, selected: Counts) -> CampaignLimits:
 
 
 class Load(msgspec.Struct, frozen=True, gc=False):
-    """What one wave, or one event of whatever cause, has in impact."""
+    """What one wave, or one event of any cause, has in impact."""
 
     scope: str
     hosts: tuple[str, ...]
@@ -91,7 +91,7 @@ class Load(msgspec.Struct, frozen=True, gc=False):
 
 
 class Usage:
-    """All that is in impact at a moment. Scopes and hosts that several loads share count once."""
+    """Everything in impact at one time. Scopes and hosts that several loads share count once."""
 
     def __init__(self) -> None:
         self._scopes: Counter[str] = Counter()
@@ -100,7 +100,7 @@ class Usage:
         self._vms = 0
 
     def plus(self, load: Load) -> Counts:
-        """Return how much it would be with one load more."""
+        """Return the usage with one more load."""
         return Counts(
             len(self._scopes) + (load.scope not in self._scopes),
             len(self.hosts) + len([host for host in load.hosts if host not in self.hosts]),
@@ -117,14 +117,14 @@ class Usage:
         self._vms += load.vms
 
     def remove(self, load: Load) -> None:
-        """Take a load away that was added before."""
+        """Remove a load that was added before."""
         _decrement(self._scopes, (load.scope,))
         self.hosts.difference_update(_decrement(self._on_hosts, load.hosts))
         self._vms -= load.vms
 
 
 def _decrement(counter: Counter[str], names: Iterable[str]) -> list[str]:
-    """Count each name once less, and return those of which none is left."""
+    """Decrement the count of each name, and return the names whose count is now 0."""
     counter.subtract(names)
     gone = [name for name in names if not counter[name]]
     for name in gone:
@@ -133,15 +133,15 @@ def _decrement(counter: Counter[str], names: Iterable[str]) -> list[str]:
 
 
 def unknown_host(scope: str, update_domain: int) -> str:
-    """Return what stands for the host of VMs whose host is not known: one of their own. No host has such a name."""
+    """Return a placeholder for the unknown host of VMs, one per group. No real host can have such a name."""
     return f"{scope}/{update_domain}"
 
 
 def is_unknown_host(host: str) -> bool:
-    """Tell whether this stands for a host that is not known."""
+    """Return whether the name is the placeholder of an unknown host."""
     return "/" in host
 
 
 def format_count(number: int, what: str) -> str:
-    """Say a number of scopes, hosts or VMs."""
+    """Format a number of scopes, hosts or VMs."""
     return f"{number} {SINGULAR[what] if number == 1 else PLURAL[what]}"

@@ -10,18 +10,18 @@ from forewarn.core.vm import Vm
 
 
 def load_of_vms(scope: str, vms: Iterable[Vm]) -> Load:
-    """Return what these VMs of a scope come to."""
+    """Return the load of these VMs of a scope."""
     hosts = [vm.host or unknown_host(scope, vm.update_domain) for vm in vms]
     return Load(scope, tuple(dict.fromkeys(hosts)), len(hosts))
 
 
 def load_of_event(scope: str, event: Event) -> Load:
-    """Return what an event will have in impact when it starts."""
+    """Return the load that an event will have when it starts."""
     return Load(scope, (event.host or unknown_host(scope, event.update_domain),), len(event.vms))
 
 
 def scope_load(scope: Scope) -> Load | None:
-    """Return the VMs of Started events on which work is not settled, and where they are."""
+    """Return the load of the VMs of Started events whose impacts are not settled."""
     names = {
         impact.vm
         for event in scope.events
@@ -33,7 +33,7 @@ def scope_load(scope: Scope) -> Load | None:
 
 
 def has_active_work(scope: Scope) -> bool:
-    """Tell whether work of Started events of a scope is under way that does not wait for a person."""
+    """Return whether a Started event of the scope has an unsettled impact that does not wait for a person."""
     return any(
         impact.state not in SETTLED and impact.state not in STUCK
         for event in scope.events
@@ -43,21 +43,21 @@ def has_active_work(scope: Scope) -> bool:
 
 
 def has_stuck_work(event: Event) -> bool:
-    """Tell whether work of an event waits for a person."""
+    """Return whether an impact of an event waits for a person."""
     return any(impact.state in STUCK for impact in event.impacts)
 
 
 class FleetLoad:
-    """Kept up to date scope by scope. What a campaign has decided to start counts from that moment on."""
+    """The load of the fleet, updated scope by scope. Events that a campaign has decided to start count at once."""
 
     def __init__(self) -> None:
         self._usage = Usage()
         self._loads: dict[str, Load] = {}
         self._reserved: dict[str, Load] = {}
-        """By event: what is about to start and is not seen in its scope yet."""
+        """By event: loads of events that are about to start and whose scope does not show it yet."""
 
     def update(self, id_: str, scope: Scope | None) -> bool:
-        """Take a scope as it is now; None: it is gone. Tell whether something else is in impact than before."""
+        """Update a scope; None: it was removed. Return whether the load has changed."""
         old = self._loads.get(id_)
         new = scope_load(scope) if scope is not None and scope.events else None
         if new == old:
@@ -71,22 +71,22 @@ class FleetLoad:
         return True
 
     def reserve(self, event: str, load: Load) -> None:
-        """Count an event that is about to start."""
+        """Add the load of an event that is about to start."""
         if event not in self._reserved:
             self._reserved[event] = load
             self._usage.add(load)
 
     def release(self, events: Iterable[str]) -> None:
-        """Do not count it twice: its scope shows it now, or it has not started after all."""
+        """Remove the reservation: the scope now shows the event, or the event did not start."""
         for event in events:
             if (load := self._reserved.pop(event, None)) is not None:
                 self._usage.remove(load)
 
     def plus(self, load: Load) -> Counts:
-        """Return how much would be in impact with this in addition."""
+        """Return the usage with this load added."""
         return self._usage.plus(load)
 
     def loads(self) -> Iterator[Load]:
-        """Give everything that is in impact, or about to be."""
+        """Yield all loads, including reserved ones."""
         yield from self._loads.values()
         yield from self._reserved.values()

@@ -19,37 +19,37 @@ from forewarn.core.schedule import ceil_to_second
 from forewarn.core.text import natural_sort_key
 
 ProgressCallback = Callable[[int, int], None]
-"""Is told now and then how many of the selected VMs have been dealt with, and how many there are."""
+"""Called now and then with the number of VMs that have been planned, and the number of selected VMs."""
 
 PROGRESS_STEPS = 100
 MAX_NAMES_SHOWN = 5
-"""How many names a remark lists before it only counts."""
+"""How many names a remark lists; the others are only counted."""
 
 
 class PlannedWave(msgspec.Struct, frozen=True, kw_only=True):
-    """One wave: an update domain of a scope."""
+    """One wave: the selected VMs of an update domain of a scope."""
 
     scope: str
     n: int = msgspec.field(name="number")
-    """It is the scope's n-th, from 1. The operator API sends encoded waves as they are, hence its name there."""
+    """The number of the wave in its scope, from 1. The operator API sends encoded waves unchanged, hence the name."""
     update_domain: int
     announce_at: datetime
     not_before: datetime
     ends_at: datetime
     """When it is expected to end."""
     hosts: tuple[str, ...]
-    """Those that are known."""
+    """The known hosts."""
     vms: tuple[str, ...]
 
 
 class UnplacedVms(msgspec.Struct, frozen=True, kw_only=True):
-    """VMs for which the policy leaves no place."""
+    """VMs for which the policy leaves no time."""
 
     scope: str
     update_domain: int
     vms: tuple[str, ...]
     rule: str
-    """The policy's key; `longest-campaign` where nothing but the year is too short."""
+    """The policy key; `longest-campaign` if only the limit of a year is too short."""
     excess: str
     why: str
 
@@ -61,19 +61,19 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """In the order of their starts."""
     unplaced: tuple[UnplacedVms, ...]
     ends_at: datetime | None
-    """When the last wave is expected to end; None: there is no wave."""
+    """When the last wave is expected to end; None if there is no wave."""
     totals: Counts
-    """All that are selected: what percentages are of."""
+    """All that are selected: the base of percentages."""
     remarks: tuple[str, ...] = ()
-    """What a person should know besides: names that select nothing, scopes that are held or stuck."""
+    """Remarks for operators: names that select nothing, scopes that are held or stuck."""
 
 
 class _ScopePlan(msgspec.Struct, frozen=True):
-    """A scope on its way into the timetable."""
+    """A scope before it is added to the timetable."""
 
     scope: PlanScope
     groups: tuple[WaveGroup, ...]
-    """Those that no limit refuses outright, one wave each."""
+    """The groups that exceed no limit alone, one wave each."""
     row: ScopeWaves
 
 
@@ -86,15 +86,15 @@ def plan(
     zones: ZoneLookup,
     progress: ProgressCallback | None = None,
 ) -> Plan:
-    """Place every selected VM, or say which rule leaves no place for it, and by how much.
+    """Place every selected VM in a wave, or report which policy key leaves no time for it, and by how much.
 
-    The same question has the same answer, in whatever order the fleet comes.
+    The result does not depend on the order of the scopes.
     """
     begin = _begin(spec, context, now)
     scopes = sorted(fleet, key=lambda scope: natural_sort_key(scope.id))
     totals = count_selected(scopes)
     if not totals.vms:
-        raise Invalid("the selection fits no VM: `forewarn vm list` shows what there is")
+        raise Invalid("the selection matches no VM: run `forewarn vm list` to see all VMs")
     limits = resolve_limits(spec.policy, totals)
     scope_plans = [_scope_plan(rank, scope, limits) for rank, scope in enumerate(scopes)]
     waves = tuple(_with_progress(_placed(spec, scope_plans, context, limits, begin, zones), totals.vms, progress))
@@ -108,10 +108,10 @@ def plan(
 
 
 def _begin(spec: CampaignSpec, context: RuleContext, now: datetime) -> datetime:
-    """Return when the first wave may be announced; refuse what could never be."""
+    """Return when the first wave may be announced; refuse a start that is too far ahead."""
     begin = ceil_to_second(now if spec.start_at is None else max(now, spec.start_at))
     if begin > now + MAX_CAMPAIGN_DURATION:
-        raise Invalid(f"start_at is at most {MAX_CAMPAIGN_DURATION.days} days ahead")
+        raise Invalid(f"start_at must be at most {MAX_CAMPAIGN_DURATION.days} days ahead")
     notice = wave_notice(spec, context)
     minimum = context.policy.minimum_notice[spec.type] / context.policy.speed
     if notice < minimum and context.policy.enforce_notice:
@@ -126,7 +126,7 @@ def _scope_plan(rank: int, scope: PlanScope, limits: CampaignLimits) -> _ScopePl
 
 
 def _alone(group: WaveGroup) -> Counts:
-    """Return what is in impact when nothing is but this."""
+    """Return the usage if only this group is in impact."""
     return Counts(1, len(group.hosts), len(group.vms))
 
 
@@ -138,7 +138,7 @@ def _placed(
     begin: datetime,
     zones: ZoneLookup,
 ) -> Iterator[PlannedWave]:
-    """Yield the waves that find a place, in the order of their starts."""
+    """Yield the placed waves, in the order of their starts."""
     first = begin + wave_notice(spec, context)
     calendar = Calendar(spec, context, zones, since=first, limits=limits)
     timetable = Timetable(calendar)
@@ -176,7 +176,7 @@ def _wave(
 def _with_progress(
     waves: Iterable[PlannedWave], total: int, progress: ProgressCallback | None
 ) -> Iterator[PlannedWave]:
-    """Pass the waves on, and tell now and then how many VMs that is."""
+    """Pass the waves through, and report progress now and then."""
     done = reported = 0
     for wave in waves:
         yield wave
@@ -189,7 +189,7 @@ def _with_progress(
 
 
 def _too_large(scope_plans: Iterable[_ScopePlan], limits: CampaignLimits) -> Iterator[UnplacedVms]:
-    """Yield what would exceed a limit even if nothing else were in impact."""
+    """Yield the groups that would exceed a limit even if nothing else were in impact."""
     for scope_plan in scope_plans:
         for group in scope_plan.scope.groups:
             if exceeded := limits.exceeded(_alone(group)):
@@ -199,7 +199,7 @@ def _too_large(scope_plans: Iterable[_ScopePlan], limits: CampaignLimits) -> Ite
                     vms=group.vms,
                     rule=exceeded[0].rule,
                     excess=exceeded[0].excess,
-                    why=f"update domain {group.update_domain} goes as one wave: "
+                    why=f"update domain {group.update_domain} is one wave: "
                     + "; ".join(one.wave_message for one in exceeded),
                 )
 
@@ -207,7 +207,7 @@ def _too_large(scope_plans: Iterable[_ScopePlan], limits: CampaignLimits) -> Ite
 def _too_late(
     spec: CampaignSpec, scope_plans: Sequence[_ScopePlan], context: RuleContext, begin: datetime, zones: ZoneLookup
 ) -> Iterator[UnplacedVms]:
-    """Yield what has found no place in time."""
+    """Yield the groups that could not be placed in time."""
     if not any(scope_plan.row.left for scope_plan in scope_plans):
         return
     closed = _closed_reason(spec.policy, begin + wave_notice(spec, context), wave_duration(spec, context), zones)
@@ -227,7 +227,7 @@ def _too_late(
 def _closed_reason(
     policy: CampaignPolicy, since: datetime, length: timedelta, zones: ZoneLookup
 ) -> tuple[str, str, str] | None:
-    """Say why not a single wave has a time in which it could start; None where one has."""
+    """Return why no wave has a time in which it could start; None if one has."""
     if next_start(policy, since, length, zones) is not None:
         return None
     without = msgspec.structs.replace(policy, blackouts=())
@@ -238,9 +238,9 @@ def _closed_reason(
         return (
             rule,
             f"{missing} missing",
-            f"no time is open within {MAX_CAMPAIGN_DURATION.days} days: {missing} missing",
+            f"no window is open within {MAX_CAMPAIGN_DURATION.days} days: {missing} missing",
         )
-    open_for = f"the longest time that is open is {format_duration(longest)}"
+    open_for = f"the longest open time is {format_duration(longest)}"
     return rule, f"{missing} too long", f"a wave is expected to take {duration}, and {open_for}: {missing} too long"
 
 
@@ -254,7 +254,7 @@ def _too_late_reason(scope_plan: _ScopePlan) -> tuple[str, str, str]:
 
 
 def _remarks(spec: CampaignSpec, scopes: Sequence[PlanScope], context: RuleContext) -> Iterator[str]:
-    """Yield what a person should know who reads the plan."""
+    """Yield remarks for the operator who reads the plan."""
     selected = [scope for scope in scopes if scope.groups]
     hosts = {host for scope in selected for group in scope.groups for host in group.hosts}
     if nothing := _unmatched(spec.selection.scopes, [scope.id for scope in selected]):
@@ -265,9 +265,9 @@ def _remarks(spec: CampaignSpec, scopes: Sequence[PlanScope], context: RuleConte
     if context.hold is not None:
         yield f"all maintenance is held by {context.hold.by}: {context.hold.reason}; waves wait for its release"
     if held := [f"{scope.id} (by {scope.hold_text})" for scope in selected if scope.hold_text]:
-        yield f"held, so that their waves wait for release: {_join_names(held)}"
+        yield f"held, so their waves wait until the hold is released: {_join_names(held)}"
     if stuck := [scope.id for scope in selected if scope.stuck]:
-        yield f"maintenance has failed and waits for a person, and further waves wait for it: {_join_names(stuck)}"
+        yield f"failed maintenance waits for a person, and further waves wait for it: {_join_names(stuck)}"
 
 
 def _unused_exclusions(selection: Selection, scopes: Iterable[PlanScope]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Input of the planner: the selected VMs of each scope grouped into waves, and impacts that are already expected."""
+"""Input of the planner: the selected VMs of each scope grouped into waves, and the expected load of open events."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
@@ -19,16 +19,16 @@ from forewarn.core.vm import Vm
 
 
 class WaveGroup(msgspec.Struct, frozen=True, gc=False):
-    """The selected VMs of one update domain of a scope: what a wave hits."""
+    """The selected VMs of one update domain of a scope: the VMs of a wave."""
 
     update_domain: int
     vms: tuple[str, ...]
     hosts: tuple[str, ...]
-    """Each once; VMs whose host is not known count as on one host of their own (`unknown_host`)."""
+    """Each host once; VMs whose host is unknown count as one host of their own (`unknown_host`)."""
 
 
 class EventLoad(msgspec.Struct, frozen=True, gc=False):
-    """What an open event, of whatever cause, is expected to have in impact, and when."""
+    """The expected load of an open event of any cause, and when."""
 
     start: datetime
     end: datetime
@@ -37,24 +37,24 @@ class EventLoad(msgspec.Struct, frozen=True, gc=False):
 
 
 class PlanScope(msgspec.Struct, frozen=True):
-    """A scope as a plan sees it. One without groups matters by what is under way in it."""
+    """A scope as input of the plan. A scope without groups matters only for the load of its open events."""
 
     id: str
     groups: tuple[WaveGroup, ...] = ()
-    """In the order of their turns."""
+    """In the order of their waves."""
     busy: tuple[EventLoad, ...] = ()
     hold_text: str = ""
-    """By whom and why, where an operator holds it."""
+    """Who holds the scope and why, if an operator holds it."""
     stuck: bool = False
-    """Whether maintenance has failed in it and waits for a person, with its update domain's turn in its hands."""
+    """Whether failed maintenance waits for a person and blocks the other update domains."""
     excluded: tuple[tuple[str, str], ...] = ()
-    """The exclusions that fit VMs of it, and none of a scope before."""
+    """The exclusions that match VMs of this scope, and of none before."""
 
 
 def plan_scopes(
     scopes: Iterable[Scope | ScopeSnapshot], spec: CampaignSpec, context: RuleContext, *, now: datetime
 ) -> Iterator[PlanScope]:
-    """Yield the scopes that matter to the plan of a campaign. Give it the whole fleet."""
+    """Yield the scopes that matter to the plan of a campaign. Pass all scopes of the fleet."""
     selector, length = Selector(spec.selection), wave_duration(spec, context)
     exclusions = Exclusions(spec.selection)
     for scope in scopes:
@@ -68,7 +68,7 @@ def plan_scopes(
 
 
 def count_selected(scopes: Iterable[PlanScope]) -> Counts:
-    """Return how much is selected."""
+    """Return the number of selected scopes, hosts and VMs."""
     selected = [scope for scope in scopes if scope.groups]
     hosts = {host for scope in selected for group in scope.groups for host in group.hosts}
     return Counts(len(selected), len(hosts), sum(len(group.vms) for scope in selected for group in scope.groups))
@@ -87,7 +87,7 @@ def _group(scope: str, domain: int, vms: Sequence[Vm | VmSnapshot]) -> WaveGroup
 
 
 def _busy_span(scope: str, event: Event, length: timedelta, now: datetime) -> EventLoad:
-    """Return what is expected of an event. One that should be over by now is given as long again."""
+    """Return the expected load of an event. If it should have ended already, it is expected to take as long again."""
     lasts = event.duration or length
     start = event.started_at or max(event.not_before, now)
     end = start + lasts if start + lasts > now else now + lasts

@@ -1,6 +1,6 @@
-"""The record of a started campaign: specification, progress of each scope, failures that wait for an operator.
+"""The record of a started campaign: specification, progress of each scope, failures that wait for a person.
 
-It is one value, saved as a whole, for up to about 5,000 scopes: it has numbers per wave, and no lists of VMs.
+It is one value, saved as a whole, for up to about 5,000 scopes; it has numbers per wave, but no lists of VMs.
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,26 +22,26 @@ from forewarn.core.text import is_guid
 SECOND = timedelta(seconds=1)
 FAR_PAST = datetime.min.replace(tzinfo=UTC)
 RESERVE = 96 * 1024
-"""Room that is kept free for keys that were answered, for failures, and for waves that are appended."""
+"""Bytes that are kept free for answered keys, for failures, and for waves that are appended."""
 
 WAVE_RESERVE = 6
-"""Room that a wave may come to need besides: its times are numbers that grow."""
+"""Bytes that a wave may additionally need: its times are numbers that grow."""
 
 MAX_WAVE_FAILURES = 100
-"""Of so many failures the record keeps the reason, the newest; the journal has all."""
+"""How many failures, the newest ones, the record keeps with their reasons; the journal has all."""
 
 MAX_FAILURE_BYTES = 192
-"""What the record keeps of such a reason."""
+"""How much of such a reason the record keeps."""
 
 MAX_ATTEMPTS = 300
-"""So many waves can be on their way for a further time."""
+"""How many waves can be in a repeated attempt at the same time."""
 
 MAX_WAVES = 1_100
-"""So many waves a scope can have: more than it can have update domains."""
+"""How many waves a scope can have: more than it can have update domains."""
 
 
 class CampaignState(StrEnum):
-    """Where a campaign is in its life."""
+    """The state of a campaign."""
 
     RUNNING = "Running"
     PAUSED = "Paused"
@@ -49,65 +49,65 @@ class CampaignState(StrEnum):
     HALTED = "Halted"
     """By its own policy; nothing is announced or cleared until a person resumes it."""
     ABORTING = "Aborting"
-    """What is Started ends; everything else is canceled."""
+    """Started events still have to end; everything else is canceled."""
     COMPLETED = "Completed"
     ABORTED = "Aborted"
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more will happen."""
+        """Whether the campaign has ended."""
         return self in (CampaignState.COMPLETED, CampaignState.ABORTED)
 
     @property
     def is_aborted(self) -> bool:
-        """Whether what has not begun never will."""
+        """Whether waves that have not begun never will."""
         return self in (CampaignState.ABORTING, CampaignState.ABORTED)
 
 
 class WaveState(IntEnum):
-    """How far a wave of a scope is. A number, because a record has tens of thousands of them."""
+    """The state of a wave. A number, because a record has tens of thousands of them."""
 
     PLANNED = 0
     ANNOUNCED = 1
     CLEARED = 2
-    """The campaign lets it start, or has."""
+    """The campaign has cleared it to start."""
     DONE = 3
     FAILED = 4
-    """Work has failed, is unknown or was given up, or the wave could not be announced: a person decides."""
+    """An impact failed, is unknown or was given up, or the wave could not be announced: a person decides."""
     RETRYING = 5
-    """A person has said that its failed work is to be done once more; the scope does not know it yet."""
+    """A person has requested a retry of its failed impacts; the scope has not done it yet."""
     SKIPPED = 6
-    """A person has skipped or canceled it, or the scope is gone."""
+    """A person has skipped or canceled it, or the scope was removed."""
     LEFT = 7
-    """It will never be done, as the campaign is aborted. No record says so: `Campaign.effective_state` does."""
+    """It will never be done, because the campaign is aborted. Never stored: see `Campaign.effective_state`."""
 
     @property
     def is_settled(self) -> bool:
-        """Whether the scope goes on behind it."""
+        """Whether the scope continues with the next wave."""
         return self in (WaveState.DONE, WaveState.SKIPPED)
 
     @property
     def is_open(self) -> bool:
-        """Whether its events are with the scope."""
+        """Whether its events are open in the scope."""
         return self in (WaveState.ANNOUNCED, WaveState.CLEARED, WaveState.RETRYING)
 
     @property
     def text(self) -> str:
-        """The state in a word for people and programs."""
+        """The state as one word, for people and programs."""
         return self.name.lower()
 
 
 class Wave(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One wave of a scope. Times are in whole seconds since the scope's `base`, so that they are short."""
+    """One wave of a scope. Times are whole seconds since the scope's `base`, so that they are short."""
 
     update_domain: int
     planned: int
-    """When the plan lets it start."""
+    """The planned start."""
     state: WaveState = WaveState.PLANNED
     at: int = 0
     """Announced: its not_before; cleared: when; settled or failed: when."""
     vms: int = 0
-    """How many VMs it has; until it is announced, by the plan."""
+    """The number of its VMs; before its announcement, the planned number."""
 
     def with_state(self, state: WaveState, at: int) -> "Wave":
         """Return the wave in another state."""
@@ -115,20 +115,20 @@ class Wave(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class ScopeProgress(msgspec.Struct, frozen=True, array_like=True):
-    """How far a scope is."""
+    """The progress of a scope."""
 
     scope: str
     base: int
-    """When the plan lets its first wave start, in seconds since the campaign began."""
+    """The planned start of its first wave, in seconds since the campaign began."""
     waves: tuple[Wave, ...]
     seen: int = 0
-    """Up to this line of the scope's journal, what came, went and moved is known."""
+    """The last line of the scope's journal up to which added, removed and moved VMs are known."""
     closed: bool = False
-    """Whether all is settled, and no VM was left over."""
+    """Whether all waves are settled and every VM was in one."""
 
     @property
     def current(self) -> int:
-        """The first wave that is not settled, counted from 1; one more than there are where all are."""
+        """The number, from 1, of the first wave that is not settled; one more than the last if all are."""
         for n, wave in enumerate(self.waves, 1):
             if wave.state is not WaveState.DONE and wave.state is not WaveState.SKIPPED:
                 return n
@@ -136,7 +136,7 @@ class ScopeProgress(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def current_state(self) -> WaveState | None:
-        """How the current wave stands; None: there is none."""
+        """The state of the current wave; None if there is none."""
         for wave in self.waves:
             if wave.state is not WaveState.DONE and wave.state is not WaveState.SKIPPED:
                 return wave.state
@@ -153,13 +153,13 @@ class ScopeProgress(msgspec.Struct, frozen=True, array_like=True):
 
 
 class WaveFailure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Why a wave of a scope has failed."""
+    """The reason why a wave of a scope has failed."""
 
     wave: int
     at: datetime
     why: str = ""
     unknown: bool = False
-    """Whether nobody knows if all of it was done."""
+    """Whether the outcome of some of its work is unknown."""
 
 
 class ClosedGate(msgspec.Struct, frozen=True, kw_only=True):
@@ -168,11 +168,11 @@ class ClosedGate(msgspec.Struct, frozen=True, kw_only=True):
     since: datetime
     why: str
     retry_at: datetime = msgspec.field(name="again_at")
-    """When it is asked again."""
+    """The time of the next check."""
 
 
 class StateChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Who brought the campaign into its state, when and why."""
+    """Who moved the campaign to its state, when and why."""
 
     by: str
     at: datetime
@@ -196,11 +196,11 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     state: CampaignState
     by: str
     started_at: datetime
-    """In whole seconds: the times of scopes are counted from here."""
+    """In whole seconds: the times of scopes count from here."""
     state_change: StateChange = msgspec.field(name="said")
     scopes: tuple[ScopeProgress, ...]
     selected: Counts
-    """All that were selected when it was planned: what percentages are of."""
+    """All that were selected when it was planned: the base of percentages."""
     why: str = ""
     """Why it was started."""
     planned_end: datetime | None = None
@@ -208,9 +208,9 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     failures: int = 0
     """How many waves have failed since it was last resumed."""
     attempts: dict[str, int] = {}
-    """How often waves that are not done were asked for, by `wave/scope`, where that is more than once."""
+    """The number of attempts of unfinished waves, by `wave/scope`, if there was more than one."""
     wave_failures: dict[str, WaveFailure] = msgspec.field(default_factory=dict, name="troubles")
-    """Why the current waves of scopes have failed: of the newest failures. `failed_waves` gives all."""
+    """The reasons of the newest failures of current waves. `failed_waves` yields all."""
     gate: ClosedGate | None = None
     entries: int = 0
     seen_keys: tuple[SeenKey, ...] = msgspec.field(default=(), name="answered")
@@ -220,51 +220,51 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         if not is_guid(self.id) or self.id != self.id.upper():
             raise Invalid(f"campaign id {self.id!r} is not an upper-case GUID")
         if self.started_at.microsecond:
-            raise Invalid("a campaign begins at a whole second")
+            raise Invalid("a campaign must start at a whole second")
 
     @property
     def name(self) -> str:
-        """Its name; of the campaigns that are not over, nobody starts a second one of a name that he sees in use."""
+        """Its name. Two campaigns that have not ended cannot have the same name, as far as their starter can see."""
         return self.spec.name
 
     @property
     def actor(self) -> str:
-        """What the journals call it."""
+        """Its name in journals."""
         return f"{CAMPAIGN_PREFIX}{self.name}"
 
     def effective_state(self, wave: Wave) -> WaveState:
-        """Return how a wave stands, to whoever looks at it: of a campaign that is aborted, nothing is planned."""
+        """Return the state of a wave as shown to users: in an aborted campaign, no wave is planned."""
         return WaveState.LEFT if wave.state is WaveState.PLANNED and self.state.is_aborted else wave.state
 
     def progress(self, scope: str) -> ScopeProgress | None:
-        """Return how far a scope is; None where the campaign does not have it."""
+        """Return the progress of a scope; None if the campaign does not include it."""
         return next((progress for progress in self.scopes if progress.scope == scope), None)
 
     def moment(self, progress: ScopeProgress, seconds: int) -> datetime:
-        """Return the moment of a wave's time."""
+        """Convert a wave's time to a datetime."""
         return self.started_at + timedelta(seconds=progress.base + seconds)
 
     def seconds(self, progress: ScopeProgress, moment: datetime) -> int:
-        """Return a moment as a wave's time; rounded up, so that what must not begin before it does not."""
+        """Convert a datetime to a wave's time, rounded up, so that nothing begins too early."""
         return -((self.started_at - moment) // SECOND) - progress.base
 
     def rested_at(self, progress: ScopeProgress, gap: timedelta) -> datetime:
-        """Return when the gap is over that the scope's waves before the current one leave."""
+        """Return when the gap after the scope's previous wave is over."""
         ends = [wave.at for wave in progress.waves[: progress.current - 1] if wave.vms]
         return self.moment(progress, max(ends)) + gap if ends else FAR_PAST
 
     def attempt(self, scope: str, n: int) -> int:
-        """Return how often a wave was asked for, this time included."""
+        """Return the number of the current attempt of a wave, from 1."""
         return self.attempts.get(f"{n}/{scope}", 1)
 
     def request(self, scope: str, n: int) -> str:
-        """Compute the id of a wave's request: the same wave asks the same question."""
+        """Derive the id of a wave's request: the same attempt of a wave always has the same id."""
         name, attempt = f"{n}/{scope}", self.attempt(scope, n)
         return str(uuid5(UUID(self.id), name if attempt == 1 else f"{name}/{attempt}")).upper()
 
 
 class WaveCount(NamedTuple):
-    """How many waves, and VMs in them, are in a state."""
+    """The number of waves in a state, and of their VMs."""
 
     waves: int
     vms: int
@@ -282,14 +282,14 @@ def count_waves(campaign: Campaign) -> dict[WaveState, WaveCount]:
 
 
 def effective_counts(campaign: Campaign, counts: dict[WaveState, int]) -> dict[WaveState, int]:
-    """Return what was counted by state as it stands, to whoever looks at it: see `Campaign.effective_state`."""
+    """Return the counts by state as shown to users: see `Campaign.effective_state`."""
     if not campaign.state.is_aborted:
         return counts
     return counts | {WaveState.LEFT: counts[WaveState.PLANNED], WaveState.PLANNED: 0}
 
 
 def iterate_waves(campaign: Campaign) -> Iterator[tuple[str, int, Wave]]:
-    """Give every wave with its scope and its number there."""
+    """Yield every wave with its scope and its number there."""
     for progress in campaign.scopes:
         for n, wave in enumerate(progress.waves, 1):
             yield progress.scope, n, wave
@@ -298,20 +298,20 @@ def iterate_waves(campaign: Campaign) -> Iterator[tuple[str, int, Wave]]:
 def failed_waves(
     campaign: Campaign, failed: Mapping[str, ScopeProgress]
 ) -> Iterator[tuple[ScopeProgress, WaveFailure]]:
-    """Give the failed waves of scopes that have one, with their reasons; the newest failures last."""
+    """Yield the failed waves of scopes, with their reasons; the newest failures last."""
     known = campaign.wave_failures
     for progress in failed.values():
         if progress.scope not in known:
             n = progress.current
             at = campaign.moment(progress, progress.wave(n).at)
-            yield progress, WaveFailure(wave=n, at=at, why="the campaign's journal says why")
+            yield progress, WaveFailure(wave=n, at=at, why="see the campaign's journal")
     for scope, failure in known.items():
         if scope in failed:
             yield failed[scope], failure
 
 
 def check_size(campaign: Campaign) -> None:
-    """Refuse a campaign whose record could grow over the limit."""
+    """Refuse a campaign whose record could exceed the size limit."""
     waves = sum(len(progress.waves) for progress in campaign.scopes)
     needed = len(encode(campaign)) + waves * WAVE_RESERVE + RESERVE
     if needed > MAX_RECORD_BYTES:
@@ -326,14 +326,14 @@ decode = msgspec.json.Decoder(Campaign).decode
 
 
 class CampaignEncoder:
-    """Encodes records of campaigns as `encode` does; scopes that have not changed since the last time only once.
+    """Encodes campaign records as `encode` does, but encodes a scope again only if it has changed.
 
     A record of 25,000 waves has half a megabyte, of which a save changes a few hundred bytes.
     """
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[tuple[ScopeProgress, ...], list[msgspec.Raw]]] = {}
-        """By campaign, its scopes as they were last encoded."""
+        """By campaign: its scopes as last encoded."""
 
     def __call__(self, campaign: Campaign) -> bytes:
         before, parts = self._known.pop(campaign.id, ((), []))

@@ -1,7 +1,7 @@
-"""Rollout of a campaign: decide which waves to announce and to clear, and take what was found out.
+"""Rollout of a campaign: decide which waves to announce and to clear, and apply findings and results.
 
 `decide` and `apply_result` are functions of the record, the index and the time. They own the index and change it in
-place; record, entries and actions are values. If a decision cannot be saved, throw the index away and build it again.
+place; record, entries and actions are values. If a decision cannot be saved, discard the index and build it again.
 """
 
 from datetime import datetime, timedelta
@@ -53,32 +53,32 @@ from forewarn.core.scope import Scope
 from forewarn.core.text import truncate_text
 
 GATE_OPEN_TTL = timedelta(minutes=1)
-"""For how long a gate that was found open counts as open."""
+"""How long an open gate counts as open without another check."""
 
 GATE_RETRY_DELAY = timedelta(minutes=1)
-"""After which time a gate that is closed is asked again."""
+"""The pause between two checks of a closed gate."""
 
 MAX_NEWS = 20
-"""From how many scopes news is taken before others have their turn."""
+"""How many scopes with findings one decision processes before other tasks run."""
 
 MAX_ANNOUNCING = 200
 """How many waves are being announced at the same time."""
 
 MAX_CLEARED = 10
-"""How many waves are let start before others have their turn."""
+"""How many waves one decision clears before other tasks run."""
 
 MAX_CHECKED = 25
-"""How many waves that wait to be announced are looked at before others have their turn."""
+"""How many waves one decision considers for announcement before other tasks run."""
 
 
 def decide(
     record: Campaign, index: CampaignIndex, load: FleetLoad, *, now: datetime, notify: bool = False
 ) -> CampaignDecision:
-    """Find what is to be done now, given the load of the whole fleet.
+    """Decide what to do now, given the load of the whole fleet.
 
-    Nothing is decided before every scope was observed. One decision takes news, or clears, or announces, and a limited
-    number of each, so that it does not keep others waiting; `has_more` says that the next one need not wait. Of what it
-    lets start, reserve the load at once: others decide while this is saved.
+    Nothing is decided before every scope was observed. One decision applies findings, or clears, or announces, and a
+    limited number of each, so that it does not block other tasks; if `has_more`, the next one can follow at once. The
+    load of cleared events must be reserved at once, because other campaigns decide while this decision is being saved.
     """
     index.rebase(record)
     if index.stale or record.state.is_over:
@@ -89,7 +89,7 @@ def decide(
 def apply_result(
     record: Campaign, index: CampaignIndex, result: ActionResult, *, now: datetime, notify: bool = False
 ) -> CampaignDecision:
-    """Take the result of an action."""
+    """Apply the result of an action."""
     index.rebase(record)
     index.pending.discard(result.action)
     if isinstance(result.finding, GateOpened):
@@ -103,11 +103,11 @@ def apply_result(
     return decision
 
 
-# What was found out.
+# Findings.
 
 
 def _apply_finding(draft: CampaignDraft, finding: Finding, now: datetime) -> None:
-    """Bring a finding into the record. One that no longer fits how the wave stands changes nothing."""
+    """Apply a finding to the record. A finding that no longer matches the state of the wave is ignored."""
     match finding:
         case WaveAnnounced():
             _take_announced(draft, finding, now)
@@ -119,7 +119,7 @@ def _apply_finding(draft: CampaignDraft, finding: Finding, now: datetime) -> Non
             if outcomes and (state.is_open or state is WaveState.FAILED):
                 draft.settle(scope, n, outcomes, now=now)
             elif state.is_open:
-                draft.fail(scope, n, "nobody knows how it has ended", now=now)
+                draft.fail(scope, n, "its outcome is unknown", now=now)
         case SkippedWaveEnded(scope, n, at):
             progress = draft.progress(scope)
             draft.put(progress.with_wave(n, progress.wave(n).with_state(WaveState.SKIPPED, at)))
@@ -155,7 +155,7 @@ def _take_announced(draft: CampaignDraft, finding: WaveAnnounced, now: datetime)
     waves = progress.with_wave(n, kept).waves
     draft.put(ScopeProgress(scope, progress.base, waves, finding.seen, progress.closed))
     if not_before is None:
-        draft.add_wave_entry(EntryKind.WAVE_SETTLED, scope, n, now=now, why="no VM is left for it", vms="0")
+        draft.add_wave_entry(EntryKind.WAVE_SETTLED, scope, n, now=now, why="it has no VMs left", vms="0")
     else:
         facts = {"vms": str(finding.vms), "not_before": format_timestamp(not_before)}
         draft.add_wave_entry(EntryKind.WAVE_ANNOUNCED, scope, n, now=now, **facts)
@@ -164,13 +164,13 @@ def _take_announced(draft: CampaignDraft, finding: WaveAnnounced, now: datetime)
 def _take_removed(draft: CampaignDraft, scope: str, now: datetime) -> None:
     for n, wave in enumerate(draft.progress(scope).waves, 1):
         if not wave.state.is_settled:
-            draft.skip(scope, n, now=now, why="the scope is gone")
+            draft.skip(scope, n, now=now, why="the scope was removed")
     progress = draft.progress(scope)
     draft.put(ScopeProgress(scope, progress.base, progress.waves, progress.seen, closed=True))
 
 
 def _take_closed(draft: CampaignDraft, finding: ScopeClosed, now: datetime) -> None:
-    """Close a scope; for the VMs that are left over it gets further waves."""
+    """Close a scope; VMs that were in no wave get further waves."""
     scope, progress = finding.scope, draft.progress(finding.scope)
     if progress.closed or progress.current <= len(progress.waves):
         return
@@ -179,7 +179,7 @@ def _take_closed(draft: CampaignDraft, finding: ScopeClosed, now: datetime) -> N
     added = tuple(Wave(domain, planned, vms=vms) for domain, vms in sorted(finding.left))[:room]
     draft.put(ScopeProgress(scope, progress.base, progress.waves + added, progress.seen, closed=not added))
     for n, _ in enumerate(added, len(progress.waves) + 1):
-        why = "VMs are in no wave: a further one is for them"
+        why = "added for VMs that were in no wave"
         draft.add_wave_entry(EntryKind.WAVE_DIFFERS, scope, n, now=now, why=why)
 
 
@@ -191,7 +191,7 @@ def _take_gate_opened(draft: CampaignDraft, finding: GateOpened, now: datetime) 
 
 
 def _take_gate_closed(draft: CampaignDraft, finding: GateClosed, now: datetime) -> None:
-    """Keep since when the gate is closed; where it stays so for too long, the campaign halts."""
+    """Record since when the gate is closed; if that is too long, the campaign halts."""
     known, policy, why = draft.record.gate, draft.record.spec.policy, finding.reason
     since = now if known is None else known.since
     halts_at, retry_at = since + policy.gate_patience, now + GATE_RETRY_DELAY
@@ -202,7 +202,7 @@ def _take_gate_closed(draft: CampaignDraft, finding: GateClosed, now: datetime) 
     if known is None:
         _add_gate_entry(draft, EntryKind.GATE_CLOSED, finding, now=now, why=why)
     if now >= halts_at:
-        draft.halt(f"gate {gate_name(policy.gate)} has been shut since {format_timestamp(since)}: {why}", now=now)
+        draft.halt(f"gate {gate_name(policy.gate)} has been closed since {format_timestamp(since)}: {why}", now=now)
 
 
 def _add_gate_entry(
@@ -218,11 +218,11 @@ def _add_gate_entry(
     draft.add_entry(entry_kind, now=now, why=why, gate=gate, scope=finding.scope, wave=str(finding.n), **facts)
 
 
-# What is decided.
+# Decisions.
 
 
 class _Step:
-    """One decision while it is made."""
+    """One decision in progress."""
 
     def __init__(self, record: Campaign, index: CampaignIndex, load: FleetLoad, now: datetime, *, notify: bool) -> None:
         self.draft = CampaignDraft(record, index.positions, notify=notify)
@@ -268,18 +268,18 @@ class _Step:
             self.actions.append(action)
 
     def _update(self, scope: str) -> None:
-        """Let the index follow what was drafted for a scope."""
+        """Update the index with what was drafted for a scope."""
         self.index.update(self.draft.record, self.draft.progress(scope))
 
     def _take_news(self) -> None:
-        """Bring what scopes show into the record, and have done what follows from it."""
+        """Apply the findings of scopes to the record, and request the actions that follow."""
         index = self.index
         for id_ in nsmallest(MAX_NEWS, index.news, key=index.positions.__getitem__):
             if findings := index.statuses[id_].findings:
                 for finding in findings:
                     _apply_finding(self.draft, finding, self.now)
                 self._update(id_)
-            if not index.statuses[id_].findings:  # else the next decision takes them
+            if not index.statuses[id_].findings:  # otherwise the next decision applies them
                 for action in index.statuses[id_].actions:
                     self._request(action)
                 index.news.discard(id_)
@@ -302,9 +302,9 @@ class _Step:
     # Clearing.
 
     def _clear(self) -> None:
-        """Let start what may: the ready waves in the order of the plan. The first for which there is no room stops it.
+        """Clear ready waves in the order of the plan, up to the first one for which limits leave no room.
 
-        If a smaller one could pass it, a large one might never have its turn.
+        If smaller waves could overtake it, a large one might never start.
         """
         queue, index, now = self.index.ready, self.index, self.now
         for position in queue.pop_woken(now):
@@ -337,18 +337,18 @@ class _Step:
             queue.push(ready.turn)
 
     def _ready_at(self, position: int) -> ReadyWave | None:
-        """Return the wave of a scope that may be cleared now; None: it has none, or not now."""
+        """Return the wave of a scope that can be cleared now; None if it has none, or not now."""
         scope = self.index.scope_at(position)
         ready = self.index.statuses[scope].ready
         if ready is None or scope in self.index.pending.clearing:
-            return None  # the scope comes back when it is observed, or its clearing has a result
+            return None  # the scope returns to the queue when it is observed, or when its clearing has a result
         if ready.at > self.now:
             self.index.ready.defer(ready.at, position)
             return None
         return ready
 
     def _clear_wave(self, scope: str, ready: ReadyWave) -> bool:
-        """Let the ready events of a scope's wave start for which there is room; tell whether there was for all."""
+        """Clear the ready events of a scope's wave for which there is room; return whether there was room for all."""
         chosen = []
         for event in ready.events:
             if event.at > self.now:
@@ -369,7 +369,7 @@ class _Step:
         return self.start_limit is None
 
     def _passes_gate(self, scope: str, ready: ReadyWave) -> bool:
-        """Tell whether the gate was found open since the scope's last wave; have it asked where that is not known."""
+        """Return whether the gate was found open since the scope's last wave; request a check if that is not known."""
         record, pending = self.draft.record, self.index.pending
         if record.spec.policy.gate is None or ready.begun or not self.index.advanced:
             return True
@@ -403,7 +403,7 @@ class _Step:
         self.wake_times.append(queue.wakes_at)
 
     def _announce_next(self) -> bool:
-        """Announce the wave whose turn it is, or let it go for a while; tell whether there was room for it."""
+        """Announce the next wave, or defer it; return whether there was room for it."""
         index, queue, calendar, now = self.index, self.index.to_announce, self.calendar, self.now
         position = queue.pop()
         id_ = index.scope_at(position)
@@ -417,11 +417,11 @@ class _Step:
         start = calendar.first_start(now, rested_at=rested_at, planned_at=planned_at)
         if start is None:
             self._fail(id_, progress.current, "no window is open within a year")
-        # A start is a whole second: what is announced now has up to a second more than its notice.
+        # Starts are whole seconds: a wave that is announced now has up to a second more than its notice.
         elif start > ceil_to_second(now + calendar.notice):
             queue.defer(start - calendar.notice, position)
         elif calendar.is_limited and start < planned_at and self._expects_end_now(start):
-            # It would move up, perhaps into the room that the plan has for one whose turn comes before.
+            # It would move up, perhaps into room that the plan has for an earlier wave.
             queue.defer(now + SECOND, position)
         elif not self._announce_wave(scope, progress, wave, start):
             queue.push(turn)
@@ -448,10 +448,10 @@ class _Step:
         self._update(scope)
 
     def _expects_end_now(self, start: datetime) -> bool:
-        """Tell whether waves are expected to end now that are not seen to have ended yet.
+        """Return whether waves are expected to end right now, whose end has not been observed yet.
 
-        The first time, fill the calendar with what is expected at the start of the waves that are announced now. What
-        takes longer than expected, and what was announced and waits, is expected to last for ever: as long as
+        The first call fills the calendar with the load that is expected when waves that are announced now start. Waves
+        that take longer than expected, and announced ones that wait, are expected to last without end: as long as
         something is late, nothing is announced that would have to wait for it.
         """
         if self.has_end_now is None:

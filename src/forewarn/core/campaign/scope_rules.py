@@ -1,4 +1,4 @@
-"""Rules that carry out a campaign's actions in a scope: make the events of a wave, let them start, take them back."""
+"""Rules that carry out a campaign's actions in a scope: create the events of a wave, clear them, withdraw them."""
 
 from datetime import datetime
 
@@ -32,9 +32,9 @@ def announce_wave(
     *,
     now: datetime,
 ) -> Change[WaveAnnounced | None]:
-    """Make the events of a wave for the VMs that it has now, and that are not done.
+    """Create the events of a wave for the VMs that it has now, except for those that are done.
 
-    None: the campaign was stopped, or the wave was skipped or announced meanwhile.
+    Return None if the campaign was stopped, or the wave was skipped or announced, in the meantime.
     """
     wave = _newest_wave(record, index, scope.id, action.n)
     if wave is None or wave.state is not WaveState.PLANNED:
@@ -69,7 +69,7 @@ def announce_wave(
 def clear_wave(
     scope: Scope, action: ClearWave, record: Campaign, index: CampaignIndex, context: RuleContext, *, now: datetime
 ) -> Change[tuple[str, ...]]:
-    """Let events start, unless campaign or wave were stopped or the window has closed meanwhile."""
+    """Clear events, unless the campaign or wave was stopped, or the window has closed, in the meantime."""
     wave = _newest_wave(record, index, scope.id, action.n)
     if wave is None or wave.state not in (WaveState.ANNOUNCED, WaveState.CLEARED) or not index.calendar.is_open(now):
         return Change(scope, (), ())
@@ -77,13 +77,13 @@ def clear_wave(
 
 
 def _newest_wave(record: Campaign, index: CampaignIndex, scope: str, n: int) -> Wave | None:
-    """Return a wave by the newest record, which may be newer than the index; None: the campaign does not run."""
+    """Return the wave from the newest record, which may be newer than the index; None if the campaign does not run."""
     waves = record.scopes[index.positions[scope]].waves
     return waves[n - 1] if record.state is CampaignState.RUNNING and n <= len(waves) else None
 
 
 def withdraw_event(scope: Scope, action: WithdrawEvent, context: RuleContext, *, now: datetime) -> Change[None]:
-    """Cancel an event that has not started; give up the work of one that is stuck."""
+    """Cancel an event that has not started, or give up the stuck impacts of a Started one."""
     event = scope.find_event(action.event)
     if event is None:
         return Change(scope, (), None)
@@ -93,7 +93,7 @@ def withdraw_event(scope: Scope, action: WithdrawEvent, context: RuleContext, *,
 
 
 def retry_event(scope: Scope, action: RetryEvent, *, now: datetime) -> Change[None]:
-    """Have the failed work of an event done once more."""
+    """Retry the failed impacts of an event."""
     event = scope.find_event(action.event)
     if event is None or not has_stuck_work(event):
         return Change(scope, (), None)
@@ -101,7 +101,7 @@ def retry_event(scope: Scope, action: RetryEvent, *, now: datetime) -> Change[No
 
 
 def close_scope(id_: str, scope: Scope | None, index: CampaignIndex, history: ScopeHistory) -> ScopeClosed:
-    """Return the VMs of a scope that were in no wave; none where the journal no longer tells who was."""
+    """Return the VMs of a scope that were in no wave; none if the journal no longer has all waves."""
     waves = index.progress(id_).waves
     if scope is None or not history.covers(waves):
         return ScopeClosed(id_)

@@ -1,6 +1,7 @@
-"""Select the VMs of a campaign: one selector for the plan over a fleet, and for a wave when it is announced.
+"""Select the VMs of a campaign: the same selector for the plan of a fleet and for a wave when it is announced.
 
-An exclusion that matches nothing may be misspelt: `Exclusions` finds those."""
+An exclusion that matches nothing may be misspelt: `Exclusions` finds those.
+"""
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -18,7 +19,7 @@ Matcher = Callable[[Collection[str]], bool]
 
 
 class NameMatcher:
-    """Names and patterns, made ready to be compared with many names."""
+    """Names and patterns, compiled for comparison with many names."""
 
     def __init__(self, written: Iterable[str]) -> None:
         names = tuple(written)
@@ -34,7 +35,7 @@ class NameMatcher:
 
 
 class Selector:
-    """A selection, made ready to be asked of many VMs."""
+    """A selection, compiled for evaluation on many VMs."""
 
     def __init__(self, selection: Selection) -> None:
         self._all, self._tags, self._no_tags = selection.all, selection.tags.items(), selection.exclude_tags.items()
@@ -52,7 +53,7 @@ class Selector:
     def select(self, scope: ScopeSnapshot) -> tuple[VmSnapshot, ...]: ...
 
     def select(self, scope: Scope | ScopeSnapshot) -> tuple[Vm | VmSnapshot, ...]:
-        """Return the VMs of a scope that are meant."""
+        """Return the selected VMs of a scope."""
         if scope.id in self._no_scopes:
             return ()
         whole = self._all or scope.id in self._scopes
@@ -62,7 +63,7 @@ class Selector:
         return tuple([vm for vm in vms if (whole or self._is_named(scope, vm)) and not self._is_excluded(scope, vm)])
 
     def is_selected(self, scope: Scope | ScopeSnapshot, vm: Vm | VmSnapshot) -> bool:
-        """Tell whether a VM is meant."""
+        """Return whether a VM is selected."""
         if scope.id in self._no_scopes:
             return False
         named = self._all or scope.id in self._scopes or self._is_named(scope, vm)
@@ -83,17 +84,17 @@ class Selector:
 
 
 def is_selected(selection: Selection, scope: Scope, vm: Vm) -> bool:
-    """Tell whether the selection means this VM of the scope."""
+    """Return whether the selection matches this VM of the scope."""
     return Selector(selection).is_selected(scope, vm)
 
 
 def is_pattern(name: str) -> bool:
-    """Tell whether a name stands for any number of names."""
+    """Return whether a name is a pattern."""
     return not {"*", "?", "["}.isdisjoint(name)
 
 
 def tags_of(scope: Scope | ScopeSnapshot, vm: Vm | VmSnapshot) -> Mapping[str, str]:
-    """Return the tags that hold for the VM: those of its scope and its own, as `Traits.with_defaults` joins them."""
+    """Return the effective tags of the VM: its scope's and its own, merged as by `Traits.with_defaults`."""
     own, common = vm.traits.tags, scope.traits.tags
     if not own or not common:
         return own or common or {}
@@ -101,7 +102,7 @@ def tags_of(scope: Scope | ScopeSnapshot, vm: Vm | VmSnapshot) -> Mapping[str, s
 
 
 class Exclusions:
-    """Looks at scope after scope for the exclusions that have fitted nothing yet."""
+    """Searches scope after scope for exclusions that have matched nothing yet."""
 
     def __init__(self, selection: Selection) -> None:
         self._unmatched = {written: _matcher(*written) for written in all_exclusions(selection)}
@@ -109,7 +110,7 @@ class Exclusions:
         self._selector = Selector(msgspec.structs.replace(selection, **bare))
 
     def match(self, scope: Scope | ScopeSnapshot) -> tuple[tuple[str, str], ...]:
-        """Return those that fit VMs of this scope which would be selected without them, and fitted none before."""
+        """Return the exclusions that match otherwise selected VMs of this scope, and matched none before."""
         if not self._unmatched:
             return ()
         named: tuple[Vm | VmSnapshot, ...] = self._selector.select(scope)
@@ -124,7 +125,7 @@ class Exclusions:
 
 
 def all_exclusions(selection: Selection) -> Iterable[tuple[str, str]]:
-    """Give each exclusion as it is written, with what it is of."""
+    """Yield each exclusion as written, with its kind."""
     yield from (("scope", name) for name in selection.exclude_scopes)
     yield from (("host", name) for name in selection.exclude_hosts)
     yield from (("VM", name) for name in selection.exclude_vms)
@@ -147,5 +148,5 @@ def _matcher(kind: str, written: str) -> Matcher:
     if kind == "tag" or not is_pattern(name):
         return lambda there: name in there
     names = NameMatcher((name,))
-    # A bare name is one of a VM, and a pattern of such names does not reach over the scope's.
+    # A bare name is the name of a VM; a pattern of such names does not match across the '/' after a scope's name.
     return lambda there: any(one in names for one in there if kind != "VM" or ("/" in one) == ("/" in name))

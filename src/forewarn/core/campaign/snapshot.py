@@ -1,6 +1,7 @@
-"""Snapshot of a scope for the planner: a projection that decodes only what a plan needs, in a fraction of the time.
+"""Snapshot of a scope for the planner: a projection that decodes only the fields that a plan needs, which is faster.
 
-Records are validated when they are created; the planner does not validate them again."""
+Records are validated when they are created; the planner does not validate them again.
+"""
 
 import msgspec
 
@@ -9,13 +10,13 @@ from forewarn.core.scope import Hold
 
 
 class TraitsSnapshot(msgspec.Struct, frozen=True, gc=False):
-    """What selections ask for."""
+    """The traits that selections use."""
 
     tags: dict[str, str] | None = None
 
 
 class VmSnapshot(msgspec.Struct, frozen=True, gc=False):
-    """Which VM it is and where."""
+    """The identity and the place of a VM."""
 
     name: str
     update_domain: int = 0
@@ -30,7 +31,7 @@ class RosterSnapshot(msgspec.Struct, frozen=True, gc=False):
 
 
 class ScopeSnapshot(msgspec.Struct, frozen=True, gc=False):
-    """A scope's VMs, its open events and who holds it."""
+    """A scope's VMs, its open events and its hold."""
 
     id: str
     roster: RosterSnapshot = RosterSnapshot()

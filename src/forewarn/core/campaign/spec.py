@@ -24,12 +24,12 @@ from forewarn.core.text import Name, Text, check_name, check_text, join_choices
 
 DEFAULT_GAP = timedelta(minutes=30)
 DEFAULT_WAVE_DURATION = timedelta(minutes=5)
-"""How long a wave is expected to take where neither policy nor duration says."""
+"""The expected time of a wave if neither `expected` nor `duration` is given."""
 
 MAX_GAP = timedelta(days=30)
 MAX_WAVE_DURATION = timedelta(days=7)
 MAX_CAMPAIGN_DURATION = timedelta(days=366)
-"""Nothing is planned further ahead, and no window is looked for beyond."""
+"""Nothing is planned, and no window is searched, further ahead."""
 
 MAX_NAMES = 1_000
 MAX_WINDOWS = 64
@@ -55,7 +55,7 @@ Patterns = Annotated[tuple[Pattern, ...], Meta(max_length=MAX_NAMES)]
 
 
 class CampaignType(StrEnum):
-    """The types of planned maintenance: `MAINTENANCE_TYPES` as an enumeration of their own."""
+    """The types of planned maintenance: `MAINTENANCE_TYPES` as a separate enum."""
 
     FREEZE = EventType.FREEZE.value
     REBOOT = EventType.REBOOT.value
@@ -63,7 +63,7 @@ class CampaignType(StrEnum):
 
 
 class WaveKind(StrEnum):
-    """How the VMs of a scope are parted into waves."""
+    """How the VMs of a scope are divided into waves."""
 
     UPDATE_DOMAIN = "update-domain"
 
@@ -84,9 +84,9 @@ WEEKDAYS = tuple(Weekday)
 
 
 class Selection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Which VMs are meant. What is given is united: those of the scopes, those on the hosts, those with all the tags.
+    """Which VMs are selected: the union of those of the scopes, those on the hosts, and those with all of the tags.
 
-    Then come the exclusions, each of which is enough by itself. Names may be patterns such as `web-*`.
+    VMs that match any exclusion are left out. Names may be patterns such as `web-*`.
     """
 
     scopes: Annotated[Patterns, Meta(description="VMs of these scopes; a pattern such as web-* is allowed.")] = ()
@@ -101,9 +101,9 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def __post_init__(self) -> None:
         named = bool(self.scopes or self.hosts or self.tags)
         if not named and not self.all:
-            raise Invalid("say which VMs are meant: scopes, hosts or tags, or all of them with all = true")
+            raise Invalid("select VMs by scopes, hosts or tags, or all VMs with all = true")
         if named and self.all:
-            raise Invalid("all = true means every VM: leave out scopes, hosts and tags, or leave out all")
+            raise Invalid("all = true selects every VM: omit scopes, hosts and tags, or omit all")
         for field in ("scopes", "hosts", "exclude_scopes", "exclude_hosts", "exclude_vms"):
             _check_patterns(getattr(self, field), field)
         for field in ("tags", "exclude_tags"):
@@ -112,7 +112,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 def _check_patterns(patterns: tuple[str, ...], field: str) -> None:
     if len(patterns) > MAX_NAMES:
-        raise Invalid(f"{field} has {len(patterns)} names: at most {MAX_NAMES}; use patterns such as web-*")
+        raise Invalid(f"{field} has {len(patterns)} names: at most {MAX_NAMES} are allowed; use patterns such as web-*")
     for pattern in patterns:
         if not _PATTERN.fullmatch(pattern):
             raise Invalid(f"{field}: {pattern!r} is neither a name nor a pattern such as web-*")
@@ -120,29 +120,29 @@ def _check_patterns(patterns: tuple[str, ...], field: str) -> None:
 
 def _check_tags(tags: dict[str, str], field: str) -> None:
     if len(tags) > MAX_NAMES:
-        raise Invalid(f"{field} has {len(tags)} tags: at most {MAX_NAMES}")
+        raise Invalid(f"{field} has {len(tags)} tags: at most {MAX_NAMES} are allowed")
     for name, value in tags.items():
         check_text(name, f"a name in {field}")
         check_text(value, f"{field} {name}")
 
 
 class Limit(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How many at once: a number, or a percentage of all that are selected."""
+    """How many at once: a number, or a percentage of the selection."""
 
     number: int | None = None
     percent: float | None = None
 
     def __post_init__(self) -> None:
         if (self.number is None) == (self.percent is None):
-            raise Invalid('a limit is a number such as 10, or a percentage such as "10%"')
+            raise Invalid('a limit must be a number such as 10, or a percentage such as "10%"')
         if self.number is not None and not 1 <= self.number <= 10_000_000:
-            raise Invalid(f"a limit is 1 or more, not {self.number}: leave it out for no limit")
+            raise Invalid(f"a limit must be at least 1, got {self.number}: omit it for no limit")
         if self.percent is not None and not 0 < self.percent <= 100:
-            raise Invalid(f"a limit in percent is above 0 and at most 100, not {self.percent:g}")
+            raise Invalid(f"a limit in percent must be above 0 and at most 100, got {self.percent:g}")
 
     @classmethod
     def parse(cls, written: int | str) -> "Limit":
-        """Read a limit as people write it: 10, "10" or "10%"."""
+        """Parse a limit as users write it: 10, "10" or "10%"."""
         if isinstance(written, int):
             return cls(number=written)
         if found := _PERCENT.fullmatch(written):
@@ -152,10 +152,10 @@ class Limit(msgspec.Struct, frozen=True, omit_defaults=True):
         raise Invalid(f'{written!r} is not a limit: write a number such as 10, or a percentage such as "10%"')
 
     def resolve(self, total: int) -> int:
-        """Return how many that is of so many; a percentage is rounded down, but one can always go."""
+        """Return the limit for a total; a percentage is rounded down, but is at least 1."""
         if self.number is not None:
             return self.number
-        # Binary fractions must not cost one: 4.35 % of 20,000 is 870.
+        # Binary fractions must not lose one: 4.35 % of 20,000 is 870.
         return max(1, int(round(total * (self.percent or 0) / 100, 6)))
 
     def __str__(self) -> str:
@@ -163,12 +163,12 @@ class Limit(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Window(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """When waves may start, by the clocks of a time zone. One whose end is not after its start goes past midnight."""
+    """When waves may start, in the local time of a time zone. If its end is not after its start, it spans midnight."""
 
-    days: Annotated[tuple[Weekday, ...], Meta(max_length=7, description="On which it begins; none are all days.")] = ()
+    days: Annotated[tuple[Weekday, ...], Meta(max_length=7, description="On which it starts. Default: all days.")] = ()
     start: Annotated[str, Meta(pattern=f"^{CLOCK_TIME}$", examples=["22:00"])]
     end: Annotated[str, Meta(pattern=f"^({CLOCK_TIME}|24:00)$", examples=["04:00"])]
-    """Up to, but without, this time; 24:00 is the end of the day."""
+    """The window closes at this time, which is not part of it; 24:00 is the end of the day."""
     zone: Annotated[str, Meta(description="Default: the policy's zone.")] = ""
 
     def __post_init__(self) -> None:
@@ -178,7 +178,7 @@ class Window(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         if self.zone:
             check_zone(self.zone)
         if len(set(self.days)) < len(self.days):
-            raise Invalid("a window names each day once")
+            raise Invalid("a window must name each day at most once")
 
     def __str__(self) -> str:
         days = ",".join(self.days) or "every day"
@@ -191,17 +191,17 @@ def _check_clock_time(written: str, field: str) -> None:
 
 
 def check_zone(zone: str) -> None:
-    """Refuse what cannot be the name of a time zone. Whether there is one of that name, the shell knows."""
+    """Refuse what cannot be the name of a time zone. Only the shell can look up whether it exists."""
     if not _ZONE.fullmatch(zone) or ".." in zone:
         raise Invalid(f'{zone!r} is not a time zone: write it like "Europe/Vienna" or "UTC"')
 
 
 class Blackout(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A time in which nothing of the campaign happens: no wave starts in it, or is expected to last into it."""
+    """A time in which nothing of the campaign happens: no wave starts in it or is expected to last into it."""
 
     start: datetime
     end: datetime
-    why: Annotated[Text, Meta(description="Shown where a wave waits for the end of the black-out.")] = ""
+    why: Annotated[Text, Meta(description="Shown when a wave waits for the end of the black-out.")] = ""
 
     def __post_init__(self) -> None:
         check_aware(self.start, "a black-out's start")
@@ -209,50 +209,50 @@ class Blackout(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         check_text(self.why, "a black-out's why")
         if not self.start < self.end:
             raise Invalid(
-                f"a black-out ends after it starts: {_format_time(self.start)} to {_format_time(self.end)} does not"
+                f"a black-out must end after it starts, not {_format_time(self.start)} to {_format_time(self.end)}"
             )
 
 
 def _format_time(moment: datetime) -> str:
-    """Write a moment as people write it into a policy."""
+    """Format a time as users write it in a policy."""
     return moment.isoformat().replace("+00:00", "Z")
 
 
 def check_aware(moment: datetime, what: str) -> None:
-    """Refuse a moment that does not say where on earth it is meant."""
+    """Refuse a datetime without a time zone."""
     if moment.tzinfo is None or moment.utcoffset() is None:
         raise Invalid(f"{what} needs a time zone: write it like 2030-01-07T10:00:00Z")
 
 
 class HttpCheck(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A health gate that is asked by HTTP: open while it answers with the expected status."""
+    """A health gate that is checked by HTTP: open if the response has the expected status."""
 
     url: Annotated[
         str, Meta(pattern="^https?://[!-~]+$", max_length=MAX_URL_LENGTH, examples=["http://127.0.0.1:9090/-/healthy"])
     ]
     expect_status: Annotated[int, Meta(ge=100, le=599, description="The status that means open.")] = 200
-    timeout: Annotated[timedelta, Meta(description="For one try.")] = timedelta(seconds=10)
-    retries: Annotated[int, Meta(ge=0, le=MAX_RETRIES, description="After a first try that did not find it open.")] = 2
-    pause: Annotated[timedelta, Meta(description="Between two tries.")] = timedelta(seconds=10)
+    timeout: Annotated[timedelta, Meta(description="For one attempt.")] = timedelta(seconds=10)
+    retries: Annotated[int, Meta(ge=0, le=MAX_RETRIES, description="After a first attempt without success.")] = 2
+    pause: Annotated[timedelta, Meta(description="Between two attempts.")] = timedelta(seconds=10)
 
     def __post_init__(self) -> None:
         _check_url(self.url)
         if not 100 <= self.expect_status <= 599:
-            raise Invalid(f"expect_status is 100 to 599, not {self.expect_status}")
+            raise Invalid(f"expect_status must be 100 to 599, got {self.expect_status}")
         if not 0 <= self.retries <= MAX_RETRIES:
-            raise Invalid(f"retries is 0 to {MAX_RETRIES}, not {self.retries}")
+            raise Invalid(f"retries must be 0 to {MAX_RETRIES}, got {self.retries}")
         _check_between(self.timeout, timedelta(milliseconds=1), MAX_CHECK_DURATION, "timeout")
         _check_between(self.pause, timedelta(0), MAX_CHECK_DURATION, "pause")
 
     @property
     def display_url(self) -> str:
-        """Its address with the path: what people call it. Everybody who sees the campaign sees all of its URL."""
+        """The URL with its path but without its query, for messages. The campaign itself shows the full URL."""
         parts = urlsplit(self.url)
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 def gate_name(gate: str | HttpCheck | None) -> str:
-    """Return what people call a gate."""
+    """Return the name of a gate in messages."""
     return gate.display_url if isinstance(gate, HttpCheck) else gate or ""
 
 
@@ -263,7 +263,7 @@ def _check_url(url: str) -> None:
     except ValueError:
         usable = False
     if not usable or len(url) > MAX_URL_LENGTH or not url.isascii() or not url.isprintable() or " " in url:
-        raise Invalid(f"{url[:MAX_TEXT_LENGTH]!r} is not a URL that can be asked: write http://… or https://…")
+        raise Invalid(f"{url[:MAX_TEXT_LENGTH]!r} is not a valid gate URL: write http://… or https://…")
 
 
 class CampaignPolicy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -288,7 +288,7 @@ class CampaignPolicy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
         tuple[Window, ...], Meta(max_length=MAX_WINDOWS, description="When waves may start. Default: always.")
     ] = ()
     blackouts: Annotated[
-        tuple[Blackout, ...], Meta(max_length=MAX_BLACKOUTS, description="When no wave may start, or last into.")
+        tuple[Blackout, ...], Meta(max_length=MAX_BLACKOUTS, description="When no wave may start or be in progress.")
     ] = ()
     zone: Annotated[str, Meta(pattern=f"^{ZONE}$", description="The time zone of windows that name none.")] = "UTC"
     must_end_inside: Annotated[
@@ -296,14 +296,14 @@ class CampaignPolicy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     ] = False
     gate: Annotated[
         Name | HttpCheck | None,
-        Meta(description="Asked before a scope's next wave: the name of a gate in the settings, or a URL to check."),
+        Meta(description="Checked before a scope's next wave: the name of a gate in the settings, or a URL."),
     ] = None
     gate_patience: Annotated[
         timedelta, Meta(description="How long a gate may stay closed before the campaign halts.")
     ] = timedelta(minutes=30)
     halt_after: Annotated[
         Annotated[int, Meta(ge=1, le=MAX_FAILURES)] | None,
-        Meta(description="How many failed waves halt the campaign since it was started or resumed; or none."),
+        Meta(description="How many failed waves, since its start or last resume, halt the campaign; or none."),
     ] = 1
     advance: Annotated[bool, Meta(description="Whether waves move up when those before them were approved early.")] = (
         True
@@ -320,23 +320,23 @@ class CampaignPolicy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
         if isinstance(self.gate, str):
             check_name(self.gate, "gate")
         if self.halt_after is not None and self.halt_after < 1:
-            raise Invalid(f"halt_after is 1 or more, not {self.halt_after}: leave it out to go on after any failure")
+            raise Invalid(f"halt_after must be at least 1, got {self.halt_after}: omit it to continue after failures")
         _check_number(self.windows, MAX_WINDOWS, "windows")
         _check_number(self.blackouts, MAX_BLACKOUTS, "black-outs")
 
 
 def _check_between(time: timedelta, low: timedelta, high: timedelta, what: str) -> None:
     if not low <= time <= high:
-        raise Invalid(f"{what} is {format_duration(low)} to {format_duration(high)}, not {format_duration(time)}")
+        raise Invalid(f"{what} must be {format_duration(low)} to {format_duration(high)}, got {format_duration(time)}")
 
 
 def _check_number(items: tuple[object, ...], most: int, what: str) -> None:
     if len(items) > most:
-        raise Invalid(f"{len(items)} {what}: at most {most}")
+        raise Invalid(f"{len(items)} {what}: at most {most} are allowed")
 
 
 class CampaignSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A whole campaign, as it was asked for."""
+    """A whole campaign, as it was requested."""
 
     name: Annotated[Name, Meta(description="The name of the campaign.", examples=["kernel-6.1"])]
     type: Annotated[
@@ -352,7 +352,7 @@ class CampaignSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     def __post_init__(self) -> None:
         check_name(self.name, "campaign")
         if self.type not in MAINTENANCE_TYPES:
-            raise Invalid(f"a campaign is {join_choices(MAINTENANCE_TYPES)}, not {self.type.value}")
+            raise Invalid(f"the type of a campaign must be {join_choices(MAINTENANCE_TYPES)}, not {self.type.value}")
         if self.duration is not None:
             _check_between(self.duration, timedelta(0), MAX_WAVE_DURATION, "duration")
         check_text(self.description, "description")

@@ -1,4 +1,4 @@
-"""How a scope stands in its campaign: derived from the campaign's record and the scope, and from nothing else."""
+"""The status of a scope in its campaign, derived only from the campaign's record and the scope."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
@@ -36,14 +36,14 @@ from forewarn.core.scope import EventOutcome, Scope
 from forewarn.core.text import truncate_text
 
 MAX_NAMES_SHOWN = 5
-"""How many VMs are named of those that have the same reason."""
+"""How many VMs with the same reason are named."""
 
 Turn = tuple[int, int]
-"""The place of a scope's wave in the order of the plan: its planned start, and the scope's position."""
+"""The place of a scope's wave in the plan: its planned start, and the scope's position."""
 
 
 class ReadyEvent(NamedTuple):
-    """An event that only the campaign keeps from starting, from a moment on."""
+    """An event that only the campaign blocks, from a given time on."""
 
     at: datetime
     id: str
@@ -51,7 +51,7 @@ class ReadyEvent(NamedTuple):
 
 
 class ReadyWave(NamedTuple):
-    """Events of a scope's current wave that only the campaign holds, or will from a moment on."""
+    """Events of a scope's current wave that only the campaign blocks, now or from a given time on."""
 
     at: datetime
     """When the first of them may start, as far as the scope and its gap are concerned."""
@@ -61,11 +61,11 @@ class ReadyWave(NamedTuple):
     begun: bool
     """Whether other events of the wave have started."""
     ended_at: datetime
-    """When the scope's wave before it ended; the gate must have been open since."""
+    """When the scope's previous wave ended; the gate must have been open since then."""
 
 
 class InFlightWave(NamedTuple):
-    """A wave that is announced, or has begun."""
+    """A wave that is announced or has begun."""
 
     start: datetime
     begun: bool
@@ -73,28 +73,28 @@ class InFlightWave(NamedTuple):
 
 
 class ScopeStatus(NamedTuple):
-    """What the campaign knows and wants of a scope."""
+    """The status of a scope, and what the campaign has to do in it."""
 
     n: int = 1
     """Its current wave."""
     is_closed: bool = False
     is_held: bool = False
     is_open: bool = False
-    """Whether events of the campaign are open in it."""
+    """Whether it has open events of the campaign."""
     ready: ReadyWave | None = None
     in_flight: InFlightWave | None = None
     announce_turn: Turn | None = None
-    """Its place among the waves to be announced; None: no wave of it is to be announced now."""
+    """Its place among the waves to be announced; None if none of its waves is to be announced now."""
     findings: tuple[Finding, ...] = ()
-    """What the record does not say yet."""
+    """What is not in the record yet."""
     actions: tuple[Action, ...] = ()
-    """What is to be done."""
+    """What has to be done."""
 
 
 def derive_status(
     record: Campaign, progress: ScopeProgress, position: int, scope: Scope | None, context: RuleContext, gap: timedelta
 ) -> ScopeStatus:
-    """Return how a scope stands; None: it is gone."""
+    """Return the status of a scope; None if the scope was removed."""
     if record.state.is_over:
         return ScopeStatus(is_closed=progress.closed)
     if scope is None:
@@ -104,7 +104,7 @@ def derive_status(
 
 
 class _StatusBuilder:
-    """A status while it is derived."""
+    """A status that is being derived."""
 
     def __init__(
         self,
@@ -159,13 +159,13 @@ class _StatusBuilder:
         return self.progress.base + self.progress.wave(self.n).planned, self.position
 
     def _withdraw(self, events: Iterable[Event], by: str, why: str, *, stuck: bool) -> None:
-        """Take back what has not started and, where it is asked for, what is stuck; everything else ends."""
+        """Withdraw events that have not started and, with `stuck`, those with stuck impacts; others end normally."""
         for event in events:
             if event.state is State.SCHEDULED or (stuck and has_stuck_work(event)):
                 self.actions.append(WithdrawEvent(self.scope.id, event.id, by, why))
 
     def _late_ends(self) -> Iterator[Finding]:
-        """A wave that was skipped while work of it was under way has ended when that has: the gap begins there."""
+        """Report when work of a skipped wave has ended: the gap starts then."""
         for n, wave in enumerate(self.progress.waves[: self.n - 1], 1):
             if wave.state is WaveState.SKIPPED and self.scope.ended:
                 request = self.record.request(self.scope.id, n)
@@ -179,7 +179,7 @@ class _StatusBuilder:
                     yield SkippedWaveEnded(self.scope.id, n, at)
 
     def _observe_wave(self, wave: Wave, request: str, mine: Sequence[Event]) -> None:
-        """See what has become of the current wave."""
+        """Find the new state of the current wave."""
         id_, n = self.scope.id, self.n
         ended = tuple(item.outcome for item in self.scope.ended if item.request == request)
         if not mine:
@@ -199,7 +199,7 @@ class _StatusBuilder:
         self._track_wave(wave, mine, begun=bool(ended) or any(event.state is State.STARTED for event in mine))
 
     def _is_news(self, stuck: WaveStuck) -> bool:
-        """Tell whether the record gives another reason for the failure, or none of the newest failures is this one."""
+        """Return whether the record has a different reason for this failure; it has reasons only of the newest ones."""
         known = self.record.wave_failures.get(stuck.scope)
         reason = truncate_text(stuck.reason, MAX_FAILURE_BYTES)
         return known is not None and (known.why, known.unknown) != (reason, stuck.unknown)
@@ -236,7 +236,7 @@ def _ready_at(scope: Scope, event: Event) -> datetime:
 
 
 def _find_stuck(scope: str, n: int, events: Iterable[Event]) -> WaveStuck | None:
-    """Say what of the events' work waits for a person, VMs with the same reason together; None: nothing does."""
+    """Return what of the events' work waits for a person, grouping VMs with the same reason; None if nothing does."""
     groups: dict[tuple[ImpactState, str], list[str]] = {}
     for event in events:
         for impact in event.impacts:
@@ -252,5 +252,5 @@ def _stuck_message(state: ImpactState, why: str, vms: Sequence[str]) -> str:
     more = len(vms) - MAX_NAMES_SHOWN
     names = ", ".join(vms[:MAX_NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")
     if state is ImpactState.UNKNOWN:
-        return f"nobody knows whether the work on {names} was done: {why}"
+        return f"whether the work on {names} was done is unknown: {why}"
     return f"{names}: {why}"

@@ -1,7 +1,7 @@
 """The timetable: a scheduler that finds the start of each wave, within limits, gaps, windows and expected impacts.
 
-It simulates time. At each moment at which an impact ends, a gap is over or a window opens, it starts the ready waves
-that fit: first those of the scopes with the most waves left, then in the order of scopes.
+It simulates time. Whenever an impact ends, a gap is over or a window opens, it starts the ready waves that fit: first
+those of the scopes with the most waves left, then in the order of scopes.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -15,18 +15,18 @@ from forewarn.core.campaign.limits import Load
 from forewarn.core.campaign.windows import Span
 
 MAX_SKIPPED_SHAPES = 16
-"""How many shapes of waves that do not fit are passed over at a moment before no more are looked at: a smaller one
-behind them may use what is left, but nobody looks through thousands each time that something ends."""
+"""How many wave shapes that do not fit are tried at one time before the search stops: a smaller wave behind them might
+fit, but searching thousands each time that an impact ends would be too slow."""
 
 MAX_HOST_SHAPES = 32
-"""How many shapes on the same host are looked at, once it is in use, for waves that cost no further host."""
+"""How many shapes on the same host are tried, once the host is in use, for waves that need no further host."""
 
 Shape = tuple[int, tuple[str, ...]]
-"""What decides whether a wave fits: its VMs, and its hosts where they are limited. Waves of one shape fit or do not."""
+"""What decides whether a wave fits: its VMs, and its hosts if they are limited. All waves of one shape fit, or none."""
 
 
 class ScopeWaves:
-    """The waves of a scope, one after the other, and the times in which something else is under way in it."""
+    """The waves of a scope in sequence, and the times in which other work is in progress in the scope."""
 
     __slots__ = ("busy", "loads", "placed", "rank")
 
@@ -36,22 +36,22 @@ class ScopeWaves:
 
     @property
     def left(self) -> int:
-        """How many waves have no place yet."""
+        """How many waves are not placed yet."""
         return len(self.loads) - self.placed
 
     @property
     def next(self) -> Load:
-        """The first wave that has no place yet."""
+        """The first wave that is not placed yet."""
         return self.loads[self.placed]
 
     def free_at(self, moment: datetime, length: timedelta) -> datetime:
-        """Return the moment, or the end of what a wave that starts then would meet in its own scope."""
+        """Return the time, or the end of other work in the scope that a wave starting then would overlap."""
         met = (busy.end for busy in self.busy if busy.start < moment + length and busy.end > moment)
         return max(met, default=moment)
 
 
 class Placement(NamedTuple):
-    """The start of the n-th wave, from 1, of the scope of that rank."""
+    """The start of a scope's n-th wave, from 1; `rank` identifies the scope."""
 
     rank: int
     n: int
@@ -59,22 +59,22 @@ class Placement(NamedTuple):
 
 
 class QueueEntry(NamedTuple):
-    """A scope's claim to the next start; the smallest comes first."""
+    """A scope's place in the queue; the smallest entry comes first."""
 
     left: int
-    """Negative: the most come first."""
+    """Negative, so that scopes with the most waves left come first."""
     rank: int
     row: ScopeWaves
 
 
 class ReadyQueue:
-    """The scopes whose next wave is ready, in queue order, by the load of that wave."""
+    """The scopes whose next wave is ready, in queue order, by the shape of that wave."""
 
     def __init__(self, *, by_hosts: bool) -> None:
         self._by_hosts = by_hosts
         self._entries: dict[Shape, list[QueueEntry]] = {}
         self._first: list[tuple[QueueEntry, Shape]] = []
-        """The first turn of every shape; an entry that no longer is the first is passed over when it comes up."""
+        """The first entry of every shape; outdated entries are skipped when they come up."""
         self._by_host: dict[str, dict[Shape, None]] = {}
 
     def __bool__(self) -> bool:
@@ -94,7 +94,7 @@ class ReadyQueue:
             heappush(self._first, (entry, shape))
 
     def pop_fitting(self, fits: Callable[[Load], bool]) -> Iterator[QueueEntry]:
-        """Take out and yield those that fit when their turn comes."""
+        """Remove and yield the waves that fit when their turn comes."""
         passed_over: list[tuple[QueueEntry, Shape]] = []
         while self._first and len(passed_over) < MAX_SKIPPED_SHAPES:
             entry, shape = first = heappop(self._first)
@@ -109,7 +109,7 @@ class ReadyQueue:
             heappush(self._first, first)
 
     def pop_sharing_host(self, load: Load, hosts: set[str], fits: Callable[[Load], bool]) -> Iterator[QueueEntry]:
-        """Take out and yield those that fit and share a host with the load, and whose other hosts are in use, too."""
+        """Remove and yield the waves that fit, share a host with the load, and whose other hosts are in use too."""
         for host in load.hosts:
             for shape in tuple(islice(self._by_host.get(host, ()), MAX_HOST_SHAPES)):
                 if hosts.issuperset(shape[1]):
@@ -143,12 +143,12 @@ class Timetable:
         self._waiting = ReadyQueue(by_hosts=calendar.limits.hosts is not None)
 
     def add(self, row: ScopeWaves, ready_at: datetime) -> None:
-        """Add a scope whose next wave may start then."""
+        """Add a scope whose next wave may start at this time."""
         if row.left:
             heappush(self._coming, (ready_at, QueueEntry(-row.left, row.rank, row)))
 
     def placements(self, until: datetime) -> Iterator[Placement]:
-        """Yield places in the order of time, as far as there are any."""
+        """Yield the placements in the order of time, as many as there are."""
         moment = self._next_moment()
         while moment is not None and moment <= until:
             self._calendar.advance(moment)

@@ -1,7 +1,7 @@
 """Maintenance windows in their time zones, and black-outs: when a wave may start.
 
-A window that starts in an hour that is skipped (daylight saving time) starts after the jump; one that ends there ends
-then. An hour that occurs twice belongs to the window from its first start to its last end.
+If daylight saving time skips an hour, a window that would start in it starts after the jump, and a window that would
+end in it ends at the jump. If an hour occurs twice, a window starts at its first and ends at its last occurrence.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -12,44 +12,44 @@ from typing import NamedTuple
 from forewarn.core.campaign.spec import MAX_CAMPAIGN_DURATION, WEEKDAYS, CampaignPolicy, Window
 
 ZoneLookup = Callable[[str], tzinfo]
-"""Finds a time zone by its name. The shell passes `zoneinfo.ZoneInfo`; pure code reads no files."""
+"""Finds a time zone by name. The shell passes `zoneinfo.ZoneInfo`, because pure code does not read files."""
 
 INSTANT = timedelta(microseconds=1)
-"""No wave is shorter: one that starts at the very beginning of a black-out would be in it."""
+"""The shortest wave, so that one that starts at the very beginning of a black-out counts as in it."""
 
 DAY = timedelta(days=1)
 
 
 class Span(NamedTuple):
-    """A time from its start up to, but without, its end."""
+    """A time range from its start up to, but not including, its end."""
 
     start: datetime
     end: datetime
 
 
 def is_open(policy: CampaignPolicy, moment: datetime, zones: ZoneLookup) -> bool:
-    """Tell whether windows and black-outs let anything start at the moment."""
+    """Return whether windows and black-outs allow waves to start at this time."""
     return may_start(policy, moment, timedelta(0), zones)
 
 
 def may_start(policy: CampaignPolicy, moment: datetime, length: timedelta, zones: ZoneLookup) -> bool:
-    """Tell whether a wave of this length may start at the moment.
+    """Return whether a wave of this length may start at this time.
 
-    It has to start in a window, to be over before a black-out, and to end in the window only where the policy says so.
+    It must start in a window and end before a black-out; it must end in the window only if the policy requires that.
     """
     return next_start(policy, moment, length, zones) == moment
 
 
 def next_start(policy: CampaignPolicy, moment: datetime, length: timedelta, zones: ZoneLookup) -> datetime | None:
-    """Return the first moment, not before this one, at which a wave of this length may start.
+    """Return the first time, not before this one, at which a wave of this length may start.
 
-    None: there is none within `MAX_CAMPAIGN_DURATION`.
+    None if there is none within `MAX_CAMPAIGN_DURATION`.
     """
     return next((max(span.start, moment) for span in start_spans(policy, moment, length, zones)), None)
 
 
 def start_spans(policy: CampaignPolicy, since: datetime, length: timedelta, zones: ZoneLookup) -> Iterator[Span]:
-    """Yield, in order, the times in which a wave of this length may start; the first may have begun before `since`."""
+    """Yield, in order, the spans in which a wave of this length may start; the first may have begun before `since`."""
     length = max(length, INSTANT)
     before_end = length - INSTANT
     taken = sorted(Span(out.start - before_end, out.end) for out in policy.blackouts if out.end > since)
@@ -61,7 +61,7 @@ def start_spans(policy: CampaignPolicy, since: datetime, length: timedelta, zone
 
 
 def longest_span(policy: CampaignPolicy, since: datetime, zones: ZoneLookup) -> timedelta:
-    """Return the longest time, of windows and between black-outs, that is open without a break."""
+    """Return the longest uninterrupted open time, within windows and between black-outs."""
     taken = sorted(Span(out.start, out.end) for out in policy.blackouts if out.end > since)
     spans = (span for window in _merge(_windows(policy, since, zones)) for span in _subtract(window, taken, since))
     return max(
@@ -82,7 +82,7 @@ def _subtract(span: Span, taken: Sequence[Span], since: datetime) -> Iterator[Sp
 def _windows(policy: CampaignPolicy, since: datetime, zones: ZoneLookup) -> Iterator[Span]:
     """Yield the windows that end after `since` and begin within `MAX_CAMPAIGN_DURATION`, in order of their starts.
 
-    Without windows it is always open.
+    Without windows, one endless span.
     """
     until = since + MAX_CAMPAIGN_DURATION
     if not policy.windows:
@@ -91,7 +91,7 @@ def _windows(policy: CampaignPolicy, since: datetime, zones: ZoneLookup) -> Iter
 
 
 def _merge(spans: Iterator[Span]) -> Iterator[Span]:
-    """Yield spans that touch as one, so that a wave may go on from one window into the next."""
+    """Merge adjacent and overlapping spans, so that a wave may last from one window into the next."""
     current = next(spans, None)
     for span in spans:
         if current is not None and span.start <= current.end:
@@ -104,7 +104,7 @@ def _merge(spans: Iterator[Span]) -> Iterator[Span]:
 
 
 def _spans(window: Window, zone: tzinfo, since: datetime, until: datetime) -> Iterator[Span]:
-    """Yield a window as it comes round, day by day. The day before yesterday's can last until today at most."""
+    """Yield the occurrences of a window, day by day. Even one of the day before yesterday can last until today."""
     day = since.astimezone(zone).date() - 2 * DAY
     while (span := _span_on(window, zone, day)).start < until:
         if _is_open_on(window, day) and span.start < span.end and span.end > since:
@@ -128,11 +128,11 @@ def _is_within_a_day(window: Window) -> bool:
 
 
 def _moment(wall: datetime, zone: tzinfo, *, last: bool) -> datetime:
-    """Return when clocks in the zone show this time, the first or the last time; if never, when they jump past it."""
+    """Return when clocks in the zone first or last show this time; if they skip it, the time of the jump."""
     moment = wall.replace(tzinfo=zone, fold=int(last)).astimezone(UTC)
     if _wall(moment, zone) == wall:
         return moment
-    # PEP 495: of a time that is skipped, fold=1 gives a moment before the jump and fold=0 one that is not.
+    # PEP 495: of a skipped time, fold=1 gives a time before the jump, and fold=0 one after it.
     low, high = (wall.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (1, 0))
     while high - low > timedelta(seconds=1):
         middle = low + timedelta(seconds=(high - low) // timedelta(seconds=2))

@@ -1,6 +1,7 @@
 """Campaign actions: executes what a rollout has decided, in the scopes, in the journal and at the gate.
 
-Each returns what was found out, as a value; the runner has it saved with everything else that has happened by then."""
+Each action returns a finding as a value; the runner saves it together with everything else that has happened.
+"""
 
 import asyncio
 import logging
@@ -44,36 +45,36 @@ log = logging.getLogger(__name__)
 R = TypeVar("R")
 
 MIN_BACKOFF, MAX_BACKOFF = 0.5, 30.0
-"""Between attempts to save or read what a campaign cannot go on without, in seconds of real time."""
+"""The pause between attempts to save or read what a campaign needs, in seconds of real time."""
 
 JOURNAL_PAGE = 5_000
-"""How many lines of a scope's journal are read at a time."""
+"""How many rows of a scope's journal are read at a time."""
 
 
 class ActionOwner(Protocol):
-    """The campaign on whose behalf actions are executed."""
+    """The campaign for which actions are executed."""
 
     @property
     def record(self) -> Campaign:
-        """What was last saved of it."""
+        """The last saved record."""
         ...
 
     @property
     def index(self) -> CampaignIndex:
-        """Everything that follows from the record and the scopes."""
+        """Everything that is derived from the record and the scopes."""
         ...
 
     @property
     def newest(self) -> Campaign:
-        """What is saved of it now, by whichever process. What rests on that names `guards`."""
+        """The newest saved record, by any process. Decisions that use it are guarded by `guards`."""
         ...
 
     def guards(self) -> Guards:
-        """Return the campaign's record at the revision that is known now."""
+        """Return the campaign's record with its known revision."""
         ...
 
     def now(self) -> datetime:
-        """Return the time by which the campaign goes."""
+        """Return the campaign's time."""
         ...
 
 
@@ -99,7 +100,7 @@ class CampaignActions:
         self._fair_share = FairShare()
 
     async def execute(self, action: Action) -> Finding | None:
-        """Do what was decided; return what was found out. None: the scope shows what has become of it."""
+        """Execute an action; return its finding. None: the scope itself shows the result."""
         match action:
             case AnnounceWave():
                 return await self._announce_wave(action)
@@ -122,7 +123,7 @@ class CampaignActions:
         return None
 
     async def _announce_wave(self, action: AnnounceWave) -> Finding | None:
-        """Make the events of a wave for the VMs that it has now, and that are not done."""
+        """Create the events of a wave for the VMs that it has now, except for those that are done."""
         history = await self._read_history(action.scope)
         try:
             return await self._apply(
@@ -142,9 +143,9 @@ class CampaignActions:
             return WaveRefused(action.scope, action.n, str(refusal))
 
     async def _clear_wave(self, action: ClearWave) -> None:
-        """Let events start.
+        """Clear events.
 
-        What could not be saved is not tried again: the campaign decides again whether they may start then.
+        If that cannot be saved, it is not retried: the campaign decides again whether they may start then.
         """
 
         def rule(scope: Scope) -> Change[tuple[str, ...]]:
@@ -154,7 +155,7 @@ class CampaignActions:
         try:
             await self._scopes.apply(action.scope, rule, self._owner.guards)
         except SaveFailed as error:
-            log.warning("%s; the campaign goes on in %.1f s", error, MIN_BACKOFF)
+            log.warning("%s; campaign %s decides again in %.1f s", error, self._owner.record.name, MIN_BACKOFF)
             await asyncio.sleep(MIN_BACKOFF)
         finally:
             self._fleet_load.release(action.events)
@@ -163,7 +164,7 @@ class CampaignActions:
     async def _close_scope(self, id_: str) -> ScopeClosed:
         history = await self._read_history(id_)
         if not history.covers(self._owner.index.progress(id_).waves):
-            log.warning("the journal no longer tells whom campaign %s is done with", self._owner.record.name)
+            log.warning("the journal no longer shows which VMs campaign %s has finished", self._owner.record.name)
         scope, _ = self._scopes.replica.newest(id_)
         return close_scope(id_, scope, self._owner.index, history)
 
@@ -177,15 +178,15 @@ class CampaignActions:
             try:
                 result = await self._checker.check(gate_request)
             except Exception as error:
-                log.exception("the gate of campaign %s could not be asked", spec.name)
-                result = GateFailed(f"it could not be asked: {error!r}")
+                log.exception("could not check the gate of campaign %s", spec.name)
+                result = GateFailed(f"it could not be checked: {error!r}")
         if isinstance(result, GateFailed):
             return GateClosed(action.scope, action.n, result.reason)
         return GateOpened(action.scope, action.n, checked_at)
 
     async def _read_history(self, scope: str) -> ScopeHistory:
-        """Read what the journal of a scope says since the campaign began."""
-        since = self._owner.record.started_at  # never before it, as its scopes go by its time
+        """Read the journal of a scope since the campaign began."""
+        since = self._owner.record.started_at  # no row is older, because its scopes use the campaign's time
         entries: list[Entry] = []
         after = 0
         while True:
@@ -209,12 +210,12 @@ class CampaignActions:
         return await self._retry_until_saved(lambda: self._scopes.apply(scope, rule, guards))
 
     async def _retry_until_saved(self, operation: Callable[[], Awaitable[R]]) -> R:
-        """Repeat it, with an exponential backoff, while the store cannot save."""
+        """Repeat the call, with exponential backoff, while the store cannot save."""
         pauses = backoff(MIN_BACKOFF, MAX_BACKOFF)
         while True:
             try:
                 return await operation()
             except (SaveFailed, StoreError) as error:
                 pause = next(pauses)
-                log.warning("%s; trying again in %.1f s", error, pause)
+                log.warning("%s; retrying in %.1f s", error, pause)
                 await asyncio.sleep(pause)

@@ -1,4 +1,4 @@
-"""The duty to run campaigns: a runner for each campaign that is not over, and their timers.
+"""The duty to run campaigns: a runner for each open campaign, and their timers.
 
 `fleet.campaign.orphans` cancels the events that no campaign owns.
 """
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 class CampaignDuty:
-    """Runs every campaign that is not over, while this process has the duty."""
+    """Runs every open campaign while this process has the duty."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class CampaignDuty:
 
     @property
     def busy(self) -> int:
-        """How much is under way that does not wait for the clock."""
+        """How many tasks are running that do not wait for the clock."""
         return self._orphans.busy + sum(runner.is_busy for runner in self._runners.values())
 
     @property
@@ -56,16 +56,16 @@ class CampaignDuty:
         return int(self._timer_heap.is_armed)
 
     def is_running(self, campaign: Campaign) -> bool:
-        """Tell whether this process runs a campaign, or delivers its last notifications."""
+        """Return whether this process runs a campaign, or delivers its last notifications."""
         return campaign.id in self._runners
 
     def now(self, campaign: Campaign) -> datetime:
-        """Return the time by which a campaign goes; it never steps back."""
+        """Return the campaign's time, which never goes back."""
         runner = self._runners.get(campaign.id)
         return max(campaign.started_at, self._scopes.clock.now()) if runner is None else runner.now()
 
     def blockers(self, id_: str) -> CampaignBlockers:
-        """Return what keeps the waves of a campaign from starting; nothing, if another process runs it."""
+        """Return what blocks the waves of a campaign; empty if another process runs it."""
         runner = self._runners.get(id_)
         blockers = runner.blockers if runner is not None else CampaignBlockers()
         if blockers.has_limit:
@@ -73,12 +73,12 @@ class CampaignDuty:
         return blockers
 
     def _any_impact_continues(self) -> bool:
-        """Tell whether any impact in the fleet continues without an operator's decision."""
+        """Return whether any impact in the fleet continues without a person."""
         newest = (self._scopes.replica.newest(load.scope)[0] for load in self._fleet_load.loads())
         return any(scope is not None and has_active_work(scope) for scope in newest)
 
     async def start(self) -> None:
-        """Take the duty: carry on every campaign that is not over. Without effect where it is held."""
+        """Start the duty: continue every open campaign. No effect if it is already started."""
         if self._is_started:
             return
         self._is_started = True
@@ -97,7 +97,7 @@ class CampaignDuty:
         self._timer_heap.stop()
 
     async def stop(self) -> None:
-        """Give the duty back. On return nothing of it is under way."""
+        """Stop the duty. On return none of its tasks is running."""
         if self._is_started:
             self.halt()
             for runner in tuple(self._runners.values()):
@@ -106,7 +106,7 @@ class CampaignDuty:
             await self._orphans.stop()
 
     def observe_record(self, change: RecordChange[Campaign]) -> None:
-        """Run a campaign that is new, let one go on from what was saved, and one rest whose record was deleted."""
+        """Run a new campaign, continue a changed one from its saved record, and stop one whose record was deleted."""
         if not self._is_started:
             return
         runner = self._runners.get(change.id)
@@ -118,15 +118,15 @@ class CampaignDuty:
             self._start_runner(change.after)
 
     def _on_record_deleted(self, campaign: Campaign) -> None:
-        """Stop a campaign whose record another process has deleted, and cancel the events that wait for it."""
+        """Stop a campaign whose record another process has deleted, and cancel its Scheduled events."""
         if (runner := self._runners.get(campaign.id)) is not None:
             runner.on_record_deleted()
         if not campaign.state.is_over:
-            log.warning("the record of campaign %s is gone: its events are canceled", campaign.name)
+            log.warning("the record of campaign %s was deleted; canceling its events", campaign.name)
             self._orphans.cancel_of(campaign)
 
     def observe(self, change: ScopeChange) -> None:
-        """Take a scope as it is now. Where no campaign has it and it has no events, that costs next to nothing."""
+        """Update with the current value of a scope. This is cheap for scopes without campaigns and events."""
         scope, _ = self._scopes.replica.newest(change.id)
         if self._fleet_load.update(change.id, scope):
             self._wake_waiting_for_capacity()
@@ -136,7 +136,7 @@ class CampaignDuty:
             self._orphans.cancel_in(scope)
 
     def reevaluate(self) -> None:
-        """Observe every scope again: the hold or the policy of the whole fleet has changed."""
+        """Observe every scope again, because the hold or the policy of the whole fleet has changed."""
         for runner in self._runners.values():
             runner.wake()
 

@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 
 class OrphanEvents:
-    """Cancels orphan events, each in a task of its own, as a part of the duty to run campaigns."""
+    """Cancels orphan events, each in a separate task, as a part of the duty to run campaigns."""
 
     def __init__(self, scopes: Scopes, campaigns: RecordLoop[Campaign], main_loop: MainLoop) -> None:
         self._scopes = scopes
@@ -32,11 +32,11 @@ class OrphanEvents:
 
     @property
     def busy(self) -> int:
-        """Return how many cancellations are in flight."""
+        """The number of cancellations in progress."""
         return len(self._in_flight)
 
     async def stop(self) -> None:
-        """Cancel nothing more. On return nothing is under way."""
+        """Start no further cancellation. On return none is in progress."""
         await self._tasks.cancel()
 
     def cancel_of(self, campaign: Campaign) -> None:
@@ -65,12 +65,12 @@ class OrphanEvents:
             )
 
     def _is_open(self, campaign: str) -> bool:
-        """Tell whether a campaign is known and not over."""
+        """Return whether a campaign is known and has not ended."""
         record, _ = self._campaigns.newest(campaign)
         return record is not None and not record.state.is_over
 
     async def _cancel(self, scope: str, event: str, campaign: str) -> None:
-        """Cancel an event, unless the store has an open campaign for it: the guard tells if we lag behind the store."""
+        """Cancel an event, unless the store has an open campaign for it; the guard detects if this is outdated."""
 
         def rule(value: Scope) -> Change[None]:
             found = value.find_event(event)

@@ -1,6 +1,6 @@
 """Campaign runner: observe changes, decide, save, then execute the decided actions. Always in this order.
 
-Whatever happens during a save waits, and is observed and saved together with the next step, because a record is large.
+Changes during a save wait, and are observed and saved together with the next step, because a record is large.
 """
 
 import asyncio
@@ -32,14 +32,14 @@ from forewarn.store.port import Guards, Store
 log = logging.getLogger(__name__)
 
 MAX_CONCURRENT = 32
-"""In how many scopes a campaign does something at the same time."""
+"""How many actions of a campaign run at the same time, each in another scope."""
 
 MAX_DECISIONS = 20
 """How many decisions are saved together, at most."""
 
 
 class CampaignRunner:
-    """Runs one campaign. `record` is what was last saved of it; `index` goes by what was decided since then, too."""
+    """Runs one campaign. `record` was last saved; `index` also includes the decisions since then."""
 
     def __init__(
         self,
@@ -67,13 +67,13 @@ class CampaignRunner:
         self._on_finished = on_finished
         self.index = CampaignIndex(campaign, scopes.rule_context, find_zone)
         self.blockers = CampaignBlockers()
-        """What keeps waves from going on, as it was last decided."""
+        """The blockers of the last decision."""
         self._decided = campaign
         self._entries: list[Entry] = []
-        """What was decided and is not saved yet: the record, and what the journal says of it."""
+        """Decisions that are not saved yet: the record and its journal entries."""
         self._notify = notifier.has_receivers
         self._undone: list[Action] = []
-        """What was decided and not begun."""
+        """Decided actions that have not begun."""
         self._executing: set[Action] = set()
         self._results: list[ActionResult] = []
         self._actions = CampaignActions(self, scopes, store, fleet_load, checker=checker, on_capacity=on_capacity)
@@ -92,31 +92,31 @@ class CampaignRunner:
 
     @property
     def is_busy(self) -> bool:
-        """Whether something is under way that does not wait for the clock."""
+        """Whether a task is running that does not wait for the clock."""
         return self._is_running or bool(self._executing)
 
     @property
     def newest(self) -> Campaign:
-        """What is saved of it now, by whichever process. What rests on that names `guards`."""
+        """The newest saved record, by any process. Decisions that use it are guarded by `guards`."""
         newest, _ = self._record_loop.newest(self.id)
         return newest or msgspec.structs.replace(self.record, state=CampaignState.ABORTED)
 
     def guards(self) -> Guards:
-        """Return the campaign's record at the revision that is known now."""
+        """Return the campaign's record with its known revision."""
         return {self._record_loop.key(self.id): self._record_loop.revision_of(self.id)}
 
     def now(self) -> datetime:
-        """Return the time by which the campaign goes: a clock that steps back does not take it along."""
+        """Return the campaign's time, which does not go back if the clock is set back."""
         self._latest = max(self._latest, self._scopes.clock.now())
         return self._latest
 
     def mark_changed(self, scope: str) -> None:
-        """A scope of the campaign has changed."""
+        """Mark a scope of the campaign as changed."""
         self._dirty.add(scope)
         self.wake()
 
     def wake(self) -> None:
-        """Schedule the next step of the loop, unless the duty to run it was given back."""
+        """Schedule the next step of the loop, unless the duty was stopped."""
         if self._is_stopped:
             return
         self._is_woken = True
@@ -125,13 +125,13 @@ class CampaignRunner:
             self._create_task(self._run(), name=f"campaign {self.record.name}")
 
     def on_record_changed(self, record: Campaign) -> None:
-        """The record was saved. If a person or another process has changed it, go on from there."""
+        """Continue from the saved record if a person or another process has changed it."""
         if record not in (self._decided, self.record):
             self._is_outdated = True
             self.wake()
 
     async def stop(self) -> None:
-        """Decide and do nothing more. On return nothing is under way."""
+        """Decide and execute nothing more. On return no task is running."""
         self._is_stopped = True
         self._release_undone()
         self._set_timer(self.id, None)
@@ -147,14 +147,14 @@ class CampaignRunner:
         task.add_done_callback(self._running_tasks.discard)
 
     def on_record_deleted(self) -> None:
-        """Another process has deleted the record: decide nothing more, and do nothing more."""
+        """Stop, because another process has deleted the record."""
         self._is_deleted = True
         self._release_undone()
         self.record = msgspec.structs.replace(self.record, state=CampaignState.ABORTED, notifications=())
         self._set_timer(self.id, None)
         self.wake()
 
-    # Seeing, deciding, saving.
+    # Observing, deciding, saving.
 
     async def _run(self) -> None:
         pauses = backoff(MIN_BACKOFF, MAX_BACKOFF)
@@ -166,7 +166,7 @@ class CampaignRunner:
                         await self._step()
                 except SaveFailed as error:
                     pause = next(pauses)
-                    log.warning("campaign %s waits: %s; trying again in %.1f s", self.record.name, error, pause)
+                    log.warning("campaign %s waits: %s; retrying in %.1f s", self.record.name, error, pause)
                     self._reset()
                     self._is_woken = True
                     await asyncio.sleep(pause)
@@ -188,7 +188,7 @@ class CampaignRunner:
         for result in results:
             await self._fair_share.wait_turn()
             self._take(apply_result(self._decided, self.index, result, now=self.now(), notify=self._notify))
-            self._dirty.add(result.action.scope)  # it is observed after the result, and not only before
+            self._dirty.add(result.action.scope)  # observe it after the result, and not only before
         await self._observe_scopes()
         actions = await self._decide()
         if not await self._save():
@@ -200,7 +200,7 @@ class CampaignRunner:
             self._start_action(action)
 
     async def _decide(self) -> list[Action]:
-        """Decide until there is nothing more to decide, or enough for one save; return what is to be done."""
+        """Decide until nothing is left to decide, or enough for one save; return the actions."""
         for left in range(MAX_DECISIONS, 0, -1):
             decision = decide(self._decided, self.index, self._fleet_load, now=self.now(), notify=self._notify)
             self._take(decision)
@@ -214,7 +214,7 @@ class CampaignRunner:
         return list(self._undone)
 
     def _follow_record(self) -> None:
-        """Where the record was changed, go on from there. Everything that was decided here is saved or given up."""
+        """Continue from a changed record. All decisions made here are then either saved or discarded."""
         if self._is_outdated:
             self._is_outdated = False
             self.record = self._decided = self._newest_record()
@@ -225,13 +225,13 @@ class CampaignRunner:
         return newest or self.record
 
     def _follow_context(self) -> None:
-        """Where another hold or policy is in force, everything is derived from the scopes again."""
+        """Derive everything from the scopes again if the hold or the policy has changed."""
         old, new = self.index.context, self._scopes.rule_context
         if new is not old and (new.policy, new.hold) != (old.policy, old.hold):
             self.index = CampaignIndex(self._decided, new, find_zone, pending=self.index.pending)
 
     async def _observe_scopes(self) -> None:
-        """See every scope that has changed, in turns with whatever else goes on."""
+        """Observe every changed scope, in short time slices."""
         while not self._decided.state.is_over and (changed := self._dirty | self.index.stale):
             self._dirty = set()
             for id_ in sorted(changed, key=self.index.positions.__getitem__):
@@ -240,12 +240,12 @@ class CampaignRunner:
                 observe(self.index, id_, scope)
 
     def _take(self, decision: CampaignDecision) -> None:
-        """Go on from a decision, which is to be saved."""
+        """Continue from a decision that is going to be saved."""
         self._decided = decision.record
         self._entries += decision.entries
 
     def _reserve(self, actions: tuple[Action, ...]) -> None:
-        """Count what is about to start, as others decide while this is saved."""
+        """Reserve the load that is about to start, because other campaigns decide while this is being saved."""
         self._undone += actions
         for action in actions:
             if isinstance(action, ClearWave):
@@ -253,13 +253,13 @@ class CampaignRunner:
                     self._fleet_load.reserve(event, load)
 
     async def _save(self) -> bool:
-        """Save what was decided, if it changes anything. If the record was changed meanwhile, give it up: False."""
+        """Save the decisions, if they change anything. If the record was changed meanwhile, return False."""
         base, record, entries = self.record, self._decided, tuple(self._entries)
         if record is base:
             return True
 
         def command(known: Campaign | None) -> Decision[Campaign, bool]:
-            # The watch may have brought our own record, as another object.
+            # The watch may have delivered our own record as another object.
             if known is base or known == base:
                 return Decision(record, entries, True)
             return Decision(known, (), False)
@@ -272,7 +272,7 @@ class CampaignRunner:
         return is_saved
 
     def _reset(self) -> None:
-        """Go back to what is saved. What was decided and not begun is decided again."""
+        """Return to the saved state. Decisions that have not begun are made again."""
         self._release_undone()
         self._is_outdated = False
         self.record = self._decided = self._newest_record()
@@ -288,14 +288,14 @@ class CampaignRunner:
                 self._fleet_load.release(action.events)
         self._undone = []
 
-    # Doing.
+    # Executing.
 
     def _start_action(self, action: Action) -> None:
         self._executing.add(action)
         self._create_task(self._run_action(action), name=f"campaign {self.record.name}: {action}")
 
     async def _run_action(self, action: Action) -> None:
-        """Do what was decided; its result is taken with whatever else has happened by then."""
+        """Execute an action; its result is applied together with everything else that has happened by then."""
         finding: Finding | None = None
         try:
             async with self._slots:
@@ -303,7 +303,7 @@ class CampaignRunner:
         except ScopeNotFound as gone:
             log.info("campaign %s: %s", self.record.name, gone)
         except CoreError as refusal:
-            log.info("campaign %s could not do %s: %s", self.record.name, action, refusal)
+            log.info("campaign %s: action %s was refused: %s", self.record.name, action, refusal)
         self._executing.discard(action)
         self._results.append(ActionResult(action, finding))
         self.wake()

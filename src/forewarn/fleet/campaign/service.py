@@ -45,13 +45,13 @@ MAX_OPEN_CAMPAIGNS = 100
 """How many campaigns can be open at a time."""
 
 MAX_FINISHED = 100
-"""How many campaigns that are over are kept, the newest; the journal tells of all."""
+"""How many ended campaigns, the newest ones, are kept; the journal has all."""
 
 CampaignCommand = Callable[[Campaign, datetime], CampaignDecision]
-"""What a person does with a campaign; refuses what cannot be done."""
+"""An operator's command on a campaign; raises if it is not possible."""
 
 IsVisible = Callable[[Campaign], bool]
-"""Tells whether somebody sees a campaign; what is of others is as if it were not there."""
+"""Returns whether the caller may see a campaign; others are treated as non-existent."""
 
 
 def _all_visible(_: Campaign) -> bool:
@@ -59,20 +59,20 @@ def _all_visible(_: Campaign) -> bool:
 
 
 class CampaignStatus(NamedTuple):
-    """What is to be expected of a campaign."""
+    """What a campaign waits for, and its expected end."""
 
     explain: tuple[str, ...]
-    """What it waits for, what a person decides first."""
+    """What it waits for, decisions of people first."""
     expected_end: datetime | None
-    """When it will be over, or was; None: that waits for a person."""
+    """When it will end, or ended; None if that waits for a person."""
     needs_operator: bool
-    """Whether it runs, and yet nothing goes on until a person decides."""
+    """Whether it is running, but nothing continues until a person decides."""
 
 
 class Campaigns:
-    """All campaigns, as they were last saved. `by` is the caller; a repeated `idempotency_key` changes nothing.
+    """All campaigns as last saved. `by` is the caller; a repeated `idempotency_key` changes nothing.
 
-    Every process answers for campaigns; the holder of `duty` runs them.
+    Every process serves requests about campaigns; the process that has `duty` runs them.
     """
 
     def __init__(self, scopes: Scopes, main_loop: MainLoop, *, checker: GateChecker, notifier: Notifier) -> None:
@@ -85,14 +85,14 @@ class Campaigns:
         self.duty = CampaignDuty(scopes, main_loop, self._loop, self._records, checker=checker, notifier=notifier)
         self._loop.observers.append(self.duty.observe_record)
 
-    # Looking.
+    # Queries.
 
     def all(self) -> tuple[Campaign, ...]:
         """Return every campaign, the oldest first."""
         return tuple(sorted(self._records.values(), key=lambda campaign: (campaign.started_at, campaign.id)))
 
     def find(self, name_or_id: str, is_visible: IsVisible = _all_visible) -> Campaign:
-        """Return the campaign of that id, or of that name: the one that is not over, else the newest."""
+        """Return the campaign with that id, or that name: the open one, else the newest."""
         known, _ = self._records.newest(name_or_id.upper())
         if known is not None and is_visible(known):
             return known
@@ -105,7 +105,7 @@ class Campaigns:
         raise CampaignNotFound(name_or_id)
 
     def is_in_use(self, name: str, is_visible: IsVisible = _all_visible) -> bool:
-        """Tell whether a campaign that is seen and not over has the name. Names are of any case."""
+        """Return whether a visible open campaign has the name. Names are not case-sensitive."""
         return any(
             campaign.name.casefold() == name.casefold() and is_visible(campaign)
             for campaign in self.all()
@@ -113,7 +113,7 @@ class Campaigns:
         )
 
     def find_by_key(self, idempotency_key: IdempotencyKey | None) -> Campaign | None:
-        """Return the campaign that this request has started before."""
+        """Return the campaign that this request started before."""
         if idempotency_key is None:
             return None
         now = self._scopes.clock.now()
@@ -124,7 +124,7 @@ class Campaigns:
         )
 
     async def status(self, id_: str) -> CampaignStatus:
-        """Say what a campaign waits for, and when it is expected to be over, in turns with whatever else goes on."""
+        """Return what a campaign waits for and its expected end, computed in short time slices."""
         campaign = self.find(id_)
         blockers = self.duty.blockers(campaign.id)
         rule_context, now = self._scopes.rule_context, self._scopes.clock.now()
@@ -137,28 +137,28 @@ class Campaigns:
         return CampaignStatus(waits.messages, estimate.end, waits.needs_operator)
 
     def stop_reason(self, id_: str) -> str:
-        """Say in a word why a campaign lets nothing start, where that is the same for all of it; else nothing."""
+        """Return in a few words why a campaign starts nothing, if one reason applies to all of it; else empty."""
         campaign, _ = self._records.newest(id_)
         return "" if campaign is None else stop_reason(campaign)
 
     def is_stopped(self, id_: str) -> bool:
-        """Tell whether a campaign lets nothing start until a person resumes it."""
+        """Return whether a campaign starts nothing until a person resumes it."""
         campaign, _ = self._records.newest(id_)
         return campaign is not None and campaign.state in (CampaignState.PAUSED, CampaignState.HALTED)
 
     async def overlaps(self, spec: CampaignSpec, is_visible: IsVisible = _all_visible) -> tuple[str, ...]:
-        """Say which campaigns that are not over have still to do VMs that are selected here."""
+        """Return which open campaigns still have to maintain VMs that are selected here."""
         selected, warnings = Selector(spec.selection), []
         for campaign in self.all():
             if not campaign.state.is_over and (vms := await self._count_shared_vms(campaign, selected)):
-                name = f"campaign {campaign.name}" if is_visible(campaign) else "a campaign that you do not see"
+                name = f"campaign {campaign.name}" if is_visible(campaign) else "a campaign that you cannot see"
                 warnings.append(
-                    f"{name} has still to do {format_count(vms, 'vms')} of these: each has its own turn with them"
+                    f"{name} also still has to maintain {format_count(vms, 'vms')} of these: both will do so in turn"
                 )
         return tuple(warnings)
 
     async def _count_shared_vms(self, campaign: Campaign, selected: Selector) -> int:
-        """Count the VMs that a campaign has still to do and that are selected."""
+        """Count the selected VMs that a campaign still has to maintain."""
         theirs, vms = Selector(campaign.spec.selection), 0
         async for progress in iterate_gradually(campaign.scopes):
             scope, _ = self._scopes.replica.newest(progress.scope)
@@ -172,9 +172,9 @@ class Campaigns:
     # Starting.
 
     def check(self, spec: CampaignSpec, is_visible: IsVisible = _all_visible) -> None:
-        """Refuse what cannot be started, before anything is planned.
+        """Refuse a campaign that cannot be started, before it is planned.
 
-        A name that only a campaign has which is not seen can be used: else it could be found out that there is one.
+        The name of an invisible campaign can be used again: otherwise callers could find out that it exists.
         """
         find_zone(spec.policy.zone)
         for window in spec.policy.windows:
@@ -183,9 +183,11 @@ class Campaigns:
         if isinstance(gate, str) and gate not in self._checker.gates:
             raise GateNotFound(gate, self._checker.gates)
         if self.is_in_use(spec.name, is_visible):
-            raise ResourceExists(f"a campaign {spec.name} that is not over")
+            raise ResourceExists(f"an open campaign {spec.name}")
         if sum(not campaign.state.is_over for campaign in self.all()) >= MAX_OPEN_CAMPAIGNS:
-            raise Invalid(f"{MAX_OPEN_CAMPAIGNS} campaigns are not over yet: wait until one is, or abort one")
+            raise Invalid(
+                f"the limit of {MAX_OPEN_CAMPAIGNS} open campaigns is reached: wait for one to end, or abort one"
+            )
 
     async def start(
         self,
@@ -198,7 +200,7 @@ class Campaigns:
         id_: str | None = None,
         is_visible: IsVisible = _all_visible,
     ) -> Campaign:
-        """Start a campaign as it was planned. A plan that leaves VMs without a place is refused."""
+        """Start a campaign as planned. A plan with unplaced VMs is refused."""
         check_text(why, "reason")
         async with self._lock:
             if (before := self.find_by_key(idempotency_key)) is not None:
@@ -233,12 +235,12 @@ class Campaigns:
         notify = self._notifier.has_receivers
         return start(spec, plan, scopes, id_=id_, by=by, why=why, now=now, notify=notify)
 
-    # What people do with it.
+    # Commands of operators.
 
     async def pause(
         self, id_: str, *, by: str, why: str = "", idempotency_key: IdempotencyKey | None = None
     ) -> Campaign:
-        """Announce and start nothing until it is resumed. Nothing planned starts after the return."""
+        """Announce and start nothing until the campaign is resumed. No planned event starts after the return."""
         return await self._run_command(id_, lambda record, now: pause(record, by=by, why=why, now=now), idempotency_key)
 
     async def resume(
@@ -252,13 +254,13 @@ class Campaigns:
     async def abort(
         self, id_: str, *, by: str, why: str = "", idempotency_key: IdempotencyKey | None = None
     ) -> Campaign:
-        """Cancel what is Scheduled, let what is Started end, and be over."""
+        """Cancel Scheduled events, let Started ones end, and finish."""
         return await self._run_command(id_, lambda record, now: abort(record, by=by, why=why, now=now), idempotency_key)
 
     async def retry(
         self, id_: str, scope: str, *, by: str, why: str = "", idempotency_key: IdempotencyKey | None = None
     ) -> Campaign:
-        """Have the failed wave of a scope done once more."""
+        """Retry the failed wave of a scope."""
 
         def command(record: Campaign, now: datetime) -> CampaignDecision:
             value, _ = self._scopes.replica.newest(scope)
@@ -269,7 +271,7 @@ class Campaigns:
     async def skip(
         self, id_: str, scope: str, *, by: str, why: str, idempotency_key: IdempotencyKey | None = None
     ) -> Campaign:
-        """Pass over the current wave of a scope, which has not begun or has failed."""
+        """Skip the current wave of a scope, which has not begun or has failed."""
         return await self._run_command(
             id_,
             lambda record, now: skip(record, scope, by=by, why=why, now=now),
@@ -282,10 +284,10 @@ class Campaigns:
         command: CampaignCommand,
         idempotency_key: IdempotencyKey | None,
     ) -> Campaign:
-        """Do what a person says, whichever process runs the campaign; what was said before changes nothing.
+        """Apply an operator's command, whichever process runs the campaign; a repeated command changes nothing.
 
-        Its runner sees the new record. What it was about to announce or to start rests on the old one, and is decided
-        again.
+        The campaign's runner gets the new record. Announcements and starts in progress are guarded by the old one, and
+        are decided again.
         """
         id_ = self.find(id_).id
         return await self._loop.apply(id_, lambda known: self._decide_command(known, id_, command, idempotency_key))

@@ -9,7 +9,7 @@ from forewarn.core.errors import Invalid
 
 @lru_cache(maxsize=256)
 def find_zone(name: str) -> tzinfo:
-    """Find a time zone; a name that none has is refused."""
+    """Return the time zone; raise Invalid if it does not exist."""
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, OSError, ValueError):

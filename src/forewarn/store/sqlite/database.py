@@ -15,24 +15,24 @@ DATABASE_FILE = "forewarn.db"
 
 PRAGMAS = {
     "journal_mode": "WAL",
-    "synchronous": "FULL",  # a commit returns when its part of the log is on the disk …
+    "synchronous": "FULL",  # a commit returns when its part of the log is on disk …
     "fullfsync": "ON",  # … on macOS too
     "checkpoint_fullfsync": "ON",
-    "wal_autocheckpoint": "4000",  # pages: 16 MiB of log, before it is written into the file
+    "wal_autocheckpoint": "4000",  # pages: 16 MiB of log before it is written into the file
     "journal_size_limit": str(64 << 20),
     "cell_size_check": "ON",
     "trusted_schema": "OFF",
 }
-"""How the file is written."""
+"""The pragmas of the writing connection."""
 
 BUSY_TIMEOUT = 5.0
-"""How long to wait for a program that looks into the file past the service, such as a backup."""
+"""How long to wait for another program that has the file open, such as a backup."""
 
 _MAGIC = b"SQLite format 3\0"
 
 
 def prepare_database(path: Path) -> None:
-    """Make the file where there is none; refuse one that cannot be read as a store, and leave it as it is."""
+    """Create the file if it is missing; refuse one that cannot be read as a store, without changing it."""
     with wrap_sqlite_errors(path), wrap_os_errors(path):
         if path.exists():
             _check_header(path)
@@ -43,7 +43,7 @@ def prepare_database(path: Path) -> None:
 
 
 def open_for_writing(path: Path) -> sqlite3.Connection:
-    """Open the file, and bring it to the newest version."""
+    """Open the file and migrate it to the newest version."""
     with wrap_sqlite_errors(path):
         connection = _connect(path)
         try:
@@ -57,14 +57,14 @@ def open_for_writing(path: Path) -> sqlite3.Connection:
 
 
 def open_for_reading(path: Path) -> sqlite3.Connection:
-    """Open the file beside its writer; whatever happens here cannot change it."""
+    """Open the file read-only, next to its writer."""
     with wrap_sqlite_errors(path):
         return _connect(path, "mode=ro")
 
 
 @contextmanager
 def wrap_sqlite_errors(path: Path) -> Iterator[None]:
-    """Turn errors of SQLite into facts of the store."""
+    """Convert errors of SQLite to store errors."""
     try:
         yield
     except sqlite3.Error as error:
@@ -72,9 +72,9 @@ def wrap_sqlite_errors(path: Path) -> Iterator[None]:
 
 
 def to_store_error(error: sqlite3.Error, path: Path) -> StoreError:
-    """Say what an error of SQLite means for the store."""
+    """Return the store error for an error of SQLite."""
     code: int = getattr(error, "sqlite_errorcode", 0)
-    # The size of the shared memory beside the log is only ever refused where the disk has no room for it.
+    # Changing the size of the shared memory file fails only if the disk is full.
     if code in {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE}:
         return StoreFull(path)
     if code & 0xFF in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
@@ -83,7 +83,7 @@ def to_store_error(error: sqlite3.Error, path: Path) -> StoreError:
 
 
 def _connect(path: Path, mode: str = "mode=rw") -> sqlite3.Connection:
-    # Each connection is used by one thread at a time, but not always by the one that opened it.
+    # Each connection is used by one thread at a time, but not always by the thread that opened it.
     return sqlite3.connect(
         f"{path.absolute().as_uri()}?{mode}",
         uri=True,
@@ -107,15 +107,15 @@ def _check_header(path: Path) -> None:
 
 
 def _check_content(path: Path) -> None:
-    """Check version and records through a connection that cannot write, not even move the log into the file."""
-    # Without a log, SQLite would make one only to read: the file is ours alone, so it may count as unchanging.
+    """Check version and records through a connection that cannot write, not even checkpoint the log."""
+    # Without a log, SQLite would create one just for reading. The file is ours alone, so open it as immutable.
     mode = "mode=ro" if _sibling(path, "-wal").exists() else "mode=ro&immutable=1"
     with closing(_connect(path, mode)) as connection:
         if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
             raise StoreCorrupt(path, "it was not written by Forewarn")
         if (version := read_version(connection)) > SCHEMA_VERSION:
             raise StoreTooNew(path, version=version, supported=SCHEMA_VERSION)
-        # The journal may be large and decides nothing: damage in it shows when it is read.
+        # The journal may be large and no rule depends on it: damage in it shows when it is read.
         for table in ("records", "counters"):
             if (found := connection.execute(f"PRAGMA quick_check({table})").fetchone()[0]) != "ok":
                 raise StoreCorrupt(path, found)
@@ -123,14 +123,14 @@ def _check_content(path: Path) -> None:
 
 def _restrict_permissions(path: Path) -> None:
     if path.stat().st_mode & 0o077:
-        with suppress(PermissionError):  # it belongs to someone else, whose choice it is
+        with suppress(PermissionError):  # owned by another user, who decides about its mode
             path.chmod(0o600)
 
 
 def _create(path: Path) -> None:
-    """Make the file under another name first: a file with the right name is whole, whenever the power fails."""
+    """Create the file under another name first, so that a file with the right name is always complete."""
     if _sibling(path, "-wal").exists():
-        raise StoreCorrupt(path, f"the file is missing, but {path.name}-wal, which belongs to it, is there")
+        raise StoreCorrupt(path, f"the file is missing, but its log {path.name}-wal exists")
     temporary = _sibling(path, ".new")
     for suffix in ("", "-wal", "-shm", "-journal"):
         _sibling(temporary, suffix).unlink(missing_ok=True)

@@ -12,7 +12,7 @@ LOCK_FILE = "forewarn.lock"
 
 
 def lock_directory(directory: Path) -> FileLock:
-    """Own the directory until the lock is released, or raise StoreInUse."""
+    """Lock the directory until the lock is released; raise StoreInUse if another process owns it."""
     try:
         return FileLock.acquire(directory / LOCK_FILE)
     except FileLocked as error:
@@ -20,18 +20,18 @@ def lock_directory(directory: Path) -> FileLock:
 
 
 def prepare_directory(directory: Path) -> None:
-    """Make the directory, or close an empty one to others. One that is in use keeps the mode its owner gave it."""
+    """Create the directory, or make an empty one private. A directory with files keeps its mode."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     if any(directory.iterdir()):
         return
-    with suppress(PermissionError):  # a mounted volume may belong to someone else: what is made in it is still ours
+    with suppress(PermissionError):  # a mounted volume may belong to another user; new files in it are still ours
         directory.chmod(0o700)
     sync_directory(directory.parent)
 
 
 @contextmanager
 def wrap_os_errors(path: Path) -> Iterator[None]:
-    """Turn errors of the operating system into facts of the store."""
+    """Convert errors of the operating system to store errors."""
     try:
         yield
     except OSError as error:
@@ -39,7 +39,7 @@ def wrap_os_errors(path: Path) -> Iterator[None]:
 
 
 def to_store_error(error: OSError, path: Path) -> StoreError:
-    """Say what an error of the operating system means for the store."""
+    """Return the store error for an error of the operating system."""
     if error.errno in {errno.ENOSPC, errno.EDQUOT}:
         return StoreFull(path)
     return StoreFailed(path, error.strerror or str(error))

@@ -1,6 +1,6 @@
 """Group commit: saves that arrive while a transaction runs are batched into the next one.
 
-A disk makes one large write durable in hardly more time than a small one, so batching makes a durable store fast under
+A disk makes one large write durable in hardly more time than a small one, so batching makes durable saves fast under
 load. Everything here runs on the store's event loop; only the transaction itself runs in the writer thread.
 """
 
@@ -24,7 +24,7 @@ class _PendingSave(NamedTuple):
 
 
 class GroupCommit:
-    """Takes saves one by one, commits them together, and answers each with its own revision or error."""
+    """Accepts saves one by one, commits them together, and returns to each its own revision or error."""
 
     def __init__(
         self,
@@ -41,16 +41,16 @@ class GroupCommit:
         self._idle.set()
 
     async def save(self, save: Save) -> int:
-        """Return the new revision once the save is durable. Cancelling this does not take the save back."""
+        """Return the new revision once the save is durable. Cancelling the call does not undo the save."""
         result: asyncio.Future[int] = self._loop.create_future()
         self._pending.append(_PendingSave(save, result))
         if self._idle.is_set():
             self._idle.clear()
-            self._loop.call_soon(self._start_batch)  # not at once: whoever else is ready to save now joins in
+            self._loop.call_soon(self._start_batch)  # not at once: other tasks that are ready to save join the batch
         return await result
 
     async def drain(self) -> None:
-        """Wait until every save has its answer."""
+        """Wait until every save has its result."""
         await self._idle.wait()
 
     def _start_batch(self) -> None:
@@ -74,13 +74,13 @@ class GroupCommit:
             for waiting in batch:
                 _fail(waiting, unexpected)
         else:
-            # First those who saved, then those who watch: whoever does both knows the value before it is told again.
+            # Savers first, then watchers: a task that does both knows its value before the watch yields it.
             for waiting, outcome in zip(batch, commit.result(), strict=True):
                 _resolve(waiting, outcome)
             for outcome in commit.result():
                 if not isinstance(outcome, StoreError):
                     self._publish(outcome)
-        self._loop.call_soon(self._start_batch)  # after those who were just answered: they may have more to save
+        self._loop.call_soon(self._start_batch)  # after the callers that just got results: they may save more
 
 
 def _resolve(pending: _PendingSave, outcome: SaveResult) -> None:

@@ -13,20 +13,20 @@ from forewarn.store.sqlite.schema import to_microseconds
 from forewarn.store.watch import SnapshotPage
 
 PAGE_BYTES = 1 << 20
-"""How much of the snapshot is read at a time."""
+"""How many bytes of the snapshot are read at a time."""
 
 _decode_entry = msgspec.json.Decoder(Entry).decode
 
 
 class Reader:
-    """A connection that only reads, beside the writer's."""
+    """A read-only connection, next to the writer's."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._connection = open_for_reading(path)
 
     def load(self, key: RecordKey) -> Record | None:
-        """Return the newest saved value, or None where there is no such record."""
+        """Return the newest saved value, or None if the record does not exist."""
         with self._wrap_errors():
             row = self._connection.execute(
                 "SELECT value, revision FROM records WHERE kind = ? AND id = ?", (key.kind.value, key.id)
@@ -34,7 +34,7 @@ class Reader:
         return None if row is None else Record(key, *row)
 
     def page(self, number: int) -> SnapshotPage:
-        """Return the records from a number on, and the revision that the store had at that moment."""
+        """Return the records from a number on, and the store's revision at that time."""
         with self._wrap_errors(), self._read_transaction():
             as_of = self._connection.execute("SELECT revision FROM counters").fetchone()[0]
             rows = self._connection.execute(
@@ -60,7 +60,7 @@ class Reader:
             ]
 
     def extent(self, _: None) -> Extent:
-        """Return how far the journal reaches."""
+        """Return the extent of the journal."""
         with self._wrap_errors():
             return Extent(*self._connection.execute("SELECT pruned, position FROM counters").fetchone())
 
@@ -74,7 +74,7 @@ class Reader:
         try:
             yield
         finally:
-            if self._connection.in_transaction:  # SQLite ends it by itself after some errors
+            if self._connection.in_transaction:  # SQLite itself ends it after some errors
                 self._connection.execute("ROLLBACK")
 
     @contextmanager
@@ -87,7 +87,7 @@ class Reader:
 
 
 def _journal_statement(query: JournalQuery) -> tuple[str, list[str | int]]:
-    """Choose the rows by the index that fits, then fetch them: without statistics SQLite might read the whole table."""
+    """Select the rows by a suitable index, then fetch them: without statistics SQLite might scan the whole table."""
     conditions = list(_conditions(query))
     where = " AND ".join(condition for condition, _ in conditions)
     order = "DESC" if query.newest_first else "ASC"
@@ -95,12 +95,12 @@ def _journal_statement(query: JournalQuery) -> tuple[str, list[str | int]]:
         SELECT position, kind, id, entry FROM journal WHERE position IN (
             SELECT position FROM {_indexed_table(query)} WHERE {where} ORDER BY position {order} LIMIT ?
         ) ORDER BY position {order}
-    """  # noqa: S608 - made of the constants in here; what the caller gives is bound
+    """  # noqa: S608 - built from constants in this module; values of the caller are bound
     return statement, [*(value for _, values in conditions for value in values), query.limit]
 
 
 def _indexed_table(query: JournalQuery) -> str:
-    """Say where lines are looked for: by what fewer of them have in common."""
+    """Return the table with the most selective index for the query."""
     if query.request is not None:
         return "journal INDEXED BY journal_by_request"
     if query.event is not None:
@@ -117,7 +117,7 @@ def _indexed_table(query: JournalQuery) -> str:
 
 
 def _conditions(query: JournalQuery) -> Iterator[tuple[str, tuple[str | int, ...]]]:
-    """Give what a line must fulfil, and the values to compare it with."""
+    """Yield SQL conditions with their values."""
     yield "position > ?", (query.after,)
     if query.before is not None:
         yield "position < ?", (query.before,)
@@ -145,4 +145,4 @@ _CONCERNS = """CASE
     WHEN instr(lower(entry), ?) = 0 THEN FALSE
     ELSE EXISTS (SELECT 1 FROM json_each(entry, '$.vms') WHERE lower(value) = ?)
 END"""
-"""Whether an entry names a VM, or none. Most are told by a look at the text; only the rest are read."""
+"""Whether an entry names a VM, or names none. A text search decides most; only the others are parsed."""

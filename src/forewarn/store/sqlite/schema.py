@@ -45,7 +45,7 @@ MIGRATIONS: tuple[Migration, ...] = (
         "INSERT INTO counters VALUES (1, 0, 0, 0)",
     ),
     (
-        # Copies of what the entry says, by which it is found; none of an entry that cannot be read.
+        # Copies of fields of the entry, for the indexes; NULL for an entry that is not valid JSON.
         "ALTER TABLE journal ADD COLUMN event TEXT",
         "ALTER TABLE journal ADD COLUMN did TEXT",
         "ALTER TABLE journal ADD COLUMN author TEXT",
@@ -58,7 +58,7 @@ MIGRATIONS: tuple[Migration, ...] = (
         """,
         "CREATE INDEX journal_by_event ON journal (event) WHERE event IS NOT NULL",
         "CREATE INDEX journal_by_did ON journal (did, at)",
-        # In order of position, with the time at hand: a page is found without sorting, and without reading entries.
+        # In order of position and with the time, so that a page is found without sorting or reading entries.
         "CREATE INDEX journal_by_author ON journal (author, position, at)",
         "DROP INDEX journal_by_record",
         "CREATE INDEX journal_by_record ON journal (kind, id, position, at)",
@@ -67,14 +67,14 @@ MIGRATIONS: tuple[Migration, ...] = (
         "ALTER TABLE counters ADD COLUMN checks INTEGER NOT NULL DEFAULT 0",  # goes up to prove that it can
     ),
     (
-        # Which request it was, of those few entries that say so.
+        # The idempotency key of the request, for those few entries that have it.
         "ALTER TABLE journal ADD COLUMN request TEXT",
         "UPDATE journal SET request = json_extract(entry, '$.facts.key') WHERE json_valid(entry)",
         "CREATE INDEX journal_by_request ON journal (request) WHERE request IS NOT NULL",
     ),
     (
-        # The hold on the whole fleet, and the keys of the requests that made it, get a record of their own: starts of
-        # events are guarded by it. Older versions refuse this file, and so never overlook a hold.
+        # The hold on the whole fleet, and the keys of the requests that changed it, get a separate record, which guards
+        # starts of events. Older versions refuse this file, and so never miss a hold.
         """
         INSERT INTO records (kind, id, revision, value)
         SELECT kind, 'hold', (SELECT revision + 1 FROM counters), CAST(json_remove(
@@ -91,7 +91,7 @@ MIGRATIONS: tuple[Migration, ...] = (
         "UPDATE counters SET revision = max(revision, (SELECT coalesce(max(revision), 0) FROM records))",
     ),
 )
-"""MIGRATIONS[n] leads from version n to version n + 1. What has been released is never changed, only added to."""
+"""MIGRATIONS[n] leads from version n to version n + 1. Released migrations are never changed, only added to."""
 
 SCHEMA_VERSION = len(MIGRATIONS)
 
@@ -99,7 +99,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def to_microseconds(moment: datetime) -> int:
-    """Return a moment as the journal's table has it."""
+    """Convert a datetime to the journal table's format."""
     return (moment - _EPOCH) // timedelta(microseconds=1)
 
 
@@ -110,7 +110,7 @@ def read_version(connection: sqlite3.Connection) -> int:
 
 
 def migrate(connection: sqlite3.Connection, migrations: Sequence[Migration] = MIGRATIONS) -> None:
-    """Bring a file to the newest version. Each step happens as a whole or not at all."""
+    """Migrate a file to the newest version. Each step is one transaction."""
     for version in range(read_version(connection), len(migrations)):
         with transaction(connection):
             for statement in migrations[version]:
@@ -120,12 +120,12 @@ def migrate(connection: sqlite3.Connection, migrations: Sequence[Migration] = MI
 
 @contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """Do everything or nothing."""
+    """Run the statements of the context as one transaction."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
         connection.execute("COMMIT")
     except BaseException:
-        if connection.in_transaction:  # SQLite ends it by itself after some errors
+        if connection.in_transaction:  # SQLite itself ends it after some errors
             connection.execute("ROLLBACK")
         raise

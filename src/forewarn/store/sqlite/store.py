@@ -1,6 +1,7 @@
 """SQLite store: one database file in a data directory that belongs to one process.
 
-Nothing here blocks the event loop: one thread writes, another one reads."""
+Nothing here blocks the event loop: one thread writes, another one reads.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -37,7 +38,7 @@ R = TypeVar("R")
 
 
 class _OpenDatabase(NamedTuple):
-    """What an open store holds, and how to let go of it."""
+    """The resources of an open store, and how to release them."""
 
     writer: Writer
     reader: Reader
@@ -60,7 +61,7 @@ class _OpenDatabase(NamedTuple):
 
 
 class SqliteStore:
-    """Records and journal in one file. To be opened with `open`, and used on the event loop that opened it."""
+    """Records and journal in one file. Create it with `open`, and use it on the event loop that opened it."""
 
     def __init__(self, database: _OpenDatabase) -> None:
         self._database = database
@@ -73,7 +74,7 @@ class SqliteStore:
 
     @classmethod
     async def open(cls, directory: Path) -> "SqliteStore":
-        """Open the store in a data directory; make both where they are missing."""
+        """Open the store in a data directory; create both if they are missing."""
         opening = asyncio.get_running_loop().run_in_executor(None, _OpenDatabase.open, directory)
         try:
             return cls(await asyncio.shield(opening))
@@ -82,7 +83,7 @@ class SqliteStore:
             raise
 
     async def load(self, key: RecordKey) -> Record | None:
-        """Return the newest saved value, or None where there is no such record."""
+        """Return the newest saved value, or None if the record does not exist."""
         return await self._read(self._database.reader.load, key)
 
     async def save(
@@ -101,7 +102,7 @@ class SqliteStore:
 
     @asynccontextmanager
     async def watch(self) -> AsyncIterator[AsyncIterator[WatchItem]]:
-        """Give the newest value of each key, SnapshotEnd, then changes."""
+        """Yield the newest value of each key, SnapshotEnd, then changes."""
         self._check_open()
         with self._watchers.subscribe(self._read_page) as watcher:
             yield watcher
@@ -111,21 +112,21 @@ class SqliteStore:
         return await self._read(self._database.reader.journal, query)
 
     async def extent(self) -> Extent:
-        """Return how far the journal reaches."""
+        """Return the extent of the journal."""
         return await self._read(self._database.reader.extent, None)
 
     async def prune(self, retention: Retention, *, now: datetime) -> int:
-        """Remove one small batch of journal rows beyond the retention; return how many."""
+        """Remove one small batch of journal rows beyond the retention; return the number of removed rows."""
         self._check_open()
         return await self._loop.run_in_executor(self._writing_thread, self._database.writer.prune, retention, now)
 
     async def check(self) -> None:
-        """Write something that changes nothing, durably."""
+        """Make a durable test write without effect."""
         self._check_open()
         await self._loop.run_in_executor(self._writing_thread, self._database.writer.check)
 
     async def aclose(self) -> None:
-        """Finish what was accepted and release everything. A second call does nothing."""
+        """Finish accepted saves and release everything. A second call does nothing."""
         if self._close_task is None:
             self._close_task = self._loop.create_task(self._close())
         await asyncio.shield(self._close_task)
@@ -153,6 +154,6 @@ class SqliteStore:
 
 
 def _close_abandoned(opening: asyncio.Future[_OpenDatabase]) -> None:
-    """Close a store that was opened for someone who no longer waits for it."""
+    """Close a store whose opener was cancelled."""
     with suppress(StoreError):
         opening.result().cleanup.close()

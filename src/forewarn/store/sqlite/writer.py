@@ -26,7 +26,7 @@ from forewarn.store.sqlite.schema import to_microseconds, transaction
 
 
 class EncodedEntry(NamedTuple):
-    """An entry as the journal's tables have it."""
+    """An entry as a row of the journal table."""
 
     at: int
     entry: str
@@ -37,7 +37,7 @@ class EncodedEntry(NamedTuple):
 
 
 class Save(msgspec.Struct, frozen=True):
-    """One save, ready to be written: nothing about it can fail any more but the store."""
+    """One save, encoded and validated, so that only the store itself can still fail."""
 
     key: RecordKey
     value: bytes | None
@@ -46,7 +46,7 @@ class Save(msgspec.Struct, frozen=True):
     guards: Guards = NO_GUARDS
 
     def at_revision(self, revision: int) -> Record | Deleted:
-        """Return the change that this save is, once it has its revision."""
+        """Return this save as a change with its revision."""
         return Deleted(self.key, revision) if self.value is None else Record(self.key, self.value, revision)
 
 
@@ -69,8 +69,8 @@ def _encode_entry(entry: Entry) -> EncodedEntry:
 SaveResult = Record | Deleted | StoreError
 
 PER_SAVE_ERRORS = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_NOMEM})
-"""Errors that come of what one save holds. Any other would meet each of them again, and a foreign lock only after its
-whole time of waiting."""
+"""Errors that the content of one save can cause. Any other error would occur again for each save of the batch, and a
+lock of another process only after its whole timeout."""
 
 
 class _Counters(NamedTuple):
@@ -81,7 +81,7 @@ class _Counters(NamedTuple):
 
 
 class Writer:
-    """The only connection that writes."""
+    """The only writing connection."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -92,22 +92,22 @@ class Writer:
             )
 
     def commit(self, saves: Sequence[Save]) -> list[SaveResult]:
-        """Write the saves in one transaction, in turn; each has its own outcome. On return all of it is durable."""
+        """Write the saves in one transaction, in order; each has its own result. On return everything is durable."""
         results: list[SaveResult] = []
         try:
             with transaction(self._connection):
                 results, counters = self._apply(saves)
         except sqlite3.Error as error:
-            # All was written but could not be committed, or there is only one to blame, or it is nobody's fault.
+            # The commit itself failed, or there is only one save, or the error does not depend on a single save.
             if results or len(saves) == 1 or getattr(error, "sqlite_errorcode", None) not in PER_SAVE_ERRORS:
                 return [self._to_store_error(error) for _ in saves]
-            # One of them may be the reason, such as a large one on a disk that is nearly full: let it fail alone.
+            # One save may be the cause, such as a large one on a nearly full disk: retry one by one, so it fails alone.
             return [outcome for save in saves for outcome in self.commit([save])]
         self._counters = counters
         return results
 
     def prune(self, retention: Retention, now: datetime) -> int:
-        """Remove one batch of journal rows beyond the retention, in a transaction of its own."""
+        """Remove one batch of journal rows beyond the retention, in a separate transaction."""
         with wrap_sqlite_errors(self._path), transaction(self._connection):
             removed = self._remove_expired(retention, now)
             removed += self._remove_surplus(retention, already_removed=len(removed))
@@ -120,12 +120,12 @@ class Writer:
         return len(removed)
 
     def check(self) -> None:
-        """Write, so that it is known whether that is possible."""
+        """Make a test write, to find out whether that is possible."""
         with wrap_sqlite_errors(self._path), transaction(self._connection):
             self._connection.execute("UPDATE counters SET checks = checks + 1")
 
     def close(self) -> None:
-        """Write the log into the file, and close it."""
+        """Checkpoint the log into the file, and close it."""
         with wrap_sqlite_errors(self._path):
             self._connection.close()
 
@@ -165,7 +165,7 @@ class Writer:
         )
 
     def _compare_and_swap(self, save: Save, revision: int) -> bool:
-        """Write the record if it is as expected, and say whether it was."""
+        """Write the record if it is at the expected revision, and return whether it was."""
         name = (save.key.kind.value, save.key.id)
         match save:
             case Save(value=None):
@@ -185,7 +185,7 @@ class Writer:
         return cursor.rowcount == 1
 
     def _find_stale_guard(self, save: Save, known: dict[RecordKey, int | None]) -> GuardConflict | None:
-        """Return the first guard that is not at its revision, as far as this transaction has come."""
+        """Return the first guard that is not at its revision, as seen within this transaction."""
         for guard, expected in save.guards.items():
             if guard not in known:
                 known[guard] = self._revision_of(guard)
