@@ -1,0 +1,74 @@
+"""Idempotency keys: which requests share a digest."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from forewarn.core.idempotency import IdempotencyKey
+from forewarn.operator.parameters import change_error_specs, error_specs, provide_idempotency_key
+
+
+class FakeRequest:
+    """A request, as far as its key is concerned."""
+
+    def __init__(self, path: str, body: bytes, query: bytes, user: str, method: str) -> None:
+        self.scope = {"path": path, "query_string": query}
+        self.user, self.method = SimpleNamespace(name=user), method
+        self._body = body
+
+    async def body(self) -> bytes:
+        return self._body
+
+
+async def key_of(
+    path: str = "/v1/events", body: bytes = b"{}", *, query: bytes = b"", user: str = "ann", method: str = "POST"
+) -> IdempotencyKey:
+    request: Any = FakeRequest(path, body, query, user, method)
+    key = await provide_idempotency_key(request, "k")
+    assert key is not None
+    return key
+
+
+async def test_request_without_a_key_has_none() -> None:
+    request: Any = FakeRequest("/", b"", b"", "ann", "POST")
+    assert await provide_idempotency_key(request, None) is None
+
+
+async def test_digest_stands_for_method_path_query_caller_and_body() -> None:
+    keys = [
+        await key_of(),
+        await key_of("/v1/other"),
+        await key_of(body=b"{ }"),
+        await key_of(query=b"force=true"),
+        await key_of(user="bob"),
+        await key_of(method="PUT"),
+    ]
+    assert {key.key for key in keys} == {"k"}
+    assert len({key.digest for key in keys}) == len(keys)
+    assert await key_of() == keys[0]
+
+
+@pytest.mark.parametrize(
+    ("path", "now", "first"),
+    [
+        ("/v1/events", b'{"reason":"x"}', b'{"why":"x"}'),
+        ("/v1/faults", b'{"duration":"1m"}', b'{"lasting":"1m"}'),
+        ("/v1/operations/predict-failure", b'{"notice":"1d"}', b'{"ahead":"1d"}'),
+    ],
+)
+async def test_renamed_field_has_the_digest_that_was_stored_under_its_first_name(
+    path: str, now: bytes, first: bytes
+) -> None:
+    assert await key_of(path, now) == await key_of(path, first)
+    assert await key_of("/v1/holds", now) != await key_of("/v1/holds", first)
+
+
+async def test_renamed_parameter_has_the_digest_that_was_stored_under_its_first_name() -> None:
+    assert await key_of(query=b"reason=x") == await key_of(query=b"why=x")
+
+
+def test_responses_of_a_path_are_its_own_and_those_of_every_path() -> None:
+    assert sorted(error_specs(_404="no such VM")) == [400, 401, 403, 404]
+    assert sorted(change_error_specs(_409="no")) == [400, 401, 403, 409, 413, 422, 503]
+    assert error_specs(_403="mine")[403].description == "mine"
