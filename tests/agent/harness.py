@@ -26,7 +26,7 @@ def seconds(number: float) -> timedelta:
 
 
 def event(id_: str = ID, *, at: datetime | None = NOON + timedelta(minutes=15), **changes: Any) -> Event:
-    """Return a Reboot of web_0 alone, announced a quarter of an hour ahead."""
+    """Return a Reboot of web_0 alone, announced with 15 minutes notice."""
     facts: dict[str, Any] = {
         "id": id_,
         "status": Status.SCHEDULED,
@@ -44,7 +44,7 @@ def started(announced: Event) -> Event:
 
 
 class FakeService:
-    """What the agent hears; `show` changes it, and the agent hears of that at once."""
+    """A service whose document the test sets with `show`; watchers get the change immediately."""
 
     endpoint = "http://169.254.169.254"
 
@@ -52,9 +52,9 @@ class FakeService:
         self.trouble: ClientError | None = None
         self.approvals: list[str] = []
         self.approval_errors: list[Exception] = []
-        """What the next approvals end with."""
+        """Exceptions that the next approvals raise."""
         self.watch_errors: list[Exception] = []
-        """What the next watches end with."""
+        """Exceptions that the next watches raise."""
         self._name = name
         self._document = Document(incarnation=1, events=events)
         self._changed = asyncio.Event()
@@ -64,7 +64,7 @@ class FakeService:
         self._changed.set()
 
     def show_empty_body(self) -> None:
-        """Answer with an empty body, as a service does that is not enabled yet."""
+        """Answer with an empty body, like a service that is not enabled yet."""
         self._document = Document()
 
     async def name(self) -> str:
@@ -92,7 +92,7 @@ class FakeService:
 
 
 class RecordingHandler:
-    """A handler that writes down what it was sent for, and ends as the test says: at once, or when it says so."""
+    """A handler that records its calls; the test sets their results and, with `gate`, when they end."""
 
     def __init__(
         self, name: str, diary: list[str], *, importance: int = 0, time_limit: float = 30, **more: Any
@@ -142,7 +142,7 @@ class RecordingHandler:
 
 
 class AgentHarness:
-    """One agent at a time, on one disk, before one service."""
+    """Runs one agent at a time with the same state directory and service."""
 
     def __init__(
         self, directory: Path, service: FakeService, handlers: Sequence[RecordingHandler], **more: Any
@@ -172,7 +172,7 @@ class AgentHarness:
         await self.settle()
 
     async def advance(self, time: timedelta) -> None:
-        """Let time pass, stopping at every moment that somebody waits for."""
+        """Advance the clock, stopping at every timer."""
         end = self.clock.now() + time
         while (moment := self.clock.next_timer_at) is not None and moment <= end:
             self.clock.set(max(moment, self.clock.now()))
@@ -181,13 +181,13 @@ class AgentHarness:
         await self.settle()
 
     async def settle(self) -> None:
-        """Give everybody the turns that they need: nothing here waits for the outside."""
+        """Run the event loop until all tasks are idle: nothing here waits for I/O."""
         for _ in range(60):
             await asyncio.sleep(0)
 
 
 async def until(fact: Callable[[], bool], turn: Callable[[], Awaitable[object]] = lambda: asyncio.sleep(0.005)) -> None:
-    """Wait for something that happens outside of this loop."""
+    """Wait for a condition that changes outside of this event loop."""
     async with asyncio.timeout(60):
         while not fact():
             await turn()

@@ -4,7 +4,7 @@ import asyncio
 
 
 async def say(port: int, text: bytes) -> bytes:
-    """Send these bytes, and return everything that is answered."""
+    """Send these bytes, and return the whole response."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(text)
     async with asyncio.timeout(60):

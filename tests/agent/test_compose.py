@@ -1,4 +1,4 @@
-"""From settings, and from this machine, to what an agent works with."""
+"""The agent's composition root: the boot id."""
 
 import sys
 from pathlib import Path
@@ -8,11 +8,11 @@ import pytest
 from forewarn.agent.compose import boot_id
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells its boots apart")
-def test_this_boot_is_the_same_whenever_it_is_asked_for() -> None:
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has a boot id")
+def test_boot_id_is_stable() -> None:
     assert boot_id() == boot_id() != ""
 
 
-def test_where_nobody_tells_boots_apart_it_is_not_known(tmp_path: Path) -> None:
+def test_unreadable_boot_id_is_empty(tmp_path: Path) -> None:
     (tmp_path / "odd").write_bytes(b"\xff")
     assert (boot_id(tmp_path / "nowhere"), boot_id(tmp_path / "odd")) == ("", "")

@@ -1,4 +1,4 @@
-"""The agent as it runs, with a service and handlers that do what the test says, on a clock that the test moves."""
+"""A running agent with a fake service, recording handlers and a manual clock."""
 
 import asyncio
 import logging
@@ -48,7 +48,7 @@ def diary() -> list[str]:
     return []
 
 
-async def test_an_event_is_prepared_for_approved_and_recovered(tmp_path: Path, diary: list[str]) -> None:
+async def test_event_is_prepared_approved_and_recovered(tmp_path: Path, diary: list[str]) -> None:
     drain, stop = RecordingHandler("drain", diary, importance=10), RecordingHandler("stop", diary, importance=5)
     harness = AgentHarness(tmp_path, FakeService(), [stop, drain])
     async with harness.run_agent() as agent:
@@ -65,7 +65,7 @@ async def test_an_event_is_prepared_for_approved_and_recovered(tmp_path: Path, d
     assert not list((tmp_path / "journal").iterdir())
 
 
-async def test_an_event_of_other_vms_is_nothing_to_this_one(tmp_path: Path, diary: list[str]) -> None:
+async def test_event_of_other_vms_is_ignored(tmp_path: Path, diary: list[str]) -> None:
     harness = AgentHarness(tmp_path, FakeService(), [RecordingHandler("drain", diary)])
     async with harness.run_agent() as agent:
         await harness.show(event(resources=("web_1",)))
@@ -74,7 +74,7 @@ async def test_an_event_of_other_vms_is_nothing_to_this_one(tmp_path: Path, diar
         assert not harness.service.approvals
 
 
-async def test_a_withdrawn_event_is_recovered(tmp_path: Path, diary: list[str]) -> None:
+async def test_withdrawn_event_is_recovered(tmp_path: Path, diary: list[str]) -> None:
     drain, never = RecordingHandler("drain", diary, importance=10), RecordingHandler("never", diary)
     drain.gate.clear()
     harness = AgentHarness(tmp_path, FakeService(), [drain, never])
@@ -87,7 +87,7 @@ async def test_a_withdrawn_event_is_recovered(tmp_path: Path, diary: list[str]) 
         assert not agent.workflows
 
 
-async def test_who_is_told_of_recovery_knows_whether_a_call_follows(tmp_path: Path, diary: list[str]) -> None:
+async def test_recovery_notification_shows_whether_a_call_follows(tmp_path: Path, diary: list[str]) -> None:
     drain, never = RecordingHandler("drain", diary, importance=10), RecordingHandler("never", diary)
     drain.gate.clear()
     harness = AgentHarness(tmp_path, FakeService(), [drain, never])
@@ -106,7 +106,7 @@ async def test_who_is_told_of_recovery_knows_whether_a_call_follows(tmp_path: Pa
         ]
 
 
-async def test_one_that_hangs_or_raises_when_it_is_told_holds_nothing_up(
+async def test_hanging_or_failing_notification_blocks_nothing(
     tmp_path: Path, diary: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     class FailingHandler(RecordingHandler):
@@ -126,11 +126,11 @@ async def test_one_that_hangs_or_raises_when_it_is_told_holds_nothing_up(
         assert [context.phase for context in deaf.notifications] == ["notice"]
         await harness.advance(seconds(5))
         assert [context.phase for context in deaf.notifications] == ["notice", "prepare", "ready", "approve"]
-    assert "deaf took too long to hear of notice" in caplog.messages
-    assert "deaf could not be told of ready: no ears" in caplog.messages
+    assert "deaf: notification of notice timed out" in caplog.messages
+    assert "deaf: notification of ready failed: no ears" in caplog.messages
 
 
-async def test_one_that_is_cut_short_before_its_first_turn_has_ended_too(tmp_path: Path, diary: list[str]) -> None:
+async def test_call_cancelled_before_its_first_turn_is_reported_as_ended(tmp_path: Path, diary: list[str]) -> None:
     drain, late = RecordingHandler("drain", diary, importance=10), RecordingHandler("late", diary)
     drain.gate.clear()
     harness = AgentHarness(tmp_path, FakeService(), [drain, late])
@@ -145,7 +145,7 @@ async def test_one_that_is_cut_short_before_its_first_turn_has_ended_too(tmp_pat
         assert not agent.workflows
 
 
-async def test_approval_happens_once_however_often_the_event_changes(tmp_path: Path, diary: list[str]) -> None:
+async def test_event_is_approved_once_even_if_it_changes_often(tmp_path: Path, diary: list[str]) -> None:
     harness = AgentHarness(tmp_path, FakeService(), [])
     async with harness.run_agent():
         for number in range(5):
@@ -154,7 +154,7 @@ async def test_approval_happens_once_however_often_the_event_changes(tmp_path: P
         assert harness.service.approvals == [ID]
 
 
-async def test_an_approval_that_failed_is_sent_again(tmp_path: Path) -> None:
+async def test_failed_approval_is_retried(tmp_path: Path) -> None:
     harness = AgentHarness(tmp_path, FakeService(), [])
     harness.service.approval_errors = [Unreachable("http://169.254.169.254", "refused"), RuntimeError("a bug")]
     async with harness.run_agent() as agent:
@@ -165,7 +165,7 @@ async def test_an_approval_that_failed_is_sent_again(tmp_path: Path) -> None:
         assert agent.workflows[ID].approval.state is ApprovalState.GIVEN
 
 
-async def test_a_call_that_takes_too_long_is_cut_and_tried_again(tmp_path: Path, diary: list[str]) -> None:
+async def test_call_over_its_time_limit_is_cancelled_and_retried(tmp_path: Path, diary: list[str]) -> None:
     slow = RecordingHandler("slow", diary, time_limit=20, retries=1, pause=5)
     slow.gate.clear()
     harness = AgentHarness(tmp_path, FakeService(), [slow])
@@ -174,15 +174,15 @@ async def test_a_call_that_takes_too_long_is_cut_and_tried_again(tmp_path: Path,
         await harness.advance(seconds(60))
         assert diary == ["slow prepare 1", "slow prepare cut", "slow prepare 2", "slow prepare cut"]
         step = agent.workflows[ID].steps[0]
-        assert (step.prepare.state, step.prepare.reason) == (CallState.FAILED, "its time was over after 20 s")
+        assert (step.prepare.state, step.prepare.reason) == (CallState.FAILED, "timed out after 20 s")
         assert not agent.workflows[ID].is_ready
         assert not harness.service.approvals
         assert "slow failed" in agent.workflows[ID].approval.reason
 
 
-async def test_one_that_does_not_stop_is_left_to_itself(tmp_path: Path, diary: list[str]) -> None:
+async def test_call_that_ignores_cancellation_is_abandoned(tmp_path: Path, diary: list[str]) -> None:
     class Stubborn(RecordingHandler):
-        async def prepare(self, context: HandlerContext) -> None:  # type: ignore[override]  # it never ends
+        async def prepare(self, context: HandlerContext) -> None:  # type: ignore[override]  # it never returns
             diary.append("begun")
             while not self.gate.is_set():
                 try:
@@ -197,13 +197,13 @@ async def test_one_that_does_not_stop_is_left_to_itself(tmp_path: Path, diary: l
         await harness.show(event())
         await harness.advance(seconds(20))
         assert diary == ["begun", "ignored", "other prepare 1", "other prepare ends"]
-        assert agent.workflows[ID].steps[0].prepare.reason == "its time was over after 5 s; and it does not stop"
+        assert agent.workflows[ID].steps[0].prepare.reason == "timed out after 5 s; it did not stop when cancelled"
         stubborn.gate.set()
         await harness.settle()
         assert agent.workflows[ID].steps[0].prepare.state is CallState.FAILED
 
 
-async def test_a_handler_that_raises_is_a_handler_that_failed(tmp_path: Path, diary: list[str]) -> None:
+async def test_exception_in_a_handler_counts_as_failure(tmp_path: Path, diary: list[str]) -> None:
     bad = RecordingHandler("bad", diary, importance=1)
     bad.results = [RuntimeError("oops")]
     good = RecordingHandler("good", diary)
@@ -217,7 +217,7 @@ async def test_a_handler_that_raises_is_a_handler_that_failed(tmp_path: Path, di
         assert bad.attempts(HandlerCall.RECOVER) == [1]
 
 
-async def test_a_reason_that_is_no_text_is_kept_as_text(tmp_path: Path, diary: list[str]) -> None:
+async def test_undecodable_reason_is_sanitized(tmp_path: Path, diary: list[str]) -> None:
     bad = RecordingHandler("bad", diary, retries=1)
     bad.results = [Retry("\udcff" * 2000), Failed("\udcff")]
     harness = AgentHarness(tmp_path, FakeService(), [bad])
@@ -229,7 +229,7 @@ async def test_a_reason_that_is_no_text_is_kept_as_text(tmp_path: Path, diary: l
         assert agent.status().problems == ()
 
 
-async def test_recovery_is_tried_until_it_succeeds(tmp_path: Path, diary: list[str]) -> None:
+async def test_recovery_is_retried_until_it_succeeds(tmp_path: Path, diary: list[str]) -> None:
     bad, good = RecordingHandler("bad", diary, importance=1), RecordingHandler("good", diary, importance=2)
     harness = AgentHarness(tmp_path, FakeService(), [bad, good])
     async with harness.run_agent() as agent:
@@ -243,9 +243,7 @@ async def test_recovery_is_tried_until_it_succeeds(tmp_path: Path, diary: list[s
         assert not agent.workflows
 
 
-async def test_it_watches_while_handlers_run_and_handles_several_events_at_a_time(
-    tmp_path: Path, diary: list[str]
-) -> None:
+async def test_several_events_are_handled_in_parallel_while_handlers_run(tmp_path: Path, diary: list[str]) -> None:
     slow = RecordingHandler("slow", diary)
     slow.gate.clear()
     harness = AgentHarness(tmp_path, FakeService(), [slow])
@@ -261,7 +259,7 @@ async def test_it_watches_while_handlers_run_and_handles_several_events_at_a_tim
         assert agent.workflows[ID].phase is Phase.APPROVE
 
 
-async def test_what_another_event_needs_prepared_is_not_recovered_before(tmp_path: Path, diary: list[str]) -> None:
+async def test_handler_needed_by_another_event_is_not_recovered(tmp_path: Path, diary: list[str]) -> None:
     drain = RecordingHandler("drain", diary)
     harness = AgentHarness(tmp_path, FakeService(), [drain])
     async with harness.run_agent() as agent:
@@ -275,9 +273,7 @@ async def test_what_another_event_needs_prepared_is_not_recovered_before(tmp_pat
         assert not agent.workflows
 
 
-async def test_an_event_that_comes_back_while_it_is_recovered_is_prepared_for_again(
-    tmp_path: Path, diary: list[str]
-) -> None:
+async def test_event_announced_again_during_recovery_is_prepared_again(tmp_path: Path, diary: list[str]) -> None:
     drain = RecordingHandler("drain", diary)
     harness = AgentHarness(tmp_path, FakeService(), [drain])
     async with harness.run_agent() as agent:
@@ -296,7 +292,7 @@ async def test_an_event_that_comes_back_while_it_is_recovered_is_prepared_for_ag
 
 
 @pytest.mark.parametrize("is_there", [True, False], ids=["still announced", "gone"])
-async def test_a_restart_goes_on_where_the_journal_says(tmp_path: Path, diary: list[str], *, is_there: bool) -> None:
+async def test_restart_resumes_stored_workflows(tmp_path: Path, diary: list[str], *, is_there: bool) -> None:
     drain = RecordingHandler("drain", diary)
     harness = AgentHarness(tmp_path, FakeService(), [drain])
     drain.gate.clear()
@@ -317,7 +313,7 @@ async def test_a_restart_goes_on_where_the_journal_says(tmp_path: Path, diary: l
     assert [(context.phase, context.attempt) for context in drain.notifications][2] == ("prepare", 2)
 
 
-async def test_stopping_undoes_nothing(tmp_path: Path, diary: list[str]) -> None:
+async def test_stopping_the_agent_undoes_nothing(tmp_path: Path, diary: list[str]) -> None:
     drain = RecordingHandler("drain", diary)
     harness = AgentHarness(tmp_path, FakeService(event()), [drain])
     async with harness.run_agent():
@@ -331,7 +327,7 @@ async def test_stopping_undoes_nothing(tmp_path: Path, diary: list[str]) -> None
         assert drain.attempts(HandlerCall.RECOVER) == [1]
 
 
-async def test_an_approval_whose_end_nobody_saw_is_sent_again_and_one_that_was_taken_is_not(tmp_path: Path) -> None:
+async def test_approval_in_flight_at_a_restart_is_resent_and_a_given_one_is_not(tmp_path: Path) -> None:
     class Hanging(FakeService):
         hangs = True
 
@@ -352,7 +348,7 @@ async def test_an_approval_whose_end_nobody_saw_is_sent_again_and_one_that_was_t
     assert service.approvals == [ID] * 3
 
 
-async def test_a_service_that_says_nothing_yet_does_not_mean_that_all_is_gone(tmp_path: Path, diary: list[str]) -> None:
+async def test_empty_first_document_does_not_end_events(tmp_path: Path, diary: list[str]) -> None:
     drain = RecordingHandler("drain", diary)
     harness = AgentHarness(tmp_path, FakeService(event()), [drain])
     async with harness.run_agent():
@@ -366,7 +362,7 @@ async def test_a_service_that_says_nothing_yet_does_not_mean_that_all_is_gone(tm
         assert agent.workflows[ID].phase is Phase.IMPACT
 
 
-async def test_a_service_that_never_says_more_is_believed_in_the_end(tmp_path: Path, diary: list[str]) -> None:
+async def test_empty_document_ends_events_after_the_enable_timeout(tmp_path: Path, diary: list[str]) -> None:
     drain = RecordingHandler("drain", diary)
     harness = AgentHarness(tmp_path, FakeService(event()), [drain])
     async with harness.run_agent():
@@ -384,7 +380,7 @@ async def test_recovery_does_not_wait_for_a_service_that_does_not_answer(tmp_pat
 
         async def name(self) -> str:
             if self.is_deaf:
-                raise Unreachable(self.endpoint, "nobody there")
+                raise Unreachable(self.endpoint, "refused")
             return await super().name()
 
     service, drain = Deaf(event()), RecordingHandler("drain", diary)
@@ -400,7 +396,7 @@ async def test_recovery_does_not_wait_for_a_service_that_does_not_answer(tmp_pat
         assert not agent.workflows
 
 
-async def test_handlers_are_told_at_once_after_a_restart_even_if_the_service_does_not_answer(
+async def test_handlers_are_notified_after_a_restart_even_if_the_service_does_not_answer(
     tmp_path: Path, diary: list[str]
 ) -> None:
     class Deaf(FakeService):
@@ -408,7 +404,7 @@ async def test_handlers_are_told_at_once_after_a_restart_even_if_the_service_doe
 
         async def get(self) -> Document:
             if self.is_deaf:
-                raise Unreachable(self.endpoint, "nobody there")
+                raise Unreachable(self.endpoint, "refused")
             return await super().get()
 
     service, drain = Deaf(event()), RecordingHandler("drain", diary)
@@ -426,7 +422,7 @@ async def test_handlers_are_told_at_once_after_a_restart_even_if_the_service_doe
         assert set(agent.workflows) == {ID}
 
 
-async def test_after_a_restart_too_nothing_is_recovered_that_another_event_needs(
+async def test_handler_needed_by_another_event_is_not_recovered_after_a_restart(
     tmp_path: Path, diary: list[str]
 ) -> None:
     drain = RecordingHandler("drain", diary)
@@ -438,7 +434,7 @@ async def test_after_a_restart_too_nothing_is_recovered_that_another_event_needs
         assert drain.attempts(HandlerCall.RECOVER) == []
 
 
-async def test_what_started_while_nobody_looked_is_not_prepared_for(tmp_path: Path, diary: list[str]) -> None:
+async def test_event_started_while_no_agent_ran_is_not_prepared(tmp_path: Path, diary: list[str]) -> None:
     drain = RecordingHandler("drain", diary)
     drain.gate.clear()
     harness = AgentHarness(tmp_path, FakeService(event(), event(OTHER_ID)), [drain])
@@ -450,7 +446,7 @@ async def test_what_started_while_nobody_looked_is_not_prepared_for(tmp_path: Pa
         assert drain.attempts(HandlerCall.PREPARE) == [1]
 
 
-async def test_watching_begins_anew_after_any_mistake(tmp_path: Path, diary: list[str]) -> None:
+async def test_watch_restarts_after_an_internal_error(tmp_path: Path, diary: list[str]) -> None:
     drain = RecordingHandler("drain", diary)
     harness = AgentHarness(tmp_path, FakeService(), [drain])
     harness.service.watch_errors = [TypeError("a bug")] * 3
@@ -461,13 +457,13 @@ async def test_watching_begins_anew_after_any_mistake(tmp_path: Path, diary: lis
         assert drain.attempts(HandlerCall.PREPARE) == [1]
 
 
-async def test_a_mistake_about_one_event_does_not_keep_the_agent_from_another(
+async def test_internal_error_in_one_workflow_does_not_affect_another(
     tmp_path: Path, diary: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def faulty(workflow: EventWorkflow, world: WorkflowContext) -> WorkflowChange:
+    def faulty(workflow: EventWorkflow, context: WorkflowContext) -> WorkflowChange:
         if workflow.id == ID:
             raise RuntimeError("a bug")
-        return advance(workflow, world)
+        return advance(workflow, context)
 
     harness = AgentHarness(tmp_path, FakeService(event()), [RecordingHandler("drain", diary)])
     async with harness.run_agent() as agent:
@@ -476,7 +472,7 @@ async def test_a_mistake_about_one_event_does_not_keep_the_agent_from_another(
         assert agent.workflows[OTHER_ID].phase is Phase.APPROVE
 
 
-async def test_rules_that_raise_choose_nothing(tmp_path: Path) -> None:
+async def test_exception_while_choosing_handlers_chooses_none(tmp_path: Path) -> None:
     harness = AgentHarness(tmp_path, FakeService(), [])
     harness.handlers = {}
     async with harness.run_agent() as agent:
@@ -488,13 +484,13 @@ async def test_rules_that_raise_choose_nothing(tmp_path: Path) -> None:
         assert not harness.service.approvals
 
 
-async def test_what_no_rule_matches_is_told_and_not_approved(tmp_path: Path, diary: list[str]) -> None:
+async def test_event_without_matching_rule_is_notified_and_not_approved(tmp_path: Path, diary: list[str]) -> None:
     log = RecordingHandler("log", diary)
     harness = AgentHarness(tmp_path, FakeService(), [log], may_approve=lambda _: False)
     async with harness.run_agent() as agent:
         await harness.show(event())
         assert [context.phase for context in log.notifications] == ["notice", "prepare", "ready"]
-        assert agent.workflows[ID].approval.reason == "no rule matches this event, so it is only told"
+        assert agent.workflows[ID].approval.reason == "no rule matches this event; handlers are only notified"
         assert not harness.service.approvals
 
 
@@ -502,7 +498,7 @@ def _raise(_: object) -> list[str]:
     raise ValueError("a bug")
 
 
-async def test_a_preempt_gets_its_most_important_steps_done(
+async def test_preempt_prepares_the_most_important_handlers_first(
     tmp_path: Path, diary: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     checkpoint = RecordingHandler("checkpoint", diary, importance=10, time_limit=20)
@@ -515,10 +511,10 @@ async def test_a_preempt_gets_its_most_important_steps_done(
         assert diary == ["checkpoint prepare 1", "checkpoint prepare ends", "upload prepare 1", "upload prepare cut"]
         assert upload.contexts[0].time_limit == seconds(29)
         assert [step.prepare.state for step in agent.workflows[ID].steps] == ["done", "failed", "skipped"]
-    assert "Preempt: prepare of tidy is skipped: no time is left before the event" in caplog.messages
+    assert "Preempt: prepare of tidy skipped: no time left before the event" in caplog.messages
 
 
-async def test_a_handler_that_is_configured_no_more_is_said_and_stays_to_be_recovered(
+async def test_removed_handler_fails_recovery_until_it_is_configured_again(
     tmp_path: Path, diary: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     drain = RecordingHandler("drain", diary)
@@ -528,33 +524,33 @@ async def test_a_handler_that_is_configured_no_more_is_said_and_stays_to_be_reco
     harness.handlers = {}
     harness.service.show()
     async with harness.run_agent() as agent:
-        assert agent.workflows[ID].steps[0].recover.reason == "no handler of this name is configured any more"
+        assert agent.workflows[ID].steps[0].recover.reason == "no handler of this name is configured now"
     harness.handlers = {"drain": drain}
     async with harness.run_agent() as agent:
         assert drain.attempts(HandlerCall.RECOVER) == [2]
         assert not agent.workflows
 
 
-async def test_a_journal_that_cannot_be_read_is_not_forgotten(tmp_path: Path) -> None:
+async def test_unreadable_workflow_files_stay_in_the_status(tmp_path: Path) -> None:
     (tmp_path / "journal").touch()
     harness = AgentHarness(tmp_path, FakeService(event()), [])
     async with harness.run_agent() as agent:
         (tmp_path / "journal").unlink()
         await harness.advance(daemon.RETRY_INTERVAL)
         assert agent.status().problems == (
-            "the journal cannot be read: File exists; look whether something is left prepared",
+            "cannot read the workflow files: File exists; check whether something is still prepared",
         )
 
 
 async def test_two_agents_do_not_share_a_state_directory(tmp_path: Path) -> None:
     harness = AgentHarness(tmp_path, FakeService(), [])
     async with harness.run_agent():
-        with pytest.raises(StateDirectoryInUse, match="another agent works with"):
+        with pytest.raises(StateDirectoryInUse, match="another agent uses"):
             async with harness.run_agent():
                 raise AssertionError("not reached")
 
 
-async def test_a_dry_run_does_nothing_and_says_everything(
+async def test_dry_run_logs_calls_and_changes_nothing(
     tmp_path: Path, diary: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     harness = AgentHarness(tmp_path / "state", FakeService(), [RecordingHandler("drain", diary)], dry_run=True)
@@ -571,7 +567,7 @@ async def test_a_dry_run_does_nothing_and_says_everything(
     ]
 
 
-async def test_a_clock_that_is_set_back_keeps_nobody_waiting(
+async def test_clock_set_back_does_not_delay_recovery(
     tmp_path: Path, diary: list[str], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(daemon, "CLOCK_CHECK_INTERVAL", 0.0)
@@ -588,9 +584,7 @@ async def test_a_clock_that_is_set_back_keeps_nobody_waiting(
         assert not agent.workflows
 
 
-async def test_a_clock_that_is_set_back_does_not_keep_the_agent_from_asking_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_clock_set_back_does_not_delay_retries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Late(FakeService):
         asked = 0
 
@@ -609,28 +603,22 @@ async def test_a_clock_that_is_set_back_does_not_keep_the_agent_from_asking_agai
         await until(lambda: service.asked == 2)
 
 
-async def test_the_log_says_whose_events_are_watched_and_what_is_left_to_the_next_agent(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_start_and_stop_are_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     harness = AgentHarness(tmp_path, FakeService(event()), [])
     async with harness.run_agent():
-        assert "this VM is web_0; http://169.254.169.254 is asked for its events" in caplog.messages
-    assert caplog.messages[-1] == "the agent ends; events that the next one goes on with: 1"
+        assert "this VM is web_0; polling http://169.254.169.254" in caplog.messages
+    assert caplog.messages[-1] == "agent stopping; events to resume at the next start: 1"
 
 
-async def test_a_dry_run_does_not_say_that_anything_was_approved(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_dry_run_marks_approvals_in_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     harness = AgentHarness(tmp_path, FakeService(event()), [], dry_run=True)
     async with harness.run_agent():
         assert harness.service.approvals == []
     said = [message for message in caplog.messages if "approved" in message]
-    assert said == ["dry run: Reboot: approved: this VM is ready, and no other is affected"]
+    assert said == ["dry run: Reboot: approved: this VM is ready, and no other VM is affected"]
 
 
-async def test_what_was_prepared_before_a_reboot_is_prepared_anew_while_the_event_is_still_to_come(
-    tmp_path: Path, diary: list[str]
-) -> None:
+async def test_scheduled_event_is_prepared_again_after_a_reboot(tmp_path: Path, diary: list[str]) -> None:
     drain, late = RecordingHandler("drain", diary, importance=9), RecordingHandler("late", diary)
     harness = AgentHarness(
         tmp_path, FakeService(), [drain, late], boot="first", policy=ApprovalPolicy(mode=ApprovalMode.NEVER)
@@ -651,7 +639,7 @@ async def test_what_was_prepared_before_a_reboot_is_prepared_anew_while_the_even
 
 
 @pytest.mark.parametrize("boots", [("first", "second"), ("", "second"), ("first", "")], ids=repr)
-async def test_after_the_reboot_that_was_announced_nothing_is_prepared(
+async def test_announced_reboot_is_not_prepared_again_after_the_reboot(
     tmp_path: Path, diary: list[str], boots: tuple[str, str]
 ) -> None:
     drain = RecordingHandler("drain", diary)

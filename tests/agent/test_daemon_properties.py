@@ -1,4 +1,4 @@
-"""Whole agents through lives drawn by lot: events come and go, handlers fail and hang, agents end and start again."""
+"""Random runs of whole agents: events appear and disappear, handlers fail and hang, agents stop and restart."""
 
 import random
 from contextlib import AsyncExitStack
@@ -15,7 +15,7 @@ STEPS = 60
 
 
 class RandomRun:
-    """One agent after another, on one disk, before one service that changes its mind."""
+    """One agent after another with the same state directory and a service whose document changes at random."""
 
     def __init__(self, directory: Path, seed: int) -> None:
         self.chance = random.Random(seed)
@@ -77,7 +77,7 @@ class RandomRun:
 
 
 @pytest.mark.parametrize("seed", range(25))
-async def test_in_the_end_nothing_stays_prepared_and_nobody_does_two_things_at_once(tmp_path: Path, seed: int) -> None:
+async def test_everything_is_recovered_and_handlers_never_run_two_calls_at_once(tmp_path: Path, seed: int) -> None:
     life = RandomRun(tmp_path, seed)
     await life.run()
     for handler in life.handlers:

@@ -1,4 +1,4 @@
-"""What the agent answers about itself over HTTP."""
+"""The agent's HTTP API."""
 
 import socket
 from pathlib import Path
@@ -10,7 +10,7 @@ from tests.agent.harness import ID, AgentHarness, FakeService, RecordingHandler,
 from tests.agent.http_requests import ask
 
 
-async def test_the_agent_answers_for_itself(tmp_path: Path) -> None:
+async def test_http_api_reports_readiness_and_metrics(tmp_path: Path) -> None:
     harness = AgentHarness(
         tmp_path, FakeService(), [RecordingHandler("drain", [])], listen=ListenAddress("127.0.0.1", 0)
     )
@@ -32,7 +32,7 @@ async def test_the_agent_answers_for_itself(tmp_path: Path) -> None:
         assert 'forewarn_agent_halves_total{handler="drain",half="prepare",state="done"} 1\n' in body
 
 
-async def test_an_agent_that_cannot_listen_says_so_and_tries_again(tmp_path: Path) -> None:
+async def test_listen_error_is_reported_and_retried(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -40,7 +40,7 @@ async def test_an_agent_that_cannot_listen_says_so_and_tries_again(tmp_path: Pat
         harness = AgentHarness(tmp_path, FakeService(), [], listen=ListenAddress("127.0.0.1", port))
         async with harness.run_agent() as agent:
             await until(lambda: bool(agent.status().problems))
-            assert f"cannot listen at 127.0.0.1:{port}" in agent.status().problems[0]
+            assert f"cannot listen on 127.0.0.1:{port}" in agent.status().problems[0]
             await harness.show(event())
             assert harness.service.approvals == [ID]
             taken.close()

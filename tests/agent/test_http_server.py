@@ -1,4 +1,4 @@
-"""The agent's HTTP side over real sockets: what it answers, whom it cuts off, and that nothing there ends it."""
+"""The agent's HTTP server over real sockets: responses, limits, and robustness against bad clients."""
 
 import asyncio
 import socket
@@ -53,7 +53,7 @@ async def test_answers(port: int, text: bytes, first: bytes, body: bytes | None)
         assert rest == body
 
 
-async def test_callers_who_leave_or_dawdle_hold_nobody_up(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_disconnected_or_slow_clients_block_nobody(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_server, "TIMEOUT", 0.05)
     with socket.create_connection(("127.0.0.1", port)) as gone:
         gone.sendall(b"GET /")
@@ -61,7 +61,7 @@ async def test_callers_who_leave_or_dawdle_hold_nobody_up(port: int, monkeypatch
     assert (await ask(port, "/x"))[0] == 200
 
 
-async def test_more_callers_than_there_is_room_for_are_sent_away(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_connections_over_the_limit_are_closed(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_server, "MOST_CONNECTIONS", 2)
     kept = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -72,7 +72,7 @@ async def test_more_callers_than_there_is_room_for_are_sent_away(port: int, monk
 
 
 @given(st.binary(max_size=200))
-def test_any_bytes_are_a_request_or_none(noise: bytes) -> None:
+def test_arbitrary_bytes_parse_or_raise_invalid_request(noise: bytes) -> None:
     try:
         parse_request(noise + b"\r\n\r\n")
     except InvalidRequest:
@@ -80,11 +80,11 @@ def test_any_bytes_are_a_request_or_none(noise: bytes) -> None:
     assert noise
 
 
-def test_a_reason_cannot_smuggle_anything() -> None:
+def test_error_response_removes_unsafe_characters() -> None:
     assert http_server.error_response(400, 'a"b\\c\r\n\x1b[31m').body == b'{"error":"a?b?c???[31m"}\n'
 
 
-async def test_who_calls_at_the_last_moment_is_hung_up_on() -> None:
+async def test_connection_accepted_during_close_is_closed() -> None:
     listener = HttpServer(lambda _: Response(200))
     accepted: list[asyncio.StreamWriter] = []
 

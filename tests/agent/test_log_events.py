@@ -1,4 +1,4 @@
-"""The agent's log and figures: one line of JSON each, no secrets, and no set of labels that grows."""
+"""The agent's log and metrics: one JSON line per record, no secrets, and bounded label sets."""
 
 import json
 import logging
@@ -25,7 +25,7 @@ def line(formatter: JsonFormatter, message: str, **facts: object) -> str:
     return formatter.format(record)
 
 
-def test_a_record_is_one_line_with_its_facts() -> None:
+def test_log_record_is_one_json_line_with_its_fields() -> None:
     text = line(JsonFormatter(), "two\nlines", event=ID, phase=Phase.READY, path=Path("/x"))
     assert "\n" not in text
     read = json.loads(text)
@@ -33,7 +33,7 @@ def test_a_record_is_one_line_with_its_facts() -> None:
     assert (read["level"], read["message"], read["phase"], read["path"]) == ("warning", "two\nlines", "ready", "/x")
 
 
-def test_no_secret_is_in_a_line_wherever_it_comes_from() -> None:
+def test_secrets_are_redacted_in_every_part_of_a_line() -> None:
     formatter = JsonFormatter()
     formatter.add_secret(SECRET)
     formatter.add_secret(SECRET + "-longer")
@@ -51,7 +51,7 @@ def test_no_secret_is_in_a_line_wherever_it_comes_from() -> None:
     assert json.loads(text)["message"] == "abc ***"
 
 
-def test_what_is_no_text_is_written_without_secrets_too() -> None:
+def test_secrets_are_redacted_in_undecodable_text() -> None:
     formatter = JsonFormatter()
     formatter.add_secret(SECRET)
     text = line(formatter, f"\udcff! {SECRET}", path=Path("\udcff"))
@@ -64,7 +64,7 @@ def finished_workflow() -> tuple[EventWorkflow, EventWorkflow]:
     return before, apply_input(before, CallEnded("drain", HandlerCall.PREPARE, 1, Failed("no")), now=NOON)
 
 
-def test_log_events_are_what_became_different() -> None:
+def test_log_events_are_the_changes_of_a_workflow() -> None:
     world = WorkflowContext(now=NOON, vm_name="web_0")
     before, after = finished_workflow()
     begun = CallProgress(
@@ -82,7 +82,7 @@ def test_log_events_are_what_became_different() -> None:
     assert list(log_events(before, advance(before, world))) == []
 
 
-def test_figures_have_closed_labels_and_always_the_same_lines() -> None:
+def test_metrics_have_closed_labels_and_a_fixed_set_of_lines() -> None:
     figures = AgentMetrics(["drain"], NOON)
     before, after = finished_workflow()
     empty = figures.render([], {"service": False})
@@ -112,7 +112,7 @@ def test_figures_have_closed_labels_and_always_the_same_lines() -> None:
     }
 
 
-def test_the_reference_names_every_figure() -> None:
+def test_reference_lists_every_metric() -> None:
     page = (Path(__file__).parents[2] / "docs" / "reference" / "agent-http.md").read_text()
     shown = AgentMetrics([], NOON).render([], {}).decode().splitlines()
     kinds = [text.split(" ")[2:] for text in shown if text.startswith("# TYPE")]
@@ -120,7 +120,7 @@ def test_the_reference_names_every_figure() -> None:
     assert [[name.strip(" `"), kind.strip()] for name, kind in rows] == kinds
 
 
-def test_prometheus_reads_the_figures() -> None:
+def test_prometheus_parses_the_metrics() -> None:
     parser = pytest.importorskip("prometheus_client.parser")
     text = AgentMetrics(["drain"], NOON).render([finished_workflow()[0]], {"service": False, "journal": True}).decode()
     families = {family.name: family.type for family in parser.text_string_to_metric_families(text)}
@@ -128,7 +128,7 @@ def test_prometheus_reads_the_figures() -> None:
     assert families["forewarn_agent_walks"] == "gauge"
 
 
-async def test_what_a_workflow_logs_is_enough_to_follow_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_workflow_logs_every_step(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="forewarn.agent")
     harness = AgentHarness(tmp_path, FakeService(), [RecordingHandler("drain", [])])
     async with harness.run_agent():
@@ -138,15 +138,15 @@ async def test_what_a_workflow_logs_is_enough_to_follow_it(tmp_path: Path, caplo
     assert [record.getMessage() for record in of_the_workflow] == [
         "Reboot: notice",
         "Reboot: prepare",
-        "Reboot: prepare of drain begins",
-        "Reboot: prepare of drain is done",
+        "Reboot: prepare of drain started",
+        "Reboot: prepare of drain done",
         "Reboot: ready",
         "Reboot: approve",
-        "Reboot: approving: this VM is ready, and no other is affected",
-        "Reboot: approved: this VM is ready, and no other is affected",
+        "Reboot: approving: this VM is ready, and no other VM is affected",
+        "Reboot: approved: this VM is ready, and no other VM is affected",
         "Reboot: recover",
-        "Reboot: recover of drain begins",
-        "Reboot: recover of drain is done",
+        "Reboot: recover of drain started",
+        "Reboot: recover of drain done",
         "event handling finished",
     ]
     assert {record.__dict__["event"] for record in of_the_workflow} == {ID}

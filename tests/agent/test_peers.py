@@ -1,4 +1,4 @@
-"""Agents that ask each other over real sockets. Whoever does not clearly say that he is ready, is not."""
+"""Agents that ask each other over real sockets. Only a peer that answers "ready" counts as ready."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -48,47 +48,47 @@ async def word(answer: Response) -> PeerState:
         (Response(200, READY.replace(b"web_1", b"WEB_1")), True, "ready"),
         (Response(200, READY.replace(b'"why":"ready"', b'"new":1')), True, ""),
         (Response(200, READY.replace(b"true", b"false")), False, "ready"),
-        (Response(200, READY.replace(b"true", b"1")), False, "its answer is no word of an agent"),
-        (Response(200, READY.replace(b"web_1", b"web_9")), False, "at its address answers 'web_9'"),
-        (Response(200, READY.replace(ID[:4].encode(), b"0000")), False, "it answered about another event"),
-        (Response(200, b""), False, "its answer is no word of an agent"),
-        (Response(200, b"<html>"), False, "its answer is no word of an agent"),
-        (Response(200, b"[" * 50_000), False, "its answer is no word of an agent"),
-        (Response(200, b" " * 70_000), False, "its answer is too long"),
-        (Response(404, READY), False, "it knows of no such event"),
-        (Response(401, READY), False, "it does not take our secret: the files differ"),
-        (Response(403, READY), False, "it does not take our secret: the files differ"),
-        (Response(500, READY), False, "it answered with status 500"),
-        (Response(302, READY), False, "it answered with status 302"),
+        (Response(200, READY.replace(b"true", b"1")), False, "invalid response body"),
+        (Response(200, READY.replace(b"web_1", b"web_9")), False, "another VM answered: 'web_9'"),
+        (Response(200, READY.replace(ID[:4].encode(), b"0000")), False, "answered for another event"),
+        (Response(200, b""), False, "invalid response body"),
+        (Response(200, b"<html>"), False, "invalid response body"),
+        (Response(200, b"[" * 50_000), False, "invalid response body"),
+        (Response(200, b" " * 70_000), False, "response exceeds 65536 bytes"),
+        (Response(404, READY), False, "unknown event there"),
+        (Response(401, READY), False, "rejected the secret: the secret files differ"),
+        (Response(403, READY), False, "rejected the secret: the secret files differ"),
+        (Response(500, READY), False, "unexpected status 500"),
+        (Response(302, READY), False, "unexpected status 302"),
     ],
     ids=lambda value: None if isinstance(value, Response) else str(value),
 )
-async def test_only_a_clear_word_means_ready(answer: Response, is_ready: bool, why: str) -> None:
+async def test_only_an_explicit_answer_means_ready(answer: Response, is_ready: bool, why: str) -> None:
     assert await word(answer) == PeerState(name="web_1", is_ready=is_ready, reason=why)
 
 
-async def test_a_peer_that_never_answers_is_not_ready() -> None:
+async def test_peer_that_never_answers_is_not_ready() -> None:
     hangs: list[asyncio.StreamWriter] = []
     server = await asyncio.start_server(lambda _, writer: hangs.append(writer), "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     (said,) = await check_peers(peers(port, timeout=0.05), ["web_1"], ID)
-    assert said == PeerState(name="web_1", is_ready=False, reason="no answer in time")
+    assert said == PeerState(name="web_1", is_ready=False, reason="request timed out")
     server.close()
     for writer in hangs:
         writer.close()
     await server.wait_closed()
 
 
-async def test_a_peer_that_is_not_there_is_not_ready() -> None:
+async def test_unreachable_peer_is_not_ready() -> None:
     async with answering(lambda _: Response(200, READY)) as port:
         pass
     (said,) = await check_peers(peers(port), ["web_1"], ID)
     assert not said.is_ready
-    assert said.reason.startswith("cannot be reached: ")
+    assert said.reason.startswith("unreachable: ")
 
 
 @pytest.mark.parametrize("text", [b"", b"SSH-2.0-x\r\n\r\n", b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1\r\n\r\n"], ids=repr)
-async def test_a_peer_that_speaks_otherwise_is_not_ready(text: bytes) -> None:
+async def test_peer_with_invalid_http_is_not_ready(text: bytes) -> None:
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(text)
@@ -96,17 +96,17 @@ async def test_a_peer_that_speaks_otherwise_is_not_ready(text: bytes) -> None:
 
     server = await asyncio.start_server(talk, "127.0.0.1", 0)
     (said,) = await check_peers(peers(server.sockets[0].getsockname()[1]), ["web_1"], ID)
-    assert said == PeerState(name="web_1", is_ready=False, reason="its answer is not HTTP")
+    assert said == PeerState(name="web_1", is_ready=False, reason="invalid HTTP response")
     server.close()
     await server.wait_closed()
 
 
-async def test_an_id_that_is_no_part_of_a_path_is_asked_of_nobody() -> None:
+async def test_unsafe_event_id_is_not_sent_to_peers() -> None:
     (said,) = await check_peers(peers(1), ["web_1"], "x HTTP/1.1\r\nEvil: 1")
-    assert said == PeerState(name="web_1", is_ready=False, reason="the id of the event cannot be asked for")
+    assert said == PeerState(name="web_1", is_ready=False, reason="not asked: the event id is not safe in a URL")
 
 
-async def test_many_peers_are_asked_at_once_and_each_has_a_word() -> None:
+async def test_many_peers_are_asked_in_parallel() -> None:
     names = [f"vm_{number}" for number in range(200)]
 
     async with answering(lambda _: Response(200, READY)) as port:
@@ -115,8 +115,8 @@ async def test_many_peers_are_asked_at_once_and_each_has_a_word() -> None:
         )
         words = await check_peers(asked, names, ID)
     assert [said.name for said in words] == names
-    assert {said.reason for said in words[:150]} == {"at its address answers 'web_1'"}
-    assert {said.reason for said in words[150:]} == {"no address of it is configured"}
+    assert {said.reason for said in words[:150]} == {"another VM answered: 'web_1'"}
+    assert {said.reason for said in words[150:]} == {"no address configured"}
 
 
 def prepared(*, is_ready: bool) -> dict[str, EventWorkflow]:
@@ -127,13 +127,13 @@ def prepared(*, is_ready: bool) -> dict[str, EventWorkflow]:
 @pytest.mark.parametrize(
     ("workflows", "headers", "status", "body"),
     [
-        (prepared(is_ready=True), {}, 401, "say the secret"),
-        (prepared(is_ready=True), {"authorization": "Basic correct-horse"}, 401, "say the secret"),
-        (prepared(is_ready=True), {"authorization": "Bearer wrong"}, 403, "not the secret"),
-        (prepared(is_ready=True), {"authorization": "Bearer "}, 403, "not the secret"),
+        (prepared(is_ready=True), {}, 401, "secret required"),
+        (prepared(is_ready=True), {"authorization": "Basic correct-horse"}, 401, "secret required"),
+        (prepared(is_ready=True), {"authorization": "Bearer wrong"}, 403, "wrong secret"),
+        (prepared(is_ready=True), {"authorization": "Bearer "}, 403, "wrong secret"),
         (prepared(is_ready=True), {"authorization": "Bearer correct-horse"}, 200, '"ready":true'),
         (prepared(is_ready=False), {"authorization": "Bearer correct-horse"}, 200, "not prepared yet: drain"),
-        ({}, {"authorization": "Bearer correct-horse"}, 404, "knows of no such event"),
+        ({}, {"authorization": "Bearer correct-horse"}, 404, "unknown event"),
     ],
     ids=["no secret", "another scheme", "wrong secret", "empty secret", "ready", "not ready", "unknown event"],
 )
@@ -145,42 +145,42 @@ def test_answers(workflows: dict[str, EventWorkflow], headers: dict[str, str], s
     assert body in answer.body.decode()
 
 
-def test_who_has_no_secret_answers_nobody() -> None:
+def test_agent_without_a_secret_answers_no_peer() -> None:
     request = Request("GET", f"/v1/ready/{ID}", {"authorization": "Bearer "})
     assert peer_response(request, {}, vm_name="web_0", secret=None).status == 403
     assert peer_response(request, {}, vm_name=None, secret=SECRET).status == 403
 
 
 @pytest.mark.parametrize("secret", [b"", b"two words", b"line\r\nbreak", b"\xff\xfe"], ids=repr)
-def test_a_secret_that_is_no_header_is_refused_without_being_said(secret: bytes) -> None:
+def test_secret_unfit_for_a_header_is_refused_without_showing_it(secret: bytes) -> None:
     with pytest.raises(ValueError, match="one line of ASCII") as refused:
         Peers(addresses={}, secret=secret)
     assert not secret or repr(secret)[2:-1] not in str(refused.value)
 
 
-async def test_a_peer_may_have_an_address_of_ipv6() -> None:
+async def test_peer_address_may_be_ipv6() -> None:
     listener = HttpServer(lambda _: Response(200, READY))
     try:
         address = Address("::1", await listener.listen("::1", 0))
     except OSError:
-        pytest.skip("nothing can listen at ::1: switch IPv6 on for the loopback interface")
+        pytest.skip("cannot listen on ::1: enable IPv6 for the loopback interface")
     (said,) = await check_peers(Peers(addresses={"web_1": address}, secret=SECRET, timeout=seconds(30)), ["web_1"], ID)
     await listener.aclose()
     assert said.is_ready
 
 
-async def test_a_peer_whose_name_is_none_is_not_ready() -> None:
+async def test_peer_with_an_invalid_host_name_is_not_ready() -> None:
     nowhere = Peers(addresses={"web_1": Address("." * 64, 1)}, secret=SECRET, timeout=seconds(30))
     (said,) = await check_peers(nowhere, ["web_1"], ID)
-    assert said == PeerState(name="web_1", is_ready=False, reason="cannot be reached: invalid host name")
+    assert said == PeerState(name="web_1", is_ready=False, reason="unreachable: invalid host name")
 
 
-def test_a_secret_is_in_no_representation() -> None:
+def test_repr_does_not_contain_the_secret() -> None:
     assert repr(peers(1)) == "Peers(web_1)"
 
 
 class Pair:
-    """Two agents of two VMs that one event affects, on one clock, asking each other over real sockets."""
+    """The agents of two VMs affected by one event, on one clock, that ask each other over real sockets."""
 
     def __init__(self, directory: Path, *, other_secret: bytes = SECRET) -> None:
         self.directory, self.other_secret = directory, other_secret
@@ -217,7 +217,7 @@ class Pair:
         return [harness.service.approvals for harness in self.harnesses]
 
 
-async def test_the_leader_approves_when_both_are_ready_and_not_before(tmp_path: Path) -> None:
+async def test_leader_approves_only_when_both_are_ready(tmp_path: Path) -> None:
     pair = Pair(tmp_path)
     pair.handlers[1].gate.clear()
     async with pair.running() as (leader, _):
@@ -226,7 +226,7 @@ async def test_the_leader_approves_when_both_are_ready_and_not_before(tmp_path: 
         assert leader.workflows[ID].phase is Phase.READY
         assert leader.workflows[ID].approval.reason in {
             "not ready: web_1 (not prepared yet: drain)",
-            "not ready: web_1 (it knows of no such event)",
+            "not ready: web_1 (unknown event there)",
         }
         assert pair.approvals() == [[], []]
         pair.handlers[1].gate.set()
@@ -237,7 +237,7 @@ async def test_the_leader_approves_when_both_are_ready_and_not_before(tmp_path: 
         assert leader.workflows[ID].phase is Phase.APPROVE
 
 
-async def test_the_deputy_approves_if_the_leader_cannot(tmp_path: Path) -> None:
+async def test_deputy_approves_if_the_leader_cannot(tmp_path: Path) -> None:
     pair = Pair(tmp_path)
     async with pair.running() as (leader, deputy):
         pair.harnesses[0].service.approval_errors = [RuntimeError("no way out")] * 100
@@ -248,12 +248,12 @@ async def test_the_deputy_approves_if_the_leader_cannot(tmp_path: Path) -> None:
         await until(lambda: pair.approvals()[1] == [ID])
 
 
-async def test_two_secrets_mean_no_approval_and_it_is_said(tmp_path: Path) -> None:
+async def test_different_secrets_prevent_approval_and_are_reported(tmp_path: Path) -> None:
     pair = Pair(tmp_path, other_secret=b"wrong-horse")
     async with pair.running() as (leader, _):
         pair.show()
         await until(lambda: ID in leader.workflows and bool(leader.workflows[ID].peers))
-        assert "it does not take our secret" in leader.workflows[ID].approval.reason
+        assert "rejected the secret" in leader.workflows[ID].approval.reason
         pair.harnesses[0].clock.set(NOON + timedelta(minutes=15))
         await until(lambda: "not all VMs were ready before NotBefore" in leader.workflows[ID].approval.reason)
         assert pair.approvals() == [[], []]

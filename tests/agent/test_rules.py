@@ -1,4 +1,4 @@
-"""Which handlers an event gets: the first rule that matches counts."""
+"""The rules that choose the handlers of an event: the first matching rule wins."""
 
 from datetime import timedelta
 from typing import Any
@@ -32,26 +32,26 @@ def settings(*rules: Rule) -> AgentSettings:
 
 
 MATCHES: dict[str, tuple[Rule, dict[str, Any], bool]] = {
-    "nothing said matches all": (rule(), {}, True),
+    "rule without conditions matches": (rule(), {}, True),
     "type": (rule(types=(EventType.REBOOT,)), {}, True),
     "one of several types": (rule(types=(EventType.FREEZE, EventType.REBOOT)), {}, True),
     "another type": (rule(types=(EventType.FREEZE,)), {}, False),
-    "type that nobody knew": (rule(types=(EventType.REBOOT,)), {"type": "Hibernate"}, False),
-    "any type, even such": (rule(), {"type": "Hibernate"}, True),
+    "unknown type": (rule(types=(EventType.REBOOT,)), {"type": "Hibernate"}, False),
+    "rule without conditions matches an unknown type": (rule(), {"type": "Hibernate"}, True),
     "source": (rule(sources=(Source.PLATFORM,)), {}, True),
     "another source": (rule(sources=(Source.USER,)), {}, False),
-    "source that is not said": (rule(sources=(Source.PLATFORM,)), {"source": None}, False),
-    "as short as allowed": (rule(at_most=timedelta(seconds=9)), {}, True),
+    "no source": (rule(sources=(Source.PLATFORM,)), {"source": None}, False),
+    "exactly at_most": (rule(at_most=timedelta(seconds=9)), {}, True),
     "too long": (rule(at_most=timedelta(seconds=8)), {}, False),
-    "as long as asked for": (rule(at_least=timedelta(seconds=9)), {}, True),
+    "exactly at_least": (rule(at_least=timedelta(seconds=9)), {}, True),
     "too short": (rule(at_least=timedelta(seconds=10)), {}, False),
-    "unknown may be long": (rule(at_least=timedelta(hours=1)), {"duration": None}, True),
-    "unknown is not short": (rule(at_most=timedelta(hours=1)), {"duration": None}, False),
-    "no interruption at all": (rule(at_most=timedelta(0)), {"duration": timedelta(0)}, True),
-    "words anywhere, in any case": (rule(description="*MAINTENANCE*"), {}, True),
-    "whole description is compared": (rule(description="maintenance"), {}, False),
+    "unknown duration satisfies at_least": (rule(at_least=timedelta(hours=1)), {"duration": None}, True),
+    "unknown duration does not satisfy at_most": (rule(at_most=timedelta(hours=1)), {"duration": None}, False),
+    "zero duration": (rule(at_most=timedelta(0)), {"duration": timedelta(0)}, True),
+    "pattern is case-insensitive": (rule(description="*MAINTENANCE*"), {}, True),
+    "pattern must match the whole description": (rule(description="maintenance"), {}, False),
     "no description": (rule(description="*"), {"description": None}, False),
-    "all of it has to hold": (rule(types=(EventType.REBOOT,), sources=(Source.USER,)), {}, False),
+    "all conditions must hold": (rule(types=(EventType.REBOOT,), sources=(Source.USER,)), {}, False),
 }
 
 
@@ -68,11 +68,11 @@ def test_first_match_wins() -> None:
     assert choose_handlers(settings(third, second), EVENT) == RuleMatch(handlers=("people",), rule=0)
 
 
-def test_rule_may_choose_nothing() -> None:
+def test_rule_may_choose_no_handlers() -> None:
     assert choose_handlers(settings(Rule(handlers=()), rule()), EVENT) == RuleMatch(handlers=(), rule=0)
 
 
-def test_without_a_match_everybody_is_told_and_nothing_is_done() -> None:
+def test_event_without_matching_rule_gets_notify_only_handlers() -> None:
     only_told = RuleMatch(handlers=("log", "people"), rule=None)
     assert choose_handlers(settings(), EVENT) == only_told
     assert choose_handlers(settings(rule(types=(EventType.FREEZE,))), EVENT) == only_told

@@ -22,14 +22,14 @@ BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 class AgentStartFailed(Exception):
-    """The settings are good, but this machine does not allow what they say; the message says what to do."""
+    """The settings are valid, but the agent cannot start with them on this machine. The message says what to do."""
 
 
 @asynccontextmanager
 async def open_context(
     settings: AgentSettings, *, hide: Hide, environ: Mapping[str, str] = os.environ, dry_run: bool = False
 ) -> AsyncIterator[AgentContext]:
-    """Make everything that an agent works with; listeners for load balancers answer within this context."""
+    """Create the dependencies of an agent. Readiness listeners answer probes while the context is open."""
     handlers = create_handlers(settings, hide=hide, environ=environ)
     async with AsyncExitStack() as stack:
         for handler in handlers.values():
@@ -53,7 +53,7 @@ async def open_context(
 
 
 def approval_policy(approval: ApprovalSettings, peers: PeersSettings) -> ApprovalPolicy:
-    """Say it in the words of the rules."""
+    """Build the approval policy from the settings."""
     return ApprovalPolicy(
         mode=approval.policy,
         user_events_at_once=approval.user_events_at_once,
@@ -64,7 +64,7 @@ def approval_policy(approval: ApprovalSettings, peers: PeersSettings) -> Approva
 
 
 def load_peers(settings: PeersSettings, hide: Hide) -> Peers | None:
-    """Return who can be asked; an agent that asks nobody still answers those who know the secret."""
+    """Return the configured peers, or None without a secret file. An agent without addresses still answers peers."""
     if settings.secret_file is None:
         return None
     try:
@@ -80,7 +80,7 @@ def load_peers(settings: PeersSettings, hide: Hide) -> Peers | None:
 
 
 def boot_id(file: Path = BOOT_ID) -> str:
-    """Return what Linux calls this boot of the machine; nothing where it does not say."""
+    """Return the boot id of the Linux kernel, or an empty string if it cannot be read."""
     try:
         return file.read_text(encoding="ascii").strip()
     except (OSError, ValueError):
@@ -88,7 +88,7 @@ def boot_id(file: Path = BOOT_ID) -> str:
 
 
 def check_agent(settings: AgentSettings) -> list[str]:
-    """Return what would keep the agent itself from running as it is set up. Changes nothing."""
+    """Return the problems that would keep the agent from running with these settings. Changes nothing."""
     problems = [] if settings.peers.secret_file is None else secret_problems(settings.peers.secret_file)
     if not problems:
         try:
@@ -97,5 +97,5 @@ def check_agent(settings: AgentSettings) -> list[str]:
             problems.append(str(error))
     there = next(path for path in (settings.state, *settings.state.absolute().parents) if os.path.exists(path))
     if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
-        problems.append(f"state: {settings.state} cannot be made or written to by this user")
+        problems.append(f"state: this user cannot create or write {settings.state}")
     return problems

@@ -1,4 +1,4 @@
-"""AgentContext: the dependencies that an agent is given (client, handlers, policy, peers, clock, state directory)."""
+"""AgentContext: the dependencies of an agent (client, handlers, policy, peers, clock, state directory)."""
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
@@ -17,7 +17,7 @@ from forewarn.settings.types import ListenAddress
 
 
 class EventClient(Protocol):
-    """What the agent needs of a client of the service: what AsyncScheduledEvents has."""
+    """The part of `AsyncScheduledEvents` that the agent uses."""
 
     @property
     def endpoint(self) -> str:
@@ -26,23 +26,23 @@ class EventClient(Protocol):
 
     @property
     def trouble(self) -> ClientError | None:
-        """Why the last request brought nothing."""
+        """Why the last request failed; None if it succeeded."""
         ...
 
     async def name(self) -> str:
-        """Return what this VM is called."""
+        """Return this VM's resource name."""
         ...
 
     async def get(self) -> Document:
-        """Return what is planned."""
+        """Return the current document."""
         ...
 
     def watch(self, *, mine: bool = False, since: Document | None = None) -> AsyncIterator[Change]:
-        """Give every change from then on."""
+        """Yield every change after the document `since`."""
         ...
 
     async def approve(self, event: Event) -> None:
-        """Let the event start before its time."""
+        """Approve the event, so that it may start early."""
         ...
 
 
@@ -56,16 +56,16 @@ class AgentContext(msgspec.Struct, frozen=True, kw_only=True):
     client: EventClient
     handlers: Mapping[str, Handler]
     choose: Callable[[Event], Sequence[str]]
-    """Names the handlers for an event."""
+    """Returns the names of the handlers for an event."""
     may_approve: Callable[[Event], bool] = _always
-    """Whether anybody has said what to do about an event; what is only told is never approved."""
+    """Whether a rule matches the event. An event that matches no rule is never approved."""
     state_directory: Path
     policy: ApprovalPolicy = ApprovalPolicy()
     peers: Peers | None = None
     listen: ListenAddress | None = None
-    """Where peers, load balancers and Prometheus ask."""
+    """Where the HTTP API for peers, load balancers and Prometheus listens."""
     boot: str = ""
-    """What tells this boot of the machine from others; empty where nobody knows."""
+    """The machine's boot id; empty if unknown."""
     clock: Clock = msgspec.field(default_factory=SystemClock)
     dry_run: bool = False
-    """Say what would be done, and do none of it."""
+    """Log what the agent would do, without doing it."""

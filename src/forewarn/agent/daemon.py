@@ -51,11 +51,11 @@ from forewarn.client.errors import ClientError
 from forewarn.clock import Timer
 
 RETRY_INTERVAL = timedelta(seconds=5)
-"""How long to wait before trying again what should always work."""
+"""Pause before a retry of an operation that normally succeeds."""
 CLOCK_CHECK_INTERVAL = 2.0
 """How often, in monotonic seconds, to check whether the wall clock was set back."""
 ENABLE_TIMEOUT = timedelta(seconds=150)
-"""How long a service may say nothing before that counts as saying that nothing is planned."""
+"""How long an empty first document is not taken as "no events": the service may still be enabling the scope."""
 
 LOG = logging.getLogger("forewarn.agent")
 
@@ -85,13 +85,13 @@ class Agent:
         )
         self._last_warning = ""
         self.port: int | None = None
-        """Where it listens, once it does."""
+        """The TCP port of the HTTP API, once it listens."""
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["Agent"]:
-        """Watch events and run their workflows while the context lasts. What is prepared stays so, for the next agent.
+        """Watch events and run their workflows while the context is open. What is prepared stays so afterwards.
 
-        Raises StateDirectoryError, and nothing else.
+        Raises only StateDirectoryError.
         """
         async with AsyncExitStack() as stack:
             self._lock_state(stack)
@@ -106,7 +106,7 @@ class Agent:
 
     @property
     def workflows(self) -> Mapping[str, EventWorkflow]:
-        """Every workflow that is not over, by the id of its event in upper case."""
+        """Every unfinished workflow, by the id of its event in upper case."""
         return self._workflows
 
     def status(self) -> AgentStatus:
@@ -119,7 +119,8 @@ class Agent:
         try:
             stack.callback(acquire_lock(self._context.state_directory).release)
         except OSError as error:
-            LOG.error("nothing keeps a second agent from %s: %s", self._context.state_directory, error.strerror)  # noqa: TRY400  # it says all
+            what = "cannot lock %s: %s; a second agent could use it at the same time"
+            LOG.error(what, self._context.state_directory, error.strerror)  # noqa: TRY400  # no traceback needed
 
     async def _listen(self, listener: HttpServer) -> None:
         local = HttpServer(self._api.respond_local)
@@ -127,7 +128,7 @@ class Agent:
             try:
                 await local.listen_unix(self._context.state_directory / SOCKET)
             except OSError as error:
-                LOG.warning("`agent status` cannot ask this agent: %s", error)
+                LOG.warning("`agent status` cannot reach this agent: cannot listen on its socket: %s", error)
         try:
             if self._context.listen is not None:
                 self.port = await listener.listen_with_retry(
@@ -146,10 +147,10 @@ class Agent:
     async def _run(self) -> None:
         for workflow in self._store.load():
             self._resume(workflow)
-        # What is gone is recovered whether the service answers or not.
+        # Events that have ended are recovered even if the service does not answer.
         self._advance_all()
         self._api.vm_name = vm_name = await self._fetch_name()
-        LOG.info("this VM is %s; %s is asked for its events", vm_name, self._context.client.endpoint)
+        LOG.info("this VM is %s; polling %s", vm_name, self._context.client.endpoint)
         self._reconcile((await self._first_document()).affecting(vm_name))
         await self._watch()
 
@@ -158,24 +159,24 @@ class Agent:
             try:
                 return await self._context.client.name()
             except ClientError as error:
-                self._warn_once("this VM's name is not known", error)
+                self._warn_once("cannot get this VM's name, retrying", error)
             except Exception:
-                LOG.exception("asking for this VM's name failed")
+                LOG.exception("internal error while getting this VM's name; retrying")
             await self._pause(RETRY_INTERVAL)
 
     async def _first_document(self) -> Document:
-        """Return the first document that is not empty, if stored workflows depend on it."""
+        """Return the first document. While stored workflows are unconfirmed, wait for one that is not empty."""
         deadline = self._clock.now() + ENABLE_TIMEOUT
         while True:
             try:
                 document = await self._context.client.get()
-                says_nothing = document.incarnation is None and not document.events
-                if not (says_nothing and self._unconfirmed) or self._clock.now() >= deadline:
+                is_empty = document.incarnation is None and not document.events
+                if not (is_empty and self._unconfirmed) or self._clock.now() >= deadline:
                     return document
             except ClientError as error:
-                self._warn_once("the service does not say what is planned", error)
+                self._warn_once("cannot get the document, retrying", error)
             except Exception:
-                LOG.exception("asking what is planned failed")
+                LOG.exception("internal error while getting the document; retrying")
             await self._pause(RETRY_INTERVAL)
 
     async def _watch(self) -> None:
@@ -187,14 +188,14 @@ class Agent:
             )
             try:
                 async for change in self._context.client.watch(mine=True, since=Document(events=known)):
-                    with _logged_errors("a change cannot be dealt with"):
+                    with _logged_errors("internal error while handling a change"):
                         self._on_change(change)
             except Exception:
-                LOG.exception("watching failed; it begins anew")
+                LOG.exception("internal error while watching events; restarting the watch")
             await self._pause(RETRY_INTERVAL)
 
     def _warn_once(self, what: str, error: ClientError) -> None:
-        """Warn, but not twice of the same: a VM without a service would fill its log with it."""
+        """Log a warning; a repetition is logged at debug level, or an outage would fill the log."""
         text = f"{what}: {error}"
         LOG.log(logging.DEBUG if text == self._last_warning else logging.WARNING, "%s", text)
         self._last_warning = text
@@ -210,12 +211,12 @@ class Agent:
             self._pauses.discard(over)
 
     async def _watch_clock(self) -> None:
-        """Notice when the clock is set back, as happens soon after a boot: nothing may wait until it has caught up."""
+        """Detect that the clock was set back, as often happens after a boot, and shift all timers by the difference."""
         while True:
             before = self._clock.now()
             await asyncio.sleep(CLOCK_CHECK_INTERVAL)
             if (now := self._clock.now()) < before:
-                with _logged_errors("the clock was set back, and not everything is reckoned anew"):
+                with _logged_errors("internal error while shifting timers after the clock was set back"):
                     self._on_clock_change(before - now)
 
     def _on_clock_change(self, by: timedelta) -> None:
@@ -227,15 +228,15 @@ class Agent:
         self._advance_all()
 
     def _resume(self, stored: EventWorkflow) -> None:
-        """Resume a stored workflow; if its event had not ended, once it is known whether the event is still there."""
+        """Resume a stored workflow. If its event had not ended, it waits for the first document."""
         self._logged[stored.id] = stored
         if stored.ending is None:
             self._unconfirmed.add(stored.id)
-        with _logged_errors("a walk from the journal cannot go on"):
+        with _logged_errors("internal error while resuming a stored workflow"):
             self._apply(resume(stored, now=self._clock.now()))
 
     def _reconcile(self, mine: Document) -> None:
-        """Reconcile the stored workflows with the first document: what has changed while no agent was running."""
+        """Apply to the stored workflows what the first document shows: changes made while no agent was running."""
         now, there = self._clock.now(), {event_key(event): event for event in mine.events}
         for id_, workflow in self._workflows.items():
             if id_ in there:
@@ -245,7 +246,7 @@ class Agent:
         self._unconfirmed, self._api.has_document = set(), True
         self._advance_all()
         for event in mine.events:
-            with _logged_errors("an event cannot be dealt with"):
+            with _logged_errors("internal error while handling an event"):
                 self._on_event(event)
 
     def _on_change(self, change: Change) -> None:
@@ -271,7 +272,7 @@ class Agent:
             chosen = [self._context.handlers[name] for name in self._context.choose(event)]
             return [_step(handler) for handler in chosen], not self._context.may_approve(event)
         except Exception:
-            LOG.exception("no handlers could be chosen", extra={"event": event.id})
+            LOG.exception("internal error while choosing handlers; none will run", extra={"event": event.id})
             return (), True
 
     def _on_input(self, id_: str, input_: Input) -> None:
@@ -281,7 +282,7 @@ class Agent:
         self._advance_all()
 
     def _advance_all(self) -> None:
-        """Advance every workflow until nothing changes: one may wait for a handler that another has just released."""
+        """Advance every workflow until nothing changes: one workflow may release a handler that another waits for."""
         while any(
             self._advance(workflow)
             for workflow in tuple(self._workflows.values())
@@ -291,7 +292,7 @@ class Agent:
 
     def _advance(self, workflow: EventWorkflow) -> bool:
         # An error in one workflow must not stop the others.
-        with _logged_errors("a walk cannot go on"):
+        with _logged_errors("internal error while advancing a workflow"):
             self._apply(advance(workflow, self._workflow_context(workflow)))
         return self._workflows.get(workflow.id) != workflow
 
@@ -357,7 +358,7 @@ class Agent:
         except ClientError as error:
             self._on_input(workflow.id, ApprovalFailed(str(error)))
         except Exception as error:
-            LOG.exception("the approval failed", extra={"event": workflow.event.id})
+            LOG.exception("internal error while approving", extra={"event": workflow.event.id})
             self._on_input(workflow.id, ApprovalFailed(f"{type(error).__name__}: {error}"))
         else:
             self._on_input(workflow.id, Approved())
@@ -376,11 +377,11 @@ class Agent:
     def _on_task_done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            LOG.error("a mistake of this agent", exc_info=error)
+            LOG.error("internal error", exc_info=error)
 
     async def _shut_down(self) -> None:
-        """Cancel everything that is in flight. The workflow store keeps it as started, for the next agent."""
-        LOG.info("the agent ends; events that the next one goes on with: %d", len(self._workflows))
+        """Cancel everything that is in flight. It stays marked as started in the store; the next agent resumes it."""
+        LOG.info("agent stopping; events to resume at the next start: %d", len(self._workflows))
         self._runner.close()
         for timer in self._timers.values():
             timer.cancel()
@@ -393,7 +394,7 @@ class Agent:
 
 @contextmanager
 def _logged_errors(what: str) -> Iterator[None]:
-    """Go on after a mistake of this agent: the next event may not make it."""
+    """Log an internal error and continue: it may concern this event only."""
     try:
         yield
     except Exception:

@@ -1,6 +1,4 @@
-"""Handler runner: starts prepare and recover calls, cancels them at their deadline, notifies handlers of phases, and
-reports results.
-"""
+"""Handler runner: starts and cancels prepare and recover calls, notifies handlers of phases, and reports results."""
 
 import asyncio
 import logging
@@ -16,7 +14,7 @@ from forewarn.client.leader_election import is_leader
 from forewarn.clock import Clock, wait_until
 
 GRACE = timedelta(seconds=10)
-"""How long a handler may take to stop; whoever does not stop is left to himself."""
+"""How long a cancelled call may take to stop. After that the agent no longer waits for it."""
 
 LONGEST_REASON = 1000
 
@@ -68,9 +66,10 @@ class HandlerRunner:
         self._spawn(self._await_cancelled(key, run))
 
     def notify(self, workflow: EventWorkflow, phase: Phase, attempt: int) -> None:
-        """Notify all handlers of the workflow of a phase: each in the order of the phases, and none waits for another.
+        """Notify all handlers of the workflow of a phase. Each gets the phases in order; handlers run in parallel.
 
-        The notification of recovery also says whether a recover call follows: it does if the handler may have prepared.
+        The context of the recovery notification has `call` set if a recover call follows, that is, if the handler may
+        have prepared something.
         """
         for step in workflow.steps:
             handler = self._handlers.get(step.handler)
@@ -84,7 +83,7 @@ class HandlerRunner:
             task.add_done_callback(partial(self._remove_notification, key))
 
     def close(self) -> None:
-        """Report nothing any more: what is cancelled from now on stays started in the workflow store."""
+        """Stop reporting. Calls that are cancelled from now on stay marked as started in the workflow store."""
         self._is_closed = True
 
     async def _run(self, run: _RunningCall, workflow: EventWorkflow, action: StartCall) -> None:
@@ -101,14 +100,14 @@ class HandlerRunner:
     async def _call(self, name: str, context: HandlerContext) -> CallResult:
         handler = self._handlers.get(name)
         if handler is None:
-            return Failed("no handler of this name is configured any more")
+            return Failed("no handler of this name is configured now")
         if self._dry_run:
             LOG.info("would %s with %s", context.call, name, extra={"event": context.event.id})
             return Done()
         try:
             return await (handler.prepare(context) if context.call is HandlerCall.PREPARE else handler.recover(context))
         except Exception as error:
-            LOG.exception("%s made a mistake", name, extra={"event": context.event.id})
+            LOG.exception("internal error in handler %s", name, extra={"event": context.event.id})
             return Failed(f"{type(error).__name__}: {error}")
 
     def _end(self, run: _RunningCall, key: Key, result: CallResult) -> None:
@@ -119,7 +118,7 @@ class HandlerRunner:
         self._report(id_, CallEnded(handler, call, run.attempt, _sanitize_result(result)))
 
     async def _await_cancelled(self, key: Key, run: _RunningCall) -> None:
-        """Wait no longer than a while for one that was cut short."""
+        """Wait at most `GRACE` for a cancelled call to end."""
         task = run.task
         if task is None:
             return
@@ -129,11 +128,11 @@ class HandlerRunner:
         finally:
             over.cancel()
         if task.done():
-            # It has reported by itself, unless it was cut short before its first turn.
+            # The call has reported its end itself, unless it was cancelled before its first turn.
             self._end(run, key, Retry(run.cancel_reason))
         else:
-            LOG.error("%s does not stop, and is left to itself", key[1])
-            self._end(run, key, Retry(f"{run.cancel_reason}; and it does not stop"))
+            LOG.error("handler %s did not stop within %.0f s; no longer waiting for it", key[1], GRACE.total_seconds())
+            self._end(run, key, Retry(f"{run.cancel_reason}; it did not stop when cancelled"))
 
     async def _notify_in_order(
         self, previous: asyncio.Task[None] | None, handler: Handler, context: HandlerContext
@@ -148,7 +147,7 @@ class HandlerRunner:
             await asyncio.wait({notification, over}, return_when=asyncio.FIRST_COMPLETED)
             if not notification.done():
                 facts = {"event": context.event.id}
-                LOG.warning("%s took too long to hear of %s", handler.name, context.phase, extra=facts)
+                LOG.warning("%s: notification of %s timed out", handler.name, context.phase, extra=facts)
         finally:
             over.cancel()
             notification.cancel()
@@ -157,12 +156,12 @@ class HandlerRunner:
         try:
             result = await handler.notify(context)
         except Exception:
-            LOG.exception("%s made a mistake", handler.name, extra={"event": context.event.id})
+            LOG.exception("internal error in handler %s", handler.name, extra={"event": context.event.id})
             return
         match result:
             case Retry(why) | Failed(why):
                 facts = {"event": context.event.id, "phase": context.phase}
-                LOG.warning("%s could not be told of %s: %s", handler.name, context.phase, why, extra=facts)
+                LOG.warning("%s: notification of %s failed: %s", handler.name, context.phase, why, extra=facts)
             case Done():
                 pass
 
@@ -172,7 +171,7 @@ class HandlerRunner:
 
 
 def _sanitize_result(result: CallResult) -> CallResult:
-    """Make a reason short, and text: programs say what they like."""
+    """Shorten the reason and make it valid text: it may contain arbitrary output of a program."""
     match result:
         case Done():
             return result

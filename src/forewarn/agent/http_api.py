@@ -1,4 +1,4 @@
-"""HTTP API of the agent: /readyz, /metrics and /v1/ready/<EventId> for everyone, /v1/status on its Unix socket."""
+"""HTTP API of the agent: /readyz, /metrics and /v1/ready/<EventId> on its TCP port, /v1/status on its Unix socket."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -35,7 +35,7 @@ class AgentApi:
         self._started_at = started_at
         self._listen_error: str | None = None
         self.vm_name: str | None = None
-        """This VM's own resource name, once the service has given it."""
+        """This VM's resource name; None until the service has answered."""
         self.has_document = False
         """Whether the first document has been received."""
 
@@ -53,7 +53,7 @@ class AgentApi:
     def respond(self, request: Request) -> Response:
         """Answer a request on the TCP port."""
         if request.method not in {"GET", "HEAD"}:
-            return error_response(405, "this agent is only asked", ("Allow", "GET, HEAD"))
+            return error_response(405, "only GET and HEAD are supported", ("Allow", "GET, HEAD"))
         if request.path.startswith(READY_PATH):
             secret = None if self._context.peers is None else self._context.peers.secret
             return peer_response(request, self._workflows, vm_name=self.vm_name, secret=secret)
@@ -65,21 +65,21 @@ class AgentApi:
                 troubles_now = {what: why is not None for what, why in self._troubles().items()}
                 return Response(200, self._metrics.render(self._workflows.values(), troubles_now), CONTENT_TYPE)
             case _:
-                return error_response(404, "here are /readyz, /metrics and /v1/ready/<EventId>")
+                return error_response(404, "not found; available: /readyz, /metrics, /v1/ready/<EventId>")
 
     def respond_local(self, request: Request) -> Response:
-        """Answer a request on the Unix socket, which only this machine's users can reach."""
+        """Answer a request on the Unix socket. Only local users who may open the state directory can reach it."""
         if request.path == STATUS_PATH:
             return Response(200, msgspec.json.encode(self.status()), JSON)
-        return error_response(404, f"here is {STATUS_PATH}")
+        return error_response(404, f"not found; available: {STATUS_PATH}")
 
     def set_listen_error(self, error: str | None) -> None:
-        """Note why the agent cannot listen on its TCP port; None: it does."""
+        """Set the reason why the agent cannot listen on its TCP port, or None if it listens."""
         self._listen_error = error
 
     def _troubles(self) -> dict[str, str | None]:
         service = self._context.client.trouble
-        unseen = None if self.has_document else "the service has not been heard yet"
+        unseen = None if self.has_document else "the service has not answered yet"
         return {
             "service": str(service) if service else unseen,
             "journal": self._store.error,

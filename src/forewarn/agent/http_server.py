@@ -16,7 +16,7 @@ from forewarn.settings.types import ListenAddress
 LARGEST_HEAD = 8 * 1024
 MOST_CONNECTIONS = 64
 TIMEOUT = 10.0
-"""How many seconds a caller has for asking, and for taking the answer."""
+"""How many seconds a client has to send its request and read the response."""
 
 JSON = "application/json"
 TEXT = "text/plain; charset=utf-8"
@@ -25,7 +25,7 @@ LOG = logging.getLogger(__name__)
 
 
 class Request(NamedTuple):
-    """What was asked. Header names are in lower case; of repeated ones the last counts."""
+    """A parsed request. Header names are in lower case; the last of repeated headers wins."""
 
     method: str
     path: str
@@ -33,7 +33,7 @@ class Request(NamedTuple):
 
 
 class Response(NamedTuple):
-    """What is answered."""
+    """A response."""
 
     status: int
     body: bytes = b""
@@ -42,11 +42,11 @@ class Response(NamedTuple):
 
 
 Respond: TypeAlias = Callable[[Request], Response]
-"""Answers at once: it computes nothing and waits for nobody."""
+"""Answers a request without blocking."""
 
 
 class InvalidRequest(ValueError):
-    """What came is no request; the message says why."""
+    """The received bytes are not a valid HTTP request; the message says why."""
 
 
 class HttpServer:
@@ -59,7 +59,7 @@ class HttpServer:
         self._is_closed = False
 
     async def listen(self, host: str, port: int) -> int:
-        """Listen there from now on, and return the port: 0 asks for any. Raises OSError."""
+        """Start listening and return the port; port 0 chooses a free one. Raises OSError."""
         server = await asyncio.start_server(self._accept, host, port, limit=LARGEST_HEAD)
         self._servers.append(server)
         bound: int = server.sockets[0].getsockname()[1]
@@ -68,18 +68,18 @@ class HttpServer:
     async def listen_with_retry(
         self, address: ListenAddress, pause: Callable[[], Awaitable[object]], on_error: Callable[[str | None], None]
     ) -> int:
-        """Listen there as soon as that works, and return the port. `on_error` gets each reason why not, then None.
+        """Retry `listen` until it succeeds, and return the port. `on_error` gets each error, and finally None.
 
-        An address may come up later than this agent, and a port be taken for a moment.
+        The address may come up later than this agent, and the port may be in use for a moment.
         """
         last_error: str | None = None
         while True:
             try:
                 port = await self.listen(address.host, address.port)
             except OSError as error:
-                reason = f"cannot listen at {address}: {error.strerror or error}"
+                reason = f"cannot listen on {address}: {error.strerror or error}"
                 if reason != last_error:
-                    LOG.error("%s", reason)  # noqa: TRY400  # it says all
+                    LOG.error("%s", reason)  # noqa: TRY400  # no traceback needed
                 last_error = reason
                 on_error(reason)
                 await pause()
@@ -88,9 +88,9 @@ class HttpServer:
                 return port
 
     async def listen_unix(self, path: Path) -> None:
-        """Listen on a socket in the file system; its directory says who may use it. Raises OSError."""
+        """Listen on a Unix socket. The permissions of its directory control who may connect. Raises OSError."""
         if sys.platform == "win32":
-            raise OSError("this system has no such sockets")
+            raise OSError("this system has no Unix sockets")
         _remove(path)
         self._servers.append(await asyncio.start_unix_server(self._accept, path, limit=LARGEST_HEAD))
 
@@ -113,11 +113,11 @@ class HttpServer:
         connection = asyncio.get_running_loop().create_task(self._serve(reader, writer), name="forewarn-agent-http")
         self._connections.add(connection)
         connection.add_done_callback(self._connections.discard)
-        # Also for one that is cancelled before its first turn.
+        # Close the transport even if the task is cancelled before its first turn.
         connection.add_done_callback(lambda _: writer.transport.abort())
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        # Callers come and go as they like: that is no trouble of this agent.
+        # A client that disconnects or is too slow is not an error of this agent.
         with suppress(OSError, TimeoutError, asyncio.IncompleteReadError):
             async with asyncio.timeout(TIMEOUT):
                 await self._handle(reader, writer)
@@ -126,7 +126,7 @@ class HttpServer:
         try:
             request = parse_request(await reader.readuntil(b"\r\n\r\n"))
         except asyncio.LimitOverrunError:
-            await _send(writer, error_response(431, "the head of the request is too long"), "GET")
+            await _send(writer, error_response(431, f"request headers exceed {LARGEST_HEAD} bytes"), "GET")
             return
         except InvalidRequest as error:
             await _send(writer, error_response(400, str(error)), "GET")
@@ -137,32 +137,32 @@ class HttpServer:
         try:
             return self._respond(request)
         except Exception:
-            LOG.exception("%s could not be answered", request.path)
-            return error_response(500, "this agent made a mistake; its log has more")
+            LOG.exception("internal error while answering %s", request.path)
+            return error_response(500, "internal error; see the agent's log")
 
 
 def error_response(status: int, reason: str, *headers: tuple[str, str]) -> Response:
-    """Return an answer that says why there is no other."""
-    # Whatever a caller sent that found its way into the reason is made harmless for terminals.
+    """Return an error response with a JSON body."""
+    # The reason may contain input of the caller: remove what could break JSON or a terminal.
     text = "".join(letter if letter.isprintable() and letter not in '"\\' else "?" for letter in reason)
     return Response(status, f'{{"error":"{text}"}}\n'.encode(), headers=headers)
 
 
 def parse_request(head: bytes) -> Request:
-    """Read the head of a request; raises InvalidRequest."""
+    """Parse request line and headers; raises InvalidRequest."""
     first, *lines = head.decode("latin-1").removesuffix("\r\n\r\n").split("\r\n")
     match first.split(" "):
         case [method, target, "HTTP/1.1" | "HTTP/1.0"] if method.isalpha() and target.startswith("/"):
             headers = dict(_header(line) for line in lines)
             return Request(method, target.partition("?")[0], headers)
         case _:
-            raise InvalidRequest("the first line is no request of HTTP/1.0 or HTTP/1.1")
+            raise InvalidRequest("invalid request line: expected METHOD /path HTTP/1.0 or HTTP/1.1")
 
 
 def _header(line: str) -> tuple[str, str]:
     name, colon, value = line.partition(":")
     if not colon or not name or name != name.strip():
-        raise InvalidRequest("a header is malformed")
+        raise InvalidRequest("malformed header line")
     return name.lower(), value.strip()
 
 

@@ -19,7 +19,7 @@ CONFIGURATION_ERRNOS = frozenset(
         errno.ENAMETOOLONG,
     }
 )
-"""What is wrong with the directory that was named; anything else is trouble of the disk, which may pass."""
+"""Errors that mean a wrong setting: the directory is unusable. Any other error may be a temporary disk problem."""
 
 
 class StateDirectoryError(Exception):
@@ -27,18 +27,19 @@ class StateDirectoryError(Exception):
 
 
 class StateDirectoryInUse(StateDirectoryError):
-    """Another agent works with this state directory."""
+    """Another agent uses this state directory."""
 
 
 def acquire_lock(directory: Path) -> FileLock:
-    """Own the directory until the lock is released. Raises StateDirectoryError, or OSError if the disk has no space."""
+    """Create and lock the directory. Raises StateDirectoryError, or OSError for disk errors such as no space."""
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         return FileLock.acquire(directory / LOCK_FILE)
     except FileLocked as error:
-        what = f"another agent works with {directory}; stop it, or give this one a directory of its own"
+        what = f"another agent uses {directory}; stop it, or configure another state directory"
         raise StateDirectoryInUse(what) from error
     except OSError as error:
         if error.errno not in CONFIGURATION_ERRNOS:
             raise
-        raise StateDirectoryError(f"state: {directory} cannot be used: {error.strerror}; name another one") from error
+        what = f"state: cannot use {directory}: {error.strerror}; configure another state directory"
+        raise StateDirectoryError(what) from error

@@ -1,6 +1,4 @@
-"""Log events: what changed between two states of a workflow, for the log and the metrics, and how each is written to
-the log.
-"""
+"""Log events: the changes between two states of a workflow, for log and metrics, and the log line of each."""
 
 import logging
 from collections.abc import Iterator
@@ -26,23 +24,23 @@ ENDED = frozenset({CallState.PAUSING, CallState.DONE, CallState.FAILED})
 LOGGED = ENDED | {CallState.RUNNING, CallState.SKIPPED}
 
 CALL_TEXTS: dict[CallState, tuple[int, str]] = {
-    CallState.RUNNING: (logging.INFO, "begins"),
-    CallState.PAUSING: (logging.WARNING, "is tried again soon"),
-    CallState.DONE: (logging.INFO, "is done"),
+    CallState.RUNNING: (logging.INFO, "started"),
+    CallState.PAUSING: (logging.WARNING, "failed, retrying"),
+    CallState.DONE: (logging.INFO, "done"),
     CallState.FAILED: (logging.ERROR, "failed"),
-    CallState.SKIPPED: (logging.WARNING, "is skipped"),
+    CallState.SKIPPED: (logging.WARNING, "skipped"),
 }
 
 APPROVAL_TEXTS: dict[ApprovalState, tuple[int, str]] = {
     ApprovalState.NOT_YET: (logging.WARNING, "not approved"),
     ApprovalState.IN_FLIGHT: (logging.INFO, "approving"),
     ApprovalState.GIVEN: (logging.INFO, "approved"),
-    ApprovalState.FAILED: (logging.ERROR, "the approval failed"),
+    ApprovalState.FAILED: (logging.ERROR, "approval failed"),
 }
 
 
 class PhaseStarted(msgspec.Struct, frozen=True):
-    """The workflow has entered a phase, or goes on in it after a restart."""
+    """The workflow has entered a phase, or continues it after a restart."""
 
     phase: Phase
     attempt: int
@@ -57,7 +55,7 @@ class CallChanged(msgspec.Struct, frozen=True):
 
 
 class ApprovalChanged(msgspec.Struct, frozen=True):
-    """The approval was given, or failed, or there is another reason why there is none."""
+    """The state of the approval changed, or the reason why the event is not approved."""
 
     state: ApprovalState
     reason: str
@@ -67,7 +65,7 @@ LogEvent = PhaseStarted | CallChanged | ApprovalChanged
 
 
 def log_events(before: EventWorkflow | None, change: WorkflowChange) -> Iterator[LogEvent]:
-    """Yield what has changed, in the order in which it happened: ended calls, started phases, started calls."""
+    """Yield the changes in the order in which they happened: ended calls, started phases, started calls."""
     calls = [event for step in change.workflow.steps for event in _call_changes(_previous_step(before, step), step)]
     yield from (event for event in calls if event.progress.state in ENDED)
     yield from (
@@ -91,7 +89,7 @@ def _call_changes(before: HandlerStep | None, after: HandlerStep) -> Iterator[Ca
 
 
 def write_log(workflow: EventWorkflow, log_event: LogEvent, *, dry_run: bool = False) -> None:
-    """Say it in the log; in a dry run not without saying that it is none of what really happens."""
+    """Write the log line of a log event; in a dry run, it is marked as such."""
     about = f"dry run: {workflow.event.type}" if dry_run else str(workflow.event.type)
     match log_event:
         case PhaseStarted(phase, attempt):

@@ -20,7 +20,7 @@ Labels = tuple[tuple[str, str], ...]
 
 
 class AgentMetrics:
-    """Counts what happens. Handlers that are not configured any more are counted together."""
+    """Counts log events. Handlers that are no longer configured are counted together, as "other"."""
 
     def __init__(self, handlers: Iterable[str], started_at: datetime) -> None:
         self._handlers = (*sorted(handlers), OTHER)
@@ -47,46 +47,46 @@ class AgentMetrics:
                 self._approvals[state] += 1
 
     def count_store_error(self) -> None:
-        """Count that something could not be written, or read."""
+        """Count a failed read or write of a workflow file."""
         self._store_errors += 1
 
     def render(self, workflows: Iterable[EventWorkflow], troubles: Mapping[str, bool]) -> bytes:
-        """Write everything as Prometheus reads it."""
+        """Render all metrics in the Prometheus text format."""
         return "".join(line + "\n" for line in self._lines(tuple(workflows), troubles)).encode()
 
     def _lines(self, workflows: tuple[EventWorkflow, ...], troubles: Mapping[str, bool]) -> Iterator[str]:
         started = self._started_at.timestamp()
-        yield from _family("info", "gauge", "Which agent this is.", [((("version", __version__),), 1)])
-        yield from _family("start_time_seconds", "gauge", "When the agent started.", [((), started)])
+        yield from _family("info", "gauge", "Version of the agent.", [((("version", __version__),), 1)])
+        yield from _family("start_time_seconds", "gauge", "Start time of the agent, in Unix seconds.", [((), started)])
         yield from _family(
-            "trouble", "gauge", "Whether something is wrong.", [((("with", k),), int(v)) for k, v in troubles.items()]
+            "trouble", "gauge", "1 if there is a problem.", [((("with", k),), int(v)) for k, v in troubles.items()]
         )
         phases = Counter(workflow.phase for workflow in workflows)
         yield from _family(
-            "walks", "gauge", "Events that are being dealt with.", [((("phase", p),), phases[p]) for p in Phase]
+            "walks", "gauge", "Events being handled, by phase.", [((("phase", p),), phases[p]) for p in Phase]
         )
         yield from _family(
             "unrecovered_steps",
             "gauge",
-            "Steps whose recovery failed, and is tried again.",
+            "Steps whose recovery failed and is being retried.",
             [((), _unrecovered(workflows))],
         )
         yield from _family(
-            "events_total", "counter", "Events that were noticed.", [((("type", t),), self._events[t]) for t in TYPES]
+            "events_total", "counter", "Events noticed, by type.", [((("type", t),), self._events[t]) for t in TYPES]
         )
         yield from _family(
-            "phases_total", "counter", "Phases that began.", [((("phase", p),), self._phases[p]) for p in Phase]
+            "phases_total", "counter", "Phases started.", [((("phase", p),), self._phases[p]) for p in Phase]
         )
-        yield from _family("halves_total", "counter", "What became of what handlers did.", self._call_samples())
+        yield from _family("halves_total", "counter", "Handler calls, by state.", self._call_samples())
         states = (ApprovalState.IN_FLIGHT, ApprovalState.GIVEN, ApprovalState.FAILED)
         yield from _family(
             "approvals_total",
             "counter",
-            "Approvals that were sent, and what became of them.",
+            "Approvals sent, given and failed.",
             [((("state", a),), self._approvals[a]) for a in states],
         )
         yield from _family(
-            "journal_troubles_total", "counter", "What the disk did not take, or give.", [((), self._store_errors)]
+            "journal_troubles_total", "counter", "Failed reads or writes of workflow files.", [((), self._store_errors)]
         )
 
     def _call_samples(self) -> list[tuple[Labels, float]]:

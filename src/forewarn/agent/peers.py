@@ -1,6 +1,6 @@
 """Readiness of peers, the agents of the other affected VMs: request and response.
 
-A peer that does not say it is ready is not ready.
+A peer counts as ready only if it answers that it is.
 
 The request is `GET /v1/ready/<EventId>` with the shared secret. The response names its VM and event, so that a wrong or
 reused address is detected.
@@ -36,27 +36,27 @@ LARGEST_RESPONSE = 64 * 1024
 MOST_AT_ONCE = 32
 
 PLAIN_ID = re.compile(r"[0-9A-Za-z._-]{1,128}")
-"""Ids come from the service: what could not be part of a path is asked of nobody."""
+"""Event ids that are safe in a URL path. Ids come from the service; peers are not asked about any other id."""
 
 
 class Peers(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the other agents are, and the secret that all of them share."""
+    """The addresses of the other agents, and the secret that all of them share."""
 
     addresses: Mapping[str, Address]
-    """Of each agent, by its VM's resource name."""
+    """The address of each agent, by the resource name of its VM."""
     secret: bytes
     timeout: timedelta = timedelta(seconds=3)
 
     def __post_init__(self) -> None:
         if not self.secret or not all(0x21 <= byte <= 0x7E for byte in self.secret):
-            raise ValueError("the secret is one line of ASCII without blanks")
+            raise ValueError("the secret must be one line of ASCII without spaces")
 
     def __repr__(self) -> str:
         return f"Peers({', '.join(sorted(self.addresses))})"
 
     @property
     def names(self) -> frozenset[str]:
-        """The VMs that can be asked, as names are compared."""
+        """The normalized names of the VMs with a configured agent."""
         return frozenset(normalize_name(name) for name in self.addresses)
 
 
@@ -71,7 +71,7 @@ class PeerResponse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PeerError(Exception):
-    """A peer did not say what it was asked; the message says what it did instead."""
+    """A peer gave no usable answer; the message says why."""
 
 
 def peer_response(
@@ -82,13 +82,13 @@ def peer_response(
         return error_response(403, "this agent is not configured to answer peers, or does not know its own name yet")
     given = request.headers.get("authorization", "")
     if not given.startswith(SCHEME):
-        return error_response(401, "say the secret: Authorization: Bearer SECRET", ("WWW-Authenticate", "Bearer"))
+        return error_response(401, "secret required: send Authorization: Bearer SECRET", ("WWW-Authenticate", "Bearer"))
     if not compare_digest(given.removeprefix(SCHEME).encode("latin-1"), secret):
-        return error_response(403, "this is not the secret of this agent")
+        return error_response(403, "wrong secret")
     id_ = request.path.removeprefix(PATH).upper()
     workflow = workflows.get(id_)
     if workflow is None:
-        unknown = PeerResponse(name=vm_name, event=id_, ready=False, reason="this agent knows of no such event")
+        unknown = PeerResponse(name=vm_name, event=id_, ready=False, reason="unknown event")
         return Response(404, msgspec.json.encode(unknown), JSON)
     response = PeerResponse(
         name=vm_name, event=workflow.id, ready=workflow.is_ready, phase=workflow.phase, reason=_reason(workflow)
@@ -106,7 +106,7 @@ def _reason(workflow: EventWorkflow) -> str:
 
 
 async def check_peers(peers: Peers, names: Iterable[str], event_id: str) -> tuple[PeerState, ...]:
-    """Ask all peers in parallel; return the state of every one."""
+    """Ask the peers in parallel whether they are ready, and return the state of each."""
     slots = asyncio.Semaphore(MOST_AT_ONCE)
     addresses = {normalize_name(name): address for name, address in peers.addresses.items()}
 
@@ -123,29 +123,29 @@ async def _peer_state(name: str, address: Address | None, peers: Peers, event_id
     except PeerError as error:
         return PeerState(name=name, is_ready=False, reason=str(error))
     if normalize_name(response.name) != normalize_name(name):
-        return PeerState(name=name, is_ready=False, reason=f"at its address answers {response.name[:64]!r}")
+        return PeerState(name=name, is_ready=False, reason=f"another VM answered: {response.name[:64]!r}")
     if response.event.upper() != event_id.upper():
-        return PeerState(name=name, is_ready=False, reason="it answered about another event")
+        return PeerState(name=name, is_ready=False, reason="answered for another event")
     return PeerState(name=name, is_ready=response.ready, reason=response.reason[:256])
 
 
 async def _ask(address: Address | None, peers: Peers, event_id: str) -> PeerResponse:
     if address is None:
-        raise PeerError("no address of it is configured")
+        raise PeerError("no address configured")
     if not PLAIN_ID.fullmatch(event_id):
-        raise PeerError("the id of the event cannot be asked for")
+        raise PeerError("not asked: the event id is not safe in a URL")
     headers = {"Authorization": SCHEME + peers.secret.decode("ascii")}
     request = HttpRequest("GET", f"http://{address}{PATH}{event_id}", headers)
     try:
         response = await send_request(request, time_limit=peers.timeout, max_body=LARGEST_RESPONSE)
     except RequestTimeout as error:
-        raise PeerError("no answer in time") from error
+        raise PeerError("request timed out") from error
     except ResponseTooLarge as error:
-        raise PeerError("its answer is too long") from error
+        raise PeerError(f"response exceeds {LARGEST_RESPONSE} bytes") from error
     except InvalidResponse as error:
-        raise PeerError("its answer is not HTTP") from error
+        raise PeerError("invalid HTTP response") from error
     except RequestFailed as error:
-        raise PeerError(f"cannot be reached: {error.reason}") from error
+        raise PeerError(f"unreachable: {error.reason}") from error
     return _parse_response(response)
 
 
@@ -154,12 +154,12 @@ def _parse_response(response: HttpResponse) -> PeerResponse:
         case 200:
             pass
         case 404:
-            raise PeerError("it knows of no such event")
+            raise PeerError("unknown event there")
         case 401 | 403:
-            raise PeerError("it does not take our secret: the files differ")
+            raise PeerError("rejected the secret: the secret files differ")
         case status:
-            raise PeerError(f"it answered with status {status}")
+            raise PeerError(f"unexpected status {status}")
     try:
         return msgspec.json.decode(response.body, type=PeerResponse)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise PeerError("its answer is no word of an agent") from error
+        raise PeerError("invalid response body") from error

@@ -11,14 +11,14 @@ from forewarn.client.document import Event
 
 
 class RuleMatch(msgspec.Struct, frozen=True, kw_only=True):
-    """The handlers of an event, and the rule that chose them: its place in the file, from 0; None: none matched."""
+    """The handlers of an event, and the index of the rule that chose them; None if no rule matched."""
 
     handlers: tuple[str, ...]
     rule: int | None = None
 
 
 def choose_handlers(settings: AgentSettings, event: Event) -> RuleMatch:
-    """Return the handlers of the first rule that matches; where none does, those that only notify."""
+    """Return the handlers of the first rule that matches; if none does, the notify-only handlers."""
     for number, rule in enumerate(settings.rules):
         if matches(rule, event):
             return RuleMatch(handlers=rule.handlers, rule=number)
@@ -26,7 +26,7 @@ def choose_handlers(settings: AgentSettings, event: Event) -> RuleMatch:
 
 
 def matches(rule: Rule, event: Event) -> bool:
-    """Tell whether all that a rule says holds of an event."""
+    """Return whether an event meets all conditions of a rule."""
     return (
         _is_among(event.type, rule.types)
         and _is_among(event.source, rule.sources)
@@ -40,14 +40,14 @@ def _is_among(value: str | None, allowed: tuple[str, ...]) -> bool:
 
 
 def _matches_description(description: str | None, pattern: str | None) -> bool:
-    """Compare in any case, over line breaks too. An event that says nothing matches no rule that asks for something."""
+    """Match case-insensitively and across line breaks. An event without description matches no pattern."""
     if pattern is None:
         return True
     return description is not None and re.fullmatch(translate(pattern.casefold()), description.casefold()) is not None
 
 
 def _matches_duration(duration: timedelta | None, least: timedelta | None, most: timedelta | None) -> bool:
-    """A duration that nobody knows may be of any length: it is at least as long as any, and at most as long as none."""
+    """Compare the duration. An unknown duration satisfies any `at_least` and no `at_most`."""
     if duration is None:
         return most is None
     return (least is None or duration >= least) and (most is None or duration <= most)

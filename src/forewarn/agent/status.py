@@ -52,14 +52,14 @@ class WorkflowStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AgentStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything about an agent that a person may want to know."""
+    """Status of the agent, as `agent status` shows it."""
 
     is_running: bool
     name: str | None = None
     endpoint: str | None = None
     started_at: datetime | None = None
     problems: tuple[str, ...] = msgspec.field(default=(), name="troubles")
-    """What is wrong now, a sentence each."""
+    """Current problems, one sentence each."""
     workflows: tuple[WorkflowStatus, ...] = msgspec.field(default=(), name="walks")
 
 
@@ -69,9 +69,9 @@ def workflow_statuses(workflows: Iterable[EventWorkflow]) -> tuple[WorkflowStatu
 
 
 def read_status(state_directory: Path) -> AgentStatus:
-    """Ask the agent of a state directory; where none answers, read its stored workflows.
+    """Ask the running agent of a state directory; if none answers, read its stored workflows.
 
-    Raises PermissionError if the directory may not be read.
+    Raises PermissionError if the directory is not readable.
     """
     with suppress(OSError, ValueError):
         return _query_agent(state_directory / SOCKET)
@@ -81,7 +81,7 @@ def read_status(state_directory: Path) -> AgentStatus:
         try:
             workflows.append(read_workflow(path))
         except (OSError, ValueError) as error:
-            troubles.append(f"{path.name} in the journal is unreadable: {error}")
+            troubles.append(f"cannot read workflow file {path.name}: {error}")
     return AgentStatus(is_running=False, problems=tuple(troubles), workflows=workflow_statuses(workflows))
 
 
@@ -94,7 +94,7 @@ def _workflow_files(journal: Path) -> list[Path]:
 
 def _query_agent(path: Path) -> AgentStatus:
     if sys.platform == "win32":
-        raise OSError("this system has no such sockets")
+        raise OSError("this system has no Unix sockets")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
         sock.settimeout(TIMEOUT)
         sock.connect(str(path))
@@ -103,10 +103,10 @@ def _query_agent(path: Path) -> AgentStatus:
         while chunk := sock.recv(65536):
             text += chunk
             if len(text) > LARGEST:
-                raise ValueError("the answer is too long")
+                raise ValueError(f"response exceeds {LARGEST} bytes")
     head, _, body = text.partition(b"\r\n\r\n")
     if not head.startswith(b"HTTP/1.1 200 "):
-        raise ValueError("no agent answers here")
+        raise ValueError("not an agent's response")
     return msgspec.json.decode(body, type=AgentStatus)
 
 

@@ -23,7 +23,7 @@ EVENT = Event(
 
 
 def handler_context(phase: Phase = Phase.PREPARE, **more: Any) -> HandlerContext:
-    """Return the context of a phase; with a handler call, if the phase has one."""
+    """Return the context of a phase, with the handler call if the phase has one."""
     call = HandlerCall(phase.value) if phase in (Phase.PREPARE, Phase.RECOVER) else None
     known = HandlerContext(
         event=EVENT,

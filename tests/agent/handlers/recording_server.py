@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class ReceivedRequest(NamedTuple):
-    """A request as it came."""
+    """A received request."""
 
     request_line: str
     headers: dict[str, str]
@@ -16,7 +16,7 @@ class ReceivedRequest(NamedTuple):
 
 
 class RecordingServer:
-    """The server: its port, what came, and what it says next."""
+    """The server: its port, the received requests, and the next response."""
 
     def __init__(self) -> None:
         self.port = 0
@@ -25,11 +25,11 @@ class RecordingServer:
 
     @property
     def url(self) -> str:
-        """Where it is."""
+        """The URL of the server."""
         return f"http://127.0.0.1:{self.port}/hook"
 
     async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Take one request and answer it."""
+        """Receive one request and answer it."""
         try:
             head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
             headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in head[1:] if line)}
@@ -43,7 +43,7 @@ class RecordingServer:
 
 @asynccontextmanager
 async def run_recording_server(tls: ssl.SSLContext | None = None) -> AsyncIterator[RecordingServer]:
-    """Serve for a while."""
+    """Run the server while the context is open."""
     recording = RecordingServer()
     server = await asyncio.start_server(recording.handle, "127.0.0.1", 0, ssl=tls)
     recording.port = server.sockets[0].getsockname()[1]

@@ -1,4 +1,4 @@
-"""The exec handler: what programs are told, how their ends are read, and that none outlives its time."""
+"""The exec handler: input of programs, exit codes, and that no program outlives its time limit."""
 
 import asyncio
 import json
@@ -34,7 +34,7 @@ def script(path: Path, text: str) -> Path:
 
 @pytest.fixture
 def make(tmp_path: Path) -> Make:
-    """Make a handler of shell scripts; `$HERE` is a directory in which they can leave something."""
+    """Create handlers of shell scripts; `$HERE` is a directory for their output."""
 
     def make(prepare: str = "", recover: str = "", **environ: str) -> ExecHandler:
         scripts = {"prepare": prepare, "recover": recover}
@@ -59,12 +59,12 @@ def variables(path: Path) -> dict[str, str]:
 
 async def until(fact: Callable[[], bool]) -> None:
     async with asyncio.timeout(GUARD):
-        while not fact():  # noqa: ASYNC110  # a file raises no event
+        while not fact():  # noqa: ASYNC110  # files can only be polled
             await asyncio.sleep(0.01)
 
 
 @pytest.mark.process
-async def test_program_is_given_the_event_as_the_endpoint_writes_it(make: Make, tmp_path: Path) -> None:
+async def test_program_gets_the_event_as_json_on_stdin(make: Make, tmp_path: Path) -> None:
     assert await make('cat > "$HERE/given"').prepare(PREPARE) == Done()
     assert json.loads((tmp_path / "given").read_text()) == {
         "EventId": EVENT.id,
@@ -80,7 +80,7 @@ async def test_program_is_given_the_event_as_the_endpoint_writes_it(make: Make, 
 
 
 @pytest.mark.process
-async def test_program_is_told_everything_in_variables(make: Make, tmp_path: Path) -> None:
+async def test_program_gets_the_event_in_environment_variables(make: Make, tmp_path: Path) -> None:
     handler = make('env > "$HERE/env"; echo "$1" > "$HERE/argument"')
     assert await handler.prepare(msgspec.structs.replace(PREPARE, attempt=3)) == Done()
     told = variables(tmp_path / "env")
@@ -105,7 +105,7 @@ async def test_program_is_told_everything_in_variables(make: Make, tmp_path: Pat
 
 
 @pytest.mark.process
-async def test_what_nobody_knows_is_empty(make: Make, tmp_path: Path) -> None:
+async def test_unknown_values_are_empty(make: Make, tmp_path: Path) -> None:
     event = msgspec.structs.replace(
         EVENT, status=Status.STARTED, not_before=None, duration=None, source=None, description=None
     )
@@ -120,7 +120,7 @@ async def test_what_nobody_knows_is_empty(make: Make, tmp_path: Path) -> None:
 
 
 @pytest.mark.process
-async def test_what_is_meant_for_the_agent_alone_is_not_passed_on(make: Make, tmp_path: Path) -> None:
+async def test_agent_settings_are_not_passed_to_programs(make: Make, tmp_path: Path) -> None:
     own = {"FOREWARN_TOKEN": "t0ken", "FOREWARN_AGENT_STATE": "/x", "NOTIFY_SOCKET": "/n", "WATCHDOG_USEC": "1"}
     handler = make('env > "$HERE/env"', **own, EVENT_OTHER="of somebody else", LANG="C.UTF-8")
     assert await handler.prepare(PREPARE) == Done()
@@ -131,15 +131,15 @@ async def test_what_is_meant_for_the_agent_alone_is_not_passed_on(make: Make, tm
 
 ENDS: dict[str, tuple[str, CallResult]] = {
     "0 is done": ("exit 0", Done()),
-    "75 is not now": ("echo busy; exit 75", Retry("prepare ended with 75: busy")),
+    "75 is retried": ("echo busy; exit 75", Retry("prepare ended with 75: busy")),
     "1 is failed": ("echo first; echo 'no disk' >&2; exit 1", Failed("prepare ended with 1: no disk")),
-    "any other is failed": ("exit 200", Failed("prepare ended with 200")),
+    "any other code is failed": ("exit 200", Failed("prepare ended with 200")),
     "a signal is failed": ("kill -9 $$", Failed("prepare was ended by SIGKILL")),
-    "what it says is one printable line": (
+    "output is reduced to one printable line": (
         "printf 'a\\033[31mb\\001c\\n'; exit 1",
         Failed("prepare ended with 1: a [31mb c"),
     ),
-    "complaints may be written to the device": (
+    "errors may be written to /dev/stderr": (
         "echo 'no disk' > /dev/stderr; exit 1",
         Failed("prepare ended with 1: no disk"),
     ),
@@ -148,25 +148,25 @@ ENDS: dict[str, tuple[str, CallResult]] = {
 
 @pytest.mark.process
 @pytest.mark.parametrize(("text", "ended"), ENDS.values(), ids=ENDS)
-async def test_how_a_program_ends(make: Make, text: str, ended: CallResult) -> None:
+async def test_exit_code_decides_the_result(make: Make, text: str, ended: CallResult) -> None:
     assert await make(text).prepare(PREPARE) == ended
 
 
-async def test_call_without_a_program_has_nothing_to_do(make: Make) -> None:
+async def test_call_without_a_program_does_nothing(make: Make) -> None:
     handler = make("exit 1")
     assert (await handler.recover(RECOVER), await handler.notify(handler_context(Phase.NOTICE))) == (Done(), Done())
 
 
 @pytest.mark.process
-async def test_program_that_is_not_there_fails(tmp_path: Path) -> None:
+async def test_missing_program_fails(tmp_path: Path) -> None:
     handler = ExecHandler(ExecSettings(name="own", prepare=(str(tmp_path / "nothing"),)))
     ended = await handler.prepare(PREPARE)
     assert isinstance(ended, Failed)
-    assert f"{tmp_path / 'nothing'} cannot be started" in ended.reason
+    assert f"cannot start {tmp_path / 'nothing'}" in ended.reason
 
 
 @pytest.mark.process
-async def test_file_that_is_no_program_fails(tmp_path: Path) -> None:
+async def test_file_that_is_not_executable_fails(tmp_path: Path) -> None:
     path = tmp_path / "text"
     path.write_text("hello")
     path.chmod(0o755)
@@ -181,7 +181,7 @@ def is_alive(pid: int) -> bool:
 
 
 @pytest.mark.process
-async def test_program_is_ended_with_its_children_when_its_time_is_over(make: Make, tmp_path: Path) -> None:
+async def test_cancelled_program_is_ended_with_its_children(make: Make, tmp_path: Path) -> None:
     handler = make('sleep 1000 & echo "$$ $!" > "$HERE/new"; mv "$HERE/new" "$HERE/pids"; wait')
     running = asyncio.create_task(handler.prepare(PREPARE))
     await until((tmp_path / "pids").exists)
@@ -193,7 +193,9 @@ async def test_program_is_ended_with_its_children_when_its_time_is_over(make: Ma
 
 
 @pytest.mark.process
-async def test_program_that_will_not_end_is_killed(make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_program_that_ignores_sigterm_is_killed(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(process, "GRACE", timedelta(seconds=0.05))
     handler = make('trap "" TERM; echo $$ > "$HERE/new"; mv "$HERE/new" "$HERE/pid"; while :; do sleep 1000; done')
     running = asyncio.create_task(handler.prepare(PREPARE))
@@ -205,7 +207,7 @@ async def test_program_that_will_not_end_is_killed(make: Make, tmp_path: Path, m
 
 
 @pytest.mark.process
-async def test_program_that_will_not_end_is_killed_even_if_nobody_waits_for_that(
+async def test_program_is_killed_even_if_the_wait_is_cancelled(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(process, "GRACE", timedelta(seconds=0.5))
@@ -218,11 +220,11 @@ async def test_program_that_will_not_end_is_killed_even_if_nobody_waits_for_that
     with pytest.raises(asyncio.CancelledError):
         await running
     await until(lambda: not is_alive(int((tmp_path / "pid").read_text())))
-    await until(lambda: asyncio.all_tasks() == {asyncio.current_task()})  # it is buried, too
+    await until(lambda: asyncio.all_tasks() == {asyncio.current_task()})  # it was reaped, too
 
 
 @pytest.mark.process
-async def test_program_that_hangs_in_the_kernel_holds_up_nobody_else(
+async def test_unkillable_program_does_not_block_the_agent(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(process, "GRACE", timedelta(seconds=0.01))
@@ -241,7 +243,7 @@ async def test_program_that_hangs_in_the_kernel_holds_up_nobody_else(
 
 
 @pytest.mark.process
-async def test_program_may_tidy_up_when_its_time_is_over(make: Make, tmp_path: Path) -> None:
+async def test_cancelled_program_may_clean_up(make: Make, tmp_path: Path) -> None:
     handler = make('trap \'touch "$HERE/tidy"; exit 0\' TERM; touch "$HERE/begun"; while :; do sleep 0.01; done')
     running = asyncio.create_task(handler.prepare(PREPARE))
     await until((tmp_path / "begun").exists)
@@ -252,7 +254,7 @@ async def test_program_may_tidy_up_when_its_time_is_over(make: Make, tmp_path: P
 
 
 @pytest.mark.process
-async def test_child_that_is_left_behind_keeps_nobody_waiting_and_lives_on(make: Make, tmp_path: Path) -> None:
+async def test_background_child_is_not_waited_for_and_keeps_running(make: Make, tmp_path: Path) -> None:
     handler = make('(until [ -e "$HERE/go" ]; do sleep 0.01; done; echo late; touch "$HERE/lived") & exit 0')
     async with asyncio.timeout(GUARD):
         assert await handler.prepare(PREPARE) == Done()
@@ -261,7 +263,7 @@ async def test_child_that_is_left_behind_keeps_nobody_waiting_and_lives_on(make:
 
 
 @pytest.mark.process
-async def test_what_a_child_that_is_left_behind_prints_fills_no_memory(make: Make, tmp_path: Path) -> None:
+async def test_output_of_a_background_child_is_discarded(make: Make, tmp_path: Path) -> None:
     late = 'until [ -e "$HERE/go" ]; do sleep 0.01; done; /bin/echo late && touch "$HERE/kept"; touch "$HERE/lived"'
     assert await make(f"({late}) & exit 0").prepare(PREPARE) == Done()
     (tmp_path / "go").touch()
@@ -270,14 +272,14 @@ async def test_what_a_child_that_is_left_behind_prints_fills_no_memory(make: Mak
 
 
 @pytest.mark.process
-async def test_much_output_does_no_harm(make: Make) -> None:
+async def test_large_output_is_harmless(make: Make) -> None:
     assert await make("seq 1 500000; echo the last; exit 1").prepare(PREPARE) == Failed(
         "prepare ended with 1: the last"
     )
 
 
 @pytest.mark.process
-async def test_event_of_a_thousand_vms_fits(make: Make, tmp_path: Path) -> None:
+async def test_event_with_a_thousand_vms_is_passed_completely(make: Make, tmp_path: Path) -> None:
     event = msgspec.structs.replace(EVENT, resources=tuple(f"{'web' * 20}_{n}" for n in range(1000)))
     handler = make("sleep 0.05; wc -c > $HERE/size")
     assert await handler.prepare(handler_context(event=event)) == Done()
@@ -285,7 +287,7 @@ async def test_event_of_a_thousand_vms_fits(make: Make, tmp_path: Path) -> None:
 
 
 @pytest.mark.process
-async def test_hooks_of_a_phase_run_in_the_order_of_their_names(hooks: ExecHandler, tmp_path: Path) -> None:
+async def test_hooks_of_a_phase_run_in_name_order(hooks: ExecHandler, tmp_path: Path) -> None:
     for name in ("20-second", "10-first", "90-last.sh"):
         script(tmp_path / "hooks.d/prepare" / name, 'echo "$(basename "$0") $FOREWARN_PHASE" >> "$HERE/ran"')
     assert await hooks.prepare(PREPARE) == Done()
@@ -297,7 +299,7 @@ async def test_hooks_of_a_phase_run_in_the_order_of_their_names(hooks: ExecHandl
 
 
 @pytest.mark.process
-async def test_each_phase_has_its_hooks_once(hooks: ExecHandler, tmp_path: Path) -> None:
+async def test_hooks_run_once_per_phase(hooks: ExecHandler, tmp_path: Path) -> None:
     for phase in Phase:
         script(tmp_path / "hooks.d" / phase.value / "10-note", 'echo "$FOREWARN_PHASE" >> "$HERE/ran"')
     for phase in Phase:
@@ -310,7 +312,7 @@ async def test_each_phase_has_its_hooks_once(hooks: ExecHandler, tmp_path: Path)
 
 
 @pytest.mark.process
-async def test_first_hook_that_is_not_done_ends_the_phase(hooks: ExecHandler, tmp_path: Path) -> None:
+async def test_first_failing_hook_ends_the_phase(hooks: ExecHandler, tmp_path: Path) -> None:
     script(tmp_path / "hooks.d/prepare/10-done", 'touch "$HERE/done"')
     script(tmp_path / "hooks.d/prepare/20-busy", "exit 75")
     script(tmp_path / "hooks.d/prepare/30-never", 'touch "$HERE/never"')
@@ -318,34 +320,34 @@ async def test_first_hook_that_is_not_done_ends_the_phase(hooks: ExecHandler, tm
     assert ((tmp_path / "done").exists(), (tmp_path / "never").exists()) == (True, False)
 
 
-def test_only_what_is_called_like_a_hook_is_one(tmp_path: Path) -> None:
+def test_files_without_a_hook_name_are_ignored(tmp_path: Path) -> None:
     others = ("README", "10-a~", "10-a.bak", ".10-a", "10-a.sh.dpkg-old", "1-a", "100-a", "10-", "10-a.swp2x", "x10-a")
     for name in (*others, "10-a", "11-b.py", "12-c_d"):
         script(tmp_path / "notice" / name, "exit 0")
     assert [path.name for path in hooks_of(tmp_path, Phase.NOTICE)] == ["10-a", "11-b.py", "12-c_d"]
 
 
-async def test_check_is_content_with_what_can_run(make: Make, hooks: ExecHandler, tmp_path: Path) -> None:
+async def test_check_accepts_runnable_programs(make: Make, hooks: ExecHandler, tmp_path: Path) -> None:
     script(tmp_path / "hooks.d/prepare/10-a", "touch $HERE/ran")
     assert (await make("touch $HERE/ran").check(), await hooks.check()) == ([], [])
     assert not (tmp_path / "ran").exists()
 
 
-async def test_check_finds_what_would_not_work(hooks: ExecHandler, tmp_path: Path) -> None:
-    assert await hooks.check() == [f"{tmp_path}/hooks.d cannot be read: No such file or directory"]
+async def test_check_finds_unusable_hooks(hooks: ExecHandler, tmp_path: Path) -> None:
+    assert await hooks.check() == [f"cannot read {tmp_path}/hooks.d: No such file or directory"]
     script(tmp_path / "hooks.d/prepare/10-a", "").chmod(0o644)
     script(tmp_path / "hooks.d/recover/10-b", "").chmod(0o777 | stat.S_ISVTX)
     (tmp_path / "hooks.d/preparing").mkdir()
     here = tmp_path / "hooks.d"
     phases = "notice, prepare, ready, approve, impact, recover"
-    writable = f"{here}/recover/10-b can be changed by everybody on this machine: chmod o-w {here}/recover/10-b"
+    writable = f"{here}/recover/10-b is world-writable: chmod o-w {here}/recover/10-b"
     assert await hooks.check() == [
-        f"{here}/preparing: there is no phase preparing; use {phases}",
+        f"{here}/preparing: unknown phase preparing; use {phases}",
         f"{here}/prepare/10-a is not executable: run chmod +x {here}/prepare/10-a",
         writable,
     ]
 
 
-async def test_check_finds_a_program_that_is_not_there() -> None:
+async def test_check_finds_a_missing_program() -> None:
     handler = ExecHandler(ExecSettings(name="own", recover=("/nowhere/at-all",)))
     assert await handler.check() == ["no such program: /nowhere/at-all"]

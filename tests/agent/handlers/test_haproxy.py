@@ -25,7 +25,7 @@ ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 @pytest.fixture
 def web_port() -> Iterator[int]:
-    """A port on which somebody listens and answers nothing: enough for HAProxy's checks."""
+    """A port of a listener that never answers: enough for HAProxy's health checks."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield server.getsockname()[1]
 
@@ -42,7 +42,7 @@ Make = Callable[..., HaproxyHandler]
 
 @pytest.fixture
 def make(balancer: Haproxy, tmp_path: Path) -> Make:
-    """Make a handler, as a new agent would."""
+    """Create a handler, like a newly started agent."""
 
     def make(
         *servers: str, wait: timedelta = timedelta(seconds=GUARD), place: Path | Address | None = None
@@ -53,7 +53,7 @@ def make(balancer: Haproxy, tmp_path: Path) -> Make:
     return make
 
 
-async def test_server_is_drained_and_made_ready_again(make: Make, balancer: Haproxy) -> None:
+async def test_server_is_drained_and_set_ready_again(make: Make, balancer: Haproxy) -> None:
     handler = make("web/web_0")
     assert await handler.prepare(PREPARE) == Done()
     assert (balancer.statuses("web_0"), balancer.statuses("web_1")) == (("DRAIN",), ("UP",))
@@ -70,7 +70,7 @@ async def test_both_calls_can_be_repeated(make: Make, balancer: Haproxy) -> None
         assert balancer.statuses("web_0") == ("UP",)
 
 
-async def test_server_that_somebody_took_out_stays_out(make: Make, balancer: Haproxy) -> None:
+async def test_server_in_maintenance_stays_in_maintenance(make: Make, balancer: Haproxy) -> None:
     balancer.run_command("set server web/web_1 state maint")
     handler = make("web/web_0", "web/web_1")
     assert await handler.prepare(PREPARE) == Done()
@@ -98,8 +98,8 @@ async def slow_server(asked: asyncio.Event, release: asyncio.Event) -> AsyncIter
         yield server.sockets[0].getsockname()[1]
 
 
-@pytest.mark.parametrize("is_patient", [True, False], ids=["until it ends", "only so long"])
-async def test_request_that_is_under_way_is_waited_for(
+@pytest.mark.parametrize("is_patient", [True, False], ids=["until it ends", "at most wait"])
+async def test_prepare_waits_for_open_requests(
     tmp_path: Path, is_patient: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     asked, release = asyncio.Event(), asyncio.Event()
@@ -113,29 +113,29 @@ async def test_request_that_is_under_way_is_waited_for(
             settings = HaproxySettings(name="drain", socket=balancer.socket, servers=("web/web_0",), wait=wait)
             draining = asyncio.create_task(HaproxyHandler(settings, tmp_path / "state").prepare(PREPARE))
             if is_patient:
-                while balancer.statuses("web_0") != ("DRAIN",):  # noqa: ASYNC110  # HAProxy tells nobody by itself
+                while balancer.statuses("web_0") != ("DRAIN",):  # noqa: ASYNC110  # HAProxy can only be polled
                     await asyncio.sleep(0.01)
                 assert not draining.done()
                 release.set()
             assert await draining == Done()
-            assert ("there are still sessions after 0.1s" in caplog.text) is not is_patient
+            assert ("sessions still open after 0.1s" in caplog.text) is not is_patient
             release.set()
             assert (await reader.readline()).startswith(b"HTTP/1.1 200")
             writer.close()
 
 
-async def test_unknown_server_is_a_failure(make: Make, balancer: Haproxy) -> None:
+async def test_unknown_server_fails(make: Make, balancer: Haproxy) -> None:
     handler = make("web/web_0", "web/web_9")
     assert await handler.prepare(PREPARE) == Failed("HAProxy has no server web/web_9")
-    assert balancer.statuses("web_0") == ("UP",), "nothing is touched where not everything is known"
+    assert balancer.statuses("web_0") == ("UP",), "nothing is changed if one server is unknown"
     assert await handler.check() == ["HAProxy has no server web/web_9"]
 
 
-async def test_unknown_backend_is_a_failure(make: Make) -> None:
+async def test_unknown_backend_fails(make: Make) -> None:
     assert await make("www/web_0").prepare(PREPARE) == Failed("HAProxy has no server www/web_0")
 
 
-async def test_socket_that_may_only_look_is_told(
+async def test_socket_without_admin_level_is_reported(
     tmp_path: Path, web_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lab, "CONFIGURATION", lab.CONFIGURATION.replace("level admin", "level operator"))
@@ -143,14 +143,14 @@ async def test_socket_that_may_only_look_is_told(
     with run_haproxy(tmp_path, port, {"web_0": web_port}) as balancer:
         settings = HaproxySettings(name="drain", socket=balancer.socket, servers=("web/web_0",))
         handler = HaproxyHandler(settings, tmp_path / "state")
-        problem = f"HAProxy lets nobody change servers at {balancer.socket}: it needs `level admin`"
+        problem = f"{balancer.socket}: HAProxy denies changing servers; the socket needs `level admin`"
         assert await handler.check() == [problem]
         refused = Failed("HAProxy refuses `set server web/web_0 state drain`: Permission denied")
         assert await handler.prepare(PREPARE) == refused
         assert balancer.statuses("web_0") == ("UP",)
 
 
-async def test_balancer_of_another_machine_is_spoken_to_over_tcp(
+async def test_remote_haproxy_is_reached_over_tcp(
     tmp_path: Path, web_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     port, runtime = free_ports(2)
@@ -165,10 +165,10 @@ async def test_balancer_of_another_machine_is_spoken_to_over_tcp(
         assert balancer.statuses("web_0") == ("UP",)
 
 
-async def test_haproxy_that_is_not_there_may_come(make: Make, tmp_path: Path) -> None:
+async def test_unreachable_haproxy_is_retried(make: Make, tmp_path: Path) -> None:
     (port,) = free_ports(1)
     nowhere = tmp_path / "nowhere.sock"
-    why = f"HAProxy cannot be reached at {nowhere}: No such file or directory"
+    why = f"cannot reach HAProxy at {nowhere}: No such file or directory"
     handler = make("web/web_0", place=nowhere)
     assert (await handler.recover(RECOVER), await handler.prepare(PREPARE)) == (Retry(why), Retry(why))
     assert await handler.check() == [why]
@@ -177,7 +177,7 @@ async def test_haproxy_that_is_not_there_may_come(make: Make, tmp_path: Path) ->
     assert f"127.0.0.1:{port}" in ended.reason
 
 
-async def test_what_could_not_be_drained_is_not_made_ready(make: Make, balancer: Haproxy, tmp_path: Path) -> None:
+async def test_server_that_was_not_drained_is_not_set_ready(make: Make, balancer: Haproxy, tmp_path: Path) -> None:
     assert isinstance(await make("web/web_0", place=tmp_path / "nowhere.sock").prepare(PREPARE), Retry)
     balancer.run_command("set server web/web_0 state maint")
     assert await make("web/web_0").recover(RECOVER) == Done()

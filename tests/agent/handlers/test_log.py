@@ -1,4 +1,4 @@
-"""The log handler: every phase is a line of the agent's log."""
+"""The log handler: one line in the agent's log for every phase."""
 
 import json
 import logging
@@ -13,7 +13,7 @@ from forewarn.clock import ManualClock
 from tests.agent.handlers.handler_contexts import EVENT, NOW, PREPARE, RECOVER, handler_context
 
 
-async def test_every_phase_is_one_line_with_all_facts(caplog: pytest.LogCaptureFixture) -> None:
+async def test_every_phase_is_one_log_line_with_all_fields(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="forewarn.agent")
     handler = LogHandler(LogHandlerSettings(name="log"), clock=ManualClock(NOW))
     for phase in Phase:
@@ -41,7 +41,7 @@ async def test_every_phase_is_one_line_with_all_facts(caplog: pytest.LogCaptureF
     }
 
 
-async def test_calls_of_what_only_notifies_do_nothing(caplog: pytest.LogCaptureFixture) -> None:
+async def test_calls_of_a_notify_only_handler_do_nothing(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="forewarn.agent")
     handler = LogHandler(LogHandlerSettings(name="log"))
     assert (await handler.prepare(PREPARE), await handler.recover(RECOVER)) == (Done(), Done())

@@ -1,4 +1,4 @@
-"""The notify handler: people are notified by Apprise."""
+"""The notify handler: messages sent with Apprise."""
 
 import asyncio
 import json
@@ -30,7 +30,7 @@ async def web() -> AsyncIterator[RecordingServer]:
 
 
 def urls(path: Path, *lines: str) -> Path:
-    path.write_text("# who is told\n\n" + "\n".join(lines) + "\n")
+    path.write_text("# recipients\n\n" + "\n".join(lines) + "\n")
     path.chmod(0o600)
     return path
 
@@ -40,7 +40,7 @@ def notify(path: Path, **settings: Any) -> NotifyHandler:
 
 
 @pytest.mark.process
-async def test_everybody_is_told_by_apprise(web: RecordingServer, tmp_path: Path) -> None:
+async def test_message_is_sent_with_apprise(web: RecordingServer, tmp_path: Path) -> None:
     path = urls(tmp_path / "urls", f"json://127.0.0.1:{web.port}/one", f"json://127.0.0.1:{web.port}/two")
     assert await notify(path, body="$description").notify(handler_context(Phase.NOTICE)) == Done()
     assert sorted(received.request_line.split()[1].rstrip("/") for received in web.received) == ["/one", "/two"]
@@ -50,7 +50,7 @@ async def test_everybody_is_told_by_apprise(web: RecordingServer, tmp_path: Path
 
 
 @pytest.mark.process
-async def test_people_are_told_at_notice_and_recovery_alone(web: RecordingServer, tmp_path: Path) -> None:
+async def test_messages_are_sent_at_notice_and_recovery_by_default(web: RecordingServer, tmp_path: Path) -> None:
     handler = notify(urls(tmp_path / "urls", f"json://127.0.0.1:{web.port}/"))
     for phase in Phase:
         assert await handler.notify(handler_context(phase)) == Done()
@@ -59,17 +59,17 @@ async def test_people_are_told_at_notice_and_recovery_alone(web: RecordingServer
 
 
 @pytest.mark.process
-async def test_who_cannot_be_told_now_is_told_later(tmp_path: Path) -> None:
+async def test_failed_message_is_retried(tmp_path: Path) -> None:
     (nobody,) = free_ports(1)
     path = urls(tmp_path / "urls", f"json://127.0.0.1:{nobody}/")
     handler = notify(path, retries=1, pause=timedelta(0))
-    assert await handler.notify(handler_context(Phase.NOTICE)) == Retry(f"not everybody in {path} could be told")
+    assert await handler.notify(handler_context(Phase.NOTICE)) == Retry(f"could not send to every URL of {path}")
 
 
 @pytest.mark.process
-async def test_wrong_url_is_named_by_its_number_alone(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+async def test_invalid_url_is_named_only_by_its_number(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     path = urls(tmp_path / "urls", "json://127.0.0.1:1/", "nothing://user:s3cret@host/")
-    why = f"{path}: Apprise does not know what URL 2 is for"
+    why = f"{path}: Apprise does not support URL number 2"
     assert await notify(path).notify(handler_context(Phase.NOTICE)) == Failed(why)
     assert await notify(path).check() == [why]
     out, err = capfd.readouterr()
@@ -77,7 +77,7 @@ async def test_wrong_url_is_named_by_its_number_alone(tmp_path: Path, capfd: pyt
 
 
 def all_processes() -> Iterator[str]:
-    """Give what everybody can see of each process: its arguments and, for its user, its variables."""
+    """Yield the arguments and environment variables of each process that this user can see."""
     for process in Path("/proc").iterdir():
         for part in ("cmdline", "environ"):
             with suppress(OSError):
@@ -85,8 +85,8 @@ def all_processes() -> Iterator[str]:
 
 
 @pytest.mark.process
-async def test_urls_stand_in_no_argument_and_no_variable(tmp_path: Path) -> None:
-    """The web service that is told looks at all processes of this machine while it is told."""
+async def test_urls_are_in_no_argument_and_no_variable(tmp_path: Path) -> None:
+    """While it receives the message, the web service looks at all processes of this machine."""
     seen: list[str] = []
 
     async def look(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -105,7 +105,7 @@ async def test_urls_stand_in_no_argument_and_no_variable(tmp_path: Path) -> None
 
 
 @pytest.mark.process
-async def test_missing_apprise_is_told_with_what_to_do(tmp_path: Path) -> None:
+async def test_missing_apprise_is_reported_with_the_install_command(tmp_path: Path) -> None:
     (tmp_path / "apprise.py").write_text("raise ModuleNotFoundError('apprise', name='apprise')\n")
     path = urls(tmp_path / "urls", "json://127.0.0.1:1/")
     environ = {**os.environ, "PYTHONPATH": str(tmp_path)}
@@ -116,15 +116,15 @@ async def test_missing_apprise_is_told_with_what_to_do(tmp_path: Path) -> None:
 
 
 @pytest.mark.process
-async def test_check_of_people_tells_nobody(web: RecordingServer, tmp_path: Path) -> None:
+async def test_check_sends_no_message(web: RecordingServer, tmp_path: Path) -> None:
     path = urls(tmp_path / "urls", f"json://127.0.0.1:{web.port}/")
     assert await notify(path).check() == []
     path.chmod(0o604)
-    assert await notify(path).check() == [f"{path} can be read by everybody on this machine: chmod o-r {path}"]
+    assert await notify(path).check() == [f"{path} is world-readable: chmod o-r {path}"]
     assert web.received == []
 
 
 @pytest.mark.process
-def test_agent_that_tells_nobody_does_not_load_apprise() -> None:
+def test_agent_does_not_import_apprise() -> None:
     code = "import sys; from forewarn.agent import compose; sys.exit('apprise' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=120).returncode == 0

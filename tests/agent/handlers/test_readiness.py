@@ -1,4 +1,4 @@
-"""The readiness handler: load balancers see from notice to recovery that the VM is not ready."""
+"""The readiness handler: probes of load balancers fail from notice to recovery."""
 
 import asyncio
 import socket
@@ -24,7 +24,7 @@ def probe(handler: ReadinessHandler, path: str = "/serving", method: str = "GET"
     return handler.respond(Request(method, path, {})).status
 
 
-async def test_probe_is_refused_from_notice_to_recovery() -> None:
+async def test_probe_fails_from_notice_to_recovery() -> None:
     handler = ReadinessHandler(ReadinessSettings(name="probe", wait=timedelta(0)), clock=ManualClock(NOW))
     statuses = [probe(handler)]
     for phase in Phase:
@@ -36,7 +36,7 @@ async def test_probe_is_refused_from_notice_to_recovery() -> None:
     assert [*statuses, probe(handler)] == [200, 503, 503, 503, 503, 503, 503, 200]
 
 
-async def test_probe_stays_refused_until_the_last_event_is_recovered() -> None:
+async def test_probe_fails_until_the_last_event_is_recovered() -> None:
     handler = ReadinessHandler(ReadinessSettings(name="probe"))
     await handler.notify(handler_context(Phase.NOTICE))
     await handler.notify(handler_context(Phase.NOTICE, event=OTHER))
@@ -46,16 +46,16 @@ async def test_probe_stays_refused_until_the_last_event_is_recovered() -> None:
     assert probe(handler) == 200
 
 
-async def test_where_nothing_was_prepared_being_told_of_recovery_ends_it() -> None:
+async def test_recovery_notification_without_a_call_passes_the_probe_again() -> None:
     handler = ReadinessHandler(ReadinessSettings(name="probe"))
     await handler.notify(handler_context(Phase.NOTICE))
     await handler.notify(handler_context(Phase.RECOVER, call=HandlerCall.RECOVER))
-    assert probe(handler) == 503, "its half is still to come"
+    assert probe(handler) == 503, "the recover call follows"
     await handler.notify(handler_context(Phase.RECOVER, call=None))
     assert probe(handler) == 200
 
 
-async def test_call_may_be_quicker_than_the_notification() -> None:
+async def test_recover_call_may_end_before_its_notification() -> None:
     handler = ReadinessHandler(ReadinessSettings(name="probe"))
     await handler.notify(handler_context(Phase.NOTICE))
     await handler.recover(RECOVER)
@@ -65,7 +65,7 @@ async def test_call_may_be_quicker_than_the_notification() -> None:
     assert probe(handler) == 503, "the same event may be announced again"
 
 
-async def test_what_was_to_be_told_before_the_recovery_does_not_undo_it() -> None:
+async def test_late_notification_does_not_undo_recovery() -> None:
     handler = ReadinessHandler(ReadinessSettings(name="probe"))
     await handler.notify(handler_context(Phase.NOTICE))
     await handler.recover(RECOVER)
@@ -74,14 +74,14 @@ async def test_what_was_to_be_told_before_the_recovery_does_not_undo_it() -> Non
     assert probe(handler) == 200
 
 
-async def test_event_whose_id_is_written_otherwise_is_the_same() -> None:
+async def test_event_ids_are_case_insensitive() -> None:
     handler = ReadinessHandler(ReadinessSettings(name="probe"))
     await handler.notify(handler_context(Phase.NOTICE))
     await handler.recover(handler_context(Phase.RECOVER, event=msgspec.structs.replace(EVENT, id=EVENT.id.lower())))
     assert probe(handler) == 200
 
 
-async def test_agent_that_starts_in_the_middle_of_recovery_stays_away_until_its_end() -> None:
+async def test_probe_fails_until_recovery_ends_after_a_restart() -> None:
     handler = ReadinessHandler(ReadinessSettings(name="probe"))
     await handler.notify(handler_context(Phase.RECOVER, call=HandlerCall.RECOVER, attempt=2))
     assert probe(handler) == 503
@@ -89,13 +89,13 @@ async def test_agent_that_starts_in_the_middle_of_recovery_stays_away_until_its_
     assert probe(handler) == 200
 
 
-async def test_load_balancers_have_time_to_notice() -> None:
+async def test_prepare_waits_for_load_balancers() -> None:
     clock = ManualClock(NOW)
     handler = ReadinessHandler(ReadinessSettings(name="probe", wait=timedelta(seconds=15)), clock=clock)
     await handler.notify(handler_context(Phase.NOTICE))
     clock.set(NOW + timedelta(seconds=5))
     preparing = asyncio.create_task(handler.prepare(PREPARE))
-    while not clock.timer_count:  # noqa: ASYNC110  # a clock tells nobody that somebody waits
+    while not clock.timer_count:  # noqa: ASYNC110  # the clock does not report new timers
         await asyncio.sleep(0)
     assert clock.next_timer_at == NOW + timedelta(seconds=15), "counted from the notice on"
     clock.set(NOW + timedelta(seconds=15))
@@ -103,7 +103,7 @@ async def test_load_balancers_have_time_to_notice() -> None:
 
 
 async def ask(place: ListenAddress, path: str) -> bytes:
-    """Return the first line of the answer to a probe."""
+    """Return the status line of the response to a probe."""
     reader, writer = await asyncio.open_connection(place.host, place.port)
     writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
     answer = await reader.read()
@@ -131,7 +131,7 @@ async def test_probes_are_answered_over_http() -> None:
     assert probe(handler, "/up", "POST") == 405
 
 
-async def test_port_of_the_probe_that_is_taken_for_a_while_is_listened_at_later(
+async def test_probe_port_in_use_is_retried(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     clock = ManualClock(NOW)
@@ -144,4 +144,4 @@ async def test_port_of_the_probe_that_is_taken_for_a_while_is_listened_at_later(
             clock.set(NOW + timedelta(seconds=5))
             async with asyncio.timeout(60):
                 assert await ask_patiently(place, "/serving") == b"HTTP/1.1 200 OK"
-    assert [record.levelname for record in caplog.records if f"cannot listen at {place}" in record.message] == ["ERROR"]
+    assert [record.levelname for record in caplog.records if f"cannot listen on {place}" in record.message] == ["ERROR"]

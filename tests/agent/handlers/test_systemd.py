@@ -1,4 +1,4 @@
-"""The systemd handler, against a program that stands in for systemctl and writes down what it is asked for."""
+"""The systemd handler, against a fake systemctl that records its arguments."""
 
 import json
 import os
@@ -36,7 +36,7 @@ esac
 
 
 class Machine:
-    """A machine with some units."""
+    """A machine with systemd units."""
 
     def __init__(self, home: Path) -> None:
         self.home = home
@@ -57,13 +57,13 @@ class Machine:
 
     @property
     def did(self) -> list[str]:
-        """What was asked for that changes something."""
+        """The commands that change something."""
         path = self.home / "asked"
         lines = path.read_text().splitlines() if path.exists() else []
         return [line for line in lines if not line.startswith("show ")]
 
     def handler(self, *units: str) -> SystemdHandler:
-        """Make the handler, as a new agent would."""
+        """Create the handler, like a newly started agent."""
         environ = {"PATH": f"{self.home / 'bin'}:{os.environ['PATH']}", "UNITS": str(self.units)}
         settings = SystemdSettings(name="stop", units=tuple(f"{unit}.service" for unit in units))
         return SystemdHandler(settings, self.home / "state" / "handlers", environ=environ)
@@ -84,7 +84,7 @@ async def test_running_units_are_stopped_and_started_again(machine: Machine) -> 
     assert machine.did == ["stop web.service worker.service", "start web.service worker.service"]
 
 
-async def test_unit_that_stood_still_before_is_not_started(machine: Machine) -> None:
+async def test_unit_that_was_stopped_before_is_not_started(machine: Machine) -> None:
     machine.set(web="active", batch="inactive", broken="failed")
     handler = machine.handler("web", "batch", "broken")
     assert await handler.prepare(PREPARE) == Done()
@@ -92,15 +92,15 @@ async def test_unit_that_stood_still_before_is_not_started(machine: Machine) -> 
     assert machine.states == {"batch": "inactive", "broken": "failed", "web": "active"}
 
 
-async def test_what_ran_is_known_after_a_crash_and_a_reboot(machine: Machine) -> None:
+async def test_running_units_are_remembered_across_crash_and_reboot(machine: Machine) -> None:
     machine.set(web="active", batch="inactive")
     assert await machine.handler("web", "batch").prepare(PREPARE) == Done()
-    assert await machine.handler("web", "batch").prepare(PREPARE) == Done(), "the same once more, by the next agent"
+    assert await machine.handler("web", "batch").prepare(PREPARE) == Done(), "repeated by the next agent"
     assert await machine.handler("web", "batch").recover(RECOVER) == Done()
     assert machine.states == {"batch": "inactive", "web": "active"}
 
 
-async def test_recovering_again_does_the_same(machine: Machine) -> None:
+async def test_recover_is_idempotent(machine: Machine) -> None:
     machine.set(web="active", batch="inactive")
     assert await machine.handler("web", "batch").prepare(PREPARE) == Done()
     for _ in range(2):
@@ -108,7 +108,7 @@ async def test_recovering_again_does_the_same(machine: Machine) -> None:
     assert machine.did == ["stop web.service", "start web.service", "start web.service"]
 
 
-async def test_next_event_looks_anew(machine: Machine) -> None:
+async def test_next_event_reads_the_unit_states_again(machine: Machine) -> None:
     machine.set(web="active", batch="inactive")
     handler = machine.handler("web", "batch")
     assert await handler.prepare(PREPARE) == Done()
@@ -119,7 +119,7 @@ async def test_next_event_looks_anew(machine: Machine) -> None:
     assert machine.states == {"batch": "active", "web": "inactive"}
 
 
-async def test_where_nothing_is_known_everything_is_started(machine: Machine) -> None:
+async def test_all_units_are_started_without_saved_state(machine: Machine) -> None:
     machine.set(web="inactive", batch="inactive")
     assert await machine.handler("web", "batch").recover(RECOVER) == Done()
     assert machine.states == {"batch": "active", "web": "active"}
@@ -134,7 +134,7 @@ SPOILT: dict[str, Spoil] = {
 
 
 @pytest.mark.parametrize("spoil", SPOILT.values(), ids=SPOILT)
-async def test_unreadable_note_counts_as_none(machine: Machine, spoil: Spoil) -> None:
+async def test_unreadable_saved_state_counts_as_missing(machine: Machine, spoil: Spoil) -> None:
     machine.set(web="active")
     assert await machine.handler("web").prepare(PREPARE) == Done()
     spoil(machine.home / "state/handlers/stop.json")
@@ -142,17 +142,19 @@ async def test_unreadable_note_counts_as_none(machine: Machine, spoil: Spoil) ->
     assert machine.states == {"web": "active"}
 
 
-async def test_disk_that_takes_no_note_stops_nothing(machine: Machine, caplog: pytest.LogCaptureFixture) -> None:
+async def test_failed_save_of_the_state_does_not_stop_the_call(
+    machine: Machine, caplog: pytest.LogCaptureFixture
+) -> None:
     (machine.home / "state").write_text("in the way")
     machine.set(web="active", batch="inactive")
     handler = machine.handler("web", "batch")
     assert await handler.prepare(PREPARE) == Done()
-    assert "cannot note what ran" in caplog.text
+    assert "cannot save handler state" in caplog.text
     assert await handler.recover(RECOVER) == Done()
     assert machine.states == {"batch": "inactive", "web": "active"}
 
 
-async def test_refusal_is_told_and_can_be_tried_again(machine: Machine) -> None:
+async def test_systemctl_error_is_reported_and_retried(machine: Machine) -> None:
     machine.set(web="active")
     (machine.home / "broken").touch()
     handler = machine.handler("web")
@@ -164,21 +166,21 @@ async def test_refusal_is_told_and_can_be_tried_again(machine: Machine) -> None:
     assert machine.states == {"web": "active"}
 
 
-async def test_check_asks_for_every_unit_and_changes_nothing(machine: Machine) -> None:
+async def test_check_queries_every_unit_and_changes_nothing(machine: Machine) -> None:
     machine.set(web="active")
     assert await machine.handler("web", "wbe").check() == ["systemd has no unit wbe.service: not-found"]
     assert await machine.handler("web").check() == []
     assert machine.did == []
 
 
-async def test_machine_without_systemd(tmp_path: Path) -> None:
+async def test_missing_systemctl_is_reported(tmp_path: Path) -> None:
     handler = SystemdHandler(SystemdSettings(name="stop", units=("a.service",)), tmp_path, environ={"PATH": ""})
-    why = "there is no program systemctl on the PATH"
+    why = "systemctl is not on the PATH"
     assert await handler.check() == [why]
     assert (await handler.recover(RECOVER), await handler.prepare(PREPARE)) == (Retry(why), Retry(why))
 
 
-async def test_unit_is_not_taken_for_stopped_where_systemd_says_nothing(machine: Machine) -> None:
+async def test_unit_with_unknown_state_is_not_taken_as_stopped(machine: Machine) -> None:
     machine.set(web="active")
     (machine.home / "silent").touch()
     why = "systemctl show --property=ActiveState web.service ended with 1: Failed to connect to bus"

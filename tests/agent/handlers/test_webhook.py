@@ -1,4 +1,4 @@
-"""The http handler: what it sends, how answers are read, and that it tells nobody its secrets."""
+"""The webhook handler (kind "http"): requests, responses, and that secrets stay secret."""
 
 import asyncio
 import json
@@ -40,7 +40,7 @@ def secret_file(path: Path, text: str = SECRET) -> Path:
     return path
 
 
-async def test_without_a_template_all_that_is_known_is_sent_as_json(web: RecordingServer) -> None:
+async def test_default_body_is_json_with_all_facts(web: RecordingServer) -> None:
     assert await hook(url=web.url).prepare(PREPARE) == Done()
     (received,) = web.received
     assert received.request_line == "POST /hook HTTP/1.1"
@@ -64,7 +64,7 @@ async def test_without_a_template_all_that_is_known_is_sent_as_json(web: Recordi
     }
 
 
-async def test_template_is_filled_so_that_it_stays_json(web: RecordingServer) -> None:
+async def test_json_template_escapes_facts(web: RecordingServer) -> None:
     body = '{"text": "$type of $name: $description", "cost": "5 $$", "left": $seconds_left}'
     assert await hook(url=web.url, body=body).prepare(PREPARE) == Done()
     assert json.loads(web.received[0].body) == {
@@ -74,7 +74,7 @@ async def test_template_is_filled_so_that_it_stays_json(web: RecordingServer) ->
     }
 
 
-async def test_template_of_a_form_is_filled_so_that_it_stays_one(web: RecordingServer) -> None:
+async def test_form_template_escapes_facts(web: RecordingServer) -> None:
     kind = "application/x-www-form-urlencoded; charset=utf-8"
     body = "text=$description&names=$resources&leader=$leader"
     assert await hook(url=web.url, body=body, content_type=kind).prepare(PREPARE) == Done()
@@ -82,14 +82,14 @@ async def test_template_of_a_form_is_filled_so_that_it_stays_one(web: RecordingS
     assert sent == {"text": [EVENT.description], "names": ["web_0, web_1"], "leader": ["yes"]}
 
 
-async def test_plain_text_is_filled_as_it_is(web: RecordingServer) -> None:
+async def test_text_template_does_not_escape_facts(web: RecordingServer) -> None:
     event = msgspec.structs.replace(EVENT, description=None, duration=None)
     handler = hook(url=web.url, body="$type takes $duration: $description", content_type="text/plain")
     assert await handler.prepare(handler_context(event=event)) == Done()
     assert web.received[0].body == b"Reboot takes unknown: unknown"
 
 
-async def test_secret_of_a_file_is_sent_in_a_header(web: RecordingServer, tmp_path: Path) -> None:
+async def test_secret_file_is_sent_in_a_header(web: RecordingServer, tmp_path: Path) -> None:
     path = secret_file(tmp_path / "secret")
     assert await hook(url=web.url, secret_file=path).prepare(PREPARE) == Done()
     assert await hook(url=web.url, secret_file=path, header="X-Key", prefix="").prepare(PREPARE) == Done()
@@ -97,7 +97,7 @@ async def test_secret_of_a_file_is_sent_in_a_header(web: RecordingServer, tmp_pa
     assert web.received[1].headers["x-key"] == SECRET
 
 
-async def test_secret_is_read_anew_each_time(web: RecordingServer, tmp_path: Path) -> None:
+async def test_secret_is_read_for_each_request(web: RecordingServer, tmp_path: Path) -> None:
     path = secret_file(tmp_path / "secret", "old-secret")
     handler = hook(url=web.url, secret_file=path)
     assert await handler.prepare(PREPARE) == Done()
@@ -112,10 +112,10 @@ async def test_url_may_be_secret_itself(web: RecordingServer, tmp_path: Path) ->
     assert await handler.prepare(PREPARE) == Done()
     assert web.received[0].request_line == "POST /hook/T00/B00/xyzzy?key=plugh HTTP/1.1"
     web.response = b"HTTP/1.1 500 Oh\r\n\r\n"
-    assert await handler.prepare(PREPARE) == Retry(f"http://127.0.0.1:{web.port} answers 500")
+    assert await handler.prepare(PREPARE) == Retry(f"http://127.0.0.1:{web.port} answered 500")
 
 
-async def test_user_and_password_of_a_url_are_sent_as_browsers_do(web: RecordingServer, tmp_path: Path) -> None:
+async def test_credentials_of_a_url_are_sent_as_basic_authentication(web: RecordingServer, tmp_path: Path) -> None:
     path = secret_file(tmp_path / "url", f"http://admin:p%40ss@127.0.0.1:{web.port}/x")
     assert await hook(url_file=path).prepare(PREPARE) == Done()
     (received,) = web.received
@@ -123,7 +123,7 @@ async def test_user_and_password_of_a_url_are_sent_as_browsers_do(web: Recording
     assert (received.request_line, received.headers["host"]) == ("POST /x HTTP/1.1", f"127.0.0.1:{web.port}")
 
 
-async def test_nothing_secret_is_said_whatever_goes_wrong(web: RecordingServer, tmp_path: Path) -> None:
+async def test_errors_contain_no_secret(web: RecordingServer, tmp_path: Path) -> None:
     (nobody,) = free_ports(1)
     told: list[str] = []
     answers = (b"HTTP/1.1 401 No\r\n\r\n", b"HTTP/1.1 302 F\r\nLocation: /xyzzy\r\n\r\n", b"xyzzy " + SECRET.encode())
@@ -137,20 +137,20 @@ async def test_nothing_secret_is_said_whatever_goes_wrong(web: RecordingServer, 
         assert isinstance(ended, Retry | Failed)
         assert not any(word in ended.reason for word in (SECRET, "xyzzy", "plugh")), ended.reason
         assert not any(SECRET in problem for problem in await handler.check())
-    assert SECRET in told, "whoever writes the log is told what must not be in it"
+    assert SECRET in told, "the secret is registered for redaction"
 
 
 ANSWERS = {
     "200": (b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", Done()),
     "202 of an old server": (b"HTTP/1.0 202\r\n\r\n", Done()),
-    "a word before": (b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n", Done()),
+    "interim response": (b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n", Done()),
     "redirect": (
         b"HTTP/1.1 301 Moved\r\nLocation: http://127.0.0.1/\r\n\r\n",
-        Failed("{} answers 301: redirects are not followed, so name the place to which it leads"),
+        Failed("{} answered 301: redirects are not followed; configure the target URL"),
     ),
-    "refused": (b"HTTP/1.1 403 Forbidden\r\n\r\n", Failed("{} answers 403")),
-    "too much": (b"HTTP/1.1 429 Slow down\r\n\r\n", Retry("{} answers 429")),
-    "broken": (b"HTTP/1.1 503 Later\r\n\r\n", Retry("{} answers 503")),
+    "refused": (b"HTTP/1.1 403 Forbidden\r\n\r\n", Failed("{} answered 403")),
+    "too much": (b"HTTP/1.1 429 Slow down\r\n\r\n", Retry("{} answered 429")),
+    "broken": (b"HTTP/1.1 503 Later\r\n\r\n", Retry("{} answered 503")),
     "something else": (
         b"220 mail.example ESMTP\r\n",
         Retry("{} sent an invalid response: it is not HTTP"),
@@ -160,35 +160,37 @@ ANSWERS = {
 
 
 @pytest.mark.parametrize(("answer", "ended"), ANSWERS.values(), ids=ANSWERS)
-async def test_how_an_answer_is_read(web: RecordingServer, answer: bytes, ended: Done | Retry | Failed) -> None:
+async def test_response_status_decides_the_result(
+    web: RecordingServer, answer: bytes, ended: Done | Retry | Failed
+) -> None:
     web.response = answer
     expected = ended if isinstance(ended, Done) else type(ended)(ended.reason.format(f"http://127.0.0.1:{web.port}"))
     assert await hook(url=web.url).prepare(PREPARE) == expected
 
 
-async def test_server_that_hangs_up_may_answer_later(web: RecordingServer) -> None:
+async def test_closed_connection_is_retried(web: RecordingServer) -> None:
     web.response = b""
     assert isinstance(await hook(url=web.url).prepare(PREPARE), Retry)
 
 
-async def test_telling_is_tried_again_as_often_as_is_set(web: RecordingServer) -> None:
+async def test_notification_is_retried_as_configured(web: RecordingServer) -> None:
     web.response = b"HTTP/1.1 503 Later\r\n\r\n"
     handler = hook(url=web.url, phases=(Phase.NOTICE, Phase.PREPARE), retries=2, pause=timedelta(0))
     assert isinstance(await handler.notify(handler_context(Phase.NOTICE)), Retry)
     assert len(web.received) == 3
     assert isinstance(await handler.prepare(PREPARE), Retry)
-    assert len(web.received) == 4, "the daemon repeats the calls"
+    assert len(web.received) == 4, "the daemon retries calls"
     web.response = b"HTTP/1.1 400 No\r\n\r\n"
     assert isinstance(await handler.notify(handler_context(Phase.NOTICE)), Failed)
-    assert len(web.received) == 5, "what cannot succeed is not repeated"
+    assert len(web.received) == 5, "a permanent failure is not retried"
 
 
-async def test_server_that_is_not_there_may_come() -> None:
+async def test_unreachable_server_is_retried() -> None:
     (nobody,) = free_ports(1)
     assert isinstance(await hook(url=f"http://127.0.0.1:{nobody}/").prepare(PREPARE), Retry)
 
 
-async def test_request_ends_when_its_time_is_over() -> None:
+async def test_request_times_out() -> None:
     asked = asyncio.Event()
     hung_up = asyncio.Event()
 
@@ -219,7 +221,7 @@ async def test_no_proxy_is_used(web: RecordingServer, monkeypatch: pytest.Monkey
         assert (len(web.received), len(proxy.received)) == (1, 0)
 
 
-async def test_only_wanted_phases_are_told_and_each_once(web: RecordingServer) -> None:
+async def test_only_configured_phases_are_sent_and_each_once(web: RecordingServer) -> None:
     async def notified_phases(handler: WebhookHandler) -> list[str]:
         web.received.clear()
         for phase in Phase:
@@ -257,39 +259,39 @@ async def test_certificate_is_verified(tmp_path: Path) -> None:
     assert len(web.received) == 1
 
 
-async def test_check_looks_at_files_and_names_and_sends_nothing(web: RecordingServer, tmp_path: Path) -> None:
+async def test_check_reads_files_resolves_names_and_sends_nothing(web: RecordingServer, tmp_path: Path) -> None:
     path = secret_file(tmp_path / "secret")
     assert await hook(url=web.url, secret_file=path).check() == []
     path.chmod(0o644)
-    readable = f"{path} can be read by everybody on this machine: chmod o-r {path}"
+    readable = f"{path} is world-readable: chmod o-r {path}"
     assert await hook(url=web.url, secret_file=path).check() == [readable]
-    missing = f"{tmp_path / 'none'} cannot be read: No such file or directory"
+    missing = f"cannot read {tmp_path / 'none'}: No such file or directory"
     assert await hook(url=web.url, secret_file=tmp_path / "none").check() == [missing]
     assert await hook(url=web.url, secret_file=tmp_path / "none").prepare(PREPARE) == Failed(missing)
     not_a_url = secret_file(tmp_path / "url", "ftp://x")
-    assert await hook(url_file=not_a_url).check() == [f"{not_a_url} has no http or https URL"]
+    assert await hook(url_file=not_a_url).check() == [f"{not_a_url} does not contain an http or https URL"]
     unknown = await hook(url="http://nowhere.invalid/").check()
     assert len(unknown) == 1
-    assert unknown[0].startswith("nowhere.invalid is not known")
+    assert unknown[0].startswith("cannot resolve nowhere.invalid")
     assert web.received == []
 
 
 FILES = {
     "empty": ("\n# only a comment\n", "{} is empty"),
     "two lines": ("one-secret\nanother\n", "{} has more than one line"),
-    "unprintable": ("a\x00b\n", "{} has characters that no secret has"),
+    "unprintable": ("a\x00b\n", "{} contains unprintable characters"),
 }
 
 
 @pytest.mark.parametrize(("text", "why"), FILES.values(), ids=FILES)
-async def test_file_that_gives_no_secret(tmp_path: Path, text: str, why: str) -> None:
+async def test_invalid_secret_file_is_reported(tmp_path: Path, text: str, why: str) -> None:
     path = tmp_path / "secret"
     path.write_text(text)
     ended = await hook(url="http://127.0.0.1:1/", secret_file=path).prepare(PREPARE)
     assert ended == Failed(why.format(path))
 
 
-def test_limits_are_those_of_the_settings() -> None:
+def test_handler_has_the_limits_of_its_settings() -> None:
     handler = hook(url="http://h/", importance=7, time_limit=timedelta(seconds=3), retries=4, pause=timedelta(0))
     assert (handler.importance, handler.time_limit, handler.retries, handler.pause) == (
         7,

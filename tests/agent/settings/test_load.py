@@ -1,4 +1,4 @@
-"""agent.toml: what it may say, what is said of a mistake, and that every key is documented."""
+"""agent.toml: all keys, error messages, and that every key is documented."""
 
 import re
 from collections.abc import Iterator
@@ -140,7 +140,7 @@ def read(tmp_path: Path, text: str, **environ: str) -> AgentSettings:
     return read_settings(file(tmp_path, text), {"HOME": str(tmp_path), **environ})
 
 
-def test_everything_that_can_be_said(tmp_path: Path) -> None:
+def test_every_key_is_read(tmp_path: Path) -> None:
     assert read(tmp_path, EVERYTHING) == AgentSettings(
         endpoint="http://127.0.0.1:8180",
         name="web_0",
@@ -210,25 +210,25 @@ def test_everything_that_can_be_said(tmp_path: Path) -> None:
 
 
 def keys(section: type[msgspec.Struct]) -> Iterator[str]:
-    """Give every key of a section and of the sections in it."""
+    """Yield every key of a section and of its sub-sections."""
     return (key.rpartition(".")[2] for key in setting_types(section))
 
 
-def test_file_that_says_everything_says_really_everything() -> None:
-    """A new key is to be added there, and so is read at least once."""
+def test_complete_file_contains_every_key() -> None:
+    """A new key must be added to EVERYTHING, so that at least one test reads it."""
     said = set(re.findall(r"^(\w+) =", EVERYTHING, re.MULTILINE))
     sections: tuple[type[msgspec.Struct], ...] = (AgentSettings, Rule, *KINDS.values())
     assert {key for section in sections for key in keys(section)} - said == {"url_file"}
 
 
-def test_without_anything_events_are_logged(tmp_path: Path) -> None:
+def test_default_settings_log_events(tmp_path: Path) -> None:
     assert read(tmp_path, "", FOREWARN_AGENT_STATE="/s") == AgentSettings(
         state=Path("/s"), handlers=(LogHandlerSettings(name="log"),)
     )
     assert read_settings(None, {"FOREWARN_AGENT_STATE": "/s"}).handlers == (LogHandlerSettings(name="log"),)
 
 
-def test_variables_say_it_over_the_file(tmp_path: Path) -> None:
+def test_variables_override_the_file(tmp_path: Path) -> None:
     said = read(
         tmp_path,
         EVERYTHING,
@@ -247,13 +247,13 @@ def test_variables_say_it_over_the_file(tmp_path: Path) -> None:
     assert (said.peers.secret_file, said.peers.agents, said.log.level) == (None, (), LogLevel.WARNING)
 
 
-def test_peers_can_be_said_in_a_variable(tmp_path: Path) -> None:
+def test_peers_can_be_set_in_a_variable(tmp_path: Path) -> None:
     text = '[peers]\nsecret_file = "s"\n'
     said = read(tmp_path, text, FOREWARN_AGENT_PEERS_AGENTS="web_1=10.0.0.5:8160, web_2=b:1")
     assert said.peers.agents == (("web_1", Address("10.0.0.5", 8160)), ("web_2", Address("b", 1)))
 
 
-def test_directory_of_the_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_default_state_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert read(tmp_path, "", STATE_DIRECTORY="/var/lib/a:/var/lib/b").state == Path("/var/lib/a")
     monkeypatch.setattr("os.geteuid", lambda: 0)
     assert read(tmp_path, "").state == Path("/var/lib/forewarn-agent")
@@ -261,7 +261,7 @@ def test_directory_of_the_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert read(tmp_path, "").state == tmp_path / ".local/share/forewarn/agent"
 
 
-def test_which_file_is_read(tmp_path: Path) -> None:
+def test_settings_file_search_order(tmp_path: Path) -> None:
     environ = {"FOREWARN_AGENT_CONFIG": "/e.toml"}
     assert settings_file("/a.toml", environ, tmp_path) == Path("/a.toml")
     assert settings_file(None, environ, tmp_path) == Path("/e.toml")
@@ -285,74 +285,74 @@ WRONG = {
     ),
     "peers without a secret": (
         '[peers]\nagents = { a = "h:1" }',
-        "peers.secret_file is missing: agents tell each other nothing without a shared secret",
+        "peers.secret_file is missing: agents answer each other only with a shared secret",
     ),
-    "peers that cannot ask": (
+    "peers without a listener": (
         'http.listen = "none"\n[peers]\nsecret_file = "s"',
-        'http.listen is "none": peers could not ask this agent',
+        'http.listen is "none", but peers need it to reach this agent',
     ),
     "handlers that are no tables": ("handlers = 1", "handlers takes a table, not 1"),
-    "handler's name": ('[handlers."a b"]\nkind = "log"', "handlers.a b: the name of a handler, 'a b': use 1 to"),
-    "no kind": ("[handlers.h]\n", 'handlers.h.kind is missing: it takes "exec", "systemd", "http"'),
+    "handler's name": ('[handlers."a b"]\nkind = "log"', "handlers.a b: handler name 'a b': use 1 to"),
+    "no kind": ("[handlers.h]\n", 'handlers.h.kind is missing; use one of "exec", "systemd", "http"'),
     "unknown kind": (f'{HANDLER}"email"', 'handlers.h.kind takes "exec", "systemd", "http", "haproxy"'),
     "key of another kind": (
         f'{HANDLER}"log"\nunits = []',
         "there is no setting handlers.h.units; known here: importance",
     ),
     "name is no key": (f'{HANDLER}"log"\nname = "x"', "there is no setting handlers.h.name"),
-    "importance": (f'{HANDLER}"log"\nimportance = 101', "handlers.h.importance takes a whole number from 0 to 100"),
+    "importance": (f'{HANDLER}"log"\nimportance = 101', "handlers.h.importance takes an integer from 0 to 100"),
     "no time at all": (f'{HANDLER}"log"\ntime_limit = "0s"', "handlers.h.time_limit takes a duration above 0s"),
     "program that is not absolute": (f'{HANDLER}"exec"\nprepare = ["drain"]', "handlers.h.prepare takes the absolute"),
-    "exec of nothing": (f'{HANDLER}"exec"', "handlers.h.prepare is missing: say prepare, recover or both"),
-    "exec of both": (
+    "exec without a program": (f'{HANDLER}"exec"', "handlers.h.prepare is missing: set prepare or recover"),
+    "exec with hooks and a program": (
         f'{HANDLER}"exec"\nhooks = "d"\nprepare = ["/x"]',
-        "handlers.h.hooks is a directory for all phases: it excludes prepare and recover",
+        "handlers.h.hooks cannot be combined with prepare or recover",
     ),
     "no units": (f'{HANDLER}"systemd"', "handlers.h.units is missing"),
     "unit without a suffix": (f'{HANDLER}"systemd"\nunits = ["nginx"]', "handlers.h.units takes a list of units with"),
     "unit that is an option": (f'{HANDLER}"systemd"\nunits = ["--now x.service"]', "handlers.h.units takes"),
     "no servers": (f'{HANDLER}"haproxy"', "handlers.h.servers is missing"),
     "server with a command": (f'{HANDLER}"haproxy"\nservers = ["web/a; x"]', "handlers.h.servers takes a list of"),
-    "no url": (f'{HANDLER}"http"', "handlers.h.url is missing: say url, or url_file"),
+    "no url": (f'{HANDLER}"http"', "handlers.h.url is missing: set url, or url_file"),
     "two urls": (
         f'{HANDLER}"http"\nurl = "http://a"\nurl_file = "f"',
-        "handlers.h.url and url_file exclude each other",
+        "handlers.h.url and url_file are mutually exclusive",
     ),
     "other scheme": (f'{HANDLER}"http"\nurl = "file:///x"', "handlers.h.url takes an http or https URL"),
     "header with a break": (
         f'{HANDLER}"http"\nurl = "http://a"\nheader = "A\\r\\nB"',
         "handlers.h.header takes the name",
     ),
-    "template says what nobody knows": (
+    "template with an unknown field": (
         f'{HANDLER}"http"\nurl = "http://a"\nbody = "$color"',
-        "handlers.h.body takes a text in which $id, $type, $status",
+        "handlers.h.body takes a text that may contain $id, $type, $status",
     ),
-    "template with half a name": (f'{HANDLER}"http"\nurl = "http://a"\nbody = "5 $"', "handlers.h.body takes a text"),
+    "template with a lone dollar": (f'{HANDLER}"http"\nurl = "http://a"\nbody = "5 $"', "handlers.h.body takes a text"),
     "unknown phase": (f'{HANDLER}"http"\nurl = "http://a"\nphases = ["late"]', "handlers.h.phases takes a list of"),
-    "nobody to tell": (f'{HANDLER}"notify"', "handlers.h.urls_file is missing"),
-    "probe where the agent is": (
+    "no urls_file": (f'{HANDLER}"notify"', "handlers.h.urls_file is missing"),
+    "probe on the agent's address": (
         f'{HANDLER}"readiness"\nlisten = "127.0.0.1:8160"',
-        "handlers.h.listen is where http.listen is already",
+        "handlers.h.listen has the same address as http.listen",
     ),
-    "waits longer than it may": (
+    "readiness wait over the time limit": (
         f'{HANDLER}"readiness"\nwait = "30s"',
-        "handlers.h.wait is not shorter than time_limit",
+        "handlers.h.wait must be shorter than time_limit",
     ),
-    "drains longer than it may": (
+    "drain wait over the time limit": (
         f'{HANDLER}"haproxy"\nservers = ["a/b"]\ntime_limit = "5s"',
-        "handlers.h.wait is not shorter than time_limit",
+        "handlers.h.wait must be shorter than time_limit",
     ),
     "rules that are no list": ("[rules]\nx = 1", "rules takes a list of tables"),
     "rule without handlers": ("[[rules]]\n", "rules[0].handlers is missing"),
     "rule with an unknown handler": (
         '[[rules]]\nhandlers = ["log"]\n[[rules]]\nhandlers = ["drain"]',
-        "rules[1].handlers names drain, which is none of log",
+        "rules[1].handlers contains unknown handler drain; configured: log",
     ),
     "rule with an unknown type": (
         '[[rules]]\ntypes = ["Reboots"]\nhandlers = []',
         'rules[0].types takes a list of "Freeze"',
     ),
-    "rule that nothing fulfils": (
+    "rule that no event can match": (
         '[[rules]]\nat_least = "2m"\nat_most = "1m"\nhandlers = []',
         "rules[0].at_least is longer than at_most",
     ),
@@ -360,7 +360,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("text", "said"), WRONG.values(), ids=WRONG)
-def test_mistake_is_told_with_file_key_and_what_is_allowed(tmp_path: Path, text: str, said: str) -> None:
+def test_error_names_file_key_and_allowed_values(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(SettingsError) as caught:
         read(tmp_path, text)
     message = re.sub(r"agent\.toml:\d+: ", "agent.toml: ", str(caught.value))
@@ -375,18 +375,18 @@ LINES = {
     "key of a handler": ('[handlers.h]\nkind = "log"\nimportance = -1', "3: handlers.h.importance takes "),
     "missing key of a handler": ('\n[handlers.h]\nkind = "systemd"', "2: handlers.h.units is missing"),
     "rule": ("[[rules]]\nhandlers = []\n[[rules]]\ntypes = []", "3: rules[1].handlers is missing"),
-    "name in a rule": ('[[rules]]\n\nhandlers = ["x"]', "3: rules[0].handlers names x"),
+    "name in a rule": ('[[rules]]\n\nhandlers = ["x"]', "3: rules[0].handlers contains unknown handler x"),
 }
 
 
 @pytest.mark.parametrize(("text", "said"), LINES.values(), ids=LINES)
-def test_mistake_is_told_with_its_line(tmp_path: Path, text: str, said: str) -> None:
+def test_error_names_the_line(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(SettingsError) as caught:
         read(tmp_path, text)
     assert str(caught.value).startswith(f"{tmp_path / 'agent.toml'}:{said}")
 
 
-def test_origin_of_each_value_is_known(tmp_path: Path) -> None:
+def test_source_of_each_value_is_known(tmp_path: Path) -> None:
     file = tmp_path / "agent.toml"
     file.write_text('interval = "2s"\n\n[http]\nlisten = "none"\n')
     sources = load_agent_settings(file, {"FOREWARN_AGENT_HTTP_LISTEN": "127.0.0.1:1", "FOREWARN_NAME": "web_0"}).sources
@@ -398,12 +398,12 @@ def test_origin_of_each_value_is_known(tmp_path: Path) -> None:
     assert set(sources) == set(setting_types(AgentSettings))
 
 
-def test_mistake_in_a_variable_names_the_variable(tmp_path: Path) -> None:
+def test_error_in_a_variable_names_the_variable(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"FOREWARN_AGENT_APPROVAL_POLICY: approval\.policy takes"):
         read(tmp_path, "", FOREWARN_AGENT_APPROVAL_POLICY="perhaps")
 
 
-def test_missing_file_is_told(tmp_path: Path) -> None:
+def test_missing_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="No such file or directory"):
         read_settings(tmp_path / "none.toml", {})
 
@@ -448,7 +448,7 @@ def test_reference_has_every_key_with_variable_and_default() -> None:
     assert {key: documented[key][-1] for key in documented} == expected
 
 
-def test_reference_has_every_key_that_all_handlers_have() -> None:
+def test_reference_has_every_common_key_of_handlers() -> None:
     documented = rows("## Handlers")
     expected = {key: text for key, text in defaults(LogHandlerSettings(name="x")).items() if key != "name"}
     assert {key: cells[-1] for key, cells in documented.items()} == {"kind": "has to be said", **expected}
@@ -469,12 +469,12 @@ def test_reference_has_every_key_of_a_rule() -> None:
     assert set(rows("## Rules")) == set(Rule.__struct_fields__)
 
 
-def test_reference_has_everything_that_a_template_can_say() -> None:
+def test_reference_has_every_template_field() -> None:
     assert [key.removeprefix("$") for key in rows("## Templates")] == list(TEMPLATE_FIELDS)
 
 
-def test_the_agent_listens_where_no_vm_of_the_emulator_does() -> None:
-    """Both are tried on one machine, where the emulator's VMs have the ports from the first one on."""
+def test_default_port_of_the_agent_is_no_port_of_the_emulator() -> None:
+    """Agent and emulator may run on one machine; the emulator's VMs use the ports from its first port on."""
     agent, probe, first = AgentSettings().http.listen, ReadinessSettings(name="probe").listen, EMULATOR.settings.listen
     assert agent is not None
     assert first is not None

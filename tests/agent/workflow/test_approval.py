@@ -1,4 +1,4 @@
-"""Who approves what, and when: a table of workflows and verdicts."""
+"""Approval decisions: a table of workflows and the expected decision."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -28,7 +28,7 @@ AT_NOT_BEFORE = NOON + timedelta(minutes=15)
 
 
 def workflow(me: str = "web_0", ready_at: datetime | None = NOON, **facts: Any) -> EventWorkflow:
-    """Return a workflow that is ready since noon."""
+    """Return a workflow that has been ready since noon."""
     shown = event(**facts)
     return EventWorkflow(event=shown, vm_name=me, phase=Phase.READY, noticed_at=NOON, ready_at=ready_at)
 
@@ -42,23 +42,23 @@ def ready(name: str) -> PeerState:
 
 
 def not_ready(name: str) -> PeerState:
-    return PeerState(name=name, is_ready=False, reason="no answer in time")
+    return PeerState(name=name, is_ready=False, reason="request timed out")
 
 
-ALONE = ApprovalAllowed("this VM is ready, and no other is affected")
-AT_ONCE = ApprovalAllowed("this VM is ready, and such events do not wait for the others")
-TURN = ApprovalDelayed("web_0 approves for all; this VM does if that has not happened", NOON + seconds(60))
+ALONE = ApprovalAllowed("this VM is ready, and no other VM is affected")
+AT_ONCE = ApprovalAllowed("this VM is ready, and this kind of event does not wait for the other VMs")
+TURN = ApprovalDelayed("web_0 approves for all; this VM takes over if it does not", NOON + seconds(60))
 
 VERDICTS: dict[str, tuple[EventWorkflow, ApprovalPolicy, frozenset[str], float, ApprovalDecision]] = {
     "alone": (workflow(), LEADER, frozenset(), 0, ALONE),
-    "its name in other letters": (workflow(me="WEB_0"), LEADER, frozenset(), 0, ALONE),
-    "the first version's underscore": (workflow(resources=("_web_0",)), LEADER, frozenset(), 0, ALONE),
+    "its name in other case": (workflow(me="WEB_0"), LEADER, frozenset(), 0, ALONE),
+    "its name with the first version's underscore": (workflow(resources=("_web_0",)), LEADER, frozenset(), 0, ALONE),
     "never": (
         workflow(),
         ApprovalPolicy(mode=ApprovalMode.NEVER),
         PEERS,
         0,
-        ApprovalNotAllowed("this agent never approves; the event starts at its time"),
+        ApprovalNotAllowed("this agent never approves; the event starts at its NotBefore"),
     ),
     "not ready": (workflow(ready_at=None), LEADER, PEERS, 0, ApprovalNotAllowed("this VM is not ready")),
     "started": (
@@ -66,50 +66,50 @@ VERDICTS: dict[str, tuple[EventWorkflow, ApprovalPolicy, frozenset[str], float, 
         LEADER,
         PEERS,
         0,
-        ApprovalNotAllowed("the event is not waiting for anybody"),
+        ApprovalNotAllowed("the event is not waiting for approval"),
     ),
     "gone": (
         replace(workflow(), ending=Ending.WITHDRAWN),
         LEADER,
         PEERS,
         0,
-        ApprovalNotAllowed("the event is not waiting for anybody"),
+        ApprovalNotAllowed("the event is not waiting for approval"),
     ),
-    "only told": (
+    "no rule matches": (
         replace(workflow(), is_notify_only=True),
         LEADER,
         PEERS,
         0,
-        ApprovalNotAllowed("no rule matches this event, so it is only told"),
+        ApprovalNotAllowed("no rule matches this event; handlers are only notified"),
     ),
     "too late": (
         workflow(),
         LEADER,
         PEERS,
         900,
-        ApprovalNotAllowed("NotBefore has passed: the event starts without an approval"),
+        ApprovalNotAllowed("NotBefore has passed; the event starts without approval"),
     ),
-    "nobody knows when": (workflow(at=None), LEADER, PEERS, 9000, ALONE),
+    "unknown NotBefore": (workflow(at=None), LEADER, PEERS, 9000, ALONE),
     "each for itself": (
         workflow(me="web_1", resources=BOTH),
         ApprovalPolicy(mode=ApprovalMode.EACH),
         frozenset(),
         0,
-        ApprovalAllowed("this VM is ready; every VM approves for itself"),
+        ApprovalAllowed("this VM is ready, and every VM approves for itself"),
     ),
     "several without peers": (
         workflow(resources=BOTH),
         LEADER,
         frozenset(),
         0,
-        ApprovalNotAllowed("other VMs are affected (web_1), and no peers are configured to ask whether they are ready"),
+        ApprovalNotAllowed("other VMs are affected (web_1), but no peers are configured; set peers.agents"),
     ),
     "one without an address": (
         workflow(resources=(*BOTH, "db_0")),
         LEADER,
         PEERS,
         0,
-        ApprovalNotAllowed("other VMs are affected whose agents have no address here: db_0"),
+        ApprovalNotAllowed("affected VMs without an address in peers.agents: db_0"),
     ),
     "peers are asked": (workflow(resources=BOTH), LEADER, PEERS, 0, PeersRequired(("web_1",))),
     "peers are being asked": (
@@ -117,21 +117,21 @@ VERDICTS: dict[str, tuple[EventWorkflow, ApprovalPolicy, frozenset[str], float, 
         LEADER,
         PEERS,
         0,
-        ApprovalDelayed("the other VMs are being asked"),
+        ApprovalDelayed("asking the other VMs whether they are ready"),
     ),
     "all peers are ready": (
         told(workflow(resources=BOTH), ready("WEB_1")),
         LEADER,
         PEERS,
         0,
-        ApprovalAllowed("all VMs that are affected are ready"),
+        ApprovalAllowed("all affected VMs are ready"),
     ),
     "one peer is not": (
         told(workflow(resources=(*BOTH, "web_2")), ready("web_1"), not_ready("web_2")),
         LEADER,
         PEERS,
         1,
-        ApprovalDelayed("not ready: web_2 (no answer in time)", NOON + seconds(5)),
+        ApprovalDelayed("not ready: web_2 (request timed out)", NOON + seconds(5)),
     ),
     "one peer was not asked": (
         told(workflow(resources=(*BOTH, "web_2")), ready("web_1")),
@@ -147,14 +147,14 @@ VERDICTS: dict[str, tuple[EventWorkflow, ApprovalPolicy, frozenset[str], float, 
         5,
         PeersRequired(("web_1", "web_2")),
     ),
-    "never all ready before its time": (
+    "not all ready before NotBefore": (
         told(workflow(resources=(*BOTH, "web_2")), ready("web_1"), not_ready("web_2")),
         LEADER,
         PEERS,
         900,
-        ApprovalNotAllowed("not all VMs were ready before NotBefore: web_2 (no answer in time)"),
+        ApprovalNotAllowed("not all VMs were ready before NotBefore: web_2 (request timed out)"),
     ),
-    "the third": (
+    "neither leader nor deputy": (
         workflow(me="web_2", resources=(*BOTH, "web_2")),
         LEADER,
         PEERS,
@@ -168,9 +168,9 @@ VERDICTS: dict[str, tuple[EventWorkflow, ApprovalPolicy, frozenset[str], float, 
         LEADER,
         PEERS,
         61,
-        ApprovalAllowed("all VMs that are affected are ready"),
+        ApprovalAllowed("all affected VMs are ready"),
     ),
-    "the deputy of a dead leader does not": (
+    "the deputy of an unreachable leader does not approve": (
         told(workflow(me="web_1", resources=BOTH), not_ready("web_0")),
         LEADER,
         PEERS,
@@ -185,7 +185,7 @@ VERDICTS: dict[str, tuple[EventWorkflow, ApprovalPolicy, frozenset[str], float, 
         0,
         ApprovalNotAllowed("this VM is not ready"),
     ),
-    "a user's event, if it is to wait": (
+    "a user's event with user_events_at_once off": (
         workflow(resources=BOTH, source=Source.USER),
         ApprovalPolicy(user_events_at_once=False),
         PEERS,
@@ -214,7 +214,7 @@ VERDICTS: dict[str, tuple[EventWorkflow, ApprovalPolicy, frozenset[str], float, 
         0,
         PeersRequired(("web_1",)),
     ),
-    "a short Freeze, if all are to wait": (
+    "a short Freeze with short_freeze off": (
         workflow(resources=BOTH, type=EventType.FREEZE, duration=seconds(0)),
         ApprovalPolicy(short_freeze=seconds(0)),
         PEERS,
@@ -232,7 +232,9 @@ VERDICTS: dict[str, tuple[EventWorkflow, ApprovalPolicy, frozenset[str], float, 
 
 
 @pytest.mark.parametrize("case", VERDICTS.values(), ids=VERDICTS.keys())
-def test_verdicts(case: tuple[EventWorkflow, ApprovalPolicy, frozenset[str], float, ApprovalDecision]) -> None:
+def test_approval_decisions(
+    case: tuple[EventWorkflow, ApprovalPolicy, frozenset[str], float, ApprovalDecision],
+) -> None:
     judged, policy, peers, at, verdict = case
     assert decide_approval(judged, policy=policy, peers=peers, now=NOON + seconds(at)) == verdict
 
@@ -240,6 +242,6 @@ def test_verdicts(case: tuple[EventWorkflow, ApprovalPolicy, frozenset[str], flo
 @pytest.mark.parametrize(
     "wrong", [{"short_freeze": seconds(-1)}, {"deputy_after": seconds(-1)}, {"ask_every": seconds(0)}], ids=str
 )
-def test_a_policy_that_makes_no_sense_is_none(wrong: dict[str, timedelta]) -> None:
+def test_invalid_policy_is_refused(wrong: dict[str, timedelta]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
-        ApprovalPolicy(**wrong)  # type: ignore[arg-type]  # each is one of them
+        ApprovalPolicy(**wrong)  # type: ignore[arg-type]  # each value fits its key

@@ -1,4 +1,4 @@
-"""How the time until an event is divided."""
+"""How the time until an event is divided among handlers."""
 
 from datetime import datetime, timedelta
 
@@ -24,12 +24,12 @@ from tests.agent.harness import NOON, event, seconds, started
         (None, 60, 60),
     ],
 )
-def test_a_slice_is_the_limit_or_what_is_left(notice: float | None, limit: float, time: float | None) -> None:
+def test_time_slice_is_the_limit_or_the_remaining_time(notice: float | None, limit: float, time: float | None) -> None:
     until = call_deadline(None if notice is None else NOON + seconds(notice), seconds(limit), now=NOON)
     assert until == (None if time is None else NOON + seconds(time))
 
 
-def test_a_preempt_is_foreseen_by_importance() -> None:
+def test_time_slices_of_a_preempt_follow_importance() -> None:
     steps = [
         HandlerStep(handler="tidy", importance=1, time_limit=seconds(5)),
         HandlerStep(handler="upload", importance=5, time_limit=seconds(60)),
@@ -44,12 +44,12 @@ def test_a_preempt_is_foreseen_by_importance() -> None:
     )
 
 
-def test_nothing_fits_before_what_has_started() -> None:
+def test_started_event_leaves_no_time_slices() -> None:
     assert plan_time_slices(started(event()), [HandlerStep(handler="a")], now=NOON) == (TimeSlice("a", None),)
 
 
 @pytest.mark.parametrize("at", [None, NOON, NOON - timedelta(hours=2)], ids=str)
-def test_time_that_nobody_knows_or_that_had_passed_takes_nothing_away(at: datetime | None) -> None:
+def test_unknown_or_passed_deadline_does_not_shorten_slices(at: datetime | None) -> None:
     assert plan_time_slices(event(at=at), [HandlerStep(handler="a")], now=NOON) == (TimeSlice("a", seconds(30)),)
 
 
@@ -57,7 +57,7 @@ def test_time_that_nobody_knows_or_that_had_passed_takes_nothing_away(at: dateti
     notice=st.integers(1, 2000),
     limits=st.lists(st.tuples(st.integers(0, 3), st.integers(1, 300)), max_size=8),
 )
-def test_slices_never_reach_the_event_and_only_the_less_important_get_nothing(
+def test_slices_end_before_the_event_and_only_less_important_handlers_are_skipped(
     notice: int, limits: list[tuple[int, int]]
 ) -> None:
     steps = [

@@ -1,4 +1,4 @@
-"""The rules of a workflow: tables of single moves, and any order of anything that can happen."""
+"""The planner and the reducer: single transitions, and random sequences of inputs."""
 
 from collections import Counter
 from datetime import datetime, timedelta
@@ -44,13 +44,13 @@ from tests.support.examples import examples
 
 
 def context(at: float = 0, **more: object) -> WorkflowContext:
-    return WorkflowContext(now=NOON + seconds(at), vm_name="web_0", **more)  # type: ignore[arg-type]  # a test's own words
+    return WorkflowContext(now=NOON + seconds(at), vm_name="web_0", **more)  # type: ignore[arg-type]  # fields of the context
 
 
-def after(workflow: EventWorkflow, *happenings: object, at: float = 0, **more: object) -> WorkflowChange:
-    """Write everything down, and go on."""
-    for happening in happenings:
-        workflow = apply_input(workflow, happening, now=NOON + seconds(at))  # type: ignore[arg-type]  # a test's own words
+def after(workflow: EventWorkflow, *inputs: object, at: float = 0, **more: object) -> WorkflowChange:
+    """Apply all inputs, and advance the workflow."""
+    for input_ in inputs:
+        workflow = apply_input(workflow, input_, now=NOON + seconds(at))  # type: ignore[arg-type]  # an input
     return advance(workflow, context(at, **more))
 
 
@@ -65,7 +65,7 @@ TWO = (
 )
 
 
-def test_the_most_important_begin_and_equals_begin_together() -> None:
+def test_handlers_start_by_importance_and_equal_ones_together() -> None:
     first = start(event(), TWO, context())
     assert first.actions == (
         NotifyHandlers(Phase.NOTICE, 1),
@@ -83,14 +83,14 @@ def test_the_most_important_begin_and_equals_begin_together() -> None:
     assert ready.workflow.ready_at == NOON + seconds(5)
 
 
-def test_a_handler_that_is_chosen_twice_has_one_step() -> None:
+def test_handler_chosen_twice_has_one_step() -> None:
     workflow = start(
         event(), (HandlerStep(handler="a"), HandlerStep(handler="b"), HandlerStep(handler="a")), context()
     ).workflow
     assert [step.handler for step in workflow.steps] == ["a", "b"]
 
 
-def test_an_event_without_handlers_is_ready_at_once() -> None:
+def test_event_without_handlers_is_ready_immediately() -> None:
     assert start(event(), (), context()).actions == (
         NotifyHandlers(Phase.NOTICE, 1),
         NotifyHandlers(Phase.PREPARE, 1),
@@ -100,7 +100,7 @@ def test_an_event_without_handlers_is_ready_at_once() -> None:
     )
 
 
-def test_an_event_that_appears_started_is_only_told() -> None:
+def test_event_that_appears_as_started_is_only_notified() -> None:
     first = start(started(event()), TWO, context())
     assert first.actions == (NotifyHandlers(Phase.NOTICE, 1), NotifyHandlers(Phase.IMPACT, 1))
     assert {step.prepare.state for step in first.workflow.steps} == {CallState.SKIPPED}
@@ -108,7 +108,7 @@ def test_an_event_that_appears_started_is_only_told() -> None:
     assert gone.actions == (NotifyHandlers(Phase.RECOVER, 1), Finish())
 
 
-def test_what_runs_when_the_event_starts_runs_to_the_end_of_its_slice() -> None:
+def test_running_call_keeps_its_slice_when_the_event_starts() -> None:
     first = start(event(), TWO, context())
     impact = after(first.workflow, EventSeen(started(event())), at=10)
     assert impact.actions == (NotifyHandlers(Phase.IMPACT, 1),)
@@ -126,7 +126,7 @@ def test_what_runs_when_the_event_starts_runs_to_the_end_of_its_slice() -> None:
     )
 
 
-def test_again_is_tried_after_a_pause_and_failed_is_not() -> None:
+def test_retry_follows_after_a_pause_and_failure_is_final() -> None:
     steps = (HandlerStep(handler="a", retries=1, pause=seconds(5)), HandlerStep(handler="b", retries=1))
     first = start(event(), steps, context()).workflow
     second = after(
@@ -143,12 +143,12 @@ def test_again_is_tried_after_a_pause_and_failed_is_not() -> None:
     assert not last.workflow.is_ready
 
 
-def test_failure_that_does_not_matter_does_not_hold_back() -> None:
+def test_ready_despite_failure_does_not_block() -> None:
     first = start(event(), (HandlerStep(handler="a", ready_despite_failure=True),), context()).workflow
     assert Approve() in after(first, CallEnded("a", HandlerCall.PREPARE, 1, Failed("no"))).actions
 
 
-def test_what_is_late_or_not_ours_changes_nothing() -> None:
+def test_outdated_or_foreign_input_changes_nothing() -> None:
     workflow = start(event(), TWO, context()).workflow
     strange = (
         CallEnded("high", HandlerCall.PREPARE, 7, Done()),
@@ -159,11 +159,11 @@ def test_what_is_late_or_not_ours_changes_nothing() -> None:
         ApprovalFailed("late"),
         EventSeen(event()),
     )
-    for happening in strange:
-        assert apply_input(workflow, happening, now=NOON) == workflow
+    for input_ in strange:
+        assert apply_input(workflow, input_, now=NOON) == workflow
 
 
-def test_time_that_is_taken_away_cuts_what_runs_and_time_that_is_given_brings_back_what_was_skipped() -> None:
+def test_earlier_deadline_cancels_calls_and_later_deadline_restores_skipped_ones() -> None:
     workflow = start(event(), TWO, context()).workflow
     sooner = event(at=NOON + seconds(11))
     hurried = after(workflow, EventSeen(sooner), at=5)
@@ -179,18 +179,18 @@ def test_time_that_is_taken_away_cuts_what_runs_and_time_that_is_given_brings_ba
     assert not postponed.workflow.is_ready
 
 
-NO_TIME = "no time is left before the event"
+NO_TIME = "no time left before the event"
 
 
-def test_what_was_skipped_has_its_turn_when_nobody_knows_the_time_any_more() -> None:
+def test_skipped_call_runs_when_the_deadline_becomes_unknown() -> None:
     never = ApprovalPolicy(mode=ApprovalMode.NEVER)
     late = start(event(at=NOON + seconds(1)), (HandlerStep(handler="a"),), context(policy=never)).workflow
     assert late.steps[0].prepare.state is CallState.SKIPPED
     assert handler_calls(after(late, EventSeen(event(at=None)), policy=never)) == [("a", "prepare", 1)]
 
 
-def test_event_that_waits_beyond_its_time_is_prepared_for_but_not_approved() -> None:
-    """Others may be served before it; or the clock of this machine is ahead."""
+def test_overdue_event_is_prepared_but_not_approved() -> None:
+    """Other events may start before it, or the clock of this machine is ahead."""
     late = start(event(at=NOON - seconds(60)), (HandlerStep(handler="a"),), context())
     assert late.workflow.steps[0].prepare.until == NOON + seconds(30)
     changed = after(late.workflow, EventSeen(event(at=NOON - seconds(60), description="another one")), at=20)
@@ -201,14 +201,14 @@ def test_event_that_waits_beyond_its_time_is_prepared_for_but_not_approved() -> 
     assert Approve() in back.actions
 
 
-def test_who_could_not_prepare_now_has_failed_once_there_is_nothing_to_prepare_for() -> None:
+def test_pausing_prepare_call_fails_when_the_event_starts() -> None:
     workflow = start(event(), (HandlerStep(handler="a", retries=9),), context()).workflow
     busy = CallEnded("a", HandlerCall.PREPARE, 1, Retry("busy"))
-    for happening in (EventSeen(started(event())), EventRemoved(Ending.WITHDRAWN)):
-        assert after(workflow, happening, busy).workflow.steps[0].prepare.state is CallState.FAILED
+    for input_ in (EventSeen(started(event())), EventRemoved(Ending.WITHDRAWN)):
+        assert after(workflow, input_, busy).workflow.steps[0].prepare.state is CallState.FAILED
 
 
-def test_peers_are_asked_anew_about_an_event_that_changed() -> None:
+def test_peers_are_asked_again_about_a_changed_event() -> None:
     both = event(resources=("web_0", "web_1"))
     first = start(both, (), context(peers=PEERS))
     assert CheckPeers(("web_1",)) in first.actions
@@ -218,7 +218,7 @@ def test_peers_are_asked_anew_about_an_event_that_changed() -> None:
     assert after(refused.workflow, EventSeen(changed), at=1, peers=PEERS).actions == (CheckPeers(("web_1",)),)
 
 
-def test_after_a_reboot_all_is_prepared_anew_but_not_approved_again() -> None:
+def test_reboot_repeats_prepare_but_not_approval() -> None:
     workflow = start(event(), (HandlerStep(handler="a"),), context(boot="first")).workflow
     approved = after(workflow, CallEnded("a", HandlerCall.PREPARE, 1, Done()), boot="first")
     approved = after(approved.workflow, Approved(), boot="first")
@@ -229,7 +229,7 @@ def test_after_a_reboot_all_is_prepared_anew_but_not_approved_again() -> None:
     assert (ready.workflow.is_ready, ready.workflow.approval.state) == (True, ApprovalState.GIVEN)
 
 
-def test_recovery_that_failed_begins_again_with_all_its_retries() -> None:
+def test_failed_recovery_restarts_with_all_retries() -> None:
     workflow = start(event(), (HandlerStep(handler="a", retries=1),), context()).workflow
     workflow = after(workflow, CallEnded("a", HandlerCall.PREPARE, 1, Done()), EventRemoved(Ending.FINISHED)).workflow
     states = []
@@ -240,13 +240,13 @@ def test_recovery_that_failed_begins_again_with_all_its_retries() -> None:
     assert states == [CallState.PAUSING, CallState.FAILED, CallState.PAUSING]
 
 
-def test_who_recovers_is_not_ready() -> None:
+def test_recovering_vm_is_not_ready() -> None:
     ready = start(event(), (HandlerStep(handler="a"),), context()).workflow
     ready = after(ready, CallEnded("a", HandlerCall.PREPARE, 1, Done())).workflow
     assert (ready.is_ready, after(ready, EventRemoved(Ending.WITHDRAWN)).workflow.is_ready) == (True, False)
 
 
-def test_recovery_goes_backwards_and_leaves_alone_what_never_began() -> None:
+def test_recovery_runs_in_reverse_order_without_handlers_that_never_started() -> None:
     workflow = start(event(), TWO, context()).workflow
     gone = after(workflow, EventRemoved(Ending.WITHDRAWN))
     assert gone.actions == (
@@ -261,7 +261,7 @@ def test_recovery_goes_backwards_and_leaves_alone_what_never_began() -> None:
     assert over.actions == (Finish(),)
 
 
-def test_handlers_of_other_workflows_are_held_or_busy() -> None:
+def test_handlers_of_other_workflows_are_needed_or_busy() -> None:
     one = start(event(), (HandlerStep(handler="a"), HandlerStep(handler="b", importance=-1)), context()).workflow
     assert handlers_in_use(OTHER_ID, [one]) == (frozenset({"a"}), frozenset({"a"}))
     assert handlers_in_use(ID, [one]) == (frozenset(), frozenset())
@@ -273,7 +273,7 @@ def test_handlers_of_other_workflows_are_held_or_busy() -> None:
     )
 
 
-def test_a_busy_handler_is_waited_for_until_there_is_no_time() -> None:
+def test_busy_handler_is_waited_for_until_there_is_no_time() -> None:
     first = start(event(at=NOON + seconds(30)), (HandlerStep(handler="a"),), context(busy=frozenset({"a"})))
     assert handler_calls(first) == []
     assert first.wake_at == NOON + seconds(29)
@@ -293,7 +293,7 @@ def test_a_busy_handler_is_waited_for_until_there_is_no_time() -> None:
     ],
     ids=["too early", "approval failed", "approved", "due", "started"],
 )
-def test_how_an_event_went_that_nobody_saw_go(
+def test_ending_of_an_unobserved_event_is_inferred(
     workflow_event: Event, approval: ApprovalState, at: float, how: Ending
 ) -> None:
     workflow = start(workflow_event, (), context()).workflow
@@ -301,7 +301,7 @@ def test_how_an_event_went_that_nobody_saw_go(
     assert infer_ending(workflow, now=NOON + seconds(at)) is how
 
 
-def test_a_restart_in_the_impact_prepares_nothing_more() -> None:
+def test_restart_during_the_impact_prepares_nothing() -> None:
     workflow = after(start(event(), TWO, context()).workflow, EventSeen(started(event()))).workflow
     again = resume(workflow, now=NOON)
     assert again.actions == (NotifyHandlers(Phase.IMPACT, 2),)
@@ -325,7 +325,7 @@ ENDS = st.sampled_from([Done(), Done(), Retry("busy"), Failed("broken")])
 
 
 class WorkflowStateMachine(RuleBasedStateMachine):
-    """An agent as its rules see it: a disk, a service that changes its mind, handlers, peers, time, and crashes."""
+    """Model of an agent: a disk, a service with a changing document, handlers, peers, time and crashes."""
 
     @initialize(by=st.sampled_from(ApprovalMode))
     def begin(self, by: ApprovalMode) -> None:
@@ -351,20 +351,20 @@ class WorkflowStateMachine(RuleBasedStateMachine):
     def announce(self, id_: str, notice: int | None, names: tuple[str, ...]) -> None:
         at = None if notice is None else self.now + seconds(notice)
         self.document[id_] = event(id_, at=at, resources=names)
-        self.look()
+        self.poll()
 
     @precondition(lambda self: self.document)
     @rule(data=st.data())
-    def begins(self, data: st.DataObject) -> None:
+    def event_starts(self, data: st.DataObject) -> None:
         id_ = data.draw(st.sampled_from(sorted(self.document)))
         self.document[id_] = started(self.document[id_])
-        self.look()
+        self.poll()
 
     @precondition(lambda self: self.document)
     @rule(data=st.data())
-    def goes(self, data: st.DataObject) -> None:
+    def event_ends(self, data: st.DataObject) -> None:
         del self.document[data.draw(st.sampled_from(sorted(self.document)))]
-        self.look()
+        self.poll()
 
     @rule(time=st.sampled_from([0.5, 3, 10, 31, 700]))
     def time_passes(self, time: float) -> None:
@@ -372,7 +372,7 @@ class WorkflowStateMachine(RuleBasedStateMachine):
         while (
             wake := min((at for workflow in self.workflows.values() if (at := self.wake_at(workflow))), default=end)
         ) < end:
-            assert wake > self.now, "it wants to be woken for nothing"
+            assert wake > self.now, "wake_at is not in the future"
             self.now = wake
             self.settle()
         self.now = end
@@ -387,23 +387,23 @@ class WorkflowStateMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.posting)
     @rule(data=st.data(), is_taken=st.booleans())
-    def post_ends(self, data: st.DataObject, is_taken: bool) -> None:
+    def approval_ends(self, data: st.DataObject, is_taken: bool) -> None:
         id_ = data.draw(st.sampled_from(sorted(self.posting)))
         self.posting.discard(id_)
         if not is_taken:
             self.may_post[id_] += 1
-        self.happened(id_, Approved() if is_taken else ApprovalFailed("refused"))
+        self.on_input(id_, Approved() if is_taken else ApprovalFailed("refused"))
 
     @precondition(lambda self: self.asking)
     @rule(data=st.data(), is_ready=st.booleans())
-    def peers_say(self, data: st.DataObject, is_ready: bool) -> None:
+    def peers_answer(self, data: st.DataObject, is_ready: bool) -> None:
         id_ = data.draw(st.sampled_from(sorted(self.asking)))
         self.asking.discard(id_)
-        self.happened(id_, PeersChecked((PeerState(name="web_1", is_ready=is_ready, reason="so"),)))
+        self.on_input(id_, PeersChecked((PeerState(name="web_1", is_ready=is_ready, reason="so"),)))
 
     @rule(data=st.data())
     def crash(self, data: st.DataObject) -> None:
-        """Forget everything but the disk; while nobody is there, the document may have changed."""
+        """Lose everything except the disk; while no agent runs, the document may change."""
         for id_ in sorted(self.document):
             if data.draw(st.booleans()):
                 del self.document[id_]
@@ -420,45 +420,45 @@ class WorkflowStateMachine(RuleBasedStateMachine):
                 self.workflows[id_] = apply_input(
                     workflow, EventRemoved(infer_ending(workflow, now=self.now)), now=self.now
                 )
-        self.look()
+        self.poll()
         self.settle()
 
-    def look(self) -> None:
+    def poll(self) -> None:
         for id_, shown in self.document.items():
             workflow = self.workflows.get(id_)
             if workflow is None:
                 self.posts[id_] = self.may_post[id_] = 0
-                self.apply(start(shown, HANDLERS, self.world(id_)))
+                self.apply(start(shown, HANDLERS, self.workflow_context(id_)))
                 self.settle()
             else:
-                self.happened(id_, EventSeen(shown))
+                self.on_input(id_, EventSeen(shown))
         for id_ in set(self.workflows) - set(self.document):
             workflow = self.workflows.get(id_)
             if workflow is not None and (workflow.ending is None or workflow.reannounced is not None):
-                self.happened(id_, EventRemoved(Ending.FINISHED))
+                self.on_input(id_, EventRemoved(Ending.FINISHED))
 
-    def happened(self, id_: str, happening: object) -> None:
+    def on_input(self, id_: str, input_: object) -> None:
         if id_ in self.workflows:
-            self.workflows[id_] = apply_input(self.workflows[id_], happening, now=self.now)  # type: ignore[arg-type]  # one of them
+            self.workflows[id_] = apply_input(self.workflows[id_], input_, now=self.now)  # type: ignore[arg-type]  # an input
             self.settle()
 
     def settle(self) -> None:
         for _ in range(100):
             before = dict(self.workflows)
             for id_ in sorted(before):
-                self.apply(advance(self.workflows[id_], self.world(id_)))
+                self.apply(advance(self.workflows[id_], self.workflow_context(id_)))
             if self.workflows == before:
                 return
-        raise AssertionError("it never settles")
+        raise AssertionError("the workflows never settle")
 
-    def world(self, id_: str) -> WorkflowContext:
+    def workflow_context(self, id_: str) -> WorkflowContext:
         held, busy = handlers_in_use(id_, self.workflows.values())
         return WorkflowContext(
             now=self.now, vm_name="web_0", policy=self.policy, peers=PEERS, still_needed=held, busy=busy, boot=self.boot
         )
 
     def wake_at(self, workflow: EventWorkflow) -> datetime | None:
-        return advance(workflow, self.world(workflow.id)).wake_at
+        return advance(workflow, self.workflow_context(workflow.id)).wake_at
 
     def apply(self, following: WorkflowChange) -> None:
         workflow = following.workflow
@@ -474,7 +474,7 @@ class WorkflowStateMachine(RuleBasedStateMachine):
         match do:
             case StartCall(handler, call, attempt, until):
                 key = (workflow.id, handler, call)
-                assert not [other for other in self.running if other[1] == handler], "a handler does two things at once"
+                assert not [other for other in self.running if other[1] == handler], "a handler runs two calls at once"
                 assert attempt > self.attempts[key], "an attempt is repeated"
                 assert until > self.now
                 self.attempts[key] = attempt
@@ -519,7 +519,7 @@ class WorkflowStateMachine(RuleBasedStateMachine):
         id_, handler, call = key
         if call is HandlerCall.RECOVER and isinstance(ended, Done):
             self.prepared.discard((id_, handler))
-        self.happened(id_, CallEnded(handler, call, attempt, ended))
+        self.on_input(id_, CallEnded(handler, call, attempt, ended))
 
     @invariant()
     def approvals_are_not_repeated(self) -> None:
@@ -534,7 +534,7 @@ class WorkflowStateMachine(RuleBasedStateMachine):
             assert step.needs_recovery
 
     @invariant()
-    def what_is_begun_is_running(self) -> None:
+    def running_state_matches_running_calls(self) -> None:
         begun = {
             (workflow.id, step.handler, call): step.progress(call).attempt
             for workflow in self.workflows.values()
@@ -545,15 +545,15 @@ class WorkflowStateMachine(RuleBasedStateMachine):
         assert begun == self.running
 
     @invariant()
-    def the_disk_is_what_is_known(self) -> None:
+    def disk_matches_memory(self) -> None:
         assert {id_: encode_workflow(workflow) for id_, workflow in self.workflows.items()} == self.disk
 
     def teardown(self) -> None:
-        """In the end, when everything is gone and every handler does its part, if late, nothing stays prepared."""
+        """After all events have ended and every handler has succeeded, nothing stays prepared."""
         if not hasattr(self, "document"):
             return
         self.document = {}
-        self.look()
+        self.poll()
         failed = set()
         for _ in range(200):
             if not self.workflows:
@@ -572,7 +572,7 @@ WorkflowStateMachine.TestCase.settings = settings(max_examples=examples(150), st
 TestWorkflowStateMachine = WorkflowStateMachine.TestCase
 
 
-def test_a_clock_that_is_set_back_delays_nothing() -> None:
+def test_clock_set_back_delays_nothing() -> None:
     workflow = start(event(), (HandlerStep(handler="drain"),), context()).workflow
     workflow = after(
         workflow, CallEnded("drain", HandlerCall.PREPARE, 1, Done()), EventRemoved(Ending.WITHDRAWN)
@@ -584,14 +584,14 @@ def test_a_clock_that_is_set_back_delays_nothing() -> None:
     assert handler_calls(after(set_back.workflow, at=-7160)) == [("drain", "recover", 2)]
 
 
-def test_a_clock_that_is_set_back_leaves_the_time_of_the_event_alone() -> None:
+def test_clock_set_back_does_not_shift_the_event() -> None:
     workflow = start(event(resources=("web_1", "web_0")), (), context()).workflow
     set_back = after(workflow, ClockChanged(seconds(60)), at=-60).workflow
     assert set_back.event == workflow.event
     assert set_back.ready_at == NOON + seconds(-60)
 
 
-def test_a_postponed_event_is_prepared_for_anew_if_its_approval_was_refused() -> None:
+def test_postponed_event_is_prepared_again_after_a_failed_approval() -> None:
     soon = event(at=NOON + seconds(1.5))
     asked = start(soon, (HandlerStep(handler="drain"),), context())
     assert Approve() in asked.actions
@@ -603,7 +603,7 @@ def test_a_postponed_event_is_prepared_for_anew_if_its_approval_was_refused() ->
     assert Approve() in again.actions
 
 
-def test_pauses_between_recoveries_double_up_to_ten_minutes() -> None:
+def test_recovery_backoff_doubles_up_to_ten_minutes() -> None:
     workflow = start(event(), (HandlerStep(handler="a"),), context()).workflow
     workflow = after(workflow, CallEnded("a", HandlerCall.PREPARE, 1, Done()), EventRemoved(Ending.FINISHED)).workflow
     pauses, now = [], NOON

@@ -1,4 +1,4 @@
-"""The journal on disk: whole or not there, and no trouble of the disk ends anything."""
+"""The workflow store: files are complete or missing, and disk errors do not stop the agent."""
 
 import logging
 import os
@@ -25,7 +25,7 @@ def workflow(id_: str = ID, **facts: object) -> EventWorkflow:
     return start(seen, (HandlerStep(handler="drain"),), WorkflowContext(now=NOON, vm_name="web_0")).workflow
 
 
-def test_what_is_saved_is_read_and_what_is_struck_is_not(tmp_path: Path) -> None:
+def test_saved_workflow_is_loaded_and_deleted_one_is_not(tmp_path: Path) -> None:
     journal = WorkflowStore(tmp_path / "journal")
     assert journal.load() == ()
     journal.save(workflow())
@@ -37,7 +37,7 @@ def test_what_is_saved_is_read_and_what_is_struck_is_not(tmp_path: Path) -> None
     assert journal.error is None
 
 
-def test_a_workflow_with_a_comeback_and_unknown_words_is_read_as_it_was(tmp_path: Path) -> None:
+def test_reannounced_event_and_unknown_values_survive_a_round_trip(tmp_path: Path) -> None:
     strange = workflow(type="Defrost", status="Thinking", source="Moon", description='\x00"\u2028', duration=seconds(9))
     gone = apply_input(apply_input(strange, EventRemoved(Ending.FINISHED), now=NOON), EventSeen(event()), now=NOON)
     journal = WorkflowStore(tmp_path)
@@ -45,7 +45,7 @@ def test_a_workflow_with_a_comeback_and_unknown_words_is_read_as_it_was(tmp_path
     assert journal.load() == (gone,)
 
 
-def test_everything_is_synced_before_save_returns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_save_syncs_file_and_directories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[str] = []
     real = os.fsync
 
@@ -65,7 +65,7 @@ def test_everything_is_synced_before_save_returns(tmp_path: Path, monkeypatch: p
     ["../../etc/passwd", "", ".", "a" * 500, "\ud800", "CON", "x/y", "a.b", "Ünïcode"],
     ids=lambda id_: ascii(id_)[:20],
 )
-def test_no_id_leaves_the_directory(id_: str) -> None:
+def test_no_event_id_escapes_the_directory(id_: str) -> None:
     name = file_name(id_)
     assert name == Path(name).name
     assert len(name) <= 71
@@ -75,7 +75,7 @@ def test_no_id_leaves_the_directory(id_: str) -> None:
 GARBAGE = {
     "empty": b"",
     "zeros": bytes(4096),
-    "half a page": encode_workflow(workflow())[:200],
+    "truncated": encode_workflow(workflow())[:200],
     "no JSON": b"\xff\xfe{",
     "other JSON": b"[1,2,3]",
     "deep": b"[" * 100_000,
@@ -85,28 +85,28 @@ GARBAGE = {
 
 
 @pytest.mark.parametrize("garbage", GARBAGE.values(), ids=GARBAGE.keys())
-def test_garbage_is_put_aside_and_said(tmp_path: Path, garbage: bytes, caplog: pytest.LogCaptureFixture) -> None:
+def test_damaged_file_is_renamed_and_reported(tmp_path: Path, garbage: bytes, caplog: pytest.LogCaptureFixture) -> None:
     journal = WorkflowStore(tmp_path)
     journal.save(workflow("B"))
     (tmp_path / f"{ID}.json").write_bytes(garbage)
     assert journal.load() == (workflow("B"),)
     assert (tmp_path / f"{ID}.json.unreadable-1").read_bytes() == garbage
-    assert f"and is now {ID}.json.unreadable-1; look whether something is left prepared" in caplog.text
+    assert f", renamed to {ID}.json.unreadable-1; check whether something is still prepared" in caplog.text
     assert len(journal.unreadable) == 1
     (tmp_path / f"{ID}.json").write_bytes(garbage)
     assert journal.load() == (workflow("B"),)
     assert (tmp_path / f"{ID}.json.unreadable-2").exists()
 
 
-def test_what_is_too_long_is_not_even_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_oversized_file_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal_module, "LARGEST", 100)
     (tmp_path / "x").write_bytes(encode_workflow(workflow()))
-    with pytest.raises(ValueError, match="longer than 100 bytes"):
+    with pytest.raises(ValueError, match="larger than 100 bytes"):
         read_workflow(tmp_path / "x")
 
 
 @given(st.binary(max_size=300), st.integers(0, 2000), st.integers(0, 30))
-def test_any_damage_is_found_or_harmless(noise: bytes, at: int, cut: int) -> None:
+def test_any_damage_is_detected_or_harmless(noise: bytes, at: int, cut: int) -> None:
     page = encode_workflow(workflow())
     try:
         found = decode_workflow(page[:at] + noise + page[at + cut :])
@@ -115,48 +115,48 @@ def test_any_damage_is_found_or_harmless(noise: bytes, at: int, cut: int) -> Non
     assert found == workflow()
 
 
-def test_what_was_left_half_written_is_no_page(tmp_path: Path) -> None:
+def test_partly_written_file_is_not_loaded(tmp_path: Path) -> None:
     journal = WorkflowStore(tmp_path)
     journal.save(workflow())
     (tmp_path / f"{ID}.new").write_bytes(b"half")
     assert journal.load() == (workflow(),)
 
 
-def test_what_was_left_half_written_is_cleared_away(tmp_path: Path) -> None:
+def test_partly_written_file_is_removed(tmp_path: Path) -> None:
     WorkflowStore(tmp_path).save(workflow())
     (tmp_path / "B.new").write_bytes(b'{"format":')
     assert WorkflowStore(tmp_path).load() == (workflow(),)
     assert [path.name for path in tmp_path.iterdir()] == [f"{ID}.json"]
 
 
-def test_a_directory_that_is_a_file_is_trouble_and_no_end(tmp_path: Path) -> None:
+def test_directory_that_is_a_file_is_reported_without_raising(tmp_path: Path) -> None:
     (tmp_path / "journal").write_text("no directory")
     journal = WorkflowStore(tmp_path / "journal")
     assert journal.load() == ()
     journal.save(workflow())
     assert journal.has_error.is_set()
-    assert "the journal cannot be written" in str(journal.error)
+    assert "cannot write the workflow files" in str(journal.error)
     (tmp_path / "journal").unlink()
     journal.flush()
     assert not journal.error
     assert journal.load() == (workflow(),)
 
 
-def test_without_a_directory_nothing_is_kept() -> None:
+def test_store_without_a_directory_saves_nothing() -> None:
     journal = WorkflowStore(None)
     journal.save(workflow())
     assert journal.load() == ()
     assert journal.error is None
 
 
-def test_read_page_tells_what_is_wrong(tmp_path: Path) -> None:
+def test_read_workflow_names_the_problem(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(GARBAGE["another format"])
-    with pytest.raises(ValueError, match="of format 99; this agent knows 1"):
+    with pytest.raises(ValueError, match="unknown format 99; this agent reads format 1"):
         read_workflow(tmp_path / "x")
 
 
 @pytest.mark.process
-async def test_an_agent_on_a_full_disk_goes_on_says_so_and_catches_up(
+async def test_agent_continues_on_a_full_disk_and_writes_later(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, logger="forewarn.agent")
@@ -169,7 +169,8 @@ async def test_an_agent_on_a_full_disk_goes_on_says_so_and_catches_up(
             await harness.show(event())
             assert agent.workflows[ID].phase is Phase.APPROVE
             assert drain.attempts(HandlerCall.PREPARE) == [1]
-            assert any("journal cannot be written: No space left on device" in each for each in agent.status().problems)
+            error = "cannot write the workflow files: No space left on device"
+            assert any(error in each for each in agent.status().problems)
             ballast.unlink()
             await harness.advance(seconds(10))
             assert agent.status().problems == ()
@@ -177,11 +178,11 @@ async def test_an_agent_on_a_full_disk_goes_on_says_so_and_catches_up(
         async with harness.run_agent() as agent:
             assert drain.attempts(HandlerCall.RECOVER) == [1]
             assert not agent.workflows
-    assert caplog.messages.count("the journal is on disk again") == 1
+    assert caplog.messages.count("all workflow files are on disk again") == 1
 
 
 @pytest.mark.process
-async def test_an_agent_starts_on_a_full_disk(tmp_path: Path) -> None:
+async def test_agent_starts_on_a_full_disk(tmp_path: Path) -> None:
     diary: list[str] = []
     drain = RecordingHandler("drain", diary)
     with mount_disk(tmp_path / "disk", "64k"):

@@ -113,8 +113,8 @@ def test_check_looks_at_the_agent_itself(machine: Machine) -> None:
     assert ended.code == 1
     assert ended.stdout.splitlines() == [
         "✗ the agent itself (state and peers)",
-        f"    {machine.home}/secret: the secret is one line of ASCII without blanks",
-        f"    state: {machine.home}/file/state cannot be made or written to by this user",
+        f"    {machine.home}/secret: the secret must be one line of ASCII without spaces",
+        f"    state: this user cannot create or write {machine.home}/file/state",
         "✓ log (log)",
     ]
 
@@ -377,7 +377,7 @@ def test_second_agent_is_kept_away(machine: Machine, said: FakeEndpoint) -> None
         until(lambda: json.loads(run(machine, "agent", "status", "-o", "json").stdout)["is_running"])
         ended = machine.run("agent", "run", FOREWARN_ENDPOINT=said.url)
     assert ended.returncode == 2
-    assert "another agent works with" in ended.stderr
+    assert "another agent uses" in ended.stderr
 
 
 @pytest.mark.process
@@ -386,7 +386,7 @@ def test_state_that_this_user_cannot_use_is_told(machine: Machine) -> None:
     settings(machine, 'state = "file/state"\n')
     ended = machine.run("agent", "run", FOREWARN_ENDPOINT="127.0.0.1:1")
     assert ended.returncode == 2
-    assert f"state: {machine.home}/file/state cannot be used: Not a directory" in ended.stderr
+    assert f"state: cannot use {machine.home}/file/state: Not a directory" in ended.stderr
 
 
 @pytest.mark.process
@@ -397,7 +397,7 @@ def test_agent_on_a_disk_that_takes_nothing_does_its_work(machine: Machine, said
         with agent(machine, FOREWARN_ENDPOINT=said.url) as running:
             said.announce(event("A"))
             until(lambda: said.approved == ["A"])
-            assert "the journal cannot be written: Read-only file system" in running.log
+            assert "cannot write the workflow files: Read-only file system" in running.log
             assert running.end() == 0
 
 
@@ -433,7 +433,7 @@ socket.getaddrinfo = slow
 def test_secret_that_is_missing_is_told(machine: Machine) -> None:
     settings(machine, 'state = "state"\n[peers]\nsecret_file = "missing"\n')
     ended = machine.run("agent", "run", FOREWARN_ENDPOINT="127.0.0.1:1")
-    assert (ended.returncode, f"{machine.home}/missing cannot be read" in ended.stderr) == (2, True)
+    assert (ended.returncode, f"cannot read {machine.home}/missing" in ended.stderr) == (2, True)
 
 
 @pytest.mark.process

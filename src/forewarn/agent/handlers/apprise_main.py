@@ -1,4 +1,4 @@
-"""Subprocess that sends a message with Apprise; message and URLs come on standard input, so that no secret is in the
+"""Subprocess that sends a message with Apprise. It reads message and URLs from standard input: no secret is in the
 arguments.
 
 Apprise needs as much memory as the whole agent, and its requests cannot be cancelled: both end with this process."""
@@ -9,11 +9,11 @@ import sys
 import msgspec
 
 APPRISE_MISSING, INVALID_URL, SEND_FAILED = 3, 4, 75
-"""How it ends if Apprise is missing, if it does not know a URL (whose number is printed), if somebody was not told."""
+"""Exit codes: Apprise is not installed; a URL is not valid (its number is printed); not all messages were sent."""
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
-    """What is told, and to whom. Without a body nobody is told anything: the URLs are only looked at."""
+    """The message and its recipients. Without a body nothing is sent: the URLs are only validated."""
 
     urls: list[str]
     title: str = ""
@@ -21,13 +21,13 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def main() -> int:
-    """Tell everybody, and return how it went."""
+    """Send the message to all URLs, and return the exit code."""
     message = msgspec.json.decode(sys.stdin.buffer.read(), type=Message)
     try:
         from apprise import Apprise
     except ModuleNotFoundError:
         return APPRISE_MISSING
-    # It logs URLs that it does not know, with the passwords in them.
+    # Apprise logs invalid URLs including the passwords in them.
     logging.getLogger("apprise").disabled = True
     services = Apprise()
     for number, url in enumerate(message.urls, start=1):

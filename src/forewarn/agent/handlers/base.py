@@ -18,37 +18,37 @@ class HandlerContext(msgspec.Struct, frozen=True, kw_only=True):
     """The event, the call and the time limit that a handler gets. Nothing in it is secret."""
 
     event: Event
-    """As it was last seen."""
+    """The event as the service last sent it."""
     name: str
-    """This VM's own resource name."""
+    """This VM's resource name."""
     phase: Phase
     call: HandlerCall | None = None
-    """None: the handler is only notified of the phase."""
+    """None for a notification without a call."""
     attempt: int = 1
-    """Goes up with every try, and after a crash: the same may have been done before, whole or in part."""
+    """Counts attempts, also across restarts of the agent: an earlier attempt may have done part of the work."""
     deadline: datetime | None = None
-    """The event's own; None if it has started, or if nobody knows."""
+    """The `not_before` of the event; None if the event has started or gives none."""
     time_limit: timedelta
-    """The slice that this try has; whoever needs longer is cancelled."""
+    """The time slice of this attempt; a call that takes longer is cancelled."""
     is_leader: bool = False
 
     def time_left(self, now: datetime) -> timedelta | None:
-        """Return how much time there is until the deadline; None where there is no deadline."""
+        """Return the time left until the deadline, or None without a deadline."""
         return None if self.deadline is None else max(timedelta(0), self.deadline - now)
 
 
 class Done(msgspec.Struct, frozen=True):
-    """It is done, or there was nothing to do."""
+    """The call succeeded, or there was nothing to do."""
 
 
 class Retry(msgspec.Struct, frozen=True):
-    """It could not be done now; another try may succeed. Out of tries, or of time, it counts as failed."""
+    """The call failed, but a retry may succeed. Without retries or time left, it counts as failed."""
 
     reason: str
 
 
 class Failed(msgspec.Struct, frozen=True):
-    """It was not done, and trying again will not help."""
+    """The call failed, and a retry will not help."""
 
     reason: str
 
@@ -59,19 +59,19 @@ CallResult = Done | Retry | Failed
 class Handler(Protocol):
     """Reacts to events. Each call is one attempt; the daemon applies the time limit and the retries.
 
-    Calls may be cancelled at any moment; a handler then stops what it began, programs with all their children.
-    Every call must be idempotent: it can be repeated after it has been done.
-    Nothing raises but CancelledError. `reason` is logged: no secrets.
+    A call can be cancelled at any moment; the handler then stops what it started, including child processes.
+    Every call must be idempotent: it can be repeated after it has succeeded.
+    Calls raise only CancelledError. `reason` is logged, so it must not contain secrets.
     """
 
     @property
     def name(self) -> str:
-        """What rules call it."""
+        """The name by which rules refer to the handler."""
         ...
 
     @property
     def importance(self) -> int:
-        """Higher is prepared first, recovered last, and skipped last when time is short."""
+        """Handlers with a higher value prepare first, recover last, and are skipped last when time is short."""
         ...
 
     @property
@@ -81,12 +81,12 @@ class Handler(Protocol):
 
     @property
     def retries(self) -> int:
-        """How many more tries follow the first."""
+        """How many retries follow a failed first attempt."""
         ...
 
     @property
     def pause(self) -> timedelta:
-        """How long to wait before another try."""
+        """How long to wait before a retry."""
         ...
 
     @property
@@ -95,19 +95,19 @@ class Handler(Protocol):
         ...
 
     async def prepare(self, context: HandlerContext) -> CallResult:
-        """Make ready for the event."""
+        """Prepare for the event."""
         ...
 
     async def recover(self, context: HandlerContext) -> CallResult:
-        """Undo what `prepare` did, or may have done in part."""
+        """Undo what `prepare` did, fully or in part."""
         ...
 
     async def notify(self, context: HandlerContext) -> CallResult:
-        """Notify the handler of a phase: of each once, and of the current one after a restart. No call waits for it."""
+        """Notify the handler of a phase: once each, and again of the current phase after a restart. No call waits."""
         ...
 
     async def check(self) -> list[str]:
-        """Return what would keep this handler from working now, a sentence each. Changes nothing."""
+        """Return the problems that would keep this handler from working, one sentence each. Changes nothing."""
         ...
 
 
@@ -115,7 +115,7 @@ S = TypeVar("S", bound=HandlerSettings)
 
 
 class HandlerBase(Generic[S]):
-    """A handler with settings, that has nothing to do unless its kind says otherwise."""
+    """A handler with settings whose calls do nothing unless a subclass overrides them."""
 
     def __init__(self, settings: S, clock: Clock | None = None) -> None:
         self.settings = settings
@@ -123,12 +123,12 @@ class HandlerBase(Generic[S]):
 
     @property
     def name(self) -> str:
-        """What rules call it."""
+        """The name by which rules refer to the handler."""
         return self.settings.name
 
     @property
     def importance(self) -> int:
-        """Higher is prepared first, recovered last, and skipped last when time is short."""
+        """Handlers with a higher value prepare first, recover last, and are skipped last when time is short."""
         return self.settings.importance
 
     @property
@@ -138,12 +138,12 @@ class HandlerBase(Generic[S]):
 
     @property
     def retries(self) -> int:
-        """How many more tries follow the first."""
+        """How many retries follow a failed first attempt."""
         return self.settings.retries
 
     @property
     def pause(self) -> timedelta:
-        """How long to wait before another try."""
+        """How long to wait before a retry."""
         return self.settings.pause
 
     @property
@@ -152,28 +152,28 @@ class HandlerBase(Generic[S]):
         return self.settings.ready_despite_failure
 
     async def prepare(self, context: HandlerContext) -> CallResult:
-        """Make ready for the event: nothing to do."""
+        """Do nothing before the event."""
         del context
         return Done()
 
     async def recover(self, context: HandlerContext) -> CallResult:
-        """Undo what was prepared: nothing to do."""
+        """Do nothing after the event."""
         del context
         return Done()
 
     async def notify(self, context: HandlerContext) -> CallResult:
-        """React to a phase: nothing to do."""
+        """Do nothing in a phase."""
         del context
         return Done()
 
     async def check(self) -> list[str]:
-        """Return what would keep this handler from working now: nothing."""
+        """Return no problems."""
         return []
 
     async def _retry(
         self, call: Callable[[HandlerContext], Awaitable[CallResult]], context: HandlerContext
     ) -> CallResult:
-        """Notify, with all retries: the daemon retries calls, but not notifications."""
+        """Send a notification with retries: the daemon retries calls, but not notifications."""
         result = await call(context)
         for _ in range(self.retries):
             if not isinstance(result, Retry):

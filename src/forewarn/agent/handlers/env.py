@@ -29,12 +29,12 @@ class _Event(msgspec.Struct, rename="pascal"):
 
 
 def event_json(event: Event) -> bytes:
-    """Return an event as the endpoint writes it, in its newest version; what is not known is empty, or -1."""
+    """Return the event as JSON of the newest api-version; unknown values are empty or -1."""
     return msgspec.json.encode(_wire_event(event))
 
 
 def event_variables(context: HandlerContext, now: datetime) -> dict[str, str]:
-    """Return the environment variables of a handler's program; what is not known is empty, or -1."""
+    """Return the environment variables of a handler's program; unknown values are empty or -1."""
     event, left = _wire_event(context.event), context.time_left(now)
     values = {
         "EVENT_ID": event.event_id,
@@ -57,7 +57,7 @@ def event_variables(context: HandlerContext, now: datetime) -> dict[str, str]:
 
 
 def inherited_variables(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return what of the agent's own variables is passed on: not its settings, nor anybody's token."""
+    """Return the agent's environment without its settings and without tokens."""
     return {name: value for name, value in environ.items() if not name.startswith(AGENT_ONLY)}
 
 
@@ -80,5 +80,5 @@ def _whole_seconds(duration: timedelta | None) -> int:
 
 
 def _printable(text: str) -> str:
-    """A line break could end a line of a script's log early, and no variable can hold a zero byte."""
+    """Replace unprintable characters: a line break could forge a log line, and a variable cannot hold a NUL byte."""
     return "".join(char if char.isprintable() else " " for char in text).encode(errors="replace").decode()

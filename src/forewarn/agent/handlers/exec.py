@@ -1,10 +1,9 @@
-"""Exec handler: runs the user's programs, one per handler call, or a directory of hooks per phase, in the order of
-their names.
+"""Exec handler: runs the user's programs, one per handler call, or a directory of hooks per phase, in name order.
 
 | exit code | meaning                                   |
 |-----------|-------------------------------------------|
 | 0         | done                                      |
-| 75        | not now: retry while there is time        |
+| 75        | temporary failure: retry                  |
 | other     | failed                                    |
 """
 
@@ -21,10 +20,10 @@ from forewarn.clock import Clock
 from forewarn.process import check_program, run_process
 
 EX_TEMPFAIL = 75
-"""EX_TEMPFAIL of sysexits."""
+"""EX_TEMPFAIL of sysexits.h."""
 
 HOOK = re.compile(r"[0-9]{2}-[A-Za-z0-9_-]+(\.[A-Za-z0-9]{1,4})?")
-"""What a hook is called. Anything else beside them (README, 10-drain.sh~, .swp) is left alone."""
+"""Pattern of hook names. Other files in the directory (README, 10-drain.sh~, .swp) are ignored."""
 
 BACKUP_SUFFIXES = (".bak", ".new", ".old", ".orig", ".rej", ".tmp")
 
@@ -41,11 +40,11 @@ class ExecHandler(HandlerBase[ExecSettings]):
         self._environ = inherited_variables(environ)
 
     async def prepare(self, context: HandlerContext) -> CallResult:
-        """Run the program for it, or the hooks."""
+        """Run the program of this call, or the hooks of the phase."""
         return await self._run_all(self._programs(Phase.PREPARE), context)
 
     async def recover(self, context: HandlerContext) -> CallResult:
-        """Run the program for it, or the hooks."""
+        """Run the program of this call, or the hooks of the phase."""
         return await self._run_all(self._programs(Phase.RECOVER), context)
 
     async def notify(self, context: HandlerContext) -> CallResult:
@@ -53,7 +52,7 @@ class ExecHandler(HandlerBase[ExecSettings]):
         return Done() if context.phase in CALL_PHASES else await self._retry(self._notify_once, context)
 
     async def check(self) -> list[str]:
-        """Look at every program, without running any."""
+        """Check every program without running it."""
         problems = [] if self.settings.hooks is None else _check_directory(self.settings.hooks)
         programs = {argv[0] for phase in Phase for argv in self._programs(phase)}
         return problems + [problem for path in sorted(programs) for problem in _check_program(Path(path))]
@@ -68,7 +67,7 @@ class ExecHandler(HandlerBase[ExecSettings]):
         return [own] if own else []
 
     async def _run_all(self, programs: list[Sequence[str]], context: HandlerContext) -> CallResult:
-        """Run one after the other; the first that is not done ends it, and another try begins anew."""
+        """Run the programs one after the other and stop at the first failure. A retry starts with the first again."""
         for argv in programs:
             result = await self._run(argv, context)
             if not isinstance(result, Done):
@@ -80,7 +79,7 @@ class ExecHandler(HandlerBase[ExecSettings]):
         try:
             ran = await run_process(argv, environ, event_json(context.event), merge=True)
         except (OSError, ValueError) as error:
-            return Failed(f"{argv[0]} cannot be started: {error}")
+            return Failed(f"cannot start {argv[0]}: {error}")
         if ran.code == 0:
             return Done()
         reason = f"{Path(argv[0]).name} {ran.summary}"
@@ -88,7 +87,7 @@ class ExecHandler(HandlerBase[ExecSettings]):
 
 
 def hooks_of(directory: Path, phase: Phase) -> list[Path]:
-    """Return the hooks of a phase in their order; none where there is no directory for it."""
+    """Return the hooks of a phase in name order; none without a directory for the phase."""
     try:
         names = sorted(path.name for path in (directory / phase.value).iterdir())
     except OSError:
@@ -104,10 +103,10 @@ def _check_directory(directory: Path) -> list[str]:
     try:
         found = sorted(path.name for path in directory.iterdir() if path.is_dir())
     except OSError as error:
-        return [f"{directory} cannot be read: {error.strerror}"]
+        return [f"cannot read {directory}: {error.strerror}"]
     phases = [phase.value for phase in Phase]
     return [
-        f"{directory / name}: there is no phase {name}; use {', '.join(phases)}" for name in found if name not in phases
+        f"{directory / name}: unknown phase {name}; use {', '.join(phases)}" for name in found if name not in phases
     ]
 
 
@@ -115,5 +114,5 @@ def _check_program(program: Path) -> list[str]:
     if problem := check_program(program):
         return [problem]
     if program.stat().st_mode & stat.S_IWOTH:
-        return [f"{program} can be changed by everybody on this machine: chmod o-w {program}"]
+        return [f"{program} is world-writable: chmod o-w {program}"]
     return []

@@ -17,30 +17,30 @@ log = logging.getLogger("forewarn.agent")
 
 LARGEST_RESPONSE = 4 * 1024 * 1024
 POLL_INTERVAL = 0.25
-"""How often, in seconds, HAProxy is asked whether all sessions have ended."""
+"""How often, in seconds, to ask HAProxy whether all sessions have ended."""
 
 MAINTENANCE, DRAIN = 0x01, 0x08
-"""Bits of a server's administrative state, as `show servers state` gives it: forced by somebody."""
+"""Bits of a server's administrative state in `show servers state`: maintenance or drain forced by an operator."""
 
 INVALID_STATE = "unchanged"
-"""No state of a server: whoever may change one is told so, whoever may not is told that instead."""
+"""An invalid server state, to test permissions: HAProxy answers "Permission denied" unless the socket is `admin`."""
 
 DENIED = "Permission denied"
 
 
 class HaproxyError(Exception):
-    """HAProxy took the command and will not do it; the message is its own."""
+    """HAProxy rejected a command; the message is HAProxy's."""
 
 
 class HaproxyHandler(HandlerBase[HaproxySettings]):
-    """Takes servers out of the rotation, and puts back those that were in it."""
+    """Takes servers out of rotation, and puts back those that were in it."""
 
     def __init__(self, settings: HaproxySettings, directory: Path) -> None:
         super().__init__(settings)
         self._saved_state = SavedStateFile(directory, settings.name)
 
     async def prepare(self, context: HandlerContext) -> CallResult:
-        """Drain those that take part, and wait until their sessions have ended, but no longer than is set."""
+        """Drain the servers that are in rotation, and wait for the end of their sessions, at most `wait`."""
         del context
         self._saved_state.begin()
         try:
@@ -56,7 +56,7 @@ class HaproxyHandler(HandlerBase[HaproxySettings]):
         return Done()
 
     async def recover(self, context: HandlerContext) -> CallResult:
-        """Put those back that were drained."""
+        """Set the drained servers ready again."""
         del context
         try:
             for server in self._saved_state.to_restore(self.settings.servers):
@@ -69,12 +69,12 @@ class HaproxyHandler(HandlerBase[HaproxySettings]):
         return Done()
 
     async def check(self) -> list[str]:
-        """Ask for the state of every server, and whether we may change it."""
+        """Check that every server exists and that the socket allows changing its state."""
         try:
             for server in self.settings.servers:
                 await self._administrative_state(server)
                 if (await self._command(f"set server {server} state {INVALID_STATE}")).startswith(DENIED):
-                    return [f"HAProxy lets nobody change servers at {self.settings.socket}: it needs `level admin`"]
+                    return [f"{self.settings.socket}: HAProxy denies changing servers; the socket needs `level admin`"]
         except OSError as error:
             return [self._unreachable_text(error)]
         except HaproxyError as error:
@@ -82,17 +82,17 @@ class HaproxyHandler(HandlerBase[HaproxySettings]):
         return []
 
     async def _wait_for_sessions(self) -> None:
-        """Wait for the last session. Some never end: after the time for it, the event is not kept waiting for them."""
+        """Wait for the last session to end, at most `wait`: some sessions never end."""
         try:
             async with asyncio.timeout(self.settings.wait / timedelta(seconds=1)):
-                while await self._count_sessions():  # noqa: ASYNC110  # HAProxy tells nobody of its own accord
+                while await self._count_sessions():  # noqa: ASYNC110  # HAProxy can only be polled
                     await asyncio.sleep(POLL_INTERVAL)
         except TimeoutError:
             took = format_duration(self.settings.wait)
-            log.warning("%s: there are still sessions after %s: %s", self.name, took, ", ".join(self.settings.servers))
+            log.warning("%s: sessions still open after %s: %s", self.name, took, ", ".join(self.settings.servers))
 
     async def _count_sessions(self) -> int:
-        """Return how many requests are under way or waiting on all servers."""
+        """Return the number of current and queued sessions on all servers."""
         response = await self._command("show stat -1 4 -1")
         rows = csv.DictReader(response.removeprefix("# ").splitlines())
         mine = (row for row in rows if f"{row.get('pxname')}/{row.get('svname')}" in self.settings.servers)
@@ -106,7 +106,7 @@ class HaproxyHandler(HandlerBase[HaproxySettings]):
         raise HaproxyError(f"HAProxy has no server {server}")
 
     async def _set_state(self, server: str, state: str) -> None:
-        """Change the state of a server. HAProxy says nothing if it does that, and why if not."""
+        """Change the state of a server. HAProxy answers with an empty line, or with the reason for a refusal."""
         command = f"set server {server} state {state}"
         if response := (await self._command(command)).strip():
             raise HaproxyError(f"HAProxy refuses `{command}`: {response.splitlines()[0]}")
@@ -122,12 +122,12 @@ class HaproxyHandler(HandlerBase[HaproxySettings]):
             writer.close()
 
     def _unreachable_text(self, error: OSError) -> str:
-        return f"HAProxy cannot be reached at {self.settings.socket}: {error.strerror or error}"
+        return f"cannot reach HAProxy at {self.settings.socket}: {error.strerror or error}"
 
 
 async def _open_unix(path: Path) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     if sys.platform == "win32":
-        raise OSError("this system has no such sockets")
+        raise OSError("this system has no Unix sockets")
     return await asyncio.open_unix_connection(str(path))
 
 
@@ -140,7 +140,7 @@ async def _read_all(reader: asyncio.StreamReader) -> bytes:
 
 
 def _states(response: str) -> Iterable[dict[str, str]]:
-    """Read what `show servers state` says: a version, the names of columns after a #, then a line for each server."""
+    """Parse the output of `show servers state`: a version, the column names after a #, then one line per server."""
     names: list[str] = []
     for line in response.splitlines():
         if line.startswith("# "):

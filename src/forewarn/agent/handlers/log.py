@@ -17,7 +17,7 @@ class LogHandler(HandlerBase[LogHandlerSettings]):
         super().__init__(settings, clock)
 
     async def notify(self, context: HandlerContext) -> CallResult:
-        """Write the line. The facts stand beside the sentence, each under a name of its own."""
+        """Write the log line, with the facts of the event as separate fields."""
         fields = {f"event_{name}": value for name, value in template_facts(context, self._clock.now()).items()}
         log.info("%s of %s: %s", context.event.type, context.name, context.phase.value, extra=fields)
         return Done()

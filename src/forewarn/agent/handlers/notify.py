@@ -20,7 +20,7 @@ MISSING = "notify needs Apprise: pip install 'forewarn[notify]'"
 
 
 class NotifyHandler(HandlerBase[NotifySettings]):
-    """Sends a message to every URL of a file."""
+    """Sends a message to every Apprise URL of a file."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class NotifyHandler(HandlerBase[NotifySettings]):
         self._environ = inherited_variables(environ)
 
     async def notify(self, context: HandlerContext) -> CallResult:
-        """Send the message, if it is wanted in this phase."""
+        """Send the message, if the settings name this phase."""
         return await self._retry(self._notify_once, context) if context.phase in self.settings.phases else Done()
 
     async def _notify_once(self, context: HandlerContext) -> CallResult:
@@ -45,7 +45,7 @@ class NotifyHandler(HandlerBase[NotifySettings]):
         )
 
     async def check(self) -> list[str]:
-        """Look whether Apprise is there and knows every URL. Nobody is told anything."""
+        """Check that Apprise is installed and supports every URL. Sends nothing."""
         path = self.settings.urls_file
         if problems := [] if path is None else check_secret_file(path):
             return problems
@@ -53,7 +53,7 @@ class NotifyHandler(HandlerBase[NotifySettings]):
         return [] if isinstance(result, Done) else [result.reason]
 
     async def _send(self, *, title: str = "", body: str | None) -> CallResult:
-        """Have the message sent. What goes wrong with a URL is told by its number: what stands in it is secret."""
+        """Send the message in a subprocess. Errors name a URL by its number, because the URL itself is secret."""
         path = self.settings.urls_file
         try:
             urls = [] if path is None else read_secrets(path, self._hide)
@@ -63,15 +63,15 @@ class NotifyHandler(HandlerBase[NotifySettings]):
         except InvalidSecret as error:
             return Failed(str(error))
         except OSError as error:
-            return Retry(f"{sys.executable} cannot be started: {error.strerror}")
+            return Retry(f"cannot start {sys.executable}: {error.strerror}")
         match ran.code:
             case 0:
                 return Done()
             case code if code == APPRISE_MISSING:
                 return Failed(MISSING)
             case code if code == INVALID_URL:
-                return Failed(f"{path}: Apprise does not know what URL {ran.stdout.strip()} is for")
+                return Failed(f"{path}: Apprise does not support URL number {ran.stdout.strip()}")
             case code if code == SEND_FAILED:
-                return Retry(f"not everybody in {path} could be told")
+                return Retry(f"could not send to every URL of {path}")
             case code:
-                return Failed(f"telling people ended with {code}")
+                return Failed(f"sending failed with exit code {code}")

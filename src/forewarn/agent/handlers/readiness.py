@@ -12,25 +12,25 @@ from forewarn.client.document import event_key
 from forewarn.clock import Clock, wait_until
 
 RETRY_INTERVAL = timedelta(seconds=5)
-"""How long to wait before listening is tried again."""
+"""How long to wait before trying again to listen."""
 
 MOST_RECOVERED = 1_000
-"""How many events are remembered that are recovered."""
+"""How many recovered events are remembered."""
 
 
 class ReadinessHandler(HandlerBase[ReadinessSettings]):
-    """Answers probes. Events that are told again after a restart are known again."""
+    """Answers probes. It keeps no state on disk: after a restart it is notified of the open events again."""
 
     def __init__(self, settings: ReadinessSettings, *, clock: Clock | None = None) -> None:
         super().__init__(settings, clock)
         self._unready_since: dict[str, datetime] = {}
         self._ready_since: dict[str, datetime] = {}
         self.port = settings.listen.port
-        """Where it listens; another one than was set, if any free one was asked for."""
+        """The port on which it listens; it differs from the setting if that is 0 (any free port)."""
 
     @asynccontextmanager
     async def serve(self) -> AsyncIterator[None]:
-        """Answer probes within this context, from the moment on at which that is possible."""
+        """Answer probes while the context is open; retry in the background until listening succeeds."""
         listener = HttpServer(self.respond)
         listening = asyncio.create_task(self._listen(listener), name=f"forewarn-{self.name}")
         try:
@@ -43,15 +43,15 @@ class ReadinessHandler(HandlerBase[ReadinessSettings]):
     def respond(self, request: Request) -> Response:
         """Answer a probe."""
         if request.path != self.settings.path:
-            return error_response(404, f"ask for {self.settings.path}")
+            return error_response(404, f"not found; available: {self.settings.path}")
         if request.method not in ("GET", "HEAD"):
-            return error_response(405, "only GET and HEAD are answered", ("Allow", "GET, HEAD"))
+            return error_response(405, "only GET and HEAD are supported", ("Allow", "GET, HEAD"))
         if self._unready_since:
-            return Response(503, f"going away: {', '.join(sorted(self._unready_since))}\n".encode(), TEXT)
+            return Response(503, f"not ready: {', '.join(sorted(self._unready_since))}\n".encode(), TEXT)
         return Response(200, b"serving\n", TEXT)
 
     async def prepare(self, context: HandlerContext) -> CallResult:
-        """Wait until load balancers have had the time to notice."""
+        """Wait until load balancers have had time to notice the failing probe."""
         self._mark_unready(context)
         await wait_until(self._clock, self._unready_since[event_key(context.event)] + self.settings.wait)
         return Done()
@@ -65,9 +65,9 @@ class ReadinessHandler(HandlerBase[ReadinessSettings]):
         return Done()
 
     async def notify(self, context: HandlerContext) -> CallResult:
-        """Fail the probes from the notice on; where nothing was prepared, no recover call would end that.
+        """Fail the probes from the notice on, and pass them again after an event without a recover call.
 
-        The call runs in parallel with the notification, and may have been faster.
+        Calls run in parallel with notifications, so the recover call may have ended first.
         """
         if context.phase is Phase.RECOVER and context.call is None:
             await self.recover(context)

@@ -33,7 +33,7 @@ def create_handlers(
     environ: Mapping[str, str] = os.environ,
     clock: Clock | None = None,
 ) -> dict[str, Handler]:
-    """Make every handler that is set up, by its name. None of them does anything yet."""
+    """Create all configured handlers, by name, without starting any."""
     clock = clock or SystemClock()
     directory = settings.state / "handlers"
 
@@ -54,6 +54,6 @@ def create_handlers(
             case LogHandlerSettings():
                 return LogHandler(each, clock=clock)
             case _:
-                raise AssertionError(f"no handler is made for {each.kind}")
+                raise AssertionError(f"no handler class for kind {each.kind}")
 
     return {each.name: create(each) for each in settings.handlers}

@@ -14,27 +14,27 @@ log = logging.getLogger("forewarn.agent")
 
 
 class SavedState(msgspec.Struct, frozen=True, kw_only=True):
-    """The things that were running, and are to run again."""
+    """What was running before prepare, and must run again after recover."""
 
     running: tuple[str, ...]
     is_restored: bool = False
 
 
 class SavedStateFile:
-    """One note of one handler. A disk that takes no more is no reason to stop: it is said, and memory has to do."""
+    """The saved state of one handler. If the disk fails, it logs a warning and keeps the state in memory."""
 
     def __init__(self, directory: Path, handler: str) -> None:
         self._path = directory / f"{handler}.json"
         self._cached: SavedState | None = None
 
     def begin(self) -> None:
-        """Note that nothing has been touched yet: what fails before anything is found has nothing to restore."""
+        """Save that nothing was stopped yet: a prepare that fails early leaves nothing to restore."""
         before = self._load()
         if before is None or before.is_restored:
             self._save(SavedState(running=()))
 
     def save_running(self, running: tuple[str, ...]) -> tuple[str, ...]:
-        """Note what runs before it is stopped; return all that is to run again, from an earlier try too."""
+        """Save what runs before it is stopped; return all that must run again, including that of earlier attempts."""
         before = self._load()
         if before is not None and not before.is_restored:
             running = tuple(dict.fromkeys((*before.running, *running)))
@@ -42,12 +42,12 @@ class SavedStateFile:
         return running
 
     def to_restore(self, everything: tuple[str, ...]) -> tuple[str, ...]:
-        """Return what is to run again; everything where nothing is known, rather than too little."""
+        """Return what must run again; `everything` if no state was saved, because too much is safer than too little."""
         before = self._load()
         return everything if before is None else tuple(each for each in before.running if each in everything)
 
     def mark_restored(self) -> None:
-        """Note that it runs again. What ran stays known: the same may be asked for once more."""
+        """Save that everything runs again. The list is kept, because a recover call can be repeated."""
         before = self._load()
         if before is not None:
             self._save(msgspec.structs.replace(before, is_restored=True))
@@ -66,4 +66,4 @@ class SavedStateFile:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             write_file(self._path, msgspec.json.encode(state))
         except OSError as error:
-            log.warning("cannot note what ran in %s: %s", self._path, error.strerror)
+            log.warning("cannot save handler state to %s: %s; keeping it in memory", self._path, error.strerror)

@@ -11,17 +11,17 @@ from forewarn.agent.settings import SystemdSettings
 from forewarn.process import run_process
 
 RUNNING = frozenset({"active", "activating", "reloading", "refreshing"})
-"""What systemd calls units that have something to stop."""
+"""The active states of units that have something to stop."""
 
 LOADED = "loaded"
 
 
 class SystemdError(Exception):
-    """systemctl did not do what it was asked for; the message says how it ended."""
+    """systemctl failed; the message says how."""
 
 
 class SystemdHandler(HandlerBase[SystemdSettings]):
-    """Stops and starts units by `systemctl`, which has to be on the PATH, and to be allowed to do so."""
+    """Stops and starts units with `systemctl`, which must be on the PATH and permitted to do so."""
 
     def __init__(self, settings: SystemdSettings, directory: Path, *, environ: Mapping[str, str] = os.environ) -> None:
         super().__init__(settings)
@@ -29,7 +29,7 @@ class SystemdHandler(HandlerBase[SystemdSettings]):
         self._saved_state = SavedStateFile(directory, settings.name)
 
     async def prepare(self, context: HandlerContext) -> CallResult:
-        """Stop what runs. What stands still already, for another reason, stays so afterwards."""
+        """Stop the running units. Units that were already stopped are not started afterwards."""
         del context
         self._saved_state.begin()
         try:
@@ -42,7 +42,7 @@ class SystemdHandler(HandlerBase[SystemdSettings]):
         return Done()
 
     async def recover(self, context: HandlerContext) -> CallResult:
-        """Start what was stopped."""
+        """Start the units that were stopped."""
         del context
         try:
             await self._run_units("start", self._saved_state.to_restore(self.settings.units))
@@ -52,7 +52,7 @@ class SystemdHandler(HandlerBase[SystemdSettings]):
         return Done()
 
     async def check(self) -> list[str]:
-        """Ask whether there are such units."""
+        """Check that the units exist."""
         try:
             states = await self._states("LoadState")
         except SystemdError as error:
@@ -70,17 +70,17 @@ class SystemdHandler(HandlerBase[SystemdSettings]):
             await self._systemctl(verb, *units)
 
     async def _systemctl(self, verb: str, *words: str) -> str:
-        import shutil  # loads half a megabyte of archivers that an agent at rest does not need
+        import shutil  # late: it loads half a megabyte of archive modules that an idle agent does not need
 
         program = shutil.which("systemctl", path=self._environ.get("PATH", os.defpath))
         if program is None:
-            raise SystemdError("there is no program systemctl on the PATH")
+            raise SystemdError("systemctl is not on the PATH")
         try:
             ran = await run_process(
                 [program, "--no-ask-password", "--no-pager", verb, *words], self._environ, merge=True
             )
         except OSError as error:
-            raise SystemdError(f"{program} cannot be started: {error.strerror}") from error
+            raise SystemdError(f"cannot start {program}: {error.strerror}") from error
         if ran.code != 0:
             raise SystemdError(f"systemctl {verb} {' '.join(words)} {ran.summary}")
         return ran.stdout

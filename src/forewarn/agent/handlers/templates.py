@@ -1,4 +1,4 @@
-"""Message templates such as `$type of $name`: the facts that they can contain, and escaping by content type."""
+"""Message templates such as `$type of $name`: the available facts, and escaping by content type."""
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
@@ -14,7 +14,7 @@ Fact = str | int | bool | list[str] | None
 
 
 def template_facts(context: HandlerContext, now: datetime) -> dict[str, Fact]:
-    """Return what is known; None where it is not. Times are ISO 8601 in UTC, durations are seconds."""
+    """Return the facts of a context; None for unknown ones. Times are ISO 8601 in UTC, durations are seconds."""
     event, left = context.event, context.time_left(now)
     values: dict[str, Fact] = {
         "id": event.id,
@@ -35,12 +35,12 @@ def template_facts(context: HandlerContext, now: datetime) -> dict[str, Fact]:
 
 
 def fill_template(template: str, values: Mapping[str, Fact], escape: Callable[[str], str] = str) -> str:
-    """Fill a template; `escape` makes each fact fit the place at which it stands."""
+    """Fill a template; `escape` is applied to each fact."""
     return Template(template).safe_substitute({name: escape(_text(fact)) for name, fact in values.items()})
 
 
 def escape_for(content_type: str) -> Callable[[str], str]:
-    """Return how facts are written in a body of this type, so that none of them can break out of its place."""
+    """Return the escape function for a content type, so that no fact can break the syntax of the body."""
     kind = content_type.partition(";")[0].strip().casefold()
     if kind == "application/x-www-form-urlencoded":
         return lambda text: quote(text, safe="")

@@ -1,4 +1,4 @@
-"""Webhook handler: sends an HTTP request when a phase begins, or as a prepare or recover call that has to succeed."""
+"""Webhook handler: sends an HTTP request when a phase begins, or as a prepare or recover call that must succeed."""
 
 import asyncio
 import ssl
@@ -15,24 +15,24 @@ from forewarn.clock import Clock
 from forewarn.http_client import PORTS, HttpRequest, InvalidCertificate, RequestFailed, send_request
 
 RETRYABLE_STATUSES = frozenset({408, 425, 429})
-"""Refusals that another try may get around; all from 500 on may."""
+"""Client error statuses that are retried; all statuses from 500 on are retried too."""
 
 WITHOUT_BODY = frozenset({"GET", "DELETE"})
 
 
 class WebhookHandler(HandlerBase[WebhookSettings]):
-    """Sends a request, with a secret if there is one."""
+    """Sends an HTTP request, with a secret header if configured."""
 
     def __init__(self, settings: WebhookSettings, *, hide: Hide = hide_nothing, clock: Clock | None = None) -> None:
         super().__init__(settings, clock)
         self._hide = hide
 
     async def prepare(self, context: HandlerContext) -> CallResult:
-        """Send the request, if it is wanted in this phase."""
+        """Send the request, if the settings name this phase."""
         return await self._send_if(Phase.PREPARE, context)
 
     async def recover(self, context: HandlerContext) -> CallResult:
-        """Send the request, if it is wanted in this phase."""
+        """Send the request, if the settings name this phase."""
         return await self._send_if(Phase.RECOVER, context)
 
     async def notify(self, context: HandlerContext) -> CallResult:
@@ -42,7 +42,7 @@ class WebhookHandler(HandlerBase[WebhookSettings]):
         return await self._retry(self._send, context) if is_wanted else Done()
 
     async def check(self) -> list[str]:
-        """Look at the files, and whether the server's name is known. Nothing is sent."""
+        """Check the files, and that the server's name resolves. Sends nothing."""
         files = (self.settings.secret_file, self.settings.url_file)
         problems = [problem for path in files if path is not None for problem in check_secret_file(path)]
         try:
@@ -89,7 +89,7 @@ class WebhookHandler(HandlerBase[WebhookSettings]):
         path = self.settings.url_file
         url = "" if path is None else read_secret(path, self._hide)
         if urlsplit(url).scheme not in PORTS or not urlsplit(url).hostname:
-            raise InvalidSecret(f"{path} has no http or https URL")
+            raise InvalidSecret(f"{path} does not contain an http or https URL")
         return url
 
     def _tls(self) -> ssl.SSLContext | None:
@@ -102,8 +102,8 @@ def _call_result(origin: str, status: int) -> CallResult:
     if 200 <= status < 300:
         return Done()
     if 300 <= status < 400:
-        return Failed(f"{origin} answers {status}: redirects are not followed, so name the place to which it leads")
-    reason = f"{origin} answers {status}"
+        return Failed(f"{origin} answered {status}: redirects are not followed; configure the target URL")
+    reason = f"{origin} answered {status}"
     return Retry(reason) if status in RETRYABLE_STATUSES or status >= 500 else Failed(reason)
 
 
@@ -112,5 +112,5 @@ async def _check_dns(url: str) -> list[str]:
     try:
         await asyncio.get_running_loop().getaddrinfo(parts.hostname, parts.port or PORTS[parts.scheme])
     except (OSError, UnicodeError) as error:
-        return [f"{parts.hostname} is not known: {error}"]
+        return [f"cannot resolve {parts.hostname}: {error}"]
     return []

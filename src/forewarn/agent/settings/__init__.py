@@ -1,4 +1,4 @@
-"""Settings of the agent: `agent.toml`, and an environment variable for each key that exists once."""
+"""Settings of the agent: `agent.toml`, and environment variables for all keys outside of handlers and rules."""
 
 from forewarn.agent.settings.handlers import (
     KINDS,

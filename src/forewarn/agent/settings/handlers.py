@@ -29,11 +29,11 @@ NOTIFY_PHASES = (Phase.NOTICE, Phase.RECOVER)
 
 
 class HandlerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What every handler has."""
+    """Settings that every kind of handler has."""
 
     kind: ClassVar[str]
     is_notify_only: ClassVar[bool] = False
-    """Whether it just passes on what happens: such handlers are chosen where no rule says otherwise."""
+    """Whether this kind only reports events. Such handlers are chosen for events that match no rule."""
 
     name: str
     importance: Importance = 50
@@ -54,7 +54,7 @@ class ExecSettings(HandlerSettings, frozen=True, kw_only=True):
 
 
 class SystemdSettings(HandlerSettings, frozen=True, kw_only=True):
-    """Units that are stopped, and started again."""
+    """systemd units to stop before the event and start after it."""
 
     kind = "systemd"
 
@@ -62,7 +62,7 @@ class SystemdSettings(HandlerSettings, frozen=True, kw_only=True):
 
 
 class WebhookSettings(HandlerSettings, frozen=True, kw_only=True):
-    """A request to some web service."""
+    """An HTTP request."""
 
     kind = "http"
 
@@ -79,7 +79,7 @@ class WebhookSettings(HandlerSettings, frozen=True, kw_only=True):
 
 
 class HaproxySettings(HandlerSettings, frozen=True, kw_only=True):
-    """Servers of HAProxy that are drained, and made ready again."""
+    """HAProxy servers to drain before the event and set ready after it."""
 
     kind = "haproxy"
 
@@ -99,7 +99,7 @@ class ReadinessSettings(HandlerSettings, frozen=True, kw_only=True):
 
 
 class NotifySettings(HandlerSettings, frozen=True, kw_only=True):
-    """Messages to people, sent by Apprise."""
+    """Messages to people, sent with Apprise."""
 
     kind = "notify"
     is_notify_only = True
@@ -111,7 +111,7 @@ class NotifySettings(HandlerSettings, frozen=True, kw_only=True):
 
 
 class LogHandlerSettings(HandlerSettings, frozen=True, kw_only=True):
-    """One line in the log for each phase."""
+    """One log line for each phase."""
 
     kind = "log"
     is_notify_only = True

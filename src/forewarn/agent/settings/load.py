@@ -30,32 +30,32 @@ FILE_NAME = "agent.toml"
 SYSTEM_FILE = Path("/etc/forewarn") / FILE_NAME
 AGENT_PREFIX = VARIABLE_PREFIX + "AGENT_"
 TABLES = frozenset({"handlers", "rules"})
-"""Tables of the file that are no sections: they have any number of entries."""
+"""Tables with any number of entries; all other tables are sections with fixed keys."""
 
 SHARED = ("endpoint", "name")
-"""Keys whose variables mean the same to every command on a VM."""
+"""Keys whose variables are shared by all commands inside a VM."""
 
 
 def variable(key: str) -> str:
-    """Return the environment variable of a key that is there only once."""
+    """Return the environment variable of a key outside of handlers and rules."""
     prefix = VARIABLE_PREFIX if key in SHARED else AGENT_PREFIX
     return prefix + key.replace(".", "_").upper()
 
 
 def settings_file(given: str | None, environ: Mapping[str, str], here: Path) -> Path | None:
-    """Return the file to read: the one that is named, else `agent.toml` in `here`, else the system's, else none."""
+    """Return the settings file: the given one, else `agent.toml` in `here`, else the system's file, else None."""
     if named := given or environ.get(AGENT_PREFIX + "CONFIG"):
         return Path(named).expanduser()
     return next((file for file in (here / FILE_NAME, SYSTEM_FILE) if file.is_file()), None)
 
 
 def read_settings(file: Path | None, environ: Mapping[str, str]) -> AgentSettings:
-    """Read and check everything; raises SettingsError. Without `file` there are variables and defaults."""
+    """Read and validate the settings from file, variables and defaults. Raises SettingsError."""
     return load_agent_settings(file, environ).settings
 
 
 def load_agent_settings(file: Path | None, environ: Mapping[str, str]) -> LoadedSettings[AgentSettings]:
-    """Find the value of every setting and its origin; raises SettingsError."""
+    """Return the value of every setting and its source. Raises SettingsError."""
     document = FileValue("the environment", "", {}) if file is None else read_settings_file(file)
     tables = read_table(document)
     handlers = tuple(_handlers(tables["handlers"])) if "handlers" in tables else ()
@@ -72,12 +72,12 @@ def load_agent_settings(file: Path | None, environ: Mapping[str, str]) -> Loaded
 def _handlers(tables: FileValue) -> Iterator[HandlerSettings]:
     for name, value in read_table(tables).items():
         try:
-            check_name(name, "the name of a handler,")
+            check_name(name, "handler name")
         except Invalid as error:
             raise SettingsConflict(f"{place(value)}: {value.key}: {error}") from None
         fields = read_table(value)
         if "kind" not in fields:
-            raise SettingsConflict(f"{place(value)}: {value.key}.kind is missing: it takes {_kinds()}")
+            raise SettingsConflict(f"{place(value)}: {value.key}.kind is missing; use one of {_kinds()}")
         kind = fields["kind"].value
         if not isinstance(kind, str) or kind not in KINDS:
             raise InvalidSetting(place(fields["kind"]), fields["kind"].key, kind, _kinds())
@@ -95,21 +95,19 @@ def _rules(tables: FileValue) -> Iterator[Rule]:
         raise InvalidSetting(place(tables), tables.key, tables.value, allowed)
     for value in tables.items():
         if "handlers" not in read_table(value):
-            raise SettingsConflict(
-                f"{place(value)}: {value.key}.handlers is missing: it takes a list of the names of handlers"
-            )
+            raise SettingsConflict(f"{place(value)}: {value.key}.handlers is missing: expected a list of handler names")
         yield read_section(Rule, value)
 
 
 def _with_log(handlers: tuple[HandlerSettings, ...]) -> tuple[HandlerSettings, ...]:
-    """There is always a handler that logs: an event that nobody heard of is the worst one."""
+    """Add a log handler if none is configured, so that every event is at least logged."""
     if any(isinstance(each, LogHandlerSettings) or each.name == LogHandlerSettings.kind for each in handlers):
         return handlers
     return (*handlers, LogHandlerSettings(name=LogHandlerSettings.kind))
 
 
 def _default_state_directory(environ: Mapping[str, str]) -> Path:
-    """Return the directory that systemd made for us, or the system's, or the user's own."""
+    """Return the state directory that systemd provides, else the system's for root, else the user's."""
     if made := environ.get("STATE_DIRECTORY"):
         return Path(made.split(":")[0])
     is_root = hasattr(os, "geteuid") and os.geteuid() == 0

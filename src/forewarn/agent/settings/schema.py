@@ -26,13 +26,13 @@ SYSTEM_STATE_DIRECTORY = Path("/var/lib/forewarn-agent")
 
 
 class HttpSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the agent answers: peers, load balancers, Prometheus."""
+    """The agent's HTTP API for peers, load balancers and Prometheus."""
 
     listen: ListenOrNone = ListenAddress("127.0.0.1", 8160)
 
 
 class ApprovalSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Who approves, and when."""
+    """Which VM approves events, and when."""
 
     policy: Approvers = ApprovalMode.LEADER
     deputy_after: UpToDay = timedelta(seconds=60)
@@ -41,7 +41,7 @@ class ApprovalSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PeersSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How the agents of other VMs are asked whether they are ready."""
+    """How to ask the agents of other VMs whether they are ready."""
 
     secret_file: PathOrNone = None
     agents: Agents = ()
@@ -50,7 +50,7 @@ class PeersSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
-    """Which handlers an event gets if all that is said of it here holds; what is not said does not matter."""
+    """The handlers for events that meet all given conditions. An omitted condition matches every event."""
 
     types: Types = ()
     sources: Sources = ()
@@ -61,7 +61,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that can be set. Rules are in the order in which they are tried."""
+    """All settings of the agent. Rules are tried in order."""
 
     endpoint: EndpointOrNone = None
     name: TextOrNone = None
@@ -75,7 +75,7 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     rules: tuple[Rule, ...] = ()
 
     def handler(self, name: str) -> HandlerSettings:
-        """Return the settings of a handler; KeyError if there is none of that name."""
+        """Return the settings of a handler. Raises KeyError for an unknown name."""
         for each in self.handlers:
             if each.name == name:
                 return each

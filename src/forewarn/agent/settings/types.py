@@ -34,7 +34,7 @@ TEMPLATE_FIELDS = (
     "seconds_left",
     "leader",
 )
-"""What a template can say of an event."""
+"""The fields of a message template."""
 
 _HOST = re.compile(r"[A-Za-z0-9._:%-]{1,253}")
 _UNIT = re.compile(r"[A-Za-z0-9:_.\\@-]{1,255}\.(service|socket|target|timer|mount|path|slice|scope)")
@@ -54,18 +54,18 @@ class Address(NamedTuple):
 
 
 class ApprovalMode(StrEnum):
-    """Who approves."""
+    """Which VM approves an event."""
 
     NEVER = "never"
-    """Nobody here: events start at their time."""
+    """This agent never approves: events start at their `not_before`."""
     LEADER = "leader"
-    """The first of the affected VMs, for all of them, when all are ready; the next one if the first does not."""
+    """The first affected VM approves for all of them when all are ready; the second one if the first does not."""
     EACH = "each"
-    """Every VM for itself: right only where the service waits for all of them."""
+    """Every VM approves for itself: correct only if the service waits for the approval of all VMs."""
 
 
 def parse_address(text: str) -> Address:
-    """Read `host:port`; ValueError says that it is none."""
+    """Parse `host:port`. Raises ValueError."""
     host, _, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not _HOST.fullmatch(host) or not port.isdecimal() or not 0 < int(port) <= 65_535:
@@ -139,7 +139,7 @@ def _endpoint(value: object) -> str:
 
 
 def _agents(value: object) -> tuple[tuple[str, Address], ...]:
-    """Take a table, or `name=host:port,…` as a variable gives it."""
+    """Parse a table, or `name=host:port,…` from an environment variable."""
     if isinstance(value, Mapping):
         return tuple((_text(name), parse_address(_text(where))) for name, where in value.items())
     pairs = (part.partition("=") for part in _text(value).split(","))
@@ -168,7 +168,7 @@ def _template(value: object) -> str:
 
 
 def _socket_address(value: object) -> Path | Address:
-    """Take the path of a socket, or `host:port`."""
+    """Parse the path of a Unix socket, or `host:port`."""
     text = str(value) if isinstance(value, Path) else _text(value)
     return Path(text) if text.startswith("/") else parse_address(text)
 
@@ -187,7 +187,7 @@ EndpointOrNone = Annotated[
     str | None, SettingType(_or_none(_endpoint), f'a host, HOST:PORT or an http URL without a path, or "{NONE}"')
 ]
 TextOrNone = Annotated[str | None, SettingType(_or_none(_text), f'a text, or "{NONE}"')]
-Prefix = Annotated[str, SettingType(lambda value: value if value == "" else _text(value), "a text, which may be empty")]
+Prefix = Annotated[str, SettingType(lambda value: value if value == "" else _text(value), "a text, possibly empty")]
 Directory = Annotated[Path, SettingType(_path, "a path", is_path=True)]
 Interval = Annotated[
     timedelta, SettingType(_up_to(timedelta(minutes=5), timedelta(seconds=0.1)), 'a duration from "0.1s" to "5m"')
@@ -196,8 +196,8 @@ UpToDay = Annotated[timedelta, SettingType(_up_to(DAY), 'a duration, at most "1d
 UpToDayOrNone = Annotated[
     timedelta | None, SettingType(_or_none(_up_to(DAY)), f'a duration, at most "1d", or "{NONE}"')
 ]
-Tries = Annotated[int, SettingType(_between(0, 100), "a whole number from 0 to 100")]
-Importance = Annotated[int, SettingType(_between(0, 100), "a whole number from 0 to 100")]
+Tries = Annotated[int, SettingType(_between(0, 100), "an integer from 0 to 100")]
+Importance = Annotated[int, SettingType(_between(0, 100), "an integer from 0 to 100")]
 Approvers = Annotated[ApprovalMode, SettingType(_one_of(ApprovalMode), _words(ApprovalMode))]
 Agents = Annotated[
     tuple[tuple[str, Address], ...],
@@ -206,7 +206,7 @@ Agents = Annotated[
 Types = Annotated[tuple[EventType, ...], SettingType(_some_of(EventType), f"a list of {_words(EventType)}")]
 Sources = Annotated[tuple[Source, ...], SettingType(_some_of(Source), f"a list of {_words(Source)}")]
 Phases = Annotated[tuple[Phase, ...], SettingType(_some_of(Phase), f"a list of {_words(Phase)}")]
-HandlerNames = Annotated[tuple[str, ...], SettingType(_handler_names, "a list of the names of handlers")]
+HandlerNames = Annotated[tuple[str, ...], SettingType(_handler_names, "a list of handler names")]
 Units = Annotated[
     tuple[str, ...], SettingType(_all_matching(_UNIT), 'a list of units with their suffix, such as ["nginx.service"]')
 ]
@@ -225,7 +225,7 @@ Method = Annotated[
     str, SettingType(_matching(re.compile("GET|POST|PUT|PATCH|DELETE")), '"GET", "POST", "PUT", "PATCH" or "DELETE"')
 ]
 TEMPLATE_HELP = (
-    f"a text in which {', '.join(f'${name}' for name in TEMPLATE_FIELDS)} stand for what is known ($$ is a dollar)"
+    f"a text that may contain {', '.join(f'${name}' for name in TEMPLATE_FIELDS)}; write $$ for a dollar sign"
 )
 TemplateOrNone = Annotated[str | None, SettingType(_or_none(_template), f'{TEMPLATE_HELP}, or "{NONE}"')]
 TemplateText = Annotated[str, SettingType(_template, TEMPLATE_HELP)]

@@ -16,23 +16,23 @@ from forewarn.core.event import EventType, Source
 
 
 class ApprovalPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """When events are approved."""
+    """Rules for when this agent approves events."""
 
     mode: ApprovalMode = ApprovalMode.LEADER
     user_events_at_once: bool = True
-    """What the owner of the VMs asked for does not wait for the other VMs."""
+    """Approve events that the user requested without waiting for the other VMs."""
     short_freeze: timedelta = timedelta(seconds=10)
-    """A Freeze that is known to take no longer does not wait for the other VMs either; zero: all wait."""
+    """Approve a Freeze of at most this duration without waiting for the other VMs; zero switches this off."""
     deputy_after: timedelta = timedelta(seconds=60)
-    """How long the deputy waits for the leader, from the moment at which it is ready itself."""
+    """How long the deputy waits for the leader after it is ready itself."""
     ask_every: timedelta = timedelta(seconds=5)
-    """How often peers that are not ready are asked again."""
+    """Interval at which peers that are not ready are asked again."""
 
     def __post_init__(self) -> None:
         if self.short_freeze < ZERO or self.deputy_after < ZERO:
-            raise ValueError("short_freeze and deputy_after are not negative")
+            raise ValueError("short_freeze and deputy_after must not be negative")
         if self.ask_every <= ZERO:
-            raise ValueError("ask_every is more than zero")
+            raise ValueError("ask_every must be positive")
 
 
 class ApprovalAllowed(msgspec.Struct, frozen=True):
@@ -48,14 +48,14 @@ class PeersRequired(msgspec.Struct, frozen=True):
 
 
 class ApprovalDelayed(msgspec.Struct, frozen=True):
-    """Not now; look again then, or when something happens."""
+    """Do not approve now; decide again at `until`, or on the next input."""
 
     reason: str
     until: datetime | None = None
 
 
 class ApprovalNotAllowed(msgspec.Struct, frozen=True):
-    """Not as things are: time alone does not change it."""
+    """Do not approve; only another input can change this, not time alone."""
 
     reason: str
 
@@ -68,22 +68,22 @@ def decide_approval(
 ) -> ApprovalDecision:
     """Decide whether to approve the event of a workflow, given the names of the peers whose addresses are known."""
     if not workflow.is_scheduled:
-        return ApprovalNotAllowed("the event is not waiting for anybody")
+        return ApprovalNotAllowed("the event is not waiting for approval")
     if policy.mode is ApprovalMode.NEVER:
-        return ApprovalNotAllowed("this agent never approves; the event starts at its time")
+        return ApprovalNotAllowed("this agent never approves; the event starts at its NotBefore")
     if workflow.is_notify_only:
-        return ApprovalNotAllowed("no rule matches this event, so it is only told")
+        return ApprovalNotAllowed("no rule matches this event; handlers are only notified")
     if workflow.ready_at is None:
         return ApprovalNotAllowed("this VM is not ready")
     if (deadline := workflow.event.deadline) is not None and now >= deadline:
         return ApprovalNotAllowed(_too_late(workflow))
     if policy.mode is ApprovalMode.EACH:
-        return ApprovalAllowed("this VM is ready; every VM approves for itself")
+        return ApprovalAllowed("this VM is ready, and every VM approves for itself")
     return _as_leader_or_deputy(workflow, workflow.ready_at, policy, peers, now)
 
 
 def is_immediate(event: Event, policy: ApprovalPolicy) -> bool:
-    """Tell whether an event does not wait for the other VMs."""
+    """Return whether an event is approved without waiting for the other VMs."""
     if event.source == Source.USER:
         return policy.user_events_at_once
     return (
@@ -92,7 +92,7 @@ def is_immediate(event: Event, policy: ApprovalPolicy) -> bool:
 
 
 def other_vms(event: Event, vm_name: str) -> tuple[str, ...]:
-    """Return the other VMs that are affected."""
+    """Return the other affected VMs."""
     return tuple(name for name in event.resources if normalize_name(name) != normalize_name(vm_name))
 
 
@@ -105,7 +105,7 @@ def _as_leader_or_deputy(
         return ApprovalNotAllowed(f"{workflow.event.resources[0]} approves for all")
     if now < (takeover_at := ready_at + policy.deputy_after):
         return ApprovalDelayed(
-            f"{workflow.event.resources[0]} approves for all; this VM does if that has not happened", takeover_at
+            f"{workflow.event.resources[0]} approves for all; this VM takes over if it does not", takeover_at
         )
     return _as_approver(workflow, policy, peers, now)
 
@@ -115,15 +115,15 @@ def _as_approver(
 ) -> ApprovalDecision:
     names = other_vms(workflow.event, workflow.vm_name)
     if not names:
-        return ApprovalAllowed("this VM is ready, and no other is affected")
+        return ApprovalAllowed("this VM is ready, and no other VM is affected")
     if is_immediate(workflow.event, policy):
-        return ApprovalAllowed("this VM is ready, and such events do not wait for the others")
+        return ApprovalAllowed("this VM is ready, and this kind of event does not wait for the other VMs")
     if not peers:
         return ApprovalNotAllowed(
-            f"other VMs are affected ({', '.join(names)}), and no peers are configured to ask whether they are ready"
+            f"other VMs are affected ({', '.join(names)}), but no peers are configured; set peers.agents"
         )
     if unknown := [name for name in names if normalize_name(name) not in peers]:
-        return ApprovalNotAllowed(f"other VMs are affected whose agents have no address here: {', '.join(unknown)}")
+        return ApprovalNotAllowed(f"affected VMs without an address in peers.agents: {', '.join(unknown)}")
     return _if_peers_ready(workflow, names, policy, now)
 
 
@@ -131,11 +131,11 @@ def _if_peers_ready(
     workflow: EventWorkflow, names: tuple[str, ...], policy: ApprovalPolicy, now: datetime
 ) -> ApprovalDecision:
     if workflow.is_asking_peers:
-        return ApprovalDelayed("the other VMs are being asked")
+        return ApprovalDelayed("asking the other VMs whether they are ready")
     if workflow.peers_asked_at is None:
         return PeersRequired(names)
     if not (waiting := _not_ready(workflow, names)):
-        return ApprovalAllowed("all VMs that are affected are ready")
+        return ApprovalAllowed("all affected VMs are ready")
     if now >= (retry_at := workflow.peers_asked_at + policy.ask_every):
         return PeersRequired(names)
     return ApprovalDelayed(f"not ready: {waiting}", retry_at)
@@ -152,4 +152,4 @@ def _not_ready(workflow: EventWorkflow, names: tuple[str, ...]) -> str:
 def _too_late(workflow: EventWorkflow) -> str:
     if waiting := "; ".join(f"{peer.name} ({peer.reason})" for peer in workflow.peers if not peer.is_ready):
         return f"not all VMs were ready before NotBefore: {waiting}"
-    return "NotBefore has passed: the event starts without an approval"
+    return "NotBefore has passed; the event starts without approval"

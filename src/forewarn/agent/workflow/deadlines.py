@@ -1,6 +1,6 @@
-"""Deadlines: how the time until an event is divided among the handlers that prepare for it. Pure.
+"""Deadlines: how the time until an event is divided among the prepare calls. Pure.
 
-Handlers run by importance, and each may use its whole time limit; the others share what is left. So no handler is
+Handlers run by importance, and each may use its whole time limit; the later ones share what is left. So no handler is
 skipped before its turn, and the least important ones are skipped first.
 """
 
@@ -14,24 +14,24 @@ from forewarn.agent.workflow.state import HandlerStep
 from forewarn.client.document import Event
 
 MARGIN = timedelta(seconds=1)
-"""Everything has ended so long before the event: what is cut off needs a moment to end, and an approval to arrive."""
+"""Calls end this long before the event: a cancelled call needs a moment to stop, and an approval to arrive."""
 
 MINIMUM_SLICE = timedelta(seconds=1)
-"""Nothing is begun with less time than this, unless its own limit is shorter."""
+"""A call with less time than this is skipped, unless its own time limit is shorter."""
 
 
 class TimeSlice(msgspec.Struct, frozen=True):
-    """The time that a handler has; None if there is not enough of it."""
+    """The time that a handler gets; None if there is not enough."""
 
     handler: str
     time: timedelta | None
 
 
 def prepare_deadline(event: Event, noticed_at: datetime) -> datetime | None:
-    """Return the moment by which all is to be prepared; None if nobody knows.
+    """Return the time by which all prepare calls must have ended; None if unknown.
 
-    One that had passed when the event was noticed says nothing: the event waits for something else, or the clock of
-    this machine is wrong.
+    A deadline that had passed when the event was noticed is ignored: the event waits for something else, or the
+    clock of this machine is wrong.
     """
     return None if event.deadline is None or event.deadline <= noticed_at else event.deadline
 
@@ -43,7 +43,7 @@ def call_deadline(deadline: datetime | None, time_limit: timedelta, *, now: date
 
 
 def plan_time_slices(event: Event, steps: Sequence[HandlerStep], *, now: datetime) -> tuple[TimeSlice, ...]:
-    """Tell what everybody would get if all took their whole limit, and who would get nothing."""
+    """Return the time slices if every handler used its whole time limit; None for handlers that would be skipped."""
     if event.is_started:
         return tuple(TimeSlice(step.handler, None) for step in by_importance(steps))
     deadline = prepare_deadline(event, now)
@@ -56,5 +56,5 @@ def plan_time_slices(event: Event, steps: Sequence[HandlerStep], *, now: datetim
 
 
 def by_importance(steps: Sequence[HandlerStep]) -> tuple[HandlerStep, ...]:
-    """Return the most important first; equals in the order in which they were chosen."""
+    """Sort steps by importance, highest first; steps of equal importance keep their order."""
     return tuple(sorted(steps, key=lambda step: -step.importance))

@@ -61,13 +61,13 @@ class WorkflowContext(NamedTuple):
     vm_name: str
     policy: ApprovalPolicy = ApprovalPolicy()
     peers: frozenset[str] = frozenset()
-    """The VMs whose agents can be asked."""
+    """The VMs with a configured agent."""
     still_needed: frozenset[str] = frozenset()
     """The handlers that other workflows still need prepared."""
     busy: frozenset[str] = frozenset()
     """The handlers with a call in flight for other workflows: a handler runs one call at a time."""
     boot: str = ""
-    """Which boot of the machine this is; empty where nobody knows."""
+    """The machine's boot id; empty if unknown."""
 
 
 class _Transition(NamedTuple):
@@ -96,7 +96,7 @@ def start(
 def resume(workflow: EventWorkflow, *, now: datetime) -> WorkflowChange:
     """Resume a stored workflow, and notify the handlers of its current phase again.
 
-    Nothing else is done before it is known whether the event is still there.
+    Everything else waits until the agent knows whether the event still exists.
     """
     workflow = apply_input(workflow, Restarted(), now=now)
     return WorkflowChange(workflow=workflow, actions=(NotifyHandlers(workflow.phase, workflow.restarts + 1),))
@@ -111,7 +111,7 @@ def handlers_in_use(id_: str, workflows: Iterable[EventWorkflow]) -> tuple[froze
 
 
 def advance(workflow: EventWorkflow, context: WorkflowContext) -> WorkflowChange:
-    """Go on as far as possible, and say what is to be done and when to look again."""
+    """Advance the workflow as far as possible, and return the actions and the time of the next check."""
     actions: list[Action] = []
     while (transition := _transition(workflow, context)) != (workflow, ()):
         workflow = transition.workflow
@@ -129,7 +129,7 @@ def _transition(workflow: EventWorkflow, context: WorkflowContext) -> _Transitio
     if workflow.ending is not None and workflow.phase is not Phase.RECOVER:
         return _enter(abandon_prepare(workflow, f"the event is {workflow.ending.value}"), PhaseTrigger.REMOVED)
     if workflow.phase in BEFORE_IMPACT and workflow.event.is_started:
-        return _enter(abandon_prepare(workflow, "the event had started"), PhaseTrigger.STARTED)
+        return _enter(abandon_prepare(workflow, "the event has started"), PhaseTrigger.STARTED)
     if workflow.boot != context.boot:
         return _Transition(_prepare_after_reboot(workflow, context.boot))
     match workflow.phase:
@@ -151,7 +151,7 @@ def _enter(workflow: EventWorkflow, trigger: PhaseTrigger) -> _Transition:
 
 
 def _prepare_after_reboot(workflow: EventWorkflow, boot: str) -> EventWorkflow:
-    """Prepare anew what the machine may have started again while it booted: the event is still to come."""
+    """Reset prepare calls if the machine rebooted before the event: the boot may have undone what they did."""
     is_known = bool(workflow.boot and boot)
     workflow = replace(workflow, boot=boot)
     if not is_known or workflow.phase not in BEFORE_IMPACT:
@@ -182,7 +182,7 @@ def _start_prepare(workflow: EventWorkflow, step: HandlerStep, context: Workflow
         return step
     until = call_deadline(prepare_deadline(workflow.event, workflow.noticed_at), step.time_limit, now=context.now)
     if until is None:
-        return replace(step, prepare=mark_abandoned(step.prepare, "no time is left before the event"))
+        return replace(step, prepare=mark_abandoned(step.prepare, "no time left before the event"))
     return (
         step if step.handler in context.busy else replace(step, prepare=mark_started(step.prepare, context.now, until))
     )
@@ -229,7 +229,7 @@ def _start_recover(step: HandlerStep, context: WorkflowContext) -> HandlerStep:
 
 
 def _restart(workflow: EventWorkflow, event: Event, now: datetime) -> _Transition:
-    """Begin anew with an event that came back while it was recovered. What is still prepared stays so."""
+    """Restart the workflow of an event that was announced again during recovery. What is still prepared stays so."""
     steps = tuple(_reset_recovered(step) for step in workflow.steps)
     restarted = EventWorkflow(
         event=event,
@@ -264,7 +264,7 @@ def _start_calls(workflow: EventWorkflow, call: HandlerCall, steps: Iterable[Han
 def _start_call(step: HandlerStep, call: HandlerCall) -> StartCall:
     progress = step.progress(call)
     if progress.until is None:
-        raise ValueError("a half that is begun has an end")
+        raise ValueError("a running call must have an end time")
     return StartCall(step.handler, call, progress.attempt, progress.until)
 
 
@@ -294,7 +294,7 @@ def _cancel_reason(workflow: EventWorkflow, progress: CallProgress, call: Handle
         return f"the event is {workflow.ending.value}"
     if progress.until is None or progress.started_at is None or now < progress.until:
         return ""
-    return f"its time was over after {(progress.until - progress.started_at).total_seconds():.0f} s"
+    return f"timed out after {(progress.until - progress.started_at).total_seconds():.0f} s"
 
 
 def _wake_at(workflow: EventWorkflow, context: WorkflowContext) -> datetime | None:
@@ -302,7 +302,7 @@ def _wake_at(workflow: EventWorkflow, context: WorkflowContext) -> datetime | No
 
 
 def _wake_times(workflow: EventWorkflow, context: WorkflowContext) -> Iterator[datetime]:
-    """Give every moment at which time alone may change something."""
+    """Yield every time at which time alone may change something."""
     ends = (progress.until for step in workflow.steps for progress in (step.prepare, step.recover))
     yield from (end for end in ends if end is not None)
     if not workflow.is_scheduled:

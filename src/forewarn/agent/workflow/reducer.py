@@ -1,5 +1,6 @@
-"""Reducer: applies one input to a workflow and returns the new workflow; also the transitions of a single handler call.
-Pure; the planner decides what follows.
+"""Reducer: applies one input to a workflow and returns the new workflow; also the transitions of a handler call. Pure.
+
+The planner then decides what follows.
 """
 
 from datetime import datetime, timedelta
@@ -33,21 +34,21 @@ from forewarn.client.document import Event
 from forewarn.core.backoff import pause_after
 
 FIRST_RECOVERY_RETRY, LONGEST_RECOVERY_RETRY = timedelta(seconds=30), timedelta(minutes=10)
-"""Failed recovery is retried for ever, with an exponential backoff from the first to the longest pause."""
+"""Failed recovery is retried without limit, with an exponential backoff from the first to the longest pause."""
 
 FIRST_APPROVAL_RETRY, LONGEST_APPROVAL_RETRY = timedelta(seconds=5), timedelta(minutes=1)
-"""The same for an approval that the service did not take, until the event starts."""
+"""The same for a failed approval, until the event starts."""
 
 
 def mark_started(progress: CallProgress, now: datetime, until: datetime) -> CallProgress:
-    """Return it with its next attempt under way until then."""
+    """Return the progress with its next attempt running until `until`."""
     return CallProgress(
         state=CallState.RUNNING, attempt=progress.attempt + 1, tries=progress.tries + 1, started_at=now, until=until
     )
 
 
 def is_due(progress: CallProgress, now: datetime) -> bool:
-    """Tell whether its next try may begin: a first one, one after a pause, and one after a failure that has an end."""
+    """Return whether the next attempt may start: the first one, or one whose pause after a failure is over."""
     if progress.state is CallState.WAITING:
         return True
     return (
@@ -56,7 +57,7 @@ def is_due(progress: CallProgress, now: datetime) -> bool:
 
 
 def abandon_prepare(workflow: EventWorkflow, reason: str) -> EventWorkflow:
-    """Prepare nothing more. What runs may run to its end."""
+    """Skip the prepare calls that have not started. Running calls continue."""
     waits = {CallState.WAITING, CallState.PAUSING}
     steps = (
         replace(step, prepare=mark_abandoned(step.prepare, reason)) if step.prepare.state in waits else step
@@ -66,7 +67,7 @@ def abandon_prepare(workflow: EventWorkflow, reason: str) -> EventWorkflow:
 
 
 def mark_abandoned(progress: CallProgress, reason: str) -> CallProgress:
-    """Return it without any try to come: skipped if there was none, else failed."""
+    """Return the progress without further attempts: skipped if there was none, else failed."""
     if not progress.attempt:
         return CallProgress(state=CallState.SKIPPED, reason=reason)
     return replace(
@@ -78,12 +79,12 @@ def mark_abandoned(progress: CallProgress, reason: str) -> CallProgress:
 
 
 def reset_call(progress: CallProgress) -> CallProgress:
-    """Return it with all tries before it; the number of the attempt goes on."""
+    """Return the progress with all retries available again; the attempt number is kept."""
     return CallProgress(attempt=progress.attempt)
 
 
 def apply_input(workflow: EventWorkflow, input_: Input, *, now: datetime) -> EventWorkflow:
-    """Reduce an input to the new state of the workflow. An input that came too late changes nothing."""
+    """Apply an input to the workflow and return the new one. An outdated input changes nothing."""
     match input_:
         case EventSeen(event):
             return _event_seen(workflow, event)
@@ -109,7 +110,10 @@ def apply_input(workflow: EventWorkflow, input_: Input, *, now: datetime) -> Eve
 
 
 def infer_ending(workflow: EventWorkflow, *, now: datetime) -> Ending:
-    """Judge how an event went that nobody saw go: what was due, approved or begun has most likely happened."""
+    """Infer the ending of an event that disappeared while no agent was running.
+
+    If it was due, approved or started, it has most likely happened.
+    """
     deadline = workflow.event.deadline
     is_due = deadline is not None and now >= deadline
     has_happened = workflow.event.is_started or workflow.approval.state is ApprovalState.GIVEN or is_due
@@ -124,7 +128,7 @@ def _event_seen(workflow: EventWorkflow, event: Event) -> EventWorkflow:
     is_postponed = _is_postponed(workflow.event, event)
     by = prepare_deadline(event, workflow.noticed_at)
     steps = tuple(_reschedule(step, by, is_postponed=is_postponed) for step in workflow.steps)
-    # What peers said was said of the event as it was.
+    # The peers' answers were about the event before this change.
     workflow = replace(workflow, event=event, steps=steps, peers=(), peers_asked_at=None)
     has_more_to_do = any(step.prepare.state is CallState.WAITING for step in steps)
     return (
@@ -135,7 +139,7 @@ def _event_seen(workflow: EventWorkflow, event: Event) -> EventWorkflow:
 
 
 def _may_prepare_again(workflow: EventWorkflow) -> bool:
-    """Tell whether there is still something to prepare for: an approval that may have arrived is not taken back."""
+    """Return whether the workflow may go back to prepare: not after an approval that the service may have received."""
     is_refused = workflow.phase is Phase.APPROVE and workflow.approval.state is ApprovalState.FAILED
     return workflow.phase is Phase.READY or is_refused
 
@@ -147,7 +151,7 @@ def _is_postponed(before: Event, event: Event) -> bool:
 
 
 def _reschedule(step: HandlerStep, deadline: datetime | None, *, is_postponed: bool) -> HandlerStep:
-    """Fit a step into the time there is now: what runs ends earlier or later, what was skipped may have its turn."""
+    """Fit a step to the new deadline: a running call ends earlier or later, a skipped one may run after all."""
     prepare = step.prepare
     if prepare.state is CallState.SKIPPED and is_postponed:
         return replace(step, prepare=NOT_STARTED)
@@ -187,7 +191,7 @@ def _next_progress(
 
 
 def _retry_recovery(recover: CallProgress, now: datetime) -> CallProgress:
-    """Never give recovery up."""
+    """Schedule another attempt after a failure: recovery is never given up."""
     if recover.state is not CallState.FAILED:
         return recover
     return replace(
@@ -213,7 +217,7 @@ def _restarted(workflow: EventWorkflow) -> EventWorkflow:
         peers_asked_at=None,
         is_asking_peers=False,
     )
-    return resumed if workflow.phase in BEFORE_IMPACT else abandon_prepare(resumed, "the agent ended meanwhile")
+    return resumed if workflow.phase in BEFORE_IMPACT else abandon_prepare(resumed, "the agent was restarted")
 
 
 def _resume_step(step: HandlerStep) -> HandlerStep:
@@ -224,7 +228,7 @@ def _resume_step(step: HandlerStep) -> HandlerStep:
 
 
 def _shift_clock(workflow: EventWorkflow, by: timedelta) -> EventWorkflow:
-    """Move every moment that was reckoned from the clock as it was; those of the event are the service's own."""
+    """Shift every time that came from the machine's clock. The times of the event come from the service and stay."""
     steps = tuple(
         replace(step, prepare=_shift_progress(step.prepare, by), recover=_shift_progress(step.recover, by))
         for step in workflow.steps

@@ -15,23 +15,23 @@ from forewarn.client.changes import Ending
 from forewarn.client.document import Event, Status, event_key
 
 BEFORE_IMPACT = frozenset({Phase.NOTICE, Phase.PREPARE, Phase.READY, Phase.APPROVE})
-"""The phases in which something can still be prepared, or approved."""
+"""The phases in which handlers can still prepare, and the agent can still approve."""
 
 
 class CallState(StrEnum):
     """State of a handler call."""
 
     WAITING = "waiting"
-    """Its turn has not come."""
+    """Not started yet."""
     RUNNING = "begun"
-    """Somebody is at it; after a crash, nobody knows how far it came."""
+    """An attempt is running. After a crash it is unknown how far it got."""
     PAUSING = "pausing"
-    """It is tried again in a moment."""
+    """An attempt failed; a retry follows after a pause."""
     DONE = "done"
     FAILED = "failed"
     """All attempts failed. A recover call is still retried, with an exponential backoff."""
     SKIPPED = "skipped"
-    """There was no time for it."""
+    """Not started, because there was no time or the event started or ended first."""
 
 
 class CallProgress(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,12 +39,12 @@ class CallProgress(msgspec.Struct, frozen=True, kw_only=True):
 
     state: CallState = CallState.WAITING
     attempt: int = 0
-    """How often it was begun, through all crashes."""
+    """Number of attempts, including those before a restart of the agent."""
     tries: int = 0
-    """How often it was begun since it last had all its retries before it."""
+    """Number of attempts since the retries were last reset."""
     started_at: datetime | None = msgspec.field(default=None, name="begun_at")
     until: datetime | None = None
-    """While it is begun, the end of its slice; while it pauses or has failed, the moment of the next try."""
+    """While running, the end of the time slice; while pausing or failed, the time of the next attempt."""
     reason: str = msgspec.field(default="", name="why")
 
 
@@ -52,7 +52,7 @@ NOT_STARTED = CallProgress()
 
 
 class HandlerStep(msgspec.Struct, frozen=True, kw_only=True):
-    """One handler's step in a workflow, with everything that the planner needs to know of the handler."""
+    """One handler's step in a workflow, with everything that the planner needs to know about the handler."""
 
     handler: str
     importance: int = 0
@@ -81,11 +81,11 @@ class HandlerStep(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ApprovalState(StrEnum):
-    """What became of the approval."""
+    """State of this VM's approval."""
 
     NOT_YET = "not yet"
     IN_FLIGHT = "under way"
-    """It was sent, or is about to be; after a crash, nobody knows."""
+    """Being sent. After a crash it is unknown whether the service received it."""
     FAILED = "failed"
     GIVEN = "given"
 
@@ -100,7 +100,7 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PeerState(msgspec.Struct, frozen=True, kw_only=True):
-    """The last answer of the agent of another affected VM about the event; no answer is recorded too."""
+    """The last answer of the agent of another affected VM, or why there was no answer."""
 
     name: str
     is_ready: bool
@@ -108,20 +108,20 @@ class PeerState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorkflowState(msgspec.Struct, frozen=True, kw_only=True):
-    """What was done about one event and what came of it, without the event itself."""
+    """State of the workflow of one event, without the event itself."""
 
     vm_name: str = msgspec.field(name="me")
-    """What this VM is called."""
+    """This VM's resource name."""
     phase: Phase
     noticed_at: datetime
     steps: tuple[HandlerStep, ...] = ()
-    """The most important first."""
+    """Sorted by importance, highest first."""
     is_notify_only: bool = msgspec.field(default=False, name="is_only_told")
-    """Whether nobody has said what to do about such an event: then nobody here brings it forward."""
+    """Whether no rule matches the event: handlers are only notified, and the agent does not approve."""
     restarts: int = 0
     """How often an agent has resumed this workflow from its store."""
     boot: str = ""
-    """Since which boot of the machine it is walked; empty where nobody knows."""
+    """The boot id of the machine when the workflow last advanced; empty if unknown."""
     ready_at: datetime | None = None
     ending: Ending | None = msgspec.field(default=None, name="gone")
     approval: Approval = Approval()
@@ -131,10 +131,10 @@ class WorkflowState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EventWorkflow(WorkflowState, frozen=True, kw_only=True):
-    """Everything that is known and was done about one event."""
+    """The workflow of one event: the event and the state of the workflow."""
 
     event: Event
-    """As it was last seen."""
+    """The event as the service last sent it."""
     reannounced: Event | None = None
     """The event, if it was announced again while it was still being recovered."""
 
@@ -145,33 +145,33 @@ class EventWorkflow(WorkflowState, frozen=True, kw_only=True):
 
     @property
     def is_ready(self) -> bool:
-        """What a peer is told: whether the event may start as far as this VM is concerned."""
+        """Whether this VM is ready for the event to start; this is the answer to peers."""
         return self.ready_at is not None and self.ending is None
 
     @property
     def is_scheduled(self) -> bool:
-        """Whether the event is announced and has not begun."""
+        """Whether the event is announced and has not started."""
         return self.ending is None and self.event.status == Status.SCHEDULED
 
     def step(self, handler: str) -> HandlerStep | None:
-        """Return a handler's part."""
+        """Return the step of a handler, or None."""
         return next((step for step in self.steps if step.handler == handler), None)
 
 
 class EventSeen(msgspec.Struct, frozen=True):
-    """The event is in the document, like this."""
+    """The document contains the event in this form."""
 
     event: Event
 
 
 class EventRemoved(msgspec.Struct, frozen=True):
-    """The event is not in the document any more."""
+    """The document no longer contains the event."""
 
     ending: Ending
 
 
 class CallEnded(msgspec.Struct, frozen=True):
-    """An attempt of a call has ended. `attempt` is its number, so that a late result is not taken for another's."""
+    """An attempt of a call has ended. `attempt` is its number, so that a late result is recognised."""
 
     handler: str
     call: HandlerCall
@@ -180,27 +180,27 @@ class CallEnded(msgspec.Struct, frozen=True):
 
 
 class PeersChecked(msgspec.Struct, frozen=True):
-    """All peers that were asked have answered, or had their time."""
+    """All peers that were asked have answered or timed out."""
 
     states: tuple[PeerState, ...]
 
 
 class Approved(msgspec.Struct, frozen=True):
-    """The service has taken the approval."""
+    """The service has accepted the approval."""
 
 
 class ApprovalFailed(msgspec.Struct, frozen=True):
-    """The service did not take the approval, or nobody knows."""
+    """The service did not accept the approval, or the outcome is unknown."""
 
     reason: str
 
 
 class Restarted(msgspec.Struct, frozen=True):
-    """The agent has loaded the workflow from its store; whatever was in flight is not any more."""
+    """The agent has restarted and loaded the workflow from its store; nothing is in flight."""
 
 
 class ClockChanged(msgspec.Struct, frozen=True):
-    """The machine's clock was set back by so much: what was to happen after a while is due so much earlier by it."""
+    """The machine's clock was set back by `by`; stored times must be shifted by the same amount."""
 
     by: timedelta
 
@@ -211,14 +211,14 @@ Input: TypeAlias = (
 
 
 class NotifyHandlers(msgspec.Struct, frozen=True):
-    """Notify every handler of the workflow that a phase begins, or goes on after a restart."""
+    """Notify every handler of the workflow that a phase begins, or continues after a restart."""
 
     phase: Phase
     attempt: int
 
 
 class StartCall(msgspec.Struct, frozen=True):
-    """Start a handler call; it has until the deadline, if there is one."""
+    """Start a handler call, which must end by `until`."""
 
     handler: str
     call: HandlerCall
@@ -227,7 +227,7 @@ class StartCall(msgspec.Struct, frozen=True):
 
 
 class CancelCall(msgspec.Struct, frozen=True):
-    """Cancel a call that is in flight: its time is over, or it is not needed any more."""
+    """Cancel a running call: it timed out or is no longer needed."""
 
     handler: str
     call: HandlerCall
@@ -242,18 +242,18 @@ class CheckPeers(msgspec.Struct, frozen=True):
 
 
 class Approve(msgspec.Struct, frozen=True):
-    """Tell the service that the event may start."""
+    """Send the approval to the service."""
 
 
 class Finish(msgspec.Struct, frozen=True):
-    """The workflow is over: delete it from the store."""
+    """Delete the finished workflow from the store."""
 
 
 Action: TypeAlias = NotifyHandlers | StartCall | CancelCall | CheckPeers | Approve | Finish
 
 
 class WorkflowChange(msgspec.Struct, frozen=True, kw_only=True):
-    """How a workflow goes on: save it first, then execute the actions. Advance it again at `wake_at`."""
+    """The new workflow and its actions: save first, then execute the actions. Advance it again at `wake_at`."""
 
     workflow: EventWorkflow
     actions: tuple[Action, ...] = ()

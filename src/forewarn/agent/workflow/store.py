@@ -1,7 +1,7 @@
 """Workflow store on disk: one checksummed file per event, written atomically before any action.
 
-A full disk or another I/O error ends nothing: the agent continues in memory, reports the error, and flushes what is
-missing as soon as that works.
+After an I/O error such as a full disk, the agent continues in memory, reports the error, and writes the missing files
+as soon as the disk works again.
 """
 
 import asyncio
@@ -24,16 +24,16 @@ from forewarn.wire.document_parser import SOURCES, TYPES
 
 FORMAT = 1
 LARGEST = 64 * 1024 * 1024
-"""No workflow file is larger, whatever the service writes into an event: a larger one is not read."""
+"""Maximum size of a workflow file, far above any real event: a larger file is not read."""
 
 PLAIN_ID = re.compile(r"[0-9A-Z][0-9A-Z-]{0,63}")
-"""Such ids are file names by themselves; the service may send others."""
+"""Event ids that are safe as file names; other ids are hashed."""
 
 LOG = logging.getLogger(__name__)
 
 
 class StoredEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """An event in the words in which the service told it: types, states and sources are open."""
+    """An event as the service sent it. Types, statuses and sources are plain strings, so unknown ones are kept."""
 
     id: str
     status: str
@@ -47,7 +47,7 @@ class StoredEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorkflowFile(msgspec.Struct, frozen=True, kw_only=True):
-    """What is in a file, together with a sum over it: what was damaged is not to be taken for what was done."""
+    """The content of a workflow file with its CRC-32, so that a damaged file is detected."""
 
     format: int
     sum: int
@@ -63,21 +63,21 @@ class StoredWorkflow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorkflowStore:
-    """Stores workflows in a directory, or nowhere. Nothing here raises because of the disk."""
+    """Stores workflows in a directory, or only in memory. No method raises on disk errors."""
 
     def __init__(self, directory: Path | None, *, on_error: Callable[[str], None] | None = None) -> None:
         self._directory = directory
         self._on_error = on_error or (lambda _: None)
         self._unsaved: dict[str, EventWorkflow | None] = {}
         self.has_error = asyncio.Event()
-        """Is set while something is not on disk that should be."""
+        """Set while a change could not be written to disk."""
         self.unreadable: list[str] = []
-        """What was in the directory and could not be read, a sentence each."""
+        """Messages about files that could not be read."""
         self.error: str | None = None
-        """Why the disk does not have everything; None if it has."""
+        """Why the last write failed; None if everything is on disk."""
 
     def load(self) -> tuple[EventWorkflow, ...]:
-        """Return all workflows. A file that is unreadable is renamed, for people to look at."""
+        """Return all workflows. An unreadable file is renamed, so that an operator can inspect it."""
         if self._directory is None:
             return ()
         try:
@@ -85,7 +85,7 @@ class WorkflowStore:
             paths = sorted(self._directory.iterdir())
         except OSError as error:
             self._report_unreadable(
-                f"the journal cannot be read: {_error_text(error)}; look whether something is left prepared"
+                f"cannot read the workflow files: {_error_text(error)}; check whether something is still prepared"
             )
             return ()
         for path in paths:
@@ -96,7 +96,7 @@ class WorkflowStore:
         return tuple(workflow for workflow in workflows if workflow is not None)
 
     def save(self, workflow: EventWorkflow) -> None:
-        """Save the workflow; after an error, remember to save it again."""
+        """Save the workflow; after an error, `flush` retries."""
         self._unsaved[workflow.id] = workflow
         self.flush()
 
@@ -106,7 +106,7 @@ class WorkflowStore:
         self.flush()
 
     def flush(self) -> None:
-        """Write whatever is not on disk yet."""
+        """Write all changes that are not on disk yet."""
         reason: str | None = None
         for id_, workflow in list(self._unsaved.items()):
             try:
@@ -116,12 +116,12 @@ class WorkflowStore:
                 reason = _error_text(error)
         if reason is not None:
             self._report_error(
-                f"the journal cannot be written: {reason}; what is done is only known until the agent ends"
+                f"cannot write the workflow files: {reason}; progress is only in memory until this works"
             )
         elif self.error is not None:
             self.error = None
             self.has_error.clear()
-            LOG.warning("the journal is on disk again")
+            LOG.warning("all workflow files are on disk again")
 
     def _write(self, id_: str, workflow: EventWorkflow | None) -> None:
         if self._directory is None:
@@ -137,10 +137,10 @@ class WorkflowStore:
         try:
             return read_workflow(path)
         except (OSError, ValueError) as error:
-            # It may have been the only trace of something that is prepared.
+            # The file may have been the only record that something is prepared.
             where = self._move_aside(path)
             self._report_unreadable(
-                f"{path.name} in the journal is unreadable ({error}){where}; look whether something is left prepared"
+                f"cannot read workflow file {path.name} ({error}){where}; check whether something is still prepared"
             )
             return None
 
@@ -149,7 +149,7 @@ class WorkflowStore:
             if not name.exists():
                 with suppress(OSError):
                     path.rename(name)
-                    return f" and is now {name.name}"
+                    return f", renamed to {name.name}"
                 break
         return ""
 
@@ -167,22 +167,22 @@ class WorkflowStore:
 
 
 def read_workflow(path: Path) -> EventWorkflow:
-    """Read one file of a journal; raises OSError or ValueError."""
+    """Read a workflow file. Raises OSError or ValueError."""
     with path.open("rb") as file:
         text = file.read(LARGEST + 1)
     if len(text) > LARGEST:
-        raise ValueError(f"longer than {LARGEST} bytes")
+        raise ValueError(f"larger than {LARGEST} bytes")
     return decode_workflow(text)
 
 
 def decode_workflow(text: bytes) -> EventWorkflow:
-    """Decode the content of a workflow file; raises ValueError."""
+    """Decode the content of a workflow file. Raises ValueError."""
     try:
         file = msgspec.json.decode(text, type=WorkflowFile)
         if file.format != FORMAT:
-            raise ValueError(f"of format {file.format}; this agent knows {FORMAT}")
+            raise ValueError(f"unknown format {file.format}; this agent reads format {FORMAT}")
         if crc32(file.workflow) != file.sum:
-            raise ValueError("damaged: its sum is wrong")
+            raise ValueError("damaged: wrong checksum")
         stored = msgspec.json.decode(file.workflow, type=StoredWorkflow)
     except (msgspec.DecodeError, RecursionError) as error:
         raise ValueError(str(error)) from error
@@ -220,7 +220,7 @@ def _fields(value: msgspec.Struct, type_: type[msgspec.Struct]) -> dict[str, Any
 
 
 def file_name(id_: str) -> str:
-    """Return the file name of a workflow, whatever the service calls its event."""
+    """Return the file name for an event id: the id itself if it is safe, else its hash."""
     if PLAIN_ID.fullmatch(id_):
         return id_
     return "sha256-" + hashlib.sha256(id_.encode(errors="surrogatepass")).hexdigest()
