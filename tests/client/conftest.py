@@ -1,4 +1,4 @@
-"""What the tests of the client share."""
+"""Fixtures of the client tests."""
 
 import pytest
 
@@ -9,14 +9,14 @@ from tests.client.users import AsyncUser, SyncUser, User
 
 @pytest.fixture(params=[SyncUser, AsyncUser], ids=["blocking", "async"])
 def user(request: pytest.FixtureRequest) -> User:
-    """A program with a client of either kind."""
+    """A program that uses the sync or the asyncio client."""
     made: User = request.param()
     return made
 
 
 @pytest.fixture
 def passing_time(monkeypatch: pytest.MonkeyPatch) -> FakeTime:
-    """The time that answers take. The client looks at it again and again, since the system cannot wait by it."""
+    """A fake clock for response times. The client polls it, because the system cannot wait on a fake clock."""
     passing_time = FakeTime()
     monkeypatch.setattr(transport, "time", passing_time)
     monkeypatch.setattr(transport, "LONGEST_BLOCK", 0.01)
@@ -25,5 +25,5 @@ def passing_time(monkeypatch: pytest.MonkeyPatch) -> FakeTime:
 
 @pytest.fixture(autouse=True)
 def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever runs the tests may have an endpoint of their own."""
+    """Remove the variables that the developer may have set."""
     monkeypatch.delenv("FOREWARN_ENDPOINT", raising=False)

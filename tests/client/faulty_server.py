@@ -13,13 +13,13 @@ from forewarn.client.endpoint import Endpoint
 from tests.client.scripted_flow import document
 
 GUARD = 60.0
-"""For how many seconds something may take before it counts as hanging."""
+"""How many seconds an operation may take before it counts as hanging."""
 
 PLAIN = {"Content-Type": "application/json; charset=utf-8"}
 
 
 class ReceivedRequest(NamedTuple):
-    """A request as it arrived."""
+    """A received request."""
 
     line: str
     headers: dict[str, str]
@@ -38,10 +38,10 @@ class Connection:
         self.advance_time: Callable[[], None] = lambda: None
 
     def read(self) -> ReceivedRequest:
-        """Take the whole request."""
+        """Read the whole request."""
         with self._socket.makefile("rb") as reader:
             first = reader.readline().decode().rstrip("\r\n")
-            # A client that hangs up has no blank line at the end.
+            # A client that disconnects sends no blank line at the end.
             headers = dict(_header(row) for row in takewhile(b"\r\n".__ne__, reader))
             body = reader.read(int(headers.get("content-length", "0")))
         seen = ReceivedRequest(first, headers, body)
@@ -54,12 +54,12 @@ class Connection:
             self._socket.sendall(part)
 
     def reset(self) -> None:
-        """End the connection in a way that the other side takes for an error."""
+        """Close the connection with a TCP reset."""
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self._socket.close()
 
     def wait_for_hang_up(self) -> None:
-        """Say nothing until the other side goes."""
+        """Send nothing until the client disconnects."""
         with suppress(OSError):
             self._socket.recv(1)
         self._server.hang_ups.release()
@@ -74,7 +74,7 @@ def _header(row: bytes) -> tuple[str, str]:
 
 
 def raw_response(status: int = 200, body: bytes = document(), /, **headers: str) -> bytes:
-    """Make a whole answer; `_` stands for `-` in the names of headers."""
+    """Return a whole response; `_` stands for `-` in header names."""
     given = (
         PLAIN | {"Content-Length": str(len(body))} | {key.replace("_", "-"): value for key, value in headers.items()}
     )
@@ -93,17 +93,17 @@ def sends(*parts: bytes) -> Behaviour:
 
 
 def responds(status: int = 200, body: bytes = document(), /, **headers: str) -> Behaviour:
-    """Answer like a good server."""
+    """Send a correct response."""
     return sends(raw_response(status, body, **headers))
 
 
 def dribbles(whole: bytes) -> Behaviour:
-    """Send each byte for itself."""
+    """Send the response byte by byte."""
     return sends(*(bytes([byte]) for byte in whole))
 
 
 def trickles(first: bytes, more: bytes) -> Behaviour:
-    """Send more and more, without end, until the other side has gone."""
+    """Send data without end, until the client disconnects."""
 
     def act(connection: Connection) -> None:
         connection.read()
@@ -116,7 +116,7 @@ def trickles(first: bytes, more: bytes) -> Behaviour:
 
 
 class FakeTime:
-    """The time that answers take, as the client sees it: it passes only within what a server is told to do."""
+    """A fake clock of the client: time passes only in the behaviours of the server."""
 
     def __init__(self) -> None:
         self._now = 1000.0
@@ -125,7 +125,7 @@ class FakeTime:
         return self._now
 
     def within(self, act: Behaviour, seconds: float) -> Behaviour:
-        """Let so much time pass as soon as the request has come."""
+        """Advance the clock by `seconds` as soon as the request has arrived."""
 
         def longer(connection: Connection) -> None:
             connection.advance_time = lambda: self._advance(seconds)
@@ -149,17 +149,17 @@ def resets_after(*parts: bytes) -> Behaviour:
 
 
 def closes_at_once(connection: Connection) -> None:
-    """Do not even read the request."""
+    """Close without reading the request."""
 
 
 def holds(connection: Connection) -> None:
-    """Read the request and say nothing any more."""
+    """Read the request and never answer."""
     connection.read()
     connection.wait_for_hang_up()
 
 
 def holds_after(*parts: bytes) -> Behaviour:
-    """Send the beginning of an answer and nothing more."""
+    """Send the start of a response and nothing more."""
 
     def act(connection: Connection) -> None:
         connection.read()
@@ -170,14 +170,14 @@ def holds_after(*parts: bytes) -> Behaviour:
 
 
 class FaultyServer:
-    """Does one act per connection, in turn; when there are no more, it holds."""
+    """Runs one behaviour per connection, in order; after the last one it never answers."""
 
     def __init__(self, *acts: Behaviour, host: str = "127.0.0.1") -> None:
         self.received: list[ReceivedRequest] = []
         self.requests = threading.Semaphore(0)
-        """Released once for each request that has arrived."""
+        """Released once per received request."""
         self.hang_ups = threading.Semaphore(0)
-        """Released once for each client that has gone while it was held."""
+        """Released once per client that disconnected while it waited for a response."""
         self._behaviours = iter(acts)
         self._listener = socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
         self.url = str(Endpoint(host, self._listener.getsockname()[1]))
@@ -194,10 +194,10 @@ class FaultyServer:
 
     def wait_for_requests(self, count: int = 1) -> None:
         for _ in range(count):
-            assert self.requests.acquire(timeout=GUARD), "no request has come"
+            assert self.requests.acquire(timeout=GUARD), "no request arrived"
 
     def wait_for_hang_up(self) -> None:
-        assert self.hang_ups.acquire(timeout=GUARD), "the client has not gone"
+        assert self.hang_ups.acquire(timeout=GUARD), "the client did not disconnect"
 
     @contextmanager
     def running(self) -> Iterator["FaultyServer"]:
@@ -235,6 +235,6 @@ class FaultyServer:
 
 @contextmanager
 def run_faulty_server(*acts: Behaviour, host: str = "127.0.0.1") -> Iterator[FaultyServer]:
-    """Run a server for a while."""
+    """Run a server while the context is open."""
     with FaultyServer(*acts, host=host).running() as running:
         yield running

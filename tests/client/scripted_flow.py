@@ -16,7 +16,7 @@ NOT_BEFORE = "Mon, 19 Sep 2016 18:29:47 GMT"
 
 
 def event(id_: str = ID, status: str = "Scheduled", *resources: str, **more: Any) -> dict[str, Any]:
-    """Make an event as the wire has it."""
+    """Return an event in wire format."""
     return {
         "EventId": id_,
         "EventStatus": status,
@@ -31,7 +31,7 @@ def event(id_: str = ID, status: str = "Scheduled", *resources: str, **more: Any
 
 
 def document(*events: dict[str, Any], incarnation: int = 1) -> bytes:
-    """Make a document as the wire has it."""
+    """Return a document in wire format."""
     return msgspec.json.encode({"DocumentIncarnation": incarnation, "Events": events})
 
 
@@ -40,19 +40,19 @@ def ok(body: bytes = document(), /, **headers: str) -> Response:
 
 
 def response(status: int, body: bytes = b"", /, **headers: str) -> Response:
-    """Make an answer; `_` stands for `-` in the names of headers."""
+    """Return a response; `_` stands for `-` in header names."""
     return Response(status, {name.replace("_", "-").lower(): value for name, value in headers.items()}, body)
 
 
 class DelayedReply(msgspec.Struct, frozen=True):
-    """A reply that takes its time."""
+    """A reply that arrives after a delay."""
 
     seconds: float
     reply: Response | Failure
 
 
 class FakeMonotonic:
-    """A monotonic clock that moves when somebody sleeps, or waits for an answer."""
+    """A monotonic clock that advances when the flow sleeps or waits for a response."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -62,7 +62,7 @@ class FakeMonotonic:
 
 
 class ScriptedFlow:
-    """A conversation, and what was asked in it."""
+    """Runs flows with scripted replies, and records their requests and pauses."""
 
     def __init__(self, *, name: str | None = None, chance: float = 1.0, **settings: Any) -> None:
         self.time = FakeMonotonic()
@@ -75,7 +75,7 @@ class ScriptedFlow:
 
     @property
     def targets(self) -> list[str]:
-        """What was asked for, without what all requests have in common."""
+        """The requested targets, without the common prefix."""
         return [send.request.target for send in self.sent]
 
     @property
@@ -83,19 +83,19 @@ class ScriptedFlow:
         return [send.timeout for send in self.sent]
 
     def run(self, flow: Flow[T], *replies: Response | Failure | DelayedReply) -> T:
-        """Carry a flow out to its end."""
+        """Run a flow to its end."""
         left = iter(replies)
         try:
             reply: Reply = None
             while True:
                 reply = self._execute(flow.send(reply), left)
         except StopIteration as end:
-            assert next(left, None) is None, "not everything was asked"
+            assert next(left, None) is None, "not all replies were used"
             value: T = end.value
             return value
 
     def watch(self, *replies: Response | Failure | DelayedReply, mine: bool = False, **more: Any) -> list[Change]:
-        """Watch until there is no reply any more; return the changes."""
+        """Watch until the replies are used up; return the changes."""
         return self.run_until_exhausted(self.flows.watch(mine=mine, since=None, **more), replies)
 
     def run_until_exhausted(
@@ -122,7 +122,7 @@ class ScriptedFlow:
                 self.pauses.append(seconds)
                 self.time.now += seconds
             case Yield(changes):
-                assert changes, "nothing is given"
+                assert changes, "Yield without changes"
                 self.changes.extend(changes)
         return None
 

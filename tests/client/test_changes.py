@@ -1,4 +1,4 @@
-"""What became different between two documents."""
+"""The changes between two documents."""
 
 from itertools import pairwise
 from typing import Any
@@ -37,15 +37,17 @@ E1_MOVED = make(resources=("a", "b"))
         pytest.param((E1,), (), (Gone(E1, Ending.WITHDRAWN),), id="is-withdrawn"),
         pytest.param((E1_STARTED,), (), (Gone(E1_STARTED, Ending.FINISHED),), id="finishes"),
         pytest.param((E1_ODD,), (), (Gone(E1_ODD, Ending.FINISHED),), id="goes-from-an-unknown-state"),
-        pytest.param((E1,), (E2,), (Appeared(E2), Gone(E1, Ending.WITHDRAWN)), id="one-takes-another's-place"),
+        pytest.param((E1,), (E2,), (Appeared(E2), Gone(E1, Ending.WITHDRAWN)), id="one-replaces-another"),
         pytest.param((E1, E2), (E2, E1), (), id="order-means-nothing"),
     ],
 )
-def test_change_is_told(before: tuple[Event, ...], after: tuple[Event, ...], changes: tuple[Change, ...]) -> None:
+def test_changes_between_documents(
+    before: tuple[Event, ...], after: tuple[Event, ...], changes: tuple[Change, ...]
+) -> None:
     assert compare_events(before, after) == changes
 
 
-def test_changes_can_be_matched_by_place() -> None:
+def test_changes_support_positional_matching() -> None:
     match compare_events((E1_STARTED,), ())[0]:
         case Gone(event, Ending.FINISHED):
             assert event == E1_STARTED
@@ -64,7 +66,7 @@ DOCUMENTS = st.lists(EVENTS, max_size=4, unique_by=lambda event: event.id.upper(
 
 
 def fold(changes: list[Change]) -> dict[str, Event]:
-    """What somebody knows who was told the changes and nothing else; complains about what cannot follow."""
+    """Return the events that a caller knows after these changes; fail on an impossible order."""
     known: dict[str, Event] = {}
     for change in changes:
         id_ = change.event.id.upper()
@@ -80,7 +82,7 @@ def fold(changes: list[Change]) -> dict[str, Event]:
                 assert event.is_started
                 known[id_] = event
             case Gone(event, how):
-                assert known.pop(id_) == event, "went as somebody else"
+                assert known.pop(id_) == event, "Gone has another event"
                 assert (how is Ending.WITHDRAWN) == (event.status == "Scheduled")
     return known
 
@@ -95,7 +97,9 @@ def test_folded_changes_are_the_last_document(documents: list[tuple[Event, ...]]
 
 @given(DOCUMENTS, DOCUMENTS)
 @settings(max_examples=examples(200))
-def test_every_difference_is_told_once_and_nothing_else(before: tuple[Event, ...], after: tuple[Event, ...]) -> None:
+def test_every_difference_is_reported_once_and_nothing_else(
+    before: tuple[Event, ...], after: tuple[Event, ...]
+) -> None:
     old, new = ({event.id.upper(): event for event in events} for events in (before, after))
     told = [(change.event.id.upper(), type(change)) for change in compare_events(before, after)]
     assert len(told) == len(set(told))

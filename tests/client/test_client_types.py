@@ -1,4 +1,4 @@
-"""User code is type-checked against the installed package: what is right passes, and what is wrong is found."""
+"""User code is type-checked against the installed package: correct code passes, and wrong code is reported."""
 
 import re
 import subprocess
@@ -18,12 +18,12 @@ REPORTED = re.compile(r"^([\w.]+):(\d+): error: .*\[([a-z-]+)\]$", re.MULTILINE)
 
 
 class Checked:
-    """What mypy says of some files in a directory of their own: it knows Forewarn as an installed package alone."""
+    """The report of mypy about files in a separate directory, where Forewarn is only an installed package."""
 
     def __init__(self, directory: Path, sources: dict[str, str]) -> None:
         for name, source in sources.items():
             (directory / name).write_text(source, encoding="utf-8")
-        # An empty file of settings keeps mypy from reading those of the user.
+        # With an empty settings file, mypy does not read the user's settings.
         (directory / "mypy.ini").write_text("[mypy]\n")
         ended = subprocess.run(
             [sys.executable, "-m", "mypy", "--strict", "--config-file", "mypy.ini", "--cache-dir", "cache", *sources],
@@ -46,12 +46,12 @@ def checked(tmp_path_factory: pytest.TempPathFactory) -> Checked:
     return Checked(tmp_path_factory.mktemp("user"), sources | programs(LESSON))
 
 
-def test_programs_of_users_and_of_the_lesson_are_right(checked: Checked) -> None:
+def test_correct_programs_type_check(checked: Checked) -> None:
     assert [error for error in checked.errors if error[0] != "mistakes.py"] == [], checked.report
 
 
-def test_mistakes_are_found(checked: Checked) -> None:
-    """So the types are known, which they are for a package that ships `py.typed` alone."""
+def test_wrong_programs_are_reported(checked: Checked) -> None:
+    """This proves that mypy knows the types: it does only for a package with `py.typed`."""
     lines = (HERE / "mistakes.txt").read_text(encoding="utf-8").splitlines()
     expected = {
         ("mistakes.py", number, found[1])
@@ -63,14 +63,14 @@ def test_mistakes_are_found(checked: Checked) -> None:
 
 
 def test_nothing_else_is_reported(checked: Checked) -> None:
-    """A missing stub, or a note about an untyped import, would come in a line of its own."""
+    """A missing stub or an untyped import would add another line."""
     assert re.search(r"py\.typed|untyped|stub", checked.report) is None, checked.report
     assert re.fullmatch(r"Found \d+ errors in 1 file .*", checked.report.splitlines()[-1])
 
 
 @pytest.mark.parametrize("platform", ["win32", "darwin"])
-def test_library_needs_nothing_that_another_system_does_not_have(platform: str, tmp_path: Path) -> None:
-    """The types of the standard library say what each system has, as far as a test on one of them can know."""
+def test_library_type_checks_for_other_platforms(platform: str, tmp_path: Path) -> None:
+    """The types of the standard library show what each system has, as far as a test on one system can tell."""
     root = Path(__file__).parents[2]
     ended = subprocess.run(
         [sys.executable, "-m", "mypy", "--platform", platform, "--cache-dir", tmp_path, "src/forewarn/client"],

@@ -1,4 +1,4 @@
-"""The packets of the discovery: the one that asks, byte by byte, and what counts as an answer to it."""
+"""DHCP packets: the DHCPDISCOVER byte by byte, and which packets count as an offer."""
 
 from ipaddress import IPv4Address
 
@@ -36,7 +36,7 @@ def reply(
     server_name: bytes = b"",
     file_name: bytes = b"",
 ) -> bytes:
-    """Make the packet of a server."""
+    """Return a packet of a server."""
     addresses = bytes(4) + address("10.0.0.50") + bytes(8)
     head = bytes((operation, 1, 6, 0)) + transaction + bytes(4) + addresses + mac.ljust(16, b"\0")
     return head + server_name.ljust(64, b"\0") + file_name.ljust(128, b"\0") + cookie + b"".join(options)
@@ -45,7 +45,7 @@ def reply(
 OFFER = reply(IS_OFFER, NAMES_SERVER, HAS_ENDPOINT, END)
 
 
-def test_question_is_a_discover_that_wants_option_245_by_broadcast() -> None:
+def test_discover_packet_requests_option_245_by_broadcast() -> None:
     assert build_discover(TRANSACTION, MAC) == bytes.fromhex(
         "01 01 06 00"  # a request, Ethernet, six bytes of address, no relay
         "12 34 56 78"
@@ -61,8 +61,8 @@ def test_question_is_a_discover_that_wants_option_245_by_broadcast() -> None:
 
 
 @pytest.mark.parametrize(("transaction", "mac"), [(b"123", MAC), (TRANSACTION, b"12345")], ids=["transaction", "MAC"])
-def test_question_is_made_of_right_parts_only(transaction: bytes, mac: bytes) -> None:
-    with pytest.raises(ValueError, match="4 bytes, and a MAC address 6"):
+def test_discover_packet_checks_its_arguments(transaction: bytes, mac: bytes) -> None:
+    with pytest.raises(ValueError, match="4 bytes, a MAC address 6"):
         build_discover(transaction, mac)
 
 
@@ -97,23 +97,23 @@ def test_question_is_made_of_right_parts_only(transaction: bytes, mac: bytes) ->
         (OFFER[:-4], DhcpResponse(server=SERVER, endpoint=None)),
     ],
     ids=[
-        "whole",
-        "without its server",
-        "without the option",
-        "option that is no address",
-        "without an end",
+        "complete",
+        "no server id",
+        "no option 245",
+        "option 245 is not an address",
+        "no end mark",
         "padded",
-        "option after the end",
+        "option after the end mark",
         "option twice",
-        "option in the file's field",
-        "option in the name's field",
+        "option in the file field",
+        "option in the server name field",
         "options in both fields",
-        "field that is no room for options",
-        "unknown room for options",
-        "cut off in the option",
+        "field without option overload",
+        "unknown option overload",
+        "truncated in option 245",
     ],
 )
-def test_offer_is_read(packet: bytes, offer: DhcpResponse) -> None:
+def test_offer_is_parsed(packet: bytes, offer: DhcpResponse) -> None:
     assert parse_offer(packet, TRANSACTION, MAC) == offer
 
 
@@ -137,24 +137,24 @@ def test_offer_is_read(packet: bytes, offer: DhcpResponse) -> None:
         "nothing",
         "no cookie",
         "no options",
-        "a question",
+        "a request",
         "another transaction",
         "another machine",
         "wrong cookie",
-        "no type",
+        "no message type",
         "an acknowledgement",
-        "no type that exists",
-        "cut off in an option",
-        "our own question",
+        "invalid message type",
+        "truncated in an option",
+        "our own discover packet",
     ],
 )
-def test_anything_else_is_no_offer(packet: bytes) -> None:
+def test_other_packets_are_not_offers(packet: bytes) -> None:
     assert parse_offer(packet, TRANSACTION, MAC) is None
 
 
 @given(st.binary(max_size=600))
 @example(b"")
-def test_garbage_is_no_offer_and_no_crash(packet: bytes) -> None:
+def test_garbage_is_not_an_offer(packet: bytes) -> None:
     assert parse_offer(packet, TRANSACTION, MAC) is None
 
 
@@ -165,7 +165,7 @@ def test_garbage_in_an_offer_never_crashes(options: bytes, server_name: bytes, f
 
 
 @given(st.integers(0, len(OFFER)))
-def test_offer_that_is_cut_off_is_never_read_wrongly(length: int) -> None:
+def test_truncated_offer_is_never_misread(length: int) -> None:
     whole = parse_offer(OFFER, TRANSACTION, MAC)
     read = parse_offer(OFFER[:length], TRANSACTION, MAC)
     assert whole is not None
@@ -175,6 +175,6 @@ def test_offer_that_is_cut_off_is_never_read_wrongly(length: int) -> None:
 
 
 @given(st.ip_addresses(v=4), st.binary(min_size=4, max_size=4), st.binary(min_size=6, max_size=6))
-def test_whatever_is_offered_is_what_is_read(endpoint: IPv4Address, transaction: bytes, mac: bytes) -> None:
+def test_offer_round_trip(endpoint: IPv4Address, transaction: bytes, mac: bytes) -> None:
     packet = reply(IS_OFFER, option(245, endpoint.packed), END, transaction=transaction, mac=mac)
     assert parse_offer(packet, transaction, mac) == DhcpResponse(server=None, endpoint=str(endpoint))

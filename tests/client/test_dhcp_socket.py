@@ -1,4 +1,4 @@
-"""Where the system does not let us choose an interface, as on Windows, DHCP is asked by the one that it takes."""
+"""Systems such as Windows, where a program cannot choose the interface of DHCP requests."""
 
 import pytest
 
@@ -12,16 +12,16 @@ MADE_UP = A_REAL_ADDRESS | 1 << 40
 @pytest.mark.parametrize(
     ("node", "interfaces"),
     [(A_REAL_ADDRESS, (Interface("", bytes.fromhex("020304050607")),)), (MADE_UP, ())],
-    ids=["known", "made up"],
+    ids=["known", "random"],
 )
-def test_address_of_the_machine_stands_for_its_interface(
+def test_machine_address_is_used_without_named_interfaces(
     monkeypatch: pytest.MonkeyPatch, node: int, interfaces: tuple[Interface, ...]
 ) -> None:
-    """Python makes an address up where it finds none; no server could answer to that."""
+    """Python returns a random address if it finds none; no server could answer to that."""
     monkeypatch.setattr(dhcp_socket, "BIND_TO_DEVICE", None)
     monkeypatch.setattr("uuid.getnode", lambda: node)
     assert active_interfaces() == interfaces
 
 
-def test_interface_without_a_name_is_spoken_of_in_words() -> None:
+def test_unnamed_interface_has_a_description() -> None:
     assert [str(Interface(name, bytes(6))) for name in ("", "eth0")] == ["this machine's network", "eth0"]

@@ -1,4 +1,4 @@
-"""How long DHCP is asked, and what is made of the offers, without a network and without waiting."""
+"""Endpoint discovery: retries and the choice among offers, without a network and without waiting."""
 
 from collections.abc import Iterable, Iterator
 
@@ -16,7 +16,7 @@ WRONG = DhcpResponse(server="10.0.0.2", endpoint="10.0.0.5")
 
 
 class DiscoveryHarness:
-    """A network that makes its offers time by time, and a clock that only counts."""
+    """A fake network with given offers per request, and a fake clock that only records pauses."""
 
     def __init__(self, *offers: Iterable[DhcpResponse]) -> None:
         self._offers = iter(offers)
@@ -37,13 +37,13 @@ class DiscoveryHarness:
         return find_endpoint(self.ask, INTERFACES, is_right=self.is_right, pause=self.pause)
 
 
-def test_right_address_is_the_endpoint() -> None:
+def test_first_working_address_is_the_endpoint() -> None:
     harness = DiscoveryHarness([SILENT, WRONG, RIGHT, WRONG])
     assert harness.search() == "http://10.0.0.4"
     assert harness.happened == ["pause 0 s", "ask for 10 s", "look at http://10.0.0.5", "look at http://10.0.0.4"]
 
 
-def test_silence_is_asked_into_again() -> None:
+def test_missing_offers_are_retried() -> None:
     harness = DiscoveryHarness([], [], [RIGHT])
     assert harness.search() == "http://10.0.0.4"
     assert harness.happened == [
@@ -53,18 +53,16 @@ def test_silence_is_asked_into_again() -> None:
     ]
 
 
-def test_silence_ends_after_five_times() -> None:
+def test_discovery_gives_up_after_five_requests() -> None:
     harness = DiscoveryHarness()
-    with pytest.raises(
-        DhcpTimeout, match=r"no answer from a DHCP server on eth0, eth1; .* set FOREWARN_ENDPOINT"
-    ) as raised:
+    with pytest.raises(DhcpTimeout, match=r"none from a DHCP server on eth0, eth1; .* set FOREWARN_ENDPOINT") as raised:
         harness.search()
     assert raised.value.interfaces == ("eth0", "eth1")
     assert harness.happened[::2] == [f"pause {seconds} s" for seconds in (0, 10, 30, 60, 60)]
     assert harness.happened[1::2] == ["ask for 10 s"] * 5
 
 
-def test_servers_that_do_not_know_are_asked_once() -> None:
+def test_offers_without_option_245_end_the_discovery() -> None:
     harness = DiscoveryHarness([SILENT, NAMELESS, SILENT], [RIGHT])
     with pytest.raises(EndpointNotFound, match=r"the DHCP server 10\.0\.0\.1 has no option 245") as raised:
         harness.search()
@@ -72,7 +70,7 @@ def test_servers_that_do_not_know_are_asked_once() -> None:
     assert harness.happened == ["pause 0 s", "ask for 10 s"]
 
 
-def test_address_without_events_is_named() -> None:
+def test_address_without_events_is_reported() -> None:
     harness = DiscoveryHarness([SILENT, WRONG], [RIGHT])
     with pytest.raises(
         EndpointUnavailable, match=r"the endpoint is http://10\.0\.0\.5, but it does not serve Scheduled Events"

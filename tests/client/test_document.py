@@ -1,4 +1,4 @@
-"""Documents and events, as programs inside a VM see them."""
+"""Documents and events as client values."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -15,13 +15,13 @@ IN_HALF_AN_HOUR = datetime(2016, 9, 19, 18, 29, 47, tzinfo=UTC)
 
 
 def read(**more: Any) -> Event:
-    """An event, as it is read from a document that says so."""
+    """Return an event parsed from a document with these fields."""
     found = read_document(document(event() | more))
     assert found is not None
     return found.events[0]
 
 
-def test_document_is_read_with_all_it_says() -> None:
+def test_document_with_all_fields_is_parsed() -> None:
     body = document(event(DurationInSeconds=9, Description="host maintenance"), incarnation=2)
     assert read_document(body) == Document(
         incarnation=2,
@@ -41,7 +41,7 @@ def test_document_is_read_with_all_it_says() -> None:
     )
 
 
-def test_document_of_the_first_api_version_says_less() -> None:
+def test_document_of_the_first_api_version_has_fewer_fields() -> None:
     body = msgspec.json.encode({"DocumentIncarnation": 1, "Events": [{"EventId": ID, "EventStatus": "Started"}]})
     found = read_document(body)
     assert found is not None
@@ -49,13 +49,13 @@ def test_document_of_the_first_api_version_says_less() -> None:
 
 
 @pytest.mark.parametrize("field", ["status", "type", "source"])
-def test_what_is_not_known_is_kept_as_text(field: str) -> None:
+def test_unknown_values_are_kept_as_text(field: str) -> None:
     found = read(EventStatus="Paused", EventType="Teleport", EventSource="Moon", Colour="blue")
     assert (found.status, found.type, found.source) == ("Paused", "Teleport", "Moon")
     assert type(getattr(found, field)) is str
 
 
-def test_what_is_known_compares_with_its_text_too() -> None:
+def test_known_values_compare_equal_to_their_text() -> None:
     assert (read().type == "Reboot", read().type is EventType.REBOOT) == (True, True)
     assert (read().status == "Scheduled", read().status is Status.SCHEDULED) == (True, True)
 
@@ -75,7 +75,7 @@ def test_what_is_known_compares_with_its_text_too() -> None:
         pytest.param(17, None, id="number"),
     ],
 )
-def test_deadline_is_what_not_before_says(written: object, deadline: datetime | None) -> None:
+def test_deadline_is_not_before(written: object, deadline: datetime | None) -> None:
     assert read(NotBefore=written).deadline == deadline
 
 
@@ -89,11 +89,11 @@ def test_deadline_is_what_not_before_says(written: object, deadline: datetime | 
         pytest.param({"EventStatus": "Started"}, timedelta(0), id="started-with-a-moment"),
     ],
 )
-def test_time_left_is_what_remains_to_prepare(told: dict[str, object], left: timedelta | None) -> None:
+def test_time_left_to_prepare(told: dict[str, object], left: timedelta | None) -> None:
     assert read(**told).time_left(NOW) == left
 
 
-def test_what_has_started_has_no_deadline() -> None:
+def test_started_event_has_no_deadline() -> None:
     assert read(EventStatus="Started").deadline is None
 
 
@@ -109,17 +109,17 @@ def test_event_affects_a_vm_by_name_with_and_without_underscore(resource: str, n
 
 
 @pytest.mark.parametrize("name", ["web_", "web_00", "0", "", "__web_0", "web"])
-def test_event_affects_nobody_else(name: str) -> None:
+def test_event_does_not_affect_other_vms(name: str) -> None:
     assert not read(Resources=["web_0"]).affects(name)
 
 
-def test_document_of_one_vm_has_its_events_alone() -> None:
+def test_affecting_keeps_only_the_events_of_one_vm() -> None:
     both = read_document(document(event(ID, "Scheduled", "a", "b"), event("other", "Scheduled", "b")))
     assert both is not None
     assert [found.id for found in both.affecting("A").events] == [ID]
 
 
-def test_of_two_events_with_one_id_the_later_counts() -> None:
+def test_later_event_with_the_same_id_wins() -> None:
     found = read_document(document(event(), event(ID.lower(), "Started")))
     assert found is not None
     assert [(one.id, one.status) for one in found.events] == [(ID.lower(), "Started")]
@@ -136,8 +136,8 @@ def test_leader_is_first_and_deputy_second(resources: tuple[str, ...], first: st
     assert [is_deputy(found, name) for name in ("a", "B", "c")] == [False, second is not None, False]
 
 
-def test_models_are_frozen_and_can_be_kept_in_sets() -> None:
+def test_models_are_frozen_and_hashable() -> None:
     found = read()
     with pytest.raises(AttributeError):
-        found.id = "another"  # type: ignore[misc]  # that is the point
+        found.id = "another"  # type: ignore[misc]  # the assignment must raise
     assert len({found, read()}) == 1

@@ -1,4 +1,4 @@
-"""Where the service is."""
+"""The endpoint: parsing, precedence, and options of the client."""
 
 import math
 from typing import Any
@@ -23,7 +23,7 @@ from forewarn.client.endpoint import Endpoint, parse_endpoint, resolve_endpoint
         (" http://127.0.0.1:8180\n", Endpoint("127.0.0.1", 8180), "http://127.0.0.1:8180"),
     ],
 )
-def test_endpoint_is_a_host_and_a_port(text: str, endpoint: Endpoint, shown: str) -> None:
+def test_endpoint_is_parsed(text: str, endpoint: Endpoint, shown: str) -> None:
     assert (parse_endpoint(text), str(parse_endpoint(text))) == (endpoint, shown)
 
 
@@ -36,12 +36,12 @@ def test_endpoint_is_a_host_and_a_port(text: str, endpoint: Endpoint, shown: str
         "127.0.0.1:٣", "host\r\nX: y", "x" * 300,
     ],
 )  # fmt: skip
-def test_anything_else_is_refused_when_the_client_is_made(text: str) -> None:
+def test_invalid_endpoint_is_refused_by_the_constructor(text: str) -> None:
     with pytest.raises(NotAnEndpoint, match=r"is not a metadata endpoint; write it like"):
         ScheduledEvents(text)
 
 
-def test_argument_comes_before_the_environment_and_that_before_the_usual_address() -> None:
+def test_argument_overrides_environment_and_default_address() -> None:
     environ = {"FOREWARN_ENDPOINT": "http://127.0.0.1:1"}
     found = [resolve_endpoint("host", environ), resolve_endpoint(None, environ), resolve_endpoint(None, {})]
     assert [str(endpoint) for endpoint in found] == ["http://host", "http://127.0.0.1:1", "http://169.254.169.254"]
@@ -68,6 +68,6 @@ def test_name_without_address_is_unreachable(host: str) -> None:
     ],
     ids=str,
 )
-def test_settings_without_sense_are_refused_when_the_client_is_made(setting: dict[str, Any]) -> None:
+def test_invalid_options_are_refused_by_the_constructor(setting: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="seconds"):
         ScheduledEvents("127.0.0.1", **setting)

@@ -1,4 +1,4 @@
-"""The flow behind both clients: what is asked, after how long, and what becomes of the answers."""
+"""The flows of both clients: requests, timing, and the interpretation of responses."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -64,7 +64,7 @@ def test_get_returns_the_document() -> None:
     assert (talk.targets, talk.pauses) == ([EVENTS], [])
 
 
-def test_get_takes_an_empty_body_for_a_service_that_has_not_begun() -> None:
+def test_empty_body_means_not_enabled_yet() -> None:
     talk = ScriptedFlow()
     assert talk.run(talk.flows.document(None), ok(b"")) == Document(incarnation=None, events=())
 
@@ -87,7 +87,7 @@ def test_get_takes_an_empty_body_for_a_service_that_has_not_begun() -> None:
         pytest.param(response(503), id="503"),
     ],
 )
-def test_get_tries_again_after_what_may_pass(trouble: Response | Failure) -> None:
+def test_get_retries_transient_errors(trouble: Response | Failure) -> None:
     talk = ScriptedFlow()
     found = talk.run(talk.flows.document(None), trouble, trouble, ok())
     assert (found, talk.pauses, talk.targets) == (Document(incarnation=1), [1.0, 2.0], [EVENTS] * 3)
@@ -104,7 +104,7 @@ def test_get_tries_again_after_what_may_pass(trouble: Response | Failure) -> Non
         ),
     ],
 )
-def test_get_does_not_repeat_what_is_refused(reply: Response, error: Refused) -> None:
+def test_get_does_not_retry_a_refusal(reply: Response, error: Refused) -> None:
     talk = ScriptedFlow()
     with pytest.raises(type(error)) as caught:
         talk.run(talk.flows.document(None), reply)
@@ -120,7 +120,7 @@ def test_get_does_not_repeat_what_is_refused(reply: Response, error: Refused) ->
         pytest.param(DOWN, 0.0, 0.0, id="once"),
     ],
 )
-def test_get_gives_up_when_its_time_is_over(trouble: Response | Failure, retry_for: float | None, most: float) -> None:
+def test_get_raises_after_the_retry_window(trouble: Response | Failure, retry_for: float | None, most: float) -> None:
     talk = ScriptedFlow(chance=0.0)
     began_at = talk.time.now
     with pytest.raises(ClientError):
@@ -128,7 +128,7 @@ def test_get_gives_up_when_its_time_is_over(trouble: Response | Failure, retry_f
     assert most - 5.0 <= talk.time.now - began_at <= most
 
 
-def test_time_that_answers_take_counts_against_the_limit() -> None:
+def test_response_time_counts_against_the_retry_window() -> None:
     talk = ScriptedFlow(retry_for=30.0)
     with pytest.raises(TooSlow):
         talk.run(talk.flows.document(None), DelayedReply(130.0, SLOW))
@@ -140,7 +140,7 @@ def test_pauses_double_up_to_five_seconds() -> None:
     assert talk.pauses == [1.0, 2.0, 4.0, 5.0, 5.0, 5.0]
 
 
-def test_chance_halves_pauses_at_most() -> None:
+def test_jitter_halves_pauses_at_most() -> None:
     talk = ScriptedFlow(chance=0.0)
     talk.watch(*[DOWN] * 4)
     assert talk.pauses == [0.5, 1.0, 2.0, 2.5]
@@ -150,20 +150,20 @@ def test_chance_halves_pauses_at_most() -> None:
     ("asked", "pause"),
     [("1", 1.5), ("7", 7.5), ("3600", 70.5), ("soon", 1.0), ("-1", 1.0), ("9" * 40, 1.0), ("0", 0.5)],
 )
-def test_retry_after_is_heeded_within_reason(asked: str, pause: float) -> None:
+def test_retry_after_is_respected_up_to_a_limit(asked: str, pause: float) -> None:
     talk = ScriptedFlow()
     talk.watch(response(429, b"Too Many Requests", Retry_After=asked))
     assert talk.pauses == [pause]
 
 
-def test_get_does_not_wait_for_longer_than_it_may() -> None:
+def test_get_does_not_sleep_beyond_the_retry_window() -> None:
     talk = ScriptedFlow()
     with pytest.raises(Unavailable) as caught:
         talk.run(talk.flows.document(None), response(503, Retry_After="60"))
     assert (caught.value.status, caught.value.retry_after, talk.pauses) == (503, 60.0, [])
 
 
-def test_trouble_is_known_while_it_lasts() -> None:
+def test_trouble_is_set_until_a_request_succeeds() -> None:
     talk = ScriptedFlow()
     flow = talk.flows.document(None)
     next(flow)
@@ -175,13 +175,13 @@ def test_trouble_is_known_while_it_lasts() -> None:
     assert talk.flows.trouble is None
 
 
-def test_first_answer_may_take_two_minutes_and_later_ones_ten_seconds() -> None:
+def test_first_timeout_applies_only_to_the_first_response() -> None:
     talk = ScriptedFlow()
     talk.watch(SLOW, response(503), ok(), ok())
     assert talk.timeouts == [130.0, 130.0, 130.0, 10.0]
 
 
-def test_after_a_day_of_silence_the_answer_may_take_two_minutes_again() -> None:
+def test_first_timeout_applies_again_after_a_day_without_requests() -> None:
     talk = ScriptedFlow()
     talk.run(talk.flows.document(None), ok())
     talk.time.now += 24 * 3600 + 1
@@ -189,32 +189,32 @@ def test_after_a_day_of_silence_the_answer_may_take_two_minutes_again() -> None:
     assert talk.timeouts == [130.0, 130.0]
 
 
-def test_name_is_not_the_first_answer_of_the_events() -> None:
+def test_name_request_does_not_use_up_the_first_timeout() -> None:
     talk = ScriptedFlow()
     talk.watch(instance(), ok(), mine=True)
     assert talk.timeouts == [10.0, 130.0]
 
 
-def test_held_request_may_take_as_long_as_it_is_held() -> None:
+def test_long_poll_extends_the_timeout() -> None:
     talk = ScriptedFlow(timeout=7.0)
     talk.watch(ok(**WAITING), NOT_MODIFIED)
     assert talk.timeouts == [130.0, 67.0]
 
 
-def test_newest_version_that_both_know_is_spoken_and_remembered() -> None:
+def test_newest_common_version_is_used_and_remembered() -> None:
     talk = ScriptedFlow()
     talk.watch(no_such_version("2019-08-01", "2019-04-01", "2019-01-01"), ok(), ok())
     assert [target[-10:] for target in talk.targets] == [NEWEST, "2019-08-01", "2019-08-01"]
 
 
-def test_version_is_refused_with_400_too() -> None:
+def test_version_may_be_refused_with_400() -> None:
     talk = ScriptedFlow()
     talk.watch(no_such_version("2019-01-01", status=400), ok())
     assert [target[-10:] for target in talk.targets] == [NEWEST, "2019-01-01"]
 
 
 @pytest.mark.parametrize("body", [b"", b"not found", b'{"error":"no"}', b'{"newest-versions":"2017-11-01"}'])
-def test_known_versions_are_tried_downwards_where_none_is_named(body: bytes) -> None:
+def test_known_versions_are_tried_newest_first_if_none_is_listed(body: bytes) -> None:
     talk = ScriptedFlow()
     talk.watch(*[response(404, body)] * 4, ok(), ok())
     assert [target[-10:] for target in talk.targets] == [
@@ -229,7 +229,7 @@ def test_version_that_only_the_service_knows_is_tried_last() -> None:
     assert talk.targets[-1] == "/metadata/scheduledevents?api-version=2031-01-01"
 
 
-def test_service_without_any_known_version_is_a_clear_error() -> None:
+def test_service_without_any_known_version_raises_no_version() -> None:
     talk = ScriptedFlow()
     with pytest.raises(NoVersion) as caught:
         talk.run(talk.flows.document(None), *[response(404, b'{"error":"not found"}')] * 7)
@@ -237,7 +237,7 @@ def test_service_without_any_known_version_is_a_clear_error() -> None:
     assert talk.pauses == []
 
 
-def test_watch_goes_on_asking_a_service_without_any_known_version() -> None:
+def test_watch_keeps_polling_a_service_without_any_known_version() -> None:
     talk = ScriptedFlow()
     assert talk.watch(*[response(404)] * 14, ok(document(event()))) == [Appeared(one())]
     assert [target[-10:] for target in talk.targets].count(NEWEST) == 3
@@ -249,8 +249,8 @@ def test_after_an_outage_the_newest_version_is_tried_again() -> None:
     assert [target[-10:] for target in talk.targets] == [NEWEST, "2019-08-01", "2019-08-01", NEWEST]
 
 
-def test_older_version_is_spoken_for_an_hour_and_then_the_newest_is_tried_again() -> None:
-    """In older versions whole types of events are hidden, and the service may have been updated."""
+def test_older_version_is_used_for_an_hour_before_the_newest_is_tried_again() -> None:
+    """Older versions hide whole event types, and the service may have been upgraded."""
     talk = ScriptedFlow()
     older, hour = no_such_version("2019-08-01"), DelayedReply(3600, ok())
     talk.watch(older, ok(), hour, older, ok(), hour, ok(), hour, ok())
@@ -267,7 +267,7 @@ def test_older_version_is_spoken_for_an_hour_and_then_the_newest_is_tried_again(
     ]
 
 
-def test_approval_speaks_the_version_that_was_found() -> None:
+def test_approval_uses_the_remembered_version() -> None:
     talk = ScriptedFlow()
     talk.run(talk.flows.document(None), no_such_version("2019-01-01"), ok())
     talk.run(talk.flows.approve([ID], None), response(200))
@@ -283,13 +283,13 @@ def test_version_is_remembered_after_a_refusal() -> None:
     assert talk.targets[-1][-10:] == "2019-01-01"
 
 
-def test_failure_while_versions_are_tried_is_that_failure() -> None:
+def test_failure_during_version_fallback_is_raised() -> None:
     talk = ScriptedFlow()
     with pytest.raises(Unreachable):
         talk.run(talk.flows.document(0.0), no_such_version("2019-01-01"), DOWN)
 
 
-def test_approval_names_the_events() -> None:
+def test_approval_contains_the_event_ids() -> None:
     talk = ScriptedFlow()
     talk.run(talk.flows.approve([one(), OTHER_ID.lower()], None), response(200))
     (send,) = talk.sent
@@ -297,20 +297,20 @@ def test_approval_names_the_events() -> None:
     assert send.request == ("POST", EVENTS, (("Content-Type", "application/json"),), body.encode())
 
 
-def test_approval_is_repeated_until_it_is_known_to_have_arrived() -> None:
+def test_approval_is_retried_until_it_is_acknowledged() -> None:
     talk = ScriptedFlow()
     talk.run(talk.flows.approve([ID], None), SLOW, DOWN, response(500), response(204))
     assert (talk.pauses, len({send.request for send in talk.sent})) == ([1.0, 2.0, 4.0], 1)
 
 
-def test_refused_approval_is_not_repeated() -> None:
+def test_refused_approval_is_not_retried() -> None:
     talk = ScriptedFlow()
     with pytest.raises(Refused) as caught:
         talk.run(talk.flows.approve([ID], None), response(400, b'{"error":"unknown event"}'))
     assert (caught.value.status, caught.value.message) == (400, "unknown event")
 
 
-def test_approval_of_what_is_not_found_is_not_repeated_in_other_versions() -> None:
+def test_approval_of_an_unknown_event_is_not_retried_in_other_versions() -> None:
     talk = ScriptedFlow()
     talk.run(talk.flows.document(None), no_such_version("2019-01-01"), ok())
     for _ in range(2):
@@ -320,26 +320,26 @@ def test_approval_of_what_is_not_found_is_not_repeated_in_other_versions() -> No
     assert [target[-10:] for target in talk.targets[2:]] == ["2019-01-01", "2019-01-01"]
 
 
-def test_approval_that_is_first_of_all_finds_a_version() -> None:
+def test_approval_as_the_first_request_finds_a_version() -> None:
     talk = ScriptedFlow()
     talk.run(talk.flows.approve([ID], None), response(404), response(404), response(200))
     assert [target[-10:] for target in talk.targets] == [NEWEST, "2019-08-01", "2019-04-01"]
 
 
-def test_approval_that_no_version_finds_is_of_no_event() -> None:
+def test_approval_refused_in_all_versions_raises_no_such_event() -> None:
     talk = ScriptedFlow()
     with pytest.raises(NoSuchEvent):
         talk.run(talk.flows.approve([ID], None), *[response(404)] * 7)
 
 
-def test_approval_follows_a_service_that_knows_less_than_before() -> None:
+def test_approval_falls_back_after_a_downgrade_of_the_service() -> None:
     talk = ScriptedFlow()
     talk.run(talk.flows.document(None), ok())
     talk.run(talk.flows.approve([ID], None), no_such_version("2019-01-01", "2017-11-01"), response(200))
     assert [target[-10:] for target in talk.targets] == [NEWEST, NEWEST, "2019-01-01"]
 
 
-def test_service_that_names_only_strange_versions_to_an_approval_has_none_of_ours() -> None:
+def test_approval_with_only_unknown_versions_raises_no_version() -> None:
     talk = ScriptedFlow()
     with pytest.raises(NoVersion):
         talk.run(talk.flows.approve([ID], None), *[no_such_version()] * 7)
@@ -352,18 +352,18 @@ def test_only_events_and_ids_can_be_approved(given: Any) -> None:
         talk.run(talk.flows.approve([given], None))
 
 
-def test_name_is_asked_once() -> None:
+def test_name_is_requested_once() -> None:
     talk = ScriptedFlow()
     names = [talk.run(talk.flows.name(None), instance()), talk.run(talk.flows.name(None))]
     assert (names, talk.targets) == (["web_0", "web_0"], [INSTANCE])
 
 
-def test_name_that_was_given_is_not_asked() -> None:
+def test_given_name_is_not_requested() -> None:
     talk = ScriptedFlow(name="vm7")
     assert (talk.run(talk.flows.name(None)), talk.sent) == ("vm7", [])
 
 
-def test_name_is_asked_in_a_version_that_the_service_knows() -> None:
+def test_name_request_falls_back_to_a_version_of_the_service() -> None:
     talk = ScriptedFlow()
     assert talk.run(talk.flows.name(None), no_such_version("2021-02-01"), instance()) == "web_0"
     assert talk.targets[-1] == "/metadata/instance?api-version=2021-02-01&format=json"
@@ -381,38 +381,38 @@ def test_name_is_asked_in_a_version_that_the_service_knows() -> None:
         pytest.param(response(404), id="404"),
     ],
 )
-def test_service_that_does_not_say_the_name_is_a_clear_error(reply: Response) -> None:
+def test_missing_name_raises_no_name(reply: Response) -> None:
     talk = ScriptedFlow()
-    with pytest.raises(NoName, match=r"give the VM's resource name with name="):
+    with pytest.raises(NoName, match=r"pass the VM's resource name with name="):
         talk.run(talk.flows.name(None), reply)
 
 
-def test_name_is_asked_again_after_garbage() -> None:
+def test_name_request_is_retried_after_garbage() -> None:
     talk = ScriptedFlow()
     assert talk.run(talk.flows.name(None), ok(b'{"comp'), DOWN, instance()) == "web_0"
 
 
-def test_watch_tells_the_life_of_an_event() -> None:
+def test_watch_reports_an_event_from_announcement_to_end() -> None:
     started = one(EventStatus="Started", NotBefore="")
     talk = ScriptedFlow()
     changes = talk.watch(ok(), ok(document(event())), ok(document(event(status="Started"))), ok())
     assert changes == [Appeared(one()), Started(started, one()), Gone(started, Ending.FINISHED)]
 
 
-def test_watch_asks_once_a_second() -> None:
+def test_watch_polls_once_a_second() -> None:
     talk = ScriptedFlow()
     talk.watch(ok(), DelayedReply(0.25, ok()), DelayedReply(3.0, ok()), ok())
     assert talk.pauses == [1.0, 0.75, 1.0]
 
 
-def test_watch_tells_nothing_that_was_known() -> None:
+def test_watch_does_not_report_known_events() -> None:
     talk = ScriptedFlow()
     known = read_document(document(event(), event(OTHER_ID)))
     changes = talk.run_until_exhausted(talk.flows.watch(mine=False, since=known), [ok(document(event()))])
     assert [type(change) for change in changes] == [Gone]
 
 
-def test_own_events_alone_are_told_if_so_wished() -> None:
+def test_watch_with_mine_reports_only_own_events() -> None:
     talk = ScriptedFlow()
     changes = talk.watch(
         instance("B"),
@@ -429,13 +429,13 @@ def test_own_events_alone_are_told_if_so_wished() -> None:
     ]
 
 
-def test_watch_goes_on_until_the_name_is_known() -> None:
+def test_watch_with_mine_retries_until_the_name_is_known() -> None:
     talk = ScriptedFlow()
     changes = talk.watch(DOWN, response(404), response(500), instance(), ok(document(event())), mine=True)
     assert (changes, talk.pauses[:3]) == ([Appeared(one())], [1.0, 2.0, 4.0])
 
 
-def test_incarnation_going_backwards_is_no_change() -> None:
+def test_decreasing_incarnation_is_no_change() -> None:
     talk = ScriptedFlow()
     changes = talk.watch(
         ok(document(event(), incarnation=40)),
@@ -446,7 +446,7 @@ def test_incarnation_going_backwards_is_no_change() -> None:
     assert [type(change) for change in changes] == [Appeared, Appeared]
 
 
-def test_etag_is_sent_back_and_dropped_after_trouble() -> None:
+def test_etag_is_sent_back_and_dropped_after_an_error() -> None:
     talk = ScriptedFlow()
     talk.watch(ok(ETag='"a.1"'), response(304), response(500), ok(ETag='"b.1"'), response(304))
     sent = [dict(send.request.headers).get("If-None-Match") for send in talk.sent]
@@ -454,33 +454,33 @@ def test_etag_is_sent_back_and_dropped_after_trouble() -> None:
 
 
 @pytest.mark.parametrize("etag", ["", "a\r\n b", "x" * 300, "ä"])
-def test_etag_that_cannot_be_sent_back_is_not(etag: str) -> None:
+def test_unsendable_etag_is_ignored(etag: str) -> None:
     talk = ScriptedFlow()
     talk.watch(ok(ETag=etag, Forewarn_Wait="60"), ok())
     assert (talk.sent[1].request.headers, talk.targets[1], talk.pauses) == ((), EVENTS, [1.0, 1.0])
 
 
-def test_answers_are_held_where_that_is_offered() -> None:
+def test_long_poll_is_used_if_offered() -> None:
     talk = ScriptedFlow()
     talk.watch(ok(**WAITING), DelayedReply(60.0, NOT_MODIFIED), DelayedReply(60.0, NOT_MODIFIED))
     assert talk.targets == [EVENTS, f"{EVENTS}&wait=60", f"{EVENTS}&wait=60"]
     assert talk.pauses == [0.25]
 
 
-def test_news_that_were_waited_for_are_followed_by_the_next_request_almost_at_once() -> None:
+def test_long_poll_with_a_change_is_followed_by_a_quick_poll() -> None:
     talk = ScriptedFlow()
     talk.watch(ok(**WAITING), ok(document(event()), ETag='"a.2"', Forewarn_Wait="60"), NOT_MODIFIED)
     assert talk.pauses == [0.25, 0.25, 1.0]
 
 
 @pytest.mark.parametrize("reply", [NOT_MODIFIED, ok(**WAITING)], ids=["304", "the-same-again"])
-def test_answer_that_is_not_held_after_all_makes_no_haste(reply: Response) -> None:
+def test_immediate_response_to_a_long_poll_keeps_the_interval(reply: Response) -> None:
     talk = ScriptedFlow()
     talk.watch(ok(**WAITING), reply, reply, reply)
     assert talk.pauses == [0.25, 1.0, 1.0, 1.0]
 
 
-def test_watch_polls_when_holding_is_offered_no_more_and_waits_when_it_is_again() -> None:
+def test_long_polls_follow_the_current_offer() -> None:
     talk = ScriptedFlow()
     talk.watch(ok(**WAITING), response(304), response(304), NOT_MODIFIED, NOT_MODIFIED)
     assert ["wait" in target for target in talk.targets] == [False, True, False, False, True]
@@ -489,13 +489,13 @@ def test_watch_polls_when_holding_is_offered_no_more_and_waits_when_it_is_again(
 @pytest.mark.parametrize(
     ("offer", "wait"), [("60", 60), ("30", 30), ("3600", 60), ("0", None), ("long", None), ("-3", None), ("1.5", None)]
 )
-def test_offer_to_hold_is_taken_within_its_bounds(offer: str, wait: int | None) -> None:
+def test_offered_wait_is_limited(offer: str, wait: int | None) -> None:
     talk = ScriptedFlow()
     talk.watch(ok(ETag='"a"', Forewarn_Wait=offer), response(304))
     assert talk.targets[1] == EVENTS + (f"&wait={wait}" if wait else "")
 
 
-def test_user_may_want_answers_held_for_less_or_not_at_all() -> None:
+def test_wait_option_limits_or_disables_long_polls() -> None:
     short, never = ScriptedFlow(wait=5), ScriptedFlow(wait=0)
     for talk in (short, never):
         talk.watch(ok(**WAITING), NOT_MODIFIED)
@@ -528,7 +528,7 @@ DOCUMENTS = st.builds(
 
 
 def last_document(replies: Iterable[Response | Failure]) -> Document:
-    """The last document among the replies, whatever came after it."""
+    """Return the last document among the replies."""
     found = Document()
     for reply in replies:
         if isinstance(reply, Response) and reply.status == 200 and b'"Events"' in reply.body:
@@ -538,7 +538,7 @@ def last_document(replies: Iterable[Response | Failure]) -> Document:
 
 @given(st.lists(DOCUMENTS | TROUBLES, max_size=12), st.sampled_from([None, "a"]))
 @settings(max_examples=examples(300))
-def test_folded_changes_are_the_last_document_whatever_happens(
+def test_folded_changes_are_the_last_document_after_any_replies(
     replies: list[Response | Failure], name: str | None
 ) -> None:
     talk = ScriptedFlow(name=name)
@@ -551,8 +551,8 @@ def test_folded_changes_are_the_last_document_whatever_happens(
 
 @given(st.lists(DOCUMENTS | TROUBLES, max_size=12))
 @settings(max_examples=examples(100))
-def test_watch_never_asks_more_than_five_times_a_second(replies: list[Response | Failure]) -> None:
-    """Versions are tried in a row, once; everything else has its pause."""
+def test_watch_never_exceeds_five_requests_per_second(replies: list[Response | Failure]) -> None:
+    """Only the version fallback sends requests without a pause, once."""
     talk = ScriptedFlow(chance=0.0)
     began_at = talk.time.now
     talk.watch(*(reply for reply in replies if getattr(reply, "status", 0) != 404))

@@ -1,4 +1,4 @@
-"""Both clients against the real service, in a process of its own, on manual time."""
+"""Both clients against the real service in a separate process with a manual clock."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -40,7 +40,7 @@ vms = [{{ name = "vm-{{n}}", count = 2 }}]
 
 
 class Vms(msgspec.Struct, frozen=True):
-    """Two VMs of one scope, and whoever runs their fleet."""
+    """Two VMs of one scope, and the operator's API client."""
 
     scope: str
     urls: tuple[str, str]
@@ -82,11 +82,11 @@ def vms(pool: Iterator[Vms]) -> Vms:
     return next(pool)
 
 
-def test_vm_learns_its_name(vms: Vms, user: User) -> None:
+def test_vm_gets_its_name(vms: Vms, user: User) -> None:
     assert [user.name(url) for url in vms.urls] == ["vm-0", "vm-1"]
 
 
-def test_event_lives_as_it_is_told(vms: Vms, user: User) -> None:
+def test_event_is_reported_from_announcement_to_end(vms: Vms, user: User) -> None:
     with user.background_watch(vms.urls[0], mine=True) as following:
         id_ = vms.schedule("vm-0")
         appeared = following.next()
@@ -98,7 +98,7 @@ def test_event_lives_as_it_is_told(vms: Vms, user: User) -> None:
     assert [type(change) for change in (appeared, started, gone)] == [Appeared, Started, Gone]
     assert isinstance(gone, Gone)
     assert (gone.how, gone.event.id, gone.event.status) == (Ending.FINISHED, id_, "Started")
-    assert set(user.pauses) <= {0.25}, "answers were held, so nobody polled"
+    assert set(user.pauses) <= {0.25}, "long polls were used, not polling"
     assert user.troubles == []
 
 
@@ -112,14 +112,14 @@ def test_cancelled_event_is_withdrawn(vms: Vms, user: User) -> None:
     assert (gone.event.id, gone.how) == (id_, Ending.WITHDRAWN)
 
 
-def test_failure_appears_and_has_started(vms: Vms, user: User) -> None:
+def test_hardware_failure_appears_as_started(vms: Vms, user: User) -> None:
     with user.background_watch(vms.urls[0], mine=True) as following:
         vms.api.fail(Fail(vms=(f"{vms.scope}/vm-0",)))
         changes = [following.next(), following.next()]
     assert [(type(change), change.event.status) for change in changes] == [(Appeared, "Started"), (Started, "Started")]
 
 
-def test_event_of_another_vm_is_told_to_those_who_want_all(vms: Vms, user: User) -> None:
+def test_event_of_another_vm_is_reported_without_mine(vms: Vms, user: User) -> None:
     with user.background_watch(vms.urls[0]) as all_events, user.background_watch(vms.urls[0], mine=True) as own:
         theirs = vms.schedule("vm-1")
         ours = vms.schedule("vm-0")
@@ -134,7 +134,7 @@ def test_all_affected_vms_see_the_same_leader(vms: Vms, user: User) -> None:
     assert [(leader(event), deputy(event)) for event in seen] == [("vm-1", "vm-0")] * 2
 
 
-def test_approving_again_and_late_changes_nothing(vms: Vms, user: User) -> None:
+def test_repeated_and_late_approvals_have_no_effect(vms: Vms, user: User) -> None:
     id_ = vms.schedule("vm-0")
     user.approve(vms.urls[1], id_.lower(), id_)
     user.approve(vms.urls[0], id_)
@@ -150,7 +150,7 @@ def test_unknown_event_cannot_be_approved(vms: Vms, user: User) -> None:
     assert (caught.value.status, user.get(vms.urls[0]).events[0].status) == (400, "Scheduled")
 
 
-def test_simple_program_is_told_to_stop(vms: Vms) -> None:
+def test_interruptible_program_stops(vms: Vms) -> None:
     with ScheduledEvents(vms.urls[0]) as se, se.interruptible() as stop:
         assert not stop.is_set()
         vms.schedule("vm-1")
@@ -162,7 +162,7 @@ def test_simple_program_is_told_to_stop(vms: Vms) -> None:
         assert se.get().affecting(se.name).events[0].is_started
 
 
-async def test_simple_async_program_is_told_to_stop(vms: Vms) -> None:
+async def test_async_interruptible_program_stops(vms: Vms) -> None:
     async with AsyncScheduledEvents(vms.urls[0]) as se, se.interruptible() as stop:
         id_ = vms.schedule("vm-0")
         assert await stop.wait(GUARD)
@@ -172,8 +172,8 @@ async def test_simple_async_program_is_told_to_stop(vms: Vms) -> None:
         assert (await se.get()).affecting(await se.name()).events[0].is_started
 
 
-def test_watch_survives_a_service_that_begins_anew(tmp_path: Path, user: User) -> None:
-    """The second service has nothing of the first, and counts its documents from one again."""
+def test_watch_survives_a_new_service(tmp_path: Path, user: User) -> None:
+    """The second service has no data of the first, and its incarnations start at one again."""
     user.pace = 0.05
     with ExitStack() as stack:
         with running(tmp_path / "first") as service:
@@ -190,5 +190,5 @@ def test_watch_survives_a_service_that_begins_anew(tmp_path: Path, user: User) -
     assert {type(trouble) for trouble in user.troubles} == {Unreachable}
 
 
-def test_document_of_a_quiet_scope_is_empty(vms: Vms, user: User) -> None:
+def test_document_of_an_idle_scope_is_empty(vms: Vms, user: User) -> None:
     assert user.get(vms.urls[0]) == Document(incarnation=1, events=())

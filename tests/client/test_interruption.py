@@ -1,4 +1,4 @@
-"""The sign for simple programs: set when this VM is going to be interrupted."""
+"""`interruptible`: the flag that is set when an event is going to interrupt this VM."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
@@ -26,7 +26,7 @@ INSTANCE = responds(200, b'{"compute":{"name":"web_0"}}')
 
 
 def make(id_: str = "E1", status: str = "Scheduled", *, minutes: int | None = 15, **more: Any) -> Event:
-    """An event that starts so many minutes from now."""
+    """Return an event that starts in this many minutes."""
     not_before = None if minutes is None else NOW + timedelta(minutes=minutes)
     return Event(
         id=id_, status=status, type=more.pop("type", "Reboot"), resources=("a",), not_before=not_before, **more
@@ -75,25 +75,25 @@ def told(*changes: Change, types: tuple[str, ...] = ()) -> Interruption:
         ),
     ],
 )
-def test_most_urgent_event_sets_the_sign(changes: list[Change], event: Event | None, left: timedelta | None) -> None:
+def test_most_urgent_event_sets_the_flag(changes: list[Change], event: Event | None, left: timedelta | None) -> None:
     stop = told(*changes)
     assert (stop.is_set(), stop.event, stop.time_left()) == (event is not None, event, left)
 
 
-def test_sign_may_be_wanted_for_some_types_alone() -> None:
+def test_flag_may_be_limited_to_some_types() -> None:
     stop = told(Appeared(FREEZE), Appeared(LATER), types=("Reboot", "Redeploy"))
     assert stop.event == LATER
     assert not told(Appeared(FREEZE), types=("Reboot",)).is_set()
 
 
-def test_waiting_ends_when_the_time_is_over() -> None:
+def test_wait_times_out() -> None:
     assert told().wait(0.0) is False
 
 
 OWN = document(event("other", "Scheduled", "web_1"), event(ID, "Scheduled", "WEB_0"))
 
 
-def test_blocking_program_is_told_of_its_own_event() -> None:
+def test_sync_program_is_interrupted_by_its_own_event() -> None:
     with (
         run_faulty_server(INSTANCE, responds(500, b""), responds(200, OWN)) as running,
         ScheduledEvents(running.url, sleep=lambda _: None, now=lambda: NOW, on_trouble=lambda *_: None) as se,
@@ -109,7 +109,7 @@ async def no_sleep(_: float) -> None:
     pass
 
 
-async def test_async_program_is_told_of_its_own_event() -> None:
+async def test_async_program_is_interrupted_by_its_own_event() -> None:
     with run_faulty_server(INSTANCE, responds(500, b""), responds(200, OWN)) as running:
         async with (
             AsyncScheduledEvents(running.url, sleep=no_sleep, now=lambda: NOW, on_trouble=lambda *_: None) as se,
@@ -121,15 +121,15 @@ async def test_async_program_is_told_of_its_own_event() -> None:
             assert stop.is_set()
 
 
-async def test_async_waiting_ends_when_the_time_is_over() -> None:
+async def test_async_wait_times_out() -> None:
     with run_faulty_server() as running:
         async with AsyncScheduledEvents(running.url, name="a") as se, se.interruptible() as stop:
             assert await stop.wait(0.01) is False
             assert (stop.is_set(), stop.event, stop.time_left()) == (False, None, None)
 
 
-async def test_mistake_in_the_background_is_said() -> None:
-    """A thread says it by itself."""
+async def test_exception_in_the_background_task_is_reported() -> None:
+    """An exception in a thread is reported by Python itself."""
     told: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
     asyncio.get_running_loop().set_exception_handler(lambda _, context: told.set_result(context))
     mistake = LookupError("a mistake of the user's")

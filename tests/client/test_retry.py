@@ -1,4 +1,4 @@
-"""Troubles that pass are logged, but not without end."""
+"""Retries are logged, with a limit on repetitions."""
 
 import logging
 
@@ -10,7 +10,7 @@ from tests.client.faulty_server import responds, run_faulty_server
 from tests.client.scripted_flow import FakeMonotonic
 
 
-def test_trouble_on_the_way_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_retry_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     with (
         run_faulty_server(responds(503, b"busy"), responds()) as running,
         ScheduledEvents(running.url, sleep=lambda _: None) as se,
@@ -21,7 +21,7 @@ def test_trouble_on_the_way_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     assert "answered 503: busy; try again later" in record.getMessage()
 
 
-def test_same_trouble_is_a_warning_every_ten_minutes_and_another_one_at_once(
+def test_same_error_is_warned_about_every_ten_minutes_and_another_one_immediately(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.DEBUG, "forewarn.client")

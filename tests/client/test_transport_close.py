@@ -1,4 +1,4 @@
-"""Nothing that a client waits for keeps a program from ending: servers here hold every answer until the client goes."""
+"""Closing and cancelling: no pending request delays a program. The servers here never answer."""
 
 import asyncio
 import socket
@@ -40,7 +40,7 @@ ASYNC_CALLS: dict[str, Callable[[AsyncScheduledEvents], object]] = {
 
 
 class Caller(threading.Thread):
-    """Somebody who calls and tells what came of it."""
+    """A thread that makes a call and keeps its outcome."""
 
     def __init__(self, call: Callable[[], object]) -> None:
         super().__init__(daemon=True)
@@ -69,8 +69,8 @@ def threads_of_the_client() -> list[threading.Thread]:
 
 
 @pytest.fixture(autouse=True)
-def no_thread_is_left() -> Iterator[None]:
-    """Wait for the threads that are new; those of other tests are none of ours."""
+def no_threads_left() -> Iterator[None]:
+    """Wait for the threads that the test started; ignore those of other tests."""
     before = set(threads_of_the_client())
     yield
     new = set(threads_of_the_client()) - before
@@ -89,7 +89,7 @@ def test_closing_ends_a_call_in_another_thread(call: Callable[[ScheduledEvents],
         running.wait_for_hang_up()
 
 
-def test_closing_ends_a_watch_whose_answer_is_held() -> None:
+def test_closing_ends_a_watch_in_a_long_poll() -> None:
     with run_faulty_server(HELD, holds) as running, ScheduledEvents(running.url) as se:
         caller = calling(lambda: [type(change).__name__ for change in se.watch()])
         running.wait_for_requests(2)
@@ -108,7 +108,7 @@ def test_closing_ends_a_watch_that_sleeps() -> None:
         assert caller.ended() == []
 
 
-def test_closing_ends_all_that_is_under_way() -> None:
+def test_closing_ends_all_running_calls() -> None:
     with run_faulty_server() as running, ScheduledEvents(running.url) as se:
         callers = [calling(lambda: list(se.watch())), calling(se.get), calling(lambda: list(se.watch(mine=True)))]
         running.wait_for_requests(3)
@@ -116,7 +116,7 @@ def test_closing_ends_all_that_is_under_way() -> None:
         assert [caller.ended() for caller in callers] == [[], Closed, []]
 
 
-def test_closed_client_answers_no_more() -> None:
+def test_closed_client_raises_closed() -> None:
     se = ScheduledEvents("127.0.0.1:9")
     se.close()
     se.close()
@@ -128,7 +128,7 @@ def test_closed_client_answers_no_more() -> None:
         pytest.fail("it was entered")
 
 
-def test_block_that_ends_leaves_nobody_waiting() -> None:
+def test_end_of_an_interruptible_block_closes_its_connection() -> None:
     before = threads_of_the_client()
     with run_faulty_server() as running, ScheduledEvents(running.url, name="web_0") as se:
         with se.interruptible() as stop:
@@ -145,7 +145,7 @@ def test_closing_the_client_ends_its_interruptible_blocks() -> None:
         running.wait_for_hang_up()
 
 
-def test_answer_that_came_before_the_end_counts() -> None:
+def test_response_received_before_closing_is_returned() -> None:
     with run_faulty_server(responds(200, document(event()))) as running, ScheduledEvents(running.url) as se:
         watch = se.watch()
         first = next(watch)
@@ -165,7 +165,7 @@ async def test_cancelling_closes_the_connection(call: Callable[[AsyncScheduledEv
                 await task
 
 
-async def test_cancelling_a_watch_closes_the_held_connection() -> None:
+async def test_cancelling_a_watch_closes_its_connection() -> None:
     seen: list[Change] = []
 
     async def follow(se: AsyncScheduledEvents) -> None:
@@ -182,7 +182,7 @@ async def test_cancelling_a_watch_closes_the_held_connection() -> None:
     assert [change.event.id for change in seen] == [ID]
 
 
-async def test_time_limit_ends_a_call() -> None:
+async def test_asyncio_timeout_ends_a_call() -> None:
     with run_faulty_server(holds) as running:
         async with AsyncScheduledEvents(running.url) as se:
             with pytest.raises(TimeoutError):
@@ -228,7 +228,7 @@ async def test_closing_ends_an_async_watch_that_sleeps() -> None:
         assert await task == []
 
 
-async def test_closed_async_client_answers_no_more() -> None:
+async def test_closed_async_client_raises_closed() -> None:
     se = AsyncScheduledEvents("127.0.0.1:9")
     await se.aclose()
     await se.aclose()
@@ -241,7 +241,7 @@ async def test_closed_async_client_answers_no_more() -> None:
             pytest.fail("it was entered")
 
 
-async def test_async_block_that_ends_leaves_nobody_waiting() -> None:
+async def test_end_of_an_async_interruptible_block_closes_its_connection() -> None:
     with run_faulty_server() as running:
         async with AsyncScheduledEvents(running.url, name="web_0") as se:
             async with se.interruptible() as stop:
@@ -251,31 +251,31 @@ async def test_async_block_that_ends_leaves_nobody_waiting() -> None:
 
 
 PROGRAMS = {
-    "a block in which the program exits": """
+    "exit within a block": """
         with ScheduledEvents(url, name="a") as se, se.interruptible() as stop:
             input()
             sys.exit(7)
     """,
-    "a block that is never left": """
+    "block that is never left": """
         entered = ScheduledEvents(url, name="a").interruptible()
         entered.__enter__()
         input()
         sys.exit(7)
     """,
-    "a watch in a daemon thread": """
+    "watch in a daemon thread": """
         watch = ScheduledEvents(url).watch()
         threading.Thread(target=list, args=(watch,), daemon=True).start()
         input()
         sys.exit(7)
     """,
-    "a task that nobody has cancelled": """
+    "task that is not cancelled": """
         async def main():
             task = asyncio.create_task(AsyncScheduledEvents(url).get())
             await asyncio.to_thread(input)
         asyncio.run(main())
         sys.exit(7)
     """,
-    "a loop that just stops": """
+    "stopped event loop": """
         loop = asyncio.new_event_loop()
         task = loop.create_task(AsyncScheduledEvents(url).get())
         loop.call_later(0.5, loop.stop)
@@ -283,7 +283,7 @@ PROGRAMS = {
         input()
         os._exit(7) if task.done() else sys.exit(7)
     """,
-    "an interrupt": """
+    "interrupt": """
         def interrupt():
             input()
             signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
@@ -298,7 +298,7 @@ PROGRAMS = {
 
 @pytest.mark.process
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
-def test_held_answer_does_not_keep_a_program_from_ending(program: str) -> None:
+def test_long_poll_does_not_delay_the_exit_of_a_program(program: str) -> None:
     imports = (
         "import asyncio, os, signal, sys, threading\n"
         "from forewarn.client import AsyncScheduledEvents, ScheduledEvents\n"
@@ -320,8 +320,8 @@ def test_held_answer_does_not_keep_a_program_from_ending(program: str) -> None:
         assert process.returncode == 7, complaints.decode()
 
 
-def hung_up(running: FaultyServer) -> Response | Failure:
-    """What comes of an exchange that is ended as soon as the server has its request."""
+def cancelled_exchange(running: FaultyServer) -> Response | Failure:
+    """Return the result of an exchange that is cancelled as soon as the server has its request."""
     exchange = Exchange(parse_endpoint(running.url), Request("GET", "/"), GUARD * 3)
     caller = calling(exchange.run)
     running.wait_for_requests()
@@ -337,12 +337,12 @@ def hung_up(running: FaultyServer) -> Response | Failure:
     [b"", b"HTTP/1.1 200", raw_response(200, b"x")[:-5], raw_response(200, b"x" * 99)[:-5]],
     ids=["nothing", "status-line", "head", "body"],
 )
-def test_exchange_ends_wherever_it_is_when_somebody_hangs_up(beginning: bytes) -> None:
+def test_exchange_can_be_cancelled_at_any_point(beginning: bytes) -> None:
     with run_faulty_server(holds_after(beginning)) as running:
-        assert isinstance(hung_up(running), Failure)
+        assert isinstance(cancelled_exchange(running), Failure)
 
 
-def test_exchange_that_is_hung_up_before_it_begins_does_not_begin() -> None:
+def test_exchange_cancelled_before_it_starts_does_not_connect() -> None:
     with run_faulty_server() as running:
         exchange = Exchange(parse_endpoint(running.url), Request("GET", "/"), GUARD)
         exchange.cancel()
@@ -350,8 +350,8 @@ def test_exchange_that_is_hung_up_before_it_begins_does_not_begin() -> None:
         assert running.received == []
 
 
-def test_exchange_ends_while_nobody_takes_the_call() -> None:
-    """A queue of callers that is full lets nobody in: the connection is neither made nor refused."""
+def test_exchange_can_be_cancelled_while_connecting() -> None:
+    """While the listener's backlog is full, a connection is neither accepted nor refused."""
     with ExitStack() as stack, socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen(0)
@@ -368,7 +368,7 @@ def test_exchange_ends_while_nobody_takes_the_call() -> None:
         assert isinstance(waiting.ended(), Failure)
 
 
-def test_interrupt_while_nobody_takes_the_call_leaves_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupt_while_connecting_leaves_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 

@@ -1,6 +1,6 @@
-"""Programs that use a client, one with threads and one on asyncio, so that the same test can be done by either.
+"""Programs that use a client, one with threads and one on asyncio, so that both can run the same test.
 
-Their clients never really sleep, and chance is always the same.
+Their clients never really sleep, and their jitter is constant.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class User(Protocol):
-    """Uses a client for one call, and remembers how often it slept and why."""
+    """Uses a client for one call, and records its pauses and errors."""
 
     pauses: list[float]
     troubles: list[ClientError]
@@ -32,11 +32,11 @@ class User(Protocol):
     def approve(self, url: str, *ids: str, **settings: Any) -> None: ...
 
     def changes(self, url: str, count: int, *, mine: bool = False, **settings: Any) -> list[Change]:
-        """Watch until so many changes have come."""
+        """Watch until `count` changes have arrived."""
         ...
 
     def changes_until(self, url: str, id_: str) -> list[Change]:
-        """Watch until an event of this id is told of."""
+        """Watch until a change of the event with this id."""
         ...
 
     def background_watch(
@@ -47,7 +47,7 @@ class User(Protocol):
 
 
 class BackgroundWatch:
-    """What a watch in another thread tells."""
+    """The changes of a watch in another thread."""
 
     def __init__(self) -> None:
         self._told: Queue[Change] = Queue()
@@ -59,17 +59,17 @@ class BackgroundWatch:
 
     @property
     def is_silent(self) -> bool:
-        """Whether nothing was told that nobody has taken."""
+        """Whether all changes were taken."""
         return self._told.empty()
 
 
 class UserBase:
-    """What users remember."""
+    """Records the pauses and errors of a user."""
 
     def __init__(self) -> None:
         self.now = 0.0
         self.pace = 0.0
-        """How many seconds it really sleeps, whatever it should: more than none where it would ask without end."""
+        """How many seconds each pause really takes; above 0 where the client would poll in a busy loop."""
         self.pauses: list[float] = []
         self.troubles: list[ClientError] = []
 
@@ -90,7 +90,7 @@ class UserBase:
             "monotonic": lambda: self.now,
             "chance": lambda: 1.0,
             "on_trouble": lambda error, _: self.troubles.append(error),
-            # A machine that is busy with other tests may need some time for an answer.
+            # On a machine busy with other tests, a response may take some time.
             "timeout": GUARD,
         } | more
 

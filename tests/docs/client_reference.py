@@ -14,24 +14,24 @@ import forewarn.client as client
 from forewarn.client import discovery, errors
 
 CHAPTERS: dict[str, tuple[str, ...]] = {
-    "The clients": ("ScheduledEvents", "AsyncScheduledEvents"),
-    "What a VM is told": ("Document", "Event", "Status", "EventType", "Source"),
-    "What changes": ("Change", "Appeared", "Changed", "Started", "Gone", "Ending"),
-    "Being interrupted": ("Interruption", "AsyncInterruption"),
-    "One for all": ("leader", "deputy", "is_leader", "is_deputy"),
-    "Finding the endpoint": ("discover_endpoint",),
+    "Clients": ("ScheduledEvents", "AsyncScheduledEvents"),
+    "Document and events": ("Document", "Event", "Status", "EventType", "Source"),
+    "Changes": ("Change", "Appeared", "Changed", "Started", "Gone", "Ending"),
+    "Interruption": ("Interruption", "AsyncInterruption"),
+    "Leader election": ("leader", "deputy", "is_leader", "is_deputy"),
+    "Endpoint discovery": ("discover_endpoint",),
     "Errors": (
         *("ClientError", "NotAnEndpoint", "NotAnEvent", "Closed", "NotDiscovered", "Unreachable", "TooSlow"),
         *("Unavailable", "NotUnderstood", "NoName", "Refused", "NotAllowed", "NoSuchEvent", "NoVersion"),
     ),
 }
-"""Every public name, in the order in which people want to read of them."""
+"""Every public name, in reading order."""
 
 TREES: tuple[ModuleType, ...] = (errors, discovery)
 """Modules whose docstrings draw a tree of errors."""
 
 FOR_TESTS = {"monotonic", "sleep", "chance", "now"}
-"""Parameters of the clients, and members, that users have no business with."""
+"""Parameters of the clients, and members, that are not for users."""
 FOR_THE_CLIENT = {"follow"}
 
 WIDEST = 100
@@ -64,7 +64,7 @@ def _entry(name: str, value: Any) -> Iterator[str]:
 
 
 def _class(name: str, kind: type) -> Iterator[str]:
-    if name in CHAPTERS["The clients"]:
+    if name in CHAPTERS["Clients"]:
         yield from _fenced(_signature(vars(kind)["__init__"], name))
     yield from _prose(kind)
     if rows := list(_fields(kind)):
@@ -101,7 +101,7 @@ def _first_sentences(kind: type) -> str:
 
 
 def _prose(value: Any) -> Iterator[str]:
-    """Give the paragraphs of a docstring; an example in it, and a list, stay what they are."""
+    """Yield the paragraphs of a docstring; examples and lists keep their lines."""
     for paragraph in (inspect.getdoc(value) or "").split("\n\n"):
         if CODE.match(paragraph):
             yield from _fenced(paragraph)
@@ -114,7 +114,7 @@ def _fenced(code: str) -> Iterator[str]:
 
 
 def _members(kind: type) -> dict[str, Any]:
-    """Return the public methods and properties, with those of our own base classes, in the order of the code."""
+    """Return the public methods and properties, including those of our base classes, in the order of the code."""
     found: dict[str, Any] = {}
     for base in reversed(kind.__mro__):
         if base.__module__.startswith("forewarn.client."):
@@ -127,7 +127,7 @@ def _members(kind: type) -> dict[str, Any]:
 
 
 def _fields(kind: type) -> Iterator[str]:
-    """Give a row for each field of a value, or member of an enumeration."""
+    """Yield a row for each field of a value or member of an enum."""
     body = _node(kind).body
     for statement, following in zip(body, [*body[1:], None], strict=True):
         said = following.value.value if _is_docstring(following) else ""
@@ -149,10 +149,10 @@ def _one_line(text: str) -> str:
 
 
 def _signature(function: Any, name: str) -> str:
-    """Write how it is called: types as the code has them, defaults as values."""
+    """Return the signature, with types as in the code and defaults as values."""
     node, inner = _node(function), inspect.unwrap(function)
     texts = {arg.arg: ast.unparse(arg.annotation) for arg in _arguments(node) if arg.annotation is not None}
-    is_constructor = name in CHAPTERS["The clients"]
+    is_constructor = name in CHAPTERS["Clients"]
     parameters = list(_parameters(inspect.signature(inner), texts, FOR_TESTS if is_constructor else ()))
     result = "" if is_constructor else f" -> {_returns(function)}"
     call = "async def" if isinstance(node, ast.AsyncFunctionDef) and not _is_context(node) else "def"
@@ -207,5 +207,5 @@ def _arguments(node: Any) -> list[ast.arg]:
 
 @cache
 def _node(value: Any) -> Any:
-    """Return the definition of a class or function, as it is written."""
+    """Return the syntax tree of a class or function."""
     return ast.parse(dedent(inspect.getsource(inspect.unwrap(value)))).body[0]

@@ -1,4 +1,4 @@
-"""The reference of the client library is what its code says, and leaves nothing out."""
+"""The reference of the client library is generated from the code and complete."""
 
 from pathlib import Path
 
@@ -10,13 +10,13 @@ BEGIN, END = "<!-- from the code -->\n", "<!-- end of the code -->\n"
 
 
 def made(page: str) -> str:
-    """Return the page as it should be."""
+    """Return the page with the generated part up to date."""
     before, rest = page.split(BEGIN)
     _, after = rest.split(END)
     return f"{before}{BEGIN}\n{reference()}\n{END}{after}"
 
 
-def test_page_says_what_the_code_says(rewrite: bool) -> None:
+def test_page_is_up_to_date(rewrite: bool) -> None:
     page = PAGE.read_text(encoding="utf-8")
     if rewrite:
         PAGE.write_text(made(page), encoding="utf-8")
@@ -24,27 +24,27 @@ def test_page_says_what_the_code_says(rewrite: bool) -> None:
         assert page == made(page), "stale: make test ARGS='tests/docs/test_client_reference.py --rewrite'"
 
 
-def test_stale_page_is_seen() -> None:
+def test_stale_page_is_detected() -> None:
     page = PAGE.read_text(encoding="utf-8")
     stale = page.replace("timeout: float = 10.0", "timeout: float = 20.0")
     assert stale != page
     assert made(stale) == page
 
 
-def test_every_public_name_has_its_place() -> None:
+def test_every_public_name_is_in_a_chapter() -> None:
     named = [name for names in CHAPTERS.values() for name in names]
     assert sorted(named) == sorted(client.__all__)
 
 
-def test_every_sign_and_sentence_of_a_client_is_there() -> None:
-    """One look with the eyes of a reader, so that an empty page could not pass."""
+def test_page_has_signatures_and_sentences() -> None:
+    """Check samples of the text, so that an empty page cannot pass."""
     page = PAGE.read_text(encoding="utf-8")
     for text in (
         "def get(*, retry_for: float | None = None) -> Document",
         "async def get(*, retry_for: float | None = None) -> Document",
-        '| `WITHDRAWN` | `"withdrawn"` | It was still Scheduled: it does not happen after all. |',
+        '| `WITHDRAWN` | `"withdrawn"` | The event disappeared before it started, so it was cancelled. |',
         "def interruptible(*types: str) -> AbstractContextManager[Interruption]",
-        "| `Closed` | The client was closed before the answer came. | create another client",
+        "| `Closed` | The client was closed. | create another client",
         "└── EndpointUnavailable",
     ):
         assert text in page

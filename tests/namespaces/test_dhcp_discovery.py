@@ -31,13 +31,13 @@ vms = [{ name = "FrontEnd_IN_0", addresses = ["10.99.0.11"] }]
 
 
 class Site(msgspec.Struct, frozen=True):
-    """A host with two networks, and a VM that is in both. No way leads from there to the usual address."""
+    """A host with two networks, and a VM in both, without a route to the link-local address."""
 
     host: NetworkNamespace
     vm: NetworkNamespace
 
     def discover(self, *interfaces: str, before: tuple[str, ...] = ()) -> Any:
-        """Discover the endpoint from the VM, by a command if one is given; return what came of it."""
+        """Discover the endpoint from the VM, through a wrapper command if given; return the result."""
         return json.loads(self.vm.run(*before, *DISCOVER, *interfaces))
 
 
@@ -92,14 +92,14 @@ def test_endpoint_is_where_option_245_says(site: Site, tmp_path: Path) -> None:
         assert site.discover("eth0") == {"endpoint": "http://10.99.0.1"}
 
 
-def test_asking_takes_no_lease(site: Site, tmp_path: Path) -> None:
+def test_discovery_takes_no_lease(site: Site, tmp_path: Path) -> None:
     with service(site, tmp_path), dnsmasq(site.host, "guests", ADDRESSES, OF_THE_ENDPOINT) as server:
         site.discover()
         assert set(server.end()) == {"DHCPDISCOVER", "DHCPOFFER"}
 
 
-def test_usual_address_comes_first(site: Site, tmp_path: Path) -> None:
-    """Whatever DHCP says: VMs in a virtual network have their endpoint at one address, and DHCP is not even asked."""
+def test_link_local_address_comes_first(site: Site, tmp_path: Path) -> None:
+    """VMs in a virtual network have their endpoint at the link-local address, and no DHCP request is sent."""
     at_usual_address = ("--fleet", str(fleet_file(tmp_path)), "--listen-link-local", "guests")
     site.vm.ip("route add 169.254.169.254 dev eth0")
     try:
@@ -113,21 +113,21 @@ def test_usual_address_comes_first(site: Site, tmp_path: Path) -> None:
         site.vm.ip("route delete 169.254.169.254 dev eth0")
 
 
-def test_server_that_does_not_know_is_named(site: Site) -> None:
+def test_server_without_option_245_is_named(site: Site) -> None:
     with dnsmasq(site.host, "guests", ADDRESSES):
         told = site.discover()
     assert told["error"] == "EndpointNotFound"
     assert "the DHCP server 10.99.0.1 has no option 245 for this VM" in told["says"]
 
 
-def test_address_where_nothing_serves_is_named(site: Site) -> None:
+def test_address_without_a_service_is_named(site: Site) -> None:
     with dnsmasq(site.host, "guests", ADDRESSES, OF_THE_ENDPOINT):
         told = site.discover()
     assert told["error"] == "EndpointUnavailable"
     assert "the endpoint is http://10.99.0.1, but it does not serve Scheduled Events" in told["says"]
 
 
-def test_network_without_a_server_makes_no_offer(site: Site) -> None:
+def test_network_without_a_dhcp_server_has_no_offers(site: Site) -> None:
     program = (
         "from forewarn.client.dhcp_socket import DhcpSocket, active_interfaces as up\n"
         "with DhcpSocket(up()) as broadcast: print([each.name for each in up()], list(broadcast.discover(0.2)))"
@@ -135,12 +135,12 @@ def test_network_without_a_server_makes_no_offer(site: Site) -> None:
     assert site.vm.run(sys.executable, "-c", program) == "['eth0', 'eth1'] []\n"
 
 
-def test_interface_that_is_not_there_is_named(site: Site) -> None:
+def test_missing_interface_is_named(site: Site) -> None:
     told = site.discover("eth7")
-    assert (told["error"], "no network interface eth7 that is up" in told["says"]) == ("InterfaceNotFound", True)
+    assert (told["error"], "no network interface eth7 is up" in told["says"]) == ("InterfaceNotFound", True)
 
 
-def test_interface_that_is_down_is_not_asked_by(site: Site) -> None:
+def test_interface_that_is_down_is_not_used(site: Site) -> None:
     site.vm.ip("link set eth1 down")
     try:
         assert site.discover("eth1")["error"] == "InterfaceNotFound"
@@ -148,14 +148,14 @@ def test_interface_that_is_down_is_not_asked_by(site: Site) -> None:
         site.vm.ip("link set eth1 up")
 
 
-def test_lack_of_rights_is_said(site: Site) -> None:
+def test_missing_permission_is_reported(site: Site) -> None:
     told = site.discover(before=("setpriv", "--bounding-set=-net_bind_service"))
     assert told["error"] == "DhcpNotAllowed"
-    assert "port 68: the system does not allow it; run this once as root, or with the capability" in told["says"]
+    assert "port 68: permission denied; run it once as root or with CAP_NET_BIND_SERVICE" in told["says"]
 
 
-@pytest.mark.parametrize("is_shared", [True, False], ids=["shared", "for itself"])
-def test_port_of_another_dhcp_client_is_shared_if_it_lets_us(site: Site, tmp_path: Path, is_shared: bool) -> None:
+@pytest.mark.parametrize("is_shared", [True, False], ids=["shared", "exclusive"])
+def test_port_68_is_shared_with_another_dhcp_client_if_possible(site: Site, tmp_path: Path, is_shared: bool) -> None:
     holding = (
         "import socket, sys, subprocess\n"
         "held = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"
@@ -168,4 +168,4 @@ def test_port_of_another_dhcp_client_is_shared_if_it_lets_us(site: Site, tmp_pat
     if is_shared:
         assert told == {"endpoint": "http://10.99.0.1"}
     else:
-        assert (told["error"], "another program has the port for itself" in told["says"]) == ("DhcpNotAllowed", True)
+        assert (told["error"], "another program uses the port exclusively" in told["says"]) == ("DhcpNotAllowed", True)

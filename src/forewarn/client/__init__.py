@@ -1,4 +1,4 @@
-"""The library for software inside a virtual machine, on Azure too.
+"""The client library for software inside a VM, on Azure or on Forewarn.
 
 from forewarn.client import ScheduledEvents
 
@@ -68,7 +68,7 @@ __all__ = [
     "leader",
 ]
 
-# What needs asyncio, or is needed by few, is imported when it is asked for.
+# Imported on first use: what needs asyncio, and what few programs need.
 if TYPE_CHECKING:
     from forewarn.client.aio import AsyncInterruption, AsyncScheduledEvents
     from forewarn.client.discovery import NotDiscovered, discover_endpoint

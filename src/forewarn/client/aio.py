@@ -1,6 +1,4 @@
-"""Asyncio client: runs the same flows as the synchronous client, each request in a thread that ends when the call is
-cancelled.
-"""
+"""Asyncio client: runs the same flows as the synchronous client, each request in its own thread."""
 
 import asyncio
 import threading
@@ -25,25 +23,28 @@ from forewarn.clock import SystemClock
 
 
 class AsyncInterruption(InterruptionState):
-    """Like an `asyncio.Event` that the service sets. It stays set, even if the event is withdrawn."""
+    """A flag like `asyncio.Event`, set when an event is going to interrupt this VM.
+
+    It stays set, even if the event is withdrawn.
+    """
 
     def __init__(self, types: Collection[str], now: Callable[[], datetime]) -> None:
         super().__init__(types, now)
         self._announced = asyncio.Event()
 
     def is_set(self) -> bool:
-        """Tell whether an interruption is announced."""
+        """Return whether an interruption is announced."""
         return self._announced.is_set()
 
-    async def wait(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109  # the twin of Interruption.wait
-        """Wait until an interruption is announced, or so many seconds; tell whether it is."""
+    async def wait(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109  # same signature as Interruption.wait
+        """Wait until an interruption is announced, at most `timeout` seconds; return whether it is."""
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout):
                 await self._announced.wait()
         return self.is_set()
 
     async def follow(self, changes: AsyncIterable[Change]) -> None:
-        """Take what the service says until there is no more."""
+        """Apply all changes until the iterator ends."""
         async for change in changes:
             self._apply(change)
             if self.event is not None:
@@ -51,10 +52,10 @@ class AsyncInterruption(InterruptionState):
 
 
 class AsyncScheduledEvents:
-    """What is going to happen to this VM and its neighbours; `ScheduledEvents` for asyncio, with the same settings.
+    """Asyncio client of the metadata endpoint; like `ScheduledEvents`, with the same parameters.
 
-    Cancelling a call closes its connection at once. `aclose`, or the end of its `async with`, ends every call that is
-    under way: `watch` just ends, everything else raises Closed. A client belongs to one event loop.
+    Cancelling a call closes its connection immediately. `aclose`, or the end of the `async with` block, ends every
+    running call: `watch` stops, all other calls raise Closed. A client belongs to one event loop.
     """
 
     def __init__(
@@ -86,28 +87,28 @@ class AsyncScheduledEvents:
 
     @property
     def trouble(self) -> ClientError | None:
-        """Why the last request brought nothing; None if it did."""
+        """The error of the last request; None if it succeeded."""
         return self._flows.trouble
 
     async def name(self) -> str:
-        """Return this VM's resource name, for which the service is asked the first time. Often not the host name."""
+        """Return this VM's resource name, requested once and cached. It often differs from the host name."""
         return await self._driver.run(self._flows.name(None))
 
     async def get(self, *, retry_for: float | None = None) -> Document:
-        """Return everything that is planned or under way; see `ScheduledEvents.get`."""
+        """Return the current document; see `ScheduledEvents.get`."""
         return await self._driver.run(self._flows.document(retry_for))
 
     def watch(self, *, mine: bool = False, since: Document | None = None) -> AsyncIterator[Change]:
-        """Give every change from now on, beginning with what is there; see `ScheduledEvents.watch`."""
+        """Yield every change, starting with the events that exist now; see `ScheduledEvents.watch`."""
         return self._driver.changes(self._flows.watch(mine=mine, since=since))
 
     async def approve(self, event: Event | str, *more: Event | str, retry_for: float | None = None) -> None:
-        """Let events start before their time; see `ScheduledEvents.approve`."""
+        """Approve events, so that they may start early; see `ScheduledEvents.approve`."""
         await self._driver.run(self._flows.approve((event, *more), retry_for))
 
     @asynccontextmanager
     async def interruptible(self, *types: str) -> AsyncIterator[AsyncInterruption]:
-        """Have a sign that is set when this VM is going to be interrupted; see `ScheduledEvents.interruptible`."""
+        """Yield a flag that is set when an event is going to interrupt this VM; see `ScheduledEvents.interruptible`."""
         self._driver.check()
         stop = AsyncInterruption(types, self._now)
         follower = asyncio.create_task(stop.follow(self.watch(mine=True)), name="forewarn-interruptible")
@@ -119,7 +120,7 @@ class AsyncScheduledEvents:
             await asyncio.wait({follower})
 
     async def aclose(self) -> None:
-        """End every call that is under way, and answer no more. Closing again does nothing."""
+        """Close the client and end every running call. Idempotent."""
         self._driver.cancel()
 
     async def __aenter__(self) -> Self:
@@ -143,7 +144,7 @@ class _AsyncDriver:
         self._in_flight: set[Exchange] = set()
 
     async def run(self, flow: Flow[T]) -> T:
-        """Run a flow to its end; raises Closed if it is cancelled before."""
+        """Run a flow to its end. Raises Closed if the driver is cancelled first."""
         reply: Reply = None
         with closing(flow):
             while True:
@@ -155,7 +156,7 @@ class _AsyncDriver:
                 reply = await self._execute(command)
 
     async def changes(self, flow: Flow[None]) -> AsyncIterator[Change]:
-        """Run an endless flow, and yield what it yields, until it is cancelled."""
+        """Run an endless flow and yield its changes until the driver is cancelled."""
         reply: Reply = None
         with closing(flow):
             while not self._cancelled.is_set():
@@ -176,7 +177,7 @@ class _AsyncDriver:
             exchange.cancel()
 
     def check(self) -> None:
-        """Raise Closed if it was cancelled."""
+        """Raise Closed if the driver was cancelled."""
         if self._cancelled.is_set():
             raise Closed
 
@@ -189,7 +190,7 @@ class _AsyncDriver:
                 await self._pause(seconds, trouble)
                 return None
             case Yield():
-                raise AssertionError("only a watch gives changes")
+                raise AssertionError("only watch yields changes")
 
     async def _exchange(self, exchange: Exchange) -> Reply:
         self._in_flight.add(exchange)
@@ -215,14 +216,14 @@ class _AsyncDriver:
 
 
 def _report_failure(follower: "asyncio.Task[None]") -> None:
-    """Say at once that nobody follows any more, as a thread would: it is a mistake, the user's in `on_trouble` say."""
+    """Report an exception in the follower, such as one raised by the user's `on_trouble`, as a thread would."""
     if not follower.cancelled() and (error := follower.exception()) is not None:
-        what = "Nobody follows the events any more, so interruptible() will not be told"
+        what = "forewarn: internal error while watching events; interruptible() gets no more events"
         follower.get_loop().call_exception_handler({"message": what, "exception": error, "task": follower})
 
 
 async def _run_in_thread(exchange: Exchange) -> Response | Failure:
-    """Run an exchange in a thread of its own: those of an executor would be awaited at the end of the program."""
+    """Run an exchange in a new thread. Python would wait for the threads of an executor at exit."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Response | Failure] = loop.create_future()
 
@@ -230,9 +231,9 @@ async def _run_in_thread(exchange: Exchange) -> Response | Failure:
         reply: Response | Failure | BaseException
         try:
             reply = exchange.run()
-        except BaseException as error:  # noqa: BLE001  # whoever waits must hear of it, or would wait for ever
+        except BaseException as error:  # noqa: BLE001  # otherwise the awaiting task would never end
             reply = error
-        # When nobody waits any more, the loop may even be closed.
+        # If the call was cancelled, the loop may be closed already.
         with suppress(RuntimeError):
             loop.call_soon_threadsafe(_set_result, future, reply)
 

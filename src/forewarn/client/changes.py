@@ -14,39 +14,39 @@ from forewarn.client.document import Event, Status, event_key
 
 
 class Ending(StrEnum):
-    """How an event went, judged by the last that was seen of it.
+    """How an event ended, inferred from its last seen status.
 
-    What starts and finishes between two looks, while the service could not be reached say, is taken for withdrawn.
+    An event that starts and finishes between two polls, for example during an outage, is reported as withdrawn.
     """
 
     WITHDRAWN = "withdrawn"
-    """It was still Scheduled: it does not happen after all."""
+    """The event disappeared before it started, so it was cancelled."""
     FINISHED = "finished"
-    """It had started: it is over."""
+    """The event disappeared after it had started, so it is over."""
 
 
 class Appeared(msgspec.Struct, frozen=True):
-    """An event that was not there before. If it has started already, Started follows at once."""
+    """A new event. If it has already started, Started follows immediately."""
 
     event: Event
 
 
 class Changed(msgspec.Struct, frozen=True):
-    """Something about an event is different, its `not_before` or its `resources` say, but it has not started now."""
+    """An event changed, for example its `not_before` or its `resources`, without starting."""
 
     event: Event
     before: Event
 
 
 class Started(msgspec.Struct, frozen=True):
-    """The time to prepare is over. `before` is the event as it was last seen."""
+    """The event started: the time to prepare is over. `before` is the event as last seen before."""
 
     event: Event
     before: Event
 
 
 class Gone(msgspec.Struct, frozen=True):
-    """The event is not there any more; `event` is the last that was seen of it."""
+    """The event disappeared from the document; `event` is the event as last seen."""
 
     event: Event
     how: Ending
@@ -56,9 +56,9 @@ Change: TypeAlias = Appeared | Changed | Started | Gone
 
 
 def compare_events(before: Iterable[Event], after: Iterable[Event]) -> tuple[Change, ...]:
-    """Tell what changed: first what is there, in its order, then what is gone.
+    """Return the changes: first those of current events, in their order, then removed events.
 
-    In this order nobody who counts open events comes to zero while one event takes another's place.
+    So a caller that counts open events does not reach zero while one event replaces another.
     """
     old, new = ({event_key(event): event for event in events} for events in (before, after))
     there = (change for id_, event in new.items() for change in _event_changes(old.get(id_), event))

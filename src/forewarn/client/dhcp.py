@@ -19,28 +19,28 @@ _FILE_NAME = slice(108, 236)
 _COOKIE = slice(236, 240)
 _OPTIONS = slice(240, None)
 _MINIMUM_LENGTH = 300
-"""Old relays drop packets that are shorter."""
+"""Old DHCP relays drop shorter packets."""
 
 _PAD, _END = 0, 255
 _OVERLOAD, _MESSAGE_TYPE, _SERVER_ID, _PARAMETER_REQUEST_LIST, _ENDPOINT = 52, 53, 54, 55, 245
 _DISCOVER, _OFFER = 1, 2
 _OVERLOADED = {1: (_FILE_NAME,), 2: (_SERVER_NAME,), 3: (_FILE_NAME, _SERVER_NAME)}
-"""Where a packet that is short of room goes on with its options."""
+"""The fixed fields that hold more options, by the value of option 52 (option overload)."""
 
 
 class DhcpResponse(msgspec.Struct, frozen=True, kw_only=True):
-    """A DHCP server's answer to us. `endpoint` is None where it has no option 245, or none that is an IPv4 address."""
+    """A DHCP server's offer. `endpoint` is None without an option 245 that contains an IPv4 address."""
 
     server: str | None
     endpoint: str | None
 
 
 def build_discover(transaction: bytes, mac: bytes) -> bytes:
-    """Make the packet that asks for an offer with option 245. It reserves no address, and changes none."""
+    """Build the packet that requests an offer with option 245. It reserves and changes no address."""
     if len(transaction) != _TRANSACTION.stop - _TRANSACTION.start or len(mac) != _MAC_LENGTH:
-        raise ValueError("a transaction id has 4 bytes, and a MAC address 6")
+        raise ValueError("a transaction id must have 4 bytes, a MAC address 6")
     head = bytes((_REQUEST, _ETHERNET, _MAC_LENGTH, 0)) + transaction
-    # Without an address of its own the machine could not be answered otherwise.
+    # The machine may not have an address yet, so the server must answer by broadcast.
     flags = b"\0\0" + _ANSWER_BY_BROADCAST.to_bytes(2, "big")
     addresses = bytes(16)
     fixed = head + flags + addresses + mac.ljust(_COOKIE.start - _HARDWARE_ADDRESS.start, b"\0") + _MAGIC_COOKIE
@@ -49,7 +49,7 @@ def build_discover(transaction: bytes, mac: bytes) -> bytes:
 
 
 def parse_offer(packet: bytes, transaction: bytes, mac: bytes) -> DhcpResponse | None:
-    """Read an offer to this transaction and this MAC address; None for anything else, however broken."""
+    """Parse an offer for this transaction and MAC address; return None for any other or invalid packet."""
     is_reply = packet[:3] == bytes((_REPLY, _ETHERNET, _MAC_LENGTH))
     is_ours = packet[_TRANSACTION] == transaction and packet[_HARDWARE_ADDRESS] == mac
     if not (is_reply and is_ours and packet[_COOKIE] == _MAGIC_COOKIE):
@@ -61,7 +61,7 @@ def parse_offer(packet: bytes, transaction: bytes, mac: bytes) -> DhcpResponse |
 
 
 def _options(packet: bytes) -> dict[int, bytes]:
-    """Read all options, the ones that did not fit into their own field too. Of several with one number, the first."""
+    """Return all options, including those in overloaded fields; the first one with a number wins."""
     options = _first_of_each(packet[_OPTIONS])
     for field in _OVERLOADED.get(int.from_bytes(options.get(_OVERLOAD, b""), "big"), ()):
         options = _first_of_each(packet[field]) | options
@@ -76,7 +76,7 @@ def _first_of_each(field: bytes) -> dict[int, bytes]:
 
 
 def _each(field: bytes) -> Iterator[tuple[int, bytes]]:
-    """Give the options of a field, up to its end mark or to one that is cut off."""
+    """Yield the options of a field, up to its end mark or a truncated option."""
     position = 0
     while position < len(field) and field[position] != _END:
         if field[position] == _PAD:

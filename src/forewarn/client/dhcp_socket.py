@@ -18,20 +18,20 @@ CLIENT_PORT = 68
 SERVER_PORT = 67
 BROADCAST_ADDRESS = "255.255.255.255"
 LONGEST_PACKET = 4096
-"""How much of a datagram is read. A server that was not told otherwise sends at most 576 bytes."""
+"""How much of a datagram is read. By default, a server sends at most 576 bytes."""
 
 BIND_TO_DEVICE: int | None = getattr(socket, "SO_BINDTODEVICE", None)
-"""The option by which a program chooses the interface that it sends by. Linux has it, and few others."""
+"""The socket option that binds to an interface; None where the system does not have it (most except Linux)."""
 
 _INTERFACES = Path("/sys/class/net")
 _ETHERNET = "1"
 _IS_UP = 0x1
 _IS_RANDOM = 1 << 40
-"""The bit that `uuid.getnode` sets in an address that it made up."""
+"""The bit that `uuid.getnode` sets in a random address."""
 
 
 class Interface(msgspec.Struct, frozen=True):
-    """A network interface to ask by. Where it has no name, the system chooses one."""
+    """A network interface for DHCP requests. With an empty name, the system chooses one."""
 
     name: str
     mac: bytes
@@ -41,7 +41,7 @@ class Interface(msgspec.Struct, frozen=True):
 
 
 def active_interfaces() -> tuple[Interface, ...]:
-    """Return the interfaces that can be asked by. Only Linux lets us choose; elsewhere there is at most one."""
+    """Return the interfaces that are up. Only on Linux can a program choose one; elsewhere there is at most one."""
     if BIND_TO_DEVICE is not None:
         found = (_read_interface(_INTERFACES / name) for _, name in socket.if_nameindex())
         return tuple(interface for interface in found if interface is not None)
@@ -50,7 +50,7 @@ def active_interfaces() -> tuple[Interface, ...]:
 
 
 def _read_interface(directory: Path) -> Interface | None:
-    """Read about an interface; None for one that is down or no Ethernet. It may vanish while we look."""
+    """Return an interface, or None if it is down, not Ethernet, or has just been removed."""
     try:
         type_, flags, address = ((directory / fact).read_text().strip() for fact in ("type", "flags", "address"))
     except OSError:
@@ -61,7 +61,7 @@ def _read_interface(directory: Path) -> Interface | None:
 
 
 class DhcpSocket:
-    """A DHCP client's sockets, one for each interface. What the system does not allow raises OSError."""
+    """A DHCP client's sockets, one per interface. The constructor raises OSError without permission."""
 
     def __init__(self, interfaces: Iterable[Interface]) -> None:
         with ExitStack() as stack:
@@ -76,7 +76,7 @@ class DhcpSocket:
         self._stack.close()
 
     def discover(self, timeout: float) -> Iterator[DhcpResponse]:
-        """Ask on every interface, and give the offers that come within so many seconds."""
+        """Send a DHCPDISCOVER on every interface, and yield the offers that arrive within `timeout` seconds."""
         transaction = os.urandom(4)
         with selectors.DefaultSelector() as selector:
             for bound, mac in self._sockets:
@@ -96,7 +96,7 @@ def _bound_socket(interface: Interface) -> socket.socket:
         bound = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
         bound.setblocking(False)
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
-        # The system's own DHCP client may have the port too: both get what is broadcast.
+        # The system's DHCP client may use the port too; both receive the broadcasts.
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if BIND_TO_DEVICE is not None:
             bound.setsockopt(socket.SOL_SOCKET, BIND_TO_DEVICE, interface.name.encode())
@@ -106,13 +106,13 @@ def _bound_socket(interface: Interface) -> socket.socket:
 
 
 def _send(bound: socket.socket, packet: bytes) -> None:
-    # An interface that has just gone down must not keep the others from being asked.
+    # An interface that has just gone down must not prevent requests on the others.
     with suppress(OSError):
         bound.sendto(packet, (BROADCAST_ADDRESS, SERVER_PORT))
 
 
 def _receive(bound: socket.socket) -> bytes:
-    """Return a packet, or nothing where one was announced that turned out to be damaged."""
+    """Return a packet; empty if the system discards it as damaged."""
     try:
         return bound.recv(LONGEST_PACKET)
     except OSError:

@@ -1,11 +1,11 @@
 """Endpoint discovery: the link-local address, else the address in DHCP option 245. For VMs outside a virtual network.
 
 NotDiscovered
-├── InterfaceNotFound     no network interface is up, or not the named one
+├── InterfaceNotFound     no network interface is up, or not the given one
 ├── DhcpNotAllowed        the system does not let this program act as a DHCP client
-├── DhcpTimeout           no DHCP server has answered
-├── EndpointNotFound      DHCP servers have answered, but none names an endpoint
-└── EndpointUnavailable   DHCP names an endpoint, but it serves no Scheduled Events
+├── DhcpTimeout           no DHCP server answered
+├── EndpointNotFound      DHCP servers answered, but without an endpoint
+└── EndpointUnavailable   DHCP returned an endpoint, but it serves no Scheduled Events
 """
 
 import errno
@@ -24,81 +24,81 @@ from forewarn.client.transport import CONNECT_TIMEOUT
 USUAL_ENDPOINT = f"http://{LINK_LOCAL}"
 
 PAUSES = (0.0, 10.0, 30.0, 60.0, 60.0)
-"""How many seconds pass before each time that DHCP is asked."""
+"""Pauses, in seconds, before each DHCP request."""
 RECEIVE_LIMIT = 10.0
-"""For how many seconds offers are awaited each time."""
+"""How many seconds to wait for offers after each request."""
 POLLS, POLL_INTERVAL = 24, 5.0
-"""How often, and with how many seconds between, a service is asked that is there but not ready: for two minutes."""
+"""How often, and at which interval in seconds, to poll a service that answers but is not ready: two minutes in all."""
 NOT_READY = Document()
 
 
 class NotDiscovered(ClientError):
     """The endpoint was not found."""
 
-    advice = "if you know where it is, set FOREWARN_ENDPOINT to its URL"
+    advice = "if you know its URL, set FOREWARN_ENDPOINT"
 
 
 class InterfaceNotFound(NotDiscovered):
-    """No network interface is up, or not the one that was named."""
+    """No network interface is up, or not the given one."""
 
-    advice = "see with `ip link` which ones this machine has, and name one that is up"
-    template = "there is no network interface{named} that is up, so DHCP cannot be asked"
+    advice = "list the interfaces with `ip link`, and choose one that is up"
+    template = "no network interface{named} is up, so DHCP discovery is not possible"
     interfaces: Sequence[str]
 
     @property
     def named(self) -> str:
-        """The interfaces that were named."""
+        """The given interfaces."""
         return f" {' or '.join(self.interfaces)}" if self.interfaces else ""
 
 
 class DhcpNotAllowed(NotDiscovered):
-    """The system does not let this program ask as a DHCP client."""
+    """The system does not let this program act as a DHCP client."""
 
-    advice = (
-        "run this once as root, or with the capability CAP_NET_BIND_SERVICE, and set FOREWARN_ENDPOINT to what it says"
-    )
-    template = f"cannot ask DHCP from port {CLIENT_PORT}: {{why}}"
+    advice = "run it once as root or with CAP_NET_BIND_SERVICE, and set FOREWARN_ENDPOINT to the URL that it finds"
+    template = f"cannot send DHCP requests from port {CLIENT_PORT}: {{why}}"
     why: str
 
 
 class DhcpTimeout(NotDiscovered):
-    """No DHCP server has answered."""
+    """No DHCP server answered."""
 
-    template = f"there is no answer at {USUAL_ENDPOINT}, and no answer from a DHCP server on {{interfaces}}"
+    template = f"no answer from {USUAL_ENDPOINT}, and none from a DHCP server on {{interfaces}}"
     interfaces: Sequence[str]
 
 
 class EndpointNotFound(NotDiscovered):
-    """DHCP servers have answered, but none says where the endpoint is."""
+    """DHCP servers answered, but without the address of an endpoint."""
 
-    advice = "this network has no Scheduled Events; or, if you know better, set FOREWARN_ENDPOINT to the endpoint's URL"
-    template = f"there is no answer at {USUAL_ENDPOINT}, and the DHCP server {{which}} has no option 245 for this VM"
+    advice = "this network probably has no Scheduled Events; if it has, set FOREWARN_ENDPOINT to the endpoint's URL"
+    template = f"no answer from {USUAL_ENDPOINT}, and the DHCP server {{which}} has no option 245 for this VM"
     servers: Sequence[str]
 
     @property
     def which(self) -> str:
         """The servers that answered."""
-        return ", ".join(self.servers) or "that answers"
+        return ", ".join(self.servers) or "that answered"
 
 
 class EndpointUnavailable(NotDiscovered):
-    """DHCP says where the endpoint is, but nothing there tells of events."""
+    """DHCP returned an endpoint, but it serves no Scheduled Events."""
 
-    advice = "check that the service runs, and that this VM is one that it serves"
+    advice = "check that the service runs and knows this VM"
     template = "according to DHCP the endpoint is {urls:or}, but it does not serve Scheduled Events"
     urls: Sequence[str]
 
 
 def discover_endpoint(*interfaces: str) -> str:
-    """Return the URL of the endpoint, as `ScheduledEvents` takes it.
+    """Return the URL of the endpoint, for `ScheduledEvents`.
 
-    The usual address comes first; if nobody takes the call there within 5 s, or if it has no events, DHCP is asked: on
-    the interfaces that are named, else on all that are up, and up to five times, at once, then after 10, 30, 60 and
-    60 s, with 10 s for offers each time. The first address in an option 245 that has events is the endpoint. It ends
-    early when servers answer and none of them knows: they would say the same again.
+    It tries the link-local address first. If that does not accept a connection within 5 s, or serves no Scheduled
+    Events, it sends DHCP requests on the given interfaces, or on all that are up. The first address in an option 245
+    that serves Scheduled Events is the endpoint.
 
-    Asking DHCP needs root or CAP_NET_BIND_SERVICE on Linux. It takes no lease and changes no address. In a coroutine,
-    call `await asyncio.to_thread(discover_endpoint)`.
+    It sends up to five requests, immediately and after 10, 30, 60 and 60 s, and waits 10 s for offers each time. If
+    servers answer, but none returns an endpoint, it stops early, because they would answer the same again.
+
+    DHCP discovery needs root or CAP_NET_BIND_SERVICE on Linux. It takes no lease and changes no address. In a
+    coroutine, call `await asyncio.to_thread(discover_endpoint)`.
 
     Raises NotDiscovered: InterfaceNotFound, DhcpNotAllowed, DhcpTimeout, EndpointNotFound or EndpointUnavailable.
     """
@@ -126,9 +126,9 @@ def _open_socket(interfaces: Iterable[Interface]) -> DhcpSocket:
 def _reason(error: OSError) -> str:
     match error.errno:
         case errno.EACCES | errno.EPERM:
-            return "the system does not allow it"
+            return "permission denied"
         case errno.EADDRINUSE:
-            return "another program has the port for itself (`ss -ulpn` shows which)"
+            return "another program uses the port exclusively (`ss -ulpn` shows which)"
         case _:
             return error.strerror or str(error)
 
@@ -140,7 +140,7 @@ def find_endpoint(
     is_right: Callable[[str], bool],
     pause: Callable[[float], None],
 ) -> str:
-    """Ask for offers again and again, until one has the endpoint or it is clear that none will."""
+    """Request offers until one has an endpoint that is right, all servers answered without one, or retries ran out."""
     for seconds in PAUSES:
         pause(seconds)
         offers: list[DhcpResponse] = []
@@ -164,9 +164,9 @@ def _url(address: str) -> str:
 
 
 def has_events(url: str, pause: Callable[[float], None] = time.sleep) -> bool:
-    """Tell whether a document of events is there: now, or within two minutes where the service has to get ready first.
+    """Return whether the URL serves Scheduled Events; wait up to two minutes for a service that is being enabled.
 
-    An address that can be reached is asked as patiently as `ScheduledEvents.get` asks.
+    If the address accepts connections, requests are retried as in `ScheduledEvents.get`.
     """
     if not _is_reachable(parse_endpoint(url)):
         return False

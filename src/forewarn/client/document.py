@@ -15,11 +15,11 @@ from forewarn.wire import document_parser
 ZERO = timedelta(0)
 
 UNSET_YEAR = 1
-"""The year in which moments lie that a service in .NET has not set."""
+"""The year of an unset time in .NET, which some services send."""
 
 
 class Status(StrEnum):
-    """Where an event is. What is finished or withdrawn is in no document."""
+    """Status of an event. Finished and withdrawn events are not in the document."""
 
     SCHEDULED = "Scheduled"
     STARTED = "Started"
@@ -29,67 +29,67 @@ STATUSES: dict[str, Status] = {status.value: status for status in Status}
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that is going to happen, or is happening, to VMs.
+    """A scheduled or started event of one or more VMs.
 
-    None means that the service does not say: older api-versions have no `description`, `source` or `duration`,
-    a duration may be unknown, and an event that has started has no `not_before` any more.
+    None means that the service did not send a value: older api-versions have no `description`, `source` or `duration`,
+    a duration may be unknown, and a started event has no `not_before`.
     """
 
     id: str
-    """Stays the same through the event's whole life."""
+    """Stays the same from announcement to end."""
     status: Status | str
     type: EventType | str
     resources: tuple[str, ...]
-    """The names of the VMs that are affected."""
+    """The names of the affected VMs."""
     not_before: datetime | None = None
-    """The event starts at this moment or later, or when it is approved."""
+    """The event starts at this time or later, or earlier if it is approved."""
     description: str | None = None
     source: Source | str | None = None
     duration: timedelta | None = None
-    """How long the interruption takes; zero if there is none."""
+    """The expected duration of the interruption; zero if there is none."""
     resource_type: str = "VirtualMachine"
 
     @property
     def is_started(self) -> bool:
-        """Whether it is too late to prepare."""
+        """Whether the event has started, so that it is too late to prepare."""
         return self.status == Status.STARTED
 
     @property
     def interrupts(self) -> bool:
-        """Whether the VMs are interrupted at all; true where the duration is not known."""
+        """Whether the event interrupts its VMs; true if the duration is unknown."""
         return self.duration != ZERO
 
     @property
     def deadline(self) -> datetime | None:
-        """The moment by which everything must be prepared; None once it has started, or if nobody knows."""
+        """The time by which everything must be prepared; None if the event has started or the time is unknown."""
         return None if self.is_started else self.not_before
 
     def time_left(self, now: datetime) -> timedelta | None:
-        """Return how much time there is to prepare: none once it has started; None if nobody knows. `now` is aware."""
+        """Return the time left to prepare: zero after the start, None if unknown. `now` must be timezone-aware."""
         if self.is_started:
             return ZERO
         return None if self.not_before is None else max(ZERO, self.not_before - now)
 
     def affects(self, name: str) -> bool:
-        """Tell whether the VM of this resource name is among those affected.
+        """Return whether the event affects the VM with this resource name.
 
-        Case does not matter, nor does the underscore that the first api-version put before names.
+        The comparison ignores case, and the underscore that the first api-version puts before names.
         """
         return is_named(name, self.resources)
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True):
-    """What was planned or under way when the service answered.
+    """The response to a poll: the scheduled and started events of this VM's scope.
 
-    `incarnation` goes up with every change, and starts anew when the service was off: compare events, not incarnations.
-    It is None where the service has not begun to watch over this VM yet, which it does at the first request.
+    `incarnation` grows with every change and starts again after Scheduled Events was disabled, so compare events, not
+    incarnations. It is None while Scheduled Events is not enabled yet; the first request enables it.
     """
 
     incarnation: int | None = None
     events: tuple[Event, ...] = ()
 
     def affecting(self, name: str) -> "Document":
-        """Return the document with the events of one VM alone."""
+        """Return the document with only the events that affect one VM."""
         return msgspec.structs.replace(self, events=tuple(event for event in self.events if event.affects(name)))
 
 
@@ -99,19 +99,19 @@ def normalize_name(name: str) -> str:
 
 
 def is_named(name: str, names: tuple[str, ...]) -> bool:
-    """Tell whether one of the names is this VM's."""
+    """Return whether one of the names is this VM's."""
     return normalize_name(name) in (normalize_name(other) for other in names)
 
 
 def event_key(event: Event) -> str:
-    """Return what tells events apart: ids are the same in any case."""
+    """Return the id in upper case: event ids are case-insensitive."""
     return event.id.upper()
 
 
 def read_document(body: bytes) -> Document | None:
-    """Read the body of a 200; None for an empty one. Of two events with one id the later counts.
+    """Parse the body of a 200 response; return None for an empty body. The last of two events with one id wins.
 
-    Raises `wire.document_parser.InvalidDocument`, and nothing else.
+    Raises only `wire.document_parser.InvalidDocument`.
     """
     document = document_parser.parse_document(body)
     if document is None:

@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class Request(NamedTuple):
-    """One HTTP request, but for the headers that every one has."""
+    """One HTTP request, without the headers that all requests have."""
 
     method: str
     target: str
@@ -22,21 +22,21 @@ class Request(NamedTuple):
 
 
 class Send(NamedTuple):
-    """Send a request; reply with its Response, or with a Failure when no whole one has come within so many seconds."""
+    """Send a request; the reply is its Response, or a Failure if no complete one arrives within `timeout` seconds."""
 
     request: Request
     timeout: float
 
 
 class Sleep(NamedTuple):
-    """Let so many seconds pass; reply with nothing. `error` is the one after which the flow retries."""
+    """Wait for `seconds`; the reply is None. `error` is the error after which the flow retries."""
 
     seconds: float
     error: ClientError | None = None
 
 
 class Yield(NamedTuple):
-    """Give changes to the user; reply with nothing, when the user wants more."""
+    """Yield changes to the user; the reply is None, as soon as the user wants more."""
 
     changes: tuple[Change, ...]
 
@@ -45,7 +45,7 @@ Command: TypeAlias = Send | Sleep | Yield
 
 
 class Response(NamedTuple):
-    """A whole answer. Header names are in lower case; of repeated ones the first counts."""
+    """A complete response. Header names are in lower case; the first of repeated headers wins."""
 
     status: int
     headers: Mapping[str, str]
@@ -53,7 +53,7 @@ class Response(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """Why there is no whole answer: the class of error that it is, and a few words."""
+    """Why there is no complete response: the class of the error, and a short reason."""
 
     kind: type[Unreachable] | type[TooSlow] | type[NotUnderstood]
     reason: str

@@ -20,7 +20,7 @@ _LAST_PORT = 65535
 
 
 class Endpoint(NamedTuple):
-    """A host and a port, which are spoken to directly: never through a proxy."""
+    """Host and port of the metadata service. Connections never use a proxy."""
 
     host: str
     port: int
@@ -31,12 +31,12 @@ class Endpoint(NamedTuple):
 
 
 def resolve_endpoint(given: str | None, environ: Mapping[str, str] = os.environ) -> Endpoint:
-    """Take the endpoint that was given, or that of FOREWARN_ENDPOINT, or the link-local one."""
+    """Return the given endpoint, else that of FOREWARN_ENDPOINT, else the link-local one."""
     return parse_endpoint(given if given is not None else environ.get(VARIABLE) or LINK_LOCAL)
 
 
 def parse_endpoint(text: str) -> Endpoint:
-    """Read `host`, `host:port` or an http URL without a path; raise NotAnEndpoint for anything else."""
+    """Parse `host`, `host:port` or an http URL without a path. Raises NotAnEndpoint for anything else."""
     found = _ENDPOINT.fullmatch(text.strip())
     port = int(found["port"] or 80) if found is not None else 0
     if found is None or not 0 < port <= _LAST_PORT:

@@ -1,22 +1,22 @@
-"""Why a question to the metadata endpoint brought no answer. Each class says what happened, and what to do.
+"""Errors of the client library. Each class says what happened and what to do.
 
 ClientError
-├── NotAnEndpoint       what was given as endpoint is none
-├── NotAnEvent          what was to be approved is neither an event nor the id of one
-├── Closed              the client was closed before the answer came
-├── NotDiscovered       no endpoint was found by DHCP; its own tree is in `forewarn.client.discovery`
-├── Unreachable *       nobody answers at the endpoint
-│   └── TooSlow *       somebody took the request, but no whole answer came in time
-├── Unavailable *       the service says that it cannot answer now: 408, 410, 425, 429, 5xx
-├── NotUnderstood *     an answer came that is not one of Scheduled Events
-│   └── NoName          the endpoint does not say what this VM is called
-└── Refused             the service says no: any other 4xx
-    ├── NotAllowed      it does not serve this machine: 401, 403
-    ├── NoSuchEvent     it does not find what is to be approved: 404 to an approval
-    └── NoVersion       it has none of the api-versions that this library knows: 404 to all of them
+├── NotAnEndpoint       the given endpoint is not valid
+├── NotAnEvent          the argument of approve is neither an event nor an event id
+├── Closed              the client was closed
+├── NotDiscovered       DHCP discovery found no endpoint; see the tree in `forewarn.client.discovery`
+├── Unreachable *       the endpoint cannot be reached
+│   └── TooSlow *       no complete response arrived in time
+├── Unavailable *       the service cannot answer now: 408, 410, 425, 429, 5xx
+├── NotUnderstood *     the response is not one of Scheduled Events
+│   └── NoName          the endpoint does not return the name of this VM
+└── Refused             the service refused the request: any other 4xx
+    ├── NotAllowed      the service does not serve this machine: 401, 403
+    ├── NoSuchEvent     the event to approve does not exist: 404 to an approval
+    └── NoVersion       the service knows none of this library's api-versions: 404 to all of them
 
-`get`, `approve` and `name` try again for a while after those with a star, then raise them. `watch` and `interruptible`
-raise none but Closed: they go on trying for as long as they are wanted.
+`get`, `approve` and `name` retry for a while after the errors with a star, then raise them. `watch` and `interruptible`
+retry until the client is closed, and raise only Closed.
 """
 
 from typing import ClassVar
@@ -25,13 +25,13 @@ from forewarn.core.base_error import BaseError
 
 
 class ClientError(BaseError):
-    """The question was not answered."""
+    """Base class: the request did not succeed."""
 
     advice: ClassVar[str] = ""
-    """What to do about it: one sentence, which also ends the message."""
+    """What to do about the error, in one sentence. The message ends with it."""
 
     is_passing: ClassVar[bool] = False
-    """Whether asking again may help."""
+    """Whether the error is transient, so that a retry may succeed."""
 
     @property
     def what(self) -> str:
@@ -43,7 +43,7 @@ class ClientError(BaseError):
 
 
 class NotAnEndpoint(ClientError, ValueError):
-    """What was given as endpoint is none."""
+    """The given endpoint is not valid."""
 
     advice = "write it like 169.254.169.254 or http://127.0.0.1:8180, without a path"
     template = "{endpoint!r} is not a metadata endpoint"
@@ -51,26 +51,26 @@ class NotAnEndpoint(ClientError, ValueError):
 
 
 class NotAnEvent(ClientError, ValueError):
-    """What was to be approved is neither an event nor the id of one."""
+    """The argument of approve is neither an event nor an event id."""
 
-    advice = "give an event of this client, or its id"
+    advice = "pass an event of this client, or its id"
     template = "{given!r} cannot be approved"
     given: object
 
 
 class Closed(ClientError):
-    """The client was closed before the answer came."""
+    """The client was closed."""
 
     advice = "create another client to send more requests"
     template = "the client is closed"
 
 
 class Unreachable(ClientError):
-    """Nobody answers at the endpoint."""
+    """The endpoint cannot be reached."""
 
     advice = (
-        "check that this is a VM with a metadata service, that its firewall and routes let the address through, "
-        "or set FOREWARN_ENDPOINT to the address of the service"
+        "check that this is a VM with a metadata service and that firewall and routes allow its address, "
+        "or set FOREWARN_ENDPOINT to the URL of the service"
     )
     is_passing = True
     template = "cannot reach {endpoint}: {why}"
@@ -79,15 +79,15 @@ class Unreachable(ClientError):
 
 
 class TooSlow(Unreachable):
-    """Somebody took the request, or might have, but no whole answer came in time."""
+    """No complete response arrived in time. The service may have received the request."""
 
-    advice = "try again later, or allow more time with timeout= (the very first answer of a service has first_timeout=)"
+    advice = "try again later, or allow more time with timeout= (first_timeout= for the first response of a service)"
 
 
 class Unavailable(ClientError):
-    """The service says that it cannot answer now. `retry_after` is the pause, in seconds, for which it asks."""
+    """The service cannot answer now. `retry_after` is the pause that it requests, in seconds."""
 
-    advice = "try again later: the service is being updated, overloaded, or asked too often by this VM"
+    advice = "try again later: the service is being updated, is overloaded, or limits the request rate of this VM"
     is_passing = True
     template = "{endpoint} answered {status}{sentence}"
     endpoint: str
@@ -97,32 +97,32 @@ class Unavailable(ClientError):
 
     @property
     def sentence(self) -> str:
-        """The service's own sentence, if it sent one."""
+        """The error message of the service, after a colon; empty if there is none."""
         return f": {self.message}" if self.message else ""
 
 
 class NotUnderstood(ClientError):
-    """An answer came that is not one of Scheduled Events."""
+    """The response is not one of Scheduled Events."""
 
-    advice = "check that the endpoint is a metadata service and that nothing, such as a proxy, answers in its place"
+    advice = "check that the endpoint is a metadata service, and that no proxy answers in its place"
     is_passing = True
-    template = "{endpoint} does not answer as Scheduled Events does: {why}"
+    template = "{endpoint} sent an invalid response: {why}"
     endpoint: str
     why: str
 
 
 class NoName(NotUnderstood):
-    """The endpoint does not say what this VM is called."""
+    """The endpoint does not return the name of this VM."""
 
-    advice = "give the VM's resource name with name="
+    advice = "pass the VM's resource name with name="
     is_passing = False
-    template = "{endpoint} does not have the name of this VM: {why}"
+    template = "{endpoint} does not return the name of this VM: {why}"
 
 
 class Refused(ClientError):
-    """The service says no; `message` is its own sentence."""
+    """The service refused the request; `message` is its error message."""
 
-    advice = "read the service's sentence: asking the same again will not help"
+    advice = "see the message of the service; a retry of the same request will not help"
     template = "{endpoint} answered {status}{sentence}"
     endpoint: str
     status: int
@@ -130,23 +130,23 @@ class Refused(ClientError):
 
     @property
     def sentence(self) -> str:
-        """The service's own sentence, if it sent one."""
+        """The error message of the service, after a colon; empty if there is none."""
         return f": {self.message}" if self.message else ""
 
 
 class NotAllowed(Refused):
     """The service does not serve this machine."""
 
-    advice = "ask inside the VM itself, and have the people who run the service check that it knows the VM's address"
+    advice = "send the request from inside the VM, and let the operator check that the service knows the VM's address"
 
 
 class NoSuchEvent(Refused):
-    """The service does not find what is to be approved."""
+    """The event to approve does not exist."""
 
-    advice = "see with get() which events there are: this one may be over; if that fails too, it says what is wrong"
+    advice = "list the events with get(): this one may have ended"
 
 
 class NoVersion(Refused):
-    """The service has no Scheduled Events, or speaks none of the api-versions that this library knows."""
+    """The service has no Scheduled Events, or none of the api-versions that this library knows."""
 
     advice = "check the endpoint, or upgrade this library"

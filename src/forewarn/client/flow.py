@@ -1,10 +1,9 @@
-"""Client flows without I/O (sans-I/O): which requests to send, when to poll, retry and back off, and what the responses
-mean.
+"""Client flows without I/O (sans-I/O): which requests to send, when to poll and retry, and how to read responses.
 
 Each public method returns a flow: a generator that yields effects and is sent their results (`effects`). Both clients
 run the same flows. From the outside in:
 
-    watch                              polls for ever and yields changes
+    watch                              polls without end and yields changes
     document, approve, name            send one request, with retries
       _retry                           retries for a while after a transient error
         _poll, _post, _fetch_name      send one request and read the response
@@ -40,19 +39,19 @@ EVENTS = "/metadata/scheduledevents"
 INSTANCE_DOCUMENT = "/metadata/instance"
 
 DISABLED_AFTER = 24 * 3600.0
-"""After so many seconds without a request the service is off, and its next answer is a first one again."""
+"""After this many seconds without a request, the service disables the scope; its next response may be slow again."""
 
 OLD_VERSION_LIFETIME = 3600.0
-"""For how many seconds an older api-version than the newest is spoken before that is tried again: in older ones whole
-types of events are hidden, and the service may know better by now."""
+"""How many seconds to use an older api-version before trying the newest again: older versions hide whole event types,
+and the service may have been upgraded."""
 
 LONG_POLL_SPACING = 0.25
-"""How many seconds lie at least between two held requests that each bring something new: a VM has five requests a
-second, and other programs on it ask as well."""
+"""Minimum interval, in seconds, between long polls that each return a change: the rate limit is five requests per
+second for the whole VM, and other programs in it poll too."""
 
 
 class FlowOptions(msgspec.Struct, frozen=True):
-    """How a client behaves; all are seconds. `wait` is how long an answer may be held, where the service offers it."""
+    """Options of a client, all in seconds. `wait` is the longest long poll, if the service offers long polls."""
 
     timeout: float = 10.0
     first_timeout: float = 130.0
@@ -62,17 +61,17 @@ class FlowOptions(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         if not (self.timeout > 0 and self.first_timeout > 0):
-            raise ValueError("timeout and first_timeout are more than 0 seconds")
+            raise ValueError("timeout and first_timeout must be greater than 0 seconds")
         if not (0 < self.interval < math.inf):
-            raise ValueError("interval is more than 0 seconds, and not for ever")
+            raise ValueError("interval must be finite and greater than 0 seconds")
         if self.retry_for is not None and not self.retry_for >= 0:
-            raise ValueError("retry_for is 0 seconds or more")
+            raise ValueError("retry_for must be at least 0 seconds")
         if not (0 <= self.wait <= MAX_WAIT):
-            raise ValueError(f"wait is 0 to {MAX_WAIT} seconds")
+            raise ValueError(f"wait must be between 0 and {MAX_WAIT} seconds")
 
 
 class PollResult(NamedTuple):
-    """The result of a poll: a document, if the service sent one, and how to poll the next time."""
+    """The result of a poll: a document, if the service sent one, and the parameters of the next poll."""
 
     document: Document | None
     etag: str | None
@@ -105,7 +104,7 @@ class ClientFlows:
         self._answered_at: float | None = None
 
     def watch(self, *, mine: bool, since: Document | None) -> Flow[None]:
-        """Give every change since then, for ever, whatever the service does."""
+        """Yield every change since the document, without end; errors are retried."""
         seen, result, failures = since or Document(), FIRST_POLL, 0
         while True:
             began_at = self._monotonic()
@@ -113,7 +112,7 @@ class ClientFlows:
                 name = (yield from self._own_name()) if mine else None
                 result = yield from self._poll(result)
             except ClientError as error:
-                # It may be another service that answers next: what this one has said is no part of the question.
+                # The next response may come from another service, for which this ETag means nothing.
                 result, failures = FIRST_POLL, failures + 1
                 self.trouble = error
                 yield Sleep(retry_pause(error, failures, self._chance()), error)
@@ -122,23 +121,23 @@ class ClientFlows:
             before, seen = seen, result.document or seen
             if changes := _changes(before, seen, name):
                 yield Yield(changes)
-            # Only what is held can be asked for again soon, and only if that brings something new.
+            # Poll again early only with a long poll that returned a change.
             spacing = LONG_POLL_SPACING if _long_poll_wait(result) and seen != before else self._settings.interval
             if (pause := began_at + spacing - self._monotonic()) > 0:
                 yield Sleep(pause)
 
     def document(self, retry_for: float | None) -> Flow[Document]:
-        """Read the document once."""
+        """Get the document once."""
         result = yield from self._retry(lambda: self._poll(FIRST_POLL), retry_for)
         return result.document or Document()
 
     def approve(self, events: Iterable[Event | str], retry_for: float | None) -> Flow[None]:
-        """Approve events, all or none. Approving twice is approving once, so it may be asked again."""
+        """Approve all events or none. Approvals are idempotent, so the request can be retried."""
         body = _approval_body(events)
         yield from self._retry(lambda: self._post(body), retry_for)
 
     def name(self, retry_for: float | None) -> Flow[str]:
-        """Learn what this VM is called."""
+        """Get the resource name of this VM."""
         return (yield from self._retry(self._own_name, retry_for))
 
     def _retry(self, request: Callable[[], Flow[T]], retry_for: float | None) -> Flow[T]:
@@ -176,13 +175,13 @@ class ClientFlows:
         return PollResult(document, None if document is None else etag_of(response), wait)
 
     def _post(self, body: bytes) -> Flow[None]:
-        # Who has answered in a version knows it: what it does not find is the event, which no other version has either.
+        # The service has answered in this version, so a 404 means that the event does not exist, in any version.
         known = self._version
         versions = EVENTS_NEWEST_FIRST if known is None else (known,)
         yield from self._request_events(lambda version: _approval_request(version, body), versions)
 
     def _own_name(self) -> Flow[str]:
-        """Ask for the name if it is not known yet. It stays what it is for as long as the VM runs."""
+        """Get the name, and cache it: it does not change while the VM runs."""
         if self._name is None:
             self._name = yield from self._fetch_name()
         return self._name
@@ -204,7 +203,7 @@ class ClientFlows:
                 build_request, versions, self._socket_timeout() + wait
             )
         except ClientError as error:
-            # Who says no is still the same; after anything else it may be another service that answers next.
+            # A refusal comes from the same service; after any other error another service may answer next.
             if error.is_passing or isinstance(error, NoVersion):
                 self._version = None
             raise
@@ -214,14 +213,14 @@ class ClientFlows:
         return response
 
     def _socket_timeout(self) -> float:
-        """Return how long an answer may take: the first one of a service that was off takes up to two minutes."""
+        """Return how long the response may take: the first one after enabling the scope takes up to two minutes."""
         is_first = self._answered_at is None or self._monotonic() - self._answered_at > DISABLED_AFTER
         return self._settings.first_timeout if is_first else self._settings.timeout
 
     def _send_with_version_fallback(
         self, build_request: Callable[[str], Request], known: tuple[str, ...], timeout: float
     ) -> Flow[tuple[str, Response]]:
-        """Ask in the first of the known versions, or else in one that the service knows; return it and the answer."""
+        """Send the request in the first known version, else in one that the service knows; return both."""
         version = known[0]
         response = yield from self._send(build_request(version), timeout)
         others = iter(versions_to_try(known, version, response) if refuses_version(response) else ())
@@ -237,7 +236,7 @@ class ClientFlows:
         if isinstance(reply, Response):
             return reply
         if reply is None:
-            raise TypeError("a request is replied to with its answer or failure")
+            raise TypeError("the reply to Send must be a Response or a Failure")
         raise reply.kind(self.endpoint, reply.reason)
 
 
@@ -248,7 +247,7 @@ def _changes(before: Document, after: Document, name: str | None) -> tuple[Chang
 
 
 def _long_poll_wait(previous: PollResult) -> int:
-    """Return for how many seconds the next answer is to be held: only what is named by an ETag can be waited for."""
+    """Return the `wait` of the next poll, in seconds; 0 without an ETag, which a long poll needs."""
     return 0 if previous.etag is None else previous.wait
 
 
@@ -272,7 +271,7 @@ def _approval_body(events: Iterable[Event | str]) -> bytes:
 
 def _id(event: object) -> str:
     id_ = event.id if isinstance(event, Event) else event
-    # Ids are ASCII; anything else could not even be written as JSON.
+    # Event ids are ASCII; other text may not even be encodable as JSON.
     if not isinstance(id_, str) or not id_ or not id_.isascii():
         raise NotAnEvent(event)
     return id_

@@ -20,11 +20,11 @@ class InterruptionState:
 
     @property
     def event(self) -> Event | None:
-        """The event that leaves the least time, as it was last seen; None as long as there was none."""
+        """The most urgent event, as last seen; None before the first one."""
         return self._event
 
     def time_left(self) -> timedelta | None:
-        """Return how much time there is to prepare; None if nothing is announced, or if nobody knows."""
+        """Return the time left to prepare; None if no event is announced or its time is unknown."""
         return None if self._event is None else self._event.time_left(self._now())
 
     def _apply(self, change: Change) -> None:
@@ -40,22 +40,25 @@ class InterruptionState:
 
 
 class Interruption(InterruptionState):
-    """Like a `threading.Event` that the service sets. It stays set, even if the event is withdrawn."""
+    """A flag like `threading.Event`, set when an event is going to interrupt this VM.
+
+    It stays set, even if the event is withdrawn.
+    """
 
     def __init__(self, types: Collection[str], now: Callable[[], datetime]) -> None:
         super().__init__(types, now)
         self._announced = threading.Event()
 
     def is_set(self) -> bool:
-        """Tell whether an interruption is announced."""
+        """Return whether an interruption is announced."""
         return self._announced.is_set()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until an interruption is announced, or so many seconds; tell whether it is."""
+        """Wait until an interruption is announced, at most `timeout` seconds; return whether it is."""
         return self._announced.wait(timeout)
 
     def follow(self, changes: Iterable[Change]) -> None:
-        """Take what the service says until there is no more."""
+        """Apply all changes until the iterator ends."""
         for change in changes:
             self._apply(change)
             if self.event is not None:
@@ -63,5 +66,5 @@ class Interruption(InterruptionState):
 
 
 def _urgency(event: Event) -> tuple[bool, datetime]:
-    """Order by what is left: nothing once started; and who does not know when it starts had better hurry."""
+    """Return the sort key: started events first, then unknown start times, then by start time."""
     return not event.is_started, event.not_before or LONG_AGO

@@ -1,4 +1,4 @@
-"""Leader election without communication: all VMs see the same order of resources, so the first is the leader and the
+"""Leader election without communication: all VMs see the same order of `resources`. The first VM is the leader, the
 second its deputy.
 """
 
@@ -6,22 +6,22 @@ from forewarn.client.document import Event, is_named
 
 
 def leader(event: Event) -> str | None:
-    """Return the VM that acts for all that are affected: the first; None if the event names none."""
+    """Return the VM that acts for all affected VMs: the first in `resources`, or None if that is empty."""
     return _resource_at(event, 0)
 
 
 def deputy(event: Event) -> str | None:
-    """Return the VM that acts if the leader does not: the second; None if there is no second."""
+    """Return the VM that acts if the leader does not: the second in `resources`, or None."""
     return _resource_at(event, 1)
 
 
 def is_leader(event: Event, name: str) -> bool:
-    """Tell whether the VM of this name is the leader."""
+    """Return whether the VM with this name is the leader."""
     return _is_same_vm(name, leader(event))
 
 
 def is_deputy(event: Event, name: str) -> bool:
-    """Tell whether the VM of this name is the deputy."""
+    """Return whether the VM with this name is the deputy."""
     return _is_same_vm(name, deputy(event))
 
 

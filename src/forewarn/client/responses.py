@@ -1,9 +1,8 @@
-"""Interpret responses of the metadata service: success or ClientError, ETag, long-poll offer, VM name, and api-version
-fallback.
+"""Interpretation of responses: success or ClientError, ETag, long-poll offer, VM name, and api-version fallback.
 
 A service that does not know an api-version answers 404 or 400 and lists the newest versions that it knows. Instance
-metadata has many more versions than Scheduled Events, so the list may be useless here: versions that this library knows
-are tried first.
+metadata has many more versions than Scheduled Events, so the list may not help: this library tries the versions that it
+knows first.
 """
 
 import re
@@ -27,10 +26,10 @@ from forewarn.wire.protocol import BYTE_ORDER_MARK, MAX_WAIT, VERSIONS
 EVENTS_NEWEST_FIRST = VERSIONS[::-1]
 
 INSTANCE_VERSION = "2017-08-01"
-"""Old enough for every service that has instance metadata, and young enough to have the name in it."""
+"""An api-version that every service with instance metadata knows and that contains the VM name."""
 
 MOST_NAMED = 16
-"""How many of the versions that a service names are tried."""
+"""How many of the versions listed by a service to try."""
 
 _DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 
@@ -40,7 +39,7 @@ class _VersionRefusal(msgspec.Struct, rename="kebab"):
 
 
 def named_versions(response: Response) -> tuple[str, ...] | None:
-    """Return the versions that the service says it knows, newest first; None if it does not speak of versions."""
+    """Return the versions that the response lists, newest first; None if it lists none."""
     try:
         named = msgspec.json.decode(response.body, type=_VersionRefusal).newest_versions
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -49,15 +48,15 @@ def named_versions(response: Response) -> tuple[str, ...] | None:
 
 
 def refuses_version(response: Response) -> bool:
-    """Tell whether the answer may mean that the service does not know the api-version."""
+    """Return whether the response may mean that the service does not know the api-version."""
     return response.status == 404 or (response.status == 400 and named_versions(response) is not None)
 
 
 def versions_to_try(known: tuple[str, ...], refused: str, response: Response) -> tuple[str, ...]:
-    """Return the versions to speak after one was refused, the likeliest first.
+    """Return the versions to try after one was refused, the most likely first.
 
-    First those that both know; then all that this library knows, newest first; last what only the service knows, since
-    a document of a version to come can most likely be read as well.
+    First those that both sides know; then all others that this library knows, newest first; finally those that only
+    the service knows, because a document of a future version is probably readable too.
     """
     named = named_versions(response) or ()
     both = [version for version in known if version in named]
@@ -65,14 +64,14 @@ def versions_to_try(known: tuple[str, ...], refused: str, response: Response) ->
 
 
 RETRYABLE_STATUSES = frozenset({408, 410, 425, 429})
-"""Refusals that pass, besides everything from 500 on."""
+"""Client error statuses that are transient; all statuses from 500 on are too."""
 
 LONGEST_ETAG = 256
 LONGEST_MESSAGE = 300
 
 
 def response_error(endpoint: str, request: Request, response: Response) -> ClientError | None:
-    """Return the error that an answer is, unless it is a success."""
+    """Return the error that a response means, or None for a success."""
     status = response.status
     if status in RETRYABLE_STATUSES or status >= 500:
         return Unavailable(endpoint, status, _message(response), _retry_after(response))
@@ -89,19 +88,19 @@ def response_error(endpoint: str, request: Request, response: Response) -> Clien
 
 
 def etag_of(response: Response) -> str | None:
-    """Return the name of the document, unless it could not be sent back in a header."""
+    """Return the ETag; None if it is missing or cannot be sent back in a header."""
     etag = response.headers.get("etag", "").strip()
     return etag if 0 < len(etag) <= LONGEST_ETAG and etag.isascii() and etag.isprintable() else None
 
 
 def offered_wait(response: Response, limit: int) -> int:
-    """Return for how many seconds the next answer may be held: none, unless the service offers it."""
+    """Return the longest `wait` of the next poll, in seconds; 0 if the service does not offer long polls."""
     offer = _whole_number(response.headers.get("forewarn-wait", ""))
     return 0 if offer is None else min(offer, limit, MAX_WAIT)
 
 
 def vm_name_in(endpoint: str, response: Response) -> str:
-    """Read the VM's resource name from its instance document."""
+    """Return the VM's resource name from its instance document."""
     try:
         whole = msgspec.json.decode(response.body.removeprefix(BYTE_ORDER_MARK))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -128,7 +127,7 @@ def _whole_number(text: str) -> int | None:
 
 
 def _message(response: Response) -> str:
-    """Return the service's own sentence: what its JSON calls the error, else the beginning of the body."""
+    """Return the error message: `error` of the JSON body, else the start of the body."""
     text = _error_in(response.body) or response.body[:LONGEST_MESSAGE].decode(errors="replace")
     return " ".join(truncate_text(text, LONGEST_MESSAGE).split())
 

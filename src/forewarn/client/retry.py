@@ -7,21 +7,21 @@ from forewarn.client.errors import ClientError, Unavailable
 from forewarn.core.backoff import pause_after
 
 RETRY_FOR = 30.0
-"""For how many seconds a question is asked again, unless the user says how long."""
+"""For how many seconds a request is retried by default."""
 RETRY_GONE_FOR = 70.0
-"""For how many while the service says 410: so long may an update of it take."""
+"""The same while the service answers 410, which it does while it is being updated."""
 
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 5.0
-"""The backoff doubles from the first to the longest. It must not last through the 30 s notice of an eviction."""
+"""The backoff doubles from the first to the longest pause. It must be short against the 30 s notice of an eviction."""
 LONGEST_RETRY_AFTER = 70.0
-"""The service may ask for a longer pause than ours (Retry-After), up to this one."""
+"""The longest pause that the service can request with Retry-After."""
 
 
 def retry_pause(error: ClientError, failures: int, jitter: float) -> float:
-    """Return how long to wait after so many failures in a row.
+    """Return how long to wait after this many failures in a row.
 
-    `jitter`, from 0 to 1, spreads the pauses: not all VMs are to come back in the same moment.
+    `jitter`, from 0 to 1, spreads the retries of many VMs over time.
     """
     longest = pause_after(failures, FIRST_PAUSE, LONGEST_PAUSE)
     retry_after = error.retry_after if isinstance(error, Unavailable) else None
@@ -31,7 +31,7 @@ def retry_pause(error: ClientError, failures: int, jitter: float) -> float:
 
 
 def retry_window(error: ClientError, retry_for: float | None) -> float:
-    """Return for how many seconds a question is worth asking that brings this error; not at all if it will not pass."""
+    """Return for how many seconds to retry after this error; 0 if it is not transient."""
     if not error.is_passing:
         return 0.0
     if retry_for is not None:
@@ -42,15 +42,15 @@ def retry_window(error: ClientError, retry_for: float | None) -> float:
 LOGGER = "forewarn.client"
 
 OnTrouble: TypeAlias = Callable[[ClientError, float], None]
-"""Is told why it is tried again, and after how many seconds."""
+"""Called before each retry, with the error and the pause in seconds."""
 
 
 QUIET_FOR = 600.0
-"""For how many seconds the same warning is not repeated: a VM without a service would fill its log with it."""
+"""For how many seconds the same warning is not repeated, so that an outage does not fill the log."""
 
 
 class RetryLog:
-    """Warns in the log of this library; what it has said lately, it says for those who debug alone."""
+    """Logs a warning before a retry; a repetition within `QUIET_FOR` is logged at debug level."""
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
@@ -58,11 +58,11 @@ class RetryLog:
         self._last_logged_at = 0.0
 
     def __call__(self, error: ClientError, pause: float) -> None:
-        # Most programs never see trouble: the import can wait until there is some.
+        # Imported late: most programs never log anything here.
         import logging
 
         level = logging.WARNING if self._is_new(str(error)) else logging.DEBUG
-        logging.getLogger(LOGGER).log(level, "%s (asking again in %.1f s)", error, pause)
+        logging.getLogger(LOGGER).log(level, "%s (retrying in %.1f s)", error, pause)
 
     def _is_new(self, message: str) -> bool:
         now = self._monotonic()

@@ -21,33 +21,32 @@ from forewarn.client.transport import Exchange
 from forewarn.clock import SystemClock
 
 JOIN_TIMEOUT = 5.0
-"""For how many seconds a background thread is awaited that was told to end."""
+"""How many seconds to wait for a cancelled background thread."""
 
 
 def random_fraction() -> float:
-    """Draw a number from 0 to 1."""
+    """Return a random number from 0 to 1."""
     return int.from_bytes(os.urandom(4)) / 2**32
 
 
 class ScheduledEvents:
-    """What is going to happen to this VM and its neighbours.
+    """Synchronous client of the metadata endpoint.
 
-    `endpoint` is the metadata service: by default FOREWARN_ENDPOINT, or else 169.254.169.254. `name` is this VM's
-    resource name, where the service is not to be asked for it. All else has good defaults, in seconds:
+    `endpoint` is the URL of the metadata service; default: FOREWARN_ENDPOINT, else 169.254.169.254. `name` is this VM's
+    resource name; by default the client requests it. All other parameters have good defaults, in seconds:
 
-    - `timeout`, 10: how long an answer may take; `first_timeout`, 130: how long the first one may, and the first after
-      a day without one
-    - `interval`, 1: how often `watch` asks, unless the service offers to hold its answer; `wait`, 60: for how long it
-      may do so, at most
-    - `retry_for`: for how long `get`, `approve` and `name` ask again after what may pass, then they raise it. By
-      default 30, or 70 while the service says that it is gone for a moment (410). With 0 they ask once
-    - `on_trouble`: is called with the error and the pause each time before it is tried again; by default a warning is
-      logged by "forewarn.client", but the same one at most every ten minutes
+    - `timeout`, 10: how long a response may take; `first_timeout`, 130: the same for the first response, and for the
+      first one after a day without requests
+    - `interval`, 1: how often `watch` polls, unless the service offers long polls; `wait`, 60: the longest long poll
+    - `retry_for`: for how long `get`, `approve` and `name` retry after a transient error before they raise it.
+      Default: 30, or 70 while the service answers 410 (update in progress). 0 means no retries
+    - `on_trouble`: called with the error and the pause before each retry. Default: log a warning as "forewarn.client",
+      the same one at most every ten minutes
 
     `monotonic`, `sleep`, `chance` and `now` are for tests.
 
-    One client may be used by several threads at the same time. `close`, or the end of its `with`, ends whatever any of
-    them waits for: `watch` just ends, everything else raises Closed. Every error is a ClientError.
+    A client is thread-safe. `close`, or the end of the `with` block, ends the running calls of all threads: `watch`
+    stops, all other calls raise Closed. Every error is a ClientError.
     """
 
     def __init__(
@@ -79,38 +78,38 @@ class ScheduledEvents:
 
     @property
     def trouble(self) -> ClientError | None:
-        """Why the last request brought nothing; None if it did."""
+        """The error of the last request; None if it succeeded."""
         return self._flows.trouble
 
     @property
     def name(self) -> str:
-        """This VM's resource name, for which the service is asked the first time. It is often not the host name."""
+        """This VM's resource name, requested once and cached. It often differs from the host name."""
         return self._driver.run(self._flows.name(None))
 
     def get(self, *, retry_for: float | None = None) -> Document:
-        """Return everything that is planned or under way, for this VM and for the others that it is grouped with."""
+        """Return the current document: the events of this VM and of all other VMs in its scope."""
         return self._driver.run(self._flows.document(retry_for))
 
     def watch(self, *, mine: bool = False, since: Document | None = None) -> Iterator[Change]:
-        """Give every change from now on, beginning with what is there; with `mine`, of the events that affect this VM.
+        """Yield every change, starting with the events that exist now. With `mine`, only events that affect this VM.
 
-        It goes on until the client is closed, whatever the service does. With `since`, a document of earlier, it begins
-        with what has changed since then. An event that begins, or ceases, to name this VM Appeared, or is Gone, for
-        those who want theirs alone.
+        It continues until the client is closed, and retries after every error. With `since`, an earlier document, it
+        starts with the changes since then. With `mine`, an event that is changed to name this VM is reported as
+        Appeared, and one that is changed to name it no longer as Gone.
         """
         return self._driver.changes(self._flows.watch(mine=mine, since=since))
 
     def approve(self, event: Event | str, *more: Event | str, retry_for: float | None = None) -> None:
-        """Let events start before their time: this VM is prepared. Of several, all are approved or none.
+        """Approve events, so that they may start early. Either all of them are approved or none.
 
-        An event affects all VMs in its `resources`, and one approval counts for all of them. Approving again, or after
-        the start, changes nothing.
+        An event affects all VMs in its `resources`, and one approval counts for all of them. Approving an event again,
+        or after its start, has no effect.
         """
         self._driver.run(self._flows.approve((event, *more), retry_for))
 
     @contextmanager
     def interruptible(self, *types: str) -> Iterator[Interruption]:
-        """Have a sign that is set when this VM is going to be interrupted: by any event, or by those of some types.
+        """Yield a flag that is set when an event is going to interrupt this VM: any event, or one of the given types.
 
         with se.interruptible() as stop:
             while not stop.is_set():
@@ -131,7 +130,7 @@ class ScheduledEvents:
                 follower.join(JOIN_TIMEOUT)
 
     def close(self) -> None:
-        """End every call that is under way, in whichever thread, and answer no more. Closing again does nothing."""
+        """Close the client and end the running calls of all threads. Idempotent."""
         self._driver.cancel()
 
     def __enter__(self) -> Self:
@@ -148,7 +147,7 @@ class _Cancellable(Protocol):
 
 
 class _SyncDriver:
-    """Runs flows in the thread of the caller, until it is cancelled."""
+    """Runs flows in the caller's thread until it is cancelled."""
 
     def __init__(self, endpoint: Endpoint, on_trouble: OnTrouble, sleep: Callable[[float], object] | None) -> None:
         self._endpoint, self._on_trouble, self._given_sleep = endpoint, on_trouble, sleep
@@ -158,7 +157,7 @@ class _SyncDriver:
         self._in_flight: set[_Cancellable] = set()
 
     def run(self, flow: Flow[T]) -> T:
-        """Run a flow to its end; raises Closed if it is cancelled before."""
+        """Run a flow to its end. Raises Closed if the driver is cancelled first."""
         reply: Reply = None
         with closing(flow):
             while True:
@@ -170,7 +169,7 @@ class _SyncDriver:
                 reply = self._execute(command)
 
     def changes(self, flow: Flow[None]) -> Iterator[Change]:
-        """Run an endless flow, and yield what it yields, until it is cancelled."""
+        """Run an endless flow and yield its changes until the driver is cancelled."""
         reply: Reply = None
         with closing(flow):
             while not self._cancelled.is_set():
@@ -186,7 +185,7 @@ class _SyncDriver:
 
     @contextmanager
     def child(self) -> Iterator["_SyncDriver"]:
-        """Create another driver for a while; cancelling this one cancels it too."""
+        """Create a child driver, which is cancelled together with this one."""
         driver = _SyncDriver(self._endpoint, self._on_trouble, self._given_sleep)
         self._register(driver)
         try:
@@ -209,7 +208,7 @@ class _SyncDriver:
                 self._pause(seconds, trouble)
                 return None
             case Yield():
-                raise AssertionError("only a watch gives changes")
+                raise AssertionError("only watch yields changes")
 
     def _exchange(self, exchange: Exchange) -> Reply:
         self._register(exchange)

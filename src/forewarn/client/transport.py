@@ -3,8 +3,8 @@
 Connections are not kept alive: a VM that was frozen, moved or restored never has a stale one, and at one request per
 second the cost does not matter.
 
-It shares nothing with `forewarn.http_client`: the library is synchronous at heart, so that it works without an event
-loop, any thread can cancel a request, and a response that was cut off in its head must be told from a complete one.
+It does not use `forewarn.http_client`: this library must work without an event loop, any thread can cancel a request,
+and a response that was cut off in its headers must be distinguished from a complete one.
 """
 
 import errno
@@ -26,19 +26,19 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
 
 CONNECT_TIMEOUT = 5.0
-"""How many seconds a connection may take, however long the answer may: the service is next door."""
+"""How many seconds connecting may take, whatever the timeout of the response: the service is one hop away."""
 
 LARGEST_RESPONSE = 16 * 1024 * 1024
 LONGEST_REASON = 300
 
 LONGEST_SOCKET_TIMEOUT = 3600.0
-"""For how many seconds the system can surely be told to wait, where a user wants to wait for ever."""
+"""Longest timeout that is passed to the system, for users who set an infinite timeout."""
 
 LONGEST_BLOCK = 0.5 if sys.platform == "win32" else LONGEST_SOCKET_TIMEOUT
-"""For how many seconds at a time it is told to wait for an answer: on Windows Ctrl-C is not noticed meanwhile."""
+"""Longest single wait for data: on Windows, Ctrl-C is not noticed during a wait."""
 
 KEEP_ALIVE = {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
-"""A held request whose server went without a word is found out after some 20 seconds, not after a minute."""
+"""Detects a dead server during a long poll after about 20 seconds instead of a minute."""
 
 HEADERS = {
     "Metadata": "true",
@@ -52,11 +52,11 @@ HEAD_ENDS = (b"\r\n\r\n", b"\n\n", b"\n\r\n")
 
 
 class RequestCancelled(OSError):
-    """Somebody has ended the exchange."""
+    """The exchange was cancelled."""
 
 
 class Exchange:
-    """A request and its answer. After `cancel`, `run` returns soon, whatever it waits for, and usually a Failure."""
+    """A request and its response. After `cancel`, `run` returns soon, usually with a Failure."""
 
     def __init__(self, endpoint: Endpoint, request: Request, timeout: float) -> None:
         self._endpoint, self._request, self._timeout = endpoint, request, timeout
@@ -65,7 +65,7 @@ class Exchange:
         self._is_cancelled = False
 
     def run(self) -> Response | Failure:
-        """Send the request and read the whole answer. What goes wrong is returned, not raised."""
+        """Send the request and read the complete response. Errors are returned, not raised."""
         try:
             with self._connect() as sock:
                 return _exchange(sock, self._endpoint, self._request)
@@ -75,7 +75,7 @@ class Exchange:
             return failure
 
     def cancel(self) -> None:
-        """Make `run` return; may be called at any time, by any thread, and more than once."""
+        """Make `run` return. Any thread may call this at any time, also repeatedly."""
         with self._lock:
             self._is_cancelled = True
             if self._socket is not None:
@@ -83,7 +83,7 @@ class Exchange:
 
     def _connect(self) -> "_TimedSocket":
         deadline = time.monotonic() + self._timeout
-        failure: OSError = OSError(errno.EHOSTUNREACH, "the name has no address")
+        failure: OSError = OSError(errno.EHOSTUNREACH, "the host name has no address")
         for family, address in _addresses(self._endpoint):
             sock = self._track(_TimedSocket(family, socket.SOCK_STREAM))
             try:
@@ -92,7 +92,7 @@ class Exchange:
                 sock.close()
                 failure = error
             except BaseException:
-                # Ctrl-C, say.
+                # For example Ctrl-C.
                 sock.close()
                 raise
             else:
@@ -104,23 +104,23 @@ class Exchange:
         with self._lock:
             if self._is_cancelled:
                 sock.close()
-                raise RequestCancelled("hung up")
+                raise RequestCancelled("cancelled")
             self._socket = sock
         return sock
 
 
 def failure_of(error: Exception) -> Failure | None:
-    """Tell what an error on the way means; None for one that can only be a mistake of this library."""
-    # Half of the time that importing this library would take is in http.client, which brings mail and TLS along.
+    """Return the Failure for an error of the exchange; None for an internal error of this library."""
+    # Imported late: http.client, which imports email and ssl, would double the import time of this library.
     from http.client import HTTPException
 
     match error:
         case TimeoutError():
-            return Failure(TooSlow, "no whole answer in time")
+            return Failure(TooSlow, "no complete response in time")
         case OSError():
             return Failure(Unreachable, error.strerror or str(error) or type(error).__name__)
         case HTTPException() | ValueError():
-            # The words of http.client quote what the other side has sent, which may be anything.
+            # Messages of http.client quote the received bytes, which may be anything.
             return Failure(
                 NotUnderstood, " ".join(truncate_text(f"{type(error).__name__}: {error}", LONGEST_REASON).split())
             )
@@ -129,10 +129,10 @@ def failure_of(error: Exception) -> Failure | None:
 
 
 class _TimedSocket(socket.socket):
-    """A socket that gives up at a moment, however slowly the other side goes on talking.
+    """A socket with a total deadline, even if the other side keeps sending slowly.
 
-    It notices whether the head of the answer has come to its end: http.client takes an answer that is cut off there for
-    one without a body, and that has a meaning here.
+    It records whether the response headers were complete: http.client takes a response that is cut off in its headers
+    as one with an empty body, which has a meaning here.
     """
 
     deadline = 0.0
@@ -145,8 +145,8 @@ class _TimedSocket(socket.socket):
         try:
             self.connect(address)
         except TimeoutError as error:
-            raise OSError(errno.EHOSTUNREACH, "nobody takes the call") from error
-        # Some systems know the options, but not all of them: then it is found out later.
+            raise OSError(errno.EHOSTUNREACH, "connection timed out") from error
+        # Some systems do not have all of these options; there a dead server is detected later.
         with suppress(OSError):
             self.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             for option, value in KEEP_ALIVE.items():
@@ -182,34 +182,34 @@ def _addresses(endpoint: Endpoint) -> Iterator[tuple[socket.AddressFamily, tuple
     try:
         found = socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)
     except UnicodeError as error:
-        raise OSError(errno.EHOSTUNREACH, "the name cannot be looked up") from error
+        raise OSError(errno.EHOSTUNREACH, "the host name is not valid") from error
     for family, _, _, _, address in found:
-        yield family, address  # type: ignore[misc]  # IPv6 addresses have two more parts, which connect() takes as well
+        yield family, address  # type: ignore[misc]  # IPv6 addresses have two more parts, which connect() accepts
 
 
 def _exchange(sock: _TimedSocket, endpoint: Endpoint, request: Request) -> Response | Failure:
     from http.client import HTTPConnection
 
-    # Which of its interfaces leads to the service is this machine's own business.
+    # The Host header must not contain the zone id of a link-local IPv6 address.
     connection = HTTPConnection(endpoint.host.partition("%")[0], endpoint.port)
     connection.sock = sock
     connection.request(request.method, request.target, request.body, HEADERS | dict(request.headers))
     with connection.getresponse() as response:
         body = response.read(LARGEST_RESPONSE + 1)
         if len(body) > LARGEST_RESPONSE:
-            return Failure(NotUnderstood, f"the answer is longer than {LARGEST_RESPONSE} bytes")
+            return Failure(NotUnderstood, f"the response is longer than {LARGEST_RESPONSE} bytes")
         if not sock.has_head:
-            return Failure(NotUnderstood, "the answer ends within its head")
+            return Failure(NotUnderstood, "the response ends within its headers")
         if response.length:
-            return Failure(NotUnderstood, f"the answer ends {response.length} bytes too early")
+            return Failure(NotUnderstood, f"the response ends {response.length} bytes too early")
         headers = {name.lower(): value for name, value in reversed(response.getheaders())}
         return Response(response.status, headers, body)
 
 
 def _shut_down(sock: socket.socket) -> None:
-    """End what another thread waits for on a socket. That thread closes it, so that its number is not given away."""
+    """End the wait of another thread on a socket. That thread closes the socket, so its number is not reused early."""
     try:
         sock.shutdown(socket.SHUT_RDWR)
     except OSError:
-        # It is not connected yet; where that cannot be shut down, closing it ends the wait.
+        # The socket is not connected yet; closing it ends the wait where shutdown cannot.
         sock.close()

@@ -1,4 +1,4 @@
-"""What users write, with threads and on asyncio. It is never run: mypy reads it, as strictly as it can."""
+"""Typical user code with the sync and the asyncio client. It is never run, only type-checked in strict mode."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -34,7 +34,7 @@ from forewarn.client import (
 
 
 def tell(change: Change) -> str:
-    """Every change has its case, and there are no others."""
+    """Match every kind of change exhaustively."""
     match change:
         case Appeared(event):
             return f"{assert_type(event, Event).id} appeared"
@@ -47,7 +47,7 @@ def tell(change: Change) -> str:
 
 
 def drain(event: Event) -> None:
-    """What an event says of itself."""
+    """Use the fields of an event."""
     assert_type(event.status, Status | str)
     assert_type(event.type, EventType | str)
     assert_type(event.source, Source | str | None)
@@ -60,7 +60,7 @@ def drain(event: Event) -> None:
 
 
 def handle() -> None:
-    """The plain client."""
+    """Use the sync client."""
     with ScheduledEvents("127.0.0.1:8180", name="web-0", timeout=5, on_trouble=warn) as se:
         document = assert_type(se.get(retry_for=0), Document)
         assert_type(document.affecting(se.name).events, tuple[Event, ...])
@@ -74,7 +74,7 @@ def handle() -> None:
 
 
 def work() -> None:
-    """The context style, for some types of events."""
+    """Use `interruptible` for some event types."""
     with ScheduledEvents() as se, se.interruptible(EventType.PREEMPT, "Terminate") as stop:
         assert_type(stop, Interruption)
         while not stop.wait(1.0):
@@ -85,7 +85,7 @@ def work() -> None:
 
 
 async def handle_async() -> None:
-    """The client for asyncio, with a limit of time around a call."""
+    """Use the asyncio client, with a timeout around a call."""
     async with AsyncScheduledEvents(retry_for=0) as se:
         async with asyncio.timeout(5):
             document = assert_type(await se.get(), Document)
@@ -99,7 +99,7 @@ async def handle_async() -> None:
 
 
 def warn(error: ClientError, pause: float) -> None:
-    """Every error says what to do."""
+    """Use the fields of an error."""
     assert_type(error.advice, str)
     if isinstance(error, Unavailable):
         assert_type(error.retry_after, float | None)
@@ -107,7 +107,7 @@ def warn(error: ClientError, pause: float) -> None:
 
 
 def find() -> ScheduledEvents:
-    """A VM that may be outside a virtual network."""
+    """Discover the endpoint of a VM that may be outside a virtual network."""
     try:
         return ScheduledEvents(discover_endpoint("eth0"))
     except NotDiscovered as error:
