@@ -1,4 +1,4 @@
-"""The endpoint is tested on uvloop, on which it is served, and on asyncio's own loop, on which users may embed it."""
+"""Every test of the endpoint runs on uvloop, which the service uses, and on asyncio's loop, which users may use."""
 
 import asyncio
 import resource
@@ -8,17 +8,17 @@ import pytest
 import uvloop
 
 FILES = 4096
-"""Open files that the tests need: each connection has two ends here."""
+"""Open files that the tests need: both ends of each connection are in this process."""
 
 
 def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """Run every test on both."""
+    """Run every test on both loops."""
     return {"uvloop": uvloop.new_event_loop, "asyncio": asyncio.new_event_loop}
 
 
 @pytest.fixture(autouse=True, scope="session")
 def open_files() -> Iterator[int]:
-    """Let this process open as many files as the tests need, or as many as it may."""
+    """Raise the limit of open files to what the tests need, or as far as allowed."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     files = FILES if hard == resource.RLIM_INFINITY else min(FILES, hard)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(files, soft), hard))

@@ -33,11 +33,11 @@ EVENTS = f"/metadata/scheduledevents?api-version={NEWEST_VERSION}"
 METADATA = ("Metadata", "true")
 UNLIMITED = Limits(requests_per_second=None)
 GUARD = 60
-"""Seconds after which a test that hangs is given up. Nothing is measured by it."""
+"""Seconds after which a hanging test fails. No test measures time with it."""
 
 
 class Response(NamedTuple):
-    """An answer as received."""
+    """A received response."""
 
     status: int
     headers: dict[str, str]
@@ -57,7 +57,7 @@ def request(
     version: str = "1.1",
     metadata: bool = True,
 ) -> bytes:
-    """Write a request; a body comes with its length."""
+    """Return the bytes of a request; a body gets a Content-Length."""
     lines = [("Host", "169.254.169.254"), *([METADATA] if metadata else []), *headers]
     if body is not None:
         lines.append(("Content-Length", str(len(body))))
@@ -75,7 +75,7 @@ EMPTY = b'{"DocumentIncarnation":1,"Events":[]}'
 
 
 class Peer:
-    """One connection as the guest has it."""
+    """The guest's end of a connection."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader, self.writer = reader, writer
@@ -84,7 +84,7 @@ class Peer:
         self.writer.write(data)
 
     async def request(self, data: bytes = GET) -> Response:
-        """Send a request and read its answer."""
+        """Send a request and read its response."""
         self.send(data)
         return await self.read_response()
 
@@ -95,18 +95,18 @@ class Peer:
         return await self.request(request("POST", target, *headers, body=body))
 
     async def read_response(self, *, to_head: bool = False) -> Response:
-        """Read the next answer to its end, and not a byte more."""
+        """Read the next response to its end, and not a byte more."""
         async with asyncio.timeout(GUARD):
             head = (await self.reader.readuntil(b"\r\n\r\n")).decode("latin-1")
             status_line, *lines = head.removesuffix("\r\n\r\n").split("\r\n")
             version, status, _ = status_line.split(" ", 2)
             headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
-            assert len(headers) == len(lines), f"a header is there twice: {lines}"
+            assert len(headers) == len(lines), f"duplicate header: {lines}"
             length = 0 if to_head else int(headers.get("content-length", "0"))
             return Response(int(status), headers, await self.reader.readexactly(length), version)
 
     async def read_until_close(self) -> bytes:
-        """Read until the server closes, and return what came before that."""
+        """Read until the server closes, and return everything received."""
         async with asyncio.timeout(GUARD):
             try:
                 return await self.reader.read()
@@ -114,11 +114,11 @@ class Peer:
                 return b""
 
     async def is_closed(self) -> bool:
-        """Wait until the server closes, and tell whether it said nothing more."""
+        """Wait until the server closes, and return whether it sent nothing more."""
         return await self.read_until_close() == b""
 
     def reset(self) -> None:
-        """Go away in a way that the server cannot take for a half-closed connection."""
+        """Reset the connection, so that the server does not take it for half-closed."""
         self.writer.get_extra_info("socket").setsockopt(SOL_SOCKET, SO_LINGER, struct.pack("ii", 1, 0))
         self.writer.transport.abort()
 
@@ -140,7 +140,7 @@ class RunningEndpoint:
         self.peers: list[Peer] = []
 
     async def connect(self, vm_: str = "web/web-0") -> Peer:
-        """Connect to the port of that VM."""
+        """Connect to the port of a VM."""
         if vm_ not in self.ports:
             self.ports[vm_] = await self.server.listen_for_vm(vm_, "127.0.0.1", 0)
             self.stop_ticks()
@@ -159,13 +159,13 @@ class RunningEndpoint:
         return self.peers[-1]
 
     def stop_ticks(self) -> None:
-        """Let no second pass by itself."""
+        """Stop the automatic ticks."""
         ticker = self.server._tick_timer
         assert ticker is not None
         ticker.cancel()
 
     def tick_seconds(self, seconds: float) -> None:
-        """Let this many seconds pass for the endpoint."""
+        """Advance the endpoint by this many ticks of one second."""
         for _ in range(int(seconds)):
             self.server._state.tick()
 
@@ -174,11 +174,11 @@ class RunningEndpoint:
         return [cast("Connection", connection) for connection in self.server._state.connections]
 
     def connection_states(self) -> list[ConnectionState]:
-        """Tell what the connections wait for."""
+        """Return the states of the connections."""
         return [connection._state for connection in self.connections()]
 
     async def change_roster(self, scope_id: str, vms: Iterable[Vm]) -> None:
-        """Give a scope other VMs, as an inventory would."""
+        """Replace the VMs of a scope, as a change of the inventory does."""
         new = Roster(tuple(vms))
         await self.fleet.scopes.apply(scope_id, lambda old: Change(msgspec.structs.replace(old, roster=new), (), None))
 
@@ -194,7 +194,7 @@ async def run_endpoint(
     unsupported_version_status: int = 404,
     observer: Observer | None = None,
 ) -> AsyncIterator[RunningEndpoint]:
-    """Serve these scopes; without any, `web` with its six VMs."""
+    """Serve these scopes; by default `web` with its six VMs."""
     some = scopes or (default_scope(),)
     async with run_fleet(*some, policy=policy, store=store, clock=clock) as fleet:
         faults = Faults(fleet)
@@ -216,12 +216,12 @@ async def run_endpoint(
 
 
 def default_scope() -> Scope:
-    """Two VMs in two update domains."""
+    """Return a scope with two VMs in two update domains."""
     return scope("web", vm("web-0", domain=0, ip="127.0.0.1"), vm("web-1", domain=1, ip="127.0.0.2"))
 
 
 async def is_well(endpoint: RunningEndpoint) -> bool:
-    """Tell whether the server serves as if nothing had happened."""
+    """Return whether the server still works correctly."""
     answer = await (await endpoint.connect("web/web-1")).request()
     return answer.status == 200 and answer.body == EMPTY
 

@@ -28,19 +28,19 @@ from tests.guest.running_endpoint import (
 )
 
 READ_AT_ONCE = 256 * 1024
-"""What an event loop reads from a socket in one go."""
+"""How much an event loop reads from a socket at once."""
 
 
 SMALL = msgspec.structs.replace(UNLIMITED, unread_bytes=4096, pipelined_bytes=4096)
 
 
 async def seen(endpoint: RunningEndpoint, phase: ConnectionState) -> None:
-    """Wait until the only connection is in that phase."""
+    """Wait until the only connection is in that state."""
     await until(lambda: endpoint.connection_states() == [phase])
 
 
-async def test_head_that_does_not_come_to_its_end_is_408() -> None:
-    """Slowloris: each byte comes, but the head takes too long. The time counts from its first byte."""
+async def test_incomplete_headers_are_408() -> None:
+    """Slowloris: the bytes arrive slowly. The timeout counts from the first byte."""
     async with run_endpoint() as endpoint:
         peer = await endpoint.connect()
         await peer.request()
@@ -59,8 +59,8 @@ async def test_head_that_does_not_come_to_its_end_is_408() -> None:
         assert endpoint.counters.timed_out == 1
 
 
-async def test_next_head_has_its_own_time() -> None:
-    """A peer that always has the beginning of a request under way is not slow."""
+async def test_header_timeout_restarts_with_each_request() -> None:
+    """A peer that always pipelines the start of the next request is not slow."""
     async with run_endpoint() as endpoint:
         peer = await endpoint.connect()
         for _ in range(10):
@@ -74,8 +74,8 @@ async def test_next_head_has_its_own_time() -> None:
             assert (await peer.read_response()).status == 200
 
 
-async def test_body_that_does_not_come_to_its_end_is_408() -> None:
-    """However it is sent."""
+async def test_incomplete_body_is_408() -> None:
+    """With a Content-Length or chunked."""
     async with run_endpoint() as endpoint:
         peer = await endpoint.connect()
         peer.send(request("POST", EVENTS, ("Content-Length", "10")) + b"123")
@@ -87,8 +87,8 @@ async def test_body_that_does_not_come_to_its_end_is_408() -> None:
         assert await peer.is_closed()
 
 
-async def test_idle_connections_are_closed_without_a_word() -> None:
-    """Those that never asked, and those that have not asked for a while; asking makes it begin anew."""
+async def test_idle_connections_are_closed_without_a_response() -> None:
+    """With or without an earlier request; each request restarts the timeout."""
     async with run_endpoint() as endpoint:
         silent, talking = await endpoint.connect(), await endpoint.connect()
         await talking.request()
@@ -102,8 +102,8 @@ async def test_idle_connections_are_closed_without_a_word() -> None:
         assert endpoint.counters.timed_out == 0
 
 
-async def test_refused_peer_that_goes_on_sending_is_cut_off() -> None:
-    """It had the time to read why."""
+async def test_refused_peer_that_keeps_sending_is_disconnected() -> None:
+    """It had time to read the refusal."""
     async with run_endpoint() as endpoint:
         peer = await endpoint.connect()
         peer.send(b"nonsense\r\n")
@@ -115,7 +115,7 @@ async def test_refused_peer_that_goes_on_sending_is_cut_off() -> None:
 
 
 async def connect_without_reading(endpoint: RunningEndpoint) -> socket.socket:
-    """Connect a peer that does not read, with small buffers on the way."""
+    """Connect a peer that does not read, with small socket buffers."""
     await (await endpoint.connect()).close()
     await until(lambda: endpoint.counters.connections == 0)
     peer = socket.socket()
@@ -130,7 +130,7 @@ async def connect_without_reading(endpoint: RunningEndpoint) -> socket.socket:
 
 
 async def flood(peer: socket.socket, endpoint: RunningEndpoint) -> int:
-    """Ask and ask without reading, until the server does not listen any more; return how many requests were sent."""
+    """Send requests without reading until the server stops reading; return the number of requests sent."""
     sent = 0
     (connection,) = endpoint.connections()
     while connection._transport.is_reading():
@@ -140,8 +140,8 @@ async def flood(peer: socket.socket, endpoint: RunningEndpoint) -> int:
     return sent // len(GET)
 
 
-async def test_peer_that_does_not_read_is_not_served_further_and_then_cut_off() -> None:
-    """Its requests stay in the kernel's buffers, and what we keep for it stays bounded."""
+async def test_peer_that_does_not_read_is_not_served_and_then_disconnected() -> None:
+    """Its requests stay in the kernel's buffers, and our memory for it is bounded."""
     async with run_endpoint(limits=SMALL) as endpoint:
         peer = await connect_without_reading(endpoint)
         with peer:
@@ -175,8 +175,8 @@ async def test_peer_that_reads_late_gets_everything() -> None:
             assert endpoint.counters.responses[200] == asked
 
 
-async def test_last_answer_that_is_not_read_does_not_keep_the_connection_for_ever() -> None:
-    """`Connection: close` and then silence."""
+async def test_unread_last_response_times_out() -> None:
+    """A peer that sends `Connection: close` and then never reads."""
     many = ("web-0", *(f"web-{n:060d}" for n in range(900)))
     async with run_endpoint(scope("web", *(vm(name, host="hv") for name in many)), limits=SMALL) as endpoint:
         await endpoint.fleet.events.schedule(schedule_request(EventType.REBOOT, *(f"web/{name}" for name in many)))
@@ -191,10 +191,10 @@ async def test_last_answer_that_is_not_read_does_not_keep_the_connection_for_eve
             assert endpoint.counters.timed_out == 1
 
 
-async def test_error_of_our_own_is_500_logged_and_closed(
+async def test_internal_error_is_500_logged_and_closed(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """At once, later, or on the fast way; the answers before it are given, and others go on."""
+    """Immediately, later, or from the cache; earlier responses are sent, and other connections continue."""
     async with run_endpoint() as endpoint:
         peer, other = await endpoint.connect(), await endpoint.connect("web/web-1")
         for _ in range(2):
@@ -211,14 +211,14 @@ async def test_error_of_our_own_is_500_logged_and_closed(
             peer = await endpoint.connect()
             peer.send(request("GET", "/metadata/versions"))
             await fails(peer, GET, before=1)
-        assert [record.message for record in caplog.records] == ["a request failed"] * 2
+        assert [record.message for record in caplog.records] == ["internal error while serving a guest request"] * 2
         assert "the test's own" in caplog.text
         assert endpoint.counters.failures == 2
         assert (await other.request()).status == 200
 
 
 async def fails(peer: Peer, raw: bytes, *, before: int = 0) -> None:
-    """Expect answers before it, a 500, and the end."""
+    """Expect `before` responses, then a 500 and the end of the connection."""
     peer.send(raw)
     assert [(await peer.read_response()).status for _ in range(before)] == [200] * before
     answer = await peer.read_response()
@@ -230,7 +230,7 @@ async def fails(peer: Peer, raw: bytes, *, before: int = 0) -> None:
 async def test_error_within_an_approval_is_500(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What happens later is guarded like what happens at once."""
+    """Errors in pending responses are handled like immediate ones."""
 
     async def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError
@@ -244,8 +244,8 @@ async def test_error_within_an_approval_is_500(
         assert await is_well(endpoint)
 
 
-async def test_resets_in_every_phase_leave_nothing_behind() -> None:
-    """No connection, no slot, no tally, no task."""
+async def test_resets_in_every_state_leave_nothing_behind() -> None:
+    """No connection, long poll, rate counter or task remains."""
     held = request("GET", f"{EVENTS}&wait=60", ("If-None-Match", '"e1.1.2020-07-01"'))
     requests = [b"", GET, GET[:30], request("POST", EVENTS, ("Content-Length", "9")), held, b"nonsense\r\n", GET * 300]
     async with run_endpoint() as endpoint:

@@ -42,7 +42,7 @@ LONG = timedelta(minutes=2)
         (FaultKind.STATUS_500, JSON, b'{"error":"Internal server error: try again"}', None),
     ],
 )
-async def test_status_in_place_of_the_answer(
+async def test_status_fault_replaces_the_response(
     kind: FaultKind, content_type: str, body: bytes, retry_after: str | None
 ) -> None:
     async with run_endpoint() as endpoint:
@@ -78,8 +78,8 @@ async def test_empty_body() -> None:
         assert (await peer.request()).body == EMPTY
 
 
-async def test_truncated_json_has_the_length_of_what_is_sent() -> None:
-    """The HTTP of it is right, so that the connection can be used again; the JSON is not."""
+async def test_truncated_json_has_a_correct_content_length() -> None:
+    """The HTTP framing is correct, so that the connection stays usable; only the JSON is wrong."""
     async with run_endpoint() as endpoint:
         peer = await endpoint.connect()
         whole = await peer.request()
@@ -100,7 +100,7 @@ async def test_wrong_content_type_with_the_right_document() -> None:
         assert (answer.status, answer.body, answer.headers["content-type"]) == (200, EMPTY, "text/html; charset=utf-8")
 
 
-async def test_unknown_event_type_hits_documents_with_events_alone() -> None:
+async def test_unknown_event_type_affects_only_documents_with_events() -> None:
     async with run_endpoint() as endpoint:
         peer = await endpoint.connect()
         fault = await endpoint.faults.set(FaultKind.UNKNOWN_EVENT_TYPE, times=1, by="test")
@@ -125,7 +125,7 @@ async def test_extra_field_in_the_document_and_each_event() -> None:
         assert list(wrong["Events"][0])[:-1] == list(right["Events"][0])
 
 
-async def test_wrong_date_with_an_answer_that_is_right_in_all_else() -> None:
+async def test_wrong_date_changes_only_the_date() -> None:
     async with run_endpoint(clock=ManualClock(TEN)) as endpoint:
         peer = await endpoint.connect()
         await endpoint.faults.set(FaultKind.WRONG_DATE, amount=-timedelta(days=1, hours=2), times=2, by="test")
@@ -136,8 +136,8 @@ async def test_wrong_date_with_an_answer_that_is_right_in_all_else() -> None:
         assert parsedate_to_datetime((await peer.request()).headers["date"]) == TEN
 
 
-async def test_documents_of_a_fault_have_no_etag_and_ignore_the_one_that_is_sent() -> None:
-    """Nobody must be told later that a wrong document still holds."""
+async def test_faulty_documents_have_no_etag_and_ignore_if_none_match() -> None:
+    """A later request must not get 304 for a faulty document."""
     async with run_endpoint() as endpoint:
         peer = await endpoint.connect()
         etag = (await peer.request()).headers["etag"]
@@ -148,7 +148,7 @@ async def test_documents_of_a_fault_have_no_etag_and_ignore_the_one_that_is_sent
 
 
 @pytest.mark.parametrize("kind", [FaultKind.SLOW, FaultKind.LATE_FIRST_ANSWER])
-async def test_answer_that_comes_later(kind: FaultKind) -> None:
+async def test_response_is_delayed(kind: FaultKind) -> None:
     async with run_endpoint() as endpoint:
         peer = await endpoint.connect()
         await endpoint.faults.set(kind, amount=timedelta(milliseconds=30), times=1, by="test")
@@ -159,7 +159,7 @@ async def test_answer_that_comes_later(kind: FaultKind) -> None:
         await until(lambda: not endpoint.faults.list())
 
 
-async def test_slow_approval_takes_effect_when_it_is_answered() -> None:
+async def test_slow_approval_takes_effect_with_its_response() -> None:
     async with run_endpoint() as endpoint:
         event = await reboot(endpoint)
         peer = await endpoint.connect()
@@ -172,7 +172,7 @@ async def test_slow_approval_takes_effect_when_it_is_answered() -> None:
         assert endpoint.fleet.events.find(event)[1].state.value == "Started"
 
 
-async def test_reset_is_a_reset_and_not_an_end() -> None:
+async def test_reset_closes_the_connection_with_a_tcp_reset() -> None:
     async with run_endpoint() as endpoint:
         peer = await endpoint.connect()
         await endpoint.faults.set(FaultKind.RESET, times=1, by="test")
@@ -183,8 +183,8 @@ async def test_reset_is_a_reset_and_not_an_end() -> None:
         assert (await (await endpoint.connect()).request()).status == 200
 
 
-async def test_reset_over_a_unix_socket_is_an_end_without_an_answer(tmp_path: Path) -> None:
-    """There is no other way to break off a connection there."""
+async def test_reset_over_a_unix_socket_closes_without_a_response(tmp_path: Path) -> None:
+    """Unix sockets have no TCP reset."""
     async with run_endpoint() as endpoint:
         await endpoint.server.listen_on_unix_socket("web/web-0", tmp_path / "s")
         peer = await endpoint.connect_unix(str(tmp_path / "s"))
@@ -214,7 +214,7 @@ async def test_reset_approval_approves_nothing() -> None:
         request("PUT"),
     ],
 )
-async def test_what_is_refused_anyway_or_is_no_question_for_events_is_not_hit(wrong: bytes) -> None:
+async def test_invalid_and_other_requests_are_not_affected(wrong: bytes) -> None:
     async with run_endpoint() as endpoint:
         peer = await endpoint.connect()
         before = await peer.request(wrong)
@@ -234,8 +234,8 @@ async def test_rate_limit_comes_before_faults() -> None:
         assert [fault.hits for fault in endpoint.faults.list()] == [1]
 
 
-async def test_connection_that_repeats_its_question_is_hit_at_once_and_right_again_afterwards() -> None:
-    """The answer to a question that comes again and again is prepared; faults must not be missed for that."""
+async def test_cached_request_is_affected_while_the_fault_is_active() -> None:
+    """The response to a repeated request is cached; the cache must not bypass faults."""
     async with run_endpoint() as endpoint:
         peer = await endpoint.connect()
         assert [(await peer.request()).status for _ in range(3)] == [200] * 3
@@ -245,7 +245,7 @@ async def test_connection_that_repeats_its_question_is_hit_at_once_and_right_aga
         assert [(await peer.request()).status for _ in range(3)] == [200] * 3
 
 
-async def test_pipelined_requests_are_hit_in_order() -> None:
+async def test_pipelined_requests_are_affected_in_order() -> None:
     async with run_endpoint() as endpoint:
         peer = await endpoint.connect()
         await endpoint.faults.set(FaultKind.STATUS_410, times=2, by="test")

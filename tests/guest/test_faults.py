@@ -1,4 +1,4 @@
-"""Faults on real sockets: what each of them looks like, whom it hits, for how long and how often."""
+"""Faults on real sockets: the effect of each kind, the affected VMs, duration and number of hits."""
 
 import asyncio
 import random
@@ -32,13 +32,13 @@ LONG = timedelta(minutes=2)
 
 
 async def told(store: MemoryStore) -> list[tuple[str, EntryKind, str, str, dict[str, str]]]:
-    """Return what the journal says of faults: where, what, by whom, why, and the facts."""
+    """Return the journal entries of faults: scope, kind, actor, reason and facts."""
     of_faults = (EntryKind.FAULT_SET, EntryKind.FAULT_CLEARED, EntryKind.FAULT_ENDED)
     rows = [row for row in await read_journal(store) if row.entry.kind in of_faults]
     return [(row.key.id, row.entry.kind, row.entry.by, row.entry.why, row.entry.facts) for row in rows]
 
 
-async def test_late_first_answer_delays_all_requests_until_the_first_is_answered_and_then_none() -> None:
+async def test_late_first_answer_delays_requests_until_the_first_response() -> None:
     async with run_endpoint() as endpoint:
         first, second = await endpoint.connect(), await endpoint.connect()
         await endpoint.faults.set(FaultKind.LATE_FIRST_ANSWER, vm="web-0", amount=timedelta(milliseconds=50), by="test")
@@ -61,7 +61,7 @@ async def test_hang_holds_the_connection_until_the_fault_is_cleared() -> None:
         await until(lambda: endpoint.connection_states() == [ConnectionState.RESPONDING])
         endpoint.tick_seconds(3600)
         assert endpoint.connection_states() == [ConnectionState.RESPONDING]
-        # As many as it was to hit are hit, and still it goes on with the one that it has.
+        # The number of hits is reached, but the fault stays active for the request that it delays.
         assert (await (await endpoint.connect()).request()).status == 200
         assert [each.hits for each in endpoint.faults.list()] == [1]
         await endpoint.faults.clear(fault.id, by="test")
@@ -69,7 +69,7 @@ async def test_hang_holds_the_connection_until_the_fault_is_cleared() -> None:
         assert (await peer.request()).body == EMPTY
 
 
-async def test_hang_ends_when_its_time_is_over() -> None:
+async def test_hang_ends_when_the_fault_expires() -> None:
     clock = ManualClock(TEN)
     store = MemoryStore()
     async with run_endpoint(clock=clock, store=store) as endpoint:
@@ -84,7 +84,7 @@ async def test_hang_ends_when_its_time_is_over() -> None:
         assert (await peer.read_response()).body == EMPTY
         *_, last = await told(store)
     facts = {"fault": "F1", "kind": "hang", "vm": "web/web-0", "until": "2026-03-02T10:00:30Z", "hits": "1"}
-    assert last == ("web", EntryKind.FAULT_ENDED, "faults", "its time is over", facts)
+    assert last == ("web", EntryKind.FAULT_ENDED, "faults", "it expired", facts)
 
 
 def leave(peer: Peer) -> None:
@@ -105,14 +105,14 @@ async def test_hang_ends_when_the_client_leaves(go: Callable[[Peer], None], capl
     assert caplog.records == []
 
 
-async def test_fault_of_one_vm_hits_no_other() -> None:
+async def test_fault_of_one_vm_does_not_affect_others() -> None:
     async with run_endpoint() as endpoint:
         await endpoint.faults.set(FaultKind.STATUS_410, vm="web/web-0", by="test")
         assert (await (await endpoint.connect("web/web-0")).request()).status == 410
         assert (await (await endpoint.connect("web/web-1")).request()).status == 200
 
 
-async def test_fault_of_all_hits_as_many_requests_as_it_was_to_whoever_asks() -> None:
+async def test_fault_of_all_vms_counts_hits_over_all_vms() -> None:
     async with run_endpoint() as endpoint:
         zero, one = await endpoint.connect("web/web-0"), await endpoint.connect("web/web-1")
         await endpoint.faults.set(FaultKind.STATUS_410, times=3, by="test")
@@ -120,7 +120,7 @@ async def test_fault_of_all_hits_as_many_requests_as_it_was_to_whoever_asks() ->
     assert statuses == [410, 410, 410, 200, 200]
 
 
-async def test_faults_that_do_the_same_take_turns_and_others_come_together() -> None:
+async def test_faults_with_the_same_effect_apply_in_order_and_others_combine() -> None:
     async with run_endpoint(clock=ManualClock(TEN)) as endpoint:
         peer = await endpoint.connect()
         await endpoint.faults.set(FaultKind.STATUS_410, times=2, by="test")
@@ -132,7 +132,7 @@ async def test_faults_that_do_the_same_take_turns_and_others_come_together() -> 
     assert seen == [(410, late), (410, late), (500, late), (200, right)]
 
 
-async def test_journal_tells_of_faults() -> None:
+async def test_journal_records_faults() -> None:
     store = MemoryStore()
     async with run_endpoint(store=store, clock=ManualClock(TEN)) as endpoint:
         peer = await endpoint.connect()
@@ -148,11 +148,11 @@ async def test_journal_tells_of_faults() -> None:
         ("web", EntryKind.FAULT_SET, "ann", "does it ask again?", one),
         ("ledger", EntryKind.FAULT_SET, "ann", "", two),
         ("ledger", EntryKind.FAULT_CLEARED, "bob", "enough", {**two, "hits": "0"}),
-        ("web", EntryKind.FAULT_ENDED, "faults", "it has hit as many requests as it was to", {**one, "hits": "1"}),
+        ("web", EntryKind.FAULT_ENDED, "faults", "it reached its number of hits", {**one, "hits": "1"}),
     ]
 
 
-async def test_fault_that_the_journal_cannot_have_is_not_set() -> None:
+async def test_fault_is_not_set_if_its_journal_entry_cannot_be_saved() -> None:
     store = FailingStore()
     async with run_endpoint(store=store) as endpoint:
         store.full = True
@@ -163,8 +163,8 @@ async def test_fault_that_the_journal_cannot_have_is_not_set() -> None:
         assert (await (await endpoint.connect()).request()).status == 200
 
 
-async def test_fault_that_the_journal_cannot_have_is_not_cleared() -> None:
-    """Who is told that nothing has changed can say the same again when there is room, and nothing is lost."""
+async def test_fault_is_not_cleared_if_its_journal_entry_cannot_be_saved() -> None:
+    """The operator gets an error and can repeat the request when the store works again."""
     store = FailingStore()
     async with run_endpoint(store=store) as endpoint:
         for vm in ("web-0", None):
@@ -185,14 +185,14 @@ async def test_fault_that_the_journal_cannot_have_is_not_cleared() -> None:
     ]
 
 
-async def test_fault_that_ends_while_nothing_can_be_saved_is_told_later(caplog: pytest.LogCaptureFixture) -> None:
+async def test_end_of_a_fault_is_recorded_later_if_it_cannot_be_saved(caplog: pytest.LogCaptureFixture) -> None:
     store, clock = FailingStore(), ManualClock(TEN)
     async with run_endpoint(store=store, clock=clock) as endpoint:
         await endpoint.faults.set(FaultKind.STATUS_410, vm="web-0", times=1, by="test")
         peer = await endpoint.connect()
         store.full = True
         assert (await peer.request()).status == 410
-        await until(lambda: "fault F1 is over is told in the journal later" in caplog.text)
+        await until(lambda: "could not save the end of fault F1" in caplog.text)
         assert (await peer.request()).status == 200
         with pytest.raises(SaveFailed):
             await endpoint.faults.set(FaultKind.STATUS_500, vm="web-0", by="test")
@@ -201,12 +201,12 @@ async def test_fault_that_ends_while_nothing_can_be_saved_is_told_later(caplog: 
         await endpoint.faults.set(FaultKind.STATUS_500, vm="web-0", by="test")
     assert [(did, why) for _, did, _, why, _ in await told(store)] == [
         (EntryKind.FAULT_SET, ""),
-        (EntryKind.FAULT_ENDED, "it has hit as many requests as it was to; that was at 2026-03-02T10:00:00Z"),
+        (EntryKind.FAULT_ENDED, "it reached its number of hits; ended at 2026-03-02T10:00:00Z"),
         (EntryKind.FAULT_SET, ""),
     ]
 
 
-async def test_fault_of_a_vm_whose_scope_is_gone_can_be_cleared() -> None:
+async def test_fault_of_a_removed_scope_can_be_cleared() -> None:
     async with run_endpoint() as endpoint:
         await endpoint.faults.set(FaultKind.STATUS_410, vm="web-0", by="test")
         await endpoint.fleet.inventory.remove_scope("web", by="test")
@@ -232,7 +232,10 @@ async def test_same_key_sets_and_clears_once() -> None:
     ("make", "sentence"),
     [
         (lambda faults: faults.set(FaultKind.SLOW, times=0, by="t"), "times must be 1 to 1000000 requests, got 0"),
-        (lambda faults: faults.set(FaultKind.SLOW, lasting=timedelta(0), by="t"), "a fault lasts longer than nothing"),
+        (
+            lambda faults: faults.set(FaultKind.SLOW, lasting=timedelta(0), by="t"),
+            "the duration of a fault must be positive",
+        ),
         (
             lambda faults: faults.set(FaultKind.LATE_FIRST_ANSWER, amount=timedelta(minutes=3), by="t"),
             "the amount of late-first-answer must be at most 2m, got 3m",
@@ -255,7 +258,7 @@ async def test_same_key_sets_and_clears_once() -> None:
         ),
     ],
 )
-async def test_impossible_faults_are_refused(make: Callable[[object], Awaitable[Fault]], sentence: str) -> None:
+async def test_invalid_faults_are_refused(make: Callable[[object], Awaitable[Fault]], sentence: str) -> None:
     async with run_endpoint() as endpoint:
         with pytest.raises(Invalid) as refusal:
             await make(endpoint.faults)
@@ -263,8 +266,8 @@ async def test_impossible_faults_are_refused(make: Callable[[object], Awaitable[
 
 
 @pytest.mark.parametrize("seed", range(6))
-async def test_whatever_is_set_nothing_is_left_of_it_and_the_right_answers_come_back(seed: int) -> None:
-    """Any faults at all, over connections that come and go; the seed is in the name."""
+async def test_random_faults_leave_nothing_behind(seed: int) -> None:
+    """Random faults on random connections; the seed is in the test's name."""
     chance = random.Random(seed)
     async with run_endpoint(clock=ManualClock(TEN)) as endpoint:
         event = await reboot(endpoint)
@@ -295,7 +298,7 @@ async def test_whatever_is_set_nothing_is_left_of_it_and_the_right_answers_come_
             assert (await (await endpoint.connect(name)).request()).status == 200
 
 
-async def test_end_of_the_service_waits_for_no_fault() -> None:
+async def test_shutdown_does_not_wait_for_faults() -> None:
     async with run_endpoint() as endpoint:
         hung, slow = await endpoint.connect("web/web-0"), await endpoint.connect("web/web-1")
         await endpoint.faults.set(FaultKind.HANG, vm="web-0", by="test")
@@ -309,7 +312,7 @@ async def test_end_of_the_service_waits_for_no_fault() -> None:
             assert (answer.body, answer.headers["connection"]) == (EMPTY, "close")
 
 
-async def test_request_that_is_held_already_is_not_hit_and_one_that_comes_later_is_delayed_and_then_held() -> None:
+async def test_waiting_long_poll_is_not_affected_and_a_later_one_is_delayed() -> None:
     async with run_endpoint() as endpoint:
         peer = await endpoint.connect()
         etag = (await peer.request()).headers["etag"]
@@ -331,10 +334,10 @@ async def test_request_that_is_held_already_is_not_hit_and_one_that_comes_later_
 
 @pytest.mark.parametrize("kind", [FaultKind.SLOW, FaultKind.LATE_FIRST_ANSWER])
 @pytest.mark.parametrize("go", [leave, Peer.reset])
-async def test_late_answer_that_nobody_waits_for_any_more_keeps_no_connection(
+async def test_delayed_response_of_a_disconnected_client_frees_its_connection(
     go: Callable[[Peer], None], kind: FaultKind, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A client that gives up after a second, and asks again, must not run out of connections."""
+    """A client that times out after a second and polls again must not run out of connections."""
     async with run_endpoint() as endpoint:
         await endpoint.faults.set(kind, vm="web-0", amount=LONG, by="test")
         for hits in (1, 2, 3):
@@ -348,7 +351,7 @@ async def test_late_answer_that_nobody_waits_for_any_more_keeps_no_connection(
     assert caplog.records == []
 
 
-async def test_request_that_was_to_hang_after_a_delay_does_not_where_that_fault_is_over_by_then() -> None:
+async def test_hang_after_a_delay_is_skipped_if_that_fault_has_ended() -> None:
     async with run_endpoint() as endpoint:
         peer = await endpoint.connect()
         slow = await endpoint.faults.set(FaultKind.SLOW, amount=LONG, by="test")
@@ -360,7 +363,7 @@ async def test_request_that_was_to_hang_after_a_delay_does_not_where_that_fault_
         assert (await peer.read_response()).body == EMPTY
 
 
-async def test_requests_that_come_at_once_are_counted_exactly() -> None:
+async def test_concurrent_requests_are_counted_exactly() -> None:
     async with run_endpoint() as endpoint:
         peers = [await endpoint.connect(f"web/web-{n % 2}") for n in range(30)]
         await endpoint.faults.set(FaultKind.SLOW, amount=timedelta(milliseconds=1), times=7, by="test")

@@ -1,4 +1,4 @@
-"""Approvals (PROTOCOL §4): 200 only when it is saved."""
+"""Approvals (PROTOCOL §4): 200 only after the approval is saved."""
 
 import asyncio
 import json
@@ -18,8 +18,8 @@ from tests.guest.running_endpoint import EVENTS, GET, approval, request, run_end
 UNKNOWN = "602D9444-D2CD-49C7-8624-8643E7171297"
 
 
-async def test_approval_starts_the_event_before_it_is_answered() -> None:
-    """Who reads after the 200 sees it Started."""
+async def test_approval_starts_the_event_before_the_response() -> None:
+    """A poll after the 200 sees the event as Started."""
     async with run_endpoint() as endpoint:
         ((_, event),) = await endpoint.fleet.events.schedule(schedule_request(EventType.REBOOT, "web/web-0"))
         peer = await endpoint.connect("web/web-1")
@@ -31,7 +31,7 @@ async def test_approval_starts_the_event_before_it_is_answered() -> None:
 
 
 class SlowStore(FailingStore):
-    """A store that saves when it is told to."""
+    """A store that saves when the test allows it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -51,8 +51,8 @@ class SlowStore(FailingStore):
         return await super().save(key, value, entries, expected=expected, guards=guards)
 
 
-async def test_nothing_is_answered_before_it_is_saved_and_requests_behind_it_wait() -> None:
-    """Pipelined ones too, in order."""
+async def test_approval_is_answered_after_the_save_and_pipelined_requests_wait() -> None:
+    """Pipelined requests are answered afterwards, in order."""
     store = SlowStore()
     async with run_endpoint(store=store) as endpoint:
         ((_, event),) = await endpoint.fleet.events.schedule(schedule_request(EventType.REBOOT, "web/web-0"))
@@ -70,7 +70,7 @@ async def test_nothing_is_answered_before_it_is_saved_and_requests_behind_it_wai
 
 
 async def test_approval_that_cannot_be_saved_is_503_and_has_no_effect() -> None:
-    """It may be repeated when there is room again."""
+    """It can be repeated when the store works again."""
     store = FailingStore()
     async with run_endpoint(store=store) as endpoint:
         ((_, event),) = await endpoint.fleet.events.schedule(schedule_request(EventType.REBOOT, "web/web-0"))
@@ -86,7 +86,7 @@ async def test_approval_that_cannot_be_saved_is_503_and_has_no_effect() -> None:
 
 
 async def test_unknown_event_is_400_and_none_is_approved() -> None:
-    """All or nothing."""
+    """An approval of several events is all or nothing."""
     async with run_endpoint() as endpoint:
         ((_, event),) = await endpoint.fleet.events.schedule(schedule_request(EventType.REBOOT, "web/web-0"))
         peer = await endpoint.connect()
@@ -98,7 +98,7 @@ async def test_unknown_event_is_400_and_none_is_approved() -> None:
 
 
 async def test_event_of_another_scope_is_unknown() -> None:
-    """PROTOCOL §7: it can be neither seen nor approved."""
+    """PROTOCOL §7: it is neither visible nor can it be approved."""
     async with run_endpoint(scope("a", vm("a0")), scope("b", vm("b0"))) as endpoint:
         ((_, event),) = await endpoint.fleet.events.schedule(schedule_request(EventType.REBOOT, "a/a0"))
         peer = await endpoint.connect("b/b0")
@@ -110,8 +110,8 @@ async def test_event_of_another_scope_is_unknown() -> None:
     "body",
     [b"", b"x", b"[]", b"{}", b'{"StartRequests":{}}', b'{"StartRequests":[{}]}', b'{"StartRequests":[{"EventId":1}]}'],
 )
-async def test_malformed_body_is_400_and_says_why(body: bytes) -> None:
-    """PROTOCOL §4. The connection goes on."""
+async def test_malformed_body_is_400_with_a_reason(body: bytes) -> None:
+    """PROTOCOL §4. The connection stays open."""
     async with run_endpoint() as endpoint:
         peer = await endpoint.connect()
         answer = await peer.post(body)
@@ -120,8 +120,8 @@ async def test_malformed_body_is_400_and_says_why(body: bytes) -> None:
         assert (await peer.request()).status == 200
 
 
-async def test_same_approval_may_be_posted_again_and_again_on_one_connection() -> None:
-    """A question that is repeated byte for byte need not be read again; an approval is more than its head."""
+async def test_same_approval_may_be_repeated_on_one_connection() -> None:
+    """A repeated request without a body is served from the cache; an approval must not be."""
     async with run_endpoint() as endpoint:
         ((_, event),) = await endpoint.fleet.events.schedule(schedule_request(EventType.REBOOT, "web/web-0"))
         peer = await endpoint.connect()
@@ -143,8 +143,8 @@ async def test_old_client_posts_its_incarnation_and_no_metadata_header() -> None
 
 
 @pytest.mark.parametrize("how", ["closes", "resets"])
-async def test_approval_of_a_peer_that_goes_away_is_taken_all_the_same(how: str) -> None:
-    """It has been said."""
+async def test_approval_of_a_disconnected_peer_takes_effect(how: str) -> None:
+    """The service has received it."""
     store = SlowStore()
     async with run_endpoint(store=store) as endpoint:
         ((_, event),) = await endpoint.fleet.events.schedule(schedule_request(EventType.REBOOT, "web/web-0"))

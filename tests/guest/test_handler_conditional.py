@@ -1,4 +1,4 @@
-"""ETag and If-None-Match: who has the document already is told so, and no more."""
+"""ETag and If-None-Match: 304 for a caller that has the current document."""
 
 import pytest
 
@@ -15,7 +15,7 @@ CURRENT = '"e1.1.2020-07-01"'
     [CURRENT, f"W/{CURRENT}", f'"other", {CURRENT}', f'W/"other",W/{CURRENT} , "third"', "*"],
 )
 async def test_same_document_is_304_without_a_body(matching: str) -> None:
-    """With the ETag and the longest hold, and nothing about a length."""
+    """With the ETag and the longest wait, without a Content-Length."""
     async with run_endpoint() as endpoint:
         peer = await endpoint.connect()
         for _ in range(3):
@@ -28,15 +28,15 @@ async def test_same_document_is_304_without_a_body(matching: str) -> None:
 
 
 @pytest.mark.parametrize("other", ['"e1.2.2020-07-01"', '"e1.1.2017-08-01"', "e1.1.2020-07-01", "nonsense"])
-async def test_another_etag_is_answered_with_the_document(other: str) -> None:
-    """The ETag of another version of the document is another one."""
+async def test_other_etag_gets_the_document(other: str) -> None:
+    """Each api-version of the document has its own ETag."""
     async with run_endpoint() as endpoint:
         answer = await (await endpoint.connect()).get(("If-None-Match", other))
         assert (answer.status, answer.headers["etag"]) == (200, CURRENT)
 
 
-async def test_known_question_is_answered_anew_when_the_document_changes() -> None:
-    """The fast way gives the same answers as the long one, for all versions on one connection."""
+async def test_cached_request_gets_the_changed_document() -> None:
+    """The cache gives the same responses as the handler, for all api-versions on one connection."""
     async with run_endpoint() as endpoint:
         peer = await endpoint.connect()
         conditional = request("GET", EVENTS, ("If-None-Match", CURRENT))
@@ -52,15 +52,15 @@ async def test_known_question_is_answered_anew_when_the_document_changes() -> No
         assert (await peer.request()).document == {"DocumentIncarnation": 3, "Events": []}
 
 
-async def test_post_pays_no_attention_to_if_none_match() -> None:
+async def test_post_ignores_if_none_match() -> None:
     """PROTOCOL §1."""
     async with run_endpoint() as endpoint:
         answer = await (await endpoint.connect()).post(b'{"StartRequests":[]}', ("If-None-Match", CURRENT))
         assert answer.status == 200
 
 
-async def test_all_connections_share_the_prepared_answer() -> None:
-    """It is made once per document and version."""
+async def test_all_connections_share_the_prepared_response() -> None:
+    """It is rendered once per document and api-version."""
     async with run_endpoint() as endpoint:
         for name in ("web/web-0", "web/web-1"):
             peer = await endpoint.connect(name)

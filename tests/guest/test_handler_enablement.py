@@ -1,4 +1,4 @@
-"""The first request switches Scheduled Events on for its scope (PROTOCOL §6)."""
+"""The first request enables Scheduled Events for its scope (PROTOCOL §6)."""
 
 import asyncio
 from datetime import timedelta
@@ -15,8 +15,8 @@ from tests.guest.running_endpoint import GET, approval, request, run_endpoint
 LONG = timedelta(hours=1)
 
 
-async def test_first_answer_comes_after_the_scope_is_enabled() -> None:
-    """And shows what waited for that."""
+async def test_first_response_follows_after_the_scope_is_enabled() -> None:
+    """It shows the events that waited for that."""
     async with run_endpoint(policy=PRODUCTION) as endpoint:
         await endpoint.fleet.events.schedule(schedule_request(EventType.REBOOT, "web/web-0", notice=LONG))
         answer = await (await endpoint.connect()).request()
@@ -36,21 +36,21 @@ async def test_first_answer_comes_after_the_scope_is_enabled() -> None:
     ids=["versions", "instance", "no header", "bad body", "bad method"],
 )
 async def test_only_valid_requests_for_events_enable(raw: bytes) -> None:
-    """Nothing else counts as a sign of life."""
+    """Other requests do not count as activity of the VM."""
     async with run_endpoint(policy=PRODUCTION) as endpoint:
         await (await endpoint.connect()).request(raw)
         assert not endpoint.fleet.replica.scope("web").enabled
 
 
 async def test_approval_enables_too() -> None:
-    """Any valid request to scheduledevents does."""
+    """Any valid request to scheduledevents enables the scope."""
     async with run_endpoint(policy=PRODUCTION) as endpoint:
         assert (await (await endpoint.connect()).post(approval())).status == 200
         assert endpoint.fleet.replica.scope("web").enabled
 
 
-async def test_guest_is_answered_even_if_that_cannot_be_saved() -> None:
-    """To read is always possible; the next request tries again."""
+async def test_guest_gets_a_response_even_if_enabling_cannot_be_saved() -> None:
+    """Reading is always possible; the next request tries again to save."""
     store = FailingStore()
     async with run_endpoint(policy=PRODUCTION, store=store) as endpoint:
         peer = await endpoint.connect()
@@ -62,8 +62,8 @@ async def test_guest_is_answered_even_if_that_cannot_be_saved() -> None:
         assert endpoint.fleet.replica.scope("web").enabled
 
 
-async def test_every_request_counts_when_the_clock_is_moved_by_hand() -> None:
-    """Even between two beats of the endpoint's heart, and on the fast way."""
+async def test_every_request_is_recorded_with_a_manual_clock() -> None:
+    """Also between two ticks of the endpoint, and for cached requests."""
     async with run_endpoint(policy=PRODUCTION) as endpoint:
         peer = await endpoint.connect()
         for _ in range(4):
@@ -77,8 +77,8 @@ async def test_every_request_counts_when_the_clock_is_moved_by_hand() -> None:
         assert endpoint.fleet.replica.scope("web").enabled
 
 
-async def test_first_answers_of_a_scope_are_delayed() -> None:
-    """All of them until the time is over; then none any more, and other scopes have their own time."""
+async def test_first_responses_of_a_scope_are_delayed() -> None:
+    """All requests are delayed until the time is up, and none afterwards; every scope has its own delay."""
     async with run_endpoint(
         scope("a", vm("a0"), vm("a1")), scope("b", vm("b0")), policy=PRODUCTION, enable_delay=timedelta(seconds=0.5)
     ) as endpoint:
@@ -96,7 +96,7 @@ async def test_first_answers_of_a_scope_are_delayed() -> None:
 
 
 async def test_delay_ends_with_the_server() -> None:
-    """Nobody has to wait for it then."""
+    """The shutdown does not wait for the delay."""
     async with run_endpoint(policy=PRODUCTION, enable_delay=LONG) as endpoint:
         peer = await endpoint.connect()
         peer.send(GET)
@@ -107,8 +107,8 @@ async def test_delay_ends_with_the_server() -> None:
         await closing
 
 
-async def test_peer_that_resets_during_the_delay_is_forgotten() -> None:
-    """Its connection does not stay. (One that closes may have closed its own side only, and is answered.)"""
+async def test_peer_that_resets_during_the_delay_is_removed() -> None:
+    """Its connection is dropped. (A peer that closes may have half-closed the connection, and is answered.)"""
     async with run_endpoint(policy=PRODUCTION, enable_delay=LONG) as endpoint:
         peer = await endpoint.connect()
         peer.send(GET)

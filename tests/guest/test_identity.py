@@ -1,4 +1,4 @@
-"""Who is calling: a VM sees its own scope, and whoever is no VM sees nothing."""
+"""Caller identity: a VM sees its own scope, and an unknown caller sees nothing."""
 
 import asyncio
 import random
@@ -30,8 +30,8 @@ async def by_address(endpoint: RunningEndpoint, network: str = "default") -> int
     return port
 
 
-async def test_callers_are_known_by_their_source_address() -> None:
-    """Each VM is told its own name and its own scope's events."""
+async def test_callers_are_identified_by_source_address() -> None:
+    """Each VM gets its own name and the events of its own scope."""
     scopes = [scope(f"s{n}", vm(f"v{n}", ip=f"127.0.1.{n}")) for n in range(1, 6)]
     async with run_endpoint(*scopes) as endpoint:
         port = await by_address(endpoint)
@@ -45,7 +45,7 @@ async def test_callers_are_known_by_their_source_address() -> None:
 
 
 async def test_unknown_address_is_403_and_counted() -> None:
-    """Before anything else, with a body that says why; as soon as the inventory knows it, it is served."""
+    """This is checked first, and the body has the reason. Once the inventory has the address, it is served."""
     async with run_endpoint() as endpoint:
         port = await by_address(endpoint)
         peer = await endpoint.connect_to(port, "127.0.9.9")
@@ -58,8 +58,8 @@ async def test_unknown_address_is_403_and_counted() -> None:
         assert (await peer.get(target=NAME)).body == b"new-0"
 
 
-async def test_approval_that_had_to_wait_is_that_of_whoever_has_the_address_by_then() -> None:
-    """A VM that has lost its address approves nothing in the scope that it had."""
+async def test_delayed_approval_belongs_to_the_current_owner_of_the_address() -> None:
+    """A VM that has lost its address cannot approve in its former scope."""
     scopes = scope("web", vm("web-0", ip="127.0.1.1")), scope("db", vm("db-0"))
     async with run_endpoint(*scopes, policy=ANNOUNCING, enable_delay=timedelta(hours=1)) as endpoint:
         ((_, event),) = await endpoint.fleet.events.schedule(schedule_request(EventType.REBOOT, "web/web-0"))
@@ -74,7 +74,7 @@ async def test_approval_that_had_to_wait_is_that_of_whoever_has_the_address_by_t
 
 
 async def test_address_of_another_network_is_unknown() -> None:
-    """Addresses are unique within a network, not beyond."""
+    """Addresses are unique only within a network."""
     one = scope("one", vm("v", ip="127.0.0.7", network="red"))
     other = scope("other", vm("v", ip="127.0.0.7", network="blue"))
     async with run_endpoint(one, other) as endpoint:
@@ -90,8 +90,8 @@ async def test_address_of_another_network_is_unknown() -> None:
         ).status == 403
 
 
-async def test_address_that_two_vms_claim_serves_neither() -> None:
-    """From the moment of the second claim on, with a text and a counter of its own; until one of them gives it up."""
+async def test_address_claimed_by_two_vms_serves_neither() -> None:
+    """From the second claim until one VM gives the address up, with its own error text and counter."""
     async with run_endpoint(scope("a", vm("a0", ip="127.0.2.1")), scope("b", vm("b0", ip="127.0.2.2"))) as endpoint:
         port = await by_address(endpoint)
         peer = await endpoint.connect_to(port, "127.0.2.1")
@@ -108,8 +108,8 @@ async def test_address_that_two_vms_claim_serves_neither() -> None:
         assert endpoint.counters.ambiguous_callers == 2
 
 
-async def test_vm_that_changes_its_address_is_known_by_the_new_one_only() -> None:
-    """On connections that are open already, and between VMs of one scope too."""
+async def test_vm_with_a_changed_address_is_identified_only_by_the_new_one() -> None:
+    """Also on open connections, and between VMs of one scope."""
     async with run_endpoint(scope("a", vm("a0", ip="127.0.2.1"), vm("a1", ip="127.0.2.2"))) as endpoint:
         port = await by_address(endpoint)
         first, second = [await endpoint.connect_to(port, f"127.0.2.{n}") for n in (1, 2)]
@@ -123,9 +123,9 @@ async def test_vm_that_changes_its_address_is_known_by_the_new_one_only() -> Non
         assert (await second.request()).status == 200
 
 
-@pytest.mark.parametrize("fast", [True, False], ids=["known question", "new question"])
-async def test_vm_that_has_left_its_scope_is_403(fast: bool) -> None:
-    """At once, on its open connection; and served again if it comes back."""
+@pytest.mark.parametrize("fast", [True, False], ids=["cached request", "new request"])
+async def test_removed_vm_is_403(fast: bool) -> None:
+    """Immediately, on its open connection; if it is added again, it is served again."""
     async with run_endpoint() as endpoint:
         peer = await endpoint.connect("web/web-1")
         assert (await peer.request()).status == 200
@@ -140,7 +140,7 @@ async def test_vm_that_has_left_its_scope_is_403(fast: bool) -> None:
 
 
 async def test_vms_of_a_removed_scope_are_403() -> None:
-    """And served again under a scope of the same name."""
+    """They are served again in a new scope of the same name."""
     async with run_endpoint() as endpoint:
         peer = await endpoint.connect()
         assert (await peer.request()).status == 200
@@ -154,7 +154,7 @@ async def test_vms_of_a_removed_scope_are_403() -> None:
 
 
 async def test_preempted_vm_is_403_after_its_event() -> None:
-    """It has left its scope by the rules themselves."""
+    """The rules themselves remove it from its scope."""
     async with run_endpoint(scope("batch", vm("batch_0"), vm("batch_1"), low_priority=True)) as endpoint:
         peer = await endpoint.connect("batch/batch_0")
         await endpoint.fleet.events.schedule(schedule_request(EventType.PREEMPT, "batch/batch_0", notice=timedelta(0)))
@@ -163,8 +163,8 @@ async def test_preempted_vm_is_403_after_its_event() -> None:
         assert (await (await endpoint.connect("batch/batch_1")).request()).status == 200
 
 
-async def test_listener_is_for_a_vm_that_exists() -> None:
-    """Bare names are taken where they are unambiguous."""
+async def test_listener_needs_an_existing_vm() -> None:
+    """A bare name is accepted if it is unambiguous."""
     async with run_endpoint(scope("a", vm("same"), vm("one")), scope("b", vm("same"))) as endpoint:
         for name, error in (("a/none", VmNotFound), ("none/same", ScopeNotFound), ("same", AmbiguousVm)):
             with pytest.raises(error):
@@ -184,14 +184,14 @@ async def test_listener_is_for_a_vm_that_exists() -> None:
         (None, ""),
     ],
 )
-async def test_addresses_are_written_as_in_the_inventory(peer: object, written: str) -> None:
-    """IPv4 on a listener for both families, IPv6 in its canonical form."""
+async def test_addresses_are_normalized_as_in_the_inventory(peer: object, written: str) -> None:
+    """IPv4 on a dual-stack listener, IPv6 in its canonical form."""
     async with run_endpoint() as endpoint:
         assert AddressResolver(endpoint.fleet.replica, "default").address(peer) == written
 
 
 async def test_limits_follow_the_vm_and_not_the_address() -> None:
-    """A VM with several addresses has one tally."""
+    """A VM with several addresses has one rate counter."""
     two = msgspec.structs.replace(vm("v"), addresses=(Address(ip="127.0.3.1"), Address(ip="127.0.3.2")))
     async with run_endpoint(scope("a", two)) as endpoint:
         port = await by_address(endpoint)
@@ -206,8 +206,8 @@ SEEDS = range(6)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-async def test_no_answer_ever_holds_anything_of_another_scope(seed: int) -> None:
-    """Random changes of inventory and events between random questions on open connections; the seed is in the name."""
+async def test_responses_never_contain_data_of_another_scope(seed: int) -> None:
+    """Random changes of inventory and events between random requests; the seed is in the test's name."""
     chance = random.Random(seed)
     async with run_endpoint(*(crowd(n, range(3)) for n in range(4))) as endpoint:
         port = await by_address(endpoint)
@@ -230,7 +230,7 @@ def crowd(n: int, members: range) -> Scope:
 
 
 async def disturb(endpoint: RunningEndpoint, chance: random.Random, step: int) -> None:
-    """Schedule something, or let VMs take each other's addresses, leave and come back."""
+    """Schedule an event, or swap addresses of VMs, or remove and add VMs."""
     n = chance.randrange(4)
     names = [f"scope{n}/{vm_.name}" for vm_ in endpoint.fleet.replica.scope(f"scope{n}").roster]
     if chance.random() < 0.5 and names:
@@ -245,7 +245,7 @@ async def disturb(endpoint: RunningEndpoint, chance: random.Random, step: int) -
 
 
 async def check(endpoint: RunningEndpoint, peer: Peer, address: str, chance: random.Random) -> None:
-    """Compare the answer with what the replica says of that address."""
+    """Compare the response with the replica's scope of that address."""
     answer = await peer.request(
         chance.choice([GET, request("GET", EVENTS, ("X", str(chance.random()))), request("GET", NAME)])
     )

@@ -1,4 +1,4 @@
-"""Nothing that a guest does, or does not do, takes more than its share."""
+"""Limits of the guest endpoint: sizes, connections, timeouts, and peers that do not read."""
 
 import resource
 from datetime import timedelta
@@ -15,8 +15,8 @@ from tests.guest.running_endpoint import EVENTS, GET, UNLIMITED, approval, reque
 # Size.
 
 
-async def test_head_over_16_kib_is_431_then_closed() -> None:
-    """Even while the peer is still sending."""
+async def test_headers_over_16_kib_are_431_then_closed() -> None:
+    """Also while the peer is still sending."""
     async with run_endpoint() as endpoint:
         peer = await endpoint.connect()
         peer.send(GET + b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 100_000)
@@ -28,7 +28,7 @@ async def test_head_over_16_kib_is_431_then_closed() -> None:
 
 
 async def test_body_over_64_kib_is_413_before_it_is_sent() -> None:
-    """By what it says of its length; with `Expect` too, in place of `100 Continue`."""
+    """Because of its Content-Length; with `Expect`, instead of `100 Continue`."""
     async with run_endpoint() as endpoint:
         for headers in ([], [("Expect", "100-continue")]):
             peer = await endpoint.connect()
@@ -37,8 +37,8 @@ async def test_body_over_64_kib_is_413_before_it_is_sent() -> None:
             assert await peer.is_closed()
 
 
-async def test_chunked_body_that_grows_over_64_kib_is_413_and_the_peer_gets_to_read_it() -> None:
-    """It is still sending when it is refused: closing at once would destroy the answer on its way."""
+async def test_chunked_body_over_64_kib_is_413_and_the_peer_can_read_it() -> None:
+    """The peer is still sending when it is refused: closing immediately would destroy the response in transit."""
     async with run_endpoint() as endpoint:
         peer = await endpoint.connect()
         peer.send(request("POST", EVENTS, ("Transfer-Encoding", "chunked")))
@@ -50,7 +50,7 @@ async def test_chunked_body_that_grows_over_64_kib_is_413_and_the_peer_gets_to_r
 
 
 async def test_body_of_64_kib_is_read() -> None:
-    """It fails for what it says, not for its size."""
+    """It is refused because of its content, not because of its size."""
     async with run_endpoint() as endpoint:
         peer = await endpoint.connect()
         answer = await peer.post(approval() + b" " * (64 * 1024 - len(approval())))
@@ -61,8 +61,8 @@ async def test_body_of_64_kib_is_read() -> None:
 # Connections.
 
 
-async def test_one_connection_too_many_of_a_vm_is_503() -> None:
-    """It is told so and closed; those that it has go on, and another VM is served."""
+async def test_connection_over_the_limit_of_a_vm_is_503() -> None:
+    """The other connections of the VM stay open, and other VMs are served."""
     async with run_endpoint(limits=msgspec.structs.replace(UNLIMITED, connections_per_vm=3)) as endpoint:
         peers = [await endpoint.connect("web/web-0") for _ in range(3)]
         surplus = await endpoint.connect("web/web-0")
@@ -77,24 +77,24 @@ async def test_one_connection_too_many_of_a_vm_is_503() -> None:
         assert endpoint.counters.refusals[ErrorReason.CONNECTIONS] == 1
 
 
-async def test_one_connection_too_many_in_all_is_503() -> None:
-    """Whoever it is."""
+async def test_connection_over_the_total_limit_is_503() -> None:
+    """For any VM."""
     async with run_endpoint(limits=msgspec.structs.replace(UNLIMITED, connections=2)) as endpoint:
         peers = [await endpoint.connect("web/web-0"), await endpoint.connect("web/web-1")]
         assert (await (await endpoint.connect("web/web-1")).read_response()).status == 503
         assert [(await peer.request()).status for peer in peers] == [200] * 2
 
 
-def test_connections_are_bounded_by_the_open_files_that_the_process_may_have(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Some are left for everything else."""
+def test_connections_are_limited_by_the_open_files_of_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some open files are reserved for everything else."""
     unlimited = resource.RLIM_INFINITY
     for files, asked, expected in [(1024, 32_768, 876), (1024, 10, 10), (64, 10, 1), (unlimited, 32_768, 32_768)]:
         monkeypatch.setattr(resource, "getrlimit", lambda _, files=files: (files, files))
         assert connection_limit(asked, listening=20) == expected
 
 
-async def test_listeners_leave_fewer_connections_for_guests(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is spared for the store is not taken by them."""
+async def test_listeners_reduce_the_connection_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They do not use the open files that are reserved for the store."""
     monkeypatch.setattr(resource, "getrlimit", lambda _: (SPARE_FILES + 4, SPARE_FILES + 4))
     async with run_endpoint() as endpoint:
         peers = [await endpoint.connect("web/web-0"), await endpoint.connect("web/web-1")]
@@ -109,7 +109,7 @@ async def test_listeners_leave_fewer_connections_for_guests(monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("wrong", [{"header_bytes": 0}, {"requests_per_second": 0}, {"idle_timeout": timedelta(0)}])
-def test_limits_of_nothing_are_refused(wrong: dict[str, object]) -> None:
-    """They would serve nobody."""
+def test_non_positive_limits_are_refused(wrong: dict[str, object]) -> None:
+    """With such limits, no request could be served."""
     with pytest.raises(Invalid, match=next(iter(wrong))):
-        Limits(**wrong)  # type: ignore[arg-type] # the point
+        Limits(**wrong)  # type: ignore[arg-type] # wrong on purpose

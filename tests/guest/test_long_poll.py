@@ -1,4 +1,4 @@
-"""Held requests (PROTOCOL §9)."""
+"""Long polls (PROTOCOL §9)."""
 
 import asyncio
 from datetime import timedelta
@@ -22,7 +22,7 @@ def long_poll_request(seconds: int = 60, etag: str = CURRENT) -> bytes:
 
 
 async def start_long_poll(endpoint: RunningEndpoint, vm_: str = "web/web-0", seconds: int = 60) -> Peer:
-    """Connect and let a request be held."""
+    """Connect and start a long poll."""
     peer = await endpoint.connect(vm_)
     before = endpoint.counters.long_polls
     peer.send(long_poll_request(seconds))
@@ -30,8 +30,8 @@ async def start_long_poll(endpoint: RunningEndpoint, vm_: str = "web/web-0", sec
     return peer
 
 
-async def test_answer_comes_when_the_document_changes() -> None:
-    """As a 200 with the new document, to every VM of the scope and to no other."""
+async def test_long_poll_ends_when_the_document_changes() -> None:
+    """All VMs of the scope, and no others, get a 200 with the new document."""
     async with run_endpoint(scope("a", vm("a0"), vm("a1")), scope("b", vm("b0"))) as endpoint:
         peers = [await start_long_poll(endpoint, name) for name in ("a/a0", "a/a1", "b/b0")]
         await endpoint.fleet.events.schedule(schedule_request(EventType.REBOOT, "a/a0"))
@@ -43,8 +43,8 @@ async def test_answer_comes_when_the_document_changes() -> None:
         assert endpoint.server._state.long_polls._polls.keys() == {find_peer(endpoint, "b0")}
 
 
-async def test_whoever_has_any_document_is_answered_when_there_is_another() -> None:
-    """`*` is the document as it was when the request came."""
+async def test_long_poll_with_star_ends_when_the_document_changes() -> None:
+    """`*` stands for the document at the time of the request."""
     async with run_endpoint() as endpoint:
         peer = await endpoint.connect()
         peer.send(long_poll_request(etag="*"))
@@ -58,8 +58,8 @@ def find_peer(endpoint: RunningEndpoint, name: str) -> object:
     return next(visitor for visitor in peers if visitor.counter.key[1] == name)
 
 
-async def test_answer_is_304_when_the_time_is_over() -> None:
-    """Real time: one second is the shortest there is."""
+async def test_long_poll_times_out_with_304() -> None:
+    """In real time; one second is the shortest wait."""
     async with run_endpoint() as endpoint:
         peer = await start_long_poll(endpoint, seconds=1)
         answer = await peer.read_response()
@@ -69,22 +69,22 @@ async def test_answer_is_304_when_the_time_is_over() -> None:
 
 
 @pytest.mark.parametrize("headers", [(), (("If-None-Match", '"other"'),)], ids=["no ETag", "another ETag"])
-async def test_answer_comes_at_once_to_whoever_does_not_have_the_document(headers: tuple[tuple[str, str], ...]) -> None:
-    """There is something new to say already."""
+async def test_long_poll_without_the_current_etag_returns_immediately(headers: tuple[tuple[str, str], ...]) -> None:
+    """The caller does not have the current document."""
     async with run_endpoint() as endpoint:
         answer = await (await endpoint.connect()).get(*headers, target=f"{EVENTS}&wait=60")
         assert (answer.status, answer.headers["etag"]) == (200, CURRENT)
 
 
 @pytest.mark.parametrize("wait", ["0", "61", "-1", "1.5", "", "x", "5&wait=5"])
-async def test_wait_that_is_no_number_from_1_to_60_is_400(wait: str) -> None:
-    """Even without an ETag."""
+async def test_invalid_wait_is_400(wait: str) -> None:
+    """Also without an ETag."""
     async with run_endpoint() as endpoint:
         assert (await (await endpoint.connect()).get(target=f"{EVENTS}&wait={wait}")).status == 400
 
 
-async def test_fifth_held_request_of_a_vm_is_304_at_once() -> None:
-    """Four are held per VM, over all its connections; another VM has four of its own."""
+async def test_fifth_long_poll_of_a_vm_is_304_immediately() -> None:
+    """Each VM may have four long polls over all its connections."""
     async with run_endpoint() as endpoint:
         peers = [await start_long_poll(endpoint) for _ in range(4)]
         fifth = await endpoint.connect()
@@ -96,8 +96,8 @@ async def test_fifth_held_request_of_a_vm_is_304_at_once() -> None:
         await until(lambda: endpoint.counters.long_polls == 5)
 
 
-async def test_peer_that_goes_away_gives_its_slot_back() -> None:
-    """Whether it closes or aborts."""
+async def test_disconnected_peer_frees_its_long_poll() -> None:
+    """By closing or by a reset."""
     async with run_endpoint() as endpoint:
         for _ in range(3):
             peers = [await start_long_poll(endpoint) for _ in range(4)]
@@ -111,8 +111,8 @@ async def test_peer_that_goes_away_gives_its_slot_back() -> None:
         assert not view._waiters
 
 
-async def test_half_closed_peer_is_told_that_nothing_has_changed() -> None:
-    """It may have gone away altogether, and must not keep a slot; if it has not, 304 is a right answer."""
+async def test_half_closed_peer_gets_304() -> None:
+    """It may have disconnected and must not keep a long poll; if it has not, 304 is correct too."""
     async with run_endpoint() as endpoint:
         peer = await start_long_poll(endpoint)
         peer.writer.write_eof()
@@ -120,8 +120,8 @@ async def test_half_closed_peer_is_told_that_nothing_has_changed() -> None:
         assert await peer.is_closed()
 
 
-async def test_requests_behind_a_held_one_are_answered_after_it_in_order() -> None:
-    """However many there are, only so much is read."""
+async def test_requests_pipelined_behind_a_long_poll_are_answered_in_order() -> None:
+    """Only a limited amount of them is read."""
     limits = Limits(requests_per_second=None, pipelined_bytes=4096)
     async with run_endpoint(limits=limits) as endpoint:
         peer = await endpoint.connect()
@@ -138,8 +138,8 @@ async def test_requests_behind_a_held_one_are_answered_after_it_in_order() -> No
         assert (await peer.request()).status == 200
 
 
-async def test_held_request_is_never_idle() -> None:
-    """No time-out of the connection ends it early."""
+async def test_long_poll_has_no_idle_timeout() -> None:
+    """No timeout of the connection ends it early."""
     async with run_endpoint() as endpoint:
         peer = await start_long_poll(endpoint)
         endpoint.tick_seconds(1000)
@@ -148,8 +148,8 @@ async def test_held_request_is_never_idle() -> None:
         assert (await peer.read_response()).status == 200
 
 
-async def test_held_request_counts_once_for_the_rate() -> None:
-    """Not again when it is answered."""
+async def test_long_poll_counts_once_for_the_rate_limit() -> None:
+    """It is not counted again at its response."""
     async with run_endpoint(limits=Limits(requests_per_second=2)) as endpoint:
         peer = await start_long_poll(endpoint)
         await endpoint.fleet.events.schedule(schedule_request(EventType.REBOOT, "web/web-0"))
@@ -158,8 +158,8 @@ async def test_held_request_counts_once_for_the_rate() -> None:
         assert (await peer.request()).status == 429
 
 
-async def test_held_request_counts_continuously_for_enablement() -> None:
-    """A VM that only ever waits is there: its scope is not switched off."""
+async def test_long_poll_keeps_the_scope_enabled() -> None:
+    """A VM that only uses long polls is active: its scope is not disabled."""
     async with run_endpoint(policy=PRODUCTION) as endpoint:
         peer = await endpoint.connect()
         await peer.request()
@@ -172,8 +172,8 @@ async def test_held_request_counts_continuously_for_enablement() -> None:
         assert endpoint.counters.long_polls == 1
 
 
-async def test_vm_that_leaves_while_held_is_refused_and_learns_nothing() -> None:
-    """Who it was is gone; what its scope does now is no longer its business."""
+async def test_vm_removed_during_a_long_poll_is_403() -> None:
+    """It must not see changes of its former scope."""
     async with run_endpoint() as endpoint:
         peer = await start_long_poll(endpoint, "web/web-1")
         await endpoint.change_roster("web", [vm("web-0")])
@@ -182,8 +182,8 @@ async def test_vm_that_leaves_while_held_is_refused_and_learns_nothing() -> None
         assert endpoint.counters.long_polls == 0
 
 
-async def test_hundreds_of_held_requests_are_answered_in_turns() -> None:
-    """A change wakes them in batches, and whoever made it is not kept waiting for them."""
+async def test_hundreds_of_long_polls_are_woken_in_batches() -> None:
+    """So the command that changed the document is not delayed."""
     async with run_endpoint(scope("web", *(vm(f"v{n}", ip=f"127.0.5.{n}") for n in range(1, 101)))) as endpoint:
         port = await endpoint.server.listen_by_address("default", "127.0.0.1", 0)
         peers = [await endpoint.connect_to(port, f"127.0.5.{n}") for n in range(1, 101) for _ in range(3)]

@@ -1,4 +1,4 @@
-"""The observer sees every request of a VM as it came, and what it was answered."""
+"""The observer gets every request of a VM and its response."""
 
 import asyncio
 from datetime import timedelta
@@ -15,7 +15,7 @@ from tests.guest.running_endpoint import EVENTS, GET, approval, request, run_end
 
 
 class RecordingObserver:
-    """The latest of each request, in the order in which they came."""
+    """Keeps the latest report of each request, in order of arrival."""
 
     def __init__(self) -> None:
         self.calls: list[Observed] = []
@@ -28,7 +28,7 @@ class RecordingObserver:
         return list({seen.number: seen for seen in self.calls}.values())
 
 
-async def test_every_request_is_seen_with_its_answer_although_it_repeats_itself() -> None:
+async def test_every_request_is_reported_even_if_it_repeats() -> None:
     notes = RecordingObserver()
     async with run_endpoint(observer=notes, clock=ManualClock(TEN)) as endpoint:
         peer = await endpoint.connect()
@@ -41,7 +41,7 @@ async def test_every_request_is_seen_with_its_answer_although_it_repeats_itself(
     assert all(seen.answered_at is not None and seen.answered_at >= seen.at for seen in notes.requests)
 
 
-async def test_approvals_are_seen_in_their_order_and_with_their_body() -> None:
+async def test_approvals_are_reported_in_order_with_their_body() -> None:
     notes = RecordingObserver()
     async with run_endpoint(observer=notes) as endpoint:
         ((_, event),) = await endpoint.fleet.events.schedule(schedule_request(EventType.REBOOT, "web/web-0"))
@@ -68,7 +68,7 @@ async def test_approvals_are_seen_in_their_order_and_with_their_body() -> None:
         (b"no HTTP at all\r\n\r\n", ("", "", 400)),
     ],
 )
-async def test_refused_requests_are_seen(sent: bytes, seen: tuple[str, str, int]) -> None:
+async def test_refused_requests_are_reported(sent: bytes, seen: tuple[str, str, int]) -> None:
     notes = RecordingObserver()
     async with run_endpoint(observer=notes) as endpoint:
         peer = await endpoint.connect()
@@ -76,14 +76,14 @@ async def test_refused_requests_are_seen(sent: bytes, seen: tuple[str, str, int]
     assert [(each.method, each.target, each.status) for each in notes.requests] == [seen]
 
 
-async def test_long_body_is_cut() -> None:
+async def test_long_body_is_truncated() -> None:
     notes = RecordingObserver()
     async with run_endpoint(observer=notes) as endpoint:
         await (await endpoint.connect()).post(b"x" * 10_000)
     assert notes.requests[0].body == b"x" * BODY_BYTES
 
 
-async def test_request_that_waits_is_seen_when_it_comes_and_when_it_is_answered() -> None:
+async def test_waiting_request_is_reported_at_arrival_and_response() -> None:
     notes = RecordingObserver()
     async with run_endpoint(observer=notes) as endpoint:
         peer = await endpoint.connect()
@@ -96,7 +96,7 @@ async def test_request_that_waits_is_seen_when_it_comes_and_when_it_is_answered(
         assert [(seen.number, seen.status) for seen in notes.requests] == [(1, 200), (2, 200)]
 
 
-async def test_request_without_an_answer_stays_so() -> None:
+async def test_request_without_a_response_has_no_status() -> None:
     notes = RecordingObserver()
     async with run_endpoint(observer=notes) as endpoint:
         await endpoint.faults.set(FaultKind.RESET, times=1, by="test")
@@ -110,7 +110,7 @@ async def test_request_without_an_answer_stays_so() -> None:
     assert [(seen.number, seen.status) for seen in notes.requests] == [(1, None), (2, 410)]
 
 
-async def test_slow_answer_is_seen_twice_with_the_moment_at_which_the_request_came() -> None:
+async def test_slow_response_is_reported_twice_with_the_time_of_arrival() -> None:
     notes = RecordingObserver()
     async with run_endpoint(observer=notes) as endpoint:
         await endpoint.faults.set(FaultKind.SLOW, amount=timedelta(milliseconds=30), times=1, by="test")
@@ -121,11 +121,11 @@ async def test_slow_answer_is_seen_twice_with_the_moment_at_which_the_request_ca
     assert last.answered_at - last.at >= 0.029
 
 
-async def test_failing_observer_is_logged_and_harms_nobody(caplog: pytest.LogCaptureFixture) -> None:
+async def test_failing_observer_is_logged_and_has_no_effect(caplog: pytest.LogCaptureFixture) -> None:
     def fail(_: Observed) -> None:
         raise ValueError("no")
 
     async with run_endpoint(observer=fail) as endpoint:
         assert (await (await endpoint.connect()).request()).status == 200
         assert endpoint.counters.failures == 0
-    assert {record.getMessage() for record in caplog.records} == {"the observer has failed"}
+    assert {record.getMessage() for record in caplog.records} == {"internal error in the request observer"}

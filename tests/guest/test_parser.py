@@ -1,4 +1,4 @@
-"""The reader: bytes become the same requests however they are cut, and never a byte beyond a request's end is read."""
+"""The request parser: the split of the bytes does not matter, and it never reads past the end of a request."""
 
 from typing import NamedTuple
 
@@ -27,7 +27,7 @@ LIMITS = Limits(header_bytes=HEAD_LIMIT, header_fields=20, body_bytes=BODY_LIMIT
 
 
 class Read(NamedTuple):
-    """A request as read."""
+    """A parsed request."""
 
     method: str
     target: str
@@ -39,7 +39,7 @@ class Read(NamedTuple):
 
 
 def read_all(*pieces: bytes) -> list[Read | ErrorReason]:
-    """Read pieces one after the other, request by request; what cannot be read ends it."""
+    """Parse the pieces one after the other, request by request, up to the first error."""
     reader = RequestParser(LIMITS)
     found: list[Read | ErrorReason] = []
     try:
@@ -142,15 +142,15 @@ EVERY = REQUESTS | LAST_REQUESTS
 
 
 @pytest.mark.parametrize(("raw", "expected"), EVERY.values(), ids=EVERY)
-def test_request_is_read_whole_and_byte_by_byte(raw: bytes, expected: Read) -> None:
-    """The same request comes out."""
+def test_request_is_parsed_whole_and_byte_by_byte(raw: bytes, expected: Read) -> None:
+    """The result is the same."""
     assert read_all(raw) == [expected]
     assert read_all(*(raw[at : at + 1] for at in range(len(raw)))) == [expected]
 
 
 @given(st.lists(st.sampled_from(sorted(REQUESTS)), min_size=1, max_size=6), st.data())
-def test_requests_in_a_row_are_the_same_however_they_are_cut(names: list[str], data: st.DataObject) -> None:
-    """Pipelined and in pieces of any size."""
+def test_split_of_pipelined_requests_does_not_matter(names: list[str], data: st.DataObject) -> None:
+    """The requests may arrive in pieces of any size."""
     raw = b"".join(REQUESTS[name][0] for name in names)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(raw)), max_size=8)))
     pieces = [raw[start:end] for start, end in zip([0, *cuts], [*cuts, len(raw)], strict=True)]
@@ -159,7 +159,7 @@ def test_requests_in_a_row_are_the_same_however_they_are_cut(names: list[str], d
 
 @pytest.mark.parametrize(("raw", "_"), EVERY.values(), ids=EVERY)
 def test_nothing_is_read_beyond_the_end_of_a_request(raw: bytes, _: Read) -> None:
-    """What follows may be for later, or for nobody."""
+    """The bytes after it may be the next request, or may have to be ignored."""
     reader = RequestParser(LIMITS)
     data = raw + b"GET /behind HTTP/1.1\r\n\r\n"
     at = 0
@@ -169,13 +169,13 @@ def test_nothing_is_read_beyond_the_end_of_a_request(raw: bytes, _: Read) -> Non
 
 
 def padded(size: int) -> bytes:
-    """Make a head of exactly that size."""
+    """Return headers of exactly that size."""
     bare = b"GET / HTTP/1.1\r\nA: \r\n\r\n"
     return bare.replace(b"A: ", b"A: " + b"x" * (size - len(bare)))
 
 
-def test_head_may_be_as_large_as_the_limit_and_no_larger() -> None:
-    """In one piece, in many, and without an end."""
+def test_header_size_limit_is_exact() -> None:
+    """In one piece, in many pieces, and without an end."""
     fits, over = padded(HEAD_LIMIT), padded(HEAD_LIMIT + 1)
     assert len(fits) == HEAD_LIMIT
     for size in (1, 7, 5000):
@@ -185,21 +185,21 @@ def test_head_may_be_as_large_as_the_limit_and_no_larger() -> None:
         assert read_all(b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 1000) == [ErrorReason.HEADER_TOO_LARGE]
 
 
-def test_limit_of_the_head_holds_for_each_request_alone() -> None:
-    """A long connection is not a long head."""
+def test_header_size_limit_applies_per_request() -> None:
+    """Many requests on one connection do not add up."""
     assert len(read_all(padded(HEAD_LIMIT) * 5)) == 5
 
 
-def test_head_may_have_as_many_fields_as_the_limit_and_no_more() -> None:
-    """Small ones take as much time as large ones."""
+def test_header_count_limit_is_exact() -> None:
+    """Short headers take as much time as long ones."""
     (found,) = read_all(b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 20 + b"\r\n")
     assert isinstance(found, Read)
     assert read_all(b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 21 + b"\r\n") == [ErrorReason.HEADER_TOO_LARGE]
 
 
 @pytest.mark.parametrize("piece", [1, 7, 5000])
-def test_empty_lines_before_a_request_are_passed_over_and_bounded(piece: int) -> None:
-    """One too many behind a body is common; to pass over them for ever would be work without an end."""
+def test_empty_lines_before_a_request_are_skipped_up_to_a_limit(piece: int) -> None:
+    """Some clients send an extra one after a body; without a limit, a guest could send them endlessly."""
     some, endless = b"\r\n" * (HEAD_LIMIT // 2) + padded(HEAD_LIMIT), b"\r\n" * HEAD_LIMIT
     (found,) = read_all(*(some[at : at + piece] for at in range(0, len(some), piece)))
     assert isinstance(found, Read)
@@ -232,8 +232,8 @@ def _lengths(size: int, chunk: int) -> list[int]:
     ],
     ids=["length", "one chunk", "chunks of one", "chunks"],
 )
-def test_body_may_be_as_large_as_the_limit_and_no_larger(make: object) -> None:
-    """Whether it tells its length before or not."""
+def test_body_size_limit_is_exact(make: object) -> None:
+    """With a Content-Length and chunked."""
     assert callable(make)
     (found,) = read_all(make(BODY_LIMIT))
     assert isinstance(found, Read)
@@ -246,28 +246,28 @@ def test_body_may_be_as_large_as_the_limit_and_no_larger(make: object) -> None:
     [b"1;" + b"x" * 5000, b"0\r\n" + b"A: b\r\n" * 5000, b"0\r\nA: " + b"x" * 5000],
     ids=["extension", "trailers", "trailer"],
 )
-def test_what_surrounds_a_chunked_body_is_bounded_too(endless: bytes) -> None:
-    """Whatever is not body must not grow for ever either."""
+def test_framing_of_a_chunked_body_is_limited(endless: bytes) -> None:
+    """Chunk extensions and trailers must not grow without limit."""
     head = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
     assert read_all(head + endless) == [ErrorReason.TOO_LARGE]
     assert read_all(head, *(endless[at : at + 1] for at in range(len(endless)))) == [ErrorReason.TOO_LARGE]
 
 
-def test_length_over_the_limit_is_refused_before_the_body_comes() -> None:
-    """Nobody has to send it first."""
+def test_content_length_over_the_limit_is_refused_before_the_body() -> None:
+    """The peer need not send the body first."""
     assert read_all(b"POST / HTTP/1.1\r\nContent-Length: 257\r\n\r\n") == [ErrorReason.TOO_LARGE]
 
 
 @given(st.binary(max_size=300))
-def test_garbage_is_refused_or_waited_for(garbage: bytes) -> None:
-    """Never anything but requests and refusals."""
+def test_garbage_is_refused_or_incomplete(garbage: bytes) -> None:
+    """The result is always a request, a refusal or nothing yet."""
     for found in read_all(garbage, garbage):
         assert isinstance(found, Read | ErrorReason)
 
 
 @given(st.sampled_from(sorted(EVERY)), st.data())
-def test_mutations_never_raise_and_cutting_never_matters(name: str, data: st.DataObject) -> None:
-    """A byte changed, put in or taken out; read whole or byte by byte, the outcome is the same."""
+def test_mutations_give_the_same_result_whole_and_byte_by_byte(name: str, data: st.DataObject) -> None:
+    """One byte changed, inserted or removed."""
     raw = bytearray(EVERY[name][0])
     for _ in range(data.draw(st.integers(1, 3))):
         at = data.draw(st.integers(0, len(raw) - 1))
@@ -288,7 +288,7 @@ def test_request_cache_drops_the_oldest_request_when_it_is_full() -> None:
 
 
 def test_request_cache_keeps_a_request_once() -> None:
-    """To add a request that is there displaces no other one."""
+    """Adding a cached request again does not drop another one."""
     cache, request = RequestCache(), CachedRequest(VersionsRequest(), KEEP_ALIVE)
     for number in range(CACHED_REQUESTS):
         cache.add(str(number).encode(), request)

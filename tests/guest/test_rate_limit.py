@@ -10,7 +10,7 @@ from tests.guest.running_endpoint import EVENTS, GET, approval, request, run_end
 
 
 async def test_sixth_request_within_a_second_is_429() -> None:
-    """PROTOCOL §5: text, Retry-After, and the connection stays."""
+    """PROTOCOL §5: a text body and Retry-After; the connection stays open."""
     async with run_endpoint(limits=Limits()) as endpoint:
         peer = await endpoint.connect()
         assert [(await peer.request()).status for _ in range(5)] == [200] * 5
@@ -23,7 +23,7 @@ async def test_sixth_request_within_a_second_is_429() -> None:
 
 
 async def test_rate_is_counted_per_vm_over_all_its_connections() -> None:
-    """Hanging up and calling again does not help, and nobody pays for another."""
+    """Reconnecting does not reset the counter, and VMs do not affect each other."""
     async with run_endpoint(limits=Limits()) as endpoint:
         for _ in range(5):
             peer = await endpoint.connect("web/web-0")
@@ -34,8 +34,8 @@ async def test_rate_is_counted_per_vm_over_all_its_connections() -> None:
         assert (await (await endpoint.connect("web/web-1")).request()).status == 200
 
 
-async def test_every_kind_of_request_counts_and_rate_comes_before_path() -> None:
-    """PROTOCOL §5, the order of refusals. Pipelining gains nothing."""
+async def test_every_request_counts_and_rate_limit_comes_before_routing() -> None:
+    """PROTOCOL §5, the order of refusals. Pipelined requests count too."""
     async with run_endpoint(limits=Limits()) as endpoint:
         peer = await endpoint.connect()
         wrong = [request("GET", "/nowhere"), request("PUT"), request(metadata=False), request("POST", body=b"[]")]
@@ -45,8 +45,8 @@ async def test_every_kind_of_request_counts_and_rate_comes_before_path() -> None
 
 
 @pytest.mark.parametrize("caller", ["a VM", "a stranger"])
-async def test_caller_that_asks_far_too_often_is_not_listened_to_until_the_next_second(caller: str) -> None:
-    """Fifty are told that it is too much, over all its connections; the others wait, and nobody waits with them."""
+async def test_caller_over_the_refusal_limit_is_not_read_until_the_next_second(caller: str) -> None:
+    """Over all its connections, 50 requests are refused; the others wait, and other callers are not delayed."""
     async with run_endpoint(limits=Limits(pipelined_bytes=4096)) as endpoint:
         port = await endpoint.server.listen_by_address("default", "127.0.0.1", 0)
         endpoint.stop_ticks()
@@ -76,8 +76,8 @@ UNREADABLE = {
 
 
 @pytest.mark.parametrize(("raw", "status"), UNREADABLE.values(), ids=UNREADABLE)
-async def test_who_calls_and_how_often_comes_before_what_cannot_be_read(raw: bytes, status: int) -> None:
-    """A stranger is told that it is one, and counted as such; a VM that asks too often is told that."""
+async def test_identity_and_rate_limit_come_before_parse_errors(raw: bytes, status: int) -> None:
+    """An unknown caller gets 403 and is counted as such; a VM over its rate limit gets 429."""
     limits = Limits(requests_per_second=2, refusals_per_second=3)
     async with run_endpoint(limits=limits) as endpoint:
         port = await endpoint.server.listen_by_address("default", "127.0.0.1", 0)
@@ -96,7 +96,7 @@ async def test_who_calls_and_how_often_comes_before_what_cannot_be_read(raw: byt
         assert (await restrained.read_response()).status == 403
 
 
-async def test_stranger_whose_body_turns_out_too_large_is_a_stranger_first() -> None:
+async def test_unknown_caller_with_a_large_body_is_403() -> None:
     async with run_endpoint() as endpoint:
         port = await endpoint.server.listen_by_address("default", "127.0.0.1", 0)
         raw = request("POST", EVENTS, ("Transfer-Encoding", "chunked")) + b"11000\r\n" + bytes(0x11000)
@@ -106,8 +106,8 @@ async def test_stranger_whose_body_turns_out_too_large_is_a_stranger_first() -> 
         assert counted == {ErrorReason.TOO_LARGE: 1, ErrorReason.UNKNOWN_CALLER: 1}
 
 
-async def test_rate_counters_are_dropped_when_they_do_not_matter_any_more() -> None:
-    """Callers who have left cost nothing."""
+async def test_rate_counters_of_disconnected_callers_are_dropped() -> None:
+    """Disconnected callers use no memory."""
     async with run_endpoint() as endpoint:
         peer = await endpoint.connect()
         await peer.request()

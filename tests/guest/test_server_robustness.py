@@ -1,4 +1,4 @@
-"""Attempts to break it: garbage, mutations, half-open connections, errors of our own. The server lives on."""
+"""Robustness: garbage, mutated requests, half-open connections and internal errors. The server keeps running."""
 
 import asyncio
 import random
@@ -27,7 +27,7 @@ from tests.guest.test_parser import EVERY
 
 
 def mutated(chance: random.Random) -> bytes:
-    """Take a request that is right, or several, and spoil it."""
+    """Return one or more valid requests with random damage."""
     samples = [GET, request("POST", body=approval()), *(raw for raw, _ in EVERY.values())]
     raw = bytearray(b"".join(chance.choice(samples) for _ in range(chance.randint(1, 4))))
     for _ in range(chance.randint(1, 5)):
@@ -45,7 +45,7 @@ def garbage(chance: random.Random) -> bytes:
 @pytest.mark.parametrize("make", [garbage, mutated])
 @pytest.mark.parametrize("seed", range(4))
 async def test_garbage_never_breaks_the_server(make: Callable[[random.Random], bytes], seed: int) -> None:
-    """Whatever comes back is HTTP with one of our statuses, and never a 500; the seed is in the name."""
+    """Every response is HTTP with an expected status, never 500; the seed is in the test's name."""
     chance = random.Random(seed)
     async with run_endpoint() as endpoint:
         for _ in range(60):
@@ -66,8 +66,8 @@ async def test_garbage_never_breaks_the_server(make: Callable[[random.Random], b
         assert await is_well(endpoint)
 
 
-async def test_half_open_connections_keep_nobody_out_for_long(open_files: int) -> None:
-    """More than a thousand that send nothing, or half a head, from a VM that is up to no good."""
+async def test_half_open_connections_block_others_only_until_they_time_out(open_files: int) -> None:
+    """More than a thousand connections of a malicious VM that send nothing, or incomplete headers."""
     most = min(1500, (open_files - 300) // 2)
     limits = msgspec.structs.replace(UNLIMITED, connections_per_vm=most)
     async with run_endpoint(limits=limits) as endpoint:
@@ -88,8 +88,8 @@ async def test_half_open_connections_keep_nobody_out_for_long(open_files: int) -
         assert await is_well(endpoint)
 
 
-async def test_fleet_that_ends_first_leaves_no_request_without_an_answer() -> None:
-    """An approval that was abandoned is 500, never 503: nobody knows that it has had no effect, and indeed it has."""
+async def test_requests_are_answered_if_the_fleet_stops_first() -> None:
+    """An abandoned approval is 500, never 503: it may have had an effect, and here it has."""
     store = SlowStore()
     async with run_endpoint(store=store) as endpoint:
         ((_, event),) = await endpoint.fleet.events.schedule(schedule_request(EventType.REBOOT, "web/web-0"))

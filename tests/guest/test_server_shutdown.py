@@ -1,4 +1,4 @@
-"""The end: what was asked is answered, then everything is closed."""
+"""Shutdown: pending requests are answered, then everything is closed."""
 
 import asyncio
 from datetime import timedelta
@@ -17,7 +17,7 @@ from tests.guest.test_handler_approval import SlowStore
 from tests.guest.test_long_poll import CURRENT, long_poll_request
 
 
-async def test_held_requests_are_304_and_closed() -> None:
+async def test_shutdown_answers_long_polls_with_304_and_closes() -> None:
     """PROTOCOL §9."""
     async with run_endpoint() as endpoint:
         peers = [await endpoint.connect(name) for name in ("web/web-0", "web/web-1")]
@@ -31,8 +31,8 @@ async def test_held_requests_are_304_and_closed() -> None:
             assert await peer.is_closed()
 
 
-async def test_request_that_would_be_held_only_now_is_304_and_closed() -> None:
-    """It has waited for its scope to be enabled; nobody waits for it any longer."""
+async def test_shutdown_answers_a_delayed_long_poll_with_304_and_closes() -> None:
+    """It waited for its scope to be enabled; the shutdown ends that delay."""
     async with run_endpoint(policy=PRODUCTION, enable_delay=timedelta(hours=1)) as endpoint:
         peer = await endpoint.connect()
         peer.send(long_poll_request())
@@ -43,8 +43,8 @@ async def test_request_that_would_be_held_only_now_is_304_and_closed() -> None:
         await closing
 
 
-async def test_idle_and_half_sent_requests_are_closed() -> None:
-    """There is nothing to finish."""
+async def test_shutdown_closes_idle_and_incomplete_requests() -> None:
+    """They have no complete request to answer."""
     async with run_endpoint() as endpoint:
         idle, half = await endpoint.connect(), await endpoint.connect()
         await idle.request()
@@ -55,8 +55,8 @@ async def test_idle_and_half_sent_requests_are_closed() -> None:
         assert await half.is_closed()
 
 
-async def test_approval_under_way_is_finished() -> None:
-    """Its 200 says that it is the last; what was pipelined behind it is not answered."""
+async def test_shutdown_finishes_a_pending_approval() -> None:
+    """Its 200 has `Connection: close`; requests pipelined behind it are not answered."""
     store = SlowStore()
     async with run_endpoint(store=store) as endpoint:
         ((_, event),) = await endpoint.fleet.events.schedule(schedule_request(EventType.REBOOT, "web/web-0"))
@@ -74,8 +74,8 @@ async def test_approval_under_way_is_finished() -> None:
         assert await peer.is_closed()
 
 
-async def test_nobody_is_let_in_any_more(tmp_path: Path) -> None:
-    """On any listener."""
+async def test_shutdown_refuses_new_connections(tmp_path: Path) -> None:
+    """On all listeners."""
     async with run_endpoint() as endpoint:
         await endpoint.connect()
         port = await endpoint.server.listen_by_address("default", "127.0.0.1", 0)
@@ -88,8 +88,8 @@ async def test_nobody_is_let_in_any_more(tmp_path: Path) -> None:
             await asyncio.open_unix_connection(str(tmp_path / "s"))
 
 
-async def test_whoever_takes_too_long_is_cut_off() -> None:
-    """An answer that never comes does not keep the service from ending."""
+async def test_shutdown_aborts_slow_responses() -> None:
+    """A response that never completes does not block the shutdown."""
     store = SlowStore()
     limits = msgspec.structs.replace(UNLIMITED, shutdown_timeout=timedelta(seconds=0.1))
     async with run_endpoint(store=store, limits=limits) as endpoint:
@@ -105,14 +105,14 @@ async def test_whoever_takes_too_long_is_cut_off() -> None:
 
 
 async def test_closing_twice_and_without_ever_listening_is_harmless() -> None:
-    """Whoever cleans up need not know how far things were."""
+    """Clean-up code need not know how far the start got."""
     async with run_endpoint() as endpoint:
         await endpoint.server.aclose()
         await endpoint.server.aclose()
 
 
-async def test_stale_socket_file_is_taken_over(tmp_path: Path) -> None:
-    """What a crash left behind does not keep the next start from listening."""
+async def test_stale_socket_file_is_replaced(tmp_path: Path) -> None:
+    """A socket file left by a crash does not prevent the next start."""
     path = tmp_path / "guest.sock"
     async with run_endpoint() as endpoint:
         await endpoint.server.listen_on_unix_socket("web/web-0", path)

@@ -1,4 +1,4 @@
-"""HTTP as clients really speak it, over real sockets."""
+"""HTTP as real clients use it, over real sockets."""
 
 import asyncio
 import re
@@ -18,7 +18,7 @@ from tests.guest.running_endpoint import EVENTS, GET, approval, request, run_end
 EMPTY = {"DocumentIncarnation": 1, "Events": []}
 
 
-async def test_headers_of_a_200_are_those_of_the_protocol() -> None:
+async def test_headers_of_a_200_follow_the_protocol() -> None:
     """PROTOCOL §3 and §9, each header once."""
     async with run_endpoint() as endpoint:
         answer = await (await endpoint.connect()).request()
@@ -42,7 +42,7 @@ async def test_headers_of_a_200_are_those_of_the_protocol() -> None:
 
 
 async def test_connection_stays_open_and_no_request_id_repeats() -> None:
-    """HTTP/1.1 without a word about the connection."""
+    """HTTP/1.1 without a Connection header."""
     async with run_endpoint() as endpoint:
         peer = await endpoint.connect()
         ids = {(await peer.request()).headers["x-ms-request-id"] for _ in range(100)}
@@ -55,19 +55,19 @@ OLDER = request("GET", EVENTS.replace("2020-07-01", "2019-08-01"))
 
 
 @pytest.mark.parametrize("again", [pytest.param(GET, id="repeated"), pytest.param(OLDER, id="another")])
-async def test_date_is_that_of_the_fleets_clock(again: bytes) -> None:
-    """A manual clock has moved as soon as it is told to; whoever asks next reads it."""
+async def test_date_follows_the_fleet_clock(again: bytes) -> None:
+    """A manual clock moves immediately; the next response has the new date."""
     async with run_endpoint() as endpoint:
         peer = await endpoint.connect()
         first = await peer.request(GET)
-        endpoint.fleet.clock.set(endpoint.fleet.clock.now().replace(minute=7))  # type: ignore[attr-defined] # it is manual
+        endpoint.fleet.clock.set(endpoint.fleet.clock.now().replace(minute=7))  # type: ignore[attr-defined] # a manual clock
         second = await peer.request(again)
     dates = [answer.headers["date"] for answer in (first, second)]
     assert dates == ["Mon, 02 Mar 2026 10:00:00 GMT", "Mon, 02 Mar 2026 10:07:00 GMT"]
 
 
-async def test_date_of_real_time_is_renewed_as_the_second_begins() -> None:
-    """By the beat of the server, and not for every request."""
+async def test_date_is_updated_once_per_second_in_real_time() -> None:
+    """By the tick of the server, not by every request."""
     async with run_endpoint(clock=SystemClock()) as endpoint:
         peer = await endpoint.connect()
         await peer.request()
@@ -79,7 +79,7 @@ async def test_date_of_real_time_is_renewed_as_the_second_begins() -> None:
     assert renewed.headers["date"] != stale.headers["date"]
 
 
-async def test_connection_close_is_answered_with_the_same() -> None:
+async def test_connection_close_is_echoed() -> None:
     """Node's client fails otherwise (PROTOCOL §1)."""
     async with run_endpoint() as endpoint:
         peer = await endpoint.connect()
@@ -89,8 +89,8 @@ async def test_connection_close_is_answered_with_the_same() -> None:
         assert await peer.is_closed()
 
 
-async def test_http_1_0_is_closed_unless_asked_to_stay() -> None:
-    """With keep-alive it is told so, because it does not expect it."""
+async def test_http_1_0_is_closed_without_keep_alive() -> None:
+    """With keep-alive, the response says so, because HTTP/1.0 clients need that."""
     async with run_endpoint() as endpoint:
         plain = await endpoint.connect()
         answer = await plain.request(request(version="1.0"))
@@ -105,7 +105,7 @@ async def test_http_1_0_is_closed_unless_asked_to_stay() -> None:
 
 @pytest.mark.parametrize("count", [2, 7, 500])
 async def test_pipelined_requests_are_answered_in_order(count: int) -> None:
-    """Same or different, all in one packet."""
+    """Identical or different requests, all in one packet."""
     async with run_endpoint() as endpoint:
         peer = await endpoint.connect()
         targets = [EVENTS if n % 3 else f"/nowhere/{n}" for n in range(count)]
@@ -117,7 +117,7 @@ async def test_pipelined_requests_are_answered_in_order(count: int) -> None:
 
 
 async def test_identical_pipelined_requests_are_all_answered() -> None:
-    """More than fit into one read and one write, after the question is known."""
+    """More than fit into one read and one write, after the request is cached."""
     async with run_endpoint() as endpoint:
         peer = await endpoint.connect()
         await peer.request()
@@ -128,8 +128,8 @@ async def test_identical_pipelined_requests_are_all_answered() -> None:
         assert endpoint.counters.responses[200] == count + 1
 
 
-async def test_known_question_is_not_answered_like_one_that_came_in_between() -> None:
-    """Some questions are not remembered, here a large one: what they were answered holds for no other."""
+async def test_cached_request_does_not_get_the_response_of_an_uncached_one() -> None:
+    """Some requests are not cached, here a large one: their response must not be used for another request."""
     async with run_endpoint() as endpoint:
         peer = await endpoint.connect()
         first = await peer.request()
@@ -138,8 +138,8 @@ async def test_known_question_is_not_answered_like_one_that_came_in_between() ->
         assert large.headers["etag"] != first.headers["etag"] == again.headers["etag"]
 
 
-async def test_known_bytes_as_a_body_are_not_a_request() -> None:
-    """What repeats a question byte for byte, in a packet of its own, may also be the body of another."""
+async def test_cached_bytes_in_a_body_are_not_a_request() -> None:
+    """A packet equal to a cached request may also be the body of another request."""
     async with run_endpoint() as endpoint:
         peer = await endpoint.connect()
         await peer.request()
@@ -151,8 +151,8 @@ async def test_known_bytes_as_a_body_are_not_a_request() -> None:
         assert endpoint.counters.responses[200] == 2
 
 
-async def test_known_bytes_within_a_head_are_not_a_request() -> None:
-    """They belong to the head that is open: here as the value of a header."""
+async def test_cached_bytes_in_headers_are_not_a_request() -> None:
+    """They belong to the incomplete headers: here as the value of a header."""
     async with run_endpoint() as endpoint:
         peer = await endpoint.connect()
         await peer.request()
@@ -166,8 +166,8 @@ async def test_known_bytes_within_a_head_are_not_a_request() -> None:
 CLOSING_GET = request("GET", EVENTS, ("Connection", "close"))
 
 
-async def test_request_known_from_another_connection_is_answered_to_its_own_caller() -> None:
-    """The parsed request is shared by all connections; the answer is the caller's, and so is its rate limit."""
+async def test_request_cached_by_another_connection_gets_its_own_response() -> None:
+    """All connections share the parsed request; response and rate limit are the caller's."""
     scopes = (scope("web", vm("web-0")), scope("db", vm("db-0")))
     async with run_endpoint(*scopes, limits=Limits(requests_per_second=2)) as endpoint:
         await endpoint.fleet.events.schedule(schedule_request(EventType.REBOOT, "db/db-0"))
@@ -178,8 +178,8 @@ async def test_request_known_from_another_connection_is_answered_to_its_own_call
     assert [answer.document["Events"][0]["Resources"] for answer in db[:2]] == [["db-0"], ["db-0"]]
 
 
-async def test_request_known_from_another_connection_sees_what_has_changed() -> None:
-    """An answer is never kept longer than the document stays the same."""
+async def test_request_cached_by_another_connection_sees_changes() -> None:
+    """A cached response is used only while the document is unchanged."""
     async with run_endpoint() as endpoint:
         before = await (await endpoint.connect()).request(CLOSING_GET)
         await endpoint.fleet.events.schedule(schedule_request(EventType.REBOOT, "web/web-0"))
@@ -197,10 +197,10 @@ async def test_request_known_from_another_connection_sees_what_has_changed() -> 
         (request("GET", EVENTS, ("Connection", "keep-alive"), version="1.0"), "keep-alive"),
     ],
 )
-async def test_request_known_from_another_connection_keeps_its_connection_header(
+async def test_request_cached_by_another_connection_keeps_its_connection_header(
     raw: bytes, connection: str | None
 ) -> None:
-    """The second connection does as the first: it closes or stays, and says so."""
+    """The second connection closes or stays open like the first, with the same header."""
     async with run_endpoint() as endpoint:
         for _ in range(2):
             peer = await endpoint.connect()
@@ -212,8 +212,8 @@ async def test_request_known_from_another_connection_keeps_its_connection_header
                 assert (await peer.request()).status == 200
 
 
-async def test_body_behind_known_bytes_is_not_lost() -> None:
-    """A head that was seen without a body is another request when a body is announced."""
+async def test_body_after_cached_bytes_is_not_lost() -> None:
+    """Cached headers without a body are another request if a body follows."""
     async with run_endpoint() as endpoint:
         await (await endpoint.connect()).request(GET)
         peer = await endpoint.connect()
@@ -222,7 +222,7 @@ async def test_body_behind_known_bytes_is_not_lost() -> None:
 
 
 async def test_absolute_form_is_served() -> None:
-    """As clients with http_proxy set send it (PROTOCOL §1)."""
+    """Clients with http_proxy set send it (PROTOCOL §1)."""
     async with run_endpoint() as endpoint:
         peer = await endpoint.connect()
         assert (await peer.get(target=f"http://169.254.169.254{EVENTS}")).document == EMPTY
@@ -241,8 +241,8 @@ async def test_absolute_form_is_served() -> None:
     ],
     ids=["GET", "POST", "chunked POST", "empty lines before", "upgrade GET", "upgrade POST"],
 )
-async def test_requests_may_come_byte_by_byte(raw: bytes) -> None:
-    """And the next one after it is read from its own beginning."""
+async def test_requests_may_arrive_byte_by_byte(raw: bytes) -> None:
+    """The next request is read from its start."""
     async with run_endpoint() as endpoint:
         peer = await endpoint.connect()
         for byte in raw:
@@ -252,8 +252,8 @@ async def test_requests_may_come_byte_by_byte(raw: bytes) -> None:
         assert (await peer.request()).document == EMPTY
 
 
-async def test_chunked_body_with_trailers_and_a_request_behind_it() -> None:
-    """What follows a chunked body in the same packet is the next request; trailers are not headers of either."""
+async def test_chunked_body_with_trailers_and_a_pipelined_request() -> None:
+    """The bytes after a chunked body are the next request; trailers are not headers of either request."""
     async with run_endpoint() as endpoint:
         peer = await endpoint.connect()
         chunked = request("POST", EVENTS, ("Transfer-Encoding", "Chunked"))
@@ -275,8 +275,8 @@ async def test_expect_100_continue_is_answered_before_the_body() -> None:
         assert (await peer.request()).status == 200
 
 
-async def test_expect_100_continue_is_refused_at_once() -> None:
-    """Before the body is sent. Whether it will come all the same is not known, so the connection is closed."""
+async def test_refusal_replaces_100_continue() -> None:
+    """The body may follow or not, so the connection is closed."""
     async with run_endpoint() as endpoint:
         peer = await endpoint.connect()
         head = request("POST", EVENTS, ("Expect", "100-continue"), ("Content-Length", "10"), metadata=False)
@@ -286,7 +286,7 @@ async def test_expect_100_continue_is_refused_at_once() -> None:
         assert await peer.is_closed()
 
 
-async def test_other_expectations_fail() -> None:
+async def test_other_expectations_are_417() -> None:
     """RFC 9110: 417."""
     async with run_endpoint() as endpoint:
         peer = await endpoint.connect()
@@ -295,7 +295,7 @@ async def test_other_expectations_fail() -> None:
 
 
 async def test_head_is_405_without_a_body() -> None:
-    """And the connection goes on after it (PROTOCOL §5)."""
+    """The connection stays open (PROTOCOL §5)."""
     async with run_endpoint() as endpoint:
         peer = await endpoint.connect()
         peer.send(request("HEAD") + GET)
@@ -318,7 +318,7 @@ MALFORMED = {
     "length and chunks": b"POST / HTTP/1.1\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n",
     "chunks and length": b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n",
     "negative length": b"POST / HTTP/1.1\r\nContent-Length: -3\r\n\r\n",
-    "length beyond all numbers": b"POST / HTTP/1.1\r\nContent-Length: 99999999999999999999999\r\n\r\n",
+    "length too large for an integer": b"POST / HTTP/1.1\r\nContent-Length: 99999999999999999999999\r\n\r\n",
     "other encoding": b"POST / HTTP/1.1\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
     "chunked twice": b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
     "chunks in HTTP/1.0": b"POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
@@ -330,7 +330,7 @@ MALFORMED = {
 
 @pytest.mark.parametrize("raw", MALFORMED.values(), ids=MALFORMED)
 async def test_malformed_http_is_400_then_closed(raw: bytes) -> None:
-    """What came before it on the same connection has been answered, what comes after it is not read."""
+    """Earlier requests on the connection are answered, later bytes are not read."""
     async with run_endpoint() as endpoint:
         peer = await endpoint.connect()
         peer.send(GET + raw + GET)
@@ -343,8 +343,8 @@ async def test_malformed_http_is_400_then_closed(raw: bytes) -> None:
         assert (await (await endpoint.connect()).request()).status == 200
 
 
-async def test_upgrade_is_not_taken_up() -> None:
-    """Java's client offers h2c with every first request, bodies too; it is answered in HTTP/1.1."""
+async def test_upgrade_is_ignored() -> None:
+    """Java's client offers h2c with every first request, also with a body; the response is HTTP/1.1."""
     offer = (("Connection", "Upgrade, HTTP2-Settings"), ("Upgrade", "h2c"), ("HTTP2-Settings", "AAEAAEAAAAIAAAAB"))
     async with run_endpoint() as endpoint:
         peer = await endpoint.connect()
@@ -357,7 +357,7 @@ async def test_upgrade_is_not_taken_up() -> None:
 
 
 async def test_connect_is_refused_and_closed() -> None:
-    """Whoever takes us for a proxy would send something else from now on."""
+    """A client that takes us for a proxy would send another protocol next."""
     async with run_endpoint() as endpoint:
         peer = await endpoint.connect()
         peer.send(b"CONNECT 169.254.169.254:80 HTTP/1.1\r\n\r\n" + GET)
@@ -367,7 +367,7 @@ async def test_connect_is_refused_and_closed() -> None:
 
 
 async def test_body_of_a_get_is_read_and_ignored() -> None:
-    """It must not be taken for the next request."""
+    """It must not be parsed as the next request."""
     async with run_endpoint() as endpoint:
         peer = await endpoint.connect()
         for _ in range(3):
@@ -376,15 +376,15 @@ async def test_body_of_a_get_is_read_and_ignored() -> None:
 
 
 async def test_refused_request_with_a_body_leaves_the_connection_usable() -> None:
-    """The body is read to its end before the answer."""
+    """The body is read to its end before the response."""
     async with run_endpoint() as endpoint:
         peer = await endpoint.connect()
         assert (await peer.post(b"x" * 5000, target="/nowhere")).status == 404
         assert (await peer.request()).status == 200
 
 
-async def test_half_closed_peer_gets_its_answers() -> None:
-    """A client may send all it has to say and close its side."""
+async def test_half_closed_peer_gets_its_responses() -> None:
+    """A client may send all its requests and then half-close the connection."""
     async with run_endpoint() as endpoint:
         await endpoint.fleet.events.schedule(schedule_request(EventType.REBOOT, "web/web-0"))
         peer = await endpoint.connect()
@@ -397,7 +397,7 @@ async def test_half_closed_peer_gets_its_answers() -> None:
 
 
 async def test_unix_socket_serves_its_vm(tmp_path: Path) -> None:
-    """Whoever can open it is that VM; when the server ends nobody is there any more."""
+    """Every process that can open it counts as that VM; after the shutdown, connecting fails."""
     path = tmp_path / "guest.sock"
     async with run_endpoint() as endpoint:
         await endpoint.server.listen_on_unix_socket("web/web-1", path)
@@ -414,7 +414,7 @@ async def test_unix_socket_serves_its_vm(tmp_path: Path) -> None:
         await asyncio.open_unix_connection(str(path))
 
 
-async def test_all_four_questions_are_answered() -> None:
+async def test_all_four_kinds_of_requests_are_answered() -> None:
     """Events, approval, instance, versions."""
     async with run_endpoint() as endpoint:
         peer = await endpoint.connect()
@@ -427,7 +427,7 @@ async def test_all_four_questions_are_answered() -> None:
         assert (await peer.get(target="/metadata/versions")).document["apiVersions"][-1] == "2020-07-01"
 
 
-async def test_unsupported_version_is_refused_with_the_status_of_the_settings() -> None:
+async def test_unsupported_version_has_the_configured_status() -> None:
     """PROTOCOL §5."""
     target = "/metadata/scheduledevents?api-version=latest"
     async with run_endpoint() as endpoint:

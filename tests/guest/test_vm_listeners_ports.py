@@ -1,4 +1,4 @@
-"""A port of its own for every VM: given once, kept, never given to another."""
+"""One port per VM: assigned once, saved, and never reused for another VM."""
 
 import asyncio
 import os
@@ -39,7 +39,7 @@ async def ports(fleet: Fleet, first: int = 0, operator_port: int | None = None) 
 
 
 async def answer_at(url: str | None) -> tuple[bytes, bytes]:
-    """Ask for the name of the VM; return the status line and the body."""
+    """Request the name of the VM; return the status line and the body."""
     assert url is not None
     reader, writer = await asyncio.open_connection(HOST, int(url.rpartition(":")[2]))
     writer.write(ASK)
@@ -49,7 +49,7 @@ async def answer_at(url: str | None) -> tuple[bytes, bytes]:
     return answer.partition(b"\r\n")[0], answer.partition(b"\r\n\r\n")[2]
 
 
-async def test_every_vm_answers_at_a_port_of_its_own() -> None:
+async def test_every_vm_has_its_own_port() -> None:
     async with run_fleet(web_scope(), scope("db", vm("db"))) as fleet, ports(fleet) as given:
         urls = {
             (view.id, each.name): given.url(view.id, each.name)
@@ -61,7 +61,7 @@ async def test_every_vm_answers_at_a_port_of_its_own() -> None:
             assert await answer_at(url) == (b"HTTP/1.1 200 OK", name.encode())
 
 
-async def test_ports_begin_where_they_are_told_to_and_follow_the_count() -> None:
+async def test_ports_start_at_the_given_one_in_natural_order() -> None:
     many = scope("s", *(vm(f"vm-{n}") for n in (0, 10, 2)))
     async with run_fleet(many) as fleet:
         first = await free_row(3)
@@ -70,8 +70,8 @@ async def test_ports_begin_where_they_are_told_to_and_follow_the_count() -> None
 
 
 async def free_row(length: int) -> int:
-    """Return the first of some ports in a row that nobody uses."""
-    # Below the ports that the system gives away by itself, and other processes of the suite begin elsewhere.
+    """Return the first of `length` consecutive unused ports."""
+    # Below the ephemeral ports; other processes of the test suite start elsewhere.
     begin = 10_000 + os.getpid() % 20_000
     for first in range(begin, begin + 2_000, length):
         try:
@@ -84,7 +84,7 @@ async def free_row(length: int) -> int:
     raise AssertionError("no ports are free")
 
 
-async def test_vm_that_comes_later_gets_a_port_too() -> None:
+async def test_new_vm_gets_a_port() -> None:
     async with run_fleet(web_scope()) as fleet, ports(fleet) as given:
         await fleet.scopes.apply("web", lambda value: add_vm(value, vm("web-6"), by="test", now=fleet.clock.now()))
         await fleet.inventory.add_scope(scope("db", vm("db")), by="test")
@@ -99,7 +99,7 @@ async def come(fleet: Fleet, name: str) -> None:
 
 
 class FullFleetStateStore(MemoryStore):
-    """A store that keeps scopes, but while `full` is set not what was given to them."""
+    """A store that saves scopes, but fails to save the fleet state while `full` is set."""
 
     full = False
     refused = 0
@@ -119,8 +119,8 @@ class FullFleetStateStore(MemoryStore):
         return await super().save(key, value, entries, expected=expected, guards=guards)
 
 
-async def test_port_that_could_not_be_saved_is_given_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Until then nobody listens: a port that is not kept could become another VM's."""
+async def test_port_that_cannot_be_saved_is_opened_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until then there is no listener: a port that is not saved could be assigned to another VM."""
     monkeypatch.setattr("forewarn.guest.vm_listeners.MIN_BACKOFF", 0.001)
     store = FullFleetStateStore()
     async with run_fleet(web_scope(), store=store) as fleet, ports(fleet) as given:
@@ -137,7 +137,7 @@ async def test_port_that_could_not_be_saved_is_given_later(monkeypatch: pytest.M
         assert len(given._server._listeners) == 7
 
 
-async def test_vm_that_leaves_before_it_has_its_port_takes_none_from_others(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_vm_removed_before_it_has_a_port_does_not_affect_others(monkeypatch: pytest.MonkeyPatch) -> None:
     listen_as = GuestServer.listen_for_vm
 
     async def leave_before(server: GuestServer, name: str, host: str, port: int) -> int:
@@ -155,8 +155,8 @@ async def test_vm_that_leaves_before_it_has_its_port_takes_none_from_others(monk
         assert "web/hasty" not in fleet.ports.assigned
 
 
-async def test_busy_port_of_one_vm_keeps_no_other_from_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And it gets it as soon as it is free again."""
+async def test_port_in_use_does_not_affect_other_vms(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The VM gets its port as soon as it is free again."""
     monkeypatch.setattr("forewarn.guest.vm_listeners.MIN_BACKOFF", 0.001)
     monkeypatch.setattr("forewarn.guest.vm_listeners.MAX_BACKOFF", 0.001)
     with socket.create_server((HOST, 0)) as other:
@@ -178,8 +178,8 @@ async def visit(fleet: Fleet, given: VmPortListeners, name: str) -> None:
     await fleet.scopes.apply("web", lambda value: without(value, name, fleet))
 
 
-async def test_vms_that_come_and_go_do_not_use_up_the_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who left first is told so no more; its port is still nobody else's."""
+async def test_added_and_removed_vms_do_not_exhaust_open_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The listener of the VM removed first is closed; its port is still not reused."""
     files = SPARE_FILES + 2 * 8
     monkeypatch.setattr(resource, "getrlimit", lambda _: (files, files))
     async with run_fleet(web_scope()) as fleet, ports(fleet) as given:
@@ -194,8 +194,8 @@ async def test_vms_that_come_and_go_do_not_use_up_the_files(monkeypatch: pytest.
         assert (await answer_at(given.url("web", "web-0")))[0] == b"HTTP/1.1 200 OK"
 
 
-async def test_error_of_our_own_while_ports_are_given_ends_the_service(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rather than to go on without: nobody would notice until a VM is missed."""
+async def test_internal_error_while_opening_ports_ends_the_service(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise nobody would notice that new VMs get no ports."""
 
     async def fail(*_: object) -> bool:
         raise RuntimeError("a bug")
@@ -212,7 +212,7 @@ async def test_error_of_our_own_while_ports_are_given_ends_the_service(monkeypat
             await serve(fleet)
 
 
-async def test_vm_that_has_left_is_refused_at_its_port_which_nobody_else_gets() -> None:
+async def test_port_of_a_removed_vm_is_403_and_never_reused() -> None:
     store = MemoryStore()
     async with run_fleet(web_scope(), store=store) as fleet, ports(fleet) as given:
         url, port = given.url("web", "web-0"), fleet.ports.assigned["web/web-0"]
@@ -234,7 +234,7 @@ def without(value: Scope, name: str, fleet: Fleet) -> Change[None]:
     return remove_vm(value, name, fleet.scopes.rule_context, by="test", now=fleet.clock.now())
 
 
-async def test_ports_are_the_same_after_a_restart_wherever_others_begin() -> None:
+async def test_ports_stay_the_same_after_a_restart() -> None:
     store = MemoryStore()
     async with run_fleet(web_scope(), store=store) as fleet, ports(fleet):
         before = dict(fleet.ports.assigned)
@@ -242,17 +242,17 @@ async def test_ports_are_the_same_after_a_restart_wherever_others_begin() -> Non
         assert fleet.ports.assigned == before
 
 
-async def test_busy_port_is_refused_by_name_and_nothing_is_kept() -> None:
+async def test_port_in_use_is_reported_and_not_saved() -> None:
     with socket.create_server((HOST, 0)) as other:
         port = other.getsockname()[1]
         async with run_fleet(web_scope()) as fleet:
-            with pytest.raises(ListenFailed, match=f"port {port} of {HOST} for VM web/web-0, another program does"):
+            with pytest.raises(ListenFailed, match=f"VM web/web-0: cannot listen on {HOST}:{port}: already in use"):
                 async with ports(fleet, port):
                     pass
             assert fleet.ports.assigned == {}
 
 
-async def test_port_of_the_operator_api_is_given_to_no_vm() -> None:
+async def test_port_of_the_operator_api_is_not_assigned_to_a_vm() -> None:
     async with run_fleet(scope("s", *(vm(f"vm-{n}") for n in range(2)))) as fleet:
         first = await free_row(3)
         with socket.create_server((HOST, first + 1)):
@@ -260,18 +260,18 @@ async def test_port_of_the_operator_api_is_given_to_no_vm() -> None:
                 assert fleet.ports.assigned == {"s/vm-0": first, "s/vm-1": first + 2}
 
 
-async def test_kept_port_that_is_now_the_operator_apis_is_refused_as_such() -> None:
+async def test_saved_port_used_by_the_operator_api_is_reported() -> None:
     store = MemoryStore()
     async with run_fleet(scope("s", vm("vm")), store=store) as fleet, ports(fleet):
         kept = fleet.ports.assigned["s/vm"]
     with socket.create_server((HOST, kept)):
         async with run_fleet(store=store) as fleet:
-            with pytest.raises(ListenFailed, match="the operator API of this service does already"):
+            with pytest.raises(ListenFailed, match="already in use by this service's operator API"):
                 async with ports(fleet, operator_port=kept):
                     pass
 
 
-async def test_free_ports_are_found_around_busy_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_ports_in_use_are_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
     first = await free_row(8)
     monkeypatch.setattr("forewarn.guest.vm_listeners.FREE_PORT_RANGE", range(first, first + 1))
     with socket.create_server((HOST, first + 1)), socket.create_server((HOST, first + 3)):
@@ -279,7 +279,7 @@ async def test_free_ports_are_found_around_busy_ones(monkeypatch: pytest.MonkeyP
             assert list(fleet.ports.assigned.values()) == [first, first + 2, *range(first + 4, first + 8)]
 
 
-async def test_lower_ports_are_tried_before_those_that_systems_lend(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_lower_ports_are_tried_before_ephemeral_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     first = await free_row(8)
     monkeypatch.setattr("forewarn.guest.vm_listeners.FREE_PORT_RANGE", range(first, first + 6))
     monkeypatch.setattr("forewarn.guest.vm_listeners.secrets.randbelow", lambda number: number - 2)
@@ -287,9 +287,9 @@ async def test_lower_ports_are_tried_before_those_that_systems_lend(monkeypatch:
         assert list(fleet.ports.assigned.values()) == [first + 4, first + 5, *range(first, first + 4)]
 
 
-async def test_more_vms_than_ports_is_said() -> None:
+async def test_more_vms_than_ports_is_reported() -> None:
     async with run_fleet(web_scope()) as fleet:
-        with pytest.raises(PortUnavailable, match="there are not enough ports from 65534 on"):
+        with pytest.raises(PortUnavailable, match="not enough ports from 65534 on"):
             async with ports(fleet, 65_534):
                 pass
         assert fleet.ports.assigned == {}

@@ -1,4 +1,4 @@
-"""A VM's socket is opened once, stays where it is, and is listened on again by the next service."""
+"""The Unix socket of a VM: opened once, kept at its path, and reopened by the next service."""
 
 import os
 from pathlib import Path
@@ -17,7 +17,7 @@ async def _name(endpoint: RunningEndpoint, path: Path) -> bytes:
     return (await (await endpoint.connect_unix(str(path))).get(target=NAME)).body
 
 
-async def test_socket_is_opened_when_it_is_asked_for_and_its_owners_alone(tmp_path: Path) -> None:
+async def test_socket_is_opened_on_demand_for_its_owner_only(tmp_path: Path) -> None:
     async with run_endpoint() as endpoint:
         sockets = _sockets(endpoint, tmp_path / "sockets")
         await sockets.reopen()
@@ -28,7 +28,7 @@ async def test_socket_is_opened_when_it_is_asked_for_and_its_owners_alone(tmp_pa
         assert await _name(endpoint, path) == b"web-1"
 
 
-async def test_next_service_listens_again_for_its_vms_and_for_no_others(tmp_path: Path) -> None:
+async def test_next_service_reopens_the_sockets_of_its_vms_only(tmp_path: Path) -> None:
     async with run_endpoint() as endpoint:
         sockets = _sockets(endpoint, tmp_path)
         path = await sockets.open("web/web-1")
@@ -39,7 +39,7 @@ async def test_next_service_listens_again_for_its_vms_and_for_no_others(tmp_path
         assert await _name(endpoint, path) == b"web-1"
 
 
-async def test_link_in_the_place_of_the_directory_is_not_followed(tmp_path: Path) -> None:
+async def test_symlink_instead_of_the_directory_is_not_followed(tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / "precious.sock").touch()

@@ -175,4 +175,4 @@ def test_an_interface_that_is_not_there_is_named(lab: Lab, tmp_path: Path) -> No
         timeout=GUARD,
     )
     assert done.returncode != 0
-    assert "cannot put 169.254.169.254 on interface nowhere" in done.stderr
+    assert "cannot add 169.254.169.254 to interface nowhere" in done.stderr

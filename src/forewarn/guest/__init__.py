@@ -1,1 +1,1 @@
-"""The endpoint that virtual machines ask: HTTP, identity of the caller, limits, faults."""
+"""The guest endpoint, which VMs poll: HTTP, identity of the caller, limits, faults."""

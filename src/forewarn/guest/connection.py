@@ -60,7 +60,7 @@ class Connection(asyncio.Protocol):
         self.timeout = server_state.timeouts[IDLE]
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take the peer in; if there are too many already, say so and close."""
+        """Accept the peer; respond 503 and close if there are too many connections."""
         server_state = self._server_state
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=server_state.limits.unread_bytes)
@@ -74,7 +74,7 @@ class Connection(asyncio.Protocol):
             self._flush()
 
     def data_received(self, data: bytes) -> None:
-        """Serve the requests in what has come."""
+        """Serve the requests in the received data."""
         session = self._session
         try:
             if (
@@ -86,27 +86,27 @@ class Connection(asyncio.Protocol):
                 self._transport.write(response)
             else:
                 self._receive(data)
-        except Exception as error:  # noqa: BLE001 - whatever a guest sends, the server lives on
+        except Exception as error:  # noqa: BLE001 - no guest input may stop the server
             self._fail(error)
 
     def eof_received(self) -> bool:
-        """Finish what is under way, if anything is, else close."""
+        """Finish a pending response, or close if there is none."""
         self._has_eof = True
         self._server_state.cancel_waits(self._session.peer)
         return self._state in BUSY
 
     def pause_writing(self) -> None:
-        """Read no more requests (backpressure): the peer does not read its responses."""
+        """Stop reading requests (backpressure): the peer does not read its responses."""
         self._is_writing_paused = True
         self._set_state(self._next_state())
 
     def resume_writing(self) -> None:
-        """Go on: the peer has read."""
+        """Continue reading requests: the peer has read its responses."""
         self._is_writing_paused = False
         self._run_safely(self._resume)
 
     def connection_lost(self, _: Exception | None) -> None:
-        """Forget everything; there is nobody any more to be told what is under way."""
+        """Clean up and cancel pending work: nobody is left to receive a response."""
         self._set_state(ConnectionState.CLOSED)
         self._server_state.remove_connection(self)
         self._session.close()
@@ -114,7 +114,7 @@ class Connection(asyncio.Protocol):
             self._pending.cancel()
 
     def expire(self) -> None:
-        """Handle the timeout of the current state: respond 408, go on reading, close or abort."""
+        """Handle the timeout of the current state: respond 408, resume reading, close or abort."""
         self._run_safely(self._expire)
 
     def _expire(self) -> None:
@@ -131,12 +131,12 @@ class Connection(asyncio.Protocol):
             self.abort()
 
     def finish(self) -> None:
-        """Close, as soon as an answer that is under way has been given: it will say that it is the last."""
+        """Close after the pending response, if there is one; it will have `Connection: close`."""
         if self._state is not ConnectionState.RESPONDING:
             self._close()
 
     def abort(self) -> None:
-        """Close now, whatever the peer has not read."""
+        """Close now, and drop responses that the peer has not read."""
         self._transport.abort()
 
     def _receive(self, data: bytes) -> None:
@@ -153,7 +153,7 @@ class Connection(asyncio.Protocol):
             self._serve()
 
     def _serve(self) -> None:
-        """Serve what has come, until an answer has to wait, the peer has to read first, or nothing is left."""
+        """Serve buffered requests until a response has to wait, the peer must read first, or no data is left."""
         session = self._session
         session.start_buffer()
         data, at = self._backlog, 0
@@ -177,7 +177,7 @@ class Connection(asyncio.Protocol):
     def _on_pending_done(self, task: asyncio.Task[Response]) -> None:
         self._pending = None
         if task.cancelled() and self._state is ConnectionState.CLOSED:
-            return  # the peer has left, and nobody waits for the answer
+            return  # the peer has disconnected and needs no response
         self._run_safely(partial(self._send_response, self._task_response(task)))
 
     def _send_response(self, response: Response) -> None:
@@ -186,14 +186,14 @@ class Connection(asyncio.Protocol):
             self._serve()
 
     def _task_response(self, task: asyncio.Task[Response]) -> Response:
-        error = asyncio.CancelledError("before it was answered") if task.cancelled() else task.exception()
+        error = asyncio.CancelledError("before the response") if task.cancelled() else task.exception()
         if error is None:
             return task.result()
-        self._report(error)  # what was asked for may have happened or not: neither can be promised
+        self._report(error)  # the response is 500: it is unknown whether the request took effect
         return INTERNAL_ERROR
 
     def _report(self, error: BaseException) -> None:
-        log.error("a request failed", exc_info=error)
+        log.error("internal error while serving a guest request", exc_info=error)
         self._server_state.counters.failures += 1
 
     def _run_safely(self, step: Callable[[], None]) -> None:
@@ -203,17 +203,17 @@ class Connection(asyncio.Protocol):
             self._fail(error)
 
     def _fail(self, error: Exception) -> None:
-        """Answer an error of our own with 500; it costs no more than this connection."""
+        """Respond 500 to an internal error, and close this connection."""
         self._report(error)
         try:
             self._session.close_with(INTERNAL_ERROR)
             self._flush()
         except Exception:
-            log.exception("nor could the peer be told")
+            log.exception("failed to send the error response")
             self.abort()
 
     def _flush(self) -> None:
-        """Send what there is to be sent, and wait for what comes next."""
+        """Send the output of the session, and enter the next state."""
         if output := self._session.take_output():
             self.since = self._server_state.ticks
             self._transport.write(output)
@@ -231,7 +231,7 @@ class Connection(asyncio.Protocol):
                 asyncio.get_running_loop().call_soon(self._run_safely, self._resume)
 
     def _half_close(self) -> None:
-        """Say that nothing more will come. The peer, if it is still there, closes when it has read the answer."""
+        """Close our side of the connection. The peer closes its side after it has read the response."""
         with suppress(OSError):
             self._transport.write_eof()
 
@@ -263,7 +263,7 @@ class Connection(asyncio.Protocol):
             self._transport.close()
 
     def _reset(self) -> None:
-        """Break the connection off as a crash would: the peer sees a reset, whatever it has not read."""
+        """Reset the connection, as a crash would; the peer may lose unread responses."""
         with suppress(OSError):
             self._transport.get_extra_info("socket").setsockopt(SOL_SOCKET, SO_LINGER, NO_LINGER)
         self._transport.abort()

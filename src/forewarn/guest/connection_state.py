@@ -12,13 +12,13 @@ class ConnectionState(Enum):
     """State of a connection: what it waits for."""
 
     IDLE = "a request"
-    HEAD = "the rest of a request's head"
-    BODY = "the rest of a request's body"
-    RESPONDING = "our own answer"
-    THROTTLED = "the next second, because the peer has asked far too often in this one"
-    UNREAD = "the peer, to read its answers"
-    LINGERING = "the peer, to read why it was refused"
-    CLOSED = "the peer, to read its last answer"
+    HEAD = "the rest of the request headers"
+    BODY = "the rest of the request body"
+    RESPONDING = "our response"
+    THROTTLED = "the next second, because the peer exceeded the limit of refusals"
+    UNREAD = "the peer to read its responses"
+    LINGERING = "the peer to read the refusal"
+    CLOSED = "the peer to read its last response"
 
 
 NO_TIMEOUT = sys.maxsize

@@ -6,7 +6,7 @@ from forewarn.wire.error_responses import REASON_PHRASES, ErrorReason
 
 
 class Counters:
-    """Totals since the start, but for `connections` and `long_polls`, which are what there is now."""
+    """Totals since the start, except `connections` and `long_polls`, which are current numbers."""
 
     __slots__ = (
         "accepted",
@@ -21,14 +21,14 @@ class Counters:
 
     def __init__(self) -> None:
         self.responses: dict[int, int] = defaultdict(int, dict.fromkeys(REASON_PHRASES, 0))
-        """By status."""
+        """Number of responses by status."""
         self.refusals: dict[ErrorReason, int] = dict.fromkeys(ErrorReason, 0)
         self.ambiguous_callers = 0
-        """Refused because more than one VM claims the caller's address: the inventory needs a person."""
+        """Refused because several VMs claim the caller's address: an operator must correct the inventory."""
         self.failures = 0
-        """Answered with 500: errors of our own."""
+        """Requests answered with 500 because of an internal error."""
         self.accepted = 0
         self.connections = 0
         self.timed_out = 0
-        """Connections that were ended because the peer was silent, or did not read its answers."""
+        """Connections closed because the peer was idle or did not read its responses."""
         self.long_polls = 0

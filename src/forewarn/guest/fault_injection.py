@@ -23,11 +23,11 @@ class FaultInjector:
         self._enable_delay = enable_delay
 
     def may_affect(self, request: GuestRequest, caller: Caller) -> bool:
-        """Tell whether this may be answered wrongly."""
+        """Return whether a fault may affect the response to this request."""
         return isinstance(request, DocumentRequest | ApprovalRequest) and self.faults.affects(_vm_name(caller))
 
     async def respond(self, request: GuestRequest, body: bytes, peer: Peer, caller: Caller) -> Response:
-        """Respond as the active faults say, and correctly where none applies."""
+        """Respond with the active faults applied, or correctly if none applies."""
         with self.faults.for_request(_vm_name(caller), partial(_applies, request, caller)) as fault_set:
             response = await self._faulty_response(fault_set, request, peer, caller)
         if response is None:
@@ -51,7 +51,7 @@ class FaultInjector:
         return fault_response(kind) or await self._faulty_document(kind, request, peer)
 
     async def _faulty_document(self, kind: FaultKind, request: GuestRequest, peer: Peer) -> Response | None:
-        """Make a wrong document. It has no ETag: nobody is to be told later that it still holds."""
+        """Return a faulty document, without an ETag: a later request must not get 304 for it."""
         caller = peer.identify()
         if isinstance(caller, ErrorResponse) or not isinstance(request, DocumentRequest):
             return None
@@ -71,7 +71,7 @@ class FaultInjector:
 
 
 def _applies(request: GuestRequest, caller: Caller, kind: FaultKind) -> bool:
-    """Tell whether a fault of this kind makes a difference: an approval's answer, for one, is no document."""
+    """Return whether a fault of this kind changes the response; the response to an approval has no document."""
     if kind is FaultKind.UNKNOWN_EVENT_TYPE:
         return isinstance(request, DocumentRequest) and has_events(caller.scope, request.version)
     return kind not in BODY_FAULTS or isinstance(request, DocumentRequest)

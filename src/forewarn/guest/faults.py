@@ -1,6 +1,6 @@
 """Active faults: which VMs they affect, for how long and how often. Kept in memory; the journal records them.
 
-`fault_injection` does what a fault does to a response.
+`fault_injection` applies them to responses.
 """
 
 import asyncio
@@ -24,25 +24,25 @@ from forewarn.fleet.service import Fleet
 log = logging.getLogger(__name__)
 
 MAX_FAULTS = 1_000
-"""How many faults can be set at a time."""
+"""How many faults can be active at the same time."""
 
 MAX_IDEMPOTENCY_KEYS = 256
-"""How many request keys are remembered."""
+"""How many idempotency keys are remembered."""
 
 ACTOR = "faults"
-"""Who the journal says ends what ends by itself."""
+"""The actor in the journal for faults that end by themselves."""
 
-HITS_USED = "it has hit as many requests as it was to"
-EXPIRED = "its time is over"
-FIRST_RESPONSE_SENT = "the first answer has been given"
+HITS_USED = "it reached its number of hits"
+EXPIRED = "it expired"
+FIRST_RESPONSE_SENT = "the delayed first response was sent"
 
 
 class FaultEffect(Enum):
     """What a fault affects. A request can be affected by one fault per effect."""
 
-    DELAY = "when the answer comes"
-    DATE = "the date that it bears"
-    RESPONSE = "the answer itself"
+    DELAY = "the time of the response"
+    DATE = "the date of the response"
+    RESPONSE = "the response itself"
 
 
 EFFECTS = {
@@ -50,7 +50,7 @@ EFFECTS = {
     FaultKind.LATE_FIRST_ANSWER: FaultEffect.DELAY,
     FaultKind.WRONG_DATE: FaultEffect.DATE,
 }
-"""All others are done to the answer."""
+"""The effect of each kind of fault; all other kinds affect the response itself."""
 
 TIMER_RESOLUTION = 0.001
 """Timers may fire this many seconds early."""
@@ -65,11 +65,11 @@ class FaultSet(NamedTuple):
 
 
 FaultFilter = Callable[[FaultKind], bool]
-"""Whether a fault of this kind can hit the request."""
+"""Returns whether a fault of this kind can affect the request."""
 
 
 class Faults:
-    """All faults of a service. Of several with the same effect on a request, the one that was set first applies."""
+    """All faults of a service. If several have the same effect on a request, the first one set applies."""
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
@@ -77,11 +77,11 @@ class Faults:
         self._number = 0
         self._results_by_key: dict[str, tuple[str, tuple[Fault, ...]]] = {}
         self._unrecorded: list[EndedFault] = []
-        """What has ended by itself while nothing could be saved."""
+        """Faults that ended by themselves and are not in the journal yet, because saving failed."""
         self._lock = asyncio.Lock()
         self._is_closed = False
         self.on_change: Callable[[], None] = _do_nothing
-        """Called whenever a fault has been set or is over."""
+        """Called whenever a fault has been set or has ended."""
 
     async def set(
         self,
@@ -95,7 +95,7 @@ class Faults:
         why: str = "",
         idempotency_key: IdempotencyKey | None = None,
     ) -> Fault:
-        """Set a fault for a VM, named as `scope/name` or by its bare name, or for all; the journal has it on return."""
+        """Set a fault for a VM (`scope/name` or its bare name) or for all VMs. On return, it is in the journal."""
         async with self._lock:
             if (previous := self._previous_result(idempotency_key)) is not None:
                 return previous[0]
@@ -117,9 +117,9 @@ class Faults:
         by: str,
     ) -> Fault:
         if lasting is not None and lasting <= timedelta(0):
-            raise Invalid("a fault lasts longer than nothing")
+            raise Invalid("the duration of a fault must be positive")
         if len(self._active) >= MAX_FAULTS:
-            raise Invalid(f"{MAX_FAULTS} faults are set, and no more can be: clear some")
+            raise Invalid(f"at most {MAX_FAULTS} faults can be active; clear some first")
         now = self._fleet.clock.now()
         fault = Fault(
             id=f"F{self._number + 1}",
@@ -143,9 +143,9 @@ class Faults:
         why: str = "",
         idempotency_key: IdempotencyKey | None = None,
     ) -> Fault:
-        """End a fault now, unless `check` refuses that; what it has made wait is answered.
+        """End a fault now, unless `check` raises; delayed requests get their response.
 
-        If the journal cannot have it, it is not cleared.
+        If the journal entry cannot be saved, the fault is not cleared.
         """
         async with self._lock:
             if (previous := self._previous_result(idempotency_key)) is not None:
@@ -165,9 +165,9 @@ class Faults:
         why: str = "",
         idempotency_key: IdempotencyKey | None = None,
     ) -> tuple[Fault, ...]:
-        """End all faults now, or all that are meant, and return them.
+        """End all faults, or all that match, and return them.
 
-        If the journal cannot have all, those that it has are cleared, and the others are not.
+        If not all journal entries can be saved, only the faults with a saved entry are cleared.
         """
         async with self._lock:
             if (previous := self._previous_result(idempotency_key)) is not None:
@@ -179,21 +179,21 @@ class Faults:
             return cleared
 
     def list(self) -> tuple[Fault, ...]:
-        """Return the faults that are set, in the order in which they were."""
+        """Return the active faults in the order in which they were set."""
         return tuple(active.fault for active in self._active.values())
 
     @property
     def has_active(self) -> bool:
-        """Whether there is any that can hit a request."""
+        """Whether any fault can affect a request."""
         return bool(self._active) and not self._is_closed
 
     def affects(self, vm: str) -> bool:
-        """Tell whether there is any that can hit a request of this VM."""
+        """Return whether any fault can affect a request of this VM."""
         return self.has_active and any(active.fault.vm in (None, vm) for active in self._active.values())
 
     @contextmanager
     def for_request(self, vm: str, applies: FaultFilter) -> Iterator[FaultSet]:
-        """Count a VM's request towards the faults that hit it, and give them; at the end they may be over."""
+        """Count a VM's request as a hit of the faults that affect it, and yield them; afterwards end exhausted ones."""
         now = asyncio.get_running_loop().time()
         matching = self._select(vm, applies, now) if self.has_active else {}
         for active in matching.values():
@@ -209,25 +209,25 @@ class Faults:
                 self._end_if_done(active)
 
     async def wait(self, active: "ActiveFault", vm: str, owner: object) -> None:
-        """Let a request wait as long as the fault says, until the fault is over, or until its owner is gone.
+        """Delay a request as long as the fault requires, until the fault ends, or until its owner disconnects.
 
-        Else a client that gives up after a second, and asks again, would soon have as many connections as it may have.
+        Otherwise a client that times out after a second and polls again would soon use up its connections.
         """
         with self._add_waiter(active, owner) as done:
             await asyncio.wait([done], timeout=active.remaining(vm, asyncio.get_running_loop().time()))
 
     async def hang(self, active: "ActiveFault", owner: object) -> bool:
-        """Let a request wait until the fault is over, or `release` says that its owner is gone: then return False."""
+        """Delay a request until the fault ends; return False if `release` was called for its owner first."""
         with self._add_waiter(active, owner) as done:
             return await done
 
     def release(self, owner: object) -> None:
-        """Let the request of this owner wait no more: nobody waits for the answer."""
+        """End the delay of this owner's request: the owner has disconnected."""
         for active in self._active.values():
             active.wake(owner, is_fault_over=False)
 
     def close(self) -> None:
-        """Hit nothing any more, and let nobody wait."""
+        """Stop affecting requests, and end all delays."""
         self._is_closed = True
         for active in self._active.values():
             active.cancel_timer()
@@ -270,7 +270,7 @@ class Faults:
         self.on_change()
 
     def _end_if_done(self, active: "ActiveFault") -> None:
-        """End what has nothing left to do."""
+        """End a fault that has no effect left."""
         if active.is_over or active.in_flight or self._is_closed:
             return
         if active.fault.is_exhausted:
@@ -288,10 +288,10 @@ class Faults:
                 await self._record_ended()
             except FleetError as error:
                 self._unrecorded = [ending._replace(is_late=True) for ending in self._unrecorded]
-                log.warning("that fault %s is over is told in the journal later: %s", active.fault.id, error)
+                log.warning("could not save the end of fault %s, retrying later: %s", active.fault.id, error)
 
     async def _record_ended(self) -> None:
-        """Have the journal tell what has ended by itself, in its order; a scope that is gone has none any more."""
+        """Save journal entries for faults that ended by themselves, in order. A removed scope has no journal."""
         while self._unrecorded:
             ending = self._unrecorded[0]
             with suppress(ScopeNotFound):
@@ -305,10 +305,10 @@ class Faults:
             raise FaultNotFound(id_) from None
 
     async def _clear(self, found: Sequence["ActiveFault"], *, by: str, why: str) -> None:
-        """End faults, each when the journal has it; a scope that is gone has no journal any more."""
+        """End faults, each after its journal entry is saved. A removed scope has no journal."""
         await self._record_ended()
         for active in found:
-            active.is_paused = True  # so that the journal tells of all that it has hit
+            active.is_paused = True  # so that the journal entry has the final number of hits
         try:
             for active in found:
                 with suppress(ScopeNotFound):
@@ -319,7 +319,7 @@ class Faults:
                 active.is_paused = False
 
     def _previous_result(self, idempotency_key: IdempotencyKey | None) -> tuple[Fault, ...] | None:
-        """Return what was answered to this request before, if it was."""
+        """Return the result of an earlier request with the same idempotency key, or None."""
         if idempotency_key is None or idempotency_key.key not in self._results_by_key:
             return None
         digest, faults = self._results_by_key[idempotency_key.key]
@@ -335,7 +335,7 @@ class Faults:
 
 
 class EndedFault(NamedTuple):
-    """A fault that has ended by itself, why and when; the journal may have it later."""
+    """A fault that ended by itself, why and when. Its journal entry may be saved later."""
 
     fault: Fault
     why: str
@@ -344,8 +344,8 @@ class EndedFault(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """What the journal says, whose own time is that at which it could be saved."""
-        return f"{self.why}; that was at {self.at:%Y-%m-%dT%H:%M:%SZ}" if self.is_late else self.why
+        """The reason for the journal; with the time of the end if the entry is saved later."""
+        return f"{self.why}; ended at {self.at:%Y-%m-%dT%H:%M:%SZ}" if self.is_late else self.why
 
 
 class ActiveFault:
@@ -355,31 +355,31 @@ class ActiveFault:
         self.fault = fault
         self.is_over = False
         self.is_paused = False
-        """Whether it hits nothing for a moment."""
+        """Whether it temporarily affects no requests."""
         self.timer: Timer | None = None
         self.in_flight = 0
-        """How many requests it is doing something to."""
+        """How many requests it affects at the moment."""
         self.waiters: dict[asyncio.Future[bool], object] = {}
-        """The requests that it makes wait, each with whose it is."""
+        """The requests that it delays, each with its owner."""
         self._first_request_at: dict[str, float] = {}
-        """When each VM first asked, for the fault that makes the first answer late."""
+        """The time of each VM's first request, for the fault that delays the first response."""
 
     def applies_to(self, vm: str, now: float) -> bool:
-        """Tell whether it hits a request of the VM."""
+        """Return whether it affects a request of the VM."""
         fault = self.fault
         if self.is_paused or fault.is_exhausted or fault.vm not in (None, vm):
             return False
         return fault.kind is not FaultKind.LATE_FIRST_ANSWER or self.remaining(vm, now) > 0
 
     def record_hit(self, vm: str, now: float) -> None:
-        """Count a request of the VM as hit."""
+        """Count a request of the VM as a hit."""
         if self.fault.kind is FaultKind.LATE_FIRST_ANSWER:
             self._first_request_at.setdefault(vm, now)
         self.in_flight += 1
         self.fault = msgspec.structs.replace(self.fault, hits=self.fault.hits + 1)
 
     def remaining(self, vm: str, now: float) -> float:
-        """Return for how many seconds it makes a request of the VM wait that comes now."""
+        """Return for how many seconds it delays a request that the VM sends now."""
         amount = (self.fault.amount or timedelta(0)).total_seconds()
         if self.fault.kind is FaultKind.SLOW:
             return amount
@@ -387,7 +387,7 @@ class ActiveFault:
         return remaining if remaining > TIMER_RESOLUTION else 0.0
 
     def has_delayed_first(self, now: float) -> bool:
-        """Tell whether it was to make one VM's first answer late, and has done so."""
+        """Return whether it delays one VM's first response, and has done so."""
         vm = self.fault.vm
         if self.fault.kind is not FaultKind.LATE_FIRST_ANSWER or vm is None:
             return False
@@ -399,17 +399,17 @@ class ActiveFault:
             self.timer.cancel()
 
     def wake(self, owner: object, *, is_fault_over: bool) -> None:
-        """Let a request wait no more."""
+        """End the delay of an owner's request."""
         for done, waiter in self.waiters.items():
             if waiter is owner and not done.done():
                 done.set_result(is_fault_over)
 
     def wake_all(self) -> None:
-        """Let nobody wait any more."""
+        """End all delays."""
         for done in self.waiters:
             if not done.done():
                 done.set_result(True)
 
 
 def _do_nothing() -> None:
-    """Nobody wants to know."""
+    """Do nothing: the default of `on_change`."""

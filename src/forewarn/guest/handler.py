@@ -1,4 +1,4 @@
-"""The request handler: responds to a guest request, at once or later (long poll, enable delay, approval)."""
+"""The request handler: responds to a guest request, immediately or later (long poll, enable delay, approval)."""
 
 import asyncio
 from collections.abc import Awaitable, Coroutine, Generator
@@ -44,7 +44,7 @@ class EnableDelay:
         self._enabling: dict[ScopeView, asyncio.Event] = {}
 
     def record_request(self, caller: Caller) -> Awaitable[None] | None:
-        """Take note of a valid request. What is returned, if anything, is to be awaited before the answer."""
+        """Record a valid request. If the result is not None, the caller must await it before the response."""
         save = self._fleet.last_seen.record_request(caller.view)
         if self._delay > 0 and not caller.scope.enabled:
             self._begin(caller.view)
@@ -52,7 +52,7 @@ class EnableDelay:
         return save if done is None else _AwaitBoth(save, done)
 
     def close(self) -> None:
-        """Let nobody wait any more."""
+        """End all delays."""
         self._delay = 0
         for view in tuple(self._enabling):
             self._end(view)
@@ -68,7 +68,7 @@ class EnableDelay:
 
 
 class _AwaitBoth:
-    """Awaitable for two things. Unlike a coroutine, it may be left alone."""
+    """Awaitable for two things. Unlike a coroutine, it need not be awaited."""
 
     __slots__ = ("_done", "_save")
 
@@ -104,7 +104,7 @@ class RequestHandler:
         return route(head, unsupported_version_status=self._unsupported_version_status)
 
     def respond(self, request: GuestRequest, body: bytes, peer: Peer, caller: Caller) -> Response | PendingResponse:
-        """Return the response, or a coroutine where the response has to wait."""
+        """Return the response, or a coroutine if the response has to wait."""
         match request:
             case DocumentRequest():
                 enable_wait = self._enable_delay.record_request(caller)
@@ -163,14 +163,14 @@ def _is_long_poll(request: DocumentRequest, caller: Caller) -> bool:
 
 
 def _is_current(request: DocumentRequest, caller: Caller) -> bool:
-    """Tell whether the caller has the current document already."""
+    """Return whether the caller already has the current document."""
     if request.if_none_match is None:
         return False
     return etag_matches(request.if_none_match, etag(caller.scope, request.version))
 
 
 def _document_response(request: DocumentRequest, caller: Caller) -> PreparedResponse:
-    """Return the answer for all who ask this of the document as it is; it is made for the first of them."""
+    """Return the response for this document; it is rendered once and shared by all callers."""
     build = not_modified_response if _is_current(request, caller) else document_response
     key = (build, request.version)
     response = caller.view.prepared.get(key)

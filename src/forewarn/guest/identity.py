@@ -15,7 +15,7 @@ AMBIGUOUS_CALLER = error_response(
 
 
 class Caller(NamedTuple):
-    """A VM that calls, and the scope as of the moment at which it was found there."""
+    """The calling VM, and its scope at the time when the VM was identified."""
 
     view: ScopeView
     scope: Scope
@@ -26,22 +26,22 @@ class CallerResolver(Protocol):
     """Resolves the callers of a listener to VMs."""
 
     anonymous_key: str
-    """Under what to count those who are no VM; never the name of a scope."""
+    """Rate-limit key for callers that are not a known VM; never the name of a scope."""
 
     address_index: AddressIndex
-    """Whose each address is, kept up to date: while this does not change, neither does the scope that calls from it."""
+    """The owner of each address, kept up to date. While it is unchanged, an address belongs to the same scope."""
 
     def address(self, peername: object) -> str:
-        """Write the address of a socket's peer as `address_index` does."""
+        """Return the address of a socket's peer in the form that `address_index` uses."""
         ...
 
     def identify(self, address: str) -> Caller | ErrorResponse:
-        """Return the VM that calls from that address."""
+        """Return the VM with that address, or why there is none."""
         ...
 
 
 class FixedVmResolver:
-    """A listener that is one VM's alone: whoever reaches it is that VM."""
+    """A listener for one VM: every caller counts as that VM."""
 
     anonymous_key = "@"
 
@@ -56,18 +56,18 @@ class FixedVmResolver:
         self.address_index.add(self._address, view)
 
     def address(self, _: object) -> str:
-        """Write the VM's name: it does not matter from where it calls."""
+        """Return the VM's name, because the source address does not matter."""
         return self._address
 
     def identify(self, _: str) -> Caller | ErrorResponse:
-        """Find the VM, unless it has left its scope."""
+        """Return the VM, or an error if it was removed from its scope."""
         scope = self._view.scope
         vm = scope.roster.find(self._name) if scope is not None else None
         return Caller(self._view, scope, vm) if scope is not None and vm is not None else self._gone
 
 
 class AddressResolver:
-    """A listener for all VMs of a network, who are known by the address they call from."""
+    """A listener for all VMs of a network, which are identified by source address."""
 
     def __init__(self, replica: Replica, network: str) -> None:
         self.anonymous_key = f"@{network}"
@@ -76,7 +76,7 @@ class AddressResolver:
         self._network = network
 
     def address(self, peername: object) -> str:
-        """Write IPv4 as such, even on a listener for both, and IPv6 without its zone."""
+        """Return an IPv4 address as such, even on a dual-stack listener, and an IPv6 address without its zone."""
         host = str(peername[0]) if isinstance(peername, tuple) else ""
         if ":" not in host:
             return host
@@ -84,7 +84,7 @@ class AddressResolver:
         return str(getattr(address, "ipv4_mapped", None) or address)
 
     def identify(self, address: str) -> Caller | ErrorResponse:
-        """Find the one VM that claims the address."""
+        """Return the one VM that claims the address."""
         claims = self._replica.claims(self._network, address)
         if len(claims) > 1:
             return AMBIGUOUS_CALLER
@@ -95,7 +95,7 @@ class AddressResolver:
 
 
 class Peer:
-    """The other end of a connection. Its VM can change while the connection is open: VMs come and go."""
+    """The other end of a connection. Its VM can change while the connection is open, if the inventory changes."""
 
     __slots__ = ("_caller", "_rate_limiter", "_resolver", "address", "address_index", "counter")
 
@@ -108,7 +108,7 @@ class Peer:
         self.counter = rate_limiter.add_connection(self._counter_key())
 
     def identify(self) -> Caller | ErrorResponse:
-        """Return the VM that calls as of now, or why there is none; its requests count towards `counter`."""
+        """Return the calling VM as of now, or why there is none, and set `counter` to its rate counter."""
         caller = self._caller
         if isinstance(caller, ErrorResponse) or self.address_index.get(self.address) is not caller.view:
             return self._identify_again()

@@ -15,20 +15,20 @@ ADDRESS = "169.254.169.254"
 PORT = 80
 
 TIME_LIMIT = timedelta(seconds=10)
-"""How long a call of `ip` may take."""
+"""How long a run of `ip` may take."""
 
 
 class LinkLocalError(BaseError):
-    """The address cannot be put on the interface."""
+    """The address cannot be added to the interface."""
 
-    template = f"cannot put {ADDRESS} on interface {{interface}}: {{why}}"
+    template = f"cannot add {ADDRESS} to interface {{interface}}: {{why}}"
     interface: str
     why: str
 
 
 @asynccontextmanager
 async def link_local_address(interface: str) -> AsyncIterator[None]:
-    """Put the address on the interface, unless it is there already; take it away again only if it was not."""
+    """Add the address to the interface for the duration of the context, unless the interface already has it."""
     if ADDRESS in await _addresses(interface):
         yield
         return
@@ -57,9 +57,9 @@ async def _ip(interface: str, *arguments: str) -> str:
     try:
         result = await run_process(["ip", *arguments], os.environ, time_limit=TIME_LIMIT)
     except FileNotFoundError:
-        raise LinkLocalError(interface, "the program ip is missing: install iproute2") from None
+        raise LinkLocalError(interface, "the program `ip` is missing; install iproute2") from None
     except TimeoutError:
-        raise LinkLocalError(interface, f"ip did not end within {format_duration(TIME_LIMIT)}") from None
+        raise LinkLocalError(interface, f"`ip` did not finish within {format_duration(TIME_LIMIT)}") from None
     if result.code != 0:
         why = result.stderr.strip()
         raise LinkLocalError(interface, f"{why}; this needs root" if "permitted" in why else why)

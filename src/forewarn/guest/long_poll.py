@@ -13,7 +13,7 @@ WAKE_BATCH = 250
 
 
 class LongPolls:
-    """All long polls that are waiting now. Each ends when its time is over; `release` ends one early."""
+    """All waiting long polls. Each ends at its timeout; `release` ends one early."""
 
     def __init__(self, fleet: Fleet, counters: Counters, *, per_vm: int) -> None:
         self._fleet = fleet
@@ -24,9 +24,9 @@ class LongPolls:
         self._is_closing = False
 
     async def wait(self, owner: object, view: ScopeView, counter: RateCounter, seconds: int) -> bool:
-        """Long poll: wait until the document changes or the time is over; return whether it has changed.
+        """Wait until the document changes or the time is up; return whether it changed.
 
-        Where nothing more can be held, that is at once. An owner has one request held at a time.
+        Above the limit of long polls, return immediately. An owner has one long poll at a time.
         """
         if self._is_closing or counter.long_polls >= self._per_vm:
             return False
@@ -46,23 +46,23 @@ class LongPolls:
             self._counters.long_polls -= 1
 
     def release(self, owner: object) -> None:
-        """End the long poll of this owner, if there is one, as if its time were over."""
+        """End the long poll of this owner, if there is one, as if it had timed out."""
         if (poll := self._polls.get(owner)) is not None:
             poll.end()
 
     def close(self) -> None:
-        """End all long polls as if their time were over, and accept no more."""
+        """End all long polls as if they had timed out, and accept no more."""
         self._is_closing = True
         for poll in self._polls.values():
             poll.end()
 
     def record_requests(self) -> None:
-        """Count every long poll as a request of this moment: its VM is there and listens."""
+        """Count every long poll as a request made now: its VM is alive and listening."""
         for view in {held.view for held in self._polls.values()}:
             self._fleet.last_seen.record_request(view)
 
     def wake_soon(self, poll: "_LongPoll") -> None:
-        """Wake a request soon: a thousand of them do not keep the fleet, which calls this, from its work."""
+        """Wake a long poll soon, in batches, so that a thousand of them do not block the fleet, which calls this."""
         if not self._changed:
             asyncio.get_running_loop().call_soon(self._wake)
         self._changed.append(poll)

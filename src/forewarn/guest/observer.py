@@ -17,18 +17,18 @@ from forewarn.wire.request import RequestHead
 log = logging.getLogger(__name__)
 
 BODY_BYTES = 4096
-"""What is shown of a request's body at the most."""
+"""Maximum size of the request body that is reported."""
 
 RESPONSE_BYTES = 65_536
-"""What is shown of an answer's body at the most."""
+"""Maximum size of the response body that is reported."""
 
 
 class Observed(msgspec.Struct, frozen=True, kw_only=True):
-    """A request of a VM. Who observes is told of it when it is answered; where that takes a while, also when it came.
+    """A request of a VM, reported when it is answered and, if the response has to wait, also when it arrives.
 
-    Both times it has the same number, and numbers grow in the order in which requests came. `status` None: there is no
-    answer yet, and if nothing more is told, there never was one. `at` and `answered_at` are of the monotonic clock,
-    `wall` is when it arrived, by the service's clock.
+    Both reports have the same number, and numbers grow in order of arrival. `status` None: there is no response yet; if
+    no second report follows, there never was one. `at` and `answered_at` are times of the monotonic clock, `wall` is
+    the arrival by the service's clock.
     """
 
     number: int
@@ -40,16 +40,16 @@ class Observed(msgspec.Struct, frozen=True, kw_only=True):
     target: str
     status: int | None = None
     approved: tuple[str, ...] = ()
-    """The events that a POST approves, in its order and in upper case; they are approved only if its status is 200."""
+    """The event ids in a POST, in order and in upper case; they are approved only if the status is 200."""
     body: bytes = b""
-    """The request's body, or the beginning of it."""
+    """The request body, possibly truncated."""
     answered_at: float | None = None
     answer: bytes = b""
-    """The answer's body as it was sent, or the beginning of it."""
+    """The response body as sent, possibly truncated."""
 
 
 Observer = Callable[[Observed], None]
-"""Is told of every request, on the loop of the service: it must be quick. What it raises is logged."""
+"""Called for every request on the service's event loop, so it must be fast. Its exceptions are logged."""
 
 
 class RequestTrace:
@@ -70,28 +70,28 @@ class RequestTrace:
         )
 
     def add_body(self, body: bytes) -> None:
-        """See the body."""
+        """Add the request body."""
         ids = parse_approval(body) if self._observed.method == "POST" else ()
         approved = () if isinstance(ids, ErrorResponse) else ids
         self._observed = msgspec.structs.replace(self._observed, body=body[:BODY_BYTES], approved=approved)
 
     def report_waiting(self) -> None:
-        """Tell that the request has come, and that its answer has not."""
+        """Report that the request has arrived and waits for its response."""
         self._report(self._observed)
 
     def report_response(self, status: int, sent: bytes) -> None:
-        """Tell what it was answered; `sent` has the head too."""
+        """Report the response; `sent` includes its headers."""
         body = sent.partition(b"\r\n\r\n")[2][:RESPONSE_BYTES]
         self._report(msgspec.structs.replace(self._observed, status=status, answered_at=time.monotonic(), answer=body))
 
     def _report(self, observed: Observed) -> None:
-        """Tell of a VM's request; of others there is nothing to be said."""
+        """Call the observer, if the caller is a known VM."""
         if not observed.vm:
             return
         try:
             self._observe(observed)
         except Exception:
-            log.exception("the observer has failed")
+            log.exception("internal error in the request observer")
 
 
 class RequestObserver:
@@ -103,5 +103,5 @@ class RequestObserver:
         self._numbers = itertools.count(1)
 
     def start_trace(self, peer: Peer, head: RequestHead) -> RequestTrace:
-        """See a request come."""
+        """Start the trace of a request."""
         return RequestTrace(self._observer, self._clock, next(self._numbers), peer, head)

@@ -13,24 +13,24 @@ from forewarn.wire.request import GuestRequest, RequestHead
 
 LINE_END = b"\r\n"
 BLANK_LINE = LINE_END * 2
-"""Heads end with one, and so do chunked bodies."""
+"""Ends the headers, and a chunked body."""
 
 FRAMING = ("content-length", "transfer-encoding")
 
 CHUNK_OVERHEAD = 6
-"""How many bytes a body's byte takes on the wire at the most, unless there are extensions: in a chunk of its own."""
+"""Maximum number of bytes on the wire per byte of a body (one chunk per byte), without chunk extensions."""
 
 KEEP_ALIVE = b""
 KEEP_ALIVE_HTTP_1_0 = b"Connection: keep-alive\r\n"
 CONNECTION_CLOSE = b"Connection: close\r\n"
-"""What an answer says about the connection; an HTTP/1.1 client expects it to stay open."""
+"""The `Connection` header of a response; an HTTP/1.1 client needs none to keep the connection open."""
 
 
 CACHED_REQUEST_BYTES = 2048
-"""Larger requests are not cached: no client that polls every second sends more."""
+"""Larger requests are not cached: no polling client sends larger ones."""
 
 CACHED_REQUESTS = 1024
-"""How many different requests are cached for all connections together."""
+"""How many different requests are cached, for all connections together."""
 
 
 class CachedRequest(NamedTuple):
@@ -41,11 +41,11 @@ class CachedRequest(NamedTuple):
 
 
 class RequestCache:
-    """Parsed requests by their exact bytes, shared by all connections: most pollers connect for every request, and
-    send the same bytes each time.
+    """Parsed requests by their exact bytes, shared by all connections: most clients open a connection for every poll,
+    and send the same bytes each time.
 
-    What a request means depends on its bytes only, so a VM cannot be given another VM's answer. The oldest request
-    leaves when there are too many: a guest that varies its requests costs the others some speed, but no memory.
+    The meaning of a request depends only on its bytes, so a VM cannot get another VM's response. A full cache drops its
+    oldest request: a guest that varies its requests costs the others some speed, but no memory.
     """
 
     def __init__(self) -> None:
@@ -53,14 +53,14 @@ class RequestCache:
         self.get = self._requests.get
 
     def add(self, data: bytes, request: CachedRequest) -> None:
-        """Remember the request that consists of exactly these bytes."""
+        """Cache the request that consists of exactly these bytes."""
         if len(self._requests) >= CACHED_REQUESTS and data not in self._requests:
             del self._requests[next(iter(self._requests))]
         self._requests[data] = request
 
 
 class InvalidRequest(BaseError):
-    """The bytes are not a request, or too large to be one. After this the connection can only be closed."""
+    """The bytes are not a valid request, or exceed a limit. Afterwards the connection can only be closed."""
 
     template = "{response.reason.value}"
     response: ErrorResponse
@@ -105,7 +105,7 @@ class RequestParser:
         self.start_next()
 
     def start_next(self) -> None:
-        """Begin with another request."""
+        """Prepare for the next request."""
         self.state = ParseState.HEAD
         self.head = RequestHead("", "")
         self.connection_line = KEEP_ALIVE
@@ -125,21 +125,21 @@ class RequestParser:
 
     @property
     def is_at_start(self) -> bool:
-        """Whether nothing of the present request has come yet."""
+        """Whether no byte of the current request has arrived yet."""
         return self._head_bytes == 0
 
     @property
     def has_body(self) -> bool:
-        """Whether the request came with a body."""
+        """Whether the request has a body."""
         return self._body_bytes > 0 or self._body_left is not None
 
     @property
     def body(self) -> bytes:
-        """The body as far as it has come, decoded from its chunks."""
+        """The part of the body that has arrived, decoded from its chunks."""
         return b"".join(self._body)
 
     def read(self, data: bytes, start: int) -> int:
-        """Read on from `start` to the end of the head, of the body, or of the data; return where that is."""
+        """Parse from `start` to the end of the headers, the body or the data; return that position."""
         if data[start] in LINE_END and self.is_at_start and (start := self._skip_empty_lines(data, start)) == len(data):
             return start
         end = self._end(data, start)
@@ -149,11 +149,11 @@ class RequestParser:
         return end
 
     def close(self) -> None:
-        """Read no more. Reader and parser know each other: to part them spares the garbage collector the work."""
+        """Stop parsing, and break the reference cycle with llhttp to save work for the garbage collector."""
         del self._parser
 
     def _skip_empty_lines(self, data: bytes, start: int) -> int:
-        """Return where the request line begins: some clients end a body with an empty line too many."""
+        """Return the position of the request line: some clients send an extra empty line after a body."""
         begin = len(data) - len(data[start:].lstrip(LINE_END))
         self._empty_bytes += begin - start
         if self._empty_bytes > self._limits.header_bytes:
@@ -161,7 +161,7 @@ class RequestParser:
         return begin
 
     def _count(self, size: int) -> None:
-        """Bound what is read of a head, and of a body in chunks: most of it may be anything but the body."""
+        """Limit the size of the headers, and of a chunked body including its framing."""
         if self.state is ParseState.HEAD:
             self._head_bytes += size
             if self._head_bytes > self._limits.header_bytes:
@@ -172,7 +172,7 @@ class RequestParser:
                 raise InvalidRequest(error_responses.BODY_TOO_LARGE)
 
     def _end(self, data: bytes, start: int) -> int:
-        """Return how far the parser may be fed without the danger that it reads into the next request."""
+        """Return how far the parser can be fed without reading into the next request."""
         if self._body_left is not None:
             end = min(start + self._body_left, len(data))
             self._body_left -= end - start
@@ -220,7 +220,7 @@ class RequestParser:
         self.expects_continue = bool(expected) and self.state is ParseState.BODY
 
     def _check_framing(self, version: str) -> None:
-        """Find out how the body ends. The parser has refused what is in conflict; what it tolerates is refused here."""
+        """Determine how the body ends. llhttp refuses conflicting headers; this refuses what llhttp tolerates."""
         codings = self.head.values("transfer-encoding")
         if not codings:
             self._body_left = int(self.head.values("content-length")[0])
@@ -230,9 +230,9 @@ class RequestParser:
             raise InvalidRequest(malformed_request("of all transfer encodings only chunked is understood, in HTTP/1.1"))
 
     def _decline_upgrade(self) -> None:
-        """Go on in HTTP/1.1, as if no upgrade had been offered.
+        """Continue in HTTP/1.1, as if no upgrade had been offered.
 
-        The parser would leave the body to the other protocol. A fresh one, told of the body alone, reads it.
+        The parser would leave the body to the other protocol. A new parser with only the framing headers reads it.
         """
         framing = [(name, value) for name, value in self._headers if name.lower() in FRAMING]
         if self._parser.get_method() == b"CONNECT" or not framing:
@@ -244,26 +244,26 @@ class RequestParser:
         self._feed(f"POST / HTTP/1.1\r\n{lines}\r\n".encode("latin-1"))
 
     def on_url(self, url: bytes) -> None:
-        """Take a piece of the target."""
+        """Add a part of the target."""
         if self.state is ParseState.HEAD:
             self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header, unless there are too many; those behind a chunked body tell nothing that we want to know."""
+        """Add a header, up to the limit; trailers after a chunked body are ignored."""
         if self.state is ParseState.HEAD and len(self._headers) <= self._limits.header_fields:
             self._headers.append((name.decode("latin-1"), value.decode("latin-1")))
 
     def on_headers_complete(self) -> None:
-        """Take note that the head is complete, and of what the parser will have forgotten when the request is."""
+        """Mark the headers as complete, and save what the parser forgets at the end of the request."""
         self._is_keep_alive = self._parser.should_keep_alive()
         self.state = ParseState.BODY
 
     def on_body(self, piece: bytes) -> None:
-        """Take a piece of the body, unless it is too much already."""
+        """Add a part of the body, up to the limit."""
         self._body_bytes += len(piece)
         if self._body_bytes <= self._limits.body_bytes:
             self._body.append(piece)
 
     def on_message_complete(self) -> None:
-        """Take note that the request is complete."""
+        """Mark the request as complete."""
         self.state = ParseState.DONE

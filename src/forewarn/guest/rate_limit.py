@@ -2,7 +2,7 @@
 
 
 class RateCounter:
-    """Requests in this second, connections and long polls of one VM, or of one address that is no VM's."""
+    """Requests in this second, connections and long polls of one VM or one unknown address."""
 
     __slots__ = ("connections", "key", "long_polls", "refusals", "requests", "tick")
 
@@ -12,24 +12,24 @@ class RateCounter:
         self.long_polls = 0
         self.tick = 0
         self.requests = 0
-        """Requests admitted within the second `tick`."""
+        """Requests admitted in the second `tick`."""
         self.refusals = 0
-        """Not admitted within it."""
+        """Requests refused in that second."""
 
     def has_room(self, tick: int, limit: int) -> bool:
-        """Tell whether one more request is within the rate limit of this second."""
+        """Return whether one more request is within the rate limit of this second."""
         if self.tick != tick:
             self.tick = tick
             self.requests = self.refusals = 0
         return self.requests < limit
 
     def is_throttled(self, tick: int, limit: int) -> bool:
-        """Tell whether no more requests are read in this second."""
+        """Return whether reading must stop until the next second."""
         return self.tick == tick and self.refusals >= limit
 
 
 class RateLimiter:
-    """The rate counters of all who are connected, or were within this second: to reconnect does not reset a counter."""
+    """The rate counters of all callers connected in this second: reconnecting does not reset a counter."""
 
     def __init__(self) -> None:
         self._counters: dict[tuple[str, str], RateCounter] = {}
@@ -44,13 +44,13 @@ class RateLimiter:
         return counter
 
     def remove_connection(self, counter: RateCounter) -> None:
-        """Count a connection no more."""
+        """Stop counting a connection."""
         counter.connections -= 1
         if counter.connections == 0:
             self._disconnected.append(counter)
 
     def drop_disconnected(self) -> None:
-        """Drop the counters of those who have disconnected; to be called when a new second begins."""
+        """Drop the counters of disconnected callers; called when a new second begins."""
         disconnected, self._disconnected = self._disconnected, []
         for counter in disconnected:
             if not counter.connections and self._counters.get(counter.key) is counter:

@@ -27,7 +27,7 @@ Headers = Iterable[tuple[str, str]]
 class CommonHeaders:
     """The header lines of every response: date, server, and a request id that never repeats.
 
-    The id is a random beginning and `request_number`, for which `lines` has a place.
+    The id is a random prefix and `request_number`, for which `lines` has a placeholder.
     """
 
     __slots__ = ("_date", "_id", "lines", "request_number")
@@ -41,7 +41,7 @@ class CommonHeaders:
         self.refresh(now)
 
     def refresh(self, now: datetime) -> None:
-        """Write the present date; within one second the lines stay the same object."""
+        """Update the date; within one second the lines stay the same object."""
         date = format_http_date(now)
         if date != self._date:
             self._date = date
@@ -63,12 +63,12 @@ class PreparedResponse:
         self.common_lines = self.template = b""
 
     def set_common_lines(self, lines: bytes) -> None:
-        """Fill in the common headers of this second; only the request number stays open in `template`."""
+        """Fill in the common headers of this second; only the request number remains a placeholder in `template`."""
         self.common_lines = lines
         self.template = self._head + lines + self._tail
 
     def render(self, common_headers: CommonHeaders, connection_line: bytes) -> bytes:
-        """Make the bytes to send."""
+        """Return the bytes to send."""
         common_headers.request_number += 1
         if connection_line:
             return (self._head + common_headers.lines + connection_line + self._tail) % common_headers.request_number
@@ -85,25 +85,25 @@ class ShiftedDate(NamedTuple):
 
 
 class Reset:
-    """No answer: the connection is reset."""
+    """Instead of a response, the connection is reset."""
 
 
 RESET = Reset()
 
 
 def _literal(text: bytes) -> bytes:
-    """Protect what would be a place for a value when the answer is rendered."""
+    """Escape percent signs, which would be placeholders when the response is rendered."""
     return text.replace(b"%", b"%%")
 
 
 def document_response(scope: Scope, version: str) -> PreparedResponse:
-    """Answer with the document."""
+    """Return a 200 response with the document."""
     headers = [("Content-Type", JSON), *_document_headers(scope, version)]
     return PreparedResponse(200, headers, encode_document(scope, version))
 
 
 def not_modified_response(scope: Scope, version: str) -> PreparedResponse:
-    """Answer that the document is the one that the caller has."""
+    """Return a 304 response: the caller has the current document."""
     return PreparedResponse(304, _document_headers(scope, version), None)
 
 
@@ -112,7 +112,7 @@ def _document_headers(scope: Scope, version: str) -> Headers:
 
 
 def content_response(body: bytes, content_type: str) -> PreparedResponse:
-    """Answer with anything else."""
+    """Return a 200 response with another body."""
     return PreparedResponse(200, (("Content-Type", content_type),), body)
 
 
@@ -121,6 +121,6 @@ APPROVED = PreparedResponse(200, (), b"")
 
 @lru_cache(maxsize=256)
 def prepare_error(error: ErrorResponse, *, is_head: bool = False) -> PreparedResponse:
-    """Answer with a refusal; to a HEAD request without its body."""
+    """Return an error response; without its body for a HEAD request."""
     headers = (("Content-Type", error.content_type), *error.headers)
     return PreparedResponse(error.status, headers, None if is_head else error.body)

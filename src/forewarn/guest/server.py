@@ -24,7 +24,7 @@ from forewarn.guest.server_state import ServerState
 
 ACCEPT_QUEUE = 1024
 KEEP_SOCKET_FILE: dict[str, Any] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
-"""A loop of a newer Python would look for the file by the name that the socket was bound by, which is gone by then."""
+"""Python 3.13 and newer would remove the file by the temporary name to which the socket was bound."""
 
 MIN_TICK = 0.5
 """A timer that fires this many seconds early still counts as one tick."""
@@ -59,11 +59,11 @@ class GuestServer:
         self._tick_timer: asyncio.TimerHandle | None = None
 
     async def listen_for_vm(self, vm: str, host: str, port: int) -> int:
-        """Listen for one VM, `scope/name`; return the port, which the system chooses if it is given as 0."""
+        """Listen for one VM (`scope/name`) and return the port; port 0 lets the system choose one."""
         return await self._listen(self._resolver_for(vm), host, port)
 
     async def listen_on_unix_socket(self, vm: str, path: Path) -> None:
-        """Listen for one VM on a unix socket, which is its owner's alone; the file stays when it is closed."""
+        """Listen for one VM on a Unix socket that only its owner can open; the file remains after closing."""
         loop = asyncio.get_running_loop()
         factory = partial(Connection, self._state, self._resolver_for(vm))
         self._add_listener(
@@ -72,29 +72,29 @@ class GuestServer:
         )
 
     async def listen_by_address(self, network: str, host: str, port: int, *, interface: str | None = None) -> int:
-        """Listen for all VMs of a network, who are known by their source address; return the port.
+        """Listen for all VMs of a network, identified by source address; return the port.
 
-        With `interface`, only connections on it are accepted: nobody on another network can pass for one of the VMs.
+        With `interface`, only connections on it are accepted, so that other networks cannot impersonate a VM.
         """
         return await self._listen(AddressResolver(self._replica, network), host, port, interface)
 
     @property
     def is_listening(self) -> bool:
-        """Whether every listener that there is accepts guests."""
+        """Whether all listeners accept connections."""
         return all(listener.is_serving() for listener in self._listeners.values())
 
     def set_request_rate(self, per_second: int | None) -> None:
-        """Have another limit per VM from now on; None: as many as it likes."""
+        """Change the request limit per VM and second; None: unlimited."""
         self._state.set_request_rate(per_second)
 
     def stop_listening(self, host: str, port: int) -> None:
-        """Accept nobody there any more; who is connected stays so."""
+        """Stop accepting connections there; existing connections stay open."""
         listener = self._listeners.pop((host, port))
         self._state.count_listening_sockets(-len(listener.sockets))
         listener.close()
 
     async def aclose(self) -> None:
-        """Accept nobody any more, answer what has been asked, then close; who does not read in time is cut off."""
+        """Stop accepting connections, answer pending requests, then close. Connections of slow peers are aborted."""
         for listener in self._listeners.values():
             listener.close()
         self._state.close()
@@ -117,7 +117,7 @@ class GuestServer:
         else:
             listening_socket = _bind_to_interface(interface, host, port)
             listener = await loop.create_server(factory, sock=listening_socket, backlog=ACCEPT_QUEUE)
-        if not listener.sockets:  # what a loop makes of a system that has no more of them to give
+        if not listener.sockets:  # asyncio returns an empty server if the system has no more sockets
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
         bound: int = listener.sockets[0].getsockname()[1]
         self._add_listener((host, bound), listener)
@@ -137,14 +137,14 @@ class GuestServer:
         self._state.tick()
 
     def _schedule_tick(self) -> None:
-        """Look at the clock and at slow peers once a second, for all connections together, as the second begins."""
+        """Schedule the next tick, at the start of the next second, for all connections together."""
         left = 1 - SystemClock().now().microsecond / 1_000_000
         delay = left if left >= MIN_TICK else left + 1
         self._tick_timer = asyncio.get_running_loop().call_later(delay, self._tick)
 
 
 def _bind_to_interface(interface: str, host: str, port: int) -> socket.socket:
-    """Bind to an address of one interface alone; Linux would otherwise answer for it on every interface."""
+    """Bind to an address on one interface only; otherwise Linux would accept connections to it on every interface."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with ExitStack() as undo:
         listener = undo.enter_context(socket.socket(family, socket.SOCK_STREAM))
@@ -156,7 +156,7 @@ def _bind_to_interface(interface: str, host: str, port: int) -> socket.socket:
 
 
 def _bind_to_path(path: Path) -> socket.socket:
-    """Bind to a path, however long it is; a socket that nobody listens on any more is replaced."""
+    """Bind to a path of any length; an abandoned socket file is replaced."""
     if path.is_socket():
         path.unlink()
     with ExitStack() as undo:
@@ -170,7 +170,7 @@ def _bind_to_path(path: Path) -> socket.socket:
 
 @contextmanager
 def _short(path: Path) -> Iterator[str]:
-    """Give a name for a path that a socket's address has room for, which is 107 bytes, where the system has one."""
+    """Yield a short alias of a path: a socket address has room for 107 bytes. Only on Linux."""
     if sys.platform != "linux":
         yield str(path)
         return

@@ -22,23 +22,23 @@ from forewarn.guest.rate_limit import RateLimiter
 from forewarn.guest.responses import CommonHeaders
 
 RECORD_LONG_POLLS_EVERY = 60
-"""How often, in seconds, a held request counts as one that has just been made."""
+"""How often, in seconds, a long poll counts as a new request."""
 
 
 class TimedConnection(Protocol):
     """A connection, as the server state uses it."""
 
     since: int
-    """The second in which it began to wait."""
+    """The tick at which the current state began."""
     timeout: int
-    """How many seconds it may wait."""
+    """How many seconds the current state may last."""
 
     def expire(self) -> None:
         """Handle the timeout."""
         ...
 
     def finish(self) -> None:
-        """Close as soon as everything that was asked is answered."""
+        """Close after pending requests are answered."""
         ...
 
     def abort(self) -> None:
@@ -63,7 +63,7 @@ class ServerState:
         self._clock = fleet.clock
         self.record_request = fleet.last_seen.record_request
         self.is_real_time = isinstance(fleet.clock, SystemClock)
-        """Whether to read the clock once a second is enough: a manual clock can move by days between two ticks."""
+        """Whether reading the clock once a second is enough: a manual clock can jump by days between two ticks."""
         self.limits = limits
         self.counters = counters
         self.common_headers = CommonHeaders(fleet.clock.now())
@@ -75,15 +75,15 @@ class ServerState:
             fleet, self.long_polls, self.enable_delay, unsupported_version_status=unsupported_version_status
         )
         self.fault_injector: FaultInjector | None = None
-        """What answers wrongly on purpose; None: no fault is set."""
+        """Injects faults; None while no fault is active."""
         self._faults = faults
         if faults is not None:
             faults.on_change = self._apply_faults
         self.observer = None if observer is None else RequestObserver(observer, fleet.clock)
-        """Who sees every request; None: nobody does."""
+        """Reports every request; None without an observer."""
         self.rate = self.cached_rate = 0
-        """How many requests a VM may make in a second, and how many of them may be answered as before without a look:
-        as many, or none while there are faults."""
+        """How many requests per second a VM may make, and how many of them may be answered from the cache: the same
+        number, or none while faults are active."""
         self.set_request_rate(limits.requests_per_second)
         self.timeouts = connection_timeouts(limits)
         self.connections: set[TimedConnection] = set()
@@ -95,11 +95,11 @@ class ServerState:
 
     @property
     def is_full(self) -> bool:
-        """Whether there are more connections than there may be."""
+        """Whether the connection limit is exceeded."""
         return len(self.connections) > self._connection_limit
 
     def set_request_rate(self, per_second: int | None) -> None:
-        """Set how many requests a VM may make in a second."""
+        """Set the number of requests per second and VM; None: unlimited."""
         self.rate = sys.maxsize if per_second is None else per_second
         self._apply_faults()
 
@@ -110,7 +110,7 @@ class ServerState:
             self.fault_injector, self.cached_rate = None, self.rate
 
     def count_listening_sockets(self, sockets: int) -> None:
-        """Count sockets that have begun to listen, or, below zero, have ended: each leaves one connection less."""
+        """Add to the number of listening sockets (negative: closed ones); each uses the open file of a connection."""
         self._listening_sockets += sockets
         self._connection_limit = connection_limit(self.limits.connections, listening=self._listening_sockets)
 
@@ -122,7 +122,7 @@ class ServerState:
         self.counters.connections = len(self.connections)
 
     def remove_connection(self, connection: TimedConnection) -> None:
-        """Count a connection no more."""
+        """Stop counting a connection."""
         self.connections.discard(connection)
         self.counters.connections = len(self.connections)
         if not self.connections:
@@ -139,21 +139,21 @@ class ServerState:
             connection.expire()
 
     def refresh_date(self) -> None:
-        """Have the answers to come bear the present date."""
+        """Update the date of future responses."""
         self.common_headers.refresh(self._clock.now())
 
     def shifted_headers(self, offset: timedelta) -> CommonHeaders:
-        """Return the common headers of another time."""
+        """Return the common headers with a shifted date."""
         return CommonHeaders(self._clock.now() + offset)
 
     def cancel_waits(self, peer: Peer) -> None:
-        """Drop the pending long poll of a peer that has closed the connection."""
+        """End the long poll or delay of a peer that has closed the connection."""
         self.long_polls.release(peer)
         if self._faults is not None:
             self._faults.release(peer)
 
     def close(self) -> None:
-        """Answer what is held or delayed, and let every connection end with its present answer."""
+        """Answer long polls and delayed requests, and close every connection after its current response."""
         self.is_closing = True
         self.long_polls.close()
         self.enable_delay.close()
@@ -163,7 +163,7 @@ class ServerState:
             connection.finish()
 
     async def wait_until_empty(self) -> None:
-        """Wait until every connection has ended; those that take too long are cut off."""
+        """Wait until every connection has ended; abort those that take too long."""
         with suppress(TimeoutError):
             async with asyncio.timeout(self.limits.shutdown_timeout.total_seconds()):
                 await self._wait_empty()

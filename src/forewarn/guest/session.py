@@ -19,7 +19,7 @@ from forewarn.wire.request import DocumentRequest, GuestRequest, VersionsRequest
 
 
 class HttpSession:
-    """One request after the other: from when `take_pending` returns something until `send_response`, read nothing."""
+    """Handles one request at a time. After `take_pending` returns a task, call `read` only after `send_response`."""
 
     __slots__ = (
         "_cached_response",
@@ -53,35 +53,35 @@ class HttpSession:
         """Created for the first request that is not in the cache."""
         self._request_start: int | None = None
         self._routed: GuestRequest | ErrorResponse | None = None
-        """What the present request asks for; None: its head has not come to its end."""
+        """The routed current request; None until its headers are complete."""
         self._connection_line = KEEP_ALIVE
         self._is_head = False
         self.output: list[bytes] = []
-        """What is to be sent."""
+        """Bytes to send."""
         self.output_size = 0
         self._pending: PendingResponse | None = None
         self.is_over = False
-        """Whether the last answer has been given: it says `Connection: close`."""
+        """Whether the last response, with `Connection: close`, was written."""
         self.lingers = False
-        """Whether the peer may still be sending what nobody will read."""
+        """Whether the peer may still be sending data that will not be read."""
         self.is_reset = False
-        """Whether the connection is to be reset in place of an answer."""
+        """Whether to reset the connection instead of a response."""
         self.cached_request = b""
-        """The bytes of the last question without a body: when they come again, they need not be read again."""
+        """The bytes of the last request without a body: if they repeat, they need not be parsed again."""
         self._cached_route: GuestRequest = VersionsRequest()
         self._cached_response: PreparedResponse | None = None
-        """What `_caller` was answered to it, where that holds for as long as its scope stays the same."""
+        """The response of `_caller` to it, if it is valid while the scope is unchanged."""
         self._recorded_at = 0
-        """The second in which the fleet was last told that the known question was asked."""
+        """The tick at which the cached request was last recorded for the scope."""
         self._index_changes_seen = -1
-        """As of how many changes of the owners of addresses the known question came from `_caller`."""
+        """The version of the address index at which the cached request was found to come from `_caller`."""
         self._trace: RequestTrace | None = None
-        """The present request, if there is anybody who observes it."""
+        """The trace of the current request, if there is an observer."""
 
     def respond_from_cache(self) -> bytes | None:
-        """Repeat the response to the cached request; None, and nothing done, if anything has changed since.
+        """Repeat the response to the cached request; return None, without any effect, if anything has changed since.
 
-        This is the hot path: every VM asks every second, and hardly ever is there anything new.
+        This is the hot path: every VM polls every second, and most polls return nothing new.
         """
         response = self._cached_response
         if response is None:
@@ -90,9 +90,8 @@ class HttpSession:
         view, ticks, counter, address_index = caller.view, server_state.ticks, peer.counter, peer.address_index
         if view.scope is not caller.scope:
             return None
-        if (
-            self._index_changes_seen != address_index.changes
-        ):  # to look into a dictionary of the whole fleet takes longer
+        # Comparing the version is faster than a lookup in the dictionary of the whole fleet.
+        if self._index_changes_seen != address_index.changes:
             if address_index.get(peer.address) is not view:
                 return None
             self._index_changes_seen = address_index.changes
@@ -111,21 +110,21 @@ class HttpSession:
 
     @property
     def is_throttled(self) -> bool:
-        """Whether the peer was refused so often in this second that its requests are not read until the next."""
+        """Whether the peer exceeded the limit of refusals, so that nothing is read until the next second."""
         return self.peer.counter.is_throttled(self._server_state.ticks, self._server_state.limits.refusals_per_second)
 
     @property
     def parse_state(self) -> ParseState | None:
-        """How far the present request has come; None: it has not begun."""
+        """How far the current request has been read; None: it has not begun."""
         parser = self._parser
         return None if parser is None or parser.is_at_start else parser.state
 
     def start_buffer(self) -> None:
-        """Take note that the bytes to come are not those at hand before."""
+        """Note that the next `read` gets a new buffer."""
         self._request_start = None
 
     def read(self, data: bytes, at: int) -> int:
-        """Read on from there, as far as something can be done, do it, and return how far that is."""
+        """Read from position `at` until something can be done, do it, and return the new position."""
         try:
             return self._read(data, at)
         except InvalidRequest as error:
@@ -135,13 +134,13 @@ class HttpSession:
             return len(data)
 
     def close_with(self, error: ErrorResponse, *, lingers: bool = True) -> None:
-        """Refuse, and let that be the last answer. The peer may not have sent yet all that it wants to send."""
+        """Respond with an error as the last response. With `lingers`, the peer may still be sending."""
         self._connection_line, self._is_head = CONNECTION_CLOSE, False
         self.send_response(error)
         self.lingers = lingers
 
     def send_response(self, response: Response) -> None:
-        """Answer the present request."""
+        """Respond to the current request."""
         if isinstance(response, PreparedResponse):
             self._write_response(response, self._server_state.common_headers)
         elif isinstance(response, ErrorResponse):
@@ -157,14 +156,14 @@ class HttpSession:
             self.is_over = self.is_reset = True
 
     def take_output(self) -> bytes:
-        """Give what is to be sent, once."""
+        """Return the bytes to send, and clear them."""
         sent = self.output[0] if len(self.output) == 1 else b"".join(self.output)
         self.output.clear()
         self.output_size = 0
         return sent
 
     def take_pending(self) -> PendingResponse | None:
-        """Give what has to happen before the present request can be answered, if anything has to, once."""
+        """Return the pending response of the current request, if it has to wait, and clear it."""
         pending, self._pending = self._pending, None
         return pending
 
@@ -235,7 +234,7 @@ class HttpSession:
         self._respond_or_wait(self._admit() or route, b"")
 
     def _handle_head(self, parser: RequestParser) -> None:
-        """See who asks for what as soon as that can be told: the peer may wait for it before it sends the body."""
+        """Check caller and request as soon as the headers are complete: the peer may wait for 100 before the body."""
         self._connection_line, self._is_head = parser.connection_line, parser.head.method == "HEAD"
         if self._server_state.observer is not None:
             self._start_trace(parser)
@@ -246,7 +245,7 @@ class HttpSession:
             self._write(CONTINUE)
 
     def _handle_request(self, parser: RequestParser, routed: GuestRequest | ErrorResponse, whole: bytes) -> None:
-        """Answer a request that has come to its end; `whole` are its bytes, where all of them are at hand."""
+        """Respond to a complete request; `whole` has its bytes, if all of them are in the buffer."""
         body = parser.body
         if self._trace is not None:
             self._trace.add_body(body)
@@ -269,7 +268,7 @@ class HttpSession:
         return caller if isinstance(caller, ErrorResponse) else TOO_MANY_REQUESTS
 
     def _admission_error(self) -> ErrorResponse | None:
-        """Return why the caller is refused, whatever it sends: these checks come before those of the request."""
+        """Return why the caller is refused, if it is. These checks come before those of the request."""
         if self._routed is None:
             return self._admit()
         match self._routed:

@@ -24,59 +24,65 @@ from forewarn.fleet.scopes import ScopeChange
 from forewarn.fleet.service import Fleet
 from forewarn.guest.limits import SPARE_FILES
 from forewarn.guest.server import GuestServer
+from forewarn.settings.types import ListenAddress
 
 log = logging.getLogger(__name__)
 
 HIGHEST_PORT = 65_535
 FREE_PORT_RANGE = range(20_000, 30_000)
-"""Where "any free port" begins. Systems lend higher ones to outgoing connections, so that one that was free today,
-and is now a VM's for ever, could be busy tomorrow."""
+"""The range of "any free port". Systems use higher ports for outgoing connections, so a higher port that is free now
+and becomes the permanent port of a VM could be in use later."""
 
 KEPT_PORT_ADVICE = "use another data directory, because a VM keeps its port"
-CHOOSE_PORT_ADVICE = "choose with --listen HOST:PORT where the ports of VMs begin (port 0: wherever some are free)"
+CHOOSE_PORT_ADVICE = "choose the first port of VMs with --listen HOST:PORT (port 0: any free ports)"
 
 
 LISTEN_ERROR_TEXT = {
-    errno.EADDRINUSE: "another program does already: stop that one, or",
-    errno.EACCES: "ports below 1024 need root:",
+    errno.EADDRINUSE: "already in use by another program; stop that program, or",
+    errno.EACCES: "ports below 1024 need root;",
 }
 
 
 class ListenFailed(BaseError):
-    """The system does not let this process listen there; mostly because another program does."""
+    """The system does not let this process listen, usually because another program uses the port."""
 
-    template = "cannot listen on port {port} of {host} for {what}, {why} {advice}"
+    template = "{what}: cannot listen on {address}: {why} {advice}"
     host: str
     port: int
     what: str
     error: OSError
     advice: str
     is_own: bool = False
-    """Whether the port is the one of this service's operator API."""
+    """Whether the operator API of this service uses the port."""
+
+    @property
+    def address(self) -> str:
+        """Host and port, with an IPv6 address in brackets."""
+        return str(ListenAddress(self.host, self.port))
 
     @property
     def why(self) -> str:
-        """The system's reason, or that this service has the port itself."""
+        """The reason, up to the advice."""
         if self.is_own:
-            return "the operator API of this service does already: give it another port with --operator HOST:PORT, or"
-        return LISTEN_ERROR_TEXT.get(self.error.errno or 0, f"{self.error.strerror}:")
+            return "already in use by this service's operator API; move that with --operator HOST:PORT, or"
+        return LISTEN_ERROR_TEXT.get(self.error.errno or 0, f"{self.error.strerror};")
 
 
 class PortUnavailable(BaseError):
     """There are more VMs than ports."""
 
     template = (
-        "there are not enough ports from {first} on for all VMs: start at a lower port, "
+        "not enough ports from {first} on for all VMs; start at a lower port, "
         "or use no ports (--listen none) and identify VMs by their addresses"
     )
     first: int
 
 
 class TooManyListeners(BaseError):
-    """The process may not have a listener open for every VM."""
+    """The process may not open a listener for every VM."""
 
     template = (
-        "{vms} VMs need one listener each, but the system allows {files} open files: raise that limit (ulimit -n), "
+        "{vms} VMs need one listener each, but the system allows {files} open files; raise that limit (ulimit -n), "
         "or use no ports (--listen none) and identify VMs by their addresses"
     )
     vms: int
@@ -84,22 +90,22 @@ class TooManyListeners(BaseError):
 
 
 LISTEN_ERRORS = (ListenFailed, PortUnavailable, TooManyListeners, FleetError, CoreError)
-"""What can keep a new VM from having its port; most of it passes."""
+"""Errors that can prevent a listener for a new VM; most are temporary."""
 
 MIN_BACKOFF, MAX_BACKOFF = 1.0, 60.0
-"""How long, in seconds, to wait before a new VM is given its port after all, at first and at last."""
+"""First and longest pause, in seconds, before another attempt to listen for a new VM."""
 
 
 class VmPortListeners:
-    """Listeners that are each fixed to one VM, for the VMs that are there and those that come.
+    """One listener per VM, for existing and for new VMs.
 
-    A VM that has left is told so at its port, for as long as there are open files enough for those that are there.
+    The port of a removed VM stays open and answers 403, unless its open file is needed for another VM.
     """
 
     def __init__(
         self, fleet: Fleet, server: GuestServer, host: str, first: int, operator_port: int | None = None
     ) -> None:
-        """`first` is where the ports of VMs begin (0: where some are free). None of them gets `operator_port`."""
+        """`first` is the first port of VMs (0: any free ports). `operator_port` is never assigned to a VM."""
         self._fleet = fleet
         self._server = server
         self._host = host
@@ -109,11 +115,11 @@ class VmPortListeners:
         self._changed: set[str] = set()
         self._has_changed = asyncio.Event()
         self.is_complete = True
-        """Whether every VM has its port, as far as could be found out when one last came."""
+        """Whether every VM had a listener after the last change of the inventory."""
 
     @asynccontextmanager
     async def serve(self) -> AsyncIterator[None]:
-        """Listen for all VMs there are, and as long as the context lasts for those that come."""
+        """Listen for all existing VMs, and for new ones while the context is open."""
         self._fleet.scopes.observers.append(self.observe)
         await self._open_all(_vm_names(self._fleet.replica.views()))
         async with tasks_until_exit() as tasks:
@@ -121,7 +127,7 @@ class VmPortListeners:
             yield
 
     def url(self, scope: str, vm: str) -> str | None:
-        """Return the URL at which a VM finds its endpoint."""
+        """Return the URL of a VM's endpoint."""
         port = self._open.get(f"{scope}/{vm}")
         if port is None:
             return None
@@ -129,7 +135,7 @@ class VmPortListeners:
         return f"http://{host}:{port}"
 
     def observe(self, change: ScopeChange) -> None:
-        """Note a scope in which a VM has no port yet."""
+        """Note a scope that has a VM without a port."""
         roster = change.after.roster if change.after is not None else ()
         if any(f"{change.id}/{vm.name}" not in self._open for vm in roster):
             self._changed.add(change.id)
@@ -153,14 +159,14 @@ class VmPortListeners:
                 pause = next(pauses)
 
     async def _open_all(self, names: Iterable[str]) -> None:
-        """Listen for the VMs that are there from the start; whatever is in the way is raised."""
+        """Listen for the VMs that exist at the start; raise any error."""
         new, free = self._vms_without_port(names), self._free_ports()
         async with self._save_ports() as opened:
             for name in new:
                 opened[name] = await self._listen(name, free, skip_busy=self._first == 0)
 
     async def _open_for_new(self, names: Iterable[str]) -> bool:
-        """Listen for VMs that have come, and tell whether each has its port: one that cannot is in no other's way."""
+        """Listen for new VMs, and return whether all have a listener. An error for one VM does not affect others."""
         is_complete = True
         try:
             new, free = self._vms_without_port(names), self._free_ports()
@@ -169,7 +175,7 @@ class VmPortListeners:
                     try:
                         opened[name] = await self._listen(name, free, skip_busy=True)
                     except (ScopeNotFound, VmNotFound):
-                        log.info("VM %s has left before it had its guest port", name)
+                        log.info("VM %s was removed before it had a guest port", name)
                     except LISTEN_ERRORS as error:
                         is_complete = False
                         _log_error(error)
@@ -180,9 +186,9 @@ class VmPortListeners:
 
     @asynccontextmanager
     async def _save_ports(self) -> AsyncIterator[dict[str, int]]:
-        """Take who listens where, then save it; the listeners of what is not saved are closed.
+        """Collect the ports of new listeners, then save them; if saving fails, close those listeners.
 
-        Listening comes first: a port that turns out to be busy must not be kept for ever.
+        Listening comes first: a port that is in use must not be assigned permanently.
         """
         opened: dict[str, int] = {}
         try:
@@ -196,7 +202,7 @@ class VmPortListeners:
         self._open.update(opened)
 
     def _vms_without_port(self, names: Iterable[str]) -> list[str]:
-        """Return the VMs without a listener, if there are enough files for them."""
+        """Return the VMs without a listener. Raises TooManyListeners if the limit of open files is too low."""
         new = [name for name in names if name not in self._open]
         excess = _excess_listeners(len(self._open) + len(new))
         if new and excess:
@@ -206,13 +212,13 @@ class VmPortListeners:
         return new
 
     def _close_removed(self, limit: int) -> None:
-        """Close the listeners of VMs that have left, so that there are enough files for the others."""
+        """Close the listeners of removed VMs, if their open files are needed for others."""
         present = set(_vm_names(self._fleet.replica.views()))
         for name in [name for name in self._open if name not in present][:limit]:
             self._server.stop_listening(self._host, self._open.pop(name))
 
     async def _listen(self, name: str, free: Iterable[int], *, skip_busy: bool) -> int:
-        """Listen for a VM at the port that it has, else at a free one."""
+        """Listen for a VM on its assigned port, else on a free one."""
         kept = self._fleet.ports.assigned.get(name)
         for port in free if kept is None else (kept,):
             try:
@@ -225,7 +231,7 @@ class VmPortListeners:
         raise PortUnavailable(self._first)
 
     def _free_ports(self) -> Iterator[int]:
-        """Give ports that neither a VM has or had, nor the operator API has."""
+        """Yield the ports that were never assigned to a VM and that the operator API does not use."""
         taken = {*self._fleet.ports.assigned.values(), self._operator_port}
         return (port for port in self._port_range() if port not in taken)
 
@@ -242,16 +248,16 @@ def _file_limit() -> int:
 
 
 def _excess_listeners(listeners: int) -> int:
-    """Return how many there are too many: a VM needs its listener and at least one connection."""
+    """Return the number of listeners over the limit: a VM needs open files for its listener and one connection."""
     return max(0, listeners - (_file_limit() - SPARE_FILES) // 2)
 
 
 def _log_error(error: Exception) -> None:
-    log.error("a new VM has no guest port yet: %s", error)  # the trace says nothing more
+    log.error("cannot open the guest port of a new VM, retrying: %s", error)
 
 
 def _vm_names(views: Iterable[ScopeView]) -> list[str]:
-    """Return the VMs of these scopes, as `scope/name`, by scope and in the order in which people count."""
+    """Return the VMs of these scopes as `scope/name`, by scope and in natural sort order."""
     ordered = sorted(views, key=lambda view: view.id)
     return [f"{view.id}/{vm.name}" for view in ordered for vm in sorted(view.roster or (), key=_sort_key)]
 
@@ -261,10 +267,10 @@ def _sort_key(vm: Vm) -> tuple[list[str | int], str]:
 
 
 class VmSocketListeners:
-    """Sockets in a directory that its owner alone can enter, which nobody else may use at the same time.
+    """Unix sockets, one per VM, in a directory that only its owner can enter and only one service may use.
 
-    Whoever can open one of them is the VM, so that it is not for others on the machine to see them. The directory is
-    never removed: a program that runs as a VM has it covered, and a new one in its place would not be.
+    Every process that can open a socket counts as the VM, so other users of the machine must not see it. The directory
+    is never removed: the sandbox of a program that runs as a VM hides it, and would not hide a new directory.
     """
 
     def __init__(self, replica: Replica, server: GuestServer, directory: Path) -> None:
@@ -275,8 +281,8 @@ class VmSocketListeners:
         self._lock = asyncio.Lock()
 
     async def reopen(self) -> None:
-        """Listen where a service before this one has listened: whoever is taken for a VM there waits for its return."""
-        if self._directory.is_symlink():  # somebody has put it there
+        """Listen on the sockets of an earlier service: programs that run as a VM wait for them."""
+        if self._directory.is_symlink():  # not ours, possibly an attack
             self._directory.unlink()
         existing = set(self._directory.glob("*.sock"))
         for vm in self._vms() if existing else ():
@@ -287,7 +293,7 @@ class VmSocketListeners:
             path.unlink()
 
     async def open(self, vm: str) -> Path:
-        """Return where `scope/name` is listened for, from now on if it was not yet."""
+        """Listen for a VM (`scope/name`), unless that has been done, and return the path of the socket."""
         path = self._path(vm)
         async with self._lock:
             if path not in self._open:
@@ -299,8 +305,8 @@ class VmSocketListeners:
     async def _reopen_vm(self, vm: str) -> None:
         try:
             await self.open(vm)
-        except OSError as error:  # as when there are too many files: no reason not to start
-            log.warning("nobody listens on the socket of VM %s any more: %s", vm, error.strerror)
+        except OSError as error:  # for example too many open files: the service starts nevertheless
+            log.warning("cannot reopen the socket of VM %s: %s", vm, error.strerror)
 
     def _vms(self) -> list[str]:
         return [f"{view.id}/{vm.name}" for view in self._replica.views() for vm in view.roster or ()]

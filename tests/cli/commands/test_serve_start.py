@@ -50,7 +50,7 @@ def test_port_that_is_busy_is_logged_and_exit_code_3(machine: Machine) -> None:
     (line,) = said.splitlines()
     record = json.loads(line)
     assert (code, record["level"]) == (3, "critical")
-    assert f"cannot listen on port {port} of 127.0.0.1 for the operator API" in record["message"]
+    assert f"the operator API: cannot listen on 127.0.0.1:{port}" in record["message"]
 
 
 def test_first_token_is_an_admins_and_the_local_command_line_finds_it(machine: Machine, tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ def test_manual_time_stands_still_and_does_not_go_back(machine: Machine, tmp_pat
 def test_port_that_is_roots_is_called_so() -> None:
     denied = OSError(errno.EACCES, "Permission denied")
     error = ListenFailed("127.0.0.1", 80, "the operator API", denied, "choose another one")
-    said = "cannot listen on port 80 of 127.0.0.1 for the operator API, ports below 1024 need root: choose another one"
+    said = "the operator API: cannot listen on 127.0.0.1:80: ports below 1024 need root; choose another one"
     assert str(error) == said
 
 
@@ -132,8 +132,8 @@ def test_busy_operator_port_is_named(machine: Machine) -> None:
     assert (ended.code, ended.stderr) == (
         3,
         (
-            f"forewarn: cannot listen on port {port} of 127.0.0.1 for the operator API, another program does already: "
-            "stop that one, or choose another one with --operator HOST:PORT (port 0: any free port)\n"
+            f"forewarn: the operator API: cannot listen on 127.0.0.1:{port}: already in use by another program; "
+            "stop that program, or choose another one with --operator HOST:PORT (port 0: any free port)\n"
         ),
     )
     assert list((machine.runtime / "forewarn").iterdir()) == []
@@ -147,9 +147,8 @@ def test_busy_guest_port_is_named_and_not_kept(machine: Machine, tmp_path: Path)
     assert (ended.code, ended.stderr) == (
         3,
         (
-            f"forewarn: cannot listen on port {port} of 127.0.0.1 for VM batch/batch_0, another program does already: "
-            "stop that one, or choose with --listen HOST:PORT where the ports of VMs begin (port 0: wherever some are "
-            "free)\n"
+            f"forewarn: VM batch/batch_0: cannot listen on 127.0.0.1:{port}: already in use by another program; "
+            "stop that program, or choose the first port of VMs with --listen HOST:PORT (port 0: any free ports)\n"
         ),
     )
     with run_up(machine, data=tmp_path / "data", manual_time=False) as service:
@@ -163,7 +162,7 @@ def test_kept_guest_port_that_is_busy_is_named(machine: Machine, tmp_path: Path)
     with socket.create_server((LOOPBACK, port or 0)):
         ended = run(machine, "up", *data, *FREE_PORTS)
     assert ended.code == 3
-    assert f"port {port} of {LOOPBACK} for VM web/web-0, another program does already" in ended.stderr
+    assert f"VM web/web-0: cannot listen on {LOOPBACK}:{port}: already in use by another program" in ended.stderr
     assert "use another data directory, because a VM keeps its port" in ended.stderr
 
 

@@ -65,7 +65,7 @@ async def test_fault_ends_with_its_time_and_the_journal_says_so() -> None:
         await service.fleet.time.advance(timedelta(minutes=1))
         assert await ids(service) == []
         (line,) = await service.client(lambda api: list(api.journal(actions=[EntryKind.FAULT_ENDED])))
-    assert (line.at, line.actor, line.reason) == (TEN + timedelta(seconds=30), "faults", "its time is over")
+    assert (line.at, line.actor, line.reason) == (TEN + timedelta(seconds=30), "faults", "it expired")
 
 
 async def test_same_key_does_nothing_twice() -> None:
