@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from forewarn.platform.processes import BackgroundProcess, ProcessFiles, ProcessNote
 
@@ -43,6 +44,7 @@ def forget_pid(files: ProcessFiles) -> None:
     files.write_note(msgspec.structs.replace(note, pid=None, start_ticks=None))
 
 
+@pytest.mark.process
 async def test_program_is_found_after_a_kill_between_its_start_and_its_note(tmp_path: Path) -> None:
     files = ProcessFiles(tmp_path, "event.web-0")
     with start(files, f"while ! test -e {tmp_path}/go; do sleep 0.01; done; echo finished"):
@@ -57,6 +59,7 @@ async def test_program_is_found_after_a_kill_between_its_start_and_its_note(tmp_
             assert (await waiting).stdout == "finished\n"
 
 
+@pytest.mark.process
 async def test_output_is_found_of_a_program_that_ended_before_its_note(tmp_path: Path) -> None:
     files = ProcessFiles(tmp_path, "event.web-0")
     with start(files, "echo finished") as process:

@@ -43,7 +43,7 @@ from forewarn.testing.scenario.runner import InvalidCommand
 GATE = "health"
 """The name of a scenario's gate."""
 
-GATE_REASON = "the gate answers 503, not 200"
+GATE_REASON = "the gate returned 503, expected 200"
 """The reason of a closed gate, the same as in a service."""
 
 
