@@ -12,21 +12,15 @@ from forewarn.testing.exam.markers import Marker, MarkerWatcher
 
 def test_marker_changes_when_it_appears_and_when_it_is_written_to(tmp_path: Path) -> None:
     marker = Marker(tmp_path / "ready")
-    marker.poll()
-    assert len(marker.changes) == 0
-    marker.path.write_text("")
-    for _ in range(2):
+    counts = []
+    for content in (None, "", "", "more", None, "more"):
+        if content is None:
+            marker.path.unlink(missing_ok=True)
+        elif not marker.path.exists() or marker.path.read_text() != content:
+            marker.path.write_text(content)
         marker.poll()
-    assert len(marker.changes) == 1
-    marker.path.write_text("more")
-    marker.poll()
-    assert len(marker.changes) == 2
-    marker.path.unlink()
-    marker.poll()
-    assert len(marker.changes) == 2, "to remove it is no change"
-    marker.path.write_text("more")
-    marker.poll()
-    assert len(marker.changes) == 3
+        counts.append(len(marker.changes))
+    assert counts == [0, 1, 1, 2, 2, 3], "to remove it is no change"
 
 
 def test_file_that_was_there_before_has_not_changed(tmp_path: Path) -> None:

@@ -1,0 +1,34 @@
+"""Optional dependencies: what is missing is named with the line to type."""
+
+import pytest
+
+from forewarn.cli import extras
+from forewarn.cli.errors import CliError, ExitCode
+from forewarn.cli.extras import require_server
+
+
+def test_what_is_loaded_is_returned() -> None:
+    assert require_server(lambda: "loaded") == "loaded"
+
+
+def test_package_that_is_missing_on_import_is_named() -> None:
+    def load() -> None:
+        raise ModuleNotFoundError("No module named 'uvloop'", name="uvloop")
+
+    with pytest.raises(CliError, match=r"uvloop.*pip install 'forewarn\[server\]'") as refused:
+        require_server(load)
+    assert refused.value.code is ExitCode.USAGE
+
+
+def test_package_that_would_be_missing_later_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extras, "find_spec", lambda name: None if name == "litestar" else object())
+    with pytest.raises(CliError, match="litestar"):
+        require_server(lambda: None)
+
+
+def test_other_missing_module_is_an_error_of_our_own() -> None:
+    def load() -> None:
+        raise ModuleNotFoundError("No module named 'forewarn.nothing'", name="forewarn.nothing")
+
+    with pytest.raises(ModuleNotFoundError):
+        require_server(load)
