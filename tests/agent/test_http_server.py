@@ -53,7 +53,7 @@ async def test_answers(port: int, text: bytes, first: bytes, body: bytes | None)
         assert rest == body
 
 
-async def test_disconnected_or_slow_clients_block_nobody(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_disconnected_or_slow_clients_do_not_block_others(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_server, "TIMEOUT", 0.05)
     with socket.create_connection(("127.0.0.1", port)) as gone:
         gone.sendall(b"GET /")

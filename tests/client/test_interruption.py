@@ -54,7 +54,7 @@ def told(*changes: Change, types: tuple[str, ...] = ()) -> Interruption:
         pytest.param([Appeared(SOON)], SOON, timedelta(minutes=15), id="announced"),
         pytest.param([Appeared(LATER), Appeared(SOON)], SOON, timedelta(minutes=15), id="the-sooner"),
         pytest.param([Appeared(SOON), Appeared(LATER)], SOON, timedelta(minutes=15), id="the-sooner-first"),
-        pytest.param([Appeared(SOON), Appeared(UNKNOWN)], UNKNOWN, None, id="nobody-knows-when"),
+        pytest.param([Appeared(SOON), Appeared(UNKNOWN)], UNKNOWN, None, id="unknown-start"),
         pytest.param([Appeared(UNKNOWN), Appeared(RUNNING)], RUNNING, timedelta(0), id="under-way"),
         pytest.param(
             [Appeared(SOON), Appeared(LATER), Gone(SOON, Ending.WITHDRAWN)], LATER, timedelta(minutes=30), id="next"

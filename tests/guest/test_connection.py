@@ -1,4 +1,4 @@
-"""Connections: time-outs of each state, peers that do not read, and errors of our own."""
+"""Connections: timeouts of each state, peers that do not read, and internal errors."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""States of a connection and the time-out of each."""
+"""States of a connection and the timeout of each."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""Faulty responses on real sockets: what each fault looks like to the VM that it hits."""
+"""Fault injection on real sockets: the response of each kind of fault."""
 
 import asyncio
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""The link-local address: what is asked of the program `ip`, and what is said of its refusals.
+"""The link-local address: calls of the program `ip`, and the messages about its errors.
 
 `tests/namespaces` puts it on a real interface, which needs root.
 """
@@ -19,7 +19,7 @@ DELETE = ["ip", "address", "delete", f"{ADDRESS}/32", "dev", "br0"]
 
 
 class FakeIp:
-    """The program `ip`, as far as the addresses of one interface go."""
+    """A fake `ip` that knows the addresses of one interface."""
 
     def __init__(self, *addresses: str) -> None:
         self.addresses = list(addresses)

@@ -1,4 +1,4 @@
-"""Guest HTTP responses as bytes: what is the same for all requests, and what changes with each."""
+"""Guest HTTP responses as bytes: the common part, and the part that changes with each request."""
 
 import re
 from datetime import timedelta
@@ -58,7 +58,7 @@ def test_request_id_never_repeats() -> None:
 
 
 def test_lines_stay_the_same_object_within_a_second() -> None:
-    """By that a prepared response knows that it need not be written again."""
+    """A prepared response compares the object to see that it need not be rendered again."""
     headers = CommonHeaders(TEN)
     before = headers.lines
     headers.refresh(TEN + timedelta(milliseconds=999))

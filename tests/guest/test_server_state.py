@@ -1,4 +1,4 @@
-"""State that all connections share: their number, their time-outs, the date, and the end of the server."""
+"""State shared by all connections: their number and timeouts, the date, and the shutdown."""
 
 import asyncio
 import sys
@@ -19,7 +19,7 @@ from tests.fleet.fleets import run_fleet
 
 
 class FakeConnection:
-    """A connection that notes what is asked of it, and ends when it is told to."""
+    """A connection that records its calls, and ends when `finish` or `abort` is called."""
 
     def __init__(self, state: ServerState, *, timeout: int = 10, is_stubborn: bool = False) -> None:
         self._state, self._is_stubborn = state, is_stubborn
@@ -49,7 +49,7 @@ async def run_state(**fields: Any) -> AsyncIterator[tuple[ServerState, Fleet]]:
         yield ServerState(fleet, counters=Counters(), **values), fleet
 
 
-async def test_connections_are_counted_as_they_come_and_go() -> None:
+async def test_connections_are_counted() -> None:
     async with run_state(limits=Limits(connections=1)) as (state, _):
         first = FakeConnection(state)
         assert not state.is_full
@@ -61,7 +61,7 @@ async def test_connections_are_counted_as_they_come_and_go() -> None:
         state.remove_connection(first)
 
 
-async def test_connection_expires_after_its_time_and_not_in_it() -> None:
+async def test_connection_expires_only_after_its_timeout() -> None:
     async with run_state() as (state, _):
         connection = FakeConnection(state, timeout=2)
         for _ in range(2):
@@ -71,7 +71,7 @@ async def test_connection_expires_after_its_time_and_not_in_it() -> None:
         assert connection.asked == ["expire"]
 
 
-async def test_date_is_renewed_with_each_tick() -> None:
+async def test_tick_updates_the_date() -> None:
     async with run_state() as (state, fleet):
         assert isinstance(fleet.clock, ManualClock)
         fleet.clock.set(TEN + timedelta(hours=1))
@@ -81,7 +81,7 @@ async def test_date_is_renewed_with_each_tick() -> None:
         assert b"12:00:00 GMT" in state.shifted_headers(timedelta(hours=1)).lines
 
 
-async def test_request_rate_may_change_and_faults_switch_off_answers_without_a_look() -> None:
+async def test_request_rate_may_change_and_faults_disable_cached_responses() -> None:
     async with run_state(with_faults=True) as (state, _):
         assert (state.rate, state.cached_rate, state.fault_injector) == (5, 5, None)
         state.set_request_rate(None)
@@ -94,7 +94,7 @@ async def test_request_rate_may_change_and_faults_switch_off_answers_without_a_l
         assert (state.cached_rate, state.fault_injector) == (sys.maxsize, None)
 
 
-async def test_only_a_system_clock_needs_no_look_at_each_request() -> None:
+async def test_only_a_system_clock_is_read_once_per_tick() -> None:
     async with run_state() as (state, _):
         assert not state.is_real_time
     async with run_fleet(clock=SystemClock()) as fleet:
@@ -102,7 +102,7 @@ async def test_only_a_system_clock_needs_no_look_at_each_request() -> None:
         assert state.is_real_time
 
 
-async def test_end_lets_connections_finish_and_cuts_off_those_that_do_not() -> None:
+async def test_shutdown_finishes_connections_and_aborts_slow_ones() -> None:
     async with run_state(limits=Limits(shutdown_timeout=timedelta(milliseconds=1))) as (state, _):
         polite, stubborn = FakeConnection(state), FakeConnection(state, is_stubborn=True)
         state.close()
@@ -112,6 +112,6 @@ async def test_end_lets_connections_finish_and_cuts_off_those_that_do_not() -> N
         assert (polite.asked, stubborn.asked) == (["finish"], ["finish", "abort"])
 
 
-async def test_server_without_connections_is_empty_at_once() -> None:
+async def test_server_without_connections_is_empty_immediately() -> None:
     async with run_state() as (state, _), asyncio.timeout(60):
         await state.wait_until_empty()
