@@ -17,7 +17,7 @@ from forewarn.http_client import (
     ResponseTooLarge,
     send_request,
 )
-from tests.platform.recording_server import RecordingServer, run_recording_server
+from tests.support.recording_server import RecordingServer, run_recording_server
 
 SHORT = timedelta(seconds=0.05)
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -30,7 +30,7 @@ async def web() -> AsyncIterator[RecordingServer]:
 
 
 async def test_request_is_sent_as_given(web: RecordingServer) -> None:
-    request = HttpRequest("PUT", f"{web.url}&c=d", {"X-Key": "k", "User-Agent": "mine"}, b"body")
+    request = HttpRequest("PUT", f"{web.url}?a=b&c=d", {"X-Key": "k", "User-Agent": "mine"}, b"body")
     assert await send_request(request) == HttpResponse(200)
     (received,) = web.received
     assert (received.request_line, received.body) == ("PUT /hook?a=b&c=d HTTP/1.1", b"body")

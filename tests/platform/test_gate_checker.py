@@ -18,7 +18,7 @@ from forewarn.core.campaign.spec import HttpCheck
 from forewarn.platform.gate_checker import MAX_CONCURRENT, SettingsGateChecker
 from forewarn.platform.port import GateFailed, GatePassed, GateRequest
 from forewarn.settings.gates import Gate, GateSettings
-from tests.platform.recording_server import RecordingServer, run_recording_server
+from tests.support.recording_server import RecordingServer, run_recording_server
 
 CAMPAIGN = "11111111-2222-4333-8444-555555555555"
 QUESTION = GateRequest(gate="health", campaign=CAMPAIGN, name="kernel", scope="web", wave=2)
@@ -139,7 +139,7 @@ async def test_expected_status_says_open(web: RecordingServer, tmp_path: Path) -
     web.statuses = [204]
     assert await http_gate(web, tmp_path, expect_status=204).check(QUESTION) == GatePassed()
     (received,) = web.received
-    assert received.request_line == "GET /hook?a=b HTTP/1.1"
+    assert received.request_line == "GET /hook HTTP/1.1"
     assert received.headers["host"] == f"127.0.0.1:{web.port}"
 
 

@@ -13,7 +13,7 @@ from forewarn import __version__
 from forewarn.platform.port import NotificationFailed, NotificationMessage
 from forewarn.platform.webhooks import WebhookNotifier
 from forewarn.settings.schema import CampaignSettings
-from tests.platform.recording_server import RecordingServer, run_recording_server
+from tests.support.recording_server import RecordingServer, run_recording_server
 
 MESSAGE = NotificationMessage(
     id="9c1b6c1e-0000-4000-8000-000000000001",
@@ -40,7 +40,7 @@ async def test_message_is_sent_as_json(web: RecordingServer) -> None:
     assert webhooks(web.url).has_receivers
     await webhooks(web.url).notify(MESSAGE)
     (received,) = web.received
-    assert received.request_line == "POST /hook?a=b HTTP/1.1"
+    assert received.request_line == "POST /hook HTTP/1.1"
     assert received.headers["content-type"] == "application/json"
     assert received.headers["forewarn-delivery"] == MESSAGE.id
     assert "forewarn-signature" not in received.headers

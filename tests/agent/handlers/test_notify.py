@@ -18,8 +18,8 @@ from forewarn.agent.handlers.notify import MISSING, NotifyHandler
 from forewarn.agent.settings import NotifySettings
 from forewarn.clock import ManualClock
 from tests.agent.handlers.handler_contexts import NOW, handler_context
-from tests.agent.handlers.recording_server import RecordingServer, run_recording_server
 from tests.support.processes import free_ports
+from tests.support.recording_server import RecordingServer, run_recording_server
 
 
 @pytest.fixture

@@ -18,8 +18,8 @@ from forewarn.agent.handlers.webhook import WebhookHandler
 from forewarn.agent.settings import WebhookSettings
 from forewarn.clock import ManualClock
 from tests.agent.handlers.handler_contexts import EVENT, NOW, PREPARE, RECOVER, handler_context
-from tests.agent.handlers.recording_server import RecordingServer, run_recording_server
 from tests.support.processes import free_ports
+from tests.support.recording_server import RecordingServer, run_recording_server
 
 SECRET = "s3cret-of-the-hook"
 

@@ -1,4 +1,4 @@
-"""Web server that records requests and sends a fixed response."""
+"""Web server that records requests and sends prepared responses."""
 
 import asyncio
 import ssl
@@ -16,12 +16,17 @@ class ReceivedRequest(NamedTuple):
 
 
 class RecordingServer:
-    """The server: its port, the received requests, and the next response."""
+    """The server: its port, the received requests, and the next responses.
+
+    A response is a status, bytes to send as they are, or None for no response. When `statuses` is empty, it is
+    `response`.
+    """
 
     def __init__(self) -> None:
         self.port = 0
         self.received: list[ReceivedRequest] = []
-        self.response = b"HTTP/1.1 204 No Content\r\n\r\n"
+        self.statuses: list[int | bytes | None] = []
+        self.response: int | bytes | None = 200
 
     @property
     def url(self) -> str:
@@ -29,14 +34,21 @@ class RecordingServer:
         return f"http://127.0.0.1:{self.port}/hook"
 
     async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Receive one request and answer it."""
+        """Receive one request and send the next response."""
         try:
             head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
             headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in head[1:] if line)}
             body = await reader.readexactly(int(headers.get("content-length", "0")))
             self.received.append(ReceivedRequest(head[0], headers, body))
-            writer.write(self.response)
-            await writer.drain()
+            status = self.statuses.pop(0) if self.statuses else self.response
+            if status is None:
+                await reader.read()
+            elif isinstance(status, bytes):
+                writer.write(status)
+                await writer.drain()
+            else:
+                writer.write(f"HTTP/1.1 {status} As told\r\nLocation: /elsewhere\r\nContent-Length: 0\r\n\r\n".encode())
+                await writer.drain()
         finally:
             writer.close()
 
