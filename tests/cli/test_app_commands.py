@@ -189,34 +189,6 @@ def test_request_over_several_hosts_shows_each_event(service_machine: ServiceMac
     ]
 
 
-def test_clock_is_shown_and_moved(service_machine: ServiceMachine) -> None:
-    service_machine.run_json("event", "schedule", "Preempt", service_machine.take_vm(), "--in", "3m")
-    before = service_machine.run_json("clock", "show")
-    assert before["manual"]
-    moved = service_machine.run("clock", "advance", "--to-next")
-    now, following = moved.stdout.splitlines()
-    assert now == before["next_change_at"].replace("T", " ")
-    assert following.startswith("next: ")
-    assert moved.stderr.startswith(f"{now} ")
-
-
-def test_all_that_has_changed_on_the_way_is_told_or_where_to_find_it(machine: Machine) -> None:
-    with run_up(machine):
-        machine.run("vm", "restart", "db-0")
-        few = machine.run("clock", "advance", "1h").stderr.splitlines()
-        for _ in range(4):
-            machine.run("event", "schedule", "Freeze", "--scope", "web")
-        *_, last = many = machine.run("clock", "advance", "1h").stderr.splitlines()
-        since = re.search(r"`forewarn journal (.*)`", last)
-        assert since is not None
-        rest = json.loads(machine.run("journal", *since[1].split(), "--action", "completed", "-o", "json").stdout)
-    assert [line.split(" in ")[1] for line in few] == [
-        "db-0 started: db-0 (due)",
-        "db-0 completed: db-0 (took: 60.000s)",
-    ]
-    assert (len(many), rest[-1]["record_id"]) == (21, "web")
-
-
 def test_way_to_the_service_can_be_said_in_the_environment(service_machine: ServiceMachine) -> None:
     token = Path(service_machine.service.ready["token_file"]).read_text().strip()
     reached = {
@@ -358,16 +330,6 @@ def test_url_without_a_service_is_unreachable(service_machine: ServiceMachine) -
     assert (ended.returncode, ended.stderr) == (
         5,
         f"forewarn: cannot reach {url}: Connection refused; is it running?\n",
-    )
-
-
-def test_time_that_is_real_is_not_moved(machine: Machine) -> None:
-    with run_up(machine, manual_time=False):
-        assert machine.run_json("clock", "show")["manual"] is False
-        refused = machine.run("clock", "advance", "15m")
-    assert (refused.returncode, refused.stderr) == (
-        3,
-        "forewarn: the service runs in real time: start it with --manual-time to move its clock\n",
     )
 
 

@@ -1,0 +1,70 @@
+"""Options shared by several commands, and the types of their values."""
+
+from enum import StrEnum
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from forewarn.cli.options.common import (
+    FROM_1,
+    ChoiceType,
+    CommandGroup,
+    complete_words,
+    given_settings,
+    setting_option,
+    with_options,
+)
+
+
+class Colour(StrEnum):
+    RED = "Red"
+    BLUE = "Blue"
+
+
+def convert(value: str) -> StrEnum:
+    return ChoiceType(Colour).convert(value, None, None)
+
+
+def test_choice_is_read_in_any_case() -> None:
+    assert [convert(text) for text in ("Red", "rED", "blue")] == [Colour.RED, Colour.RED, Colour.BLUE]
+
+
+def test_wrong_choice_is_refused_with_all_and_the_nearest() -> None:
+    with pytest.raises(click.BadParameter, match=r"rd is not one of Red and Blue\..*Red\?"):
+        convert("rd")
+    with pytest.raises(click.BadParameter) as refused:
+        convert("zzz")
+    assert "?" not in str(refused.value)
+
+
+def test_words_are_completed_in_any_case() -> None:
+    assert [item.value for item in complete_words(["web-0", "Web-1", "db"], "WEB")] == ["web-0", "Web-1"]
+
+
+def test_setting_is_passed_on_only_if_it_was_typed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The settings loader reads the variable, and says which one is wrong."""
+    given: list[dict[str, object]] = []
+
+    @click.command()
+    @with_options([setting_option("speed", "Speed.", "NUMBER"), setting_option("manual_time", "Manual.")])
+    def command(**values: object) -> None:
+        given.append(given_settings(values))
+
+    monkeypatch.setenv("FOREWARN_SPEED", "7")
+    for arguments in ([], ["--speed", "2"], ["--manual-time"]):
+        CliRunner().invoke(command, arguments, catch_exceptions=False)
+    assert given == [{}, {"speed": "2"}, {"manual_time": True}]
+
+
+def test_help_lists_options_and_commands_in_the_order_of_their_definition() -> None:
+    group = CommandGroup()
+    for name in ("zeta", "alpha"):
+        group.command(name)(lambda: None)
+    assert group.list_commands(click.Context(group)) == ["zeta", "alpha"]
+
+
+def test_number_out_of_its_limits_is_refused() -> None:
+    assert FROM_1.convert(1, None, None) == 1
+    with pytest.raises(click.BadParameter):
+        FROM_1.convert(0, None, None)
