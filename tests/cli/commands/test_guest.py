@@ -416,10 +416,3 @@ def test_every_option_but_those_of_one_request_has_its_variable(machine: Machine
     without = {text.split()[0] for text in options if not re.search(r"\[env\s+var:\s+FOREWARN_", text)}
     assert without - {"--mine", "--all"} == {"--help"}
     assert len(options) - len(without) == 4
-
-
-def test_reference_names_every_command_and_option(machine: Machine) -> None:
-    page = (Path(__file__).parents[3] / "docs/reference/cli.md").read_text()
-    for command in COMMANDS:
-        options = set(re.findall(r"--[a-z][a-z-]+", machine.run(*command.split(), "--help").stdout)) - {"--help"}
-        assert {each for each in (f"forewarn {command}", *options) if each not in page} == set()

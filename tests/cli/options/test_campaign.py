@@ -6,7 +6,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from msgspec.inspect import BoolType
 
 from forewarn.api import v1
 from forewarn.api.campaign_file import parse_campaign, read_campaign
@@ -15,8 +14,6 @@ from forewarn.cli.errors import CliError
 from forewarn.cli.options.campaign import OPTIONS, TABLES, campaign_from_options
 from forewarn.cli.options.field_option import FieldOption
 from forewarn.core.campaign.spec import CampaignPolicy, HttpCheck, Limit, Selection, WaveKind
-
-CLI_PAGE = (Path(__file__).parents[3] / "docs/reference/cli.md").read_text()
 
 KEYS = [(table, key) for table, struct in TABLES.items() for key in struct.__struct_fields__ if key not in TABLES]
 """Every key of a campaign, with its table."""
@@ -66,11 +63,11 @@ def option_of(table: str, key: str) -> FieldOption:
 
 
 @pytest.mark.parametrize(("table", "key"), KEYS)
-def test_key_has_an_option_with_a_help_and_a_place_in_the_reference(table: str, key: str) -> None:
+def test_key_has_an_option_of_its_name_with_a_help(table: str, key: str) -> None:
+    """docs/reference/cli/campaign.md states the rule instead of repeating the options."""
     option = option_of(table, key)
     assert option.type.description.endswith(".")
-    value = "" if isinstance(option.type.type, BoolType) else f" {option.metavar}"
-    assert f"`{option.flag}{value}`" in CLI_PAGE
+    assert option.flag in {f"--{name.replace('_', '-')}" for name in (key, key.removesuffix("s"))}
 
 
 def test_every_key_is_typed_in_this_test() -> None:
