@@ -1,4 +1,4 @@
-"""The README and every lesson do what they say: their commands run against a real service, and print what is shown."""
+"""The commands of the README and of every lesson run against a real service, and print what the page shows."""
 
 import json
 import os
@@ -26,7 +26,11 @@ PAGES = [
 ]
 FIRST_PORT = 8180
 SWALLOWED = "swallowed.txt"
-EXECUTABLE = Path(sys.executable).parent / "forewarn"
+PROGRAMS = Path(sys.executable).parent
+EXECUTABLE = PROGRAMS / "forewarn"
+START = re.compile(r"make run(?: ARGS=(?P<quote>['\"])(?P<args>.*)(?P=quote))?|forewarn up (?P<options>.*)")
+"""How a page starts the service: in a clone, or, as lessons do, in a directory where Forewarn is installed."""
+TYPES_FOREWARN = re.compile(r"(?<![\w-])forewarn ")
 EVENT = re.compile(r"\b[0-9A-F]{8}(?:-[0-9A-F]{4}){3}-[0-9A-F]{12}\b")
 
 
@@ -41,7 +45,7 @@ class Reader:
 
     def learn_ports(self) -> None:
         """Find out which ports stand for those of the page: they are given in the order of the table."""
-        vms = json.loads(self.run(".venv/bin/forewarn vm list -o json"))
+        vms = json.loads(self.run("forewarn vm list -o json"))
         for shown, vm in enumerate(vms, start=FIRST_PORT):
             self._ports[f"127.0.0.1:{shown}"] = vm["guest_url"].removeprefix("http://")
 
@@ -50,9 +54,8 @@ class Reader:
         for shown, real in (self._ports | self._ids).items():
             command = command.replace(shown, real)
         command = command.replace(" | grep ", f" | tee {SWALLOWED} | grep ")
-        talk = subprocess.STDOUT if ".venv/bin/forewarn" in command else subprocess.PIPE
-        for shown, real in ((".venv/bin/forewarn", str(EXECUTABLE)), (".venv/bin/python", sys.executable)):
-            command = command.replace(shown, shlex.quote(real))
+        command = command.replace(".venv/bin/", "")
+        talk = subprocess.STDOUT if TYPES_FOREWARN.search(command) else subprocess.PIPE
         done = subprocess.run(
             ["bash", "-c", command],
             env=self._environ,
@@ -84,10 +87,12 @@ class Reader:
 
 @contextmanager
 def service(command: str, tmp_path: Path) -> Iterator[tuple[Reader, str]]:
-    """Start what `make run` starts, on free ports; give the reader and everything that start-up prints."""
-    arguments = shlex.split(command.removeprefix("make run").strip().removeprefix("ARGS=") or "''")
-    options = shlex.split(arguments[0]) if arguments else []
-    environ = {**os.environ, "PYTEST_ADDOPTS": " ".join(WITHOUT_OTHERS)}
+    """Start the service as the page does, but on free ports; give the reader and everything that start-up prints."""
+    start = START.fullmatch(command)
+    assert start, command
+    options = shlex.split(start["args"] or start["options"] or "")
+    path = f"{PROGRAMS}{os.pathsep}{os.environ['PATH']}"
+    environ = {**os.environ, "PATH": path, "PYTEST_ADDOPTS": " ".join(WITHOUT_OTHERS)}
     if "--ephemeral" in options:
         environ |= {"XDG_DATA_HOME": str(tmp_path), "XDG_RUNTIME_DIR": str(tmp_path)}
     else:
@@ -129,7 +134,6 @@ def nothing_left_running(directory: Path) -> Iterator[None]:
 def test_page_does_what_it_says(page: Path, tmp_path: Path) -> None:
     """The first command starts the service; every other one prints what the page shows."""
     first, *rest = steps(page)
-    assert first.command.startswith("make run")
     assert rest, "a page without steps teaches nothing"
     for name, program in programs(page).items():
         (tmp_path / name).write_text(program, encoding="utf-8")
@@ -140,3 +144,11 @@ def test_page_does_what_it_says(page: Path, tmp_path: Path) -> None:
             printed = reader.run(step.command)
             assert normal(printed) == normal(step.prints), step.command
             reader.learn_ids(step.prints, printed)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.parent.name == "tutorial"], ids=lambda page: page.stem)
+def test_lesson_works_in_a_directory_of_its_own(page: Path) -> None:
+    """It starts an installed Forewarn, and sends its reader to the chapter that creates the directory."""
+    assert steps(page)[0].command.startswith("forewarn up ")
+    assert "](README.md#set-up)" in page.read_text(encoding="utf-8")
+    assert ".venv" not in page.read_text(encoding="utf-8")
