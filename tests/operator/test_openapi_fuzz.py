@@ -144,7 +144,5 @@ async def test_reference_names_every_path_and_every_code() -> None:
     async with run_api() as service:
         description = (await service.request("GET", "/openapi.json")).json
     assert [path for path in description["paths"] if path not in page] == []
-    rows = dict(re.findall(r"^\| (\d{3}) \| (.*) \|$", page, re.MULTILINE))
-    statuses = statuses_by_code()
-    assert [code for code, status in statuses.items() if f"`{code}`" not in rows[str(status)]] == []
-    assert [code for code in statuses if sum(row.count(f"`{code}`") for row in rows.values()) > 1] == []
+    rows = re.findall(r"^\| `([a-z-]+)` \| (\d{3}) \|", page, re.MULTILINE)
+    assert sorted((code, int(status)) for code, status in rows) == sorted(statuses_by_code().items())
