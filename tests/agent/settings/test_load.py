@@ -451,7 +451,7 @@ def test_reference_has_every_key_with_variable_and_default() -> None:
 def test_reference_has_every_common_key_of_handlers() -> None:
     documented = rows("## Handlers")
     expected = {key: text for key, text in defaults(LogHandlerSettings(name="x")).items() if key != "name"}
-    assert {key: cells[-1] for key, cells in documented.items()} == {"kind": "has to be said", **expected}
+    assert {key: cells[-1] for key, cells in documented.items()} == {"kind": "required", **expected}
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
@@ -460,7 +460,7 @@ def test_reference_has_every_key_of_a_kind(kind: type[HandlerSettings]) -> None:
     expected = {key: text for key, text in defaults(kind(name="x")).items() if key not in common}
     documented = {key: cells[-1] for key, cells in rows(f"### {kind.kind}").items()}
     if kind is NotifySettings:
-        assert documented.pop("body") == "what is known, in three lines"
+        assert documented.pop("body") == "the event in three lines"
         assert expected.pop("body").count("\n") == 2
     assert documented == {key: text.strip() for key, text in expected.items()}
 
