@@ -28,7 +28,7 @@ FIRST_PORT = 8180
 SWALLOWED = "swallowed.txt"
 PROGRAMS = Path(sys.executable).parent
 EXECUTABLE = PROGRAMS / "forewarn"
-START = re.compile(r"make run(?: ARGS=(?P<quote>['\"])(?P<args>.*)(?P=quote))?|forewarn up (?P<options>.*)")
+START = re.compile(r"make run(?: ARGS=(?P<args>.+))?|forewarn up (?P<options>.*)")
 """How a page starts the service: in a clone, or, as lessons do, in a directory where Forewarn is installed."""
 TYPES_FOREWARN = re.compile(r"(?<![\w-])forewarn ")
 EVENT = re.compile(r"\b[0-9A-F]{8}(?:-[0-9A-F]{4}){3}-[0-9A-F]{12}\b")
@@ -90,7 +90,7 @@ def service(command: str, tmp_path: Path) -> Iterator[tuple[Reader, str]]:
     """Start the service as the page does, but on free ports; give the reader and everything that start-up prints."""
     start = START.fullmatch(command)
     assert start, command
-    options = shlex.split(start["args"] or start["options"] or "")
+    options = shlex.split(" ".join(shlex.split(start["args"] or "")) or start["options"] or "")
     path = f"{PROGRAMS}{os.pathsep}{os.environ['PATH']}"
     environ = {**os.environ, "PATH": path, "PYTEST_ADDOPTS": " ".join(WITHOUT_OTHERS)}
     if "--ephemeral" in options:

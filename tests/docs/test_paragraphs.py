@@ -12,6 +12,8 @@ DECISIONS = ROOT / "docs/decisions"
 PAGES = [
     ROOT / "README.md",
     ROOT / "CHANGELOG.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted((ROOT / "examples").rglob("*.md")),
     *(page for page in sorted((ROOT / "docs").rglob("*.md")) if page.parent != DECISIONS or page.stem == "README"),
 ]
 """Every page that users read. Decisions are not edited after they are made, so their bodies stay as they are."""

@@ -88,31 +88,3 @@ def test_every_path_of_code_exists(root: Path, files: tuple[Path, ...]) -> None:
 def test_missing_paths_are_seen(root: Path) -> None:
     page = "See `tests/desk`, `tests/core`, `core/scope.py`, `core/desk.py`, `hooks/desk.py` and tools/desk.py."
     assert missing_paths(root, page) == ["tests/desk", "tools/desk.py", "src/forewarn/core/desk.py"]
-
-
-SHORT_PAGES = ("README.md", "CONTRIBUTING.md", "docs/README.md", "docs/explanation", "docs/contributing", "examples")
-LONGEST_PARAGRAPH = 500
-COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
-BREAK = re.compile(r"\n\s*\n|\n(?=\s*(?:[-*|]|\d+\.) )")
-"""A blank line, the next item of a list, or the next row of a table."""
-
-
-def long_paragraphs(text: str) -> list[str]:
-    """Return the beginning of each paragraph or list item that is too long, as a reader sees it: without URLs."""
-    prose = re.sub(r"\]\([^)]*\)", "]", COMMENT.sub("", FENCE.sub("", text)))
-    paragraphs = (paragraph.strip() for paragraph in BREAK.split(prose))
-    return [
-        paragraph[:60]
-        for paragraph in paragraphs
-        if len(paragraph) > LONGEST_PARAGRAPH and not paragraph.startswith("|")
-    ]
-
-
-def test_paragraphs_are_short(root: Path) -> None:
-    places = [root / name for name in SHORT_PAGES]
-    pages = [page for place in places for page in (place.rglob("*.md") if place.is_dir() else [place])]
-    assert {str(page): found for page in pages if (found := long_paragraphs(page.read_text()))} == {}
-
-
-def test_long_paragraph_is_found() -> None:
-    assert long_paragraphs(f"short\n\n- {'word ' * 101}\n\n```\n{'code ' * 200}\n```\n") == [("- " + "word " * 12)[:60]]
