@@ -29,7 +29,7 @@ def loaded_by(program: str) -> set[str]:
 
 
 @pytest.mark.process
-def test_guests_can_be_served_without_what_serves_operators() -> None:
+def test_guests_are_served_without_loading_the_operator_api() -> None:
     """It takes longer to load than all the rest: a VM's first answer must not wait for it."""
     loaded = loaded_by("import forewarn.cli.process.up_main")
     assert "httptools" in loaded
@@ -66,7 +66,7 @@ def ports(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return noted
 
 
-async def test_guest_is_answered_while_the_operator_side_is_loaded(
+async def test_guest_gets_a_response_while_the_operator_api_is_loaded(
     tmp_path: Path, ports: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Here it is loaded only after a guest has its answer: were it the other way round, none would come."""
@@ -82,7 +82,7 @@ async def test_guest_is_answered_while_the_operator_side_is_loaded(
         assert answers == [200]
 
 
-async def test_service_that_is_to_end_while_the_operator_side_is_loaded_ends_in_order(
+async def test_service_stopped_while_the_operator_api_is_loaded_ends_normally(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The load itself cannot be stopped; nothing of it is used then, and the data can be opened again at once."""
@@ -110,7 +110,7 @@ async def test_service_that_is_to_end_while_the_operator_side_is_loaded_ends_in_
         assert await asyncio.to_thread(ask, next(iter(running.fleet.ports.assigned.values()))) == 200
 
 
-async def test_what_keeps_the_operator_side_from_being_loaded_ends_the_start(
+async def test_error_while_loading_the_operator_api_ends_the_start(
     tmp_path: Path, ports: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A service that nobody can operate does not stay; its guests' ports are free again."""

@@ -88,7 +88,7 @@ def test_scope_is_idle_a_day_after_its_newest_request() -> None:
         "in any order",
     ],
 )
-def test_outage_does_not_count_as_silence(outages: list[tuple[int, int]], later: int) -> None:
+def test_outage_does_not_count_towards_the_idle_timeout(outages: list[tuple[int, int]], later: int) -> None:
     """Outages and the delay are in hours after the last request."""
     context = RuleContext(
         outages=tuple(Outage(began_at=NOW + begin * HOUR, ended_at=NOW + end * HOUR) for begin, end in outages)

@@ -187,7 +187,7 @@ def test_work_that_was_not_begun_is_carried_out(tmp_path: Path) -> None:
     assert (tmp_path / "calls").read_text().split() == ["carry-out", "probe", "carry-out"]
 
 
-def test_what_nobody_knows_waits_for_a_person(tmp_path: Path) -> None:
+def test_unknown_outcome_waits_for_a_person(tmp_path: Path) -> None:
     text, event = interrupted(tmp_path, signal.SIGKILL, "1", finish=True)
     with run_serve(tmp_path, text) as service:
         assert "the probe by maintain ended with 1" in stuck(service, event, ImpactState.UNKNOWN).reason

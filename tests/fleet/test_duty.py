@@ -127,7 +127,7 @@ def positions(rows: list[JournalRow], *kinds: EntryKind) -> list[int]:
     return [row.position for row in rows if row.entry.kind in kinds]
 
 
-async def test_event_that_one_process_schedules_is_started_by_the_one_that_has_the_duty() -> None:
+async def test_event_scheduled_by_one_process_is_started_by_the_process_with_the_duty() -> None:
     async with run_cluster(web_scope()) as cluster:
         _, other = cluster.fleets
         await other.events.schedule(schedule_request(EventType.REBOOT, "web-0"))
@@ -138,7 +138,7 @@ async def test_event_that_one_process_schedules_is_started_by_the_one_that_has_t
         assert cluster.platform.done == {"web/web-0": [EventType.REBOOT]}
 
 
-async def test_without_a_duty_nothing_is_started_nor_carried_out() -> None:
+async def test_without_the_duty_nothing_is_started_or_carried_out() -> None:
     """An approval starts an event in any process; carrying it out is the duty of one."""
     async with run_cluster(web_scope()) as cluster:
         await cluster.give_back()
@@ -205,7 +205,7 @@ async def test_process_without_duties_saves_nothing_by_itself() -> None:
     assert store.saves == 0
 
 
-async def test_duty_that_is_given_back_twice_or_never_taken_is_no_mistake() -> None:
+async def test_stopping_a_duty_twice_or_before_its_start_has_no_effect() -> None:
     async with run_cluster(web_scope()) as cluster:
         for fleet in cluster.fleets:
             await fleet.stop_duties()
@@ -213,7 +213,7 @@ async def test_duty_that_is_given_back_twice_or_never_taken_is_no_mistake() -> N
         assert cluster.clock.timer_count == 0
 
 
-async def test_duty_that_is_taken_twice_is_taken_once() -> None:
+async def test_starting_a_duty_twice_has_no_further_effect() -> None:
     async with run_cluster(web_scope()) as cluster:
         first, _ = cluster.fleets
         await start_campaign(first, campaign_spec())
@@ -352,7 +352,7 @@ async def play(done: list[Step], kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
-def test_whatever_happens_every_event_starts_once_and_none_under_a_hold(kind: str) -> None:
+def test_every_event_starts_once_and_none_under_a_hold(kind: str) -> None:
     count = examples(150 if kind == "memory" else 30)
 
     @settings(max_examples=count, deadline=None, suppress_health_check=list(HealthCheck))
@@ -363,7 +363,7 @@ def test_whatever_happens_every_event_starts_once_and_none_under_a_hold(kind: st
     check()
 
 
-async def test_campaign_goes_on_where_the_duty_goes() -> None:
+async def test_campaign_continues_in_the_process_that_takes_the_duty() -> None:
     """The duty moves every few minutes, also while work is under way: each VM is maintained once, by the policy."""
     store = PolicyCheckingStore()
     singles = [scope(f"db-{n}", vm(f"db-{n}"), kind=ScopeKind.STANDALONE) for n in range(4)]
@@ -381,7 +381,7 @@ async def test_campaign_goes_on_where_the_duty_goes() -> None:
     }
 
 
-async def test_campaign_is_run_by_the_one_that_has_the_duty_and_commanded_by_any() -> None:
+async def test_campaign_runs_in_the_process_with_the_duty_and_accepts_commands_in_any() -> None:
     async with run_cluster(web_scope()) as cluster:
         first, other = cluster.fleets
         await start_campaign(other, campaign_spec())
@@ -403,7 +403,7 @@ async def test_campaign_is_run_by_the_one_that_has_the_duty_and_commanded_by_any
         assert not [at for at in positions(rows, EntryKind.STARTED, EntryKind.SCHEDULED) if paused < at < resumed]
 
 
-async def test_wave_on_its_way_to_the_disk_does_not_start_once_another_process_has_paused_its_campaign() -> None:
+async def test_wave_being_saved_does_not_start_after_another_process_paused_its_campaign() -> None:
     """It was cleared by the record as it was before: the store refuses it, and it is decided again."""
     store = GatedStore()
     async with run_cluster(web_scope(), store=store) as cluster:
@@ -419,7 +419,7 @@ async def test_wave_on_its_way_to_the_disk_does_not_start_once_another_process_h
         assert (event.state, event.cleared) == (State.SCHEDULED, False)
 
 
-async def test_wave_on_its_way_to_the_disk_is_not_announced_once_another_process_has_paused_its_campaign() -> None:
+async def test_wave_being_saved_is_not_announced_after_another_process_paused_its_campaign() -> None:
     store = GatedStore()
     async with run_cluster(web_scope(), store=store) as cluster:
         store.may_save_scopes.clear()
@@ -432,7 +432,7 @@ async def test_wave_on_its_way_to_the_disk_is_not_announced_once_another_process
         assert cluster.fleets[0].replica.scope("web").events == ()
 
 
-async def test_abort_that_is_being_saved_while_the_duty_is_taken_is_obeyed() -> None:
+async def test_abort_saved_while_the_duty_starts_is_obeyed() -> None:
     """The process that takes the duty reads the record as it was before, and learns of its own save."""
     store = CampaignGatedStore()
     async with run_cluster(web_scope(), store=store) as cluster:

@@ -21,7 +21,7 @@ class Rounds:
         self._loop.call_soon(self._count)
 
 
-async def test_work_without_time_left_is_done_in_another_round_each() -> None:
+async def test_work_without_time_left_continues_in_the_next_iteration() -> None:
     turns, rounds = FairShare(time_slice=0), Rounds()
     seen: list[int] = []
     for _ in range(5):
@@ -30,7 +30,7 @@ async def test_work_without_time_left_is_done_in_another_round_each() -> None:
     assert len(set(seen)) == 5
 
 
-async def test_work_with_time_left_goes_on_in_the_same_round() -> None:
+async def test_work_with_time_left_continues_in_the_same_iteration() -> None:
     turns, rounds = FairShare(time_slice=3600), Rounds()
     seen: list[int] = []
     for _ in range(5):
@@ -39,7 +39,7 @@ async def test_work_with_time_left_goes_on_in_the_same_round() -> None:
     assert len(set(seen)) == 1
 
 
-async def test_many_tasks_share_one_turn_and_are_called_in_the_order_of_coming() -> None:
+async def test_many_tasks_share_one_time_slice_in_order() -> None:
     turns, rounds = FairShare(time_slice=0), Rounds()
     seen: list[tuple[int, int]] = []
 
@@ -52,7 +52,7 @@ async def test_many_tasks_share_one_turn_and_are_called_in_the_order_of_coming()
     assert len({number for number, _ in seen}) == 20
 
 
-async def test_who_is_cancelled_while_waiting_keeps_nobody_from_their_turn() -> None:
+async def test_cancelled_waiter_does_not_block_others() -> None:
     turns = FairShare(time_slice=0)
     waiting = [asyncio.create_task(turns.wait_turn()) for _ in range(5)]
     await asyncio.sleep(0)
@@ -63,7 +63,7 @@ async def test_who_is_cancelled_while_waiting_keeps_nobody_from_their_turn() -> 
     await turns.wait_turn()
 
 
-async def test_others_have_their_turn_while_a_list_is_read() -> None:
+async def test_other_tasks_run_while_a_list_is_iterated() -> None:
     rounds = 0
 
     async def others() -> None:
@@ -78,20 +78,20 @@ async def test_others_have_their_turn_while_a_list_is_read() -> None:
     assert (items, rounds >= 99) == (list(range(100)), True)
 
 
-async def test_pile_is_let_go_of_piece_by_piece() -> None:
+async def test_list_is_cleared_in_slices() -> None:
     rounds = Rounds()
     pile = list(range(100))
     await clear_gradually(pile, time_slice=0)
     assert (pile, rounds.number >= 99) == ([], True)
 
 
-def test_garbage_is_collected_again_after_a_pause_even_a_failed_one() -> None:
+def test_gc_is_enabled_again_after_a_pause_even_a_failed_one() -> None:
     with pytest.raises(ZeroDivisionError), pause_gc():
         _ = 1 / gc.isenabled()  # False: paused
     assert gc.isenabled()
 
 
-def test_pause_does_not_start_a_collector_that_was_off() -> None:
+def test_pause_does_not_enable_gc_that_was_disabled() -> None:
     with pause_gc():
         with pause_gc():
             pass

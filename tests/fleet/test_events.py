@@ -55,7 +55,7 @@ def states(fleet: Fleet, event: str) -> dict[str, ImpactState]:
     return {impact.vm: impact.state for impact in fleet.events.find(event)[1].impacts}
 
 
-async def test_operator_approves_in_the_name_of_any_vm_of_the_scope_and_the_journal_says_so() -> None:
+async def test_operator_approves_in_the_name_of_any_vm_of_the_scope() -> None:
     store = MemoryStore()
     async with run_fleet(web_scope(), scope("db", vm("db")), store=store) as fleet:
         ((_, event),) = await fleet.events.schedule(schedule_request(EventType.REBOOT, "web-0", notice=HOUR))
@@ -82,7 +82,7 @@ async def test_failed_work_is_retried_on_one_vm_or_on_all() -> None:
         assert sorted(platform.given[3:]) == [("web-0", 2), ("web-3", 3)]
 
 
-async def test_failed_work_is_resolved_on_one_vm_and_the_event_goes_on_until_all_is() -> None:
+async def test_failed_impact_is_resolved_on_one_vm_and_the_event_continues_until_all_are() -> None:
     store = MemoryStore()
     async with run_fleet(web_scope(), platform=Repairable(), store=store) as fleet:
         event = await stuck(fleet)
@@ -103,7 +103,7 @@ async def test_failed_work_is_resolved_on_one_vm_and_the_event_goes_on_until_all
         ]
 
 
-async def test_held_scope_starts_nothing_planned_and_others_go_on() -> None:
+async def test_held_scope_starts_nothing_planned_and_others_continue() -> None:
     async with run_fleet(web_scope(), scope("db", vm("db"))) as fleet:
         await fleet.holds.set(by="ann", reason="storm", scope="web")
         assert fleet.replica.scope("web").hold == Hold(by="ann", at=TEN, reason="storm")
@@ -125,7 +125,7 @@ async def test_hold_on_everything_is_shown_with_who_and_why() -> None:
         assert fleet.holds.current is None
 
 
-async def test_vm_under_a_terminate_profile_is_deleted_with_an_event_and_another_without() -> None:
+async def test_only_a_vm_with_a_terminate_profile_is_deleted_with_an_event() -> None:
     store = MemoryStore()
     announced = msgspec.structs.replace(vm("old"), traits=Traits(terminate_notice=timedelta(minutes=5)))
     async with run_fleet(
@@ -157,7 +157,7 @@ async def test_failed_host_takes_its_vms_of_all_scopes_at_once() -> None:
         ]
 
 
-async def test_what_users_and_the_platform_ask_for_by_name() -> None:
+async def test_operations_of_users_and_the_platform() -> None:
     async with run_fleet(web_scope(), scope("spot", vm("spot"), low_priority=True)) as fleet:
         asks = [
             restart("web-0", request=new_request_id(), by="ann", why="stuck"),

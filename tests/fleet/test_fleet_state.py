@@ -29,7 +29,7 @@ from tests.fleet.fleets import run_fleet
 MINUTE = timedelta(minutes=1)
 
 
-async def test_manual_clock_goes_on_where_it_was() -> None:
+async def test_manual_clock_continues_at_its_last_position() -> None:
     """Its position is saved before anything happens there, so it never goes back."""
     store = MemoryStore()
     assert await manual_clock_start(store, now=TEN + timedelta(milliseconds=700)) == TEN
@@ -38,7 +38,7 @@ async def test_manual_clock_goes_on_where_it_was() -> None:
     assert await manual_clock_start(store, now=TEN + MINUTE) == TEN + 90 * MINUTE
 
 
-async def test_manual_clock_on_data_of_real_time_starts_at_the_real_time() -> None:
+async def test_new_manual_clock_starts_at_the_real_time() -> None:
     """Only a position that it had itself is older than the present."""
     store = MemoryStore()
     async with run_fleet(web_scope(), store=store):

@@ -26,7 +26,7 @@ class SickStore(FailingStore):
             raise StoreFull(Path("/test"))
 
 
-async def test_service_that_has_just_saved_is_ready_without_asking_the_store() -> None:
+async def test_service_that_has_just_saved_is_ready_without_a_store_check() -> None:
     store = SickStore()
     async with run_fleet(web_scope(), store=store) as fleet:
         assert await fleet.health.problems() == ()
@@ -45,7 +45,7 @@ async def test_full_store_makes_the_service_unready_until_there_is_room() -> Non
         assert await fleet.health.problems() == ()
 
 
-async def test_however_many_ask_the_store_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_concurrent_health_checks_share_one_store_check(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(health, "RECENT_WRITE", -1.0)
     store = SickStore()
     async with run_fleet(web_scope(), store=store) as fleet:
@@ -53,7 +53,7 @@ async def test_however_many_ask_the_store_is_asked_once(monkeypatch: pytest.Monk
         assert store.checks == 1
 
 
-async def test_store_that_does_not_answer_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_store_timeout_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(health, "RECENT_WRITE", -1.0)
     monkeypatch.setattr(health, "STORE_TIMEOUT", 0.01)
     store = SickStore()
@@ -63,7 +63,7 @@ async def test_store_that_does_not_answer_is_a_problem(monkeypatch: pytest.Monke
         assert problem.startswith("the store has not answered")
 
 
-async def test_others_have_a_say() -> None:
+async def test_problems_of_added_checks_are_reported() -> None:
     async with run_fleet(web_scope()) as fleet:
         said: list[str | None] = ["guests cannot reach it"]
         fleet.health.add_check(lambda: said[0])

@@ -20,7 +20,7 @@ from tests.fleet.fleets import GatedStore, run_fleet, until
 HOUR = timedelta(hours=1)
 
 
-async def test_hold_on_the_whole_fleet_stops_what_is_planned_and_release_lets_it_go() -> None:
+async def test_fleet_hold_stops_planned_events_until_its_release() -> None:
     """Everything that became due meanwhile starts on release."""
     async with run_fleet(web_scope(), scope("other", vm("other-0"))) as fleet:
         await fleet.holds.set(by="operator:test", reason="storm")
@@ -52,7 +52,7 @@ async def test_nothing_starts_after_a_hold_was_acknowledged() -> None:
         assert (event.state, len(event.approvals)) == (State.SCHEDULED, 1)
 
 
-async def test_what_is_on_its_way_to_the_disk_does_not_start_after_the_hold_was_acknowledged() -> None:
+async def test_start_being_saved_is_refused_after_the_hold_was_acknowledged() -> None:
     """It was decided on the hold as it was before: the store refuses it, and it is decided again."""
     store = GatedStore()
     async with run_fleet(web_scope(), store=store) as fleet:

@@ -260,7 +260,7 @@ async def as_asked_once(before: Callable[[Fleet], Awaitable[None]], command: Com
 
 
 @TABLE
-async def test_asked_again_by_whoever_lost_the_answer(
+async def test_repeated_request_after_a_lost_response(
     before: Callable[[Fleet], Awaitable[None]], command: Command
 ) -> None:
     store = Lossy()
@@ -273,7 +273,7 @@ async def test_asked_again_by_whoever_lost_the_answer(
 
 
 @TABLE
-async def test_asked_twice_at_the_same_time(before: Callable[[Fleet], Awaitable[None]], command: Command) -> None:
+async def test_concurrent_repeated_request(before: Callable[[Fleet], Awaitable[None]], command: Command) -> None:
     store = Lossy()
     async with run_seeded_fleet(store) as fleet:
         await before(fleet)
@@ -284,7 +284,7 @@ async def test_asked_twice_at_the_same_time(before: Callable[[Fleet], Awaitable[
 
 
 @TABLE
-async def test_asked_again_after_a_restart(before: Callable[[Fleet], Awaitable[None]], command: Command) -> None:
+async def test_repeated_request_after_a_restart(before: Callable[[Fleet], Awaitable[None]], command: Command) -> None:
     store = Lossy()
     async with run_seeded_fleet(store) as fleet:
         await before(fleet)
@@ -296,7 +296,7 @@ async def test_asked_again_after_a_restart(before: Callable[[Fleet], Awaitable[N
 
 @pytest.mark.parametrize("breaks", ["before", "after"])
 @TABLE
-async def test_asked_again_after_a_crash(
+async def test_repeated_request_after_a_crash(
     before: Callable[[Fleet], Awaitable[None]], command: Command, breaks: str
 ) -> None:
     """The service ends while it saves: nobody was told whether that has happened."""
@@ -366,7 +366,7 @@ async def test_key_is_forgotten_after_a_day() -> None:
             await fleet.inventory.remove_scope("db", by="ann", idempotency_key=IdempotencyKey("gone", "d1"))
 
 
-async def test_removal_asked_again_does_not_remove_the_scope_that_has_come_since() -> None:
+async def test_repeated_removal_does_not_remove_a_new_scope_of_the_same_name() -> None:
     async with run_seeded_fleet(MemoryStore()) as fleet:
         await fleet.inventory.remove_scope("db", by="ann", idempotency_key=KEY)
         await fleet.inventory.add_scope(db(), by="bob")
@@ -376,7 +376,7 @@ async def test_removal_asked_again_does_not_remove_the_scope_that_has_come_since
             await fleet.inventory.remove_scope("db", by="ann", idempotency_key=OTHER)
 
 
-async def test_adding_asked_again_does_not_bring_back_the_scope_that_was_removed_since() -> None:
+async def test_repeated_creation_does_not_create_a_removed_scope_again() -> None:
     async with run_seeded_fleet(MemoryStore()) as fleet:
         await fleet.inventory.add_scope(scope("new", vm("n")), by="ann", idempotency_key=KEY)
         await fleet.inventory.remove_scope("new", by="bob")
@@ -385,7 +385,7 @@ async def test_adding_asked_again_does_not_bring_back_the_scope_that_was_removed
             fleet.replica.scope("new")
 
 
-async def test_what_was_never_there_is_refused_with_a_key_as_without() -> None:
+async def test_unknown_object_is_refused_with_and_without_a_key() -> None:
     async with run_seeded_fleet(MemoryStore()) as fleet:
         with pytest.raises(ScopeNotFound):
             await fleet.inventory.remove_scope("nowhere", by="ann", idempotency_key=KEY)
@@ -397,7 +397,7 @@ async def test_what_was_never_there_is_refused_with_a_key_as_without() -> None:
             await fleet.inventory.add_scope(web_scope(), by="ann", idempotency_key=KEY)
 
 
-async def test_what_was_refused_can_be_asked_again_with_the_same_key() -> None:
+async def test_refused_request_can_be_repeated_with_the_same_key() -> None:
     async with run_seeded_fleet(MemoryStore()) as fleet:
         await stuck(fleet)
         event = event_of(fleet, "web")

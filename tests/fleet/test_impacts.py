@@ -41,7 +41,7 @@ EXPECTED_JOURNAL = [
 
 
 @pytest.mark.parametrize(("type_", "notice", "duration"), EXPECTED_JOURNAL)
-async def test_event_lives_from_notice_to_end(type_: EventType, notice: timedelta, duration: timedelta) -> None:
+async def test_event_from_notice_to_end(type_: EventType, notice: timedelta, duration: timedelta) -> None:
     """It is Scheduled for its notice, Started for as long as the work takes, and then gone."""
     clock = ManualClock(TEN)
     async with run_fleet(batch(), clock=clock) as fleet:
@@ -58,7 +58,7 @@ async def test_event_lives_from_notice_to_end(type_: EventType, notice: timedelt
         assert left == (["batch_1", "batch_2"] if EVENT_TYPES[type_].removes_vm else ["batch_0", "batch_1", "batch_2"])
 
 
-async def test_freeze_lasts_as_long_as_its_event_says() -> None:
+async def test_freeze_lasts_as_long_as_the_duration_of_its_event() -> None:
     """The duration that the guests were told is the one that happens."""
     async with run_fleet(web_scope()) as fleet:
         ((_, id_),) = await fleet.events.schedule(
@@ -82,7 +82,7 @@ async def test_redeployed_vm_is_on_another_host_of_the_fleet() -> None:
         assert fleet.replica.scope("web").vm("web-2").host == "hv-0"
 
 
-async def test_scope_of_a_standalone_vm_goes_with_it() -> None:
+async def test_standalone_scope_is_removed_with_its_vm_after_eviction() -> None:
     """Nothing is left of a standalone VM that was taken away."""
     alone = scope("alone", vm("alone"), kind=ScopeKind.STANDALONE)
     store = MemoryStore()
@@ -98,7 +98,7 @@ async def test_scope_of_a_standalone_vm_goes_with_it() -> None:
         ]
 
 
-async def test_platform_is_asked_only_after_begun_is_saved() -> None:
+async def test_platform_is_called_only_after_begun_is_saved() -> None:
     """Effects follow facts: when the platform hears of work, the store has it as begun."""
     store, seen = MemoryStore(), []
 
@@ -115,7 +115,7 @@ async def test_platform_is_asked_only_after_begun_is_saved() -> None:
     assert seen == [("web-0", EntryKind.IMPACT_BEGUN), ("web-3", EntryKind.IMPACT_BEGUN)]
 
 
-async def test_work_that_is_put_off_is_tried_again_when_its_time_has_come() -> None:
+async def test_postponed_work_is_retried_at_its_time() -> None:
     """Retry says when; each attempt is counted."""
     clock = ManualClock(TEN)
     platform = SimulatedPlatform(clock)
@@ -132,7 +132,7 @@ async def test_work_that_is_put_off_is_tried_again_when_its_time_has_come() -> N
     assert [ran.work.attempt for ran in platform.results] == [1, 2]
 
 
-async def test_failed_work_waits_for_a_person_who_has_it_done_again() -> None:
+async def test_failed_work_waits_for_a_person_to_retry_it() -> None:
     """The event stays Started until somebody decides."""
     clock = ManualClock(TEN)
     platform = SimulatedPlatform(clock)
@@ -148,7 +148,7 @@ async def test_failed_work_waits_for_a_person_who_has_it_done_again() -> None:
         assert fleet.replica.scope("web").events == ()
 
 
-async def test_platform_that_breaks_has_failed() -> None:
+async def test_error_of_the_platform_counts_as_failed() -> None:
     """An exception of the platform is an outcome like any other, and nothing else suffers."""
 
     class Broken(SimulatedPlatform):
@@ -162,7 +162,7 @@ async def test_platform_that_breaks_has_failed() -> None:
         assert "no route to the hypervisor" in fleet.events.find(id_)[1].impacts[0].why
 
 
-async def test_platform_from_which_nothing_is_heard_has_done_nobody_knows_what(
+async def test_platform_without_a_result_has_an_unknown_outcome(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Every wait has its limit."""
@@ -174,7 +174,7 @@ async def test_platform_from_which_nothing_is_heard_has_done_nobody_knows_what(
         await until(lambda: fleet.events.find(id_)[1].impacts[0].state is ImpactState.UNKNOWN)
 
 
-async def test_outcome_is_saved_once_the_disk_has_room_again() -> None:
+async def test_outcome_is_saved_when_the_disk_has_room_again() -> None:
     """What the platform did is not forgotten because the disk was full for a while."""
     store, clock = FailingStore(), ManualClock(TEN)
     release = asyncio.Event()
@@ -231,9 +231,7 @@ async def crashed_while_begun(store: MemoryStore, platform: RestartedPlatform) -
 @pytest.mark.parametrize(
     ("answer", "given"), [pytest.param(Done(), 1, id="done"), pytest.param(NotStarted(), 2, id="not-begun")]
 )
-async def test_after_a_crash_the_platform_is_asked_what_became_of_begun_work(
-    answer: Done | NotStarted, given: int
-) -> None:
+async def test_begun_work_is_probed_after_a_crash(answer: Done | NotStarted, given: int) -> None:
     """Done is recorded, not repeated; what had not begun is carried out."""
     store, platform = MemoryStore(), RestartedPlatform(answer)
     await crashed_while_begun(store, platform)
@@ -243,7 +241,7 @@ async def test_after_a_crash_the_platform_is_asked_what_became_of_begun_work(
     assert len({work.id for work in platform.given}) == 1
 
 
-async def test_after_a_crash_unknown_work_is_not_repeated_but_shown_and_resolved_by_a_person() -> None:
+async def test_unknown_work_is_not_repeated_after_a_crash() -> None:
     """The event stays Started with its impact unknown until somebody decides."""
     store, platform = MemoryStore(), RestartedPlatform(Unknown("no record of it"))
     id_ = await crashed_while_begun(store, platform)
@@ -261,7 +259,7 @@ async def test_after_a_crash_unknown_work_is_not_repeated_but_shown_and_resolved
     assert (await read_journal(store, WEB))[-1].entry.kind is EntryKind.FAILED
 
 
-async def test_after_a_crash_unknown_work_is_repeated_on_a_repeatable_platform() -> None:
+async def test_unknown_work_is_repeated_after_a_crash_on_a_repeatable_platform() -> None:
     """A platform that says that repeating does no harm is given the work again."""
     store, platform = MemoryStore(), RestartedPlatform(Unknown())
     await crashed_while_begun(store, platform)
@@ -324,7 +322,7 @@ async def lived_through(store: CrashingStore, platform: SimulatedPlatform, clock
 
 
 @pytest.mark.parametrize("before", [pytest.param(True, id="before-it"), pytest.param(False, id="after-it")])
-async def test_crash_at_any_save_leaves_a_state_from_which_it_goes_on(before: bool) -> None:
+async def test_rollout_continues_after_a_crash_at_any_save(before: bool) -> None:
     """The process dies at each single save of a rollout, before it or after it, and another one finishes it."""
     crashes = 0
     for lives in range(200):
@@ -358,7 +356,7 @@ async def assert_rolled_out(store: CrashingStore, platform: SimulatedPlatform) -
     assert Counter(ran.work.vm for ran in platform.results) == dict.fromkeys((f"web-{n}" for n in range(6)), 1)
 
 
-async def test_work_begins_when_all_that_is_due_has_had_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_work_begins_after_all_due_events_have_started(monkeypatch: pytest.MonkeyPatch) -> None:
     """Guests wait to hear of a start; nothing waits for work to be saved as begun."""
     monkeypatch.setattr(scheduler, "TICK_CONCURRENCY", 1)
     store = MemoryStore()

@@ -79,7 +79,7 @@ def addresses(fleet: Fleet) -> dict[str, list[str]]:
     }
 
 
-async def test_difference_says_for_each_field_what_it_is_and_what_it_becomes_and_changes_nothing() -> None:
+async def test_comparison_has_old_and_new_value_of_each_field_and_changes_nothing() -> None:
     store = MemoryStore()
     async with run_fleet(web_scope(), scope("old", vm("old-0")), store=store) as fleet:
         before = await read_journal(store)
@@ -113,7 +113,7 @@ async def test_difference_says_for_each_field_what_it_is_and_what_it_becomes_and
         assert await read_journal(store) == before
 
 
-async def test_nothing_that_the_file_does_not_have_goes_without_prune() -> None:
+async def test_scopes_and_vms_missing_in_the_file_stay_without_prune() -> None:
     async with run_fleet(web_scope(), scope("old", vm("old-0"))) as fleet:
         wanted = with_vms(web_scope(), *web_scope().roster.vms[:2])
         _, told = await compared(fleet, wanted)
@@ -122,7 +122,7 @@ async def test_nothing_that_the_file_does_not_have_goes_without_prune() -> None:
         assert sorted(addresses(fleet)) == ["web/web-0", "web/web-1"]
 
 
-async def test_scope_is_saved_once_and_the_journal_says_who_and_what() -> None:
+async def test_scope_is_saved_once_with_its_journal_entries() -> None:
     store = FailingStore()
     async with run_fleet(web_scope(), store=store) as fleet:
         before = store.saves
@@ -140,7 +140,7 @@ async def test_scope_is_saved_once_and_the_journal_says_who_and_what() -> None:
         ]
 
 
-async def test_what_is_equal_is_not_touched() -> None:
+async def test_unchanged_scopes_are_not_saved() -> None:
     store = FailingStore()
     async with run_fleet(web_scope(), store=store) as fleet:
         before = store.saves
@@ -150,7 +150,7 @@ async def test_what_is_equal_is_not_touched() -> None:
         assert (done.differences, comparison.unchanged, store.saves) == ([], 6, before)
 
 
-async def test_busy_vm_is_refused_and_the_rest_is_done() -> None:
+async def test_vm_with_open_events_is_refused_and_the_rest_is_imported() -> None:
     """Update domains are fixed, and VMs stay, while events name them."""
     async with run_fleet(web_scope(), scope("old", vm("old-0"))) as fleet:
         await fleet.events.schedule(schedule_request(EventType.REBOOT, "web-0", "web-1", "old-0", notice=HOUR))
@@ -167,7 +167,7 @@ async def test_busy_vm_is_refused_and_the_rest_is_done() -> None:
         assert domains == {"web-0": 0, "web-1": 1, "web-2": 7, "web-3": 7, "web-4": 7, "web-5": 7}
 
 
-async def test_kind_of_a_scope_stays_and_everything_else_is_done() -> None:
+async def test_kind_of_a_scope_stays_and_everything_else_is_imported() -> None:
     async with run_fleet(web_scope()) as fleet:
         wanted = msgspec.structs.replace(web_scope(), kind=ScopeKind.CLOUD_SERVICE, approval=ApprovalRule.ALL)
         comparison, _ = await compared(fleet, wanted)
@@ -204,7 +204,7 @@ async def test_two_vms_exchange_their_addresses(scopes: tuple[str, str]) -> None
         assert addresses(fleet) == {"left/a": ["10.1.0.2"], f"{scopes[1]}/b": ["10.1.0.1"]}
 
 
-async def test_no_address_belongs_to_two_vms_while_it_changes_hands() -> None:
+async def test_no_address_belongs_to_two_vms_while_it_moves() -> None:
     async with run_fleet(scope("left", vm("a", ip="10.1.0.1")), scope("right", vm("b", ip="10.1.0.2"))) as fleet:
         seen: list[int] = []
         CallbackObserver(
@@ -214,7 +214,7 @@ async def test_no_address_belongs_to_two_vms_while_it_changes_hands() -> None:
         assert max(seen) == 1
 
 
-async def test_who_is_refused_an_address_keeps_its_own_so_the_next_is_refused_too() -> None:
+async def test_refused_vm_keeps_its_address_so_the_next_is_refused_too() -> None:
     """a wants b's, b wants c's, and c, which is in no file, stays: nobody is left without an address."""
     fleet_before = [scope("x", vm("a", ip="10.1.0.1")), scope("y", vm("b", ip="10.1.0.2"))]
     async with run_fleet(*fleet_before, scope("z", vm("c", ip="10.1.0.3"))) as fleet:
@@ -235,7 +235,7 @@ async def test_new_vm_does_not_get_an_address_that_another_vm_of_its_scope_keeps
         ]
 
 
-async def test_new_scope_comes_without_the_vms_that_cannot_be_and_not_at_all_if_none_can() -> None:
+async def test_new_scope_is_created_without_refused_vms_and_not_at_all_if_all_are_refused() -> None:
     async with run_fleet(web_scope()) as fleet:
         taken = vm("thief", ip="10.0.0.1")
         alone = msgspec.structs.replace(scope("alone", taken), kind=ScopeKind.STANDALONE)
@@ -252,7 +252,7 @@ class Crash(Exception):
     """The process ends here."""
 
 
-async def test_interrupted_import_goes_on_when_it_is_run_again() -> None:
+async def test_interrupted_import_continues_when_it_is_run_again() -> None:
     store = MemoryStore()
     many = [scope(f"s{n}", vm("x", ip=f"10.3.{n // 250}.{n % 250}")) for n in range(3 * IMPORT_CONCURRENCY)]
 
@@ -272,7 +272,7 @@ async def test_interrupted_import_goes_on_when_it_is_run_again() -> None:
     assert told == [(IMPORT_CONCURRENCY, 2 * IMPORT_CONCURRENCY), (2 * IMPORT_CONCURRENCY, 2 * IMPORT_CONCURRENCY)]
 
 
-async def test_crash_between_letting_an_address_go_and_giving_it_loses_nothing() -> None:
+async def test_crash_between_release_and_assignment_of_an_address_loses_nothing() -> None:
     """The second save of an exchange is never made: run again, it is completed."""
     store = FailingStore()
     before = [scope("left", vm("a", ip="10.1.0.1")), scope("right", vm("b", ip="10.1.0.2"))]
@@ -289,7 +289,7 @@ async def test_crash_between_letting_an_address_go_and_giving_it_loses_nothing()
         assert addresses(fleet) == {"left/a": ["10.1.0.2"], "right/b": ["10.1.0.1"]}
 
 
-async def test_scope_that_has_changed_meanwhile_is_compared_again() -> None:
+async def test_scope_that_changed_after_the_comparison_is_compared_again() -> None:
     async with run_fleet(web_scope(), scope("gone", vm("g"))) as fleet:
         wanted = [with_vms(web_scope(), *web_scope().roster, vm("web-9")), scope("new", vm("n"))]
         comparison, _ = await compared(fleet, *wanted, prune=True)
@@ -301,7 +301,7 @@ async def test_scope_that_has_changed_meanwhile_is_compared_again() -> None:
         assert (await compare_fleet(fleet.replica, wanted, prune=True)).wanted == ()
 
 
-async def test_scope_that_cannot_be_what_the_file_says_is_refused_as_a_whole() -> None:
+async def test_scope_that_would_be_too_large_is_refused_as_a_whole() -> None:
     tags = {f"{n}": "x" * 500 for n in range(20)}
     large = scope("web", *(msgspec.structs.replace(vm(f"vm-{n}"), traits=Traits(tags=tags)) for n in range(100)))
     async with run_fleet(web_scope()) as fleet:

@@ -23,7 +23,7 @@ def crash(_: int) -> None:
     raise Crash
 
 
-async def test_all_scopes_are_there_and_progress_was_told() -> None:
+async def test_all_scopes_exist_and_progress_was_reported() -> None:
     told: list[int] = []
     async with run_fleet() as fleet:
         assert not fleet.inventory.is_filled
@@ -32,7 +32,7 @@ async def test_all_scopes_are_there_and_progress_was_told() -> None:
         assert (told, fleet.inventory.is_filled) == ([FILL_CONCURRENCY, 2 * FILL_CONCURRENCY, len(MANY)], True)
 
 
-async def test_crash_on_the_way_leaves_nothing_that_passes_for_complete() -> None:
+async def test_crash_while_filling_leaves_the_fleet_unfilled() -> None:
     store = MemoryStore()
     with pytest.raises(Crash):
         async with run_fleet(store=store) as fleet:
@@ -70,7 +70,7 @@ async def test_interrupted_filling_is_not_mixed_with_another_file(other: list[Sc
         assert (fleet.inventory.is_filled, len(list(fleet.replica.views()))) == (False, FILL_CONCURRENCY)
 
 
-async def test_what_the_rules_refuse_leaves_the_fleet_unfilled() -> None:
+async def test_refused_scope_leaves_the_fleet_unfilled() -> None:
     tags = {f"{n}": "x" * 500 for n in range(20)}
     large = scope("large", *(msgspec.structs.replace(vm(f"vm-{n}"), traits=Traits(tags=tags)) for n in range(100)))
     async with run_fleet() as fleet:

@@ -24,7 +24,7 @@ def addressed(old: Vm, *ips: str) -> Vm:
     return msgspec.structs.replace(old, addresses=tuple(Address(ip=ip) for ip in ips))
 
 
-async def test_vm_is_added_changed_and_removed_and_the_journal_says_who_and_what() -> None:
+async def test_vm_is_added_changed_and_removed_with_journal_entries() -> None:
     store = MemoryStore()
     async with run_fleet(web_scope(), store=store) as fleet:
         await fleet.inventory.add_vm("web", vm("web-9", ip="10.0.0.9"), by="ann")
@@ -59,7 +59,7 @@ async def test_scope_is_changed_and_removed() -> None:
             await fleet.inventory.change_scope("web", by="ann", approval=ApprovalRule.ANY)
 
 
-async def test_of_all_who_want_an_address_at_the_same_time_one_gets_it() -> None:
+async def test_one_of_concurrent_requests_gets_an_address() -> None:
     async with run_fleet(web_scope(), scope("other", vm("o-0"))) as fleet:
         wishes = await asyncio.gather(
             fleet.inventory.add_vm("web", vm("a", ip="10.9.9.9"), by="ann"),
@@ -94,7 +94,7 @@ async def test_refused_claim_leaves_the_address_free() -> None:
         await fleet.inventory.add_vm("other", vm("b", ip="10.9.9.9"), by="ann")
 
 
-async def test_changes_of_one_vm_at_the_same_time_are_all_kept() -> None:
+async def test_concurrent_changes_of_one_vm_are_all_kept() -> None:
     """Each is made of what the one before has left, addresses too."""
 
     def one_more(ip: str) -> Callable[[Vm], Vm]:
@@ -148,7 +148,7 @@ async def test_invalid_selection_is_refused(asked: dict[str, object], error: typ
             fleet.inventory.select(**asked)  # type: ignore[arg-type]  # as the table says
 
 
-async def test_hosts_are_those_on_which_vms_are_now() -> None:
+async def test_hosts_are_those_of_existing_vms() -> None:
     async with selectable() as fleet:
         assert {host: len(vms) for host, vms in fleet.replica.hosts().items()} == {"hv-0": 3, "hv-1": 2, "hv-2": 2}
         await fleet.inventory.change_vm("db", "db", lambda old: msgspec.structs.replace(old, host="hv-7"), by="ann")
@@ -164,7 +164,7 @@ async def seen(fleet: Fleet) -> None:
         await noted
 
 
-async def test_last_request_of_a_scope_is_known_and_the_saved_one_after_a_restart() -> None:
+async def test_last_request_of_a_scope_is_known_also_after_a_restart() -> None:
     store = MemoryStore()
     async with run_fleet(web_scope(), store=store) as fleet:
         assert fleet.last_seen.of(fleet.replica.view("web")) is None

@@ -60,7 +60,7 @@ async def take(rows: AsyncIterator[JournalRow], count: int) -> list[int]:
         return [(await anext(rows)).position for _ in range(count)]
 
 
-async def test_feed_gives_what_is_there_then_what_comes() -> None:
+async def test_feed_yields_existing_rows_then_new_ones() -> None:
     store = MemoryStore()
     await save(store, 3)
     async with fed(store) as feeds, aclosing(feeds.follow(1)) as rows:
@@ -70,7 +70,7 @@ async def test_feed_gives_what_is_there_then_what_comes() -> None:
         assert await waiting == [4, 5]
 
 
-async def test_feed_from_now_on_gives_only_what_comes() -> None:
+async def test_feed_from_now_on_yields_only_new_rows() -> None:
     store = MemoryStore()
     await save(store, 3)
     async with fed(store) as feeds, aclosing(feeds.follow(None)) as rows:
@@ -99,7 +99,7 @@ class CountingStore(MemoryStore):
         return await super().journal(query)
 
 
-async def test_newest_lines_are_read_once_for_all_feeds() -> None:
+async def test_newest_rows_are_read_once_for_all_feeds() -> None:
     store = CountingStore()
     async with fed(store) as feeds:
         readers = [feeds.follow(0) for _ in range(200)]
@@ -132,7 +132,7 @@ async def test_slow_reader_behind_the_tail_misses_nothing(monkeypatch: pytest.Mo
         assert await take(slow, 5 * journal.TAIL_ROWS) == list(range(2, 2 + 5 * journal.TAIL_ROWS))
 
 
-async def test_feed_says_so_when_lines_have_been_pruned() -> None:
+async def test_feed_reports_pruned_rows() -> None:
     store = MemoryStore()
     await save(store, 10)
     await store.prune(Retention(rows=4), now=NOON)
@@ -146,7 +146,7 @@ async def test_feed_says_so_when_lines_have_been_pruned() -> None:
             assert await take(rows, 4) == [7, 8, 9, 10]
 
 
-async def test_feed_says_so_when_lines_are_pruned_while_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_feed_reports_rows_that_are_pruned_while_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal, "FEED_PAGE", 2)
     store = MemoryStore()
     await save(store, 10)
@@ -157,7 +157,7 @@ async def test_feed_says_so_when_lines_are_pruned_while_it_is_read(monkeypatch: 
             await take(rows, 1)
 
 
-async def test_feed_says_so_when_all_lines_are_pruned_while_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_feed_reports_that_all_rows_are_pruned_while_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal, "FEED_PAGE", 2)
     store = MemoryStore()
     await save(store, 10)
@@ -178,7 +178,7 @@ async def test_position_of_other_data_is_refused() -> None:
         assert await feeds.resolve_position(3) == 3
 
 
-async def test_end_ends_every_feed() -> None:
+async def test_close_ends_every_feed() -> None:
     store = MemoryStore()
     await save(store, 2)
     async with fed(store) as feeds:
@@ -218,7 +218,7 @@ class FailingJournal(MemoryStore):
         return await super().journal(query)
 
 
-async def test_feeds_go_on_after_the_store_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_feeds_continue_after_the_store_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal, "RETRY_DELAY", 0.0)
     store = FailingJournal()
     async with fed(store) as feeds, aclosing(feeds.follow(0)) as rows:
@@ -250,7 +250,7 @@ steps = st.lists(
 @settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
 @given(steps=steps)
 @pytest.mark.parametrize("page", [1, 3])
-def test_whatever_happens_a_resumed_feed_skips_and_repeats_nothing(
+def test_resumed_feed_skips_and_repeats_nothing(
     steps: Sequence[tuple[str, int]], page: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(journal, "FEED_PAGE", page)
@@ -281,7 +281,7 @@ async def _live_through(steps: Sequence[tuple[str, int]]) -> None:
     assert given == list(range(1, saved + 1))
 
 
-async def test_feed_goes_on_after_a_restart(tmp_path: Path) -> None:
+async def test_feed_continues_after_a_restart(tmp_path: Path) -> None:
     given: list[int] = []
     for life in range(4):
         store = await SqliteStore.open(tmp_path)
@@ -293,7 +293,7 @@ async def test_feed_goes_on_after_a_restart(tmp_path: Path) -> None:
     assert given == list(range(1, 45))
 
 
-async def test_fleet_feeds_what_it_saves_and_what_others_save() -> None:
+async def test_feed_has_rows_of_this_and_other_processes() -> None:
     store = MemoryStore()
     async with run_fleet(store=store) as fleet, aclosing(fleet.journal.follow(None)) as rows:
         waiting = asyncio.ensure_future(take(rows, 2))

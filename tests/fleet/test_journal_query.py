@@ -16,7 +16,7 @@ from tests.fleet.fleets import run_fleet
 WEB = RecordKey(RecordKind.SCOPE, "web")
 
 
-async def test_one_question_tells_why_a_vm_paused() -> None:
+async def test_journal_of_a_vm_shows_why_it_paused() -> None:
     async with run_fleet(web_scope(), store=MemoryStore()) as fleet:
         await fleet.holds.set(by="ada", reason="audit", scope="web")
         await fleet.events.schedule(schedule_request(EventType.FREEZE, "web-0", notice=timedelta(minutes=15)))
@@ -38,7 +38,7 @@ async def test_one_question_tells_why_a_vm_paused() -> None:
     ]
 
 
-async def test_question_becomes_a_query() -> None:
+async def test_request_is_converted_to_a_query() -> None:
     async with run_fleet(web_scope()) as fleet:
         assert journal_query(fleet.replica) == JournalQuery(limit=100)
         assert journal_query(fleet.replica, vm="web-0") == JournalQuery(key=WEB, vm="web-0", limit=100)
@@ -48,7 +48,7 @@ async def test_question_becomes_a_query() -> None:
         )
 
 
-async def test_next_page_goes_on_where_the_last_one_ended() -> None:
+async def test_next_page_continues_where_the_last_one_ended() -> None:
     async with run_fleet(web_scope()) as fleet:
         assert journal_query(fleet.replica, page=7) == JournalQuery(after=7, limit=100)
         assert journal_query(fleet.replica, page=7, newest_first=True) == JournalQuery(
@@ -57,7 +57,7 @@ async def test_next_page_goes_on_where_the_last_one_ended() -> None:
         assert journal_query(fleet.replica, newest_first=True) == JournalQuery(newest_first=True, limit=100)
 
 
-async def test_vm_that_is_gone_has_a_history() -> None:
+async def test_removed_vm_has_journal_rows() -> None:
     async with run_fleet(web_scope()) as fleet:
         await fleet.inventory.remove_vm("web", "web-5", by="ada", why="old")
         rows = await fleet.journal.query(journal_query(fleet.replica, vm="web/web-5", kinds=(EntryKind.VM_REMOVED,)))

@@ -40,7 +40,7 @@ async def test_first_request_enables_and_the_next_ones_save_nothing() -> None:
         await until(lambda: fleet.replica.scope("web").seen_at == TEN + 61 * MINUTE)
 
 
-async def test_silence_of_a_day_switches_off_and_requests_that_were_not_saved_count() -> None:
+async def test_idle_timeout_of_a_day_counts_from_the_newest_request_even_if_not_saved() -> None:
     """The scheduler looks at the newest request, not at the saved one."""
     async with run_fleet(web_scope(), policy=PRODUCTION) as fleet:
         await request_from_guest(fleet)
@@ -57,7 +57,7 @@ async def test_silence_of_a_day_switches_off_and_requests_that_were_not_saved_co
         assert again.epoch != epoch
 
 
-async def test_guests_are_answered_although_nothing_can_be_saved() -> None:
+async def test_guests_get_responses_although_nothing_can_be_saved() -> None:
     """A full disk does not blind the guests; the next request tries again."""
     store = FailingStore()
     async with run_fleet(web_scope(), store=store, policy=PRODUCTION) as fleet:
@@ -69,7 +69,7 @@ async def test_guests_are_answered_although_nothing_can_be_saved() -> None:
         assert fleet.replica.scope("web").enabled
 
 
-async def test_scope_for_whose_news_somebody_waits_is_not_silent() -> None:
+async def test_scope_with_a_long_poll_is_not_idle() -> None:
     """A held request counts as one that is being made all the time."""
     async with run_fleet(web_scope(), policy=PRODUCTION) as fleet:
         await request_from_guest(fleet)

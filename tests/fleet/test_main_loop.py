@@ -42,7 +42,7 @@ async def test_commands_that_wait_together_are_saved_together() -> None:
         assert fleet.events.find(event)[1].state is State.STARTED
 
 
-async def test_each_caller_gets_its_own_answer_or_refusal() -> None:
+async def test_each_caller_gets_its_own_result_or_refusal() -> None:
     """A refused command neither spoils nor hides those beside it."""
     async with run_fleet(web_scope()) as fleet:
         ((_, event),) = await fleet.events.schedule(schedule_request(EventType.REBOOT, "web-0"))
@@ -57,7 +57,7 @@ async def test_each_caller_gets_its_own_answer_or_refusal() -> None:
         assert [approval.vm for approval in fleet.events.find(event)[1].approvals] == ["web-2"]
 
 
-async def test_mistake_in_one_command_reaches_its_caller_alone() -> None:
+async def test_error_in_one_command_reaches_only_its_caller() -> None:
     """A bug in one rule is that caller's error; the record and its neighbours go on."""
 
     def broken(value: Scope) -> Change[None]:
@@ -73,7 +73,7 @@ async def test_mistake_in_one_command_reaches_its_caller_alone() -> None:
         assert fleet.replica.scope("web").vm("web-6").name == "web-6"
 
 
-async def test_you_read_your_own_writes() -> None:
+async def test_caller_reads_its_own_writes() -> None:
     """When a command returns, the replica has its outcome."""
     async with run_fleet(web_scope()) as fleet:
         await fleet.events.schedule(schedule_request(EventType.REBOOT, "web-0"))
@@ -127,7 +127,7 @@ async def test_command_that_changes_nothing_is_not_saved() -> None:
         assert store.saves == before
 
 
-async def test_caller_who_gives_up_does_not_disturb_the_others() -> None:
+async def test_cancelled_caller_does_not_affect_others() -> None:
     """A cancelled caller leaves the queue in order."""
     async with run_fleet(web_scope()) as fleet:
         gone = asyncio.ensure_future(fleet.scopes.apply("web", approve_nothing))
@@ -146,7 +146,7 @@ def approve_nothing(value: Scope) -> Change[None]:
     return Change(value, (), None)
 
 
-async def test_scope_is_made_once_and_can_be_made_again_after_removal() -> None:
+async def test_scope_can_be_created_again_after_removal() -> None:
     """Creating needs absence; a removed scope is gone from the replica and its name is free."""
     store = MemoryStore()
     async with run_fleet(web_scope(), store=store) as fleet:
@@ -164,7 +164,7 @@ async def test_scope_is_made_once_and_can_be_made_again_after_removal() -> None:
         assert len(fleet.replica.scope("web").roster) == 6
 
 
-async def test_scope_that_comes_and_goes_at_once_has_both_in_its_journal() -> None:
+async def test_scope_created_and_removed_in_one_batch_has_both_in_its_journal() -> None:
     """Two commands of one batch that leave nothing are saved one after the other."""
     store = MemoryStore()
     async with run_fleet(store=store) as fleet:
@@ -277,7 +277,7 @@ async def test_decision_is_made_again_when_its_guard_is_deleted_or_comes_to_exis
         assert tokens.newest("two")[0] == Counter(-1)
 
 
-async def test_guard_that_changes_within_a_batch_has_all_of_it_decided_again() -> None:
+async def test_batch_is_decided_again_if_a_guard_changes_within_it() -> None:
     """No save rests on two revisions of one record."""
     async with run_loops(MemoryStore()) as (tokens, leases):
         decided: list[tuple[str, int | None]] = []
@@ -294,7 +294,7 @@ async def test_guard_that_changes_within_a_batch_has_all_of_it_decided_again() -
         assert decided == [("first", None), ("second", 1), ("first", None), ("second", None)]
 
 
-async def test_decision_waits_for_the_save_of_its_guard_that_is_under_way_in_this_process() -> None:
+async def test_decision_waits_for_a_pending_save_of_its_guard_in_this_process() -> None:
     """It would be refused; so it is decided again once that is saved, and needs one save."""
     store = FailingStore()
     async with run_loops(store) as (tokens, leases):
@@ -336,7 +336,7 @@ async def test_batch_with_more_guards_than_a_save_may_name_is_saved_in_parts() -
         assert store.saves == 2
 
 
-async def test_bug_while_saving_reaches_the_callers_of_its_batch_and_the_loop_goes_on() -> None:
+async def test_error_while_saving_reaches_its_callers_and_the_loop_continues() -> None:
     """A value that cannot be encoded is no reason to end the service."""
     broken = Counter(object())  # type: ignore[arg-type]  # it cannot be encoded
     async with run_loops(MemoryStore()) as (tokens, _):
@@ -345,7 +345,7 @@ async def test_bug_while_saving_reaches_the_callers_of_its_batch_and_the_loop_go
         assert await tokens.apply("one", count_up) == 1
 
 
-async def test_command_that_was_saved_is_not_reported_as_refused_with_the_one_behind_it() -> None:
+async def test_saved_command_is_not_reported_as_refused_with_the_next_one() -> None:
     """A record comes and goes in one batch, and only the first of both could be saved."""
     store, entry = FailingStore(), Entry(n=1, at=TEN, kind=EntryKind.HELD, by="test")
 

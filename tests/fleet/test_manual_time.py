@@ -20,7 +20,7 @@ MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
 
 
-async def test_advance_runs_everything_on_the_way_at_its_own_moment() -> None:
+async def test_advance_runs_everything_at_its_due_time() -> None:
     """One leap of an hour gives the same journal as many small steps."""
 
     async def play(*steps: timedelta) -> list[tuple[datetime, EntryKind, tuple[str, ...]]]:
@@ -46,7 +46,7 @@ async def test_advance_runs_everything_on_the_way_at_its_own_moment() -> None:
 @pytest.mark.parametrize(
     "steps", [[15 * MINUTE, MINUTE, 44 * MINUTE], [timedelta(seconds=20)] * 180], ids=["few", "many"]
 )
-async def test_time_brings_the_same_in_the_same_order_in_one_step_and_in_many(steps: list[timedelta]) -> None:
+async def test_one_step_and_many_steps_give_the_same_journal(steps: list[timedelta]) -> None:
     """Also where much is due in many scopes at the same moment."""
 
     async def play(*steps: timedelta) -> list[tuple[str, datetime, EntryKind, tuple[str, ...]]]:
@@ -66,7 +66,7 @@ async def test_time_brings_the_same_in_the_same_order_in_one_step_and_in_many(st
     assert leap == await play(*steps)
 
 
-async def test_advance_to_next_stops_at_each_change_and_stays_where_nothing_is_left() -> None:
+async def test_advance_to_next_stops_at_each_change_and_stays_if_nothing_is_left() -> None:
     """It goes from moment to moment."""
     async with run_fleet(web_scope()) as fleet:
         await fleet.events.schedule(schedule_request(EventType.FREEZE, "web-0"))
@@ -78,7 +78,7 @@ async def test_advance_to_next_stops_at_each_change_and_stays_where_nothing_is_l
         ]
 
 
-async def test_advance_to_next_passes_by_what_changes_no_event() -> None:
+async def test_advance_to_next_does_not_stop_if_no_event_changes() -> None:
     """Work that is put off twice, and an alarm that somebody else has set."""
     clock = ManualClock(TEN)
     platform = SimulatedPlatform(clock)
@@ -96,7 +96,7 @@ async def test_advance_to_next_passes_by_what_changes_no_event() -> None:
     assert [(moment - TEN) // MINUTE for moment in moments] == [15, 28, 28]
 
 
-async def test_journal_tells_of_a_long_way_to_the_next_change_once_and_first() -> None:
+async def test_journal_has_one_entry_for_a_move_to_the_next_change_before_all_others() -> None:
     """However many moments the way has, nobody has sent the clock more than once; where it is is kept all the same."""
     clock, store = ManualClock(TEN), MemoryStore()
     platform = SimulatedPlatform(clock)
@@ -117,7 +117,7 @@ async def test_journal_tells_of_a_long_way_to_the_next_change_once_and_first() -
     assert await manual_clock_start(store, now=TEN) == TEN + 34 * MINUTE
 
 
-async def test_advance_to_next_stops_where_a_campaign_changes_events() -> None:
+async def test_advance_to_next_stops_when_a_campaign_changes_events() -> None:
     """Between two waves there is no event at all, and yet time alone brings the next one."""
     async with run_fleet(web_scope()) as fleet:
         await start_campaign(fleet, campaign_spec())
@@ -125,7 +125,7 @@ async def test_advance_to_next_stops_where_a_campaign_changes_events() -> None:
     assert [(moment - TEN) // MINUTE for moment in moments] == [15, 16, 31, 46, 47, 62, 77, 78, 78]
 
 
-async def test_advance_to_next_ends_although_work_is_put_off_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_advance_to_next_ends_although_work_is_postponed_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("forewarn.fleet.manual_time.MAX_STEPS", 20)
     clock = ManualClock(TEN)
     platform = SimulatedPlatform(clock)

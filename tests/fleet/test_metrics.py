@@ -38,7 +38,7 @@ def test_histogram_counts_up_to_each_bound() -> None:
     assert seen(histogram) == (5, 12.5)
 
 
-async def test_life_of_an_event_is_measured() -> None:
+async def test_steps_of_an_event_are_measured() -> None:
     async with run_fleet(web_scope()) as fleet:
         [(_, event)] = await fleet.events.schedule(planned(REBOOT, "web-0"))
         assert seen(fleet.metrics.notice[REBOOT, Cause.MAINTENANCE]) == (1, 900)
@@ -73,7 +73,7 @@ async def test_start_on_time_is_not_late() -> None:
         assert seen(fleet.metrics.lateness[FREEZE]) == (1, 0)
 
 
-async def test_start_after_its_time_is_late_by_that_much() -> None:
+async def test_late_start_is_measured() -> None:
     async with run_fleet(web_scope()) as fleet:
         await fleet.events.schedule(planned(FREEZE, "web-0"))
         view = fleet.replica.view("web")
@@ -144,7 +144,7 @@ async def test_impact_that_waits_for_a_person_is_counted_until_it_is_resolved(
         assert not fleet.metrics.impact[REDEPLOY].count  # a person's word is no measure of the platform
 
 
-async def test_census_follows_scopes_as_they_come_and_go() -> None:
+async def test_counts_follow_added_and_removed_scopes() -> None:
     async with run_fleet(web_scope(), scope("batch", vm("batch-0"))) as fleet:
         assert (fleet.counts.scopes, fleet.counts.enabled) == (2, 0)
         noted = fleet.last_seen.record_request(fleet.replica.view("web"))
@@ -155,7 +155,7 @@ async def test_census_follows_scopes_as_they_come_and_go() -> None:
         assert (fleet.counts.scopes, fleet.counts.enabled) == (1, 0)
 
 
-async def test_census_is_right_after_a_restart() -> None:
+async def test_counts_are_correct_after_a_restart() -> None:
     store = MemoryStore()
     async with run_fleet(web_scope(), store=store) as fleet:
         await fleet.events.schedule(planned(FREEZE, "web-0"))
@@ -195,7 +195,7 @@ class ConflictingStore(MemoryStore):
         return await super().save(key, value, entries, expected=expected, guards=guards)
 
 
-async def test_conflicts_are_counted_and_are_no_failures() -> None:
+async def test_conflicts_are_counted_but_not_as_failures() -> None:
     store = ConflictingStore()
     async with run_fleet(web_scope(), store=store) as fleet:
         store.conflicts = 1

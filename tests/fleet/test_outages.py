@@ -27,7 +27,7 @@ MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
 
 
-async def test_time_without_the_service_does_not_count_as_silence() -> None:
+async def test_downtime_does_not_count_towards_the_idle_timeout() -> None:
     """Twenty hours of service, three days of outage, and four hours of service are one day of silence.
 
     A request may have come in the hour after the one that was saved: that hour is not counted, either.
@@ -44,7 +44,7 @@ async def test_time_without_the_service_does_not_count_as_silence() -> None:
         assert not fleet.replica.scope("web").enabled
 
 
-async def test_time_that_the_machine_slept_through_does_not_count_as_silence() -> None:
+async def test_suspend_of_the_machine_does_not_count_towards_the_idle_timeout() -> None:
     """Nobody could ask a service that was not there: what is due happens, and no scope begins anew."""
     clock, others = SteppedClock(), [scope(f"db-{n}", vm(f"db-{n}")) for n in range(3)]
     async with run_fleet(web_scope(), *others, clock=clock, policy=PRODUCTION) as fleet:
@@ -58,7 +58,7 @@ async def test_time_that_the_machine_slept_through_does_not_count_as_silence() -
         assert abs(outage.ended_at - outage.began_at - 30 * HOUR) < MINUTE
 
 
-async def test_what_was_missed_is_counted_from_the_clock_as_it_was_set_back() -> None:
+async def test_outage_is_measured_from_the_clock_after_a_step_back() -> None:
     """Two hours back and three forward are three hours that nobody could ask in."""
     clock = SteppedClock()
     async with run_fleet(web_scope(), clock=clock, policy=PRODUCTION) as fleet:
@@ -69,7 +69,7 @@ async def test_what_was_missed_is_counted_from_the_clock_as_it_was_set_back() ->
         assert abs(outage.ended_at - outage.began_at - 3 * HOUR) < MINUTE
 
 
-async def test_silence_is_not_counted_before_it_is_saved_that_the_machine_has_slept(
+async def test_outage_is_saved_before_idle_timeouts_are_evaluated(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(scheduler, "RETRY_DELAY", 0.001)
@@ -85,7 +85,7 @@ async def test_silence_is_not_counted_before_it_is_saved_that_the_machine_has_sl
         assert fleet.replica.scope("web").enabled
 
 
-async def test_service_that_has_begun_to_count_silence_saves_that_it_is_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_heartbeat_is_saved_after_an_idle_timeout_was_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outages, "HEARTBEAT_INTERVAL", 0.001)
     clock, store = ManualClock(TEN), MemoryStore()
     async with run_fleet(clock=clock, store=store, policy=EMULATOR) as fleet:
@@ -104,7 +104,7 @@ async def test_short_correction_of_the_clock_is_no_outage() -> None:
         assert fleet.scopes.rule_context.outages == ()
 
 
-async def test_service_that_does_not_count_silence_keeps_no_outages() -> None:
+async def test_service_without_idle_timeout_keeps_no_outages() -> None:
     clock = SteppedClock()
     async with run_fleet(web_scope(), clock=clock, policy=EMULATOR) as fleet:
         clock.step = 30 * HOUR

@@ -8,7 +8,7 @@ from tests.core.sample_scopes import web_scope
 from tests.fleet.fleets import run_fleet
 
 
-async def test_port_is_given_once_and_never_to_another() -> None:
+async def test_port_is_never_assigned_to_another_vm() -> None:
     """Even a VM that is gone keeps its port, so that no handler ever talks to a stranger."""
     store = MemoryStore()
     async with run_fleet(web_scope(), store=store) as fleet:

@@ -48,7 +48,7 @@ def test_caller_is_known_by_network_and_address() -> None:
     assert replica.find_by_address("green", "10.0.0.1") is None
 
 
-def test_address_that_two_records_claim_belongs_to_neither() -> None:
+def test_address_claimed_by_two_vms_belongs_to_neither() -> None:
     """As soon as one of them lets go, the other is served."""
     replica = replica_of(scope("one", vm("a", ip="10.0.0.1")), scope("two", vm("b", ip="10.0.0.1")))
     assert replica.find_by_address("default", "10.0.0.1") is None
@@ -81,7 +81,7 @@ def test_removed_scope_leaves_no_name_and_no_address_behind() -> None:
         replica.find("web-0")
 
 
-def test_of_scopes_that_are_gone_nothing_is_kept() -> None:
+def test_nothing_is_kept_of_removed_scopes() -> None:
     """In a fleet where VMs come and go, the memory of ten years would be full of them."""
     replica = replica_of(web_scope())
     gone = weakref.ref(replica.view("web"))
@@ -94,7 +94,7 @@ def test_of_scopes_that_are_gone_nothing_is_kept() -> None:
     assert (gone(), replica._views, dict(replica._gone)) == (None, {}, {})
 
 
-def test_whoever_has_the_view_of_a_scope_that_is_gone_sees_it_come_again() -> None:
+def test_view_of_a_removed_scope_shows_it_when_it_is_created_again() -> None:
     replica = replica_of(web_scope())
     view = replica.view("web")
     replica.update("web", None, 2)
@@ -106,7 +106,7 @@ def test_whoever_has_the_view_of_a_scope_that_is_gone_sees_it_come_again() -> No
     assert replica.view("web") is view
 
 
-def test_vm_that_comes_changes_or_goes_is_found_as_it_is_now() -> None:
+def test_index_follows_added_changed_and_removed_vms() -> None:
     """Only the VMs that differ are indexed anew."""
     replica = replica_of(web_scope())
     first, *rest = web_scope().roster.vms
@@ -144,7 +144,7 @@ def test_waiters_are_called_once_when_the_document_changes_and_not_before() -> N
     assert (called, view.prepared) == (["waited"], {})
 
 
-def test_waiters_are_called_when_the_scope_goes() -> None:
+def test_waiters_are_called_when_the_scope_is_removed() -> None:
     """Nobody waits for a scope that is no more."""
     replica, called = Replica(), list[str]()
     take(replica, web_scope(), 1)

@@ -13,7 +13,7 @@ from tests.core.sample_scopes import TEN
 MINUTE = timedelta(minutes=1)
 
 
-def test_scopes_are_woken_in_order_of_their_moments() -> None:
+def test_scopes_are_woken_in_order_of_their_due_times() -> None:
     """The earliest comes first, each once."""
     clock = ManualClock(TEN)
     woken: list[str] = []
@@ -26,7 +26,7 @@ def test_scopes_are_woken_in_order_of_their_moments() -> None:
     assert clock.next_timer_at == TEN + 9 * MINUTE
 
 
-def test_new_moment_of_a_scope_replaces_the_old_one() -> None:
+def test_new_due_time_of_a_scope_replaces_the_old_one() -> None:
     """A moment that was moved or taken back wakes nobody."""
     clock = ManualClock(TEN)
     woken: list[str] = []
@@ -53,7 +53,7 @@ def test_thousands_of_waiting_scopes_need_one_timer() -> None:
     assert clock.timer_count == 0
 
 
-def test_scope_may_set_its_next_moment_while_it_is_woken() -> None:
+def test_scope_can_set_its_next_due_time_while_it_is_woken() -> None:
     """Waking and setting go hand in hand."""
     clock, woken = ManualClock(TEN), []
 
@@ -69,7 +69,7 @@ def test_scope_may_set_its_next_moment_while_it_is_woken() -> None:
     assert woken == [("again", TEN + n * MINUTE) for n in (1, 2, 3)]
 
 
-async def test_when_thousands_are_due_at_once_others_get_their_turn_in_between() -> None:
+async def test_other_tasks_run_while_thousands_of_scopes_are_due() -> None:
     """The loop is not kept busy until the last of them is woken; none is forgotten, none is woken twice."""
     clock = SystemClock()
     woken: list[str] = []
@@ -86,7 +86,7 @@ async def test_when_thousands_are_due_at_once_others_get_their_turn_in_between()
     assert in_between[:3] == [WAKE_BATCH, 2 * WAKE_BATCH, 3 * WAKE_BATCH]
 
 
-def test_moment_that_is_put_off_again_and_again_has_one_place() -> None:
+def test_postponed_due_time_has_one_heap_entry() -> None:
     """The silence of a scope that asks every second begins anew for ever."""
     clock = ManualClock(TEN)
     woken: list[str] = []
@@ -103,7 +103,7 @@ def test_moment_that_is_put_off_again_and_again_has_one_place() -> None:
 
 
 @given(steps=st.lists(st.tuples(st.sampled_from("abc"), st.none() | st.integers(1, 20), st.booleans()), max_size=40))
-def test_whatever_is_set_each_scope_is_woken_at_its_last_moment_and_only_then(
+def test_each_scope_is_woken_only_at_its_last_due_time(
     steps: list[tuple[str, int | None, bool]],
 ) -> None:
     clock, woken, expected = ManualClock(TEN), [], []

@@ -28,7 +28,7 @@ from tests.fleet.fleets import CallbackObserver, run_fleet
 HOUR = timedelta(hours=1)
 
 
-async def test_event_that_an_older_version_saved_is_shown_as_it_was() -> None:
+async def test_event_saved_by_an_older_version_is_shown_unchanged() -> None:
     """Then an event did not say which of its VMs are role instances: it was read from the VMs."""
     store = MemoryStore()
     instance = msgspec.structs.replace(vm("Front_IN_0"), role_instance=True)

@@ -48,7 +48,7 @@ async def test_due_event_starts_when_the_disk_has_room_again() -> None:
         await until(lambda: fleet.events.find(id_)[1].state is State.STARTED)
 
 
-async def test_request_that_one_scope_refuses_late_says_what_the_others_made() -> None:
+async def test_partial_schedule_names_the_created_events() -> None:
     """Both scopes agreed when asked; then another request took the only place in one of them."""
     single = msgspec.structs.replace(EMULATOR, user_operations=1)
     async with run_fleet(web_scope(), scope("other", vm("other-0")), policy=single) as fleet:
@@ -63,7 +63,7 @@ async def test_request_that_one_scope_refuses_late_says_what_the_others_made() -
         assert fleet.events.find(made.removeprefix("web/"))[1].vms == ("web-0",)
 
 
-async def test_key_stands_for_one_request_only() -> None:
+async def test_key_can_be_used_for_one_request_only() -> None:
     """The same key for anything else is refused, wherever its VMs are, and changes nothing."""
     async with run_fleet(web_scope(), scope("other", vm("other-0"))) as fleet:
         await fleet.events.schedule(schedule_request(EventType.REBOOT, "web-0", key="k1"))
@@ -77,7 +77,7 @@ async def test_key_stands_for_one_request_only() -> None:
         assert [len(view.scope.events) for view in fleet.replica.views() if view.scope] == [1, 0]
 
 
-async def test_request_is_answered_again_though_its_standalone_scope_is_gone_with_its_vm() -> None:
+async def test_repeated_request_is_answered_after_its_standalone_scope_was_removed() -> None:
     """Bare or in full, the name of a VM that was there is known to whoever repeats the request."""
     alone = scope("alone", vm("alone"), kind=ScopeKind.STANDALONE)
     async with run_fleet(alone, web_scope()) as fleet:
@@ -111,7 +111,7 @@ async def test_clock_step_back_delays_and_never_reorders() -> None:
     assert times == sorted(times)
 
 
-async def test_two_scopes_that_come_at_once_do_not_get_one_address() -> None:
+async def test_two_scopes_created_concurrently_do_not_get_the_same_address() -> None:
     """A claim holds while it is being saved."""
     async with run_fleet(web_scope()) as fleet:
         answers = await asyncio.gather(
@@ -130,7 +130,7 @@ async def test_taken_address_is_refused() -> None:
         await fleet.inventory.add_scope(scope("other-net", vm("twin", ip="10.0.0.1", network="blue")), by="test")
 
 
-async def test_asking_again_after_a_lost_answer_makes_nothing_twice() -> None:
+async def test_repeated_request_creates_nothing() -> None:
     """A request key and a request id each stand for one request."""
     async with run_fleet(web_scope()) as fleet:
         first = await fleet.events.schedule(schedule_request(EventType.REBOOT, "web-0", key="k1"))
@@ -140,7 +140,7 @@ async def test_asking_again_after_a_lost_answer_makes_nothing_twice() -> None:
         assert len(fleet.replica.scope("web").events) == 1
 
 
-async def test_request_is_answered_again_though_its_vm_has_left() -> None:
+async def test_repeated_request_is_answered_after_its_vm_has_left() -> None:
     """The answer to an eviction may be lost, and asked for again when the VM is gone."""
     spare = scope("spare", vm("spare-0"), vm("spare-1"), low_priority=True)
     async with run_fleet(spare) as fleet:
@@ -151,7 +151,7 @@ async def test_request_is_answered_again_though_its_vm_has_left() -> None:
             await fleet.events.schedule(schedule_request(EventType.PREEMPT, "spare-0", number=3, key="k2"))
 
 
-async def test_journal_is_pruned_to_what_is_to_be_kept() -> None:
+async def test_journal_is_pruned_to_its_retention() -> None:
     """A service that has just started brings the journal within its bounds."""
     store, clock = MemoryStore(), ManualClock(TEN)
     async with run_fleet(web_scope(), store=store, clock=clock) as fleet:
@@ -165,7 +165,7 @@ async def test_journal_is_pruned_to_what_is_to_be_kept() -> None:
     assert [row.entry.kind for row in rows] == [EntryKind.SCHEDULED] * 5
 
 
-async def test_of_a_scope_that_was_removed_nothing_is_kept_and_it_can_come_again() -> None:
+async def test_nothing_is_kept_of_a_removed_scope_and_it_can_be_created_again() -> None:
     async with run_fleet(web_scope(), scope("db", vm("db"))) as fleet:
         view = weakref.ref(fleet.replica.view("web"))
         await fleet.inventory.remove_scope("web", by="test")
@@ -176,7 +176,7 @@ async def test_of_a_scope_that_was_removed_nothing_is_kept_and_it_can_come_again
         assert [view.id for view in fleet.replica.views()] == ["db", "web"]
 
 
-async def test_policy_that_changes_holds_for_scopes_in_which_nothing_happens() -> None:
+async def test_changed_policy_applies_to_idle_scopes() -> None:
     """Nobody waits for a scope's next event to count its silence."""
     async with run_fleet(web_scope(), policy=EMULATOR) as fleet:
         await request_from_guest(fleet)
@@ -187,7 +187,7 @@ async def test_policy_that_changes_holds_for_scopes_in_which_nothing_happens() -
         assert not fleet.replica.scope("web").enabled
 
 
-async def test_speed_divides_notice_and_duration_and_leaves_the_clock_alone() -> None:
+async def test_speed_divides_notice_and_duration_but_not_the_clock() -> None:
     """Dates never lie: it is the policy that is quicker."""
     quick = msgspec.structs.replace(Policy(enforce_notice=False, idle_after=None), speed=60.0)
     async with run_fleet(web_scope(), policy=quick) as fleet:
@@ -199,7 +199,7 @@ async def test_speed_divides_notice_and_duration_and_leaves_the_clock_alone() ->
         assert (event.not_before - TEN, event.duration) == (timedelta(seconds=15), timedelta(seconds=0.5))
 
 
-async def test_task_of_the_fleet_that_breaks_ends_the_service_loudly() -> None:
+async def test_failed_task_of_the_fleet_stops_the_service_with_an_error() -> None:
     """Nothing fails in silence."""
 
     def broken(change: ScopeChange) -> None:

@@ -42,7 +42,7 @@ async def values(store: Store) -> list[bytes]:
     raise AssertionError("the snapshot has an end")
 
 
-async def test_secret_opens_and_nothing_that_is_kept_contains_it() -> None:
+async def test_secret_is_valid_and_not_stored() -> None:
     store, wall = MemoryStore(), ManualClock(TEN)
     async with fleet_on(store, wall) as fleet:
         token, secret = await fleet.tokens.create("ci", Role.OPERATOR, ("web-*", "db"), by="ann")
@@ -57,7 +57,7 @@ async def test_secret_opens_and_nothing_that_is_kept_contains_it() -> None:
         assert (token.created_at, token.created_by, token.expires_at, token.revoked_at) == (TEN, "ann", None, None)
 
 
-async def test_journal_says_who_made_and_revoked_which_token_and_keeps_neither_secret_nor_hash() -> None:
+async def test_journal_has_creation_and_revocation_of_a_token_without_secret_or_hash() -> None:
     store = MemoryStore()
     async with fleet_on(store, ManualClock(TEN + HOUR)) as fleet:
         token, secret = await fleet.tokens.create("ci", Role.VIEWER, ("web-*",), by="ann")
@@ -70,7 +70,7 @@ async def test_journal_says_who_made_and_revoked_which_token_and_keeps_neither_s
         assert not {secret, token.hash} & {value for entry in entries for value in entry.facts.values()}
 
 
-async def test_token_expires_by_the_wall_clock_though_the_fleets_clock_stands_still() -> None:
+async def test_token_expires_by_the_wall_clock_and_not_by_a_manual_clock() -> None:
     wall = ManualClock(TEN)
     async with fleet_on(MemoryStore(), wall) as fleet:
         token, secret = await fleet.tokens.create("ci", Role.VIEWER, by="ann", expires_at=TEN + HOUR)
@@ -81,7 +81,7 @@ async def test_token_expires_by_the_wall_clock_though_the_fleets_clock_stands_st
         assert fleet.tokens.all() == (token,)
 
 
-async def test_revoked_token_opens_nothing_and_is_revoked_once() -> None:
+async def test_revoked_token_is_invalid_and_revoked_once() -> None:
     store, wall = MemoryStore(), ManualClock(TEN)
     async with fleet_on(store, wall) as fleet:
         token, secret = await fleet.tokens.create("ci", Role.VIEWER, by="ann")
@@ -95,7 +95,7 @@ async def test_revoked_token_opens_nothing_and_is_revoked_once() -> None:
             await fleet.tokens.revoke("tk_nobody", by="ann")
 
 
-async def test_owners_secret_gets_its_token_once_and_a_revoked_one_is_not_brought_back() -> None:
+async def test_token_of_the_token_file_is_created_once_and_stays_revoked() -> None:
     store, wall = MemoryStore(), ManualClock(TEN)
     async with fleet_on(store, wall) as fleet:
         await asyncio.gather(*(fleet.tokens.adopt("the owner's", by="owner") for _ in range(3)))
@@ -115,7 +115,7 @@ async def test_owners_secret_gets_its_token_once_and_a_revoked_one_is_not_brough
 
 
 @pytest.mark.parametrize("name", ["clock", "Platform", "guest", "campaigns"])
-async def test_no_token_is_called_like_a_part_of_the_service(name: str) -> None:
+async def test_token_cannot_have_the_name_of_a_part_of_the_service(name: str) -> None:
     async with fleet_on(MemoryStore(), ManualClock(TEN)) as fleet:
         with pytest.raises(Invalid, match="choose another name"):
             await fleet.tokens.create(name, Role.OPERATOR, by="admin")
@@ -157,7 +157,7 @@ async def test_lost_secret_is_not_shown_again() -> None:
     ],
     ids=["no name", "bad name", "bad scope", "empty scope", "other patterns", "too many scopes", "expired already"],
 )
-async def test_what_no_token_can_be_is_refused(name: str, scopes: tuple[str, ...], expires_at: datetime | None) -> None:
+async def test_invalid_token_is_refused(name: str, scopes: tuple[str, ...], expires_at: datetime | None) -> None:
     async with fleet_on(MemoryStore(), ManualClock(TEN)) as fleet:
         with pytest.raises(Invalid):
             await fleet.tokens.create(name, Role.VIEWER, scopes, by="ann", expires_at=expires_at)
@@ -174,7 +174,7 @@ async def test_tokens_of_another_process_arrive() -> None:
         assert here.tokens.all() == there.tokens.all()
 
 
-async def test_token_that_could_not_be_saved_opens_nothing() -> None:
+async def test_token_that_could_not_be_saved_is_invalid() -> None:
     store = FailingStore()
     async with fleet_on(store, ManualClock(TEN)) as fleet:
         store.full = True
@@ -185,7 +185,7 @@ async def test_token_that_could_not_be_saved_opens_nothing() -> None:
         await fleet.tokens.create("ci", Role.VIEWER, by="ann")
 
 
-async def test_there_are_only_so_many_tokens() -> None:
+async def test_number_of_tokens_is_limited() -> None:
     async with fleet_on(MemoryStore(), ManualClock(TEN)) as fleet:
         for n in range(MAX_TOKENS):
             await fleet.tokens.create(f"t{n}", Role.VIEWER, by="ann")

@@ -67,7 +67,7 @@ async def until(fact: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_program_is_given_event_and_vm_as_json_and_as_variables(make: Make, tmp_path: Path) -> None:
+async def test_program_gets_event_and_vm_as_json_and_as_variables(make: Make, tmp_path: Path) -> None:
     platform = make('cat > "$HERE/given"; env > "$HERE/env"; echo "$0|$1|$#" > "$HERE/arguments"')
     assert await platform.carry_out(WORK) == Done()
     assert json.loads((tmp_path / "given").read_text()) == {
@@ -107,7 +107,7 @@ async def test_every_variable_is_in_the_guide(make: Make, tmp_path: Path) -> Non
     assert [name for name in names if name.startswith("FOREWARN_") and f"`{name}`" not in guide] == []
 
 
-async def test_secrets_and_settings_of_the_service_are_nothing_to_the_program(make: Make, tmp_path: Path) -> None:
+async def test_program_gets_no_secrets_or_settings_of_the_service(make: Make, tmp_path: Path) -> None:
     own = {"FOREWARN_TOKEN": "secret", "NOTIFY_SOCKET": "/run/x", "WATCHDOG_USEC": "1", "LANG": "C"}
     platform = make('env > "$HERE/env"', environ=own)
     await platform.carry_out(WORK)
@@ -148,7 +148,7 @@ ENDINGS = [
 
 
 @pytest.mark.parametrize(("work", "script", "expected"), ENDINGS)
-async def test_how_the_program_ends_is_what_happened(
+async def test_exit_of_the_program_determines_the_outcome(
     make: Make, tmp_path: Path, work: Work, script: str, expected: Done | Failed | Retry
 ) -> None:
     outcome = await make(script).carry_out(work)
@@ -167,7 +167,7 @@ async def test_how_the_program_ends_is_what_happened(
     ],
     ids=["missing", "not executable", "no program"],
 )
-async def test_program_that_cannot_be_started_is_a_failure_in_words(
+async def test_program_that_cannot_be_started_is_a_failure_with_a_reason(
     make: Make, tmp_path: Path, break_it: Callable[[Path], object], why: str
 ) -> None:
     platform = make("exit 0")
@@ -176,7 +176,7 @@ async def test_program_that_cannot_be_started_is_a_failure_in_words(
     assert await platform.probe(WORK) == Unknown(f"cannot probe with maintain: {why} ({tmp_path / 'maintain'})")
 
 
-async def test_pauses_double_up_to_the_longest_and_attempts_come_to_an_end(make: Make) -> None:
+async def test_pauses_double_up_to_the_longest_and_attempts_are_limited(make: Make) -> None:
     platform = make("exit 75", attempts=6, first_pause=timedelta(seconds=10), longest_pause=timedelta(minutes=1))
     outcomes = [await platform.carry_out(msgspec.structs.replace(WORK, attempt=n)) for n in range(1, 7)]
     pauses = [outcome.after.total_seconds() if isinstance(outcome, Retry) else None for outcome in outcomes]
@@ -185,7 +185,7 @@ async def test_pauses_double_up_to_the_longest_and_attempts_come_to_an_end(make:
     assert outcomes[-1].why.endswith("ended with 75, in attempt 6 of 6")
 
 
-async def test_a_persons_retry_has_all_attempts_before_it(make: Make) -> None:
+async def test_manual_retry_has_all_attempts_again(make: Make) -> None:
     platform = make("exit 75", attempts=2)
     kinds = [type(await platform.carry_out(msgspec.structs.replace(WORK, attempt=n))) for n in range(1, 6)]
     assert kinds == [Retry, Failed, Retry, Failed, Retry]
@@ -204,7 +204,7 @@ PROBES = [
 
 
 @pytest.mark.parametrize(("script", "expected"), PROBES)
-async def test_program_is_asked_after_a_crash(
+async def test_program_is_probed_after_a_crash(
     make: Make, tmp_path: Path, script: str, expected: Done | NotStarted | Unknown
 ) -> None:
     platform = make(f'[ "$FOREWARN_PHASE" = probe ] || exit 9\ngrep -q \'"phase":"probe"\' || exit 9\n{script}')
@@ -232,7 +232,7 @@ wait; sleep 1000
     ],
     ids=["done", "not begun", "unknown"],
 )
-async def test_program_that_takes_too_long_is_ended_with_all_it_started_and_asked(
+async def test_program_above_its_time_limit_is_ended_with_its_children_and_probed(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str, expected: Done | Failed | Unknown
 ) -> None:
     monkeypatch.setattr(processes, "GRACE", timedelta(seconds=0.1))
@@ -246,7 +246,7 @@ async def test_program_that_takes_too_long_is_ended_with_all_it_started_and_aske
     await until(lambda: not process._is_alive(child))
 
 
-async def test_probe_without_an_answer_leaves_it_unknown(make: Make, tmp_path: Path) -> None:
+async def test_probe_above_its_time_limit_is_unknown(make: Make, tmp_path: Path) -> None:
     platform = make("exec sleep 1000", probe_limit=timedelta(milliseconds=200))
     why = "maintain did not answer within 0.2s"
     assert await platform.probe(WORK) == Unknown(why)
@@ -296,7 +296,7 @@ async def test_another_program_with_the_same_pid_is_not_waited_for(make: Make, t
         assert await platform.probe(WORK) == NotStarted()
 
 
-async def test_only_so_many_programs_run_at_once(make: Make, tmp_path: Path) -> None:
+async def test_number_of_running_programs_is_limited(make: Make, tmp_path: Path) -> None:
     platform = make('touch "$HERE/begun-$FOREWARN_VM"; while ! test -e "$HERE/go"; do sleep 0.02; done', at_once=2)
     works = [msgspec.structs.replace(WORK, vm=f"web-{n}", id=f"{EVENT}/web-{n}") for n in range(5)]
     running = [asyncio.create_task(platform.carry_out(work)) for work in works]
@@ -308,7 +308,7 @@ async def test_only_so_many_programs_run_at_once(make: Make, tmp_path: Path) -> 
         assert await asyncio.gather(*running) == [Done()] * 5
 
 
-async def test_whoever_stops_waiting_for_a_place_leaves_it_to_the_next() -> None:
+async def test_cancelled_waiter_leaves_its_slot_to_the_next() -> None:
     places, order = ConcurrencyLimiter(1), []
 
     async def take(name: str) -> None:
@@ -339,7 +339,7 @@ async def test_endless_output_is_kept_short(make: Make, tmp_path: Path, monkeypa
     assert len(outcome.output) <= 101
 
 
-async def test_files_are_for_the_owner_alone(make: Make, tmp_path: Path) -> None:
+async def test_files_are_readable_only_by_their_owner(make: Make, tmp_path: Path) -> None:
     platform = make('while ! test -e "$HERE/go"; do sleep 0.02; done')
     running = asyncio.create_task(platform.carry_out(WORK))
     await until(lambda: any((tmp_path / "work").glob("*.note")))
@@ -348,7 +348,7 @@ async def test_files_are_for_the_owner_alone(make: Make, tmp_path: Path) -> None
     await running
 
 
-async def test_program_has_the_signals_of_any_program(make: Make, tmp_path: Path) -> None:
+async def test_program_has_default_signal_handlers(make: Make, tmp_path: Path) -> None:
     """Python ignores SIGPIPE; a pipeline in the operator's script must end as it does in a shell."""
     assert signal.getsignal(signal.SIGPIPE) is signal.SIG_IGN
     outcome = await make("yes | head -n 1 > /dev/null; grep SigIgn /proc/$$/status").carry_out(WORK)
@@ -388,7 +388,7 @@ def guide(make: Make, tmp_path: Path) -> CommandPlatform:
 
 
 @pytest.mark.parametrize("type_", CALLS)
-async def test_program_of_the_guide_does_what_the_event_says(
+async def test_program_of_the_guide_carries_out_the_event(
     guide: CommandPlatform, tmp_path: Path, type_: EventType
 ) -> None:
     work = msgspec.structs.replace(WORK, type=type_, duration=timedelta(milliseconds=10))
@@ -424,7 +424,7 @@ async def test_program_whose_note_cannot_be_written_is_still_waited_for(
     assert (tmp_path / "done").exists()
 
 
-async def test_files_that_cannot_be_removed_do_not_make_a_failure_of_what_is_done(
+async def test_files_that_cannot_be_removed_do_not_fail_completed_work(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     remove = Path.unlink
@@ -446,7 +446,7 @@ async def test_variables_of_the_service_that_are_not_utf_8_reach_the_program_as_
     assert (tmp_path / "city").read_bytes() == b"Z\xfcrich"
 
 
-async def test_work_that_finds_no_place_for_long_is_put_off_and_loses_no_attempt(
+async def test_work_without_a_free_slot_is_postponed_and_loses_no_attempt(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else, after a day in the queue, it would count as work of which nobody knows whether it was done."""
@@ -466,7 +466,7 @@ async def test_work_that_finds_no_place_for_long_is_put_off_and_loses_no_attempt
     )
 
 
-async def test_thousands_who_stop_waiting_for_a_place_leave_no_trace() -> None:
+async def test_thousands_of_cancelled_waiters_leave_no_trace() -> None:
     places = ConcurrencyLimiter(1)
 
     async def take() -> None:

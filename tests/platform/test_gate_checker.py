@@ -56,18 +56,18 @@ def http_gate(web: RecordingServer, tmp_path: Path, **settings: Any) -> Settings
 
 
 @pytest.mark.process
-async def test_program_that_ends_with_0_says_open(make: Make) -> None:
+async def test_exit_code_0_opens_the_gate(make: Make) -> None:
     assert await make("exit 0").check(QUESTION) == GatePassed()
 
 
 @pytest.mark.process
-async def test_program_that_ends_otherwise_says_shut_and_its_last_line_says_why(make: Make) -> None:
+async def test_other_exit_code_closes_the_gate_with_the_last_line_as_reason(make: Make) -> None:
     gate = make("echo looking; echo 3 alerts are firing >&2; exit 7", retries=0)
     assert await gate.check(QUESTION) == GateFailed("check ended with 7: 3 alerts are firing")
 
 
 @pytest.mark.process
-async def test_program_is_told_what_is_asked_and_nothing_of_the_service(make: Make, tmp_path: Path) -> None:
+async def test_program_gets_the_wave_and_no_variables_of_the_service(make: Make, tmp_path: Path) -> None:
     assert await make("env > $HERE/env; cat > $HERE/given; echo $1 > $HERE/argument").check(QUESTION) == GatePassed()
     lines = (tmp_path / "env").read_text().splitlines()
     assert {line for line in lines if line.startswith("FOREWARN_")} == {
@@ -89,7 +89,7 @@ async def test_program_is_told_what_is_asked_and_nothing_of_the_service(make: Ma
 
 
 @pytest.mark.process
-async def test_shut_gate_is_asked_again_as_often_as_it_says(make: Make, tmp_path: Path) -> None:
+async def test_closed_gate_is_retried_as_configured(make: Make, tmp_path: Path) -> None:
     gate = make('echo . >> $HERE/tries; test $(wc -l < $HERE/tries) -ge 3 || { echo "not yet"; exit 1; }', retries=2)
     assert await gate.check(QUESTION) == GatePassed()
     (tmp_path / "tries").unlink()
@@ -99,7 +99,7 @@ async def test_shut_gate_is_asked_again_as_often_as_it_says(make: Make, tmp_path
 
 
 @pytest.mark.process
-async def test_program_that_takes_too_long_is_ended_with_all_it_started(make: Make, tmp_path: Path) -> None:
+async def test_program_above_its_time_limit_is_ended_with_its_children(make: Make, tmp_path: Path) -> None:
     gate = make("sleep 1000 & echo $! > $HERE/child; wait", timeout=timedelta(seconds=1), retries=0)
     async with asyncio.timeout(GUARD):
         assert await gate.check(QUESTION) == GateFailed("check took longer than 1s and was ended")
@@ -107,7 +107,7 @@ async def test_program_that_takes_too_long_is_ended_with_all_it_started(make: Ma
 
 
 @pytest.mark.process
-async def test_program_is_ended_with_whoever_asks(make: Make, tmp_path: Path) -> None:
+async def test_program_is_ended_when_the_check_is_cancelled(make: Make, tmp_path: Path) -> None:
     gate = make("echo $$ > $HERE/pid.part; mv $HERE/pid.part $HERE/pid; sleep 1000")
     asking = asyncio.create_task(gate.check(QUESTION))
     await until((tmp_path / "pid").exists)
@@ -118,13 +118,13 @@ async def test_program_is_ended_with_whoever_asks(make: Make, tmp_path: Path) ->
 
 
 @pytest.mark.process
-async def test_program_that_is_not_there_keeps_the_gate_shut(tmp_path: Path) -> None:
+async def test_missing_program_keeps_the_gate_closed(tmp_path: Path) -> None:
     gate = SettingsGateChecker([Gate("health", GateSettings(command=("/no/such",), retries=0))], {})
     assert await gate.check(QUESTION) == GateFailed("such cannot be started: No such file or directory (/no/such)")
 
 
 @pytest.mark.process
-async def test_gate_without_a_definition_is_shut_and_says_what_to_do(tmp_path: Path) -> None:
+async def test_undefined_gate_is_closed_with_advice(tmp_path: Path) -> None:
     gates = SettingsGateChecker([], {})
     assert list(gates.gates) == []
     assert await gates.check(QUESTION) == GateFailed(
@@ -135,7 +135,7 @@ async def test_gate_without_a_definition_is_shut_and_says_what_to_do(tmp_path: P
     assert await gates.check(QUESTION) == GatePassed()
 
 
-async def test_expected_status_says_open(web: RecordingServer, tmp_path: Path) -> None:
+async def test_expected_status_opens_the_gate(web: RecordingServer, tmp_path: Path) -> None:
     web.statuses = [204]
     assert await http_gate(web, tmp_path, expect_status=204).check(QUESTION) == GatePassed()
     (received,) = web.received
@@ -144,27 +144,27 @@ async def test_expected_status_says_open(web: RecordingServer, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("status", [500, 204, 302], ids=["error", "another success", "redirect"])
-async def test_any_other_status_says_shut(web: RecordingServer, tmp_path: Path, status: int) -> None:
+async def test_any_other_status_closes_the_gate(web: RecordingServer, tmp_path: Path, status: int) -> None:
     web.statuses = [status]
     answer = await http_gate(web, tmp_path, retries=0).check(QUESTION)
     assert answer == GateFailed(f"http://127.0.0.1:{web.port} returned {status}, expected 200")
     assert len(web.received) == 1
 
 
-async def test_address_is_asked_again_as_often_as_it_says(web: RecordingServer, tmp_path: Path) -> None:
+async def test_http_check_is_retried_as_configured(web: RecordingServer, tmp_path: Path) -> None:
     web.statuses = [500, 503]
     assert await http_gate(web, tmp_path, retries=2).check(QUESTION) == GatePassed()
     assert len(web.received) == 3
 
 
-async def test_silence_is_shut_when_the_time_is_over(web: RecordingServer, tmp_path: Path) -> None:
+async def test_timeout_closes_the_gate(web: RecordingServer, tmp_path: Path) -> None:
     web.statuses = [None]
     async with asyncio.timeout(GUARD):
         answer = await http_gate(web, tmp_path, timeout=SHORT, retries=0).check(QUESTION)
     assert answer == GateFailed(f"no response from http://127.0.0.1:{web.port} within 0.2s")
 
 
-async def test_nobody_there_is_shut(web: RecordingServer, tmp_path: Path) -> None:
+async def test_refused_connection_closes_the_gate(web: RecordingServer, tmp_path: Path) -> None:
     async with run_recording_server() as gone:
         pass
     answer = await http_gate(gone, tmp_path, retries=0).check(QUESTION)
@@ -179,20 +179,20 @@ MUMBLED = {
 
 
 @pytest.mark.parametrize("case", MUMBLED)
-async def test_what_is_no_answer_is_shut(web: RecordingServer, tmp_path: Path, case: str) -> None:
+async def test_invalid_response_closes_the_gate(web: RecordingServer, tmp_path: Path, case: str) -> None:
     said, why = MUMBLED[case]
     web.statuses = [said]
     answer = await http_gate(web, tmp_path, retries=0).check(QUESTION)
     assert answer == GateFailed(f"http://127.0.0.1:{web.port} sent an invalid response: {why}")
 
 
-async def test_that_an_answer_is_to_come_is_none(web: RecordingServer, tmp_path: Path) -> None:
+async def test_interim_response_is_not_the_result(web: RecordingServer, tmp_path: Path) -> None:
     web.statuses = [b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 503 No\r\n\r\n"]
     answer = await http_gate(web, tmp_path, retries=0).check(QUESTION)
     assert answer == GateFailed(f"http://127.0.0.1:{web.port} returned 503, expected 200")
 
 
-async def test_server_with_a_certificate_that_nobody_trusts_is_shut_and_told_nothing(tmp_path: Path) -> None:
+async def test_untrusted_certificate_closes_the_gate_and_no_request_is_sent(tmp_path: Path) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     trustme.CA().issue_cert("127.0.0.1").configure_cert(context)
     async with run_recording_server(context) as web:
@@ -203,7 +203,7 @@ async def test_server_with_a_certificate_that_nobody_trusts_is_shut_and_told_not
     assert web.received == []
 
 
-async def test_servers_that_do_not_answer_keep_no_thread_from_others(web: RecordingServer, tmp_path: Path) -> None:
+async def test_unresponsive_servers_do_not_occupy_threads(web: RecordingServer, tmp_path: Path) -> None:
     threads = ThreadPoolExecutor(1)
     asyncio.get_running_loop().set_default_executor(threads)
     web.statuses = [None] * MAX_CONCURRENT
@@ -218,7 +218,7 @@ async def test_servers_that_do_not_answer_keep_no_thread_from_others(web: Record
 
 
 @pytest.mark.process
-async def test_gate_that_is_asked_again_later_has_no_place_meanwhile(web: RecordingServer, tmp_path: Path) -> None:
+async def test_gate_has_no_slot_between_two_attempts(web: RecordingServer, tmp_path: Path) -> None:
     shut = GateSettings(command=("/bin/false",), pause=timedelta(hours=1), retries=1)
     gates = SettingsGateChecker([Gate("health", shut), Gate("web", GateSettings(url=web.url))], {})
     pausing = [asyncio.create_task(gates.check(QUESTION)) for _ in range(MAX_CONCURRENT)]
@@ -230,9 +230,7 @@ async def test_gate_that_is_asked_again_later_has_no_place_meanwhile(web: Record
     await asyncio.wait(pausing)
 
 
-async def test_campaign_can_bring_its_check_along_and_a_password_is_not_told(
-    web: RecordingServer, tmp_path: Path
-) -> None:
+async def test_campaign_can_define_its_check_and_its_password_is_hidden(web: RecordingServer, tmp_path: Path) -> None:
     web.statuses = [401]
     url = web.url.replace("http://", "http://me:s3cret@")
     check = HttpCheck(url=url, retries=0)

@@ -12,7 +12,7 @@ async def take(places: ConcurrencyLimiter) -> None:
         pass
 
 
-async def test_whoever_finds_no_place_in_time_is_told_so() -> None:
+async def test_slot_timeout_is_raised() -> None:
     places = ConcurrencyLimiter(1)
     async with places.slot():
         with pytest.raises(SlotTimeout):
@@ -21,7 +21,7 @@ async def test_whoever_finds_no_place_in_time_is_told_so() -> None:
     await asyncio.wait_for(take(places), timeout=30)
 
 
-async def test_place_of_one_who_leaves_just_when_it_is_his_turn_goes_to_the_next() -> None:
+async def test_slot_of_a_waiter_cancelled_at_its_turn_goes_to_the_next() -> None:
     places = ConcurrencyLimiter(1)
     async with places.slot():
         leaving, next_ = asyncio.ensure_future(take(places)), asyncio.ensure_future(take(places))
@@ -32,7 +32,7 @@ async def test_place_of_one_who_leaves_just_when_it_is_his_turn_goes_to_the_next
     await asyncio.wait_for(take(places), timeout=30)
 
 
-async def test_limit_that_grows_lets_those_in_who_wait() -> None:
+async def test_increased_limit_admits_waiters() -> None:
     places = ConcurrencyLimiter(1)
     async with places.slot():
         waiting = asyncio.ensure_future(take(places))

@@ -57,7 +57,7 @@ async def test_message_is_sent_as_json(web: RecordingServer) -> None:
     }
 
 
-async def test_message_is_signed_where_there_is_a_secret(web: RecordingServer, tmp_path: Path) -> None:
+async def test_message_is_signed_if_there_is_a_secret(web: RecordingServer, tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("of the hook\n")
     await webhooks(web.url, webhook_secret_file=secret).notify(MESSAGE)
@@ -67,7 +67,7 @@ async def test_message_is_signed_where_there_is_a_secret(web: RecordingServer, t
 
 
 @pytest.mark.parametrize("content", [None, "", "two\nlines\n"], ids=["missing", "empty", "two lines"])
-async def test_nothing_is_sent_unsigned_that_should_be_signed(
+async def test_message_is_not_sent_if_it_cannot_be_signed(
     web: RecordingServer, tmp_path: Path, content: str | None
 ) -> None:
     secret = tmp_path / "secret"
@@ -89,7 +89,7 @@ async def test_refused_message_is_undelivered_and_can_be_sent_again(web: Recordi
     assert first.body == second.body
 
 
-async def test_whoever_has_taken_it_is_not_told_again(web: RecordingServer) -> None:
+async def test_receiver_that_accepted_a_message_does_not_get_it_again(web: RecordingServer) -> None:
     async with run_recording_server() as other:
         other.statuses = [503]
         hooks = webhooks(web.url, other.url)
@@ -99,7 +99,7 @@ async def test_whoever_has_taken_it_is_not_told_again(web: RecordingServer) -> N
         assert (len(web.received), len(other.received)) == (1, 2)
 
 
-async def test_message_that_everybody_has_taken_is_forgotten_and_told_again_if_it_is_asked_for(
+async def test_delivered_message_is_forgotten_and_sent_again_on_request(
     web: RecordingServer,
 ) -> None:
     """After a delivery that could not be saved it is: each message arrives at least once."""
@@ -110,7 +110,7 @@ async def test_message_that_everybody_has_taken_is_forgotten_and_told_again_if_i
     assert first.body == second.body
 
 
-async def test_other_settings_hold_from_the_next_message_on(web: RecordingServer) -> None:
+async def test_new_settings_apply_from_the_next_message_on(web: RecordingServer) -> None:
     hooks = webhooks()
     assert not hooks.has_receivers
     await hooks.notify(MESSAGE)

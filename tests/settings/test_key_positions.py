@@ -85,7 +85,7 @@ def test_key_has_the_line_on_which_it_is_written(line_end: str) -> None:
         ("", None),
     ],
 )
-def test_missing_key_has_the_line_of_what_lacks_it(key: str, line: int | None) -> None:
+def test_missing_key_has_the_line_of_its_table(key: str, line: int | None) -> None:
     assert KeyPositions(FILE).find(key) == line
 
 

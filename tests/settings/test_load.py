@@ -38,7 +38,7 @@ def written_to(path: Path, text: str) -> Path:
 
 
 @pytest.mark.parametrize("case", PRECEDENCE)
-def test_the_value_closest_to_the_user_holds(case: str, tmp_path: Path) -> None:
+def test_source_with_the_highest_precedence_wins(case: str, tmp_path: Path) -> None:
     in_file, in_environment, as_flag, value, origin = PRECEDENCE[case]
     file = written_to(tmp_path / "forewarn.toml", f"speed = {in_file}") if in_file else None
     resolved = load_settings(
@@ -84,7 +84,7 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
     )
 
 
-def test_paths_in_a_file_are_beside_it(tmp_path: Path) -> None:
+def test_paths_in_a_file_are_relative_to_it(tmp_path: Path) -> None:
     file = written_to(tmp_path / "forewarn.toml", 'data = "data"\nfleet = "/etc/fleet.toml"')
     settings = load_settings(EMULATOR, flags={}, environ={}, file=file).settings
     assert (settings.data, settings.fleet) == (tmp_path / "data", Path("/etc/fleet.toml"))
@@ -135,7 +135,7 @@ BAD_VALUES = {
 }
 
 
-def test_bad_values_are_known_for_every_key() -> None:
+def test_every_key_has_a_sample_of_a_bad_value() -> None:
     assert set(BAD_VALUES) == set(KEYS)
 
 
@@ -192,7 +192,7 @@ def test_bad_value_is_refused_with_its_place_and_what_is_allowed(key: str, tmp_p
         "name of a gate",
     ],
 )
-def test_wrong_file_is_refused_by_name(text: str, complaint: str, tmp_path: Path) -> None:
+def test_invalid_file_is_refused_by_name(text: str, complaint: str, tmp_path: Path) -> None:
     file = written_to(tmp_path / "forewarn.toml", text)
     with pytest.raises(SettingsError) as refused:
         load_settings(EMULATOR, flags={}, environ={}, file=file)
@@ -214,19 +214,19 @@ def test_missing_file_is_refused_by_name(tmp_path: Path) -> None:
     ],
     ids=["ephemeral is closer", "data are closer", "not ephemeral"],
 )
-def test_of_data_and_ephemeral_the_one_closer_to_the_user_holds(
+def test_data_or_ephemeral_with_the_higher_precedence_wins(
     flags: dict[str, object], environ: dict[str, str], expected: tuple[Path | None, bool]
 ) -> None:
     settings = load_settings(EMULATOR, flags=flags, environ=environ).settings
     assert (settings.data, settings.ephemeral) == expected
 
 
-def test_both_in_the_environment_are_a_contradiction() -> None:
+def test_data_and_ephemeral_in_the_environment_conflict() -> None:
     with pytest.raises(SettingsConflict, match="FOREWARN_DATA and FOREWARN_EPHEMERAL"):
         load_settings(EMULATOR, flags={}, environ={"FOREWARN_DATA": "/d", "FOREWARN_EPHEMERAL": "1"})
 
 
-def test_none_switches_off_what_a_preset_switches_on() -> None:
+def test_none_switches_a_preset_value_off() -> None:
     flags = {"listen": "none"}
     settings = load_settings(EMULATOR, flags=flags, environ={"FOREWARN_POLICY_IDLE_AFTER": "none"}).settings
     assert (settings.listen, settings.policy.idle_after) == (None, None)

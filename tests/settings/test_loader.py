@@ -53,7 +53,7 @@ def test_every_annotated_field_is_a_key() -> None:
     assert dict(iter_values(Toy())) == {"path": None, "section.is_on": False, "section.inner.size": 1}
 
 
-def test_value_closest_to_the_user_holds_and_its_origin_is_known() -> None:
+def test_source_with_the_highest_precedence_wins_and_is_recorded() -> None:
     text = 'path = "data"\n[section]\nis_on = true\n[section.inner]\nsize = 2\n'
     loaded = load(text, {"TOY_SECTION_INNER_SIZE": "3", "TOY_SECTION_IS_ON": "false"}, section__is_on="yes")
     assert loaded.settings == Toy(path=Path("/etc/data"), section=Section(is_on=True, inner=Inner(size=3)))
@@ -65,14 +65,14 @@ def test_value_closest_to_the_user_holds_and_its_origin_is_known() -> None:
     assert loaded.places["path"] == "/etc/toy.toml:1"
 
 
-def test_what_is_set_nowhere_is_the_default() -> None:
+def test_unset_value_is_the_default() -> None:
     loaded = load("", {"TOY_PATH": ""})
     assert loaded.settings == Toy()
     assert {str(source) for source in loaded.sources.values()} == {"default preset"}
 
 
 @pytest.mark.parametrize("path", ["none", "/abs", "~/home"])
-def test_only_a_relative_path_lies_beside_the_file(path: str) -> None:
+def test_only_a_relative_path_is_resolved_against_the_file(path: str) -> None:
     expected = {"none": None, "/abs": Path("/abs"), "~/home": Path("~/home").expanduser()}
     assert load(f'path = "{path}"').settings.path == expected[path]
 
@@ -94,20 +94,20 @@ WRONG: dict[str, tuple[str, type[SettingsError], str]] = {
 
 
 @pytest.mark.parametrize(("text", "error", "message"), WRONG.values(), ids=WRONG)
-def test_mistake_in_the_file_is_told_with_its_line(text: str, error: type[SettingsError], message: str) -> None:
+def test_error_in_the_file_names_its_line(text: str, error: type[SettingsError], message: str) -> None:
     with pytest.raises(error) as raised:
         load(text)
     assert str(raised.value) == f"/etc/toy.toml{message}"
 
 
-def test_mistake_elsewhere_is_told_with_its_name() -> None:
+def test_error_elsewhere_names_its_source() -> None:
     with pytest.raises(InvalidSetting, match=r"^TOY_SECTION_IS_ON: section\.is_on takes true or false, not 'maybe'$"):
         load("", {"TOY_SECTION_IS_ON": "maybe"})
     with pytest.raises(InvalidSetting, match=r"^--path: path takes a path"):
         load("", path="")
 
 
-def test_table_of_the_file_is_read_as_a_struct_of_its_own() -> None:
+def test_table_of_the_file_is_read_as_a_separate_struct() -> None:
     table = read_toml("[others.x]\nsize = 7", file="toy.toml").entries()["others"].entries()["x"]
     assert read_section(Inner, table) == Inner(size=7)
     with pytest.raises(SettingNotFound, match=r"^toy.toml:1: there is no setting others\.x\.length; known here: size$"):

@@ -19,7 +19,9 @@ from forewarn.settings.paths import user_data_directory
     ],
     ids=["linux", "xdg", "relative xdg", "macos", "windows"],
 )
-def test_data_of_the_user_are_where_the_system_wants_them(system: str, environ: dict[str, str], directory: str) -> None:
+def test_user_data_directory_follows_the_convention_of_the_system(
+    system: str, environ: dict[str, str], directory: str
+) -> None:
     assert user_data_directory(environ, system=system) == Path(directory)
 
 
@@ -28,7 +30,7 @@ def written_to(path: Path, text: str) -> Path:
     return path
 
 
-def test_file_is_the_named_one_else_the_one_here(tmp_path: Path) -> None:
+def test_settings_file_is_the_named_one_else_that_of_the_directory(tmp_path: Path) -> None:
     assert find_settings_file(None, {}, tmp_path) is None
     here = written_to(tmp_path / "forewarn.toml", "")
     assert find_settings_file(None, {}, tmp_path) == here
@@ -44,13 +46,13 @@ def test_data_directory_is_found_whatever_else_is_set(tmp_path: Path) -> None:
     assert find_data_directory(None, {}, None) is None
 
 
-def test_unknown_keys_of_the_file_are_no_matter_to_clients(tmp_path: Path) -> None:
+def test_clients_ignore_unknown_keys_of_the_file(tmp_path: Path) -> None:
     file = written_to(tmp_path / "forewarn.toml", 'future = 1\ndata = "d"\n[unknown]\nx = 1')
     assert find_data_directory(None, {}, file) == tmp_path / "d"
     assert find_data_directory(None, {}, written_to(tmp_path / "other.toml", "future = 1")) is None
 
 
-def test_file_is_not_read_where_the_data_directory_is_given(tmp_path: Path) -> None:
+def test_file_is_not_read_if_the_data_directory_is_given(tmp_path: Path) -> None:
     broken = written_to(tmp_path / "forewarn.toml", "no [ TOML")
     assert find_data_directory("/f", {}, broken) == Path("/f")
     assert find_data_directory(None, {"FOREWARN_DATA": "/e"}, tmp_path / "missing.toml") == Path("/e")

@@ -12,7 +12,7 @@ from forewarn.settings.types import PlatformName
 from tests.settings.sample_values import EVERY_KEY
 
 
-def test_running_service_takes_over_what_it_can() -> None:
+def test_running_service_applies_reloadable_settings() -> None:
     running = PRODUCTION.settings
     read = load_settings(
         PRODUCTION,
@@ -38,7 +38,7 @@ def test_program_stays_until_the_platform_changes_with_the_next_start() -> None:
     assert compare_settings(running, read) == SettingsChange((), ("platform", "command.program", "command.attempts"))
 
 
-def test_another_certificate_is_taken_over_but_not_the_first_or_none() -> None:
+def test_changed_certificate_is_applied_but_not_the_first_or_none() -> None:
     without = PRODUCTION.settings
     old, new = (
         msgspec.structs.replace(without, tls=TlsSettings(certificate=Path(name), key=Path("/key")))
@@ -49,7 +49,7 @@ def test_another_certificate_is_taken_over_but_not_the_first_or_none() -> None:
     assert compare_settings(without, new) == compare_settings(new, without) == SettingsChange((), keys)
 
 
-def test_reference_says_what_a_running_service_takes_over() -> None:
+def test_reference_lists_reloadable_settings() -> None:
     page = (Path(__file__).parents[2] / "docs/reference/settings.md").read_text()
     (paragraph,) = re.findall(r"^\*\*Reloading.*$", page, re.MULTILINE)
     for said in (

@@ -32,7 +32,7 @@ from forewarn.settings.types import (
 )
 
 
-def test_emulator_announces_always_limits_nothing_and_takes_any_notice() -> None:
+def test_emulator_always_announces_has_no_limits_and_accepts_any_notice() -> None:
     assert EMULATOR.settings == Settings(
         fleet=DEMONSTRATION,
         listen=ListenAddress("127.0.0.1", 8180),

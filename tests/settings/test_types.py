@@ -35,7 +35,7 @@ def test_emulator_listens_on_any_loopback_address(host: str) -> None:
 
 
 @pytest.mark.parametrize("said", ["br0,br0", "br0=", "=blue", "br0=blue=green", ","])
-def test_interfaces_have_names_and_are_named_once(said: str) -> None:
+def test_invalid_interfaces_are_refused(said: str) -> None:
     with pytest.raises(InvalidSetting):
         load_settings(EMULATOR, flags={"listen_link_local": said}, environ={})
 

@@ -49,7 +49,9 @@ from forewarn.settings.types import (
         "pauses",
     ],
 )
-def test_what_a_preset_does_not_allow_is_refused(preset: Preset, flags: dict[str, object], complaint: str) -> None:
+def test_setting_that_the_preset_does_not_allow_is_refused(
+    preset: Preset, flags: dict[str, object], complaint: str
+) -> None:
     with pytest.raises(SettingsError) as refused:
         load_settings(preset, flags={"platform": "simulated"} | flags, environ={})
     assert str(refused.value).startswith(complaint)
@@ -60,14 +62,14 @@ def test_what_a_preset_does_not_allow_is_refused(preset: Preset, flags: dict[str
     [{"operator_without_tls": True}, {"tls.certificate": "/c", "tls.key": "/k"}],
     ids=["told so", "with TLS"],
 )
-def test_operators_are_served_beyond_loopback_with_tls_or_when_told_so(flags: dict[str, object]) -> None:
+def test_operator_api_beyond_loopback_needs_tls_or_operator_without_tls(flags: dict[str, object]) -> None:
     said = {"platform": "simulated", "operator": "192.0.2.1:8170"}
     assert load_settings(PRODUCTION, flags=said | flags, environ={}).settings.operator == ListenAddress(
         "192.0.2.1", 8170
     )
 
 
-def test_production_wants_to_be_told_who_carries_maintenance_out() -> None:
+def test_production_requires_a_platform() -> None:
     with pytest.raises(MissingSetting) as refused:
         load_settings(PRODUCTION, flags={}, environ={})
     assert str(refused.value).startswith("platform is not set, and a service must not announce maintenance")

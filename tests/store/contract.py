@@ -162,7 +162,7 @@ class StoreContract:
         assert await store.load(WEB) is None
 
     @pytest.mark.parametrize("record_id", ["", "a/b", "é-✓-\U0001f4a1", "%_'\"\\", "x" * 500])
-    async def test_ids_are_taken_as_they_are(self, store: Store, record_id: str) -> None:
+    async def test_ids_are_stored_unchanged(self, store: Store, record_id: str) -> None:
         key = RecordKey(RecordKind.SCOPE, record_id)
         revision = await store.save(key, b"value", entries(1), expected=None)
         assert await store.load(key) == Record(key, b"value", revision)
@@ -179,7 +179,7 @@ class StoreContract:
         revision = await store.save(WEB, b"", [], expected=None)
         assert await store.load(WEB) == Record(WEB, b"", revision)
 
-    async def test_creating_what_exists_conflicts(self, store: Store) -> None:
+    async def test_creating_an_existing_record_conflicts(self, store: Store) -> None:
         revision = await store.save(WEB, b"one", [], expected=None)
         with pytest.raises(RevisionConflict) as conflict:
             await store.save(WEB, b"two", [], expected=None)
@@ -207,7 +207,7 @@ class StoreContract:
         assert await store.load(WEB) == Record(WEB, b"one", revision)
         assert await whole_journal(store) == before
 
-    async def test_conflict_does_not_touch_the_saves_beside_it(self, store: Store) -> None:
+    async def test_conflict_does_not_affect_concurrent_saves(self, store: Store) -> None:
         await store.save(WEB, b"one", [], expected=None)
         keys = [RecordKey(RecordKind.SCOPE, f"scope-{n}") for n in range(8)]
         saves = [store.save(key, b"value", entries(1), expected=None) for key in keys]
@@ -220,7 +220,7 @@ class StoreContract:
         ]
         assert Counter(row.key for row in await whole_journal(store)) == Counter(keys)
 
-    async def test_of_racing_writers_exactly_one_wins(self, store: Store) -> None:
+    async def test_exactly_one_of_racing_writers_wins(self, store: Store) -> None:
         revision: int | None = None
         for _ in range(10):
             attempts = [store.save(WEB, f"writer {n}".encode(), entries(1), expected=revision) for n in range(16)]
@@ -276,11 +276,11 @@ class StoreContract:
         assert await whole_journal(store) == []
 
     @pytest.mark.parametrize("revision", [-1, 1 << 63])
-    async def test_what_cannot_be_a_revision_is_refused(self, store: Store, revision: int) -> None:
+    async def test_invalid_revision_is_refused(self, store: Store, revision: int) -> None:
         with pytest.raises(ValueError, match=r"invalid revision -?[0-9]+ of scope/web"):
             await store.save(WEB, b"value", [], expected=revision)
 
-    async def test_id_that_is_not_text_is_refused(self, store: Store) -> None:
+    async def test_id_that_is_not_valid_unicode_is_refused(self, store: Store) -> None:
         with pytest.raises(ValueError, match="not valid Unicode"):
             await store.save(RecordKey(RecordKind.SCOPE, "\ud800"), b"value", [], expected=None)
 
@@ -366,7 +366,7 @@ class StoreContract:
             await store.save(WEB, b"two", entries(1), expected=web, guards={WEB: web})
         assert (await store.load(WEB), await whole_journal(store)) == (Record(WEB, b"one", web), [])
 
-    async def test_what_cannot_be_a_guard_is_refused(self, store: Store) -> None:
+    async def test_invalid_guard_is_refused(self, store: Store) -> None:
         with pytest.raises(ValueError, match=r"invalid revision -?[0-9]+ of fleet/hold"):
             await store.save(WEB, b"one", [], expected=None, guards={HOLD: -1})
         with pytest.raises(ValueError, match="not valid Unicode"):
@@ -376,7 +376,7 @@ class StoreContract:
             await store.save(WEB, b"one", [], expected=None, guards=many)
         assert await store.load(WEB) is None
 
-    async def test_save_that_changes_the_guard_of_the_next_one_beside_it_refuses_that(self, store: Store) -> None:
+    async def test_save_that_changes_the_guard_of_a_concurrent_save_refuses_it(self, store: Store) -> None:
         """Saved together or not, the second save sees what the first one has changed."""
         hold = await store.save(HOLD, b"free", [], expected=None)
         before, changed, after = await asyncio.gather(
@@ -391,7 +391,7 @@ class StoreContract:
         assert (after.key, after.expected, after.actual) == (HOLD, hold, changed)
         assert [row.key for row in await whole_journal(store)] == [BATCH, HOLD]
 
-    async def test_save_that_deletes_the_guard_of_the_next_one_beside_it_refuses_that(self, store: Store) -> None:
+    async def test_save_that_deletes_the_guard_of_a_concurrent_save_refuses_it(self, store: Store) -> None:
         hold = await store.save(HOLD, b"free", [], expected=None)
         _, guarded, unguarded = await asyncio.gather(
             store.save(HOLD, None, [], expected=hold),
@@ -402,7 +402,7 @@ class StoreContract:
         assert isinstance(guarded, GuardConflict)
         assert isinstance(unguarded, int)
 
-    async def test_no_save_of_racing_writers_rests_on_an_outdated_guard(self, store: Store) -> None:
+    async def test_no_save_of_racing_writers_has_an_outdated_guard(self, store: Store) -> None:
         """Each line names the value of the guard on which it was decided; the journal shows the order of the saves."""
         holds = [await store.save(HOLD, b"0", [entry(1, why="0")], expected=None)]
 
@@ -429,7 +429,7 @@ class StoreContract:
             current = row.entry.why if row.key == HOLD else current
             assert row.entry.why == current
 
-    async def test_cancelled_save_leaves_the_store_sound(self, store: Store) -> None:
+    async def test_cancelled_save_leaves_the_store_consistent(self, store: Store) -> None:
         keys = [RecordKey(RecordKind.SCOPE, f"scope-{n}") for n in range(40)]
         saves = [asyncio.create_task(store.save(key, b"value", entries(1), expected=None)) for key in keys]
         await asyncio.sleep(0)
@@ -462,7 +462,7 @@ class StoreContract:
             await store.save(WEB, b"value", [entry(1, at=NOON.replace(tzinfo=None))], expected=None)
         assert await store.load(WEB) is None
 
-    async def test_journal_is_in_order_of_saving_whatever_the_times(self, store: Store) -> None:
+    async def test_journal_is_in_order_of_saving_not_of_times(self, store: Store) -> None:
         revision = await store.save(WEB, b"1", [entry(1), entry(2, at=NOON - timedelta(hours=1))], expected=None)
         await store.save(BATCH, b"1", [entry(1, at=NOON - timedelta(days=1))], expected=None)
         await store.save(WEB, b"2", [entry(3, at=NOON - timedelta(minutes=1))], expected=revision)
@@ -480,14 +480,14 @@ class StoreContract:
             EntryKind.SCOPE_REMOVED,
         ]
 
-    async def test_journal_by_key_gives_that_record_alone(self, store: Store) -> None:
+    async def test_journal_by_key_has_only_that_record(self, store: Store) -> None:
         await store.save(WEB, b"value", entries(3), expected=None)
         await store.save(BATCH, b"value", entries(2), expected=None)
         await store.save(RecordKey(RecordKind.CAMPAIGN, "web"), b"value", entries(1), expected=None)
         rows = await store.journal(JournalQuery(key=WEB))
         assert [(row.key, row.entry) for row in rows] == [(WEB, each) for each in entries(3)]
 
-    async def test_time_range_includes_its_beginning_but_not_its_end(self, store: Store) -> None:
+    async def test_time_range_includes_its_start_but_not_its_end(self, store: Store) -> None:
         minutes = [entry(n, at=NOON + timedelta(minutes=n)) for n in range(1, 6)]
         await store.save(WEB, b"value", minutes, expected=None)
         since, until = minutes[1].at, minutes[3].at
@@ -526,14 +526,14 @@ class StoreContract:
         assert await store.journal(JournalQuery(after=rows[0].position)) == rows[1:]
         assert await store.journal(JournalQuery(after=rows[2].position)) == []
 
-    async def test_journal_by_event_gives_the_lines_of_that_event_alone(self, store: Store) -> None:
+    async def test_journal_by_event_has_only_that_event(self, store: Store) -> None:
         await store.save(WEB, b"value", [entry(1), entry(2, event="E1"), entry(3, event="E2")], expected=None)
         await store.save(BATCH, b"value", [entry(1, event="E1", did=EntryKind.STARTED)], expected=None)
         assert await find_rows(store, JournalQuery(event="E1")) == [(WEB, 2), (BATCH, 1)]
         assert await find_rows(store, JournalQuery(event="E1", key=BATCH)) == [(BATCH, 1)]
         assert await find_rows(store, JournalQuery(event="e1")) == []
 
-    async def test_journal_by_vm_gives_what_names_it_and_what_holds_for_its_whole_record(self, store: Store) -> None:
+    async def test_journal_by_vm_has_rows_that_name_it_and_rows_about_its_whole_record(self, store: Store) -> None:
         lines = [
             entry(1, did=EntryKind.SCOPE_CREATED, vms=("web-0", "web-1")),
             entry(2, did=EntryKind.HELD, why='"vms":["web-1"] are said to be slow'),
@@ -549,7 +549,7 @@ class StoreContract:
         assert await find_rows(store, JournalQuery(key=WEB, vm="web-1", event="E1")) == []
         assert await find_rows(store, JournalQuery(key=WEB, vm="web-2")) == [(WEB, 2)]
 
-    async def test_facts_that_speak_of_vms_name_none(self, store: Store) -> None:
+    async def test_vms_in_facts_are_not_matched(self, store: Store) -> None:
         told = Entry(n=1, at=NOON, kind=EntryKind.SCOPE_CHANGED, by="operator", facts={"vms": "3", "vm": "web-0"})
         await store.save(WEB, b"value", [told], expected=None)
         assert await find_rows(store, JournalQuery(key=WEB, vm="web-7")) == [(WEB, 1)]
@@ -559,20 +559,20 @@ class StoreContract:
             JournalQuery(vm="web-0")
 
     @pytest.mark.parametrize("position", [-1, 1 << 63])
-    async def test_what_cannot_be_a_position_is_refused(self, position: int) -> None:
+    async def test_invalid_position_is_refused(self, position: int) -> None:
         with pytest.raises(ValueError, match="invalid journal position"):
             JournalQuery(after=position)
         with pytest.raises(ValueError, match="invalid journal position"):
             JournalQuery(before=position)
 
-    async def test_journal_by_kind_gives_lines_of_these_kinds(self, store: Store) -> None:
+    async def test_journal_by_kind_has_only_these_kinds(self, store: Store) -> None:
         await store.save(WEB, b"value", [entry(n, did=did) for n, did in enumerate(EntryKind, 1)], expected=None)
         kinds = (EntryKind.STARTED, EntryKind.HELD)
         rows = await store.journal(JournalQuery(kinds=kinds))
         assert [row.entry.kind for row in rows] == [did for did in EntryKind if did in kinds]
         assert len(await store.journal(JournalQuery(kinds=tuple(EntryKind)))) == len(EntryKind)
 
-    async def test_journal_by_request_gives_what_was_its_work(self, store: Store) -> None:
+    async def test_journal_by_request_has_only_its_rows(self, store: Store) -> None:
         made = [
             Entry(n=n, at=NOON, kind=EntryKind.SCOPE_CREATED, by="ada", facts={"kind": "standalone"} | key)
             for n, key in enumerate(({"key": "k1"}, {"key": "k2"}, {"why": "k1"}, {}), start=1)
@@ -584,7 +584,7 @@ class StoreContract:
         assert [row.key for row in await store.journal(JournalQuery(request="k1", key=BATCH))] == [BATCH]
         assert await store.journal(JournalQuery(request="k3")) == []
 
-    async def test_journal_by_author_gives_what_they_did(self, store: Store) -> None:
+    async def test_journal_by_author_has_only_their_rows(self, store: Store) -> None:
         await store.save(WEB, b"value", [entry(1, by="ada"), entry(2, by="Ada"), entry(3, by="clock")], expected=None)
         await store.save(BATCH, b"value", [entry(1, by="ada")], expected=None)
         assert await find_rows(store, JournalQuery(by="ada")) == [(WEB, 1), (BATCH, 1)]
@@ -638,7 +638,7 @@ class StoreContract:
         assert await store.journal(backwards) == forwards[:-5:-1]
         assert await whole_journal(store, backwards) == forwards[::-1]
 
-    async def test_page_lies_between_two_positions(self, store: Store) -> None:
+    async def test_page_can_be_limited_by_two_positions(self, store: Store) -> None:
         await store.save(WEB, b"value", entries(5), expected=None)
         rows = await store.journal(JournalQuery())
         between = JournalQuery(after=rows[0].position, before=rows[4].position)
@@ -655,7 +655,7 @@ class StoreContract:
         first = rows[0].position
         assert [row.position for row in rows] == list(range(first, first + 5))
 
-    async def test_extent_says_how_far_the_journal_reaches(self, store: Store) -> None:
+    async def test_extent_has_the_first_and_last_position(self, store: Store) -> None:
         assert await store.extent() == Extent(pruned=0, last=0)
         await store.save(WEB, b"1", entries(10), expected=None)
         positions = [row.position for row in await store.journal(JournalQuery())]
@@ -681,7 +681,7 @@ class StoreContract:
         assert await store.load(WEB) == Record(WEB, b"value", revision)
         assert await store.save(WEB, b"next", [], expected=revision) > revision
 
-    async def test_prune_removes_what_is_older_than_the_age(self, store: Store) -> None:
+    async def test_prune_removes_rows_older_than_the_age(self, store: Store) -> None:
         hours = [entry(n, at=NOON - timedelta(hours=n)) for n in range(1, 6)]
         revision = await store.save(WEB, b"value", hours, expected=None)
         retention = Retention(age=timedelta(hours=3))
@@ -699,7 +699,7 @@ class StoreContract:
         rows = await store.journal(JournalQuery())
         assert [(row.key, row.entry.n) for row in rows] == [(WEB, 6), (BATCH, 1), (BATCH, 2), (BATCH, 3), (BATCH, 4)]
 
-    async def test_prune_by_age_and_number_keeps_what_both_allow(self, store: Store) -> None:
+    async def test_prune_by_age_and_number_keeps_rows_that_both_allow(self, store: Store) -> None:
         hours = [entry(n, at=NOON - timedelta(hours=6 - n)) for n in range(1, 6)]
         await store.save(WEB, b"value", hours, expected=None)
         await prune_all(store, Retention(age=timedelta(hours=4), rows=3))
@@ -724,11 +724,11 @@ class StoreContract:
         await store.save(WEB, b"2", entries(1, first=4), expected=revision)
         assert [row.entry.n for row in await store.journal(JournalQuery(after=last))] == [4]
 
-    async def test_watch_of_an_empty_store_begins_with_the_end_of_the_snapshot(self, store: Store) -> None:
+    async def test_watch_of_an_empty_store_starts_with_the_end_of_the_snapshot(self, store: Store) -> None:
         async with store.watch() as changes:
             assert await read_items(changes, 1) == [SnapshotEnd()]
 
-    async def test_watch_gives_what_exists_then_what_changes(self, store: Store) -> None:
+    async def test_watch_yields_existing_records_then_changes(self, store: Store) -> None:
         web = await store.save(WEB, b"web 1", [], expected=None)
         gone = await store.save(RecordKey(RecordKind.SCOPE, "gone"), b"gone", [], expected=None)
         await store.save(RecordKey(RecordKind.SCOPE, "gone"), None, [], expected=gone)
@@ -745,7 +745,7 @@ class StoreContract:
             recreated = await store.save(BATCH, b"batch 2", [], expected=None)
             assert await read_items(changes, 1) == [Record(BATCH, b"batch 2", recreated)]
 
-    async def test_paused_watcher_gets_the_newest_of_each_key_only(self, store: Store) -> None:
+    async def test_paused_watcher_gets_only_the_newest_value_of_each_key(self, store: Store) -> None:
         keys = [RecordKey(RecordKind.SCOPE, f"scope-{n}") for n in range(5)]
         newest: dict[RecordKey, Record] = {}
         async with store.watch() as changes:
@@ -758,7 +758,7 @@ class StoreContract:
             items = await read_until(changes, {key: record.revision for key, record in newest.items()})
         assert sorted(items, key=str) == sorted(newest.values(), key=str)
 
-    async def test_paused_watcher_gets_the_newest_life_of_a_record(self, store: Store) -> None:
+    async def test_paused_watcher_gets_the_recreated_record(self, store: Store) -> None:
         first = await store.save(WEB, b"first life", [], expected=None)
         async with store.watch() as changes:
             await read_snapshot(changes)
@@ -766,14 +766,14 @@ class StoreContract:
             second = await store.save(WEB, b"second life", [], expected=None)
             assert await read_items(changes, 1) == [Record(WEB, b"second life", second)]
 
-    async def test_paused_watcher_gets_the_deletion_of_what_came_and_went(self, store: Store) -> None:
+    async def test_paused_watcher_gets_the_deletion_of_a_short_lived_record(self, store: Store) -> None:
         async with store.watch() as changes:
             await read_snapshot(changes)
             revision = await store.save(WEB, b"value", [], expected=None)
             deleted = await store.save(WEB, None, [], expected=revision)
             assert (await read_until(changes, {WEB: deleted}))[-1] == Deleted(WEB, deleted)
 
-    async def test_changes_during_the_snapshot_are_given_and_never_before_older_ones(self, store: Store) -> None:
+    async def test_changes_during_the_snapshot_are_yielded_in_order(self, store: Store) -> None:
         keys = [RecordKey(RecordKind.SCOPE, f"scope-{n}") for n in range(12)]
         large = bytes(MAX_RECORD_BYTES // 2)
         revisions = {key: await store.save(key, large, [], expected=None) for key in keys}
@@ -792,7 +792,7 @@ class StoreContract:
         assert_never_older_after_newer(given)
         assert _newest(given) == revisions
 
-    async def test_watcher_beside_busy_writers_ends_with_the_newest(self, store: Store) -> None:
+    async def test_watcher_with_busy_writers_gets_the_newest_values(self, store: Store) -> None:
         keys = [RecordKey(RecordKind.SCOPE, f"scope-{n}") for n in range(6)]
         given: list[WatchItem] = []
 
@@ -820,7 +820,7 @@ class StoreContract:
         assert_never_older_after_newer(given)
         assert given.count(SnapshotEnd()) == 1
 
-    async def test_watchers_do_not_take_from_each_other(self, store: Store) -> None:
+    async def test_watchers_are_independent(self, store: Store) -> None:
         async with store.watch() as one, store.watch() as other:
             await read_snapshot(one)
             await read_snapshot(other)
@@ -828,7 +828,7 @@ class StoreContract:
             assert await read_items(one, 1) == [Record(WEB, b"value", revision)]
             assert await read_items(other, 1) == [Record(WEB, b"value", revision)]
 
-    async def test_what_a_watch_gives_can_be_loaded(self, store: Store) -> None:
+    async def test_yielded_records_can_be_loaded(self, store: Store) -> None:
         async with store.watch() as changes:
             await read_snapshot(changes)
             saving = asyncio.create_task(store.save(WEB, b"value", [], expected=None))
@@ -847,7 +847,7 @@ class StoreContract:
             revision = await store.save(WEB, b"value", [], expected=None)
             assert await read_items(changes, 1) == [Record(WEB, b"value", revision)]
 
-    async def test_watch_that_was_left_ends(self, store: Store) -> None:
+    async def test_closed_watch_ends(self, store: Store) -> None:
         async with store.watch() as changes:
             await read_snapshot(changes)
             waiting = asyncio.ensure_future(anext(changes, "ended"))
@@ -857,7 +857,7 @@ class StoreContract:
         await store.save(WEB, b"value", [], expected=None)
         assert await anext(changes, "ended") == "ended"
 
-    async def test_closing_ends_a_watch_after_what_is_pending(self, store: Store) -> None:
+    async def test_closing_ends_a_watch_after_its_pending_items(self, store: Store) -> None:
         async with store.watch() as changes:
             await read_snapshot(changes)
             revision = await store.save(WEB, b"value", [], expected=None)
@@ -902,7 +902,7 @@ class StoreContract:
 class DurableStoreContract(StoreContract):
     """What a store promises beyond that, if it keeps its data when it is closed."""
 
-    async def test_everything_is_there_after_a_restart(self, open_store: OpenStore) -> None:
+    async def test_everything_is_kept_over_a_restart(self, open_store: OpenStore) -> None:
         store = await open_store()
         web = await store.save(WEB, b"web", entries(2), expected=None)
         batch = await store.save(BATCH, b"batch", entries(1), expected=None)
@@ -952,7 +952,7 @@ class DurableStoreContract(StoreContract):
             await store.save(WEB, b"late", [], expected=first)
         await store.aclose()
 
-    async def test_pruning_by_number_goes_on_after_a_restart(self, open_store: OpenStore) -> None:
+    async def test_pruning_by_number_continues_after_a_restart(self, open_store: OpenStore) -> None:
         store = await open_store()
         await store.save(WEB, b"value", entries(10), expected=None)
         assert await store.prune(Retention(rows=8), now=NOON) == 2

@@ -18,7 +18,7 @@ class TestMemoryStore(StoreContract):
         return open_empty
 
 
-async def test_others_run_while_the_memory_store_is_asked() -> None:
+async def test_other_tasks_run_during_calls_of_the_memory_store() -> None:
     """As with a store that really stores: code that forgets this must not pass its tests here."""
     store = MemoryStore()
     saving = asyncio.create_task(store.save(WEB, b"value", [], expected=None))

@@ -281,7 +281,7 @@ class SqliteStateMachine(StoreStateMachine):
 
 
 @pytest.mark.parametrize("history", [MemoryStateMachine, SqliteStateMachine], ids=["memory", "sqlite"])
-def test_store_does_what_its_model_does(history: type[StoreStateMachine]) -> None:
+def test_store_matches_its_model(history: type[StoreStateMachine]) -> None:
     run_state_machine_as_test(
         history,
         settings=settings(

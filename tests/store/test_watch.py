@@ -39,13 +39,13 @@ def watchers() -> Watchers:
     return Watchers()
 
 
-async def test_change_heard_before_its_page_is_given_once(watchers: Watchers) -> None:
+async def test_change_before_its_page_is_yielded_once(watchers: Watchers) -> None:
     pages = Pages(watchers, ([at(A, 7)], SnapshotPage([at(A, 7), at(B, 2)], as_of=7, next=None)))
     with watchers.subscribe(pages.read) as watcher:
         assert await take(watcher, 3) == [at(A, 7), at(B, 2), SnapshotEnd()]
 
 
-async def test_news_that_the_page_already_had_is_not_given_late(watchers: Watchers) -> None:
+async def test_change_that_the_page_already_has_is_not_repeated(watchers: Watchers) -> None:
     """The reader sees a commit before the writer's thread has told the loop of it."""
     pages = Pages(watchers, ([], SnapshotPage([at(A, 9)], as_of=9, next=None)))
     with watchers.subscribe(pages.read) as watcher:
@@ -56,7 +56,7 @@ async def test_news_that_the_page_already_had_is_not_given_late(watchers: Watche
         assert await take(watcher, 2) == [SnapshotEnd(), at(B, 10)]
 
 
-async def test_news_that_the_page_already_had_is_not_given_after_the_snapshot(watchers: Watchers) -> None:
+async def test_change_that_the_page_already_has_is_not_repeated_after_the_snapshot(watchers: Watchers) -> None:
     pages = Pages(watchers, ([], SnapshotPage([at(A, 9)], as_of=9, next=None)))
     with watchers.subscribe(pages.read) as watcher:
         assert await take(watcher, 2) == [at(A, 9), SnapshotEnd()]
@@ -66,7 +66,7 @@ async def test_news_that_the_page_already_had_is_not_given_after_the_snapshot(wa
         assert await take(watcher, 1) == [at(A, 11)]
 
 
-async def test_late_news_of_one_key_does_not_let_through_late_news_of_another(watchers: Watchers) -> None:
+async def test_late_change_of_one_key_does_not_let_a_late_change_of_another_through(watchers: Watchers) -> None:
     pages = Pages(
         watchers, ([], SnapshotPage([at(B, 2)], as_of=2, next=1)), ([], SnapshotPage([at(A, 9)], as_of=9, next=None))
     )
@@ -78,7 +78,7 @@ async def test_late_news_of_one_key_does_not_let_through_late_news_of_another(wa
         assert await take(watcher, 2) == [at(B, 8), at(C, 10)]
 
 
-async def test_older_page_does_not_undo_a_change_that_was_given(watchers: Watchers) -> None:
+async def test_older_page_does_not_undo_a_yielded_change(watchers: Watchers) -> None:
     pages = Pages(
         watchers,
         ([Deleted(B, 5)], SnapshotPage([at(A, 1)], as_of=4, next=1)),
@@ -88,7 +88,7 @@ async def test_older_page_does_not_undo_a_change_that_was_given(watchers: Watche
         assert await take(watcher, 4) == [Deleted(B, 5), at(A, 1), at(C, 2), SnapshotEnd()]
 
 
-async def test_busy_writer_does_not_put_off_the_end_of_the_snapshot(watchers: Watchers) -> None:
+async def test_busy_writer_does_not_delay_the_end_of_the_snapshot(watchers: Watchers) -> None:
     pages = Pages(
         watchers, ([], SnapshotPage([at(A, 1)], as_of=1, next=1)), ([], SnapshotPage([at(B, 2)], as_of=100, next=None))
     )
@@ -100,7 +100,7 @@ async def test_busy_writer_does_not_put_off_the_end_of_the_snapshot(watchers: Wa
     assert SnapshotEnd() in given
 
 
-async def test_waiting_change_keeps_its_place_and_takes_the_newer_value(watchers: Watchers) -> None:
+async def test_pending_change_keeps_its_place_and_gets_the_newer_value(watchers: Watchers) -> None:
     pages = Pages(watchers, ([], SnapshotPage([], as_of=0, next=None)))
     with watchers.subscribe(pages.read) as watcher:
         await take(watcher, 1)
@@ -109,7 +109,7 @@ async def test_waiting_change_keeps_its_place_and_takes_the_newer_value(watchers
         assert await take(watcher, 3) == [at(A, 6), at(B, 2), at(C, 5)]
 
 
-async def test_watcher_remembers_nothing_of_the_snapshot_once_it_is_past(watchers: Watchers) -> None:
+async def test_watcher_keeps_nothing_of_the_snapshot_after_its_end(watchers: Watchers) -> None:
     pages = Pages(watchers, ([], SnapshotPage([at(A, 1), at(B, 2)], as_of=2, next=None)))
     with watchers.subscribe(pages.read) as watcher:
         await take(watcher, 3)
@@ -117,7 +117,7 @@ async def test_watcher_remembers_nothing_of_the_snapshot_once_it_is_past(watcher
         assert watcher._seen_revisions == {}
 
 
-async def test_page_that_arrives_after_the_watch_was_left_is_dropped(watchers: Watchers) -> None:
+async def test_page_that_arrives_after_the_watch_was_closed_is_dropped(watchers: Watchers) -> None:
     read = asyncio.Event()
 
     async def read_slowly(_: int) -> SnapshotPage:

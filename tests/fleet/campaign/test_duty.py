@@ -19,7 +19,7 @@ from tests.fleet.test_duty import run_cluster
 HOUR = timedelta(hours=1)
 
 
-async def test_command_while_the_duty_is_given_back_is_journaled_in_order() -> None:
+async def test_command_while_the_duty_stops_is_journaled_in_order() -> None:
     store, clock = CampaignGatedStore(), ManualClock(TEN)
     async with run_fleet(web_scope(), store=store, clock=clock) as fleet:
         await start_campaign(fleet, campaign_spec(start_at=TEN + HOUR))
@@ -40,7 +40,7 @@ async def test_command_while_the_duty_is_given_back_is_journaled_in_order() -> N
         assert (fleet.campaigns.duty.busy, fleet.campaigns.duty.waiting) == (0, 0)
 
 
-async def test_nothing_is_canceled_by_a_process_that_has_given_the_duty_back() -> None:
+async def test_nothing_is_canceled_after_the_duty_was_stopped() -> None:
     store = GatedStore()
     async with run_cluster(web_scope(), store=store) as cluster:
         first, second = cluster.fleets

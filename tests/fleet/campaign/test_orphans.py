@@ -26,7 +26,7 @@ def ten(hours: int, minutes: int = 0) -> datetime:
     return TEN.replace(hour=hours, minute=minutes)
 
 
-async def test_event_whose_campaign_nobody_knows_is_canceled() -> None:
+async def test_event_of_an_unknown_campaign_is_canceled() -> None:
     """The data of campaigns may be lost, or older than that of scopes: such an event would wait for ever."""
     store = MemoryStore()
     async with run_fleet(web_scope(), store=store) as fleet:
@@ -59,7 +59,7 @@ async def test_event_whose_campaign_is_over_by_its_record_is_canceled() -> None:
     assert (canceled.by, canceled.why) == ("campaigns", "its campaign is over")
 
 
-async def test_campaign_whose_record_somebody_deletes_ends_at_once_and_its_events_are_canceled() -> None:
+async def test_campaign_whose_record_is_deleted_ends_at_once_and_its_events_are_canceled() -> None:
     store, clock = MemoryStore(), ManualClock(TEN)
     platform = DurablePlatform(clock)
     alone = scope("db-1", vm("db-1", host="hv-db-1"), kind=ScopeKind.STANDALONE)
@@ -102,7 +102,7 @@ async def test_event_is_kept_where_the_store_has_its_campaign_open() -> None:
         assert [campaign.id for campaign in fleet.campaigns.all()] == [CAMPAIGN_ID]
 
 
-async def test_event_that_could_not_be_canceled_is_canceled_once_the_disk_has_room(
+async def test_cancellation_is_retried_until_the_disk_has_room(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(orphans_module, "MIN_BACKOFF", 0.001)

@@ -166,7 +166,7 @@ async def undisturbed() -> CampaignRun:
     return tour
 
 
-async def test_campaign_keeps_its_policy_whatever_gets_in_its_way() -> None:
+async def test_campaign_keeps_its_policy_despite_disturbances() -> None:
     tour = await undisturbed()
     rows = await read_campaign_journal(tour.store)
     assert journal_lines(rows) == EXPECTED_JOURNAL
@@ -189,7 +189,7 @@ async def test_differences_from_the_plan_are_journaled_when_a_wave_is_announced(
     ]
 
 
-async def test_clocks_that_go_forward_shorten_the_night_and_move_the_next_window() -> None:
+async def test_dst_change_shortens_the_night_and_moves_the_next_window() -> None:
     """22:00 to 04:00 in Vienna are five hours of that night, 21:00 to 02:00 UTC, and begin an hour earlier after it."""
     tour = await undisturbed()
     cleared = [
@@ -249,7 +249,7 @@ async def lived_through(campaign_run: CampaignRun, store: CrashingStore) -> bool
     return life in done
 
 
-async def test_service_that_dies_after_every_single_save_makes_the_same_journal() -> None:
+async def test_crash_after_every_save_gives_the_same_journal() -> None:
     expected = normalize_journals(await read_journal((await undisturbed()).store))
     store = CrashingStore()
     tour = CampaignRun(store)
@@ -285,12 +285,12 @@ async def dies_at(saves: Iterator[int]) -> None:
             return
 
 
-async def test_service_that_dies_once_makes_the_same_journal() -> None:
+async def test_one_crash_gives_the_same_journal() -> None:
     """At some of the saves; the long test takes all."""
     await dies_at(count(3, 37))
 
 
 @pytest.mark.long
 @pytest.mark.timeout(3600)
-async def test_service_that_dies_once_at_any_save_makes_the_same_journal() -> None:
+async def test_one_crash_at_any_save_gives_the_same_journal() -> None:
     await dies_at(count(1))

@@ -67,7 +67,7 @@ class SlowAndBroken:
 
 
 @pytest.mark.parametrize("is_restarted", [False, True], ids=["seen", "ended while the service was down"])
-async def test_gap_begins_when_the_last_work_of_a_skipped_wave_has_ended(is_restarted: bool) -> None:
+async def test_gap_starts_when_the_last_impact_of_a_skipped_wave_has_ended(is_restarted: bool) -> None:
     store, clock = PolicyCheckingStore(), ManualClock(TEN)
     async with run_fleet(two_hosts(), store=store, clock=clock, platform=SlowAndBroken(clock)) as fleet:
         await start_campaign(fleet, campaign_spec(halt_after=None))
@@ -83,7 +83,7 @@ async def test_gap_begins_when_the_last_work_of_a_skipped_wave_has_ended(is_rest
     assert store.started == 3
 
 
-async def test_campaign_that_begins_within_a_second_announces_at_once_and_keeps_the_notice() -> None:
+async def test_campaign_started_within_a_second_announces_at_once_and_keeps_the_notice() -> None:
     store, clock = PolicyCheckingStore(), ManualClock(TEN + timedelta(milliseconds=300))
     async with run_fleet(web_scope(), store=store, clock=clock, platform=DurablePlatform(clock)) as fleet:
         await start_campaign(fleet, campaign_spec())
@@ -95,7 +95,7 @@ async def test_campaign_that_begins_within_a_second_announces_at_once_and_keeps_
     assert store.started == 3
 
 
-async def test_scope_that_takes_no_part_is_told_nothing_and_has_its_waves_by_the_same_rules() -> None:
+async def test_scope_that_is_not_enabled_has_unannounced_waves_by_the_same_rules() -> None:
     store, clock = PolicyCheckingStore(), ManualClock(TEN)
     async with run_fleet(web_scope(), store=store, clock=clock, policy=PRODUCTION) as fleet:
         await start_campaign(fleet, campaign_spec())
@@ -140,7 +140,7 @@ class HalfFull(PolicyCheckingStore):
         return await super().save(key, value, entries, expected=expected, guards=guards)
 
 
-async def test_nothing_starts_after_the_window_because_it_could_not_be_saved_earlier(
+async def test_start_that_could_not_be_saved_in_the_window_does_not_happen_after_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("forewarn.fleet.campaign.actions.MIN_BACKOFF", 0.001)
@@ -182,7 +182,7 @@ class Hesitant(PolicyCheckingStore):
         return await super().save(key, value, entries, expected=expected, guards=guards)
 
 
-async def test_wave_that_was_to_start_does_not_once_the_campaign_is_paused() -> None:
+async def test_cleared_wave_does_not_start_after_the_campaign_is_paused() -> None:
     """It was decided that it may, and the pause came before the scope could be told."""
     store, clock = Hesitant(), ManualClock(TEN)
     async with run_fleet(web_scope(), store=store, clock=clock, platform=DurablePlatform(clock)) as fleet:
@@ -204,7 +204,7 @@ async def test_wave_that_was_to_start_does_not_once_the_campaign_is_paused() -> 
         assert store.started == 1
 
 
-async def test_wave_that_is_skipped_while_its_scope_is_looked_at_is_not_announced() -> None:
+async def test_wave_skipped_during_its_announcement_is_not_announced() -> None:
     store = CampaignGatedStore()
     async with run_fleet(web_scope(), store=store) as fleet:
         await start_campaign(fleet, campaign_spec(start_at=TEN + HOUR))
@@ -227,7 +227,7 @@ class SteppedClock(ManualClock):
         self._now -= by
 
 
-async def test_campaign_goes_on_by_its_own_time_when_the_clock_is_set_back() -> None:
+async def test_campaign_continues_by_its_own_time_when_the_clock_is_set_back() -> None:
     store, clock = PolicyCheckingStore(), SteppedClock(TEN)
     platform = DurablePlatform(clock)
     async with run_fleet(web_scope(), store=store, clock=clock, platform=platform) as fleet:
@@ -275,7 +275,7 @@ async def test_campaign_can_be_aborted_while_its_gate_hangs() -> None:
     ]
 
 
-async def test_nobody_is_handled_again_when_the_journal_has_forgotten_that_he_was() -> None:
+async def test_vms_are_not_maintained_again_after_the_journal_was_pruned() -> None:
     store, clock = PolicyCheckingStore(), ManualClock(TEN)
     platform = DurablePlatform(clock)
     async with run_fleet(web_scope(), store=store, clock=clock, platform=platform) as fleet:
@@ -287,7 +287,7 @@ async def test_nobody_is_handled_again_when_the_journal_has_forgotten_that_he_wa
     assert platform.done == {f"web/web-{n}": [EventType.REBOOT] for n in range(6)}
 
 
-async def test_abort_is_obeyed_though_nobody_waits_for_its_answer() -> None:
+async def test_abort_is_obeyed_although_its_caller_was_cancelled() -> None:
     store = CampaignGatedStore()
     async with run_fleet(web_scope(), store=store) as fleet:
         await start_campaign(fleet, campaign_spec())
@@ -302,7 +302,7 @@ async def test_abort_is_obeyed_though_nobody_waits_for_its_answer() -> None:
         assert fleet.replica.scope("web").events == ()
 
 
-async def test_command_that_comes_while_a_step_is_being_saved_is_decided_on_that_step() -> None:
+async def test_command_during_a_save_is_decided_on_the_saved_record() -> None:
     store = CampaignGatedStore()
     async with run_fleet(web_scope(), store=store) as fleet:
         await start_campaign(fleet, campaign_spec(start_at=TEN + HOUR))
@@ -325,7 +325,7 @@ async def test_command_that_comes_while_a_step_is_being_saved_is_decided_on_that
         ]
 
 
-async def test_index_is_kept_when_the_watch_is_faster_than_the_answer_of_a_save(
+async def test_index_is_kept_when_the_watch_is_faster_than_the_save(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Whatever was saved here comes back as another object: it is not taken for a change by somebody else."""

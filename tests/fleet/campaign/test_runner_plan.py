@@ -69,7 +69,7 @@ async def test_undisturbed_campaign_follows_its_plan(name: str, advance: bool) -
     await follow(name, 7, advance=advance)
 
 
-async def test_wave_does_not_move_up_into_the_room_of_another_that_is_due_at_the_same_moment() -> None:
+async def test_wave_does_not_move_up_into_the_room_of_another_due_wave() -> None:
     await follow("notice beyond the gap", 3, advance=True)
 
 

@@ -91,7 +91,7 @@ async def test_waves_follow_each_other_with_notice_and_gap() -> None:
     )
 
 
-async def test_wave_that_is_approved_starts_early_and_the_next_move_up_with_their_full_notice() -> None:
+async def test_approved_wave_starts_early_and_the_next_ones_move_up_with_full_notice() -> None:
     store = MemoryStore()
     async with run_fleet(web_scope(), store=store) as fleet:
         await start_campaign(fleet, campaign_spec(gap=5 * MINUTE))
@@ -122,7 +122,7 @@ async def test_without_advance_nothing_starts_before_its_planned_time() -> None:
     assert cleared == planned
 
 
-async def test_limits_count_vms_that_are_in_impact_for_other_reasons() -> None:
+async def test_limits_count_impacts_of_other_causes() -> None:
     store, clock = MemoryStore(), ManualClock(TEN)
     platform = DurablePlatform(clock, length=20 * MINUTE)
     async with run_fleet(single(1), single(2), store=store, clock=clock, platform=platform) as fleet:
@@ -138,7 +138,7 @@ async def test_limits_count_vms_that_are_in_impact_for_other_reasons() -> None:
     assert journal_lines(await read_campaign_journal(store), EntryKind.WAVE_CLEARED) == ["10:30 db-1 1 wave-cleared"]
 
 
-async def test_large_wave_is_not_passed_by_smaller_ones_for_ever() -> None:
+async def test_large_wave_is_not_overtaken_by_smaller_ones() -> None:
     """What is first in the plan and does not fit yet is waited for."""
     store, clock = MemoryStore(), ManualClock(TEN)
     platform = DurablePlatform(clock, length=10 * MINUTE)
@@ -151,7 +151,7 @@ async def test_large_wave_is_not_passed_by_smaller_ones_for_ever() -> None:
     assert journal_lines(await read_campaign_journal(store), EntryKind.WAVE_CLEARED)[0] == "10:24 a 1 wave-cleared"
 
 
-async def test_paused_campaign_announces_and_starts_nothing_and_goes_on_when_it_is_resumed() -> None:
+async def test_paused_campaign_starts_nothing_until_it_is_resumed() -> None:
     store = MemoryStore()
     async with run_fleet(web_scope(), single(1), store=store) as fleet:
         await start_campaign(fleet, campaign_spec(scopes_at_once=Limit(1)))
@@ -173,7 +173,7 @@ async def test_paused_campaign_announces_and_starts_nothing_and_goes_on_when_it_
     assert "12:00 campaign-resumed" in journal_lines(await read_campaign_journal(store))
 
 
-async def test_abort_cancels_what_is_scheduled_and_lets_what_is_started_end() -> None:
+async def test_abort_cancels_scheduled_events_and_lets_started_ones_end() -> None:
     store = MemoryStore()
     async with run_fleet(web_scope(), single(1), store=store) as fleet:
         await start_campaign(fleet, campaign_spec())
@@ -196,7 +196,7 @@ async def test_abort_cancels_what_is_scheduled_and_lets_what_is_started_end() ->
     assert [(entry.by, entry.why) for entry in canceled] == [("bob", "wrong kernel")]
 
 
-async def test_campaign_halts_after_so_many_failures_and_goes_on_behind_them() -> None:
+async def test_campaign_halts_after_halt_after_failures_and_continues_when_resumed() -> None:
     store, clock = MemoryStore(), ManualClock(TEN)
     platform = DurablePlatform(clock)
     platform.failing |= {"db-1/db-1": "no power", "db-2/db-2": "no light", "db-4/db-4": "no luck"}
@@ -228,7 +228,7 @@ async def test_campaign_halts_after_so_many_failures_and_goes_on_behind_them() -
     assert platform.done == {f"db-{n}/db-{n}": [EventType.REBOOT] for n in (1, 3, 4, 5)}
 
 
-async def test_wave_that_was_given_up_is_announced_anew_for_the_vms_that_are_not_done() -> None:
+async def test_given_up_wave_is_announced_again_for_the_vms_that_are_not_done() -> None:
     store, clock = MemoryStore(), ManualClock(TEN)
     platform = DurablePlatform(clock)
     platform.failing["web/web-3"] = "no power"
@@ -248,7 +248,7 @@ async def test_wave_that_was_given_up_is_announced_anew_for_the_vms_that_are_not
     assert platform.done == {f"web/web-{n}": [EventType.REBOOT] for n in range(6)}
 
 
-async def test_failed_work_that_somebody_retries_by_its_event_lets_the_wave_go_on() -> None:
+async def test_wave_continues_after_its_failed_event_is_retried() -> None:
     store, clock = MemoryStore(), ManualClock(TEN)
     platform = DurablePlatform(clock)
     platform.failing["web/web-3"] = "no power"
@@ -261,7 +261,7 @@ async def test_failed_work_that_somebody_retries_by_its_event_lets_the_wave_go_o
         assert (states(fleet)[0], fleet.campaigns.find("kernel").wave_failures) == ("done", {})
 
 
-async def test_what_can_be_retried_and_skipped_is_said() -> None:
+async def test_only_suitable_waves_can_be_retried_and_skipped() -> None:
     async with run_fleet(web_scope(), single(1)) as fleet:
         await start_campaign(fleet, campaign_spec(selection=Selection(scopes=("web",))))
         with pytest.raises(CampaignScopeNotFound):
@@ -278,7 +278,7 @@ async def test_what_can_be_retried_and_skipped_is_said() -> None:
             await fleet.campaigns.skip("kernel", "web", by="bob", why="x")
 
 
-async def test_event_that_somebody_cancels_is_a_wave_skipped() -> None:
+async def test_wave_of_a_canceled_event_is_skipped() -> None:
     async with run_fleet(web_scope()) as fleet:
         await start_campaign(fleet, campaign_spec())
         await fleet.time.advance(timedelta(0))
@@ -290,7 +290,7 @@ async def test_event_that_somebody_cancels_is_a_wave_skipped() -> None:
         )
 
 
-async def test_gate_is_asked_before_every_wave_behind_the_first() -> None:
+async def test_gate_is_checked_before_every_wave_after_the_first() -> None:
     store, clock = MemoryStore(), ManualClock(TEN)
     gate = FakeGateChecker(clock)
     async with run_fleet(web_scope(), store=store, clock=clock, checker=gate) as fleet:
@@ -302,7 +302,7 @@ async def test_gate_is_asked_before_every_wave_behind_the_first() -> None:
     ]
 
 
-async def test_gate_that_stays_shut_halts_the_campaign_until_somebody_resumes_it() -> None:
+async def test_gate_that_stays_closed_halts_the_campaign_until_it_is_resumed() -> None:
     store, clock = MemoryStore(), ManualClock(TEN)
     gate = FakeGateChecker(clock, (ten(10, 30), ten(12)))
     async with run_fleet(web_scope(), store=store, clock=clock, checker=gate) as fleet:
@@ -333,7 +333,7 @@ async def test_gate_that_stays_shut_halts_the_campaign_until_somebody_resumes_it
     assert halted.state_change.why == "gate health has been closed since 2026-03-02T10:46:00Z: the error rate is high"
 
 
-async def test_held_scope_and_held_fleet_are_left_alone() -> None:
+async def test_campaign_does_nothing_in_a_held_scope_or_fleet() -> None:
     async with run_fleet(web_scope(), single(1)) as fleet:
         await fleet.holds.set(by="bob", reason="audit", scope="web")
         await start_campaign(fleet, campaign_spec())
@@ -361,7 +361,7 @@ async def test_vm_that_moves_away_from_its_event_gets_a_further_wave() -> None:
     assert platform.done == {f"web/web-{n}": [EventType.REBOOT] for n in range(6)}
 
 
-async def test_scope_that_goes_takes_its_waves_along() -> None:
+async def test_waves_of_a_removed_scope_are_skipped() -> None:
     async with run_fleet(web_scope(), single(1)) as fleet:
         await start_campaign(fleet, campaign_spec())
         await advance_to(fleet, ten(10, 5))
@@ -437,7 +437,7 @@ async def test_campaign_is_found_by_id_in_any_case_and_by_name() -> None:
             fleet.campaigns.find("nobody")
 
 
-async def test_what_cannot_be_started_is_refused_before_anything_is_saved() -> None:
+async def test_invalid_campaign_is_refused_before_anything_is_saved() -> None:
     store = MemoryStore()
     async with run_fleet(web_scope(), store=store) as fleet:
         with pytest.raises(
@@ -454,7 +454,7 @@ async def test_what_cannot_be_started_is_refused_before_anything_is_saved() -> N
     assert await read_campaign_journal(store) == []
 
 
-async def test_campaign_goes_on_once_the_disk_has_room_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_campaign_continues_when_the_disk_has_room_again(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("runner", "actions"):
         monkeypatch.setattr(f"forewarn.fleet.campaign.{module}.MIN_BACKOFF", 0.001)
     monkeypatch.setattr("forewarn.fleet.scheduler.RETRY_DELAY", 0.001)
@@ -471,7 +471,7 @@ async def test_campaign_goes_on_once_the_disk_has_room_again(monkeypatch: pytest
     assert [row.entry.n for row in await read_campaign_journal(store)] == list(range(1, 12))
 
 
-async def test_vm_that_comes_to_a_settled_update_domain_gets_a_further_wave_and_nobody_is_handled_twice() -> None:
+async def test_vm_added_to_a_settled_update_domain_gets_a_further_wave_and_no_vm_is_maintained_twice() -> None:
     store, clock = MemoryStore(), ManualClock(TEN)
     platform = DurablePlatform(clock)
     async with run_fleet(web_scope(), store=store, clock=clock, platform=platform) as fleet:
@@ -486,7 +486,7 @@ async def test_vm_that_comes_to_a_settled_update_domain_gets_a_further_wave_and_
     assert platform.done == {f"web/web-{n}": [EventType.REBOOT] for n in (0, 1, 2, 3, 4, 5, 7)}
 
 
-async def test_oldest_campaigns_that_are_over_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_oldest_ended_campaigns_are_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("forewarn.fleet.campaign.service.MAX_FINISHED", 2)
     store = MemoryStore()
     async with run_fleet(single(1), store=store) as fleet:
@@ -498,7 +498,7 @@ async def test_oldest_campaigns_that_are_over_are_forgotten(monkeypatch: pytest.
         assert [campaign.name for campaign in fleet.campaigns.all()] == ["c2", "c3", "c4"]
 
 
-async def test_event_that_waits_for_its_campaign_says_so_by_the_campaigns_name() -> None:
+async def test_blocker_of_an_event_names_its_campaign() -> None:
     async with run_fleet(web_scope()) as fleet:
         await start_campaign(fleet, campaign_spec())
         await fleet.time.advance(timedelta(0))
@@ -509,7 +509,7 @@ async def test_event_that_waits_for_its_campaign_says_so_by_the_campaigns_name()
         assert [str(hold) for hold in holds] == ["campaign kernel has not cleared it"]
 
 
-async def test_events_of_a_wave_start_each_when_it_is_approved_or_due() -> None:
+async def test_each_event_of_a_wave_starts_when_it_is_approved_or_due() -> None:
     """A wave on two hosts has two events, which guests approve by themselves."""
     store = MemoryStore()
     spread = scope("web", vm("web-0", host="hv-0"), vm("web-1", host="hv-1"), vm("web-2", domain=1))
@@ -526,7 +526,7 @@ async def test_events_of_a_wave_start_each_when_it_is_approved_or_due() -> None:
     ]
 
 
-async def test_campaigns_count_what_other_campaigns_have_in_impact() -> None:
+async def test_limits_count_impacts_of_other_campaigns() -> None:
     store, clock = PolicyCheckingStore(), ManualClock(TEN)
     platform = DurablePlatform(clock, length=7 * MINUTE)
     async with run_fleet(
@@ -554,7 +554,7 @@ async def test_campaign_stays_paused_over_a_restart() -> None:
         assert fleet.campaigns.find("kernel").state is CampaignState.COMPLETED
 
 
-async def test_wave_whose_events_were_canceled_before_the_campaign_knew_of_them_is_skipped() -> None:
+async def test_wave_whose_events_were_canceled_before_its_announcement_was_saved_is_skipped() -> None:
     """The service died between the two saves of an announcement, and somebody canceled the event before all else."""
     store = MemoryStore()
     async with run_fleet(single(1), store=store) as fleet:
@@ -570,7 +570,7 @@ async def test_wave_whose_events_were_canceled_before_the_campaign_knew_of_them_
         assert (states(fleet, "db-1"), fleet.campaigns.find("kernel").state) == (["skipped"], CampaignState.COMPLETED)
 
 
-async def test_reason_of_the_start_is_kept_over_whatever_comes_after() -> None:
+async def test_reason_of_the_start_is_kept() -> None:
     async with run_fleet(web_scope()) as fleet:
         await start_campaign(fleet, campaign_spec(), why="ticket 4711")
         await fleet.campaigns.pause(CAMPAIGN_ID, by="bob", why="lunch")
@@ -581,7 +581,7 @@ async def test_reason_of_the_start_is_kept_over_whatever_comes_after() -> None:
     assert decode(msgspec.json.encode(record)).why == "", "records from before have none"
 
 
-async def test_whoever_asks_for_the_prospects_of_a_large_campaign_keeps_nobody_waiting() -> None:
+async def test_status_of_a_large_campaign_does_not_block_the_event_loop() -> None:
     waves = tuple(Wave(domain, domain * 3_600, vms=1) for domain in range(5))
     async with run_fleet(web_scope()) as fleet:
         small = await start_campaign(
@@ -602,7 +602,7 @@ async def test_whoever_asks_for_the_prospects_of_a_large_campaign_keeps_nobody_w
     assert expected_end >= TEN + timedelta(minutes=20_000)
 
 
-async def test_campaigns_that_have_still_to_do_the_same_vms_are_told() -> None:
+async def test_overlapping_campaigns_are_reported() -> None:
     async with run_fleet(web_scope(), single(1)) as fleet:
         await start_campaign(fleet, campaign_spec(selection=Selection(scopes=("web",))))
         other = campaign_spec(name="firmware", selection=Selection(all=True, exclude_vms=("web-5",)))

@@ -40,7 +40,7 @@ async def abort_with_failed_work(fleet: Fleet) -> None:
     assert fleet.campaigns.find(CAMPAIGN_ID).state is CampaignState.ABORTING
 
 
-async def test_skipping_gives_up_what_is_stuck_and_the_campaign_is_over() -> None:
+async def test_skip_gives_up_stuck_impacts_and_ends_the_aborted_campaign() -> None:
     clock = ManualClock(TEN)
     async with run_fleet(clock=clock, platform=failing(clock)) as fleet:
         await abort_with_failed_work(fleet)
@@ -56,7 +56,7 @@ async def test_skipping_gives_up_what_is_stuck_and_the_campaign_is_over() -> Non
     assert [campaign.effective_state(wave) for wave in web.waves] == [WaveState.SKIPPED, WaveState.LEFT]
 
 
-async def test_skip_whose_work_was_not_given_up_before_a_crash_is_gone_on_with() -> None:
+async def test_skip_interrupted_by_a_crash_is_completed() -> None:
     store, clock = MemoryStore(), ManualClock(TEN)
     async with run_fleet(store=store, clock=clock, platform=failing(clock)) as fleet:
         await abort_with_failed_work(fleet)
@@ -67,7 +67,7 @@ async def test_skip_whose_work_was_not_given_up_before_a_crash_is_gone_on_with()
         assert fleet.campaigns.find(CAMPAIGN_ID).state is CampaignState.ABORTED
 
 
-async def test_retrying_does_the_work_once_more_and_nothing_else_begins() -> None:
+async def test_retry_repeats_the_work_and_begins_nothing_else() -> None:
     clock = ManualClock(TEN)
     platform = failing(clock)
     async with run_fleet(clock=clock, platform=platform) as fleet:
@@ -78,7 +78,7 @@ async def test_retrying_does_the_work_once_more_and_nothing_else_begins() -> Non
     assert list(platform.done) == ["web/web-0"]
 
 
-async def test_what_is_under_way_or_over_cannot_be_skipped() -> None:
+async def test_started_or_ended_wave_cannot_be_skipped() -> None:
     clock = ManualClock(TEN)
     platform = failing(clock)
     async with run_fleet(clock=clock, platform=platform) as fleet:

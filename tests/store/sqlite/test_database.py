@@ -55,7 +55,7 @@ async def assert_damaged(directory: Path, reason: str = "is damaged") -> None:
     assert fingerprints(directory) == before
 
 
-async def test_file_that_was_opened_to_others_is_closed_again(tmp_path: Path) -> None:
+async def test_file_that_is_readable_by_others_is_made_private(tmp_path: Path) -> None:
     await fill(tmp_path, records=1)
     (tmp_path / DATABASE_FILE).chmod(0o644)
     await (await SqliteStore.open(tmp_path)).aclose()
@@ -115,7 +115,7 @@ async def test_damaged_file_with_a_log_is_left_alone_with_its_log(tmp_path: Path
     await assert_damaged(crashed)
 
 
-async def test_unclean_copy_that_is_not_damaged_opens_with_all_that_was_saved(tmp_path: Path) -> None:
+async def test_undamaged_copy_of_an_open_store_has_everything_that_was_saved(tmp_path: Path) -> None:
     original, crashed = tmp_path / "original", tmp_path / "crashed"
     await fill(original)
     await copy_unclean(original, crashed)
@@ -140,7 +140,7 @@ async def test_log_without_its_file_is_refused_and_left_alone(tmp_path: Path) ->
     await assert_damaged(crashed, "the file is missing, but its log forewarn.db-wal")
 
 
-async def test_creation_that_was_interrupted_is_begun_anew(tmp_path: Path) -> None:
+async def test_interrupted_creation_is_repeated(tmp_path: Path) -> None:
     for name in ("forewarn.db.new", "forewarn.db.new-wal", "forewarn.db.new-shm", "forewarn.db.new-journal"):
         (tmp_path / name).write_bytes(b"half written")
     store = await SqliteStore.open(tmp_path)

@@ -50,7 +50,7 @@ def held_by_another_process(directory: Path) -> Iterator[subprocess.Popen[str]]:
             holder.kill()
 
 
-async def test_directory_and_files_are_for_the_owner_alone(tmp_path: Path) -> None:
+async def test_directory_and_files_are_readable_only_by_their_owner(tmp_path: Path) -> None:
     inherited = os.umask(0)
     try:
         store = await SqliteStore.open(tmp_path / "new" / "data")
@@ -64,14 +64,14 @@ async def test_directory_and_files_are_for_the_owner_alone(tmp_path: Path) -> No
     await store.aclose()
 
 
-async def test_empty_directory_is_closed_to_others(tmp_path: Path) -> None:
+async def test_empty_directory_is_made_private(tmp_path: Path) -> None:
     directory = tmp_path / "data"
     directory.mkdir(mode=0o755)
     await (await SqliteStore.open(directory)).aclose()
     assert mode_of(directory) == 0o700
 
 
-async def test_directory_with_other_things_keeps_its_mode(tmp_path: Path) -> None:
+async def test_directory_with_other_files_keeps_its_mode(tmp_path: Path) -> None:
     directory = tmp_path / "data"
     directory.mkdir(mode=0o755)
     (directory / "notes.txt").write_text("mine")
@@ -114,7 +114,7 @@ async def test_directory_in_use_by_this_process_is_refused(tmp_path: Path) -> No
     await (await SqliteStore.open(tmp_path)).aclose()
 
 
-async def test_owner_without_a_legible_pid_is_still_an_owner(tmp_path: Path) -> None:
+async def test_lock_without_a_readable_pid_is_still_a_lock(tmp_path: Path) -> None:
     store = await SqliteStore.open(tmp_path)
     (tmp_path / LOCK_FILE).write_bytes(b"")
     with pytest.raises(StoreInUse, match="in use by another process") as refusal:

@@ -26,7 +26,7 @@ from tests.store.contract import (
 )
 
 
-async def test_saves_asked_for_at_once_are_one_transaction(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_concurrent_saves_are_one_transaction(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
     batches = count_batches(store, monkeypatch)
     keys = [RecordKey(RecordKind.SCOPE, f"scope-{n}") for n in range(64)]
 
@@ -39,7 +39,7 @@ async def test_saves_asked_for_at_once_are_one_transaction(store: SqliteStore, m
     assert batches == [64] * 5
 
 
-async def test_writers_out_of_step_fall_into_step(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_writers_out_of_step_share_transactions(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
     batches = count_batches(store, monkeypatch)
 
     async def write(key: RecordKey, times: int) -> None:
@@ -68,14 +68,14 @@ def count_batches(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> list[i
     return sizes
 
 
-async def test_large_saves_are_not_gathered_without_bound(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_size_of_a_batch_is_limited(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
     batches = count_batches(store, monkeypatch)
     keys = [RecordKey(RecordKind.SCOPE, f"scope-{n}") for n in range(40)]
     await asyncio.gather(*(store.save(key, bytes(700_000), [], expected=None) for key in keys))
     assert batches == [24, 16]
 
 
-async def test_unforeseen_error_reaches_every_caller_and_the_store_goes_on(
+async def test_unexpected_error_reaches_every_caller_and_the_store_continues(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(_: object) -> None:

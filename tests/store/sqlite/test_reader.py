@@ -52,7 +52,7 @@ def test_pages_have_a_bounded_size_and_no_gap(writer: Writer, reader: Reader) ->
     assert [record for page in pages for record in page.records] == saved
 
 
-def test_page_says_how_new_it_is(writer: Writer, reader: Reader) -> None:
+def test_page_has_the_revision_of_its_snapshot(writer: Writer, reader: Reader) -> None:
     assert reader.page(0).as_of == 0
     saved = [save(writer, f"scope-{n}", bytes(PAGE_BYTES // 3)) for n in range(10)]
     first = reader.page(0)
@@ -62,7 +62,7 @@ def test_page_says_how_new_it_is(writer: Writer, reader: Reader) -> None:
     assert reader.page(first.next).as_of == later.revision
 
 
-def test_page_does_not_keep_its_moment(writer: Writer, reader: Reader) -> None:
+def test_page_does_not_keep_a_read_transaction(writer: Writer, reader: Reader) -> None:
     """A reader that stayed in its transaction would see an old state, and keep the log from being written back."""
     for n in range(10):
         save(writer, f"scope-{n}", bytes(PAGE_BYTES // 3))

@@ -52,7 +52,7 @@ def test_new_file_has_the_newest_version(tmp_path: Path) -> None:
         assert read_version(connection) == SCHEMA_VERSION == len(MIGRATIONS)
 
 
-def test_older_file_is_brought_forward_with_what_it_holds(connection: sqlite3.Connection) -> None:
+def test_older_file_is_migrated_with_its_data(connection: sqlite3.Connection) -> None:
     migrate(connection, (*MIGRATIONS[:1], BY_SIZE))
     assert read_version(connection) == 2
     assert connection.execute("SELECT id, revision, value, size FROM records").fetchall() == [("web", 5, b"abc", 3)]
@@ -64,7 +64,7 @@ def test_file_of_this_version_is_not_touched(connection: sqlite3.Connection) -> 
     assert (connection.execute("PRAGMA data_version").fetchone(), connection.total_changes) == before
 
 
-def test_step_that_fails_half_way_leaves_the_older_file(connection: sqlite3.Connection) -> None:
+def test_failed_migration_step_leaves_the_older_file(connection: sqlite3.Connection) -> None:
     with pytest.raises(sqlite3.OperationalError, match="nowhere"):
         migrate(connection, (*MIGRATIONS[:1], HALF_WRONG))
     assert read_version(connection) == 1
@@ -74,13 +74,13 @@ def test_step_that_fails_half_way_leaves_the_older_file(connection: sqlite3.Conn
     assert read_version(connection) == 2
 
 
-def test_step_that_fails_keeps_the_steps_before_it(connection: sqlite3.Connection) -> None:
+def test_failed_migration_step_keeps_the_steps_before_it(connection: sqlite3.Connection) -> None:
     with pytest.raises(sqlite3.OperationalError, match="nowhere"):
         migrate(connection, (*MIGRATIONS[:1], BY_SIZE, ("INSERT INTO nowhere VALUES (1)",)))
     assert read_version(connection) == 2
 
 
-def test_crash_half_way_leaves_the_older_file(connection: sqlite3.Connection, tmp_path: Path) -> None:
+def test_crash_during_a_migration_leaves_the_older_file(connection: sqlite3.Connection, tmp_path: Path) -> None:
     connection.execute("PRAGMA cache_size = 1")  # so that the half that was done is in the log already
     connection.execute("BEGIN IMMEDIATE")
     for statement in BY_SIZE:
@@ -99,9 +99,7 @@ def test_crash_half_way_leaves_the_older_file(connection: sqlite3.Connection, tm
         assert crashed.execute("SELECT size FROM records").fetchall() == [(3,)]
 
 
-async def test_store_brings_an_older_file_forward_when_it_opens(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_store_migrates_an_older_file_when_it_opens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = await SqliteStore.open(tmp_path)
     revision = await store.save(WEB, b"value", entries(2), expected=None)
     rows = await store.journal(JournalQuery())
@@ -118,7 +116,7 @@ async def test_store_brings_an_older_file_forward_when_it_opens(
         assert read_version(connection) == SCHEMA_VERSION + 1
 
 
-async def test_store_whose_migration_fails_is_free_and_still_of_the_older_version(
+async def test_store_whose_migration_fails_is_unlocked_and_unchanged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = await SqliteStore.open(tmp_path)
@@ -181,7 +179,7 @@ def schema(connection: sqlite3.Connection) -> dict[str, str]:
     return {name: " ".join(sql.split()) for name, sql in rows}
 
 
-async def test_entry_that_cannot_be_read_keeps_no_file_from_being_brought_forward(tmp_path: Path) -> None:
+async def test_unreadable_entry_does_not_prevent_a_migration(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "forewarn.db")) as connection:
         connection.executescript((OLD_FILES / "version-1.sql").read_text(encoding="utf-8"))
         connection.execute("UPDATE journal SET entry = '{\"n\":' WHERE position = 2")
@@ -192,7 +190,7 @@ async def test_entry_that_cannot_be_read_keeps_no_file_from_being_brought_forwar
     await store.aclose()
 
 
-async def test_older_file_says_what_had_been_pruned_from_it(tmp_path: Path) -> None:
+async def test_migrated_file_knows_what_was_pruned(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "forewarn.db")) as connection:
         connection.executescript((OLD_FILES / "version-1.sql").read_text(encoding="utf-8"))
     store = await SqliteStore.open(tmp_path)
@@ -201,7 +199,7 @@ async def test_older_file_says_what_had_been_pruned_from_it(tmp_path: Path) -> N
     await store.aclose()
 
 
-async def test_hold_of_an_older_file_gets_a_record_of_its_own(tmp_path: Path) -> None:
+async def test_hold_of_an_older_file_gets_a_separate_record(tmp_path: Path) -> None:
     """With the keys of the requests that made it; both records have revisions that no record had before."""
     hold = b'{"held":{"by":"ann","at":"2026-03-01T12:00:00Z","reason":"\xc3\xa9 \\"x\\""},"answered":[{"key":"k1"}]}'
     with closing(sqlite3.connect(tmp_path / "forewarn.db")) as connection:
@@ -217,7 +215,7 @@ async def test_hold_of_an_older_file_gets_a_record_of_its_own(tmp_path: Path) ->
     await store.aclose()
 
 
-async def test_older_file_whose_fleet_state_cannot_be_read_is_brought_forward(tmp_path: Path) -> None:
+async def test_older_file_with_an_unreadable_fleet_state_is_migrated(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "forewarn.db")) as connection:
         connection.executescript((OLD_FILES / "version-3.sql").read_text(encoding="utf-8"))
         connection.execute("INSERT INTO records VALUES (2, 'fleet', 'ledger', 4, ?)", (b'{"held":',))

@@ -44,9 +44,7 @@ def assert_sound(directory: Path) -> None:
         assert connection.execute("SELECT journal_rows FROM counters").fetchone() == counted
 
 
-async def test_full_file_refuses_and_takes_up_again_when_there_is_room(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_full_file_refuses_saves_until_there_is_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(database.PRAGMAS, "max_page_count", "60")
     store = await SqliteStore.open(tmp_path)
     revision = await store.save(WEB, b"before", entries(1), expected=None)
@@ -92,7 +90,7 @@ async def check_often(store: SqliteStore) -> None:
 
 
 @pytest.mark.process
-async def test_check_tells_that_the_disk_is_full_and_that_it_has_room_again(tmp_path: Path) -> None:
+async def test_check_detects_a_full_disk_and_its_recovery(tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     with mount_disk(disk, "2m"):
         store = await SqliteStore.open(disk / "data")
@@ -108,7 +106,7 @@ async def test_check_tells_that_the_disk_is_full_and_that_it_has_room_again(tmp_
 
 
 @pytest.mark.process
-async def test_full_disk_loses_nothing_and_is_left_behind_when_there_is_room(tmp_path: Path) -> None:
+async def test_full_disk_loses_nothing_and_saves_continue_when_there_is_room(tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     with mount_disk(disk, "4m"):
         store = await SqliteStore.open(disk / "data")
@@ -154,7 +152,7 @@ def files_limited_to(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
-async def test_refusal_of_the_system_is_named_and_nothing_is_lost(tmp_path: Path) -> None:
+async def test_error_of_the_system_is_reported_and_nothing_is_lost(tmp_path: Path) -> None:
     store = await SqliteStore.open(tmp_path)
     revision = await store.save(WEB, b"before", entries(1), expected=None)
     with files_limited_to(100_000), pytest.raises(StoreFailed) as refusal:
@@ -182,9 +180,7 @@ async def test_commit_that_fails_saves_nothing_of_its_group(tmp_path: Path) -> N
     assert_sound(tmp_path)
 
 
-async def test_another_program_in_the_file_delays_a_save_and_blocks_nothing_else(
-    store: SqliteStore, tmp_path: Path
-) -> None:
+async def test_lock_of_another_program_delays_only_the_save(store: SqliteStore, tmp_path: Path) -> None:
     revision = await store.save(WEB, b"before", entries(1), expected=None)
     with closing(sqlite3.connect(tmp_path / "data" / "forewarn.db", isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
@@ -196,7 +192,7 @@ async def test_another_program_in_the_file_delays_a_save_and_blocks_nothing_else
         assert await saving > revision
 
 
-async def test_another_program_that_keeps_the_file_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_permanent_lock_of_another_program_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(database, "BUSY_TIMEOUT", 0.01)
     store = await SqliteStore.open(tmp_path)
     with closing(sqlite3.connect(tmp_path / "forewarn.db", isolation_level=None)) as other:
@@ -230,9 +226,7 @@ async def test_closing_waits_for_saves_whose_transaction_has_not_begun(tmp_path:
     assert_sound(tmp_path)
 
 
-async def test_opening_that_was_given_up_leaves_the_directory_free(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_cancelled_opening_leaves_the_directory_unlocked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = threading.Event()
     open_parts = sqlite_store._OpenDatabase.open
 

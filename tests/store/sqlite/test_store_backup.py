@@ -74,7 +74,7 @@ async def made_under_load(data: Path, backup: Path) -> tuple[int, dict[RecordKey
     return last, records
 
 
-async def test_backup_beside_busy_writers_is_whole_and_of_one_moment(tmp_path: Path) -> None:
+async def test_backup_during_writes_is_consistent(tmp_path: Path) -> None:
     last, records = await made_under_load(tmp_path / "data", tmp_path / "backup")
     with closing(sqlite3.connect(tmp_path / "backup" / DATABASE_FILE)) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
@@ -95,7 +95,7 @@ async def test_backup_beside_busy_writers_is_whole_and_of_one_moment(tmp_path: P
     await restored.aclose()
 
 
-async def test_restored_store_goes_on_where_the_backup_was(tmp_path: Path) -> None:
+async def test_restored_store_continues_from_the_backup(tmp_path: Path) -> None:
     await made_under_load(tmp_path / "data", tmp_path / "backup")
     restored = await SqliteStore.open(tmp_path / "backup")
     extent = await restored.extent()
@@ -112,7 +112,7 @@ async def test_restored_store_goes_on_where_the_backup_was(tmp_path: Path) -> No
     await restored.aclose()
 
 
-async def test_follower_of_what_is_gone_is_told_so(tmp_path: Path) -> None:
+async def test_stream_position_after_the_backup_is_refused(tmp_path: Path) -> None:
     await made_under_load(tmp_path / "data", tmp_path / "backup")
     restored = await SqliteStore.open(tmp_path / "backup")
     last = (await restored.extent()).last

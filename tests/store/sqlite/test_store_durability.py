@@ -122,7 +122,7 @@ def test_saves_at_once_share_their_sync_and_are_acknowledged_after_it(strace: st
 
 
 @pytest.mark.parametrize("synchronous", ["OFF", "NORMAL"])
-def test_missing_sync_would_be_seen(strace: str, tmp_path: Path, synchronous: str) -> None:
+def test_missing_sync_is_detected(strace: str, tmp_path: Path, synchronous: str) -> None:
     trace = trace_writer(strace, tmp_path, saves=5, order="one-by-one", synchronous=synchronous)
     with pytest.raises(AssertionError, match="acknowledged before it was on the disk"):
         trace.check(5)

@@ -36,9 +36,7 @@ from tests.store.contract import (
 )
 
 
-async def test_batch_waits_once_for_a_program_that_keeps_the_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_batch_waits_once_for_a_lock_of_another_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is no save's fault, so none is tried again alone: 64 of them would keep the writer busy for minutes."""
     monkeypatch.setattr(database, "BUSY_TIMEOUT", 0.01)
     store = await SqliteStore.open(tmp_path)
