@@ -4,7 +4,7 @@ from pathlib import Path
 
 
 class RecordingReporter:
-    """Remembers what it is told."""
+    """Records every report."""
 
     def __init__(self) -> None:
         self.sentences: list[str] = []

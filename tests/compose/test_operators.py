@@ -87,7 +87,7 @@ def test_key_of_another_certificate_is_refused(tls: TlsSettings) -> None:
         create_tls_context(tls)
 
 
-def test_key_with_a_password_is_refused_and_nobody_is_asked(tls: TlsSettings) -> None:
+def test_key_with_a_password_is_refused_without_a_prompt(tls: TlsSettings) -> None:
     assert tls.key is not None
     key = serialization.load_pem_private_key(tls.key.read_bytes(), None)
     tls.key.write_bytes(

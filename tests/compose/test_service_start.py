@@ -1,4 +1,4 @@
-"""How a service starts: guests first, operators after them, and nothing is loaded that nobody needs."""
+"""Start of a service: guests first, then operators, without loading unneeded modules."""
 
 import asyncio
 import http.client
@@ -113,7 +113,7 @@ async def test_service_stopped_while_the_operator_api_is_loaded_ends_normally(
 async def test_error_while_loading_the_operator_api_ends_the_start(
     tmp_path: Path, ports: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A service that nobody can operate does not stay; its guests' ports are free again."""
+    """A service without an operator API does not keep running; its guest ports are free again."""
 
     def fail() -> None:
         raise ImportError("no such part")

@@ -26,7 +26,7 @@ WAITING = RuleContext(policy=EMULATOR, hold=Hold(by="test", at=NOW, reason="test
 def test_cost_per_event_of_an_approval_does_not_grow_with_the_number_of_events(
     rule: ApprovalRule, conditions: RuleContext
 ) -> None:
-    """A guest that approves all that it sees keeps nobody else waiting, however large its scope is."""
+    """A guest that approves all its events must not delay other guests, however large its scope is."""
 
     def cost(events: int) -> int:
         vms = [a_vm(f"vm-{n}", host=f"hv-{n}") for n in range(events)]

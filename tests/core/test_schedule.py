@@ -47,7 +47,7 @@ ALWAYS = RuleContext(policy=EMULATOR)
 
 
 def test_key_is_remembered_after_its_events_are_forgotten() -> None:
-    """An old key whose event has dropped out of `ended` must not make the event again."""
+    """An old key whose event is no longer in `ended` must not create the event again."""
     scope = a_scope([a_vm("v0")])
     scope = saved_scope(schedule(scope, a_request("v0", key="first"), ALWAYS, now=NOW))
     scope = saved_scope(cancel(scope, scope.events[0].id, ALWAYS, by="test", now=NOW))
@@ -87,7 +87,7 @@ def test_refusal_changes_nothing() -> None:
 
 
 def test_every_possible_cause_has_a_description() -> None:
-    """One request of each kind that is allowed; the sentence is short, and ends like one."""
+    """Make one request of each allowed kind; the description is one short sentence."""
     vms = [a_vm("v0", traits=Traits(priority=Priority.LOW))]
     described: set[tuple[EventType, Cause]] = set()
     for type_, source, failure in itertools.product(EventType, Source, (False, True)):

@@ -53,7 +53,7 @@ async def read_journal(store: Store, key: RecordKey | None = None) -> list[Journ
 
 
 class SteppedClock(SystemClock):
-    """The machine's clock after somebody has stepped it, or after the machine has slept."""
+    """The system clock after a step, or after a suspend of the machine."""
 
     step = timedelta(0)
 
@@ -89,7 +89,7 @@ class FailingStore(MemoryStore):
 
 
 class GatedStore(MemoryStore):
-    """A store that saves scopes only when it may; all else at once."""
+    """A store that saves scopes only when its gate is open, and everything else at once."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -106,7 +106,7 @@ class GatedStore(MemoryStore):
         expected: int | None,
         guards: Guards = NO_GUARDS,
     ) -> int:
-        """Wait where it must, then save."""
+        """Wait if it is gated, then save."""
         if key.kind is RecordKind.SCOPE:
             self.waiting += 1
             await self.may_save_scopes.wait()
@@ -128,7 +128,7 @@ class CampaignGatedStore(MemoryStore):
         self.waiting = 0
 
     async def journal(self, query: JournalQuery) -> list[JournalRow]:
-        """Wait where it must, then read."""
+        """Wait if it is gated, then read."""
         await self._wait(self.may_read_journal)
         return await super().journal(query)
 
@@ -141,7 +141,7 @@ class CampaignGatedStore(MemoryStore):
         expected: int | None,
         guards: Guards = NO_GUARDS,
     ) -> int:
-        """Wait where it must, then save."""
+        """Wait if it is gated, then save."""
         if key.kind is RecordKind.CAMPAIGN:
             await self._wait(self.may_save_campaigns)
         revision = await super().save(key, value, entries, expected=expected, guards=guards)
@@ -168,7 +168,7 @@ class CallbackObserver:
 
 
 async def until(fact: Callable[[], bool]) -> None:
-    """Give the event loop its turns until the fact holds; the time limit only guards against hanging."""
+    """Run the event loop until the condition is true; the time limit only guards against hanging."""
     async with asyncio.timeout(60):
         while not fact():  # noqa: ASYNC110 - a fact raises no event
             await asyncio.sleep(0.001)

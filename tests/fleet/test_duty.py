@@ -1,6 +1,7 @@
-"""Two processes over one store: both answer, one has the duties, and the duties move.
+"""Two processes over one store: both serve requests, one has the duties, and the duties move.
 
-Here they are two fleets in one process; whatever one of them knows of the other it has from the store."""
+Here they are two fleets in one process; they know of each other only through the store.
+"""
 
 import asyncio
 from collections import Counter
@@ -52,7 +53,7 @@ class Cluster:
         self.on_duty: Fleet | None = fleets[0]
 
     async def settle(self) -> None:
-        """Return when nothing is under way but what waits for the clock, and both know what is saved."""
+        """Return when all running tasks wait for the clock, and both fleets have everything that is saved."""
         async with asyncio.timeout(60):
             while not self._is_settled():  # noqa: ASYNC110 - it raises no event
                 await asyncio.sleep(0)
@@ -69,7 +70,7 @@ class Cluster:
         )
 
     async def advance(self, by: timedelta) -> None:
-        """Let time pass; what is due on the way happens."""
+        """Advance the clock; everything that becomes due happens."""
         await self.settle()
         target = self.clock.now() + by
         while (moment := self.clock.next_timer_at) is not None and moment <= target:
@@ -79,13 +80,13 @@ class Cluster:
         await self.settle()
 
     async def give_back(self) -> None:
-        """Take the duties from whoever has them."""
+        """Stop the duties in the fleet that has them."""
         if self.on_duty is not None:
             await self.on_duty.stop_duties()
             self.on_duty = None
 
     async def move(self) -> None:
-        """Give the duties to the other fleet."""
+        """Move the duties to the other fleet."""
         taker = self.fleets[1] if self.on_duty is self.fleets[0] else self.fleets[0]
         await self.give_back()
         await taker.start_duties()
@@ -123,7 +124,7 @@ async def open_store(kind: str) -> AsyncIterator[Store]:
 
 
 def positions(rows: list[JournalRow], *kinds: EntryKind) -> list[int]:
-    """Return where in the journal there are entries of these kinds."""
+    """Return the journal positions of entries of these kinds."""
     return [row.position for row in rows if row.entry.kind in kinds]
 
 
@@ -197,7 +198,7 @@ async def test_duties_of_one_host_are_those_of_its_vms() -> None:
 
 
 async def test_process_without_duties_saves_nothing_by_itself() -> None:
-    """Neither at its start nor at its end: that it is alive says nothing of whether what is due was done."""
+    """Neither at its start nor at its end: its being alive does not mean that due events were started."""
     store, clock = FailingStore(), ManualClock(TEN)
     platform = DurablePlatform(clock)
     async with Fleet.run(store=store, platform=platform, clock=clock, policy=PRODUCTION, has_duties=False):
@@ -235,7 +236,7 @@ class Schedule(msgspec.Struct, frozen=True):
 
 
 class Approve(msgspec.Struct, frozen=True):
-    """Whatever is Scheduled is approved through one of them; nobody waits for it."""
+    """All Scheduled events are approved through one of them, without waiting for it."""
 
     fleet: Fleets
 
@@ -248,20 +249,20 @@ class SetHold(msgspec.Struct, frozen=True):
 
 
 class Advance(msgspec.Struct, frozen=True):
-    """Time passes, and what is due happens; or only the clock moves, and nobody waits for what is due."""
+    """Time passes and due changes happen; or only the clock moves, without waiting for due changes."""
 
     minutes: int
     settles: bool
 
 
 class Move(msgspec.Struct, frozen=True):
-    """The duties go to the other one, or nobody has them for a while."""
+    """The duties move to the other one, or no process has them for a while."""
 
     to_other: bool
 
 
 class Yield(msgspec.Struct, frozen=True):
-    """Everything goes on for a few rounds of the event loop."""
+    """The event loop runs for a few iterations."""
 
     rounds: int
 
@@ -283,7 +284,7 @@ steps = st.lists(
 
 
 class History:
-    """Does the steps on a cluster. Whatever is not waited for at once is waited for at the end."""
+    """Executes the steps on a cluster. Results that are not awaited at once are awaited at the end."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -321,7 +322,7 @@ class History:
                 continue  # it has ended meanwhile
 
     async def finish(self) -> int:
-        """Let everything that was scheduled come to its end, and return how much that was."""
+        """Let all scheduled events end, and return their number."""
         await asyncio.gather(*self._tasks)
         if self._cluster.on_duty is None:
             await self._cluster.move()
@@ -331,7 +332,7 @@ class History:
 
 
 async def play(done: list[Step], kind: str) -> None:
-    """Do the steps, and check what the journal and the platform say of them."""
+    """Execute the steps, and check the journal and the platform."""
     async with open_store(kind) as store, run_cluster(web_scope(), store=store) as cluster:
         history = History(cluster)
         for step in done:
@@ -364,7 +365,7 @@ def test_every_event_starts_once_and_none_under_a_hold(kind: str) -> None:
 
 
 async def test_campaign_continues_in_the_process_that_takes_the_duty() -> None:
-    """The duty moves every few minutes, also while work is under way: each VM is maintained once, by the policy."""
+    """The duty moves every few minutes, also during impacts: each VM is maintained once, within the policy."""
     store = PolicyCheckingStore()
     singles = [scope(f"db-{n}", vm(f"db-{n}"), kind=ScopeKind.STANDALONE) for n in range(4)]
     async with run_cluster(web_scope(), *singles, store=store) as cluster:
@@ -404,7 +405,7 @@ async def test_campaign_runs_in_the_process_with_the_duty_and_accepts_commands_i
 
 
 async def test_wave_being_saved_does_not_start_after_another_process_paused_its_campaign() -> None:
-    """It was cleared by the record as it was before: the store refuses it, and it is decided again."""
+    """It was cleared on the old record: the store refuses the save, and it is decided again."""
     store = GatedStore()
     async with run_cluster(web_scope(), store=store) as cluster:
         await start_campaign(cluster.fleets[0], campaign_spec())
@@ -433,7 +434,7 @@ async def test_wave_being_saved_is_not_announced_after_another_process_paused_it
 
 
 async def test_abort_saved_while_the_duty_starts_is_obeyed() -> None:
-    """The process that takes the duty reads the record as it was before, and learns of its own save."""
+    """The process that starts the duty reads the old record, and then gets its own save."""
     store = CampaignGatedStore()
     async with run_cluster(web_scope(), store=store) as cluster:
         first, second = cluster.fleets
@@ -460,7 +461,7 @@ def is_paused_and_skipped(fleet: Fleet) -> bool:
 
 
 async def test_command_that_was_decided_on_an_old_record_is_decided_again() -> None:
-    """Both processes save at the same moment. The one that comes second is not refused for it."""
+    """Both processes save at the same time. The second one is not refused but decided again."""
     async with run_cluster(web_scope()) as cluster:
         first, second = cluster.fleets
         await start_campaign(first, campaign_spec())

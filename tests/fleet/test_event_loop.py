@@ -1,4 +1,4 @@
-"""Long work gives way: in each round of the event loop it has one turn, and others come in between."""
+"""Long work yields: it has one time slice in each iteration of the event loop, and other tasks run between."""
 
 import asyncio
 import gc
@@ -9,7 +9,7 @@ from forewarn.fleet.event_loop import FairShare, clear_gradually, iterate_gradua
 
 
 class Rounds:
-    """Counts the rounds of the event loop."""
+    """Counts the iterations of the event loop."""
 
     def __init__(self) -> None:
         self.number = 0

@@ -1,4 +1,4 @@
-"""What operators do with events, as the fleet does it: approve for a VM, retry, resolve, hold, delete, fail a host."""
+"""Operators' commands on events: approve for a VM, retry, resolve, hold, delete, fail a host."""
 
 from datetime import timedelta
 

@@ -37,7 +37,7 @@ async def test_fleet_hold_stops_planned_events_until_its_release() -> None:
 
 
 async def test_nothing_starts_after_a_hold_was_acknowledged() -> None:
-    """Not even what was being decided when the hold came: it is decided anew."""
+    """A start that was being decided when the hold was set is decided again."""
     async with run_fleet(web_scope()) as fleet:
         ((_, id_),) = await fleet.events.schedule(schedule_request(EventType.REBOOT, "web-0"))
         approving = [asyncio.ensure_future(fleet.events.approve("web", "web-0", [id_]))]
@@ -53,7 +53,7 @@ async def test_nothing_starts_after_a_hold_was_acknowledged() -> None:
 
 
 async def test_start_being_saved_is_refused_after_the_hold_was_acknowledged() -> None:
-    """It was decided on the hold as it was before: the store refuses it, and it is decided again."""
+    """It was decided on the old hold record: the store refuses the save, and it is decided again."""
     store = GatedStore()
     async with run_fleet(web_scope(), store=store) as fleet:
         ((_, id_),) = await fleet.events.schedule(schedule_request(EventType.REBOOT, "web-0"))
@@ -69,7 +69,7 @@ async def test_start_being_saved_is_refused_after_the_hold_was_acknowledged() ->
 
 
 async def test_event_approved_under_a_hold_starts_after_a_crash_between_release_and_start() -> None:
-    """The alarm of an approved event that nothing holds is now, not its not_before."""
+    """An approved event without blockers is due now, not at its not_before."""
     store, clock = MemoryStore(), ManualClock(TEN)
     async with run_fleet(web_scope(), store=store, clock=clock) as fleet:
         await fleet.holds.set(by="operator:test", reason="storm")

@@ -1,4 +1,4 @@
-"""Whatever is asked again with its key after a lost answer is not done twice, whatever happened in between."""
+"""A repeated request with the same idempotency key has no further effect, even after a restart or a crash."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -56,7 +56,7 @@ class Broken:
 
 
 class Lossy(MemoryStore):
-    """A store that breaks, once it is told to, at the next save: before it has saved, or after it has."""
+    """A store that fails on demand at the next save, before or after it has saved."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -93,7 +93,7 @@ def doomed() -> Scope:
 
 
 def spot() -> Scope:
-    """A standalone VM that can be taken away."""
+    """A standalone VM that can be evicted."""
     return scope("spot", vm("spot"), kind=ScopeKind.STANDALONE, low_priority=True)
 
 
@@ -110,7 +110,7 @@ async def settled(fleet: Fleet) -> None:
 
 
 async def planned(fleet: Fleet) -> None:
-    """Two VMs of web have planned maintenance, which is approved by nobody."""
+    """Two VMs of web have planned maintenance without approvals."""
     await fleet.events.schedule(schedule_request(EventType.REBOOT, "web-0", "web-3", notice=timedelta(hours=1)))
 
 
@@ -137,7 +137,7 @@ async def token(fleet: Fleet) -> None:
 
 
 def event_of(fleet: Fleet, scope_id: str) -> str:
-    """Return the event of a scope; once it is gone, what the test remembers of it."""
+    """Return the event of a scope; after its end, the one that the test has remembered."""
     found, _ = fleet.replica.newest(scope_id)
     if found is not None and found.events:
         IDS[scope_id] = found.events[0].id
@@ -299,7 +299,7 @@ async def test_repeated_request_after_a_restart(before: Callable[[Fleet], Awaita
 async def test_repeated_request_after_a_crash(
     before: Callable[[Fleet], Awaitable[None]], command: Command, breaks: str
 ) -> None:
-    """The service ends while it saves: nobody was told whether that has happened."""
+    """The service crashes while it saves, so the caller does not know the result."""
     store = Lossy()
     async with run_seeded_fleet(store) as fleet:
         await before(fleet)

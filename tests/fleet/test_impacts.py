@@ -1,4 +1,4 @@
-"""Carrying out: begun is saved before the platform is asked, the outcome after; a crash loses and doubles nothing."""
+"""Impact execution: begun is saved before the platform is called, the outcome after; a crash loses nothing."""
 
 import asyncio
 from collections import Counter
@@ -42,7 +42,7 @@ EXPECTED_JOURNAL = [
 
 @pytest.mark.parametrize(("type_", "notice", "duration"), EXPECTED_JOURNAL)
 async def test_event_from_notice_to_end(type_: EventType, notice: timedelta, duration: timedelta) -> None:
-    """It is Scheduled for its notice, Started for as long as the work takes, and then gone."""
+    """It is Scheduled for its notice, Started as long as the work takes, and then ends."""
     clock = ManualClock(TEN)
     async with run_fleet(batch(), clock=clock) as fleet:
         ((_, id_),) = await fleet.events.schedule(schedule_request(type_, "batch_0"))
@@ -83,7 +83,7 @@ async def test_redeployed_vm_is_on_another_host_of_the_fleet() -> None:
 
 
 async def test_standalone_scope_is_removed_with_its_vm_after_eviction() -> None:
-    """Nothing is left of a standalone VM that was taken away."""
+    """Nothing is left of an evicted standalone VM."""
     alone = scope("alone", vm("alone"), kind=ScopeKind.STANDALONE)
     store = MemoryStore()
     async with run_fleet(alone, store=store) as fleet:
@@ -99,7 +99,7 @@ async def test_standalone_scope_is_removed_with_its_vm_after_eviction() -> None:
 
 
 async def test_platform_is_called_only_after_begun_is_saved() -> None:
-    """Effects follow facts: when the platform hears of work, the store has it as begun."""
+    """When the platform gets the work, the store already has it as begun."""
     store, seen = MemoryStore(), []
 
     class Watching(SimulatedPlatform):
@@ -133,7 +133,7 @@ async def test_postponed_work_is_retried_at_its_time() -> None:
 
 
 async def test_failed_work_waits_for_a_person_to_retry_it() -> None:
-    """The event stays Started until somebody decides."""
+    """The event stays Started until a person decides."""
     clock = ManualClock(TEN)
     platform = SimulatedPlatform(clock)
     platform.set_outcomes("web/web-0", Failed("no such domain"))
@@ -149,7 +149,7 @@ async def test_failed_work_waits_for_a_person_to_retry_it() -> None:
 
 
 async def test_error_of_the_platform_counts_as_failed() -> None:
-    """An exception of the platform is an outcome like any other, and nothing else suffers."""
+    """An exception of the platform is an outcome like any other, and has no other effect."""
 
     class Broken(SimulatedPlatform):
         async def carry_out(self, work: Work) -> Done | Failed | Retry:
@@ -242,7 +242,7 @@ async def test_begun_work_is_probed_after_a_crash(answer: Done | NotStarted, giv
 
 
 async def test_unknown_work_is_not_repeated_after_a_crash() -> None:
-    """The event stays Started with its impact unknown until somebody decides."""
+    """The event stays Started with its impact unknown until a person decides."""
     store, platform = MemoryStore(), RestartedPlatform(Unknown("no record of it"))
     id_ = await crashed_while_begun(store, platform)
     async with run_fleet(store=store, platform=platform) as fleet:
@@ -357,7 +357,7 @@ async def assert_rolled_out(store: CrashingStore, platform: SimulatedPlatform) -
 
 
 async def test_work_begins_after_all_due_events_have_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Guests wait to hear of a start; nothing waits for work to be saved as begun."""
+    """Guests wait for the start in long polls; no one waits for the save of begun work."""
     monkeypatch.setattr(scheduler, "TICK_CONCURRENCY", 1)
     store = MemoryStore()
     scopes = [scope(f"s{n}", vm(f"vm-{n}", host=f"hv-{n}")) for n in range(10)]

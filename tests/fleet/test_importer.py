@@ -1,4 +1,4 @@
-"""Importing a fleet file: what differs is shown, then done, VM by VM, and what cannot be done is said."""
+"""Import of a fleet file: differences are reported, then applied VM by VM, and refused changes have a reason."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -27,7 +27,7 @@ def with_vms(value: Scope, *vms: Vm) -> Scope:
 
 
 class Told:
-    """Everything that a comparison or an import has told."""
+    """Everything that a comparison or an import has reported."""
 
     def __init__(self) -> None:
         self.differences: list[Difference] = []
@@ -43,7 +43,7 @@ class Told:
 
 
 async def compared(fleet: Fleet, *wanted: Scope, prune: bool = False) -> tuple[Comparison, Told]:
-    """Compare; check that nothing else comes of it when nobody is told."""
+    """Compare; check that the result is the same without a receiver of differences."""
     told = Told()
     comparison = await compare_fleet(fleet.replica, wanted, prune=prune, report=told.differences.extend)
     assert await compare_fleet(fleet.replica, wanted, prune=prune) == comparison
@@ -215,7 +215,7 @@ async def test_no_address_belongs_to_two_vms_while_it_moves() -> None:
 
 
 async def test_refused_vm_keeps_its_address_so_the_next_is_refused_too() -> None:
-    """a wants b's, b wants c's, and c, which is in no file, stays: nobody is left without an address."""
+    """a wants b's address, b wants c's, and c, which is not in the file, stays: all VMs keep an address."""
     fleet_before = [scope("x", vm("a", ip="10.1.0.1")), scope("y", vm("b", ip="10.1.0.2"))]
     async with run_fleet(*fleet_before, scope("z", vm("c", ip="10.1.0.3"))) as fleet:
         wanted = (scope("x", vm("a", ip="10.1.0.2")), scope("y", vm("b", ip="10.1.0.3")))

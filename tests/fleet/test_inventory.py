@@ -1,4 +1,4 @@
-"""Scopes and VMs come, change and go; an address is one VM's, whoever asks for it at the same time."""
+"""Scopes and VMs are added, changed and removed; an address belongs to one VM, even with concurrent requests."""
 
 import asyncio
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""A feed gives every line of the journal once and in order, whatever happens while it is read."""
+"""A feed yields every row of the journal once and in order, whatever happens while it is read."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence

@@ -1,4 +1,4 @@
-"""The journal is asked in people's words: one question tells why a VM paused."""
+"""Queries of the journal by scope, VM, event, actor and time."""
 
 from datetime import timedelta
 

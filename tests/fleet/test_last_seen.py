@@ -58,7 +58,7 @@ async def test_idle_timeout_of_a_day_counts_from_the_newest_request_even_if_not_
 
 
 async def test_guests_get_responses_although_nothing_can_be_saved() -> None:
-    """A full disk does not blind the guests; the next request tries again."""
+    """Guests get responses although the disk is full; the next request tries to save again."""
     store = FailingStore()
     async with run_fleet(web_scope(), store=store, policy=PRODUCTION) as fleet:
         store.full = True

@@ -1,4 +1,4 @@
-"""The main loop: all commands that wait are saved at once, each gets its own answer, conflicts are decided again."""
+"""The main loop: queued commands are saved together, each gets its own result, conflicts are decided again."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -81,7 +81,7 @@ async def test_caller_reads_its_own_writes() -> None:
 
 
 async def test_conflict_with_another_process_is_decided_again_on_the_newer_value() -> None:
-    """What somebody else saved in between is kept, and our command applies to it."""
+    """The save of another process is kept, and our command applies to it."""
     store = MemoryStore()
     async with run_fleet(web_scope(), store=store) as fleet:
         record = await store.load(WEB)

@@ -79,7 +79,7 @@ async def test_advance_to_next_stops_at_each_change_and_stays_if_nothing_is_left
 
 
 async def test_advance_to_next_does_not_stop_if_no_event_changes() -> None:
-    """Work that is put off twice, and an alarm that somebody else has set."""
+    """Work that is postponed twice, and a timer of another part."""
     clock = ManualClock(TEN)
     platform = SimulatedPlatform(clock)
     platform.set_outcomes("web/web-0", Retry(after=5 * MINUTE, why="busy"), Retry(after=5 * MINUTE, why="busy"))
@@ -97,7 +97,7 @@ async def test_advance_to_next_does_not_stop_if_no_event_changes() -> None:
 
 
 async def test_journal_has_one_entry_for_a_move_to_the_next_change_before_all_others() -> None:
-    """However many moments the way has, nobody has sent the clock more than once; where it is is kept all the same."""
+    """The move has one journal entry, however many due times it passes; its position is saved at each of them."""
     clock, store = ManualClock(TEN), MemoryStore()
     platform = SimulatedPlatform(clock)
     platform.set_outcomes("web/web-0", *(Retry(after=5 * MINUTE, why="busy") for _ in range(3)))

@@ -176,7 +176,7 @@ async def test_saves_and_failures_of_the_store_are_counted() -> None:
 
 
 class ConflictingStore(MemoryStore):
-    """A store in which somebody else was faster, once."""
+    """A store with one conflict, as if another process had saved first."""
 
     conflicts = 0
 

@@ -28,7 +28,7 @@ HOUR = timedelta(hours=1)
 
 
 async def test_downtime_does_not_count_towards_the_idle_timeout() -> None:
-    """Twenty hours of service, three days of outage, and four hours of service are one day of silence.
+    """Twenty hours of service, three days of outage, and four hours of service are an idle time of one day.
 
     A request may have come in the hour after the one that was saved: that hour is not counted, either.
     """
@@ -45,7 +45,7 @@ async def test_downtime_does_not_count_towards_the_idle_timeout() -> None:
 
 
 async def test_suspend_of_the_machine_does_not_count_towards_the_idle_timeout() -> None:
-    """Nobody could ask a service that was not there: what is due happens, and no scope begins anew."""
+    """No scope could poll during the outage: due events start, and no scope gets a new epoch."""
     clock, others = SteppedClock(), [scope(f"db-{n}", vm(f"db-{n}")) for n in range(3)]
     async with run_fleet(web_scope(), *others, clock=clock, policy=PRODUCTION) as fleet:
         for view in fleet.replica.views():
@@ -59,7 +59,7 @@ async def test_suspend_of_the_machine_does_not_count_towards_the_idle_timeout() 
 
 
 async def test_outage_is_measured_from_the_clock_after_a_step_back() -> None:
-    """Two hours back and three forward are three hours that nobody could ask in."""
+    """Two hours back and three forward are an outage of three hours."""
     clock = SteppedClock()
     async with run_fleet(web_scope(), clock=clock, policy=PRODUCTION) as fleet:
         for step in (-2 * HOUR, HOUR):
@@ -92,7 +92,7 @@ async def test_heartbeat_is_saved_after_an_idle_timeout_was_set(monkeypatch: pyt
         await fleet.time.advance(timedelta(minutes=10))
         fleet.use_policy(msgspec.structs.replace(EMULATOR, idle_after=timedelta(hours=1)))
         async with asyncio.timeout(30):
-            while fleet._outages._state_record.state.alive_at != clock.now():  # noqa: ASYNC110 - nobody is told of a heartbeat
+            while fleet._outages._state_record.state.alive_at != clock.now():  # noqa: ASYNC110 - a heartbeat has no event
                 await asyncio.sleep(0.001)
 
 

@@ -1,4 +1,4 @@
-"""Ports of VMs are given once and for ever."""
+"""Ports are assigned to VMs permanently."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from tests.fleet.fleets import run_fleet
 
 
 async def test_port_is_never_assigned_to_another_vm() -> None:
-    """Even a VM that is gone keeps its port, so that no handler ever talks to a stranger."""
+    """Even a removed VM keeps its port, so that no handler ever reaches the endpoint of another VM."""
     store = MemoryStore()
     async with run_fleet(web_scope(), store=store) as fleet:
         await fleet.ports.assign({"web/web-0": 8180, "web/web-1": 8181})

@@ -82,7 +82,7 @@ def test_removed_scope_leaves_no_name_and_no_address_behind() -> None:
 
 
 def test_nothing_is_kept_of_removed_scopes() -> None:
-    """In a fleet where VMs come and go, the memory of ten years would be full of them."""
+    """In a fleet with many short-lived scopes, memory would grow without limit."""
     replica = replica_of(web_scope())
     gone = weakref.ref(replica.view("web"))
     replica.update("web", None, 2)
@@ -107,7 +107,7 @@ def test_view_of_a_removed_scope_shows_it_when_it_is_created_again() -> None:
 
 
 def test_index_follows_added_changed_and_removed_vms() -> None:
-    """Only the VMs that differ are indexed anew."""
+    """Only changed VMs are indexed again."""
     replica = replica_of(web_scope())
     first, *rest = web_scope().roster.vms
     moved = msgspec.structs.replace(first, addresses=vm("x", ip="10.0.9.9").addresses)
@@ -145,7 +145,7 @@ def test_waiters_are_called_once_when_the_document_changes_and_not_before() -> N
 
 
 def test_waiters_are_called_when_the_scope_is_removed() -> None:
-    """Nobody waits for a scope that is no more."""
+    """No long poll waits for a removed scope."""
     replica, called = Replica(), list[str]()
     take(replica, web_scope(), 1)
     replica.view("web").wait_for_change(lambda: called.append("gone"))

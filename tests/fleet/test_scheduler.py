@@ -27,7 +27,7 @@ def test_scopes_are_woken_in_order_of_their_due_times() -> None:
 
 
 def test_new_due_time_of_a_scope_replaces_the_old_one() -> None:
-    """A moment that was moved or taken back wakes nobody."""
+    """A due time that was moved or removed wakes no scope."""
     clock = ManualClock(TEN)
     woken: list[str] = []
     timers = TimerHeap(clock, woken.append)
@@ -87,7 +87,7 @@ async def test_other_tasks_run_while_thousands_of_scopes_are_due() -> None:
 
 
 def test_postponed_due_time_has_one_heap_entry() -> None:
-    """The silence of a scope that asks every second begins anew for ever."""
+    """The idle timeout of a scope that polls every second restarts without end."""
     clock = ManualClock(TEN)
     woken: list[str] = []
     timers = TimerHeap(clock, woken.append)

@@ -78,7 +78,7 @@ async def test_key_can_be_used_for_one_request_only() -> None:
 
 
 async def test_repeated_request_is_answered_after_its_standalone_scope_was_removed() -> None:
-    """Bare or in full, the name of a VM that was there is known to whoever repeats the request."""
+    """A repeated request may name a removed VM by its bare or its full name."""
     alone = scope("alone", vm("alone"), kind=ScopeKind.STANDALONE)
     async with run_fleet(alone, web_scope()) as fleet:
         both = ("alone/alone", "web-0")
@@ -177,7 +177,7 @@ async def test_nothing_is_kept_of_a_removed_scope_and_it_can_be_created_again() 
 
 
 async def test_changed_policy_applies_to_idle_scopes() -> None:
-    """Nobody waits for a scope's next event to count its silence."""
+    """The idle timeout is evaluated without waiting for the scope's next event."""
     async with run_fleet(web_scope(), policy=EMULATOR) as fleet:
         await request_from_guest(fleet)
         fleet.use_policy(msgspec.structs.replace(EMULATOR, idle_after=timedelta(hours=1)))
@@ -188,7 +188,7 @@ async def test_changed_policy_applies_to_idle_scopes() -> None:
 
 
 async def test_speed_divides_notice_and_duration_but_not_the_clock() -> None:
-    """Dates never lie: it is the policy that is quicker."""
+    """The clock is real; only the durations of the policy are divided."""
     quick = msgspec.structs.replace(Policy(enforce_notice=False, idle_after=None), speed=60.0)
     async with run_fleet(web_scope(), policy=quick) as fleet:
         await request_from_guest(fleet)

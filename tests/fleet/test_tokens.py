@@ -1,4 +1,4 @@
-"""Tokens: made once, kept as hashes, expired by the wall clock, revoked for ever, known to every process."""
+"""Tokens: created once, stored as hashes, expired by the wall clock, revoked permanently, known to every process."""
 
 import asyncio
 from contextlib import AbstractAsyncContextManager

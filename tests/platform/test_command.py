@@ -119,7 +119,7 @@ ENDINGS = [
     pytest.param(WORK, "exit 0", Done(), id="done"),
     pytest.param(WORK, "echo all is well", Done(output="all is well\n"), id="done, and says so"),
     pytest.param(REDEPLOY, "echo moving; echo hv-7", Done("hv-7", "moving\nhv-7\n"), id="redeployed"),
-    pytest.param(REDEPLOY, "exit 0", Done(), id="redeployed nobody knows where"),
+    pytest.param(REDEPLOY, "exit 0", Done(), id="redeployed to an unknown host"),
     pytest.param(
         REDEPLOY,
         "echo 'host 7'",
@@ -449,7 +449,7 @@ async def test_variables_of_the_service_that_are_not_utf_8_reach_the_program_as_
 async def test_work_without_a_free_slot_is_postponed_and_loses_no_attempt(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else, after a day in the queue, it would count as work of which nobody knows whether it was done."""
+    """Otherwise, after a day in the queue, its outcome would count as unknown."""
     platform = make(LASTING, at_once=1, attempts=1)
     running = asyncio.create_task(platform.carry_out(WORK))
     await until((tmp_path / "pid").exists)

@@ -14,7 +14,7 @@ NOTE = ProcessNote(pid=1, start_ticks="2", started_at=datetime(2026, 3, 2, tzinf
 
 
 def test_note_is_replaced_and_not_overwritten(tmp_path: Path) -> None:
-    """What a crash interrupts leaves the old note whole; so does whoever has it open."""
+    """A crash during the write leaves the old note intact, and so does a process that has it open."""
     files = ProcessFiles(tmp_path, "event.web-0")
     files.write_note(NOTE)
     old = tmp_path / "old"

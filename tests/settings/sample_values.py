@@ -1,4 +1,4 @@
-"""A value for every setting, unlike its default."""
+"""A value for every setting, different from its default."""
 
 EVERY_KEY = {
     "data": ('"/d"', "/d"),

@@ -30,7 +30,7 @@ def test_running_service_applies_reloadable_settings() -> None:
 
 
 def test_program_stays_until_the_platform_changes_with_the_next_start() -> None:
-    """Settings for another platform name no program, and the one that runs goes on with its own."""
+    """Settings for another platform have no program, and the running platform keeps its own."""
     program = CommandSettings(program=("/bin/true",), attempts=3)
     running = msgspec.structs.replace(PRODUCTION.settings, platform=PlatformName.COMMAND, command=program)
     read = msgspec.structs.replace(PRODUCTION.settings, platform=PlatformName.SIMULATED)

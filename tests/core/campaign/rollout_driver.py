@@ -40,7 +40,7 @@ MINUTE = timedelta(minutes=1)
 
 
 def zones(_: str) -> tzinfo:
-    """Give the only zone that is needed."""
+    """Return the only zone that is needed."""
     return UTC
 
 
@@ -66,7 +66,7 @@ def campaign_over(*scopes: Scope, **policy: object) -> Campaign:
 
 
 class RolloutDriver:
-    """Carries a campaign on by hand, action by action, on scopes in memory."""
+    """Runs a campaign step by step, action by action, on scopes in memory."""
 
     def __init__(self, *scopes: Scope, record: Campaign | None = None, **policy: object) -> None:
         self.scopes: dict[str, Scope] = {each.id: each for each in scopes}
@@ -78,7 +78,7 @@ class RolloutDriver:
         self.now = TEN
 
     def decide(self, now: datetime | None = None) -> list[Action]:
-        """See everything, decide, and return what is to be done."""
+        """Observe everything, decide, and return the actions."""
         self.now = now or self.now
         for id_ in self.index.positions:
             self.load.update(id_, self.scopes.get(id_))
@@ -93,11 +93,11 @@ class RolloutDriver:
         self.index.rebase(self.record)
 
     def report(self, action: Action, finding: Finding | None = None) -> None:
-        """Give an action back as over."""
+        """Report an action as finished."""
         self.take(apply_result(self.record, self.index, ActionResult(action, finding), now=self.now))
 
     def find(self, finding: Finding) -> None:
-        """Have something found out that nobody was asked for."""
+        """Apply a finding that no action requested."""
         self.report(CheckGate(finding.scope, 1), finding)
 
     def put_wave(self, scope: str, n: int, state: WaveState, at: datetime) -> None:
@@ -111,7 +111,7 @@ class RolloutDriver:
         return self.index.progress(scope).wave(n)
 
     def announce_next(self) -> AnnounceWave:
-        """Decide, and make the events of the one wave that is to be announced."""
+        """Decide, and create the events of the one wave to announce."""
         (action,) = self.decide()
         assert isinstance(action, AnnounceWave)
         self.announce(action)

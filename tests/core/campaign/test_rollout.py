@@ -1,4 +1,4 @@
-"""How a campaign goes on, as rules: what is seen of its scopes in, journal entries and actions out."""
+"""The rollout of a campaign as rules: observed scopes in, journal entries and actions out."""
 
 from datetime import timedelta
 

@@ -91,9 +91,9 @@ async def read_campaign_journal(store: MemoryStore, id_: str = CAMPAIGN_ID) -> l
 
 
 class DurablePlatform:
-    """Work goes on although the process that gave it has died: it is done a minute after it was begun, and only once.
+    """Work continues although the process that began it has crashed: it is done a minute after it began, and only once.
 
-    `failing` has VMs, as `scope/name`, whose next work fails. After a crash nobody can tell that it did.
+    `failing` has VMs, as `scope/name`, whose next work fails. After a crash that is unknown.
     """
 
     repeatable = False
@@ -132,7 +132,7 @@ class DurablePlatform:
 
 
 class FakeGateChecker:
-    """A gate that is shut from time to time, and remembers what it was asked."""
+    """A gate that is closed at given times, and records its requests."""
 
     gates = ("health",)
 
@@ -163,7 +163,7 @@ class FakeNotifier:
         """Take a message, or fail."""
         tried = self._tried[message.id] = self._tried.get(message.id, 0) + 1
         if tried <= self._failures:
-            raise NotificationFailed("nobody answers")
+            raise NotificationFailed("no response")
         self.messages.append(message)
 
 

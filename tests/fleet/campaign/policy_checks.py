@@ -124,7 +124,7 @@ class PolicyCheckingStore(MemoryStore):
         self.started += 1
         assert campaign.state is CampaignState.RUNNING, "nothing starts while a campaign is stopped"
         assert is_open(policy, now, find_zone), "nothing starts while no window is open"
-        assert event.not_before - event.created_at >= NOTICE[event.type], "everybody has the minimum notice"
+        assert event.not_before - event.created_at >= NOTICE[event.type], "every VM has the minimum notice"
         assert now >= event.not_before or event.approvals, "nothing starts early without approval"
         ended_at, domain = self._last_end.get((campaign.id, scope), (None, None))
         if ended_at is not None and domain != event.update_domain:
@@ -134,7 +134,7 @@ class PolicyCheckingStore(MemoryStore):
         self._check_limits(campaign, now)
 
     def _check_limits(self, campaign: CheckedCampaign, now: datetime) -> None:
-        """Count what is in impact already: what strikes at the very same moment, nobody could know of."""
+        """Count the load so far; impacts that begin at the same time could not be known."""
         policy, selected = campaign.spec.policy, campaign.selected
         busy = {(scope, vm.name): vm for scope, vms in self._busy.items() for vm in vms if vm.planned or vm.since < now}
         self.most_vms = max(self.most_vms, len(busy))

@@ -242,7 +242,7 @@ async def test_stuck_work_of_an_event_is_retried() -> None:
         assert bench.impacts == [ImpactState.PENDING]
 
 
-async def test_outcome_of_a_wave_that_nobody_knows_is_empty() -> None:
+async def test_unknown_outcome_of_a_wave_is_empty() -> None:
     async with run_bench() as bench:
         assert await bench.actions.execute(ReadOutcome("web", 1)) == WaveEnded("web", 1, ())
 

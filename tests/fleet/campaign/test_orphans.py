@@ -27,7 +27,7 @@ def ten(hours: int, minutes: int = 0) -> datetime:
 
 
 async def test_event_of_an_unknown_campaign_is_canceled() -> None:
-    """The data of campaigns may be lost, or older than that of scopes: such an event would wait for ever."""
+    """The data of campaigns may be lost, or older than that of scopes: such an event would never start."""
     store = MemoryStore()
     async with run_fleet(web_scope(), store=store) as fleet:
         await start_campaign(fleet, campaign_spec())

@@ -206,7 +206,7 @@ class CrashingStore(MemoryStore):
     def __init__(self) -> None:
         super().__init__()
         self.lives: int | None = None
-        """How many such saves the process lives to see; None: it lives for ever."""
+        """After how many such saves the process crashes; None: never."""
         self.before = False
         self.saves = 0
         self.dead = asyncio.Event()

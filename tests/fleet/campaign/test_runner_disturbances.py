@@ -1,4 +1,4 @@
-"""Campaigns while something goes wrong around them: no policy is broken by what comes late, and nobody is hit twice."""
+"""Campaigns with disturbances: late results break no policy, and no VM is maintained twice."""
 
 import asyncio
 from collections.abc import Sequence
@@ -161,7 +161,7 @@ async def test_start_that_could_not_be_saved_in_the_window_does_not_happen_after
 
 
 class Hesitant(PolicyCheckingStore):
-    """A store that takes its time with scopes, until it is told to go on."""
+    """A store that delays saves of scopes while `goes_on` is not set."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -328,7 +328,7 @@ async def test_command_during_a_save_is_decided_on_the_saved_record() -> None:
 async def test_index_is_kept_when_the_watch_is_faster_than_the_save(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Whatever was saved here comes back as another object: it is not taken for a change by somebody else."""
+    """The watch delivers our own save as another object, which must not count as a change by another process."""
     store, rebuilt, reset = CampaignGatedStore(), [], CampaignRunner._reset
 
     def count_and_reset(runner: CampaignRunner) -> None:

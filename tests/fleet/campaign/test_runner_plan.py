@@ -1,4 +1,4 @@
-"""A campaign that nobody disturbs, and whose waves take as long as expected, goes exactly as its plan says."""
+"""An undisturbed campaign whose waves take as long as expected follows its plan exactly."""
 
 import random
 from datetime import UTC, datetime, timedelta

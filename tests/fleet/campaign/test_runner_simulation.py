@@ -82,7 +82,7 @@ def policy(*, advance: bool) -> CampaignSpec:
 
 
 async def something_happens(fleet: Fleet, outcomes: random.Random, number: int) -> None:
-    """Guests approve, hardware fails, VMs are evicted, move, come and go, by lot."""
+    """At random, guests approve, hardware fails, and VMs are evicted, moved, added and removed."""
     views = [view for view in fleet.replica.views() if view.scope is not None and view.scope.roster]
     for view in outcomes.sample(views, k=max(2, len(views) // 40)):
         current = view.scope
@@ -106,7 +106,7 @@ async def something_happens(fleet: Fleet, outcomes: random.Random, number: int) 
 
 
 async def people_decide(fleet: Fleet, outcomes: random.Random) -> None:
-    """Somebody sees what has failed, and lets the campaign go on."""
+    """An operator skips failed waves and resumes the campaign."""
     campaign = fleet.campaigns.find(CAMPAIGN_ID)
     for id_ in campaign.wave_failures:
         if outcomes.random() < 0.5:

@@ -555,7 +555,7 @@ async def test_campaign_stays_paused_over_a_restart() -> None:
 
 
 async def test_wave_whose_events_were_canceled_before_its_announcement_was_saved_is_skipped() -> None:
-    """The service died between the two saves of an announcement, and somebody canceled the event before all else."""
+    """The service died between the two saves of an announcement, and an operator canceled the event first."""
     store = MemoryStore()
     async with run_fleet(single(1), store=store) as fleet:
         before = await start_campaign(fleet, campaign_spec())

@@ -165,7 +165,7 @@ async def test_error_of_the_system_is_reported_and_nothing_is_lost(tmp_path: Pat
 
 
 async def test_commit_that_fails_saves_nothing_of_its_group(tmp_path: Path) -> None:
-    """The first few would have fitted alone; but what the disk has of a failed commit, nobody knows."""
+    """The first few would have fitted alone, but what the disk has of a failed commit is unknown."""
     store = await SqliteStore.open(tmp_path)
     keys = [RecordKey(RecordKind.SCOPE, f"scope-{n}") for n in range(10)]
     with files_limited_to(300_000):

@@ -1,4 +1,4 @@
-"""A backup made beside a service that saves all the time is whole, of one moment, and goes on where it was."""
+"""A backup made while a service saves is complete and consistent, and the restored store continues from it."""
 
 import asyncio
 import re
