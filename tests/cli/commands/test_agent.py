@@ -356,7 +356,7 @@ handlers = ["hook", "log"]
     with agent(machine, FOREWARN_ENDPOINT=said.url) as running:
         said.announce(event("A", "web_0", "web_1"))
         until(lambda: any("web_1" in line and "reach" in line for line in running.log.splitlines()))
-        until(lambda: "does not answer" in running.log)
+        until(lambda: "no response from http://127.0.0.1" in running.log)
         arguments = Path(f"/proc/{running.process.pid}/cmdline").read_bytes()
         with socket.create_connection(("127.0.0.1", port), timeout=GUARD) as line:
             line.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
