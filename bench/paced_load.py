@@ -16,7 +16,7 @@ from bench.guest_client import QUERY, RECEIVE_BYTES, connect, send_request
 from bench.process import allow_open_files, raise_priority, read_task, send_to_parent
 
 LONGEST_PAUSE = 0.05
-"""How often, at least, it looks whether it is told to end."""
+"""Longest interval between checks for the order to stop."""
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):

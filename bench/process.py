@@ -71,7 +71,7 @@ class ChildProcess:
         self._out.close()
 
     def kill(self) -> None:
-        """End the program at once: nobody wants its answers any more."""
+        """Kill the program: its output is no longer needed."""
         self._process.kill()
         self._process.wait()
 
@@ -95,7 +95,7 @@ def read_task(task: type[T]) -> T:
 
 
 def send_to_parent(what: msgspec.Struct) -> None:
-    """Write a line to whoever runs this program."""
+    """Write a line to the parent process."""
     sys.stdout.buffer.write(msgspec.json.encode(what) + b"\n")
     sys.stdout.buffer.flush()
 
@@ -144,7 +144,7 @@ def allow_open_files(number: int) -> None:
 
 
 def free_port() -> int:
-    """Return a port on which nobody listens at the moment."""
+    """Return a port that is free at the moment."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

@@ -116,13 +116,13 @@ def _limits(task: Task) -> Limits:
 
 
 class _SilentReporter:
-    """Whoever measures knows what is going on."""
+    """A reporter that drops all messages: the benchmark observes the service itself."""
 
     def report(self, sentence: str) -> None:
-        """Say nothing."""
+        """Drop the message."""
 
     def fleet_file_ignored(self, source: Path) -> None:
-        """Say nothing."""
+        """Drop the message."""
 
     def fill_progress(self, done: int, total: int) -> None:
         """Show nothing."""

@@ -9,7 +9,7 @@ from bench.process import ChildProcess, run_child, wait_for
 from bench.service_main import Counters, CreatedEvents, GetCounters, Ready, Schedule, Task
 
 UNREACHED = 1_000_000_000
-"""A rate limit that is in force, and that nobody reaches."""
+"""A rate limit that is active, but never reached."""
 
 
 class ServiceProcess:

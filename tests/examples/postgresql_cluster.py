@@ -74,7 +74,7 @@ class Node:
         self.run("pg_ctl", "-w", "-D", self.data, "-l", self.log, "start")
 
     def stop(self, mode: str = "immediate") -> None:
-        """End the server: as in a crash, unless another mode is said."""
+        """Stop the server; by default as in a crash."""
         self.run("pg_ctl", "-w", "-D", self.data, "-m", mode, "stop")
 
     def failover(self, call: str) -> subprocess.CompletedProcess[str]:

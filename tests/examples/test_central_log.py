@@ -1,4 +1,4 @@
-"""The example of a central log: every phase of an event is told to a log server, and its ends to a person."""
+"""The central-log example: every phase of an event goes to a log server, notice and recovery to an administrator."""
 
 import json
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ class Told(NamedTuple):
 
 
 class Sink:
-    """Whoever collects logs, or has a message for a person."""
+    """A log server, or a server that receives messages for people."""
 
     def __init__(self) -> None:
         self._lock = Lock()

@@ -34,7 +34,7 @@ def kept_cluster() -> Iterator[Cluster]:
 
 @pytest.fixture
 def servers(kept_cluster: Cluster) -> Iterator[Cluster]:
-    """A primary and two replicas that stream from it; whoever was down afterwards is started."""
+    """A primary and two streaming replicas; stopped servers are started again after each test."""
     yield kept_cluster
     for node in kept_cluster.nodes:
         if node.role == "down":

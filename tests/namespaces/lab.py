@@ -28,7 +28,7 @@ kind = "placement-group"
 priority = "low"
 vms = [{ name = "spot-0", addresses = ["10.99.0.13"] }]
 
-# Known by an address in the network of the endpoint; but whoever has that address is in another one.
+# Its address is in the network of the endpoint, but the VM with that address is in another network.
 [[scopes]]
 name = "absent"
 kind = "standalone"

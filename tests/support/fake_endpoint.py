@@ -18,7 +18,7 @@ class ReceivedApproval(NamedTuple):
 
 
 class FakeEndpoint:
-    """What the VM is called, what it is told, and what it has said."""
+    """The name of the VM, its document, and its requests."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -60,7 +60,7 @@ class FakeEndpoint:
         """Return when the document has been read so often from now on: whoever did nothing until then will not."""
         with self._changed:
             enough = self._polls + number
-            assert self._changed.wait_for(lambda: self._polls >= enough, GUARD), "nobody looks any more"
+            assert self._changed.wait_for(lambda: self._polls >= enough, GUARD), "no more polls"
 
     def get(self, path: str) -> bytes:
         """Answer a GET."""

@@ -91,9 +91,9 @@ def find_haproxy() -> str:
 def run_haproxy(
     directory: Path, port: int, servers: Mapping[str, int], *, probes: Mapping[str, int] | None = None
 ) -> Iterator[Haproxy]:
-    """Balance over servers, given by their ports, until nobody needs it any more.
+    """Run HAProxy in front of servers, given by their ports, while the context is open.
 
-    A server is there if it takes connections, or if its probe, on a port of its own, answers with 200.
+    A server is up if it accepts connections, or if its probe, on a separate port, answers 200.
     """
     balancer = Haproxy(directory, port)
     places = {name: f"127.0.0.1:{port}" for name, port in servers.items()}
@@ -123,7 +123,7 @@ def run_haproxy(
 
 
 def is_listening(place: Path | int) -> bool:
-    """Tell whether somebody takes connections on a socket in the file system, or on a port."""
+    """Return whether a Unix socket or a port accepts connections."""
     family, address = (
         (socket.AF_UNIX, str(place)) if isinstance(place, Path) else (socket.AF_INET, ("127.0.0.1", place))
     )

@@ -20,7 +20,7 @@ def wait_until(is_so: Callable[[], bool], what: str) -> None:
 
 
 def free_ports(number: int) -> list[int]:
-    """Return different ports on which nobody listens at the moment."""
+    """Return different ports that are free at the moment."""
     probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(number)]
     try:
         return [probe.getsockname()[1] for probe in probes]

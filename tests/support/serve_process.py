@@ -119,7 +119,7 @@ def isolated_environment(home: Path, **more: str) -> dict[str, str]:
 def run_serve(
     directory: Path, settings: str = SETTINGS, *, fleet: str = FLEET, within: Sequence[str] = (), **environ: str
 ) -> Iterator[ServeProcess]:
-    """Run `forewarn serve` with these settings; at the end it is told to end, and must do so in order."""
+    """Run `forewarn serve` with these settings; at the end it is stopped and must exit cleanly."""
     (directory / "fleet.toml").write_text(fleet)
     (directory / "forewarn.toml").write_text(settings)
     service = ServeProcess(directory, isolated_environment(directory, **environ), within)

@@ -57,7 +57,7 @@ class Node:
 @asynccontextmanager
 async def dask_on(vm: Vm, directory: Path, *, interval: float = SELDOM) -> AsyncIterator[Node]:
     """Run a scheduler and a worker on any free ports of loopback."""
-    # It brings all of Azure's clients along: whoever only collects tests need not wait for that.
+    # Imported late: it loads all of Azure's clients, which would slow down test collection.
     from dask_cloudprovider.azure import AzurePreemptibleWorkerPlugin
 
     plugin = AzurePreemptibleWorkerPlugin(poll_interval_s=interval, metadata_url=vm.events(VERSION))

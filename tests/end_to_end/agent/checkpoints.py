@@ -57,12 +57,12 @@ class CheckpointServer:
             assert heard, f"waited in vain for {what} of {vm}; heard {self._calls}"
 
     def clear_calls(self) -> None:
-        """Begin anew: what was heard so far belongs to the past."""
+        """Forget the calls so far."""
         with self._changed:
             self._calls.clear()
 
     def handle(self, call: CheckpointCall) -> None:
-        """Take a call; whoever called waits until this returns."""
+        """Record a call; the caller waits until this returns."""
         with self._changed:
             self._calls.append(call)
             self._changed.notify_all()

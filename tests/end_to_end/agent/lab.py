@@ -204,6 +204,6 @@ def _vm(name: str, home: Path, url: str, port: int, places: dict[str, str], endp
 
 
 def _address_of(name: str, settings: str) -> str:
-    """Return where the agent of a VM answers, as all of them are told."""
+    """Return the address of a VM's agent, as configured in all agents."""
     address: str = tomllib.loads(settings)["peers"]["agents"][name]
     return address

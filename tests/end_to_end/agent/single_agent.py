@@ -46,7 +46,7 @@ if [ -n "$HOOK_FAILS" ]; then exit 1; fi
 
 
 def event(id_: str, *resources: str, **more: Any) -> dict[str, Any]:
-    """Make an event as the endpoint writes it: a reboot in an hour, unless said otherwise."""
+    """Return an event in wire format; by default a reboot in an hour."""
     return {
         "EventId": id_,
         "EventStatus": "Scheduled",

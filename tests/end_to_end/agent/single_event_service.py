@@ -32,7 +32,7 @@ class SingleEventService:
                 self._answer(b"")
 
             def _answer(self, body: bytes) -> None:
-                with suppress(OSError):  # whoever asked may have died
+                with suppress(OSError):  # the client may have died
                     self.send_response(200)
                     self.send_header("Content-Length", str(len(body)))
                     self.end_headers()

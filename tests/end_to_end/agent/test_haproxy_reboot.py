@@ -94,7 +94,7 @@ def test_agent_that_is_killed_in_a_phase_goes_on_where_it_was(place: Lab, vm: st
 
 @pytest.mark.usefixtures("traffic")
 def test_agent_that_finds_its_vm_in_the_middle_of_the_impact_leaves_it_prepared(place: Lab) -> None:
-    """It is killed, and started again before the reboot: it is told of the impact a second time, and undoes nothing."""
+    """The agent is killed and restarted before the reboot: it is notified of the impact again, and undoes nothing."""
     place.checkpoints.on_next("impact", LEADER, place.kill_agent)
     place.checkpoints.on_next("reboot", LEADER, lambda _: place.checkpoints.wait_for("impact", LEADER, times=2))
     event = place.announce_reboot(*PAIR)

@@ -1,4 +1,4 @@
-"""A balancer that nobody can tell anything finds out by its probe: it asks the agent, and leaves the VM in time."""
+"""A load balancer without an API: its probe of the agent takes the VM out of rotation in time."""
 
 import sys
 from collections.abc import Iterator

@@ -36,7 +36,7 @@ class Traffic:
             return self._answers.copy()
 
     def forget_failures(self) -> None:
-        """Begin anew, when every request that may still fail has been answered."""
+        """Reset the counters after all requests in flight have been answered."""
         before = self.answers().total()
         wait_until(lambda: self.answers().total() > before + 2 * USERS, "answers")
         with self._lock:

@@ -6,7 +6,7 @@ import sys
 from forewarn.client import discovery
 from forewarn.client.discovery import NotDiscovered, discover_endpoint
 
-# Whoever makes an offer here makes it at once: nobody has to wait ten seconds for another one.
+# Servers answer immediately here: no need to wait ten seconds for more offers.
 discovery.RECEIVE_LIMIT = 3.0
 
 try:

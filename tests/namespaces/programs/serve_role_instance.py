@@ -10,7 +10,7 @@ from forewarn.settings.types import ListenAddress
 
 
 def main(fleet: str, address: str, port: str) -> None:
-    """Run the service until Ctrl-C. The command `forewarn up` would serve nobody but this machine."""
+    """Run the service until Ctrl-C. The command `forewarn up` would serve only this machine."""
     settings = Settings(
         ephemeral=True,
         fleet=Path(fleet),
