@@ -21,10 +21,13 @@ from forewarn.agent.workflow.state import (
     Approved,
     CallProgress,
     CallState,
+    ClockChanged,
     EventRemoved,
+    EventSeen,
     HandlerStep,
     PeersChecked,
     PeerState,
+    Restarted,
 )
 from forewarn.client.changes import Ending
 from forewarn.client.document import Status
@@ -108,3 +111,37 @@ def test_ending_of_an_event_that_nobody_saw_is_inferred() -> None:
     assert infer_ending(a_workflow(), now=TEN) is Ending.WITHDRAWN
     assert {infer_ending(workflow, now=TEN) for workflow in (started, approved)} == {Ending.FINISHED}
     assert infer_ending(a_workflow(), now=TEN + 15 * MINUTE) is Ending.FINISHED
+
+
+def test_restart_repeats_what_was_under_way_and_does_not_trust_an_approval_in_flight() -> None:
+    running = CallProgress(state=CallState.RUNNING, attempt=2, tries=2, started_at=TEN, until=TEN)
+    done = CallProgress(state=CallState.DONE, attempt=1)
+    workflow = a_workflow(
+        steps=(HandlerStep(handler="a", prepare=running), HandlerStep(handler="b", prepare=done)),
+        approval=Approval(state=ApprovalState.IN_FLIGHT, retry_at=TEN),
+        is_asking_peers=True,
+    )
+    resumed = apply_input(workflow, Restarted(), now=TEN)
+    assert [step.prepare for step in resumed.steps] == [CallProgress(attempt=2), done]
+    assert (resumed.approval.state, resumed.approval.retry_at) == (ApprovalState.FAILED, None)
+    assert (resumed.restarts, resumed.is_asking_peers) == (1, False)
+    assert apply_input(a_workflow(), Restarted(), now=TEN).approval.state is ApprovalState.NOT_YET
+
+
+def test_clock_that_was_set_back_shifts_the_times_of_the_machine_only() -> None:
+    progress = CallProgress(state=CallState.RUNNING, attempt=1, started_at=TEN, until=TEN + MINUTE)
+    workflow = a_workflow(steps=(HandlerStep(handler="a", prepare=progress),), ready_at=TEN)
+    shifted = apply_input(workflow, ClockChanged(MINUTE), now=TEN)
+    assert (shifted.noticed_at, shifted.ready_at, shifted.event) == (TEN - MINUTE, TEN - MINUTE, workflow.event)
+    assert (shifted.steps[0].prepare.started_at, shifted.steps[0].prepare.until) == (TEN - MINUTE, TEN)
+
+
+@pytest.mark.parametrize(
+    ("later", "state"), [(MINUTE, CallState.WAITING), (-MINUTE, CallState.SKIPPED), (0 * MINUTE, CallState.SKIPPED)]
+)
+def test_skipped_call_may_run_after_all_if_the_event_is_postponed(later: timedelta, state: CallState) -> None:
+    assert EVENT.not_before is not None
+    skipped = HandlerStep(handler="a", prepare=CallProgress(state=CallState.SKIPPED))
+    moved = msgspec.structs.replace(EVENT, not_before=EVENT.not_before + later)
+    seen = apply_input(a_workflow(steps=(skipped,)), EventSeen(moved), now=TEN)
+    assert (seen.event, seen.steps[0].prepare.state) == (moved, state)

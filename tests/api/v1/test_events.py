@@ -1,9 +1,12 @@
 """Event types of the API: limits and defaults of requests."""
 
+from datetime import UTC, datetime
+
 import msgspec
 import pytest
 
-from forewarn.api.v1.events import VMS_PER_REQUEST, Evict, Operate, ScheduleEvents
+from forewarn.api.v1.common import Hold
+from forewarn.api.v1.events import VMS_PER_REQUEST, Evict, Holds, Operate, ScheduleEvents
 from forewarn.core.event import EventType, Source
 
 
@@ -48,3 +51,10 @@ def test_operation_is_on_one_vm() -> None:
     assert Evict(vm="v").notice is None
     with pytest.raises(msgspec.ValidationError):
         msgspec.json.decode(b'{"vms":["web-0"]}', type=Operate)
+
+
+def test_hold_of_a_scope_and_of_the_fleet_are_found() -> None:
+    fleet = Hold(scope=None, created_by="ann", created_at=datetime(2026, 3, 2, tzinfo=UTC), reason="storm")
+    web = msgspec.structs.replace(fleet, scope="web")
+    assert (Holds(holds=[fleet, web]).fleet, Holds(holds=[fleet, web]).of("web")) == (fleet, web)
+    assert (Holds(holds=[web]).fleet, Holds(holds=[web]).of("db")) == (None, None)
