@@ -1,4 +1,4 @@
-"""The campaign file: what it stands for, what is said of a wrong one, and that the API carries all of it."""
+"""The campaign file: parsing, errors, and the round trip through the API."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -119,25 +119,25 @@ def test_every_key_is_read() -> None:
         assert all(re.search(rf"\b{field}\b", LARGE) for field in struct.__struct_fields__ if field != "all")
 
 
-def test_what_is_left_out_has_its_default() -> None:
+def test_missing_keys_have_their_defaults() -> None:
     assert read(SMALL) == CampaignSpec(name="kernel", type=EventType.REBOOT, selection=Selection(all=True))
 
 
 @pytest.mark.parametrize("spec", [READ, read(SMALL)], ids=["all keys", "none"])
-def test_api_carries_all_of_it_there_and_back(spec: CampaignSpec) -> None:
+def test_api_round_trip_keeps_every_key(spec: CampaignSpec) -> None:
     sent = msgspec.json.encode(spec_view(spec))
     assert spec_from_request(msgspec.json.decode(sent, type=v1.StartCampaign)) == spec
     assert msgspec.json.encode(msgspec.json.decode(sent, type=v1.CampaignSpec)) == sent
 
 
-def test_request_has_the_defaults_of_the_rules() -> None:
+def test_request_has_the_defaults_of_the_core() -> None:
     asked = v1.StartCampaign(name="k", type=v1.CampaignType.REBOOT, selection=v1.CampaignSelection(all=True))
     assert spec_from_request(asked).policy == CampaignPolicy()
     asked_gate = msgspec.structs.replace(asked, policy=v1.CampaignPolicy(gate=v1.HttpGate(url="http://h/")))
     assert spec_from_request(asked_gate).policy.gate == HttpCheck(url="http://h/")
 
 
-def test_client_of_today_reads_a_policy_of_tomorrow() -> None:
+def test_client_reads_a_policy_with_unknown_keys() -> None:
     sent = msgspec.json.decode(msgspec.json.encode(spec_view(READ)))
     sent["policy"]["blast_radius"] = "small"
     assert spec_from_request(msgspec.convert(sent, v1.CampaignSpec)) == READ
@@ -146,10 +146,10 @@ def test_client_of_today_reads_a_policy_of_tomorrow() -> None:
 
 
 WRONG = {
-    "no TOML": ("name = ", "invalid TOML: "),
+    "invalid TOML": ("name = ", "invalid TOML: "),
     "nothing": ("", "name: required key is missing: use a name in quotes"),
     "unknown key": (SMALL + "[policy]\ngaps = '1h'", "policy.gaps: unknown key; did you mean gap? Valid"),
-    "no selection": (
+    "missing selection": (
         "name = 'k'\ntype = 'Reboot'",
         "selection: required key is missing: use a table such as { scopes =",
     ),
@@ -168,16 +168,16 @@ WRONG = {
     ),
     "window": (
         SMALL + "[policy]\nwindows = ['at night']",
-        "policy.windows[0]: 'at night' is not a window: write it lik",
+        "policy.windows[0]: 'at night' is not a window; write it lik",
     ),
     "window table": (
         SMALL + "[policy]\nwindows = [{ start = '22:00' }]",
         "policy.windows[0].end: required key is missing: use",
     ),
     "time of day": (SMALL + "[policy]\nwindows = ['25:00-04:00']", "policy.windows[0]: start '25:00' is not a"),
-    "day": (SMALL + "[policy]\nwindows = ['son 22:00-04:00']", "policy.windows[0]: 'son' is not a day: use mon, tue"),
+    "day": (SMALL + "[policy]\nwindows = ['son 22:00-04:00']", "policy.windows[0]: 'son' is not a day; use mon, tue"),
     "moment without zone": (SMALL + "start_at = 2026-11-20T20:00:00", "start_at needs a time zone: write it like"),
-    "moment": (SMALL + "start_at = 'soon'", "start_at: 'soon' is not a time: write it like 2026-12-24T12:00Z"),
+    "moment": (SMALL + "start_at = 'soon'", "start_at: 'soon' is not a time; write it like 2026-12-24T12:00Z"),
     "black-out": (
         SMALL + "[policy]\nblackouts = [{ start = 2026-12-24T12:00:00Z, end = 2026-12-23T12:00:00Z }]",
         "policy.blackouts[0]: a black-out must end after it starts",
@@ -196,7 +196,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("text", "complaint"), WRONG.values(), ids=WRONG)
-def test_wrong_file_is_refused_by_key(text: str, complaint: str) -> None:
+def test_error_names_the_key(text: str, complaint: str) -> None:
     with pytest.raises(FileError) as refused:
         read(text)
     place = "kernel.toml" if refused.value.line is None else f"kernel.toml:{refused.value.line}"
@@ -217,7 +217,7 @@ LINES = {
 
 
 @pytest.mark.parametrize(("case", "line"), LINES.items(), ids=LINES)
-def test_wrong_file_is_refused_with_the_line(case: str, line: int) -> None:
+def test_error_names_the_line(case: str, line: int) -> None:
     with pytest.raises(FileError) as refused:
         read(WRONG[case][0])
     assert refused.value.line == line
@@ -234,17 +234,17 @@ WINDOWS = {
 
 
 @pytest.mark.parametrize("text", WINDOWS)
-def test_window_can_be_written_in_a_line(text: str) -> None:
+def test_window_can_be_a_string(text: str) -> None:
     assert parse_window(text) == WINDOWS[text]
     assert parse_window(str(WINDOWS[text])) == WINDOWS[text]
 
 
-def test_blackout_can_be_written_in_a_line() -> None:
+def test_blackout_can_be_a_string() -> None:
     begin, end = datetime(2026, 12, 24, 12, tzinfo=UTC), datetime(2027, 1, 2, 6, tzinfo=UTC)
     assert parse_blackout("2026-12-24T12:00Z/2027-01-02T06:00Z") == Blackout(start=begin, end=end)
     why = "nobody is there"
     assert parse_blackout(f"2026-12-24T12:00Z/2027-01-02T06:00Z {why}") == Blackout(start=begin, end=end, why=why)
-    with pytest.raises(Invalid, match="is not a black-out"):
+    with pytest.raises(Invalid, match="is not a blackout"):
         parse_blackout("christmas")
 
 

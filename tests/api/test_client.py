@@ -1,4 +1,4 @@
-"""The client of the operator API against servers that are not what they should be; tests/operator has the real one."""
+"""The client of the operator API against misbehaving servers; tests/operator tests it with the real one."""
 
 import re
 import socket
@@ -25,7 +25,7 @@ from forewarn.api.errors import (
 
 @contextmanager
 def server(*answers: bytes, seen: list[bytes] | None = None) -> Iterator[str]:
-    """Answer as many requests as there are answers, each with its bytes; note what was asked."""
+    """Answer one request per given response, and record the requests."""
 
     def serve() -> None:
         for answer in answers:
@@ -67,9 +67,9 @@ ANSWERS: dict[str, tuple[bytes, type[ApiError], str]] = {
         "does not respond as Forewarn's operator API: JSON is malformed",
     ),
     "other JSON": (http(200, b"[]"), InvalidResponse, "Expected `object`, got `array`"),
-    "error of another program": (http(502, b"Bad Gateway"), InvalidResponse, "status 502"),
-    "no HTTP": (b"SSH-2.0\r\n", InvalidResponse, "BadStatusLine"),
-    "half an answer": (
+    "error of another API": (http(502, b"Bad Gateway"), InvalidResponse, "status 502"),
+    "not HTTP": (b"SSH-2.0\r\n", InvalidResponse, "BadStatusLine"),
+    "incomplete response": (
         http(200, b"{}")[:-1],
         ConnectionClosed,
         "the connection ended before the response was complete",
@@ -83,27 +83,27 @@ ANSWERS: dict[str, tuple[bytes, type[ApiError], str]] = {
 
 
 @pytest.mark.parametrize("answer", ANSWERS)
-def test_answer_that_is_no_answer_is_an_error(answer: str) -> None:
+def test_invalid_response_is_an_error(answer: str) -> None:
     sent, kind, said = ANSWERS[answer]
     with server(sent) as url, pytest.raises(ApiError) as raised:
         ApiClient(url, "token").clock()
     assert (type(raised.value), said in str(raised.value)) == (kind, True), raised.value
 
 
-def test_refusal_carries_its_facts() -> None:
+def test_refusal_has_code_message_and_details() -> None:
     with server(http(409, REFUSED)) as url, pytest.raises(RequestRefused) as raised:
         ApiClient(url, "token").clock()
     refusal = raised.value
     assert (refusal.status, refusal.code, refusal.details) == (409, "resource-in-use", {"vm": "x"})
 
 
-def test_fields_that_a_newer_service_adds_do_no_harm() -> None:
+def test_unknown_fields_of_a_newer_service_are_ignored() -> None:
     body = b'{"now": "2026-03-02T10:00:00Z", "manual": true, "next_change_at": null, "phase": "waning"}'
     with server(http(200, body)) as url:
         assert ApiClient(url, "token").clock().manual
 
 
-def test_nobody_at_the_url() -> None:
+def test_url_without_a_service() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{unused.getsockname()[1]}"
@@ -112,15 +112,15 @@ def test_nobody_at_the_url() -> None:
 
 
 @pytest.mark.parametrize("url", ["", "127.0.0.1:8170", "ftp://x", "http://", "http://x:99999", "http://x:y"])
-def test_url_that_is_none_is_said_at_once(url: str) -> None:
-    with pytest.raises(InvalidUrl, match="is not a URL of a service"):
+def test_invalid_url_is_refused_at_once(url: str) -> None:
+    with pytest.raises(InvalidUrl, match="is not the URL of a service"):
         ApiClient(url, "token")
 
 
 HOLDS = http(200, b'{"holds": []}')
 
 
-def test_change_whose_answer_is_lost_is_sent_once_more_with_the_same_key() -> None:
+def test_change_is_retried_once_with_the_same_key_if_the_response_is_lost() -> None:
     seen: list[bytes] = []
     with server(b"", HOLDS, seen=seen) as url:
         assert ApiClient(url, "token").hold(v1.CreateHold(reason="disk swap")) == v1.Holds(holds=[])
@@ -129,7 +129,7 @@ def test_change_whose_answer_is_lost_is_sent_once_more_with_the_same_key() -> No
     assert b"idempotency-key: " in first.lower()
 
 
-def test_two_changes_have_two_keys() -> None:
+def test_each_change_has_its_own_key() -> None:
     seen: list[bytes] = []
     with server(HOLDS, HOLDS, seen=seen) as url:
         client = ApiClient(url, "token")
@@ -138,8 +138,8 @@ def test_two_changes_have_two_keys() -> None:
     assert seen[0] != seen[1]
 
 
-def test_change_whose_answer_is_lost_twice_says_so() -> None:
-    with server(b"", b"") as url, pytest.raises(ConnectionClosed, match="check whether the request was done"):
+def test_change_whose_response_is_lost_twice_is_an_error() -> None:
+    with server(b"", b"") as url, pytest.raises(ConnectionClosed, match="check whether the request was processed"):
         ApiClient(url, "token").hold(v1.CreateHold(reason="disk swap"))
 
 
@@ -150,7 +150,7 @@ def test_advance_of_the_clock_is_never_sent_twice() -> None:
     assert len(seen) == 1
 
 
-def test_local_client_looks_for_its_service_once_at_the_first_request() -> None:
+def test_local_client_finds_its_service_once_at_the_first_request() -> None:
     def find() -> ServiceAddress:
         found.append(url)
         return ServiceAddress(url, "token")
@@ -163,7 +163,7 @@ def test_local_client_looks_for_its_service_once_at_the_first_request() -> None:
         assert (client.url, found) == (url, [url])
 
 
-def test_watch_gives_lines_and_signs_of_life_and_tells_when_the_service_is_gone() -> None:
+def test_watch_yields_entries_and_heartbeats_and_raises_when_the_service_is_gone() -> None:
     entry = (
         b'{"position": 7, "record_kind": "scope", "record_id": "web", "at": "2026-03-02T10:00:00Z", "action": "held",'
         b' "actor": "ada", "reason": "", "event": null, "vms": [], "incarnation": 1, "facts": {}}'
@@ -179,7 +179,7 @@ def test_watch_gives_lines_and_signs_of_life_and_tells_when_the_service_is_gone(
             next(lines)
 
 
-def test_file_of_authorities_that_is_none(tmp_path: Path) -> None:
+def test_invalid_ca_file(tmp_path: Path) -> None:
     nothing = tmp_path / "ca.pem"
     nothing.write_text("nothing")
     with pytest.raises(CertificateError, match="has no usable certificates"):

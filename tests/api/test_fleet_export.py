@@ -1,4 +1,4 @@
-"""What is written as a fleet file gives, when it is read, the same fleet again."""
+"""Export and import of a fleet file give the same fleet."""
 
 import json
 import pickle
@@ -66,7 +66,7 @@ TRAITS = st.builds(
 
 @st.composite
 def fleets(draw: st.DrawFn) -> list[Scope]:
-    """Draw scopes as a file can have them: no name, id or address is there twice."""
+    """Generate scopes that a file can have: names, ids and addresses are unique."""
     names = draw(st.lists(NAMES, max_size=3, unique_by=str.casefold))
     addresses = iter(
         draw(st.permutations([f"10.0.0.{n}" for n in range(24)] + [f"fd00::{n + 1:x}" for n in range(24)]))
@@ -116,22 +116,22 @@ MAC = "00:0d:3a:12:34:56"
 @settings(deadline=None, max_examples=examples(60))
 @given(fleets())
 @pytest.mark.parametrize(("write", "read"), FORMATS)
-def test_written_fleet_is_read_back_as_it_was(write: Write, read: Read, fleet: list[Scope]) -> None:
+def test_export_and_import_give_the_same_fleet(write: Write, read: Read, fleet: list[Scope]) -> None:
     assert list(read("".join(write(fleet)), file="f", context=BIRTH)) == fleet
 
 
 @pytest.mark.parametrize(("write", "read"), FORMATS)
-def test_demonstration_is_read_back_as_it_was(write: Write, read: Read) -> None:
+def test_export_and_import_give_the_same_demonstration_fleet(write: Write, read: Read) -> None:
     fleet = demonstration_fleet(BIRTH)
     assert read("".join(write(fleet)), file="f", context=BIRTH) == fleet
 
 
-def test_both_formats_say_the_same() -> None:
+def test_both_formats_have_the_same_content() -> None:
     fleet = demonstration_fleet(BIRTH)
     assert tomllib.loads("".join(write_fleet_toml(fleet))) == json.loads("".join(write_fleet_json(fleet)))
 
 
-def test_file_is_readable_by_people_and_says_only_what_is_not_usual() -> None:
+def test_export_omits_default_values() -> None:
     vm = Vm(
         name="web-0",
         vm_id=default_vm_id("web", "web-0"),
@@ -165,8 +165,8 @@ def test_file_is_readable_by_people_and_says_only_what_is_not_usual() -> None:
     )
 
 
-def test_text_comes_in_pieces_of_few_vms() -> None:
-    """Whoever sends a large fleet can serve others in between."""
+def test_export_yields_small_chunks() -> None:
+    """Between the chunks of a large fleet the event loop can serve other requests."""
     vms = (Vm(name=f"v{n}", vm_id=default_vm_id("big", f"v{n}")) for n in range(3 * VMS_PER_CHUNK + 1))
     scope = Scope(id="big", kind=ScopeKind.CLOUD_SERVICE, epoch="e1", changed_at=NOW, roster=Roster(tuple(vms)))
     for write in (write_fleet_toml, write_fleet_json):
@@ -194,7 +194,7 @@ def test_fleet_can_be_parsed_in_another_process(format_: FleetFormat, write: Wri
 @pytest.mark.parametrize(
     ("content", "format_", "problem"),
     [
-        (b"\xff", FleetFormat.TOML, "this is not UTF-8"),
+        (b"\xff", FleetFormat.TOML, "not valid UTF-8"),
         (b"scopes = ", FleetFormat.TOML, "invalid TOML"),
         (b'{"scopes":', FleetFormat.JSON, "invalid JSON"),
         (b"[1]", FleetFormat.JSON, "a list is not allowed"),
@@ -203,7 +203,7 @@ def test_fleet_can_be_parsed_in_another_process(format_: FleetFormat, write: Wri
     ],
     ids=["bytes", "toml", "json", "not a table", "null", "wrong kind"],
 )
-def test_what_is_wrong_with_a_file_is_told_across_processes(content: bytes, format_: FleetFormat, problem: str) -> None:
+def test_errors_of_a_file_can_be_pickled(content: bytes, format_: FleetFormat, problem: str) -> None:
     with pytest.raises(FileError, match=problem) as raised:
         parse_fleet(content, file="fleet.toml", format_=format_, at=NOW)
     again = pickle.loads(pickle.dumps(raised.value))

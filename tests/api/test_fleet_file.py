@@ -1,4 +1,4 @@
-"""The fleet file: what it stands for, and what is said of a wrong one."""
+"""The fleet file: parsing and errors."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -52,16 +52,16 @@ TOO_MANY_TOGETHER = {
 
 
 @pytest.mark.parametrize(("text", "expected"), TOO_MANY_TOGETHER.values(), ids=TOO_MANY_TOGETHER)
-def test_tags_that_are_too_many_only_together_are_named(text: str, expected: str) -> None:
+def test_too_many_inherited_tags_are_refused(text: str, expected: str) -> None:
     assert complaint(text) == expected
 
 
-def test_scope_that_is_too_large_is_named() -> None:
+def test_too_large_scope_is_refused() -> None:
     text = f"{WEB}[[scopes.vms]]\nname = 'x-{{n}}'\ncount = 1000\n{tags('t' * 40, 50)}"
     assert re.match(r"fleet\.toml:1: scopes\[0\]: .*web.* \d+ KiB", complaint(text))
 
 
-def test_everything_that_can_be_said_is_read() -> None:
+def test_every_key_is_parsed() -> None:
     (scope,) = read(f"""
         [[scopes]]
         name = "web"
@@ -144,7 +144,7 @@ def test_everything_that_can_be_said_is_read() -> None:
     )
 
 
-def test_defaults_of_the_fleet_are_folded_into_its_scopes() -> None:
+def test_defaults_apply_to_every_scope() -> None:
     (scope,) = read("""
         defaults = { location = "north", zone = "1", tags = { a = "1", b = "1" } }
         [[scopes]]
@@ -158,12 +158,12 @@ def test_defaults_of_the_fleet_are_folded_into_its_scopes() -> None:
     assert scope.traits_of(scope.vm("web-0")).tags == {"a": "1", "b": "2", "c": "3"}
 
 
-def test_standalone_scope_needs_no_more_than_its_name() -> None:
+def test_standalone_scope_needs_only_a_name() -> None:
     (scope,) = read('scopes = [{ name = "db", kind = "standalone" }]')
     assert [vm.name for vm in scope.roster] == ["db"]
 
 
-def test_scale_set_of_a_hundred_is_short_to_write() -> None:
+def test_count_defines_many_vms() -> None:
     (scope,) = read("""
         [[scopes]]
         name = "group-1"
@@ -184,7 +184,7 @@ def test_scale_set_of_a_hundred_is_short_to_write() -> None:
     assert scope.placement_group is not None
 
 
-def test_numbers_count_within_an_entry_and_places_within_the_scope() -> None:
+def test_vms_are_numbered_per_entry_and_distributed_per_scope() -> None:
     (scope,) = read("""
         [[scopes]]
         name = "shop"
@@ -206,7 +206,7 @@ def test_numbers_count_within_an_entry_and_places_within_the_scope() -> None:
     ]
 
 
-def test_ids_that_are_not_given_follow_from_the_names() -> None:
+def test_default_ids_are_derived_from_the_names() -> None:
     text = 'scopes = [{ name = "a", kind = "availability-set", vms = [{ name = "x" }, { name = "y" }] }]'
     first, again = read(text), read(text)
     ids = [vm.vm_id for vm in first[0].roster]
@@ -221,19 +221,19 @@ WRONG = {
 }
 
 
-def test_wrong_files_are_many() -> None:
+def test_sample_of_wrong_files_is_complete() -> None:
     assert len(WRONG) >= 45
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-def test_wrong_file_is_refused_by_file_key_and_what_is_allowed(wrong: str) -> None:
+def test_error_names_file_key_and_allowed_values(wrong: str) -> None:
     text, expected = WRONG[wrong]
     said = complaint(text)
     ours, *_ = expected.split("***")
     assert (said if ours == expected else said[: len(ours)]) == ours
 
 
-def test_same_address_in_two_networks_is_fine() -> None:
+def test_same_address_in_two_networks_is_allowed() -> None:
     scopes = read("""
         [[scopes]]
         name = "a"
@@ -261,14 +261,14 @@ def test_demonstration_fleet_has_a_scope_of_each_kind() -> None:
     assert all(vm.role_instance for vm in scopes["shop"].roster)
 
 
-def test_vms_of_the_demonstration_share_host_and_update_domain_where_it_is_told() -> None:
+def test_vms_of_the_demonstration_share_host_and_update_domain() -> None:
     scopes = {scope.id: scope for scope in demonstration_fleet(BIRTH)}
     shared = {id_: [[vm.name for vm in group] for group in group_vms(scope.roster)] for id_, scope in scopes.items()}
     assert shared["shop"] == [["FrontEnd_IN_0", "BackEnd_IN_0"], ["FrontEnd_IN_1", "BackEnd_IN_1"]]
     assert shared["web"] == [["web-0", "web-3"], ["web-1", "web-4"], ["web-2", "web-5"]]
 
 
-def test_every_vm_of_the_demonstration_has_something_to_tell() -> None:
+def test_every_vm_of_the_demonstration_has_metadata() -> None:
     for scope in demonstration_fleet(BIRTH):
         for vm in scope.roster:
             traits = scope.traits_of(vm)
@@ -283,5 +283,5 @@ def test_reference_names_every_key() -> None:
     assert {key for key in keys if f"`{key}`" not in page} == set()
 
 
-def test_scope_can_approve_in_advance_what_users_can_ask_for() -> None:
+def test_auto_approve_allows_the_operations_of_users() -> None:
     assert [choice.value for choice in AutoApproved] == [type_.value for type_ in USER_TYPES]

@@ -1,4 +1,4 @@
-"""What a service leaves in its data directory, and how others find it there."""
+"""Discovery of services through their data directory."""
 
 import os
 import stat
@@ -38,26 +38,26 @@ Announce = Callable[[Path], None]
 
 @pytest.fixture
 def announce() -> Iterator[Announce]:
-    """Have a service run on a directory until the test ends."""
+    """Publish a service in a directory until the test ends."""
     with ExitStack() as running:
         yield lambda directory: running.enter_context(publish_service(directory, service(os.getpid())))
 
 
 def leave_behind(directory: Path) -> None:
-    """Leave what a killed service leaves; its process id has become that of another process."""
+    """Write the file of a killed service whose process id has been reused."""
     (directory / SERVICE_FILE).write_bytes(msgspec.json.encode(service(os.getpid())))
 
 
-def test_directory_of_another_user_is_not_taken_for_an_empty_one(tmp_path: Path, announce: Announce) -> None:
+def test_directory_of_another_user_is_reported(tmp_path: Path, announce: Announce) -> None:
     announce(tmp_path)
     tmp_path.chmod(0)
     me = os.geteuid()
     nobody = 65_534
     try:
-        if me == 0:  # whom no mode keeps out
+        if me == 0:  # root can read everything
             os.seteuid(nobody)
         with pytest.raises(
-            DirectoryNotAllowed, match=r"service\.json \(Permission denied\): are you the user who started"
+            DirectoryNotAllowed, match=r"service\.json \(Permission denied\); run the command as the user who started"
         ):
             find_service(tmp_path, root=None)
     finally:
@@ -74,8 +74,8 @@ def test_running_service_is_found_until_it_ends(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_file_of_a_killed_service_is_stale_whoever_has_its_process_id(tmp_path: Path) -> None:
-    """Else the token would be sent to whoever has its port now."""
+def test_file_of_a_killed_service_is_stale_even_if_its_pid_is_reused(tmp_path: Path) -> None:
+    """Otherwise the token would be sent to the program that has its port now."""
     leave_behind(tmp_path)
     assert read_service(tmp_path) is None
 
@@ -106,12 +106,12 @@ def test_service_of_another_process_is_found_until_it_is_killed(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b'{"pid": "x"}', b"\xff"], ids=["empty", "object", "type", "bytes"])
-def test_damaged_file_says_that_nothing_runs(tmp_path: Path, content: bytes) -> None:
+def test_damaged_service_file_means_no_service(tmp_path: Path, content: bytes) -> None:
     (tmp_path / SERVICE_FILE).write_bytes(content)
     assert read_service(tmp_path) is None
 
 
-def test_token_is_made_once_and_for_its_owner_alone(tmp_path: Path) -> None:
+def test_token_is_created_once_and_private(tmp_path: Path) -> None:
     token = ensure_token(tmp_path)
     assert len(token) >= 32
     assert stat.S_IMODE((tmp_path / TOKEN_FILE).stat().st_mode) == 0o600
@@ -125,13 +125,13 @@ def test_each_data_directory_has_its_own_token(tmp_path: Path) -> None:
     assert ensure_token(tmp_path / "a") != ensure_token(tmp_path / "b")
 
 
-def test_token_that_could_be_guessed_is_refused(tmp_path: Path) -> None:
+def test_short_token_is_refused(tmp_path: Path) -> None:
     (tmp_path / TOKEN_FILE).write_text("abcdefgh\n")
     with pytest.raises(InvalidToken, match="too short"):
         ensure_token(tmp_path)
 
 
-def test_what_a_crash_left_half_written_is_no_token(tmp_path: Path) -> None:
+def test_unfinished_token_file_is_replaced(tmp_path: Path) -> None:
     (tmp_path / f"{TOKEN_FILE}.x1y2.new").write_text("half")
     assert ensure_token(tmp_path) != "half"
     assert [path.name for path in tmp_path.iterdir()] == [TOKEN_FILE]
@@ -146,7 +146,7 @@ def test_file_without_a_token_is_refused_and_kept(tmp_path: Path, content: bytes
     assert path.read_bytes() == content
 
 
-def test_one_service_that_keeps_nothing_is_found_by_itself(tmp_path: Path, announce: Announce) -> None:
+def test_only_ephemeral_service_is_found(tmp_path: Path, announce: Announce) -> None:
     first, second = create_ephemeral_directory(tmp_path / "root"), create_ephemeral_directory(tmp_path / "root")
     announce(first)
     leave_behind(second)
@@ -161,13 +161,13 @@ def test_one_service_that_keeps_nothing_is_found_by_itself(tmp_path: Path, annou
     assert lines == [f"  --data {directory} ({told})" for directory in sorted((str(first), str(second)))]
 
 
-def test_service_of_the_data_directory_comes_first(tmp_path: Path, announce: Announce) -> None:
+def test_service_of_the_data_directory_takes_precedence(tmp_path: Path, announce: Announce) -> None:
     announce(create_ephemeral_directory(tmp_path / "root"))
     announce(tmp_path)
     assert find_service(tmp_path, root=tmp_path / "root") == (tmp_path, service(os.getpid()))
 
 
-def test_what_killed_services_left_is_taken_away_by_the_next(tmp_path: Path, announce: Announce) -> None:
+def test_next_start_removes_directories_of_killed_services(tmp_path: Path, announce: Announce) -> None:
     left, alive, starting = (create_ephemeral_directory(tmp_path / "root") for _ in range(3))
     leave_behind(left)
     announce(alive)
@@ -175,7 +175,7 @@ def test_what_killed_services_left_is_taken_away_by_the_next(tmp_path: Path, ann
     assert set((tmp_path / "root").iterdir()) == {alive, starting, new}
 
 
-def test_directory_that_others_can_write_is_neither_used_nor_believed(tmp_path: Path, announce: Announce) -> None:
+def test_directory_that_others_can_write_is_not_used(tmp_path: Path, announce: Announce) -> None:
     root = tmp_path / "root"
     announce(create_ephemeral_directory(root))
     root.chmod(0o777)

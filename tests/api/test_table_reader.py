@@ -1,4 +1,4 @@
-"""Structs of the core from a file: each field is read by its type, and what is wrong is named by its key."""
+"""Structs of the core from a file: each field is read by its type, and errors name the key."""
 
 from datetime import timedelta
 from typing import Annotated, Any
@@ -24,7 +24,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WiderPolicy(CampaignPolicy, frozen=True, kw_only=True):
-    """A policy with a key more, as a later version could have it."""
+    """A policy with one more key, as a later version could have."""
 
     settle_for: Annotated[timedelta, Meta(description="How long to watch a scope after its wave.")] = timedelta(0)
     halves: Annotated[int, Meta(ge=1, le=2)] | None = 2
@@ -34,7 +34,7 @@ def read(struct: type[msgspec.Struct], content: object) -> Any:
     return read_struct(FileValue("f.toml", "", content), struct)
 
 
-def test_new_key_of_a_policy_is_read_without_further_ado() -> None:
+def test_new_policy_key_is_read_automatically() -> None:
     wide = read(WiderPolicy, {"gap": "1h", "settle_for": "10m", "halves": "none"})
     assert wide == WiderPolicy(gap=timedelta(hours=1), settle_for=timedelta(minutes=10), halves=None)
     assert read(WiderPolicy, {}) == WiderPolicy()
@@ -46,7 +46,7 @@ def test_new_key_of_a_policy_is_read_without_further_ado() -> None:
         read(WiderPolicy, {"settle_fro": "10m"})
 
 
-def test_struct_can_be_written_as_a_text() -> None:
+def test_struct_can_be_a_string() -> None:
     policy = read(CampaignPolicy, {"windows": ["sat 22:00-04:00"], "vms_at_once": "10%", "hosts_at_once": 3})
     assert policy.windows == (Window(days=(Weekday.SAT,), start="22:00", end="04:00"),)
     assert (policy.vms_at_once, policy.hosts_at_once) == (Limit(percent=10), Limit(number=3))
@@ -88,9 +88,7 @@ def test_struct_can_be_written_as_a_text() -> None:
         (CampaignPolicy, {"advance": 1}, "advance: 1 is not allowed: use true or false"),
     ],
 )
-def test_wrong_value_is_named_by_its_key_with_what_is_allowed(
-    struct: type[msgspec.Struct], content: object, message: str
-) -> None:
+def test_error_names_the_key_and_allowed_values(struct: type[msgspec.Struct], content: object, message: str) -> None:
     with pytest.raises(FileError) as refused:
         read(struct, content)
     assert str(refused.value).startswith(f"f.toml: {message}")

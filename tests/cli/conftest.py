@@ -1,4 +1,4 @@
-"""What the tests of the program share."""
+"""Fixtures of the command-line tests."""
 
 from pathlib import Path
 

@@ -1,8 +1,7 @@
 """Run a `forewarn` command in the process of the test: same arguments, environment and results, no start-up time.
 
-`run_live` is the only place that calls the program; the others go through it. It cannot run a command that replaces its
-process (`agent run`), that starts other programs, or whose signals and keys the test is about: such tests are marked
-`process`.
+Only `run_live` calls the program; the other functions use it. It cannot run a command that replaces its process
+(`agent run`) or starts other programs, and cannot test signals and keys: such tests are marked `process`.
 """
 
 import io
@@ -36,11 +35,11 @@ from tests.support.program import LOOPBACK, Machine
 from tests.support.serve_process import FLEET, SETTINGS
 
 Script = Generator[str, None, None]
-"""What happens while a command runs: each text that it yields is waited for, then it goes on until the next `yield`."""
+"""Actions while a command runs: the script continues when the command has written the yielded text."""
 
 
 class CommandResult(NamedTuple):
-    """How a command ended, and what it has said."""
+    """Exit code and output of a command."""
 
     code: int
     stdout: str
@@ -48,7 +47,7 @@ class CommandResult(NamedTuple):
 
 
 def run(machine: Machine, *arguments: str, stdin: str = "", **environment: str) -> CommandResult:
-    """Run a command of this machine's user to its end."""
+    """Run a command as this machine's user, and wait for its end."""
     return run_live(machine, *arguments, stdin=stdin, environment=environment)
 
 
@@ -60,9 +59,9 @@ def run_live(
     script: Script | None = None,
     environment: Mapping[str, str] = MappingProxyType({}),
 ) -> CommandResult:
-    """Run a command while a script acts on what it says; with `columns`, on a terminal of that width.
+    """Run a command while a script reacts to its output; with `columns`, on a terminal of that width.
 
-    A terminal shows both streams in one, which is `stdout` then.
+    A terminal merges both streams into `stdout`.
     """
     with ExitStack() as stack:
         terminal = None if columns is None else stack.enter_context(_open_terminal(columns, stdin))
@@ -76,7 +75,7 @@ def run_live(
         streams: dict[str, Any] = {"stdin": typed, "stdout": stdout.text, "stderr": stderr.text}
         kind = {}
         if terminal is not None:
-            # The size of the terminal is asked of these.
+            # The size of the terminal is read from these.
             streams |= {f"__{name}__": stream for name, stream in streams.items()}
             kind = {"TERM": "xterm"}
         stack.enter_context(_restored_process())
@@ -89,19 +88,19 @@ def run_live(
 
 
 def run_on_terminal(machine: Machine, *arguments: str, columns: int) -> list[str]:
-    """Run a command that must succeed on a terminal of this width; return the lines that are seen there."""
+    """Run a command that must succeed on a terminal of this width; return the displayed lines."""
     ended = run_live(machine, *arguments, columns=columns)
     assert ended.code == 0, ended.stdout
     return ended.stdout.splitlines()
 
 
 def interrupt() -> None:
-    """Do what Ctrl-C does to the command that runs; for a script."""
+    """Interrupt the running command like Ctrl-C; for a script."""
     signal.raise_signal(signal.SIGINT)
 
 
 def run_json(machine: Machine, *arguments: str, **environment: str) -> Any:
-    """Run a command that must succeed, and return what it says as JSON."""
+    """Run a command that must succeed, and return its JSON."""
     ended = run(machine, *arguments, "-o", "json", **environment)
     assert ended.code == 0, ended.stderr
     return json.loads(ended.stdout)
@@ -118,7 +117,7 @@ def run_table(machine: Machine, *arguments: str) -> list[list[str]]:
 
 
 def run_details(machine: Machine, *arguments: str) -> dict[str, str]:
-    """Run a command that must succeed, and return what it tells about one thing."""
+    """Run a command that must succeed, and return its details view."""
     ended = run(machine, *arguments)
     assert ended.code == 0, ended.stderr
     parted = (line.partition("  ") for line in ended.stdout.partition("\n\n")[0].splitlines())
@@ -134,12 +133,12 @@ class InProcessMachine(Machine):
         return subprocess.CompletedProcess(arguments, ended.code, ended.stdout, ended.stderr)
 
     def run_on_terminal(self, *arguments: str, columns: int) -> list[str]:
-        """Run a command that must succeed on a terminal of this width; return the lines that are seen there."""
+        """Run a command that must succeed on a terminal of this width; return the displayed lines."""
         return run_on_terminal(self, *arguments, columns=columns)
 
 
 class UpService:
-    """A service in a thread, with what `forewarn up -o json` says when it is ready."""
+    """A service in a thread, with the ready message of `forewarn up -o json`."""
 
     def __init__(self, running: RunningService) -> None:
         found = (
@@ -153,7 +152,7 @@ class UpService:
 
 
 class SilentReporter:
-    """Takes what a service reports while it starts."""
+    """Collects the messages of the start."""
 
     def report(self, sentence: str) -> None: ...
 
@@ -174,7 +173,7 @@ def run_up(
 ) -> Iterator[UpService]:
     """Run the service in a thread of this process, as `forewarn up` would for the user of a machine.
 
-    It is ephemeral where no data directory is given.
+    It is ephemeral if no data directory is given.
     """
     flags = {
         "manual_time": manual_time,
@@ -229,7 +228,7 @@ def _service_in_thread(settings: Settings, preset: Preset, environ: dict[str, st
 
 
 class _ScriptReader:
-    """Follows a script: lets it go on when the command has said what it waits for."""
+    """Runs a script: continues it when the command has written the awaited text."""
 
     def __init__(self, script: Script | None) -> None:
         self._script = script
@@ -237,20 +236,20 @@ class _ScriptReader:
         self._unread = ""
 
     def read(self, said: str) -> None:
-        """Take what the command says; the thread of the command lets the script act."""
+        """Receive output of the command; the script continues in the thread of the command."""
         self._unread += said
         while self._script is not None and self._wanted is not None and self._wanted in self._unread:
-            assert threading.current_thread() is threading.main_thread(), "the script would act in another thread"
+            assert threading.current_thread() is threading.main_thread(), "the script would run in another thread"
             self._unread = self._unread.partition(self._wanted)[2]
             self._wanted = next(self._script, None)
 
     def assert_is_over(self) -> None:
-        """Fail where the command has ended and the script still waits."""
-        assert self._wanted is None, f"the command ended before it said {self._wanted!r}, after {self._unread!r}"
+        """Fail if the command has ended and the script still waits."""
+        assert self._wanted is None, f"the command ended before it wrote {self._wanted!r}, after {self._unread!r}"
 
 
 class _OutputStream(io.BytesIO):
-    """Keeps what is written; with a terminal, whoever writes takes it for that."""
+    """Collects output; with a terminal, it behaves like one."""
 
     def __init__(self, reader: _ScriptReader, terminal: int | None) -> None:
         super().__init__()
@@ -258,7 +257,7 @@ class _OutputStream(io.BytesIO):
         self.text = io.TextIOWrapper(self, encoding="utf-8", write_through=True)
 
     def write(self, piece: Any) -> int:
-        """Keep it, and let the script read it."""
+        """Collect the output and pass it to the script."""
         written = super().write(piece)
         self._reader.read(bytes(piece).decode(errors="replace"))
         return written
@@ -274,7 +273,7 @@ class _OutputStream(io.BytesIO):
 
 @contextmanager
 def _open_terminal(columns: int, typed: str) -> Iterator[int]:
-    """Open a pseudo-terminal on which these keys have been typed already."""
+    """Open a pseudo-terminal with these keys already typed."""
     main_side, other = pty.openpty()
     try:
         termios.tcsetwinsize(other, (24, columns))
@@ -287,13 +286,13 @@ def _open_terminal(columns: int, typed: str) -> Iterator[int]:
 
 @contextmanager
 def _restored_process() -> Iterator[None]:
-    """Undo what a command does to its process, which is that of the tests."""
+    """Undo what a command changes in the process, which is that of the tests."""
     directory, switch_interval = Path.cwd(), sys.getswitchinterval()
     file_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     root = logging.getLogger()
     logs, level = root.handlers[:], root.level
-    # Those of pytest are put away: a command that sets up its log would close them.
+    # Remove the log handlers of pytest: a command that configures logging would close them.
     root.handlers[:] = [logging.NullHandler()]
     try:
         yield

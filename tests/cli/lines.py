@@ -1,4 +1,4 @@
-"""A command in a process of its own that writes lines as things happen."""
+"""A command in a separate process that writes lines as things happen."""
 
 import subprocess
 from collections.abc import Iterator
@@ -16,12 +16,12 @@ class Lines:
 
     @property
     def stdout(self) -> IO[str]:
-        """What it writes."""
+        """The lines that it writes."""
         assert self.process.stdout is not None
         return self.process.stdout
 
     def ended(self) -> tuple[int, str, str]:
-        """Wait for its end; return the exit status and what it has written since."""
+        """Wait for its end; return the exit status and the remaining output."""
         stdout, stderr = self.process.communicate(timeout=GUARD)
         return self.process.returncode, stdout, stderr
 

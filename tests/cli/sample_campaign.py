@@ -1,4 +1,4 @@
-"""A campaign as the API shows it."""
+"""A campaign as the API returns it."""
 
 from datetime import UTC, datetime
 

@@ -1,4 +1,4 @@
-"""A machine with a service (in a thread, on manual time) and a small fleet; each test uses VMs of its own."""
+"""A machine with a service (in a thread, with a manual clock) and a small fleet; each test uses its own VMs."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -44,7 +44,7 @@ vms = [{ name = "web-{n}", count = 2, first_address = "10.0.0.1" }]
 
 
 class ServiceMachine(Machine):
-    """The machine; tests that share it take VMs that no other test uses."""
+    """The machine; tests that share it use different VMs."""
 
     used = -1
 
@@ -65,7 +65,7 @@ def run_service_machine(home: Path, fleet: str = FLEET) -> Iterator[ServiceMachi
 
 
 def schedule_event(machine: Machine, *arguments: str) -> str:
-    """Make one event, and return its id."""
+    """Schedule one event and return its id."""
     (made,) = run_json(machine, "event", "schedule", *arguments)["created"]
     id_: str = made["id"]
     return id_

@@ -11,11 +11,11 @@ from typing import Self
 from tests.support.program import GUARD, PROGRAM, Machine
 
 TAKE_TERMINAL = "import os, sys; os.open(os.ttyname(0), os.O_RDWR); os.execv(sys.argv[1], sys.argv[1:])"
-"""The first terminal that the leader of a session opens is its own: then Ctrl-C there is a signal."""
+"""The first terminal that a session leader opens becomes its controlling terminal, so that Ctrl-C sends a signal."""
 
 
 class Terminal:
-    """Runs the program as the one to whom the terminal's keys, Ctrl-C among them, belong."""
+    """A program with a controlling terminal, so that it receives keys and Ctrl-C."""
 
     def __init__(self, machine: Machine, *arguments: str, columns: int = 100, lines: int = 24) -> None:
         self.seen = ""
@@ -42,12 +42,12 @@ class Terminal:
         os.close(self._main)
 
     def wait_for(self, text: str) -> None:
-        """Read on until this has been seen; the test's own time limit ends what would not come."""
+        """Read until this text appears, within the time limit of the test."""
         while text not in self.seen:
             assert self._read(), f"{text!r} was not seen in {self.seen!r}"
 
     def forget(self) -> None:
-        """Look only at what is still to come."""
+        """Forget the output so far."""
         self.seen = ""
 
     def type(self, keys: str) -> None:
@@ -55,11 +55,11 @@ class Terminal:
         os.write(self._main, keys.encode())
 
     def resize(self, columns: int, lines: int) -> None:
-        """Make the window larger or smaller."""
+        """Resize the window."""
         termios.tcsetwinsize(self._main, (lines, columns))
 
     def end(self) -> int:
-        """Read to the end, and return the exit status."""
+        """Read until the end, and return the exit status."""
         while self._read():
             pass
         return self.process.wait(GUARD)
@@ -68,7 +68,7 @@ class Terminal:
         try:
             said = os.read(self._main, 65_536)
         except OSError:
-            # A terminal whose last program has gone is an error to read from.
+            # Reading from a terminal fails when its last program has exited.
             return False
         self.seen += said.decode(errors="replace")
         return bool(said)

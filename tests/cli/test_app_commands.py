@@ -1,4 +1,4 @@
-"""The commands that ask a running service: what they say, where they look for it, and how they end."""
+"""The commands that need a running service: output, connection and exit codes."""
 
 import json
 import os
@@ -43,7 +43,7 @@ GUID = re.compile(r"[0-9A-F]{8}(-[0-9A-F]{4}){3}-[0-9A-F]{12}")
 
 
 class ServiceMachine(InProcessMachine):
-    """A machine on which a service runs that keeps nothing and whose time stands still."""
+    """A machine with an ephemeral service on manual time."""
 
     service: UpService
 
@@ -84,7 +84,7 @@ def test_vms_are_listed_as_json(service_machine: ServiceMachine) -> None:
     assert [vm["name"] for vm in vms if vm["scope"] == "batch"] == [f"batch_{n}" for n in range(40)]
 
 
-def test_event_is_scheduled_listed_and_runs_its_course(service_machine: ServiceMachine) -> None:
+def test_event_is_scheduled_listed_and_completed(service_machine: ServiceMachine) -> None:
     vm = service_machine.take_vm()
     made = service_machine.run(
         "event", "schedule", "reboot", vm, "--in", "20m", "--duration", "90s", "--description", "kernel"
@@ -106,7 +106,7 @@ def test_event_is_scheduled_listed_and_runs_its_course(service_machine: ServiceM
 
 
 @pytest.mark.parametrize("columns", [40, 80, 100, 120, 200])
-def test_narrow_terminal_cuts_no_id_and_no_url(service_machine: ServiceMachine, columns: int) -> None:
+def test_narrow_terminal_never_cuts_ids_and_urls(service_machine: ServiceMachine, columns: int) -> None:
     (made,) = service_machine.run_json("event", "schedule", "Reboot", "web-1", "--in", "20m")["created"]
     events = service_machine.run_on_terminal("event", "list", "--scope", "web", columns=columns)
     (event,) = (line for line in events if made["id"] in line)
@@ -127,10 +127,10 @@ def test_narrow_terminal_cuts_no_id_and_no_url(service_machine: ServiceMachine, 
         assert max(map(len, events + vms)) <= columns
 
 
-def test_columns_that_a_narrow_terminal_leaves_out_are_named(service_machine: ServiceMachine) -> None:
+def test_narrow_terminal_names_dropped_columns(service_machine: ServiceMachine) -> None:
     vms = service_machine.run_on_terminal("vm", "list", "--scope", "web", columns=80)
     assert vms[0].split() == ["VM", "SCOPE", "HOST", "UPDATE", "DOMAIN", "ADDRESS", "GUEST", "URL"]
-    assert vms[-1] == "Too narrow for KIND, FAULT DOMAIN, PRIORITY: -o json shows everything."
+    assert vms[-1] == "Too narrow for KIND, FAULT DOMAIN, PRIORITY; -o json shows everything."
 
 
 @pytest.mark.parametrize("type_", ["Freeze", "Reboot", "Redeploy", "Preempt", "Terminate"])
@@ -160,7 +160,7 @@ def test_options_have_their_effect(
         assert json.loads(ended.stdout)["events"][0][field] == value
 
 
-def test_same_key_makes_nothing_twice(service_machine: ServiceMachine) -> None:
+def test_same_key_creates_no_second_event(service_machine: ServiceMachine) -> None:
     vm = service_machine.take_vm()
     first, again = (
         service_machine.run_json("event", "schedule", "Reboot", vm, "--key", f"once-{vm}")["created"] for _ in range(2)
@@ -169,7 +169,7 @@ def test_same_key_makes_nothing_twice(service_machine: ServiceMachine) -> None:
     assert service_machine.run("event", "schedule", "Freeze", vm, "--key", f"once-{vm}").returncode == 3
 
 
-def test_time_can_be_said_in_any_zone(service_machine: ServiceMachine) -> None:
+def test_time_can_have_any_zone(service_machine: ServiceMachine) -> None:
     now = service_machine.run_json("clock", "show")["now"]
     day = now[:10]
     (event,) = service_machine.run_json(
@@ -189,7 +189,7 @@ def test_request_over_several_hosts_shows_each_event(service_machine: ServiceMac
     ]
 
 
-def test_way_to_the_service_can_be_said_in_the_environment(service_machine: ServiceMachine) -> None:
+def test_connection_options_can_come_from_the_environment(service_machine: ServiceMachine) -> None:
     token = Path(service_machine.service.ready["token_file"]).read_text().strip()
     reached = {
         "FOREWARN_URL": service_machine.service.ready["operator_url"],
@@ -200,7 +200,7 @@ def test_way_to_the_service_can_be_said_in_the_environment(service_machine: Serv
     assert {vm["scope"] for vm in json.loads(ended.stdout)} == {"web", "shop-1", "shop-2", "batch"}
 
 
-def test_token_can_be_in_a_file_of_its_own(service_machine: ServiceMachine, tmp_path: Path) -> None:
+def test_token_can_be_in_a_file(service_machine: ServiceMachine, tmp_path: Path) -> None:
     ready = service_machine.service.ready
     reached = ("--url", ready["operator_url"], "--token-file", ready["token_file"])
     assert service_machine.run_json("clock", "show", *reached)["manual"]
@@ -215,26 +215,38 @@ EXITS: dict[str, tuple[tuple[str, ...], int, str]] = {
     "unknown command": (("vm", "launch"), 2, "launch"),
     "unknown option": (("vm", "list", "--all"), 2, "--all"),
     "missing argument": (("event", "show"), 2, "EVENT"),
-    "no VMs": (("event", "schedule", "Reboot"), 2, "say for which VMs: VM…, --host or --scope"),
-    "nothing fails": (("vm", "fail"), 2, "say what fails: VM… or --host"),
-    "two things fail": (("vm", "fail", "web-0", "--host", "hv-0"), 2, "say what fails: VM… or --host"),
+    "no VMs": (("event", "schedule", "Reboot"), 2, "specify VMs, --host or --scope"),
+    "no VMs fail": (("vm", "fail"), 2, "specify either VMs or --host"),
+    "VMs and host fail": (("vm", "fail", "web-0", "--host", "hv-0"), 2, "specify either VMs or --host"),
     "predicted reboot": (("vm", "fail", "web-0", "--predicted", "3d", "--type", "Reboot"), 2, "always a Redeploy"),
-    "nothing changes": (("vm", "change", "web-0"), 2, "say what is to change"),
-    "unknown field": (("vm", "change", "web-0", "--clear", "colour"), 2, "colour is not among host, addresses, prio"),
-    "no tag": (("vm", "change", "web-0", "--tag", "team"), 2, "--tag: 'team' is not a tag: write it like team=web"),
-    "hold without a reason": (("hold", "--scope", "web"), 2, "say why it is held"),
-    "no ending": (("event", "resolve", "1234", "--reason", "seen"), 2, "say how it ends: --done if"),
-    "no event id": (("event", "show", "web-0"), 2, "invalid event ID: web-0; give it as"),
+    "no change": (("vm", "change", "web-0"), 2, "specify what to change"),
+    "unknown field": (("vm", "change", "web-0", "--clear", "colour"), 2, "colour is not one of host, addresses, prio"),
+    "invalid tag": (
+        ("vm", "change", "web-0", "--tag", "team"),
+        2,
+        "--tag: 'team' is not a tag; write NAME=VALUE, such as team=web",
+    ),
+    "hold without a reason": (("hold", "--scope", "web"), 2, "specify a reason"),
+    "no outcome": (("event", "resolve", "1234", "--reason", "seen"), 2, "specify the outcome: --done if"),
+    "invalid event id": (("event", "show", "web-0"), 2, "invalid event ID: web-0; specify at least"),
     "short event id": (("event", "show", "12A"), 2, "at least 4 characters"),
-    "no past": (("journal", "--since", "lately"), 2, "--since: 'lately' is no time: write how long ago, like 2h, or"),
-    "at and since": (("journal", "--at", "03:12", "--since", "2h"), 2, "--at stands alone"),
+    "invalid past time": (
+        ("journal", "--since", "lately"),
+        2,
+        "--since: 'lately' is not a time; write it like 2h (ago)",
+    ),
+    "at and since": (
+        ("journal", "--at", "03:12", "--since", "2h"),
+        2,
+        "--at and --since or --until are mutually exclusive",
+    ),
     "unknown role": (("token", "create", "me", "--role", "boss"), 2, "boss is not one of viewer, operator and admin"),
-    "no fleet file": (
+    "missing fleet file": (
         ("fleet", "import", "/no/fleet.toml"),
         2,
         "cannot read /no/fleet.toml: No such file or directory",
     ),
-    "no such certificates": (
+    "missing certificates": (
         ("clock", "show", "--url", "https://127.0.0.1:1", "--token", "x", "--ca", "/no"),
         5,
         "/no",
@@ -247,21 +259,29 @@ EXITS: dict[str, tuple[tuple[str, ...], int, str]] = {
         "me is not one of Platform and User",
     ),
     "unknown output": (("vm", "list", "-o", "xml"), 2, "xml"),
-    "no duration": (("event", "schedule", "Reboot", "web-0", "--in", "soon"), 2, "--in: 'soon' is not a duration"),
-    "no duration of work": (("event", "schedule", "Reboot", "web-0", "--duration", "9"), 2, "--duration: '9' is not"),
-    "no time": (("event", "schedule", "Reboot", "web-0", "--at", "tomorrow"), 2, "--at: 'tomorrow' is no time"),
+    "invalid duration": (("event", "schedule", "Reboot", "web-0", "--in", "soon"), 2, "--in: 'soon' is not a duration"),
+    "invalid duration of the event": (
+        ("event", "schedule", "Reboot", "web-0", "--duration", "9"),
+        2,
+        "--duration: '9' is not",
+    ),
+    "invalid time": (("event", "schedule", "Reboot", "web-0", "--at", "tomorrow"), 2, "--at: 'tomorrow' is not a time"),
     "time without zone": (
         ("event", "schedule", "Reboot", "web-0", "--at", "2026-01-31T10:15"),
         2,
-        "has no zone: add Z",
+        "has no time zone; add Z",
     ),
-    "past": (("event", "schedule", "Reboot", "web-0", "--at", "2020-01-31T10:15Z"), 2, "to start at once say --in 0s"),
-    "no distance": (("clock", "advance"), 2, "say how far, like `forewarn clock advance 15m`, or --to-next"),
-    "two distances": (("clock", "advance", "5m", "--to-next"), 2, "5m and --to-next are mutually exclusive"),
-    "distance back": (("clock", "advance", "-5m"), 2, "-5m: time never goes back"),
-    "mistyped option": (("clock", "advance", "--to-nxt"), 2, "there is no option --to-nxt"),
-    "wrong distance": (("clock", "advance", "far"), 2, "'far' is not a duration"),
-    "URL without token": (("clock", "show", "--url", "http://127.0.0.1:1"), 2, "--url needs a token"),
+    "past": (("event", "schedule", "Reboot", "web-0", "--at", "2020-01-31T10:15Z"), 2, "to start at once, use --in 0s"),
+    "no duration of advance": (
+        ("clock", "advance"),
+        2,
+        "specify a duration, such as `forewarn clock advance 15m`, or --to-next",
+    ),
+    "duration and to-next": (("clock", "advance", "5m", "--to-next"), 2, "5m and --to-next are mutually exclusive"),
+    "negative duration": (("clock", "advance", "-5m"), 2, "-5m: the clock cannot go back"),
+    "mistyped option": (("clock", "advance", "--to-nxt"), 2, "no such option: --to-nxt"),
+    "invalid duration of advance": (("clock", "advance", "far"), 2, "'far' is not a duration"),
+    "URL without token": (("clock", "show", "--url", "http://127.0.0.1:1"), 2, "--url requires a token"),
     "refused by the rules": (("event", "schedule", "Preempt", "web-0"), 3, "web-0 has regular priority"),
     "ambiguous": (("event", "schedule", "Reboot", "FrontEnd_IN_0"), 3, "use shop-1/FrontEnd_IN_0 or shop-2/Fr"),
     "in and at": (
@@ -277,14 +297,18 @@ EXITS: dict[str, tuple[tuple[str, ...], int, str]] = {
     "unknown scope": (("vm", "list", "--scope", "nothing"), 4, "there is no scope nothing"),
     "unknown host": (("host", "show", "nothing"), 4, "no VM is on a host nothing; `forewarn host list` shows them"),
     "unknown event": (("event", "show", "12345678-0000-0000-0000-000000000000"), 4, "no event 12345678-0000"),
-    "unknown beginning": (("event", "show", "1234ABCD1234ABCD"), 4, "unknown event: 1234ABCD1234ABCD…"),
+    "unknown id prefix": (("event", "show", "1234ABCD1234ABCD"), 4, "unknown event: 1234ABCD1234ABCD…"),
     "unknown token": (("token", "revoke", "tk_nothing"), 4, "`forewarn token list` shows them"),
     "unknown VM to show": (("vm", "show", "nothing"), 4, "`forewarn vm list` shows them"),
     "eviction of a regular VM": (("vm", "evict", "web-0"), 3, "web-0 has regular priority"),
-    "scope that is there": (("scope", "add", "web", "--kind", "availability-set"), 3, "web"),
-    "no service there": (("clock", "show", "--data", "/nowhere"), 5, "no service runs on /nowhere"),
-    "no URL": (("clock", "show", "--url", "localhost", "--token", "x"), 2, "localhost is not a URL of a service"),
-    "no token file": (
+    "existing scope": (("scope", "add", "web", "--kind", "availability-set"), 3, "web"),
+    "no service": (("clock", "show", "--data", "/nowhere"), 5, "no service runs on /nowhere"),
+    "invalid URL": (
+        ("clock", "show", "--url", "localhost", "--token", "x"),
+        2,
+        "localhost is not the URL of a service",
+    ),
+    "missing token file": (
         ("clock", "show", "--url", "http://127.0.0.1:1", "--token-file", "/no"),
         2,
         "--token-file: no token",
@@ -293,7 +317,7 @@ EXITS: dict[str, tuple[tuple[str, ...], int, str]] = {
 
 
 @pytest.mark.parametrize("case", EXITS)
-def test_exit_code_says_how_it_ended(service_machine: ServiceMachine, case: str) -> None:
+def test_exit_code_and_message(service_machine: ServiceMachine, case: str) -> None:
     arguments, code, said = EXITS[case]
     ended = run(service_machine, *arguments)
     assert (ended.code, said in ended.stderr) == (code, True), ended.stderr
@@ -304,22 +328,22 @@ def test_wrong_token_is_refused(service_machine: ServiceMachine) -> None:
     ended = service_machine.run(
         "clock", "show", "--url", service_machine.service.ready["operator_url"], FOREWARN_TOKEN="wrong"
     )
-    assert (ended.returncode, "the token is none of this service's" in ended.stderr) == (3, True)
+    assert (ended.returncode, "invalid, expired or revoked token" in ended.stderr) == (3, True)
 
 
-def test_port_of_a_vm_is_not_taken_for_that_of_operators(service_machine: ServiceMachine) -> None:
+def test_guest_port_is_not_accepted_as_operator_api(service_machine: ServiceMachine) -> None:
     ended = service_machine.run(
         "clock", "show", "--url", service_machine.service.guest_urls["web/web-0"], FOREWARN_TOKEN="x"
     )
     assert (ended.returncode, "is this a VM's port?" in ended.stderr) == (5, True)
 
 
-def test_nothing_to_show_is_said(machine: Machine) -> None:
+def test_empty_results_write_a_message(machine: Machine) -> None:
     with run_up(machine):
         events = machine.run("event", "list")
         moved = machine.run("clock", "advance", "--to-next")
     assert (events.returncode, events.stdout, events.stderr) == (0, "", "No open events.\n")
-    assert (moved.returncode, moved.stderr) == (0, "Time alone changes no event any more.\n")
+    assert (moved.returncode, moved.stderr) == (0, "No open event changes with time alone.\n")
 
 
 def test_url_without_a_service_is_unreachable(service_machine: ServiceMachine) -> None:
@@ -334,7 +358,7 @@ def test_url_without_a_service_is_unreachable(service_machine: ServiceMachine) -
 
 
 @pytest.mark.process
-def test_reader_that_has_had_enough_is_no_error(service_machine: ServiceMachine) -> None:
+def test_closed_pipe_is_not_an_error(service_machine: ServiceMachine) -> None:
     line = f"'{PROGRAM}' vm list | head -n 1"
     ended = subprocess.run(
         ["bash", "-c", line],
@@ -347,13 +371,13 @@ def test_reader_that_has_had_enough_is_no_error(service_machine: ServiceMachine)
     assert (ended.stdout.split()[:2], ended.stderr) == (["VM", "SCOPE"], "")
 
 
-def test_variable_of_another_program_is_not_taken_for_an_option(machine: Machine) -> None:
-    """Build systems like to have a variable with the version of what they build."""
+def test_variable_of_another_program_is_not_used(machine: Machine) -> None:
+    """Build systems often set a variable with the version of the build."""
     ended = machine.run("vm", "list", FOREWARN_VERSION="1")
     assert (ended.returncode, ended.stdout) == (5, "")
 
 
-def test_home_is_all_that_is_written_to(machine: Machine) -> None:
+def test_commands_write_only_below_home(machine: Machine) -> None:
     assert machine.run("vm", "list").returncode == 5
     assert [path.name for path in machine.home.iterdir()] == ["run"]
     assert os.listdir(machine.runtime) == []

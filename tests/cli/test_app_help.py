@@ -1,4 +1,4 @@
-"""What the program says about itself: help, the reference, and what the shell is offered."""
+"""Help texts, the reference of commands, and suggestions."""
 
 import re
 import subprocess
@@ -44,10 +44,10 @@ OF_ONE_REQUEST = {
     "--terminate-notice", "--times", "--to-next", "--type", "--until", "--update-domain", "--user", "--vm",
     "--vm-id", "--vms-at-once", "--wait", "--waves", "--reason", "--window", "-y", "--yes", "--zone",
 }  # fmt: skip
-"""Options without a variable: a forgotten one would change events, or hide some."""
+"""Options without a variable: a forgotten variable would change or hide events."""
 
 SETTINGS = {"up", "serve", "config"}
-"""Commands whose options are settings, or about them."""
+"""Commands whose options are settings."""
 
 
 def _help(machine: Machine, command: str) -> str:
@@ -64,14 +64,14 @@ GROUPS = sorted({name.partition(" ")[0] for name in COMMANDS if " " in name})
 
 VERBS = {
     "Abort", "Add", "Advance", "Approve", "Cancel", "Change", "Check", "Clear", "Create", "Delete", "End", "Evict",
-    "Export", "Find", "Follow", "Import", "List", "Make", "Manage", "Pause", "Plan", "Prepare", "Redeploy", "Remove",
-    "Resolve", "Restart", "Resume", "Retry", "Revoke", "Roll", "Run", "Schedule", "Show", "Simulate", "Skip", "Start",
-    "Stop",
+    "Export", "Find", "Follow", "Import", "Inject", "List", "Manage", "Pause", "Plan", "Prepare", "Redeploy", "Remove",
+    "Resolve", "Restart", "Resume", "Retry", "Revoke", "Roll", "Run", "Schedule", "Set", "Show", "Simulate", "Skip",
+    "Start", "Stop",
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("group", ["", *GROUPS])
-def test_every_command_has_one_whole_line_in_its_list(machine: Machine, group: str) -> None:
+def test_every_command_has_one_complete_line_in_the_list(machine: Machine, group: str) -> None:
     page = _help(machine, group).partition("--help")[2].partition("\n")[2]
     lines = [line for line in page.splitlines() if line.startswith(" ")]
     assert lines
@@ -83,7 +83,7 @@ def test_every_help_starts_with_a_verb() -> None:
     assert {text for text in helps if text.split()[0].rstrip(":,") not in VERBS} == set()
 
 
-def test_every_command_of_the_issue_is_there() -> None:
+def test_all_commands_exist() -> None:
     assert set(COMMANDS) >= {
         *(f"vm {name}" for name in ("list", "show", "add", "remove", "restart", "redeploy", "delete", "evict", "fail")),
         *(f"event {name}" for name in ("schedule", "list", "show", "cancel", "approve", "retry", "resolve", "watch")),
@@ -94,7 +94,7 @@ def test_every_command_of_the_issue_is_there() -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_option_of_more_than_one_request_has_its_variable(machine: Machine, command: str) -> None:
+def test_every_general_option_has_a_variable(machine: Machine, command: str) -> None:
     options = _options(_help(machine, command))
     without = [text for text in options if not re.search(r"\[env\s+var:\s+FOREWARN_", text)]
     names = {text.split()[0].rstrip(",") for text in without}
@@ -105,7 +105,7 @@ def test_every_option_of_more_than_one_request_has_its_variable(machine: Machine
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_help_speaks_to_people(machine: Machine, command: str) -> None:
+def test_help_has_no_internal_words(machine: Machine, command: str) -> None:
     page = _help(machine, command)
     assert page.startswith(f"Usage: forewarn {command} [OPTIONS]")
     assert [line for line in page.splitlines() if re.search(r"<\w+|list\[|\{", line)] == []
@@ -114,14 +114,14 @@ def test_help_speaks_to_people(machine: Machine, command: str) -> None:
         assert re.search(r"^  Examples?: ", page, re.MULTILINE)
 
 
-def test_commands_are_listed_by_chapter(machine: Machine) -> None:
+def test_commands_are_listed_by_section(machine: Machine) -> None:
     page = run(machine, "--help").stdout
     assert [line[:-1] for line in page.splitlines() if re.fullmatch(r"\S.*:", line)] == ["Options", *COMMAND_SECTIONS]
     listed = re.findall(r"^  ([a-z]+) ", page.partition("--help")[2], re.MULTILINE)
     assert listed == [entry.name for entry in command_entries()]
 
 
-def test_program_without_a_command_explains_itself(machine: Machine) -> None:
+def test_program_without_a_command_shows_its_help(machine: Machine) -> None:
     page = run(machine)
     said = page.stdout + page.stderr
     assert all(command.split()[0] in said for command in COMMANDS)
@@ -129,7 +129,7 @@ def test_program_without_a_command_explains_itself(machine: Machine) -> None:
 
 @pytest.mark.process
 def test_help_imports_no_command_and_no_client() -> None:
-    """It has to be there at once."""
+    """The help must be fast."""
     script = (
         "import sys, forewarn.cli.app as a\ntry:\n a.app(['--help'])\nfinally:\n print(*sys.modules, file=sys.stderr)"
     )
@@ -145,7 +145,7 @@ def test_help_imports_no_command_and_no_client() -> None:
 @pytest.mark.parametrize(
     ("typed", "meant"), [(("jounral",), "journal"), (("vm", "lst"), "list")], ids=["command", "below a command"]
 )
-def test_mistyped_command_is_answered_with_the_nearest(machine: Machine, typed: tuple[str, ...], meant: str) -> None:
+def test_mistyped_command_suggests_the_closest(machine: Machine, typed: tuple[str, ...], meant: str) -> None:
     ended = run(machine, *typed)
     assert (ended.code, f"Did you mean '{meant}'?" in ended.stderr) == (2, True)
 

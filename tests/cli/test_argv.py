@@ -1,6 +1,6 @@
-"""What everybody may read of the command line.
+"""Redaction of tokens in the command line that other users can read.
 
-Processes: the arguments that the system shows are those of a process.
+Processes: the system shows the arguments of a process.
 """
 
 import os
@@ -13,14 +13,14 @@ import pytest
 from forewarn.cli.argv import _tokens
 
 
-def test_tokens_are_found_however_they_are_said() -> None:
+def test_tokens_are_found_in_every_form() -> None:
     assert list(_tokens(["vm", "--token", "a", "--token=b", "--token-file", "c", "--token"])) == ["a", "b", ""]
 
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs Linux's /proc")
 @pytest.mark.process
 def test_token_on_the_command_line_is_not_in_the_process_list() -> None:
-    """The program reads stdin while we look at how the system shows it."""
+    """The program reads stdin while the test reads its command line."""
     program = (
         "import sys; from forewarn.cli.argv import redact_tokens; redact_tokens(sys.argv); print(flush=True); input()"
     )

@@ -18,7 +18,7 @@ SCRIPTS = {
 
 
 @pytest.mark.parametrize("shell", [pytest.param("bash", marks=pytest.mark.process), "zsh", "fish"])
-def test_installed_script_is_the_one_that_is_shown(machine: Machine, shell: str) -> None:
+def test_installed_script_equals_the_shown_script(machine: Machine, shell: str) -> None:
     shown = run(machine, "--show-completion", shell)
     installed = run(machine, "--install-completion", shell)
     file = machine.home / SCRIPTS[shell]
@@ -29,7 +29,7 @@ def test_installed_script_is_the_one_that_is_shown(machine: Machine, shell: str)
 
 
 @pytest.mark.parametrize("shell", [pytest.param("bash", marks=pytest.mark.process), "zsh"])
-def test_startup_file_keeps_its_lines_and_gets_one_more(machine: Machine, shell: str) -> None:
+def test_startup_file_gets_one_additional_line(machine: Machine, shell: str) -> None:
     name, line = STARTUP_LINES[shell]
     file = machine.home / name
     file.write_text("alias f=forewarn")
@@ -42,16 +42,16 @@ def test_startup_file_keeps_its_lines_and_gets_one_more(machine: Machine, shell:
 def test_unknown_shell_is_refused(machine: Machine) -> None:
     ended = run(machine, "--install-completion", "tcsh")
     assert (ended.code, ended.stdout) == (2, "")
-    assert "tcsh: name one of bash, zsh, fish" in ended.stderr
+    assert "tcsh; specify one of bash, zsh, fish" in ended.stderr
 
 
-def test_file_that_cannot_be_written_is_named(machine: Machine) -> None:
+def test_unwritable_file_is_reported(machine: Machine) -> None:
     (machine.home / ".zfunc").write_text("")
     ended = run(machine, "--install-completion", "zsh")
     assert (ended.code, str(machine.home / ".zfunc") in ended.stderr) == (1, True)
 
 
-def test_shell_above_the_program_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_parent_shell_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for pid, name, parent in ((30, "python (3)", 20), (20, "zsh", 1)):
         (tmp_path / str(pid)).mkdir()
         (tmp_path / str(pid) / "stat").write_text(f"{pid} ({name}) S {parent} 1 1\n")

@@ -31,7 +31,7 @@ def test_private_file_is_for_its_owner_alone(tmp_path: Path) -> None:
     assert (tmp_path / "token").stat().st_mode & 0o777 == 0o600
 
 
-def test_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+def test_unwritable_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(CliError, match="No such file") as refused, atomic_write(tmp_path / "none" / "file"):
         raise AssertionError("it is open")
     assert refused.value.code is ExitCode.FAILED

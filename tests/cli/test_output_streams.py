@@ -1,4 +1,4 @@
-"""Where results go: to a full disk, to nowhere, and what of them commands a terminal.
+"""Output streams: a full disk, a closed stdout, and control sequences.
 
 Processes: for the descriptor of stdout.
 """
@@ -24,7 +24,7 @@ def service_machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servic
 
 
 def run_in_shell(service_machine: ServiceMachine, *arguments: str, how: str) -> subprocess.CompletedProcess[bytes]:
-    """Run a command as a process with its stdout where a shell puts it: the descriptor itself is what matters."""
+    """Run a command as a process with stdout redirected by a shell, because the descriptor itself matters."""
     command = " ".join((sys.executable, "-m", "forewarn.cli", *arguments, how))
     return subprocess.run(  # the shell is what closes stdout; nothing in it is foreign
         command,
@@ -40,35 +40,35 @@ def run_in_shell(service_machine: ServiceMachine, *arguments: str, how: str) -> 
 @pytest.mark.skipif(not FULL.exists(), reason="needs Linux's /dev/full")
 @pytest.mark.process
 @pytest.mark.parametrize("command", [("vm", "list"), ("vm", "list", "-o", "json"), ("fleet", "export")])
-def test_full_disk_is_said_in_a_sentence(service_machine: ServiceMachine, command: tuple[str, ...]) -> None:
+def test_full_disk_is_reported(service_machine: ServiceMachine, command: tuple[str, ...]) -> None:
     done = run_in_shell(service_machine, *command, how="> /dev/full")
     assert (done.returncode, done.stderr) == (1, b"forewarn: cannot write the result: No space left on device\n")
 
 
 @pytest.mark.process
-def test_stdout_that_is_closed_takes_nothing(service_machine: ServiceMachine) -> None:
+def test_closed_stdout_is_not_an_error(service_machine: ServiceMachine) -> None:
     done = run_in_shell(service_machine, "vm", "list", how=">&-")
     assert (done.returncode, done.stderr) == (0, b"")
 
 
-def test_fleet_is_exported_to_stdout_by_its_usual_name(service_machine: ServiceMachine) -> None:
+def test_dash_exports_the_fleet_to_stdout(service_machine: ServiceMachine) -> None:
     named, plain = run(service_machine, "fleet", "export", "-"), run(service_machine, "fleet", "export")
     assert (named.code, named.stdout) == (0, plain.stdout)
     assert not (service_machine.home / "-").exists()
 
 
 @pytest.mark.parametrize("command", [("vm", "show"), ("scope", "show"), ("host", "show"), ("token", "revoke")])
-def test_empty_name_is_of_nothing(service_machine: ServiceMachine, command: tuple[str, ...]) -> None:
+def test_empty_name_is_not_found(service_machine: ServiceMachine, command: tuple[str, ...]) -> None:
     assert run(service_machine, *command, "").code == 4
 
 
 @pytest.mark.parametrize("reason", ["", "  "])
-def test_hold_without_a_reason_is_none(service_machine: ServiceMachine, reason: str) -> None:
+def test_hold_with_a_blank_reason_is_refused(service_machine: ServiceMachine, reason: str) -> None:
     assert run(service_machine, "hold", reason).code == 2
     assert run_json(service_machine, "hold") == []
 
 
-def test_what_others_have_written_does_not_command_the_terminal(service_machine: ServiceMachine) -> None:
+def test_control_sequences_in_data_are_sanitized(service_machine: ServiceMachine) -> None:
     reason = "\x1b]0;yours\x07\x1b[2Jaudit\x9b1m \N{RIGHT-TO-LEFT OVERRIDE}"
     run(service_machine, "hold", reason, "--scope", "pair")
     try:
@@ -85,5 +85,5 @@ def test_what_others_have_written_does_not_command_the_terminal(service_machine:
     assert hold["reason"] == reason
 
 
-def test_our_own_colours_are_shown() -> None:
+def test_own_colours_are_kept() -> None:
     assert sanitize("\x1b[31mbad\x1b[0m\n") == "\x1b[31mbad\x1b[0m\n"

@@ -94,7 +94,7 @@ def test_work_that_is_put_off_says_until_when_and_why(tmp_path: Path) -> None:
         (shown,) = service.api.events()
     assert put_off.retry_at is not None
     moment = moment_text(put_off.retry_at)
-    assert blockers_text(shown) == f"the work on db, put off until {moment}: maintain ended with 75; unannounced"
+    assert blockers_text(shown) == f"the work on db, postponed until {moment}: maintain ended with 75; unannounced"
 
 
 def test_failure_is_seen_retried_and_resolved_by_a_person(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_reload_takes_another_program(tmp_path: Path) -> None:
         other.chmod(0o755)
         (tmp_path / "forewarn.toml").write_text(SETTINGS.format(program=other, more=""))
         service.process.send_signal(signal.SIGHUP)
-        assert service.wait_for("settings are taken over")["changed"] == ["command.program"]
+        assert service.wait_for("settings reloaded")["changed"] == ["command.program"]
         service.api.retry(event, v1.RetryImpact())
         assert [each["output"] for each in facts(ended(service, event), EntryKind.IMPACT_DONE)] == ["the other one"]
 

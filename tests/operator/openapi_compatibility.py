@@ -1,4 +1,4 @@
-"""Compatibility of two OpenAPI descriptions: what a client of the first would miss in the second."""
+"""Compatibility of two OpenAPI documents: what a client of the first would miss in the second."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
@@ -9,13 +9,13 @@ Direction = Literal["request", "response"]
 METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
 
 TEXTS = frozenset({"description", "summary", "title", "example", "examples", "tags", "deprecated", "externalDocs"})
-"""Keys of a schema or operation that no program depends on."""
+"""Keys of a schema or operation that no client depends on."""
 
 ALTERNATIVES = ("anyOf", "oneOf")
 
 
 def without_texts(description: Json) -> Json:
-    """Return a description without its texts, which may always change."""
+    """Return a document without its texts, which may always change."""
     match description:
         case dict():
             return {
@@ -32,7 +32,7 @@ def without_texts(description: Json) -> Json:
 
 
 def incompatible_changes(kept: Json, now: Json) -> list[str]:
-    """Name every change of a description that is not an addition, with its place."""
+    """Return every incompatible change of a document, with its location."""
     return list(_Comparison(without_texts(kept), without_texts(now)).changes())
 
 
@@ -154,7 +154,7 @@ class _Comparison:
             yield f"{place}: enum {'removed' if 'enum' in kept else 'added'}"
 
     def _alternatives(self, kept: list[Json], now: list[Json], place: str, direction: Direction) -> Iterator[str]:
-        """Match each alternative with the one that fits it best; one that a response adds surprises its readers."""
+        """Match each alternative with the most similar one; an alternative that a response adds is incompatible."""
         left = list(now)
         for each in kept:
             found = [(self._try(each, other, place, direction), position) for position, other in enumerate(left)]

@@ -1,4 +1,4 @@
-"""The operator API on a real socket, with the demonstration fleet on manual time."""
+"""The operator API on a real socket, with the demonstration fleet and a manual clock."""
 
 import asyncio
 import http.client
@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 
 class ApiResponse(msgspec.Struct, frozen=True):
-    """An answer as it came."""
+    """A response."""
 
     status: int
     headers: dict[str, str]
@@ -63,11 +63,11 @@ class RunningApi(msgspec.Struct, frozen=True):
 
     @property
     def url(self) -> str:
-        """Where it is."""
+        """The URL."""
         return f"http://127.0.0.1:{self.port}"
 
     async def stored_state(self) -> tuple[list[WatchItem], list[JournalRow]]:
-        """Return everything that the store keeps."""
+        """Return the whole content of the store."""
         records: list[WatchItem] = []
         async with self.store.watch() as changes:
             async for change in changes:
@@ -77,18 +77,18 @@ class RunningApi(msgspec.Struct, frozen=True):
         return records, await self.store.journal(JournalQuery(limit=10_000))
 
     async def token(self, name: str, role: Role, *scopes: str, expires_at: datetime | None = None) -> str:
-        """Make a token and return its secret."""
+        """Create a token and return its secret."""
         _, secret = await self.fleet.tokens.create(name, role, scopes, by="test", expires_at=expires_at)
         return secret
 
     async def client(self, use: Callable[[ApiClient], T]) -> T:
-        """Use the client, which blocks, in a thread."""
+        """Call the blocking client in a thread."""
         return await asyncio.to_thread(use, ApiClient(self.url, TOKEN))
 
     async def request(
         self, method: str, path: str, body: object = None, *, token: str | None = TOKEN, **headers: str
     ) -> ApiResponse:
-        """Send a request; bytes are sent as they are, anything else as JSON."""
+        """Send a request; bytes are sent unchanged, other values as JSON."""
         content = body if isinstance(body, bytes | None) else msgspec.json.encode(body)
         sent = {name.replace("_", "-"): value for name, value in headers.items()}
         if token is not None:
@@ -96,7 +96,7 @@ class RunningApi(msgspec.Struct, frozen=True):
         return await asyncio.to_thread(self._request, method, path, content, sent)
 
     async def raw(self, request: bytes) -> bytes:
-        """Send bytes, and return what comes until the service closes or has answered."""
+        """Send bytes, and return the response, or everything until the connection closes."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         writer.write(request)
         async with asyncio.timeout(GUARD):
@@ -117,7 +117,7 @@ class RunningApi(msgspec.Struct, frozen=True):
 
 
 class FakeGuests:
-    """VMs that find their endpoint at a name of their own."""
+    """Guest endpoints with a host name per VM."""
 
     networks: Mapping[str, str] = {}
     ports: str | None = "a name for each"
@@ -126,7 +126,7 @@ class FakeGuests:
     sockets: SocketControl | None = None
 
     def url(self, scope: str, vm: Vm) -> str | None:
-        """Return that name."""
+        """Return the URL."""
         return f"http://{scope}.{vm.name}"
 
 
@@ -140,7 +140,7 @@ async def run_api(
     guests: FakeGuests | None = None,
     emulates: bool = True,
 ) -> AsyncIterator[RunningApi]:
-    """Serve the operator API as long as the context lasts."""
+    """Serve the operator API while the context is open."""
     clock = clock or ManualClock(TEN)
     platform = SimulatedPlatform(clock)
     birth = CreationContext(clock.now(), lambda: "e1")

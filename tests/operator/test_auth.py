@@ -1,4 +1,4 @@
-"""No token, no answer; and each token goes as far as its role and its scopes."""
+"""Every request needs a token, and each token is limited to its role and scopes."""
 
 import asyncio
 import base64
@@ -25,14 +25,14 @@ HEADERS = {
     "blank": ({"Authorization": ""}, "token-required"),
     "other scheme": ({"Authorization": f"Token {TOKEN}"}, "token-required"),
     "no password": ({"Authorization": "Basic " + base64.b64encode(b"admin").decode()}, "token-required"),
-    "no base64": ({"Authorization": f"Basic {TOKEN}"}, "token-required"),
+    "invalid base64": ({"Authorization": f"Basic {TOKEN}"}, "token-required"),
     "wrong password": ({"Authorization": "Basic " + base64.b64encode(b"admin:wrong").decode()}, "invalid-token"),
     "token as user": ({"Authorization": "Basic " + base64.b64encode(f"{TOKEN}:".encode()).decode()}, "token-required"),
 }
 
 
 @pytest.mark.parametrize("case", HEADERS)
-async def test_without_a_token_there_is_no_answer(case: str) -> None:
+async def test_request_without_a_valid_token_is_refused(case: str) -> None:
     headers, code = HEADERS[case]
     paths = ("/v1/vms", "/v1/clock", "/metrics", "/openapi.json", "/docs", "/", "/nothing", "/healthz/", "/readyz/..")
     async with run_api() as service:
@@ -40,7 +40,7 @@ async def test_without_a_token_there_is_no_answer(case: str) -> None:
     assert {path: (reply.status, reply.code) for path, reply in replies.items()} == dict.fromkeys(paths, (401, code))
 
 
-async def test_token_is_taken_as_password_of_any_user() -> None:
+async def test_token_is_accepted_as_password_of_any_user() -> None:
     password = base64.b64encode(f"anybody:{TOKEN}".encode()).decode()
     async with run_api() as service:
         reply = await service.request("GET", "/v1/me", token=None, Authorization=f"Basic {password}")
@@ -49,8 +49,8 @@ async def test_token_is_taken_as_password_of_any_user() -> None:
     assert b'www-authenticate: Basic realm="Forewarn' in asked
 
 
-async def test_password_changes_nothing() -> None:
-    """A browser that knows it sends it with whatever the page of a stranger has it ask."""
+async def test_password_cannot_change_anything() -> None:
+    """A browser sends stored passwords also with requests of foreign pages (CSRF)."""
     password = base64.b64encode(f"anybody:{TOKEN}".encode()).decode()
     changes = [
         ("POST", "/v1/holds", {"reason": "x"}),
@@ -68,7 +68,7 @@ async def test_password_changes_nothing() -> None:
     assert (answers, after == before) == ({(401, "token-required", "Bearer")}, True)
 
 
-async def test_two_tokens_are_none() -> None:
+async def test_two_authorization_headers_are_refused() -> None:
     async with run_api() as service:
         raw = b"GET /v1/clock HTTP/1.1\r\nHost: x\r\n" + 2 * b"Authorization: Bearer a-token-for-tests\r\n" + b"\r\n"
         assert (await service.raw(raw)).startswith(b"HTTP/1.1 401 ")
@@ -81,7 +81,7 @@ async def test_health_needs_no_token() -> None:
     assert (replies[0].json["status"], replies[1].json) == ("ok", {"ready": True, "problems": []})
 
 
-async def test_health_can_be_looked_at_without_its_body() -> None:
+async def test_health_supports_head() -> None:
     head = "{} /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
     async with run_api() as service:
         whole, bare = [await _all_of(service.port, head.format(method).encode()) for method in ("GET", "HEAD")]
@@ -98,7 +98,7 @@ async def _all_of(port: int, request: bytes) -> bytes:
     return answer
 
 
-async def test_revoked_and_expired_tokens_open_nothing() -> None:
+async def test_revoked_and_expired_tokens_are_refused() -> None:
     async with run_api() as service:
         long_valid = await service.token("long", Role.VIEWER, expires_at=datetime.now(UTC) + timedelta(hours=1))
         revoked = await service.token("revoked", Role.VIEWER)
@@ -125,11 +125,11 @@ BODIES: dict[str, dict[str, object]] = {
     "/v1/tokens": {"name": "!", "role": "viewer"},
     "/v1/clock/advance": {},
 }
-"""Requests that are refused for what they ask, once it is clear that the caller may ask."""
+"""Request bodies that are refused only after the permission check."""
 
 
-async def test_every_path_answers_exactly_those_whose_role_it_declares() -> None:
-    """Walk over every path and method there is, with every kind of token."""
+async def test_every_path_enforces_its_declared_role() -> None:
+    """Check every path and method with every kind of token."""
     async with run_api() as service:
         tokens = {
             name: None if role is None else await service.token("a-" + name.replace(" ", "-"), role, *scopes)
@@ -167,7 +167,7 @@ def _expected(need: Permission, role: Role | None, scopes: tuple[str, ...]) -> i
 
 
 async def _refusal(service: RunningApi, method: str, path: str, token: str | None) -> int:
-    """Ask for what is within the scope `web` or nowhere, and return the status; of a stream only that is waited for."""
+    """Send a request for the scope `web` or for something that does not exist, and return the status."""
     filled = path.replace("{scope_id}", "web").replace("{vm}", "web/nothing").replace("{host}", "nowhere")
     filled = filled.replace("{token_id}", "nothing").replace("{event}", "nothing").replace("/{path}", "")
     body = b"" if method in ("GET", "DELETE", "OPTIONS") else msgspec.json.encode(BODIES.get(path, {"!": "!"}))
@@ -177,13 +177,13 @@ async def _refusal(service: RunningApi, method: str, path: str, token: str | Non
     return int(answer.split(b" ", 2)[1])
 
 
-async def test_every_method_is_declared() -> None:
-    """Nobody is let in by forgetting to say who may come in."""
+async def test_every_handler_declares_its_permission() -> None:
+    """A handler without a declared permission must not be accessible."""
 
     @get("/forgotten")
     async def forgotten() -> None: ...
 
-    with pytest.raises(ImproperlyConfiguredException, match="does not say which role"):
+    with pytest.raises(ImproperlyConfiguredException, match="does not declare the role"):
         check_permissions_declared(Litestar([forgotten], openapi_config=None).routes)
 
 
@@ -196,10 +196,10 @@ SCOPED: dict[str, tuple[str, str, object, int, str]] = {
     "other VM by its bare name": ("GET", "/v1/vms/FrontEnd_IN_0", None, 404, "vm-not-found"),
     "VM that does not exist": ("GET", "/v1/vms/shop/nothing", None, 403, "scope-forbidden"),
     "VMs of another scope": ("GET", "/v1/vms?scope=shop", None, 403, "scope-forbidden"),
-    "host of others": ("GET", "/v1/hosts/hv-9", None, 404, "host-not-found"),
+    "host of other scopes": ("GET", "/v1/hosts/hv-9", None, 404, "host-not-found"),
     "VM for another scope": ("POST", "/v1/vms", {"name": "x", "scope": "shop"}, 403, "scope-forbidden"),
-    "VM alone": ("POST", "/v1/vms", {"name": "x"}, 403, "scope-forbidden"),
-    "VM alone within the limits": ("POST", "/v1/vms", {"name": "web-alone"}, 201, ""),
+    "standalone VM": ("POST", "/v1/vms", {"name": "x"}, 403, "scope-forbidden"),
+    "standalone VM within the scopes": ("POST", "/v1/vms", {"name": "web-alone"}, 201, ""),
     "scope": ("POST", "/v1/scopes", {"id": "x", "kind": "standalone"}, 403, "scope-forbidden"),
     "change of another VM": ("PATCH", "/v1/vms/db-0/db-0", {"host": "hv-1"}, 403, "scope-forbidden"),
     "change of another scope": ("PATCH", "/v1/scopes/shop", {}, 403, "scope-forbidden"),
@@ -214,7 +214,7 @@ SCOPED: dict[str, tuple[str, str, object, int, str]] = {
 }
 
 
-async def test_token_for_some_scopes_goes_no_further() -> None:
+async def test_token_is_limited_to_its_scopes() -> None:
     answers = {}
     async with run_api() as service:
         token = await service.token("web-team", Role.OPERATOR, "web", "web-*")
@@ -227,7 +227,7 @@ async def test_token_for_some_scopes_goes_no_further() -> None:
     assert answers == {case: (status, code) for case, (_, _, _, status, code) in SCOPED.items()}
 
 
-async def test_lists_have_what_the_token_is_for() -> None:
+async def test_lists_have_only_the_tokens_scopes() -> None:
     async with run_api() as service:
         token = await service.token("web-team", Role.VIEWER, "web")
         seen: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""A token for some scopes learns nothing of others: no answer has a word of what is there."""
+"""A token for some scopes learns nothing about others from any response."""
 
 from typing import Any
 
@@ -35,7 +35,7 @@ ADDRESS = {"addresses": [{"ip": "10.0.0.4", "network": "n"}]}
 
 ASKED: dict[str, tuple[str, str, object, int, str]] = {
     "VM by its bare name": ("GET", "/v1/vms/db-0", None, 404, "vm-not-found"),
-    "VM that there is none of": ("GET", "/v1/vms/db-9", None, 404, "vm-not-found"),
+    "missing VM": ("GET", "/v1/vms/db-9", None, 404, "vm-not-found"),
     "change": ("PATCH", "/v1/vms/db-0", {"host": "x"}, 404, "vm-not-found"),
     "removal": ("DELETE", "/v1/vms/db-0", None, 404, "vm-not-found"),
     "deletion": ("POST", "/v1/operations/delete", {"vm": "db-0"}, 404, "vm-not-found"),
@@ -55,7 +55,7 @@ ASKED: dict[str, tuple[str, str, object, int, str]] = {
     "history of an event": ("GET", f"/v1/journal?event={EVENT}", None, 200, ""),
     "whole history": ("GET", "/v1/journal", None, 200, ""),
     "hosts": ("GET", "/v1/hosts", None, 200, ""),
-    "bare name that others bear, too": ("GET", "/v1/vms/same", None, 200, ""),
+    "bare name that another scope also has": ("GET", "/v1/vms/same", None, 200, ""),
     "events of such a name": ("GET", "/v1/events?vm=same", None, 200, ""),
     "history of such a name": ("GET", "/v1/journal?vm=same", None, 200, ""),
     "restart of such a name": ("POST", "/v1/operations/restart", {"vm": "same"}, 201, ""),
@@ -64,7 +64,7 @@ ASKED: dict[str, tuple[str, str, object, int, str]] = {
 
 
 @pytest.mark.parametrize("case", ASKED)
-async def test_answers_tell_nothing_of_other_scopes(case: str) -> None:
+async def test_responses_reveal_nothing_about_other_scopes(case: str) -> None:
     method, path, body, status, code = ASKED[case]
     async with run_api(fleet_file=FLEET) as service:
         event = await _event_elsewhere(service)
@@ -80,14 +80,14 @@ async def _event_elsewhere(service: RunningApi) -> str:
     return id_
 
 
-async def test_names_are_ambiguous_among_those_that_are_seen() -> None:
+async def test_names_are_ambiguous_only_among_visible_vms() -> None:
     async with run_api(fleet_file=FLEET) as service:
         token = await service.token("some", Role.VIEWER, "web", "third")
         reply = await service.request("GET", "/v1/vms/same", token=token)
     assert (reply.status, reply.json["error"]["details"]["candidates"]) == (409, ["web/same", "third/same"])
 
 
-async def test_address_that_two_claim_is_told_without_the_other() -> None:
+async def test_duplicate_address_is_reported_without_the_hidden_vm() -> None:
     async with run_api(fleet_file=FLEET) as service:
         token = await service.token("web-team", Role.OPERATOR, "web")
         reply = await service.request("PATCH", "/v1/vms/web-0", ADDRESS, token=token)
@@ -97,8 +97,8 @@ async def test_address_that_two_claim_is_told_without_the_other() -> None:
     assert admin.json["error"]["details"]["vm"] == "hidden/db-0"
 
 
-async def test_deletion_by_a_name_that_others_bear_is_done_once() -> None:
-    """When the answer is lost and the VM has gone, the same name means the same VM: not one that is left."""
+async def test_repeated_deletion_by_bare_name_deletes_once() -> None:
+    """If the response is lost and the VM is gone, the repeated request must not delete another VM of that name."""
     async with run_api(fleet_file=FLEET) as service:
         token = await service.token("web-team", Role.OPERATOR, "web")
         replies = [

@@ -34,9 +34,9 @@ def complaint(type_: Any, value: object) -> str:
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ({"inner": {"colour": "green"}}, "inner.colour: 'green' is not among red and blue"),
-        ({"many": [{}, {"size": "xl"}]}, "many[1].size: 'xl' is not among m and s"),
-        ({"by_name": {"a": ["red", "pink"]}}, "by_name[...][1]: 'pink' is not among red and blue"),
+        ({"inner": {"colour": "green"}}, "inner.colour: 'green' is not one of red and blue"),
+        ({"many": [{}, {"size": "xl"}]}, "many[1].size: 'xl' is not one of m and s"),
+        ({"by_name": {"a": ["red", "pink"]}}, "by_name[...][1]: 'pink' is not one of red and blue"),
     ],
 )
 def test_invalid_word_is_told_with_those_that_are_allowed_in_its_place(value: object, message: str) -> None:
@@ -44,8 +44,8 @@ def test_invalid_word_is_told_with_those_that_are_allowed_in_its_place(value: ob
 
 
 def test_word_that_is_the_whole_value_has_no_place() -> None:
-    assert with_choices(complaint(Colour, "green"), Colour) == "'green' is not among red and blue"
-    assert with_choices("Invalid enum value 'green'", list[Colour]) == "'green' is not among red and blue"
+    assert with_choices(complaint(Colour, "green"), Colour) == "'green' is not one of red and blue"
+    assert with_choices("Invalid enum value 'green'", list[Colour]) == "'green' is not one of red and blue"
 
 
 def test_only_word_that_is_allowed_is_named_alone() -> None:

@@ -34,7 +34,7 @@ def test_errors_with_one_code_have_one_status() -> None:
     assert {error: status for error, status in STATUS_BY_ERROR.items() if statuses[error.code] != status} == {}
 
 
-async def test_description_of_the_api_lists_every_code_with_its_status() -> None:
+async def test_openapi_document_lists_every_code_with_its_status() -> None:
     async with run_api() as service:
         description = (await service.request("GET", "/openapi.json")).json
     text = description["components"]["schemas"]["ErrorBody"]["properties"]["code"]["description"]
@@ -44,7 +44,7 @@ async def test_description_of_the_api_lists_every_code_with_its_status() -> None
     assert "- `notice-too-short` (409) The event would start before the minimum notice of its type is over." in text
 
 
-def test_codes_are_words_for_programs() -> None:
+def test_codes_are_kebab_case() -> None:
     assert {error.code for error in STATUS_BY_ERROR if not error.code.replace("-", "").isalpha()} == set()
 
 
@@ -60,7 +60,7 @@ def test_codes_are_words_for_programs() -> None:
         ("POST", "/v1/holds", {"Idempotency_Key": "a b"}, "Idempotency-Key"),
     ],
 )
-async def test_wrong_parameter_is_called_as_it_was_sent(
+async def test_error_has_the_public_name_of_the_parameter(
     method: str, path: str, headers: dict[str, str], name: str
 ) -> None:
     async with run_api() as service:
@@ -72,18 +72,18 @@ async def test_wrong_parameter_is_called_as_it_was_sent(
 @pytest.mark.parametrize(
     ("path", "body", "sentence"),
     [
-        ("/v1/events?status=x", None, "status: 'x' is not among Scheduled and Started"),
-        ("/v1/journal?action=held&action=x", None, "action: 'x' is not among scope-created, "),
-        ("/v1/scopes", {"id": "x", "kind": "y"}, "kind: 'y' is not among standalone, cloud-service, "),
-        ("/v1/scopes", {"id": "x", "kind": "standalone", "os": "y"}, "os: 'y' is not among linux and windows"),
+        ("/v1/events?status=x", None, "status: 'x' is not one of Scheduled and Started"),
+        ("/v1/journal?action=held&action=x", None, "action: 'x' is not one of scope-created, "),
+        ("/v1/scopes", {"id": "x", "kind": "y"}, "kind: 'y' is not one of standalone, cloud-service, "),
+        ("/v1/scopes", {"id": "x", "kind": "standalone", "os": "y"}, "os: 'y' is not one of linux and windows"),
         (
             "/v1/scopes",
             {"id": "x", "kind": "standalone", "auto_approve": ["y"]},
-            "auto_approve[0]: 'y' is not among Freeze, Reboot, Redeploy, Preempt and Terminate",
+            "auto_approve[0]: 'y' is not one of Freeze, Reboot, Redeploy, Preempt and Terminate",
         ),
     ],
 )
-async def test_word_that_is_not_allowed_is_told_with_those_that_are(path: str, body: object, sentence: str) -> None:
+async def test_invalid_enum_value_is_reported_with_allowed_values(path: str, body: object, sentence: str) -> None:
     async with run_api() as service:
         reply = await service.request("GET" if body is None else "POST", path, body)
     assert (reply.status, reply.json["error"]["message"][: len(sentence)]) == (400, sentence)
@@ -98,16 +98,16 @@ async def test_word_that_is_not_allowed_is_told_with_those_that_are(path: str, b
         ("/v1/campaigns/x", "there is no campaign x; `forewarn campaign list --all` shows them"),
     ],
 )
-async def test_what_there_is_not_is_told_with_where_to_look(path: str, sentence: str) -> None:
+async def test_not_found_errors_have_a_hint(path: str, sentence: str) -> None:
     async with run_api() as service:
         reply = await service.request("GET", path)
     assert (reply.status, reply.json["error"]["message"]) == (404, sentence)
 
 
 @pytest.mark.parametrize("path", ["scopes?name", "vms?scope", "vms?tag", "events?host", "events?vm", "journal?event"])
-async def test_filter_that_says_nothing_does_not_let_everything_through(path: str) -> None:
+async def test_empty_filter_is_refused(path: str) -> None:
     name = path.partition("?")[2]
     async with run_api() as service:
         reply = await service.request("GET", f"/v1/{path}=")
-    sentence = f"{name}: this is empty; say which, or leave it out (what is allowed: /openapi.json)"
+    sentence = f"{name}: must not be empty; omit it to match everything (see /openapi.json)"
     assert (reply.status, reply.json["error"]["message"]) == (400, sentence)

@@ -1,4 +1,4 @@
-"""The operator API's server: what callers get, who is cut off, and how it ends."""
+"""The server of the operator API: responses, timeouts, limits and shutdown."""
 
 import asyncio
 import logging
@@ -49,7 +49,7 @@ HEAD = b"POST /sum HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nCont
 async def connected(
     listener: socket.socket, app: ASGIApp | None = None
 ) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-    """Serve an application, and connect a caller to it."""
+    """Serve an application, and connect a client to it."""
     async with asyncio.timeout(GUARD), run_server(app or Litestar([hello, add_up, ignore]), listener):
         reader, writer = await asyncio.open_connection(*listener.getsockname())
         try:
@@ -59,7 +59,7 @@ async def connected(
 
 
 async def read_end(reader: asyncio.StreamReader) -> bytes:
-    """Return everything until the connection is closed, in order or not."""
+    """Return everything until the connection is closed or reset."""
     received = b""
     with suppress(ConnectionResetError):
         while piece := await reader.read(100_000):
@@ -67,25 +67,25 @@ async def read_end(reader: asyncio.StreamReader) -> bytes:
     return received
 
 
-async def test_server_ends_when_its_owner_does(listener: socket.socket) -> None:
+async def test_server_stops_with_its_context(listener: socket.socket) -> None:
     async with asyncio.timeout(GUARD), run_server(Litestar([]), listener):
         pass
 
 
-async def test_error_while_it_starts_is_raised(listener: socket.socket) -> None:
+async def test_start_error_is_raised(listener: socket.socket) -> None:
     listener.close()
     with pytest.raises(OSError, match="Bad file descriptor"):
         async with run_server(Litestar([]), listener):
             pass
 
 
-async def test_owners_own_error_stays_what_it_is(listener: socket.socket) -> None:
+async def test_error_in_the_context_is_not_changed(listener: socket.socket) -> None:
     with pytest.raises(RuntimeError, match="a bug"):
         async with run_server(Litestar([]), listener):
             raise RuntimeError("a bug")
 
 
-async def test_requests_on_one_connection_are_answered_in_their_order(listener: socket.socket) -> None:
+async def test_requests_on_one_connection_are_answered_in_order(listener: socket.socket) -> None:
     async with connected(listener) as (reader, writer):
         writer.write(HELLO + HEAD + b"[1,2,3]" + HELLO)
         assert (await reader.readuntil(b"\r\n\r\nhello")).startswith(b"HTTP/1.1 200 OK\r\n")
@@ -93,14 +93,14 @@ async def test_requests_on_one_connection_are_answered_in_their_order(listener: 
         assert (await reader.readuntil(b"\r\n\r\nhello")).startswith(b"HTTP/1.1 200 OK\r\n")
 
 
-async def test_body_that_nobody_reads_does_not_reach_the_next_request(listener: socket.socket) -> None:
+async def test_unread_body_is_skipped(listener: socket.socket) -> None:
     async with connected(listener) as (reader, writer):
         writer.write(b"POST /ignore HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n" + b"x" * 100_000 + HELLO)
         await reader.readuntil(b"\r\n\r\nignored")
         assert (await reader.readuntil(b"\r\n\r\nhello")).startswith(b"HTTP/1.1 200 OK\r\n")
 
 
-async def test_caller_who_expects_to_be_told_to_go_on_is_told(listener: socket.socket) -> None:
+async def test_expect_100_continue_is_answered(listener: socket.socket) -> None:
     async with connected(listener) as (reader, writer):
         writer.write(HEAD.replace(b"Host", b"Expect: 100-continue\r\nHost"))
         assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 100 ")
@@ -108,7 +108,7 @@ async def test_caller_who_expects_to_be_told_to_go_on_is_told(listener: socket.s
         assert (await reader.readuntil(b"\r\n\r\n6")).startswith(b"HTTP/1.1 201 Created\r\n")
 
 
-async def test_caller_who_waits_to_be_told_to_go_on_need_not_send_a_body_that_is_not_wanted(
+async def test_unneeded_body_after_expect_100_continue_is_not_requested(
     listener: socket.socket,
 ) -> None:
     async with connected(listener) as (reader, writer):
@@ -117,7 +117,7 @@ async def test_caller_who_waits_to_be_told_to_go_on_need_not_send_a_body_that_is
     assert (head.split()[1], head.lower().count(b"connection: close")) == (b"404", 1)
 
 
-async def test_answer_to_head_has_no_body(listener: socket.socket) -> None:
+async def test_response_to_head_has_no_body(listener: socket.socket) -> None:
     async def app(_: Scope, __: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"5")]})
         await send({"type": "http.response.body", "body": b"hello", "more_body": False})
@@ -130,8 +130,8 @@ async def test_answer_to_head_has_no_body(listener: socket.socket) -> None:
         assert (b"content-length: 5" in first, second.startswith(b"HTTP/1.1 200 "), body) == (True, True, b"hello")
 
 
-@pytest.mark.parametrize("body", [b"zz\r\n", b"3\r\n[1,"], ids=["no chunk", "end in the middle"])
-async def test_body_that_is_no_http_is_refused(listener: socket.socket, body: bytes) -> None:
+@pytest.mark.parametrize("body", [b"zz\r\n", b"3\r\n[1,"], ids=["invalid chunk", "incomplete body"])
+async def test_invalid_body_framing_is_refused(listener: socket.socket, body: bytes) -> None:
     async with connected(listener) as (reader, writer):
         writer.write(HEAD.replace(b"Content-Length: 7", b"Transfer-Encoding: chunked") + body)
         writer.write_eof()
@@ -158,7 +158,7 @@ REFUSALS = {
         "the only supported Transfer-Encoding is a single chunked",
     ),
     "request line": (b"\x16\x03\x01\r\n\r\n", 400, NOT_VALID + "illegal request line"),
-    "no host": (b"GET /hello HTTP/1.1\r\n\r\n", 400, NOT_VALID + "Missing mandatory Host: header"),
+    "missing host": (b"GET /hello HTTP/1.1\r\n\r\n", 400, NOT_VALID + "Missing mandatory Host: header"),
     "chunk footer": (
         HEAD.replace(b"Content-Length: 7", b"Transfer-Encoding: chunked") + b"3\r\n[1]xx0\r\n\r\n",
         400,
@@ -173,7 +173,7 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize("case", REFUSALS)
-async def test_refusal_names_what_is_wrong_and_ends_the_connection(listener: socket.socket, case: str) -> None:
+async def test_refusal_has_a_reason_and_closes_the_connection(listener: socket.socket, case: str) -> None:
     request, status, message = REFUSALS[case]
     async with connected(listener) as (reader, writer):
         writer.write(request)
@@ -185,10 +185,10 @@ async def test_refusal_names_what_is_wrong_and_ends_the_connection(listener: soc
     assert head.count(b"connection: close") == 1
 
 
-async def test_refusal_of_a_body_is_sent_before_the_connection_ends(
+async def test_refusal_of_a_body_is_sent_before_the_connection_closes(
     listener: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where the system does not take it at once."""
+    """Also if the socket buffer is full."""
     lost: list[http_server._Connection] = []
 
     def lose(connection: http_server._Connection) -> None:
@@ -211,7 +211,7 @@ async def test_refusal_of_a_body_is_sent_before_the_connection_ends(
         (b"*", ("*", b"", [(b"host", b"x")])),
     ],
 )
-async def test_target_may_name_scheme_and_host(
+async def test_absolute_form_target_is_accepted(
     listener: socket.socket, target: bytes, expected: tuple[str, bytes, list[tuple[bytes, bytes]]]
 ) -> None:
     asked: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -224,7 +224,7 @@ async def test_target_may_name_scheme_and_host(
         assert await asked == expected
 
 
-async def test_application_that_fails_is_answered_for(
+async def test_failing_application_is_answered_with_500(
     listener: socket.socket, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def app(*_: object) -> None:
@@ -238,8 +238,8 @@ async def test_application_that_fails_is_answered_for(
     assert [record.levelno for record in caplog.records] == [logging.ERROR]
 
 
-async def test_answer_that_is_not_finished_is_cut_off(listener: socket.socket) -> None:
-    """So that nobody takes it for a whole one."""
+async def test_unfinished_response_is_aborted(listener: socket.socket) -> None:
+    """So that clients do not mistake it for a complete response."""
 
     async def app(_: Scope, __: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})
@@ -250,7 +250,7 @@ async def test_answer_that_is_not_finished_is_cut_off(listener: socket.socket) -
         assert not (await read_end(reader)).endswith(b"0\r\n\r\n")
 
 
-async def test_application_hears_that_its_caller_has_left(listener: socket.socket) -> None:
+async def test_application_is_notified_of_a_disconnect(listener: socket.socket) -> None:
     heard: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
 
     async def app(_: Scope, receive: Receive, __: Send) -> None:
@@ -262,7 +262,7 @@ async def test_application_hears_that_its_caller_has_left(listener: socket.socke
         assert await heard == ["http.request", "http.disconnect"]
 
 
-async def test_application_hears_that_its_answer_is_complete_and_the_next_request_is_kept(
+async def test_application_is_notified_of_the_complete_response_and_the_next_request_is_kept(
     listener: socket.socket,
 ) -> None:
     heard: list[str] = []
@@ -283,10 +283,10 @@ async def test_application_hears_that_its_answer_is_complete_and_the_next_reques
     assert heard == ["http.disconnect"] * 3
 
 
-async def test_application_need_not_wait_for_what_it_listens_to(
+async def test_application_can_return_while_it_waits_for_a_disconnect(
     listener: socket.socket, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The next request is read while the application still listens for the end of the last one."""
+    """The next request is read while the application still waits for the end of the last one."""
     listening: list[asyncio.Future[Any]] = []
 
     async def app(_: Scope, receive: Receive, send: Send) -> None:
@@ -305,7 +305,7 @@ async def test_application_need_not_wait_for_what_it_listens_to(
     assert caplog.records == []
 
 
-async def test_answer_under_way_is_finished_when_the_server_ends(listener: socket.socket) -> None:
+async def test_unfinished_response_is_completed_at_shutdown(listener: socket.socket) -> None:
     is_asked, may_answer = asyncio.Event(), asyncio.Event()
 
     async def app(_: Scope, __: Receive, send: Send) -> None:
@@ -332,16 +332,16 @@ async def test_answer_under_way_is_finished_when_the_server_ends(listener: socke
 
 
 SLOW_CALLERS = {
-    "says nothing": b"",
+    "sends nothing": b"",
     "never ends its head": b"GET /hello HTTP/1.1\r\nHost:",
     "never ends its body": HEAD + b"[1,",
     "never ends its second request": HELLO + b"GET /",
-    "never begins its second request": HELLO,
+    "never starts its second request": HELLO,
 }
 
 
 @pytest.mark.parametrize("case", SLOW_CALLERS)
-async def test_slow_caller_is_cut_off(listener: socket.socket, monkeypatch: pytest.MonkeyPatch, case: str) -> None:
+async def test_slow_client_is_disconnected(listener: socket.socket, monkeypatch: pytest.MonkeyPatch, case: str) -> None:
     monkeypatch.setattr(http_server, "READ_TIMEOUT", 0.1)
     monkeypatch.setattr(http_server, "IDLE_TIMEOUT", 0.1)
     async with connected(listener) as (reader, writer):
@@ -351,7 +351,9 @@ async def test_slow_caller_is_cut_off(listener: socket.socket, monkeypatch: pyte
         assert await read_end(reader) == b""
 
 
-async def test_caller_who_takes_nothing_is_cut_off(listener: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_client_that_reads_nothing_is_disconnected(
+    listener: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(http_server, "WRITE_TIMEOUT", 0.1)
     is_over = asyncio.Event()
 
@@ -368,7 +370,7 @@ async def test_caller_who_takes_nothing_is_cut_off(listener: socket.socket, monk
 
 
 async def _next_or_none(receive: Receive) -> object | None:
-    """Return what comes at once, or None."""
+    """Return data that is available at once, or None."""
     try:
         async with asyncio.timeout(0.001):
             return await receive()
@@ -376,10 +378,8 @@ async def _next_or_none(receive: Receive) -> object | None:
         return None
 
 
-async def test_caller_who_takes_a_moment_between_pieces_is_answered(
-    listener: socket.socket, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Only who is silent is cut off: the waits together may be longer than each may be."""
+async def test_client_with_short_pauses_is_answered(listener: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each wait has its own timeout; their sum may be longer."""
     limits: list[float] = []
     received: asyncio.Queue[bytes] = asyncio.Queue()
     timeout = asyncio.timeout
@@ -406,9 +406,7 @@ async def test_caller_who_takes_a_moment_between_pieces_is_answered(
         assert limits.count(http_server.READ_TIMEOUT) >= 4
 
 
-async def test_caller_over_the_limit_is_refused_before_it_asks(
-    listener: socket.socket, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_connection_over_the_limit_is_refused(listener: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_server, "CONNECTIONS", 1)
     async with connected(listener) as (first, first_writer):
         first_writer.write(HELLO)
@@ -426,7 +424,7 @@ async def test_caller_over_the_limit_is_refused_before_it_asks(
     }
 
 
-async def test_tls_handshake_has_to_end_in_time(listener: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_tls_handshake_has_a_timeout(listener: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_server, "TLS_TIMEOUT", 0.1)
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     async with asyncio.timeout(GUARD), run_server(Litestar([]), listener, tls):
@@ -437,7 +435,7 @@ async def test_tls_handshake_has_to_end_in_time(listener: socket.socket, monkeyp
 
 @pytest.fixture
 def deaf_caller(listener: socket.socket) -> Iterator[socket.socket]:
-    """A caller that has asked, and reads nothing; the system keeps little of an answer for it."""
+    """A client that sends a request and reads nothing; its socket buffer is small."""
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)
     with socket.socket() as caller:
         caller.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
@@ -452,7 +450,7 @@ async def answer_and_close(_: Scope, __: Receive, send: Send) -> None:
     await send({"type": "http.response.body", "body": b"x" * 60_000, "more_body": False})
 
 
-async def test_caller_counts_until_it_has_its_answer(
+async def test_connection_counts_until_its_response_is_sent(
     listener: socket.socket, deaf_caller: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(http_server, "CONNECTIONS", 1)
@@ -473,10 +471,10 @@ async def test_caller_counts_until_it_has_its_answer(
         assert await asyncio.to_thread(read_answer) > 60_000
 
 
-async def test_caller_who_never_takes_the_rest_of_its_answer_is_cut_off(
+async def test_client_that_never_reads_the_rest_is_disconnected(
     listener: socket.socket, deaf_caller: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The system may keep what it has taken: the next caller notices that the place is free."""
+    """The system may keep its buffered data; the next client gets the free connection."""
     monkeypatch.setattr(http_server, "WRITE_TIMEOUT", 0.1)
     monkeypatch.setattr(http_server, "CONNECTIONS", 1)
     async with asyncio.timeout(GUARD), run_server(answer_and_close, listener):
@@ -489,7 +487,7 @@ async def test_caller_who_never_takes_the_rest_of_its_answer_is_cut_off(
         assert answer.startswith(b"HTTP/1.1 200 ")
 
 
-async def test_server_ends_without_those_who_do_not_take_their_answer(
+async def test_shutdown_does_not_wait_for_blocked_clients(
     listener: socket.socket, deaf_caller: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(http_server, "SHUTDOWN_TIMEOUT", 0.1)
@@ -507,10 +505,10 @@ async def test_server_ends_without_those_who_do_not_take_their_answer(
     assert not guard.expired()
 
 
-async def test_each_piece_of_an_answer_has_its_own_time(
+async def test_each_chunk_of_a_response_has_its_own_timeout(
     listener: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A slow caller gets an answer of any size, as long as it takes some of it in time."""
+    """A slow client gets a response of any size if it reads each chunk in time."""
     limits: list[float] = []
     unsent: list[int] = []
     timeout, drain = asyncio.timeout, asyncio.StreamWriter.drain

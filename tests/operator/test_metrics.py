@@ -1,4 +1,4 @@
-"""The figures for Prometheus: every one that is promised, with closed labels, at a cost that does not grow."""
+"""Prometheus metrics: all documented families, closed label values, constant cost."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -29,7 +29,7 @@ LABELS: dict[str, set[str]] = {
     "change": {did.value for did in COUNTED_CHANGES},
     "outcome": {did.value.removeprefix("impact-") for did in COUNTED_OUTCOMES},
 }
-"""Every label there is, and every value that it can have."""
+"""Every label with all its possible values."""
 
 
 def read(fleet: Fleet, guests: Counters) -> dict[str, Metric]:
@@ -55,7 +55,7 @@ def busy_guests() -> Counters:
 
 
 async def lived_through(fleet: Fleet) -> None:
-    """Let something happen that every figure has to do with."""
+    """Produce events that affect every metric."""
     await fleet.events.schedule(schedule_request(EventType.FREEZE, "web-0", notice=timedelta(minutes=15)))
     await fleet.time.advance(timedelta(minutes=30))
     [(_, event)] = await fleet.events.schedule(
@@ -65,7 +65,7 @@ async def lived_through(fleet: Fleet) -> None:
     await fleet.holds.set(by="ada", reason="audit")
 
 
-async def test_what_guests_ask_is_shown() -> None:
+async def test_guest_requests_are_counted() -> None:
     async with run_fleet(web_scope()) as fleet:
         metrics = read(fleet, busy_guests())
     assert value(metrics, "forewarn_guest_answers", "forewarn_guest_answers_total", status="200") == 5
@@ -80,7 +80,7 @@ async def test_what_guests_ask_is_shown() -> None:
     assert value(metrics, "forewarn_guest_held_requests") == 7
 
 
-async def test_what_happens_in_the_fleet_is_shown() -> None:
+async def test_fleet_metrics_are_updated() -> None:
     async with run_fleet(web_scope()) as fleet:
         await lived_through(fleet)
         metrics = read(fleet, Counters())
@@ -107,7 +107,7 @@ async def test_what_happens_in_the_fleet_is_shown() -> None:
 
 
 async def test_labels_are_closed_enumerations() -> None:
-    """No id, no name and no time is a label: the number of series is known, whatever the fleet does."""
+    """No id, name or time is a label, so the number of series is bounded."""
     async with run_fleet(web_scope()) as fleet:
         await lived_through(fleet)
         metrics = read(fleet, busy_guests())
@@ -122,14 +122,14 @@ def _labels(metric: Metric) -> Iterator[tuple[str, str]]:
         yield from ((label, text) for label, text in sample.labels.items() if label != "le")
 
 
-async def test_families_are_the_same_whatever_has_happened() -> None:
+async def test_metric_families_never_change() -> None:
     async with run_fleet(web_scope()) as fleet:
         before = {name: metric.type for name, metric in read(fleet, Counters()).items()}
         await lived_through(fleet)
         assert {name: metric.type for name, metric in read(fleet, busy_guests()).items()} == before
 
 
-async def test_nobody_goes_through_the_whole_fleet_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_metrics_do_not_iterate_over_the_fleet(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> NoReturn:
         raise AssertionError("a scrape must not look at every scope")
 

@@ -1,4 +1,4 @@
-"""`/v1` may only grow: /openapi.json and the error codes are compared with kept copies."""
+"""`/v1` may only grow: /openapi.json and the error codes are compared with stored copies."""
 
 import copy
 import json
@@ -13,7 +13,7 @@ from tests.operator.openapi_compatibility import incompatible_changes, without_t
 from tests.operator.running_api import run_api
 
 FROZEN = False
-"""True once the issues that docs/decisions/0023 names are resolved: from then on nothing but additions is possible."""
+"""True once the issues in docs/decisions/0023 are resolved: from then on only additions are allowed."""
 
 KEPT = Path(__file__).parent / "openapi-v1.json"
 KEPT_CODES = Path(__file__).parent / "error-codes-v1.txt"
@@ -26,7 +26,7 @@ WHAT_TO_DO = (
 )
 
 
-async def test_description_of_the_api_only_grows(rewrite: bool) -> None:
+async def test_openapi_document_only_grows(rewrite: bool) -> None:
     async with run_api() as service:
         served = without_texts((await service.request("GET", "/openapi.json")).json)
     if rewrite and not FROZEN:
@@ -44,11 +44,11 @@ def test_error_codes_only_grow(rewrite: bool) -> None:
     assert not removed, f"error codes removed: {', '.join(sorted(removed))}; {WHAT_TO_DO}"
 
 
-# The comparison itself, on changes that are planted.
+# The comparison itself, with sample changes.
 
 
 def sample() -> dict[str, Any]:
-    """Return a small description: one list, one change."""
+    """Return a small document: one list, one change."""
     vm = {
         "type": "object",
         "properties": {
@@ -92,7 +92,7 @@ def sample() -> dict[str, Any]:
 
 
 class Parts(NamedTuple):
-    """What a change is made to: the path /v1/vms of a description, and its schemas."""
+    """The path /v1/vms of a document, and its schemas."""
 
     path: Any
     schemas: Any
@@ -102,7 +102,7 @@ Change = Callable[[Parts], object]
 
 
 def rename(properties: dict[str, Any], old: str, new: str) -> None:
-    """Give a property another name."""
+    """Rename a property."""
     properties[new] = properties.pop(old)
 
 
@@ -167,7 +167,7 @@ NO_ADDITIONS: dict[str, tuple[Change, str]] = {
         lambda api: api.schemas["AddVm"]["required"].append("host"),
         "AddVm.host: newly required in requests",
     ),
-    "property not always there": (
+    "property not always present": (
         lambda api: api.schemas["Vm"]["required"].remove("name"),
         "Vm.name: no longer in every response",
     ),
@@ -204,7 +204,7 @@ NO_ADDITIONS: dict[str, tuple[Change, str]] = {
 
 
 def changed(change: Change) -> list[str]:
-    """Return what the comparison says of a change."""
+    """Return the result of the comparison for a change."""
     now = copy.deepcopy(sample())
     change(Parts(now["paths"]["/v1/vms"], now["components"]["schemas"]))
     return incompatible_changes(sample(), now)
@@ -216,7 +216,7 @@ def test_addition_is_allowed(change: Change) -> None:
 
 
 @pytest.mark.parametrize(("change", "told"), NO_ADDITIONS.values(), ids=NO_ADDITIONS)
-def test_change_that_is_no_addition_is_named(change: Change, told: str) -> None:
+def test_incompatible_change_is_named(change: Change, told: str) -> None:
     assert any(told in each for each in changed(change)), changed(change)
 
 

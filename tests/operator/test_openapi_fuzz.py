@@ -1,4 +1,4 @@
-"""Schemathesis reads the description of the API and tries to catch the service out."""
+"""Fuzz tests of the API with Schemathesis."""
 
 import asyncio
 import re
@@ -14,9 +14,9 @@ from tests.operator.running_api import TOKEN, run_api
 SCHEMATHESIS = Path(sys.executable).parent / "schemathesis"
 QUICK = "examples,fuzzing,stateful"
 THOROUGH = "examples,coverage,fuzzing,stateful"
-"""Coverage goes through every bound of every parameter, which takes minutes."""
+"""The coverage phase tries every bound of every parameter, which takes minutes."""
 
-# What is well formed is never called malformed: it is done, or refused for a reason that the rules know.
+# A well-formed request is never refused as malformed: it succeeds, or a rule refuses it.
 CHECKS = """
 [checks]
 positive_data_acceptance.expected-statuses = ["2xx", 404, 409, 422]
@@ -31,7 +31,7 @@ LEFT_OUT = {
     "importFleet": "a fleet file is no JSON, and a wrong one would take everything away",
     "revokeToken": "it would revoke the token with which it asks",
 }
-"""These have tests of their own."""
+"""These have their own tests."""
 
 
 @pytest.mark.process
@@ -44,8 +44,10 @@ LEFT_OUT = {
         pytest.param(False, 30, THOROUGH, id="as served", marks=pytest.mark.long),
     ],
 )
-async def test_service_keeps_to_its_description(tmp_path: Path, known_names: bool, examples: int, phases: str) -> None:
-    """Each operation by itself, and then one after the other with what the one before has answered."""
+async def test_service_conforms_to_its_openapi_document(
+    tmp_path: Path, known_names: bool, examples: int, phases: str
+) -> None:
+    """Each operation alone, and then sequences in which operations use earlier responses."""
     (tmp_path / "checks.toml").write_text(CHECKS)
     async with run_api() as service:
         description = (await service.request("GET", "/openapi.json")).json
@@ -71,7 +73,7 @@ async def test_service_keeps_to_its_description(tmp_path: Path, known_names: boo
         assert "Stateful (in" in said.decode()
 
 
-async def test_description_is_of_openapi_3_1_and_names_every_path() -> None:
+async def test_openapi_document_is_3_1_and_has_every_path() -> None:
     async with run_api() as service:
         description = (await service.request("GET", "/openapi.json")).json
     assert description["openapi"].startswith("3.1.")

@@ -1,4 +1,4 @@
-"""Lists of a large fleet: in order whatever comes and goes, and never at the cost of others."""
+"""Pagination of a large fleet: sorted, and without blocking the event loop."""
 
 import pytest
 
@@ -12,7 +12,7 @@ def scope(id_: str) -> Scope:
     return Scope(id=id_, kind=ScopeKind.CLOUD_SERVICE, epoch="e1", changed_at=TEN)
 
 
-async def test_scope_ids_are_in_order_whatever_comes_and_goes() -> None:
+async def test_scope_ids_stay_sorted() -> None:
     async with run_api() as service:
         inventory = service.fleet.inventory
         roll = SortedScopeIds(service.fleet)

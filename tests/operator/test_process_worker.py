@@ -1,4 +1,4 @@
-"""Work in another process: its result, its errors, its end."""
+"""Work in a separate process: result, errors and cancellation."""
 
 import asyncio
 import os
@@ -21,7 +21,7 @@ def explode(_: object) -> None:
     raise NotFound(404, "unknown", "with facts of its own", {"a": "b"})
 
 
-async def test_error_of_another_process_comes_back_with_its_facts() -> None:
+async def test_error_of_the_process_is_raised_with_its_details() -> None:
     with pytest.raises(NotFound, match="with facts of its own") as raised:
         await run_in_process(explode)
     assert (raised.value.status, raised.value.code, raised.value.details) == (404, "unknown", {"a": "b"})
@@ -31,12 +31,12 @@ def vanish(_: object) -> None:
     os._exit(1)
 
 
-async def test_process_that_ends_without_a_word_is_noticed() -> None:
+async def test_death_of_the_process_raises_eof_error() -> None:
     with pytest.raises(EOFError):
         await run_in_process(vanish)
 
 
-async def test_process_that_ends_before_it_has_its_work_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_death_before_the_work_is_sent_raises_eof_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process_worker, "_run_child", vanish)
     with pytest.raises(EOFError):
         await run_in_process(partial(stay, bytes(4_000_000)))
@@ -49,7 +49,7 @@ def stay(file: Any, _: object) -> None:
         time.sleep(GUARD)
 
 
-async def test_process_ends_with_whoever_waits_for_it(tmp_path: Path) -> None:
+async def test_cancellation_kills_the_process(tmp_path: Path) -> None:
     file = tmp_path / "pid"
     waiting = asyncio.create_task(run_in_process(partial(stay, file)))
     async with asyncio.timeout(GUARD):
@@ -64,8 +64,8 @@ async def test_process_ends_with_whoever_waits_for_it(tmp_path: Path) -> None:
         os.kill(pid, 0)
 
 
-async def test_process_that_nobody_waits_for_any_more_does_nothing(tmp_path: Path) -> None:
-    """Whoever has left before the process was there would leave it behind."""
+async def test_cancellation_before_the_start_kills_the_process(tmp_path: Path) -> None:
+    """A cancellation before the process exists must not leave it behind."""
     file = tmp_path / "pid"
     waiting = asyncio.create_task(run_in_process(partial(stay, file)))
     await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""Requests of those who wish the service ill, or do not know it: each is refused like any other, with a stable code."""
+"""Malicious and malformed requests are refused with a stable code."""
 
 import asyncio
 
@@ -9,18 +9,18 @@ from tests.operator.running_api import TOKEN, run_api
 BODIES = {
     "deeply nested list": b'{"type":' + b"[" * 100_000,
     "deeply nested object": b'{"type":' * 50_000,
-    "deeply nested where it may be anything": b'{"tags":{"a":' + b"[" * 50_000 + b"]" * 50_000 + b"}}",
-    "no UTF-8": b'{"type":"\xff\xfe"}',
+    "deeply nested in an untyped field": b'{"tags":{"a":' + b"[" * 50_000 + b"]" * 50_000 + b"}}",
+    "invalid UTF-8": b'{"type":"\xff\xfe"}',
     "half a character": b'{"type":"Reboot","vms":["\\ud800"]}',
     "not JSON": b"type=Reboot",
-    "number beyond all numbers": b'{"type":"Reboot","scope":"web","update_domain":1e400}',
+    "number out of range": b'{"type":"Reboot","scope":"web","update_domain":1e400}',
     "null": b"null",
     "nothing": b"",
 }
 
 
 @pytest.mark.parametrize("case", BODIES)
-async def test_body_that_cannot_be_read_is_malformed(case: str) -> None:
+async def test_undecodable_body_is_refused(case: str) -> None:
     async with run_api() as service:
         replies = [
             await service.request("POST", "/v1/events", BODIES[case]),
@@ -29,10 +29,10 @@ async def test_body_that_cannot_be_read_is_malformed(case: str) -> None:
     assert [(reply.status, reply.code) for reply in replies] == [(400, "invalid-request")] * 2
 
 
-async def test_missing_body_is_said() -> None:
+async def test_missing_body_is_reported() -> None:
     async with run_api() as service:
         reply = await service.request("POST", "/v1/events", b"")
-    assert reply.json["error"]["message"] == "the request has no body: send JSON (what is allowed: /openapi.json)"
+    assert reply.json["error"]["message"] == "the request has no body; send JSON (see /openapi.json)"
 
 
 DURATIONS = {
@@ -48,7 +48,7 @@ POLICIES = {
 }
 
 
-async def test_wrong_duration_is_named_by_its_path_with_what_is_allowed() -> None:
+async def test_error_names_the_path_of_an_invalid_duration() -> None:
     campaign = '{"name":"k","type":"Reboot","selection":{"all":true},"policy":%s}'
     cases = [("/v1/events", body, message) for body, message in DURATIONS.items()]
     cases += [("/v1/campaigns/plan", campaign % body, message) for body, message in POLICIES.items()]
@@ -59,7 +59,7 @@ async def test_wrong_duration_is_named_by_its_path_with_what_is_allowed() -> Non
             assert reply.json["error"]["message"].startswith(message)
 
 
-async def test_value_that_breaks_a_rule_of_a_campaign_is_named_by_its_path() -> None:
+async def test_error_names_the_path_of_an_invalid_campaign_value() -> None:
     body = b'{"name":"k","type":"Reboot","selection":{"all":true},"policy":{"gap":"40d"}}'
     async with run_api() as service:
         reply = await service.request("POST", "/v1/campaigns/plan", body)
@@ -68,7 +68,7 @@ async def test_value_that_breaks_a_rule_of_a_campaign_is_named_by_its_path() -> 
 
 
 @pytest.mark.parametrize("host", ["a:b:c", "x:99999999", "[", "[::1"])
-async def test_host_that_is_none_makes_no_difference(host: str) -> None:
+async def test_invalid_host_header_is_ignored(host: str) -> None:
     lines = f"Host: {host}", f"Authorization: Bearer {TOKEN}", "Idempotency-Key: k1", "Content-Length: 2", "", "{}"
     async with run_api() as service:
         answer = await service.raw("\r\n".join(("POST /v1/holds/release HTTP/1.1", *lines)).encode())
@@ -77,13 +77,13 @@ async def test_host_that_is_none_makes_no_difference(host: str) -> None:
     assert lost.startswith(b"HTTP/1.1 400 ")
 
 
-async def test_parameter_that_is_said_twice_is_refused() -> None:
-    """Whoever says two scopes would be shown one of them and not know which."""
+async def test_repeated_parameter_is_refused() -> None:
+    """With two scopes only one of them would be used."""
     async with run_api() as service:
         twice = await service.request("GET", "/v1/vms?scope=web&scope=shop")
         several = await service.request("GET", "/v1/journal?action=scheduled&action=started")
     assert (twice.status, twice.code, several.status) == (400, "invalid-request", 200)
-    assert twice.json["error"]["message"] == "scope is said more than once"
+    assert twice.json["error"]["message"] == "query parameter scope given more than once"
 
 
 NO_HTTP = {
@@ -95,14 +95,14 @@ NO_HTTP = {
 
 
 @pytest.mark.parametrize("case", NO_HTTP)
-async def test_what_is_no_http_is_refused_like_everything_else(case: str) -> None:
+async def test_invalid_http_is_refused(case: str) -> None:
     async with run_api() as service:
         head = await service.raw(NO_HTTP[case])
     assert head.startswith(b"HTTP/1.1 431 " if case == "endless head" else b"HTTP/1.1 400 ")
     assert b"content-type: application/json\r\n" in head
 
 
-async def test_crowd_is_told_to_come_later(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_too_many_connections_are_refused_with_503(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("forewarn.operator.http_server.CONNECTIONS", 1)
     async with run_api() as service:
         _, writer = await asyncio.open_connection("127.0.0.1", service.port)

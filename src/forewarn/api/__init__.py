@@ -1,1 +1,1 @@
-"""The operator API /v1: its types, its client, the fleet file and the campaign file. Needs nothing of the server."""
+"""The operator API /v1: its types, its client, the fleet file and the campaign file. Does not depend on the server."""

@@ -9,7 +9,7 @@ from forewarn.settings.file_reader import FileValue, read_toml
 
 
 def parse_campaign(text: str, *, file: str) -> FileValue:
-    """Parse TOML, whatever its keys are."""
+    """Parse TOML without checking its keys."""
     return read_toml(text, file=file)
 
 

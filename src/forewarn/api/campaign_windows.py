@@ -16,7 +16,7 @@ def parse_window(text: str) -> Window:
     """Read a window: `22:00-04:00`, `sat,sun 22:00-04:00 Europe/Vienna`, `mon-fri 01:00-05:00`."""
     found = _WINDOW.fullmatch(text.strip())
     if found is None:
-        raise Invalid(f'{text!r} is not a window: write it like "sat,sun 22:00-04:00 Europe/Vienna"')
+        raise Invalid(f'{text!r} is not a window; write it like "sat,sun 22:00-04:00 Europe/Vienna"')
     return Window(
         days=_parse_day_list(found["days"] or ""),
         start=_padded_time(found["start"]),
@@ -26,7 +26,7 @@ def parse_window(text: str) -> Window:
 
 
 def _padded_time(time: str) -> str:
-    """Write a time of day with its leading zero."""
+    """Add the leading zero to a time of day."""
     return f"0{time}" if time[1:2] == ":" else time
 
 
@@ -37,7 +37,7 @@ def _parse_day_list(text: str) -> tuple[Weekday, ...]:
 
 
 def _parse_days(text: str) -> tuple[Weekday, ...]:
-    """Read a day, or days from one to another, which may go around the end of the week."""
+    """Read a day or a range of days, which may wrap around the end of the week."""
     first, dash, last = text.partition("-")
     begin, end = _parse_day(first.strip()), _parse_day(last.strip() if dash else first.strip())
     number, length = WEEKDAYS.index(begin), (WEEKDAYS.index(end) - WEEKDAYS.index(begin)) % len(WEEKDAYS) + 1
@@ -48,7 +48,7 @@ def _parse_day(text: str) -> Weekday:
     for day in Weekday:
         if text[:3] == day.value and _FULL_NAMES[day].startswith(text):
             return day
-    raise Invalid(f"{text!r} is not a day: use {', '.join(Weekday)}")
+    raise Invalid(f"{text!r} is not a day; use {', '.join(Weekday)}")
 
 
 _FULL_NAMES = {
@@ -63,16 +63,16 @@ _FULL_NAMES = {
 
 
 def parse_blackout(text: str) -> Blackout:
-    """Read a black-out: `2026-12-24T12:00Z/2027-01-02T06:00Z`, and why, if that is said."""
+    """Read a blackout: `2026-12-24T12:00Z/2027-01-02T06:00Z`, with an optional reason."""
     found = _BLACKOUT.fullmatch(text.strip())
     if found is None:
-        raise Invalid(f'{text!r} is not a black-out: write it like "2026-12-24T12:00Z/2027-01-02T06:00Z holidays"')
+        raise Invalid(f'{text!r} is not a blackout; write it like "2026-12-24T12:00Z/2027-01-02T06:00Z holidays"')
     return Blackout(start=parse_moment(found["start"]), end=parse_moment(found["end"]), why=found["why"] or "")
 
 
 def parse_moment(text: str) -> datetime:
-    """Read a moment, which may lack its zone: whoever takes it refuses that."""
+    """Read a time. A missing zone is allowed here and refused by the caller."""
     try:
         return datetime.fromisoformat(text)
     except ValueError:
-        raise Invalid(f"{text!r} is not a time: write it like 2026-12-24T12:00Z") from None
+        raise Invalid(f"{text!r} is not a time; write it like 2026-12-24T12:00Z") from None

@@ -21,20 +21,20 @@ T = TypeVar("T")
 
 TIMEOUT = 60.0
 LONG_TIMEOUT = 3600.0
-"""How long, in seconds, an import may be silent."""
+"""The timeout in seconds of requests that take long, such as an import."""
 
 QueryValue = str | Sequence[str] | None
-"""A parameter, one that is said repeatedly, or one that is left out."""
+"""A query parameter, a repeated one, or an omitted one."""
 
 FileFormat = Literal["toml", "json"]
 
 
 class Page(Protocol):
-    """A part of a list, and where the next one begins."""
+    """A page of a list, and the start of the next page."""
 
     @property
     def next(self) -> str | None:
-        """What to ask for next; None at the end."""
+        """The parameter for the next page; None at the end."""
         ...
 
 
@@ -42,7 +42,7 @@ P = TypeVar("P", bound=Page)
 
 
 class ServiceAddress(NamedTuple):
-    """Where a service is, and what is needed to talk to it."""
+    """The URL of a service, and the token and certificates for it."""
 
     url: str
     token: str
@@ -50,15 +50,15 @@ class ServiceAddress(NamedTuple):
     pinned: Path | None = None
 
     def open(self, timeout: float) -> Transport:
-        """Return the way there; raise ApiError if URL or certificate are invalid."""
+        """Return a transport to the service; raise ApiError if the URL or a certificate is invalid."""
         return Transport(self.url, self.token, timeout=timeout, ca=self.ca, pinned=self.pinned)
 
 
 class ApiClient:
-    """Talks to one service. Each call is one connection, so a client may be kept for as long as one likes.
+    """A client of one service. Each call opens a connection, so a client can be kept for any time.
 
-    Every change carries a key of its own unless one is given. If the connection ends before the answer has come, it is
-    sent once more with the same key: the service does nothing twice.
+    Every change has an idempotency key, generated if none is given. If the connection ends before the response, the
+    client sends the request once more with the same key, and the service does not repeat the change.
     """
 
     def __init__(
@@ -83,27 +83,27 @@ class ApiClient:
 
     @property
     def url(self) -> str:
-        """Where the service is."""
+        """The URL of the service."""
         return self._transport.url
 
     # The service.
 
     def health(self) -> v1.Health:
-        """Ask whether the service is there."""
+        """Check that the service is alive."""
         return self._get("/healthz", v1.Health)
 
     def me(self) -> v1.Principal:
-        """Ask who we are for the service."""
+        """Return the name, role and scopes of the token."""
         return self._get("/v1/me", v1.Principal)
 
     def clock(self) -> v1.Clock:
-        """Ask what time it is for the service."""
+        """Return the service's time."""
         return self._get("/v1/clock", v1.Clock)
 
     def advance(self, duration: str | None = None) -> v1.AdvanceResult:
-        """Move a manual clock by a duration, else to the next change of an event.
+        """Advance a manual clock by a duration, else to the next change of an event.
 
-        This one is never sent twice: it has no key.
+        It has no idempotency key, so it is never sent twice.
         """
         body = msgspec.json.encode(v1.AdvanceClock(duration=duration, to_next_change=duration is None))
         headers = {"Content-Type": "application/json"}
@@ -114,7 +114,7 @@ class ApiClient:
     def scopes(
         self, *, kind: str | None = None, held: bool | None = None, name: str | None = None
     ) -> Iterator[v1.Scope]:
-        """Give every scope, by id. `name`: or a pattern like `web-*`."""
+        """Yield every scope, sorted by id. `name` can be a pattern such as `web-*`."""
         for page in self._pages("/v1/scopes", v1.ScopePage, kind=kind, held=_flag_text(held), name=name):
             yield from page.scopes
 
@@ -142,12 +142,12 @@ class ApiClient:
         name: str | None = None,
         tag: str | None = None,
     ) -> Iterator[v1.Vm]:
-        """Give every VM, by scope and name. `name`: or a pattern like `web-*`; `tag`: a name or `name=value`."""
+        """Yield every VM, by scope and name. `name` can be a pattern such as `web-*`, `tag` a name or `name=value`."""
         for page in self._pages("/v1/vms", v1.VmPage, scope=scope, host=host, name=name, tag=tag):
             yield from page.vms
 
     def vm(self, name: str) -> v1.Vm:
-        """Return one VM, named as `scope/name` or by its bare name where that is unambiguous."""
+        """Return one VM, by `scope/name`, or by its bare name if that is unambiguous."""
         return self._get(_path("vms", name), v1.Vm)
 
     def add_vm(self, request: v1.AddVm, *, key: str | None = None) -> v1.Vm:
@@ -159,20 +159,20 @@ class ApiClient:
         return self._change("PATCH", _path("vms", name), request, v1.Vm, key)
 
     def remove_vm(self, name: str, *, force: bool = False, reason: str = "", key: str | None = None) -> None:
-        """Take a VM out of the inventory, without an event."""
+        """Remove a VM from the inventory, without an event."""
         self._remove(_path("vms", name), key, force=_flag_text(force), reason=reason)
 
     def open_socket(self, vm: str) -> v1.Socket:
-        """Ask where a VM is listened for on the service's machine, for programs that are taken for it there."""
+        """Return the Unix socket on the service's machine through which a program acts as a VM."""
         body, headers = msgspec.json.encode(v1.OpenSocket(vm=vm)), {"Content-Type": "application/json"}
         return self._decode(self._transport.request("POST", "/v1/sockets", body, headers), v1.Socket)
 
     def diagnosis(self, name: str) -> v1.Diagnosis:
-        """Ask why a VM sees nothing."""
+        """Diagnose why a VM does not see its events."""
         return self._get("/v1/diagnosis" + _query(vm=name), v1.Diagnosis)
 
     def hosts(self, *, name: str | None = None) -> Iterator[v1.Host]:
-        """Give every host, by name. `name`: or a pattern like `hv-*`."""
+        """Yield every host, sorted by name. `name` can be a pattern such as `hv-*`."""
         for page in self._pages("/v1/hosts", v1.HostPage, name=name):
             yield from page.hosts
 
@@ -181,13 +181,13 @@ class ApiClient:
         return self._get(_path("hosts", name), v1.Host)
 
     def export_fleet(self, format_: FileFormat = "toml") -> Iterator[bytes]:
-        """Give the fleet file, piece by piece."""
+        """Yield the fleet file in chunks."""
         return self._long_transport.chunks("GET", "/v1/fleet" + _query(format=format_), {})
 
     def import_fleet(
         self, text: bytes, format_: FileFormat = "toml", *, dry_run: bool = False, prune: bool = False
     ) -> Iterator[v1.ImportProgress]:
-        """Bring the fleet to what a fleet file says; give how far it is, and last the result."""
+        """Change the fleet to match a fleet file; yield the progress, and last the result."""
         query = _query(format=format_, dry_run=_flag_text(dry_run), prune=_flag_text(prune))
         headers = {"Content-Type": f"application/{format_}", "Accept": "application/x-ndjson"}
         for line in self._long_transport.lines("POST", f"/v1/fleet/import{query}", text, headers):
@@ -205,7 +205,7 @@ class ApiClient:
         status: Literal["Scheduled", "Started"] | None = None,
         source: Source | None = None,
     ) -> Iterator[v1.Event]:
-        """Give every open event that fits everything that is said."""
+        """Yield every open event that matches all filters."""
         params = {"scope": scope, "vm": vm, "host": host, "status": status}
         kinds = {"type": type_ and type_.value, "source": source and source.value}
         for page in self._pages("/v1/events", v1.EventPage, **params, **kinds):
@@ -216,7 +216,7 @@ class ApiClient:
         return self._get(_path("events", id_), v1.EventDetail)
 
     def schedule(self, request: v1.ScheduleEvents, *, key: str | None = None) -> v1.ScheduleResponse:
-        """Make events."""
+        """Schedule events."""
         return self._change("POST", "/v1/events", request, v1.ScheduleResponse, key)
 
     def restart(self, request: v1.Operate, *, key: str | None = None) -> v1.ScheduleResponse:
@@ -224,27 +224,27 @@ class ApiClient:
         return self._change("POST", "/v1/operations/restart", request, v1.ScheduleResponse, key)
 
     def redeploy(self, request: v1.Operate, *, key: str | None = None) -> v1.ScheduleResponse:
-        """Move a VM to another host."""
+        """Redeploy a VM to another host."""
         return self._change("POST", "/v1/operations/redeploy", request, v1.ScheduleResponse, key)
 
     def delete(self, request: v1.Operate, *, key: str | None = None) -> v1.ScheduleResponse:
-        """Delete a VM: with an event under a terminate profile, else at once."""
+        """Delete a VM: with an event if it has a terminate notice, else at once."""
         return self._change("POST", "/v1/operations/delete", request, v1.ScheduleResponse, key)
 
     def evict(self, request: v1.Evict, *, key: str | None = None) -> v1.ScheduleResponse:
-        """Take a low-priority VM away."""
+        """Evict a low-priority VM."""
         return self._change("POST", "/v1/operations/evict", request, v1.ScheduleResponse, key)
 
     def fail(self, request: v1.Fail, *, key: str | None = None) -> v1.ScheduleResponse:
-        """Let hardware fail now."""
+        """Report a hardware failure."""
         return self._change("POST", "/v1/operations/fail", request, v1.ScheduleResponse, key)
 
     def predict_failure(self, request: v1.PredictFailure, *, key: str | None = None) -> v1.ScheduleResponse:
-        """Announce a failure of hardware, days ahead."""
+        """Announce a predicted hardware failure, days ahead."""
         return self._change("POST", "/v1/operations/predict-failure", request, v1.ScheduleResponse, key)
 
     def cancel(self, id_: str, request: v1.CancelEvent, *, key: str | None = None) -> v1.EventDetail:
-        """Take a Scheduled event back."""
+        """Cancel a Scheduled event."""
         return self._change("POST", _path("events", id_) + "/cancel", request, v1.EventDetail, key)
 
     def approve(self, id_: str, request: v1.ApproveEvent, *, key: str | None = None) -> v1.EventDetail:
@@ -252,19 +252,19 @@ class ApiClient:
         return self._change("POST", _path("events", id_) + "/approve", request, v1.EventDetail, key)
 
     def retry(self, id_: str, request: v1.RetryImpact, *, key: str | None = None) -> v1.EventDetail:
-        """Have failed or unknown work done once more."""
+        """Retry failed or unknown work."""
         return self._change("POST", _path("events", id_) + "/retry", request, v1.EventDetail, key)
 
     def resolve(self, id_: str, request: v1.ResolveImpact, *, key: str | None = None) -> v1.EventDetail:
-        """End failed or unknown work."""
+        """Resolve failed or unknown work as done or given up."""
         return self._change("POST", _path("events", id_) + "/resolve", request, v1.EventDetail, key)
 
     def holds(self) -> v1.Holds:
-        """Return what is held."""
+        """Return the holds."""
         return self._get("/v1/holds", v1.Holds)
 
     def hold(self, request: v1.CreateHold, *, key: str | None = None) -> v1.Holds:
-        """Let nothing planned start."""
+        """Stop planned maintenance from starting."""
         return self._change("POST", "/v1/holds", request, v1.Holds, key)
 
     def release(self, request: v1.ReleaseHold, *, key: str | None = None) -> v1.Holds:
@@ -274,71 +274,71 @@ class ApiClient:
     # Faults.
 
     def faults(self) -> v1.Faults:
-        """Return the faults that are set."""
+        """Return the current faults."""
         return self._get("/v1/faults", v1.Faults)
 
     def set_fault(self, request: v1.SetFault, *, key: str | None = None) -> v1.Fault:
-        """Have the emulator answer wrongly."""
+        """Set a fault in the emulator."""
         return self._change("POST", "/v1/faults", request, v1.Fault, key)
 
     def clear_fault(self, id_: str, *, reason: str = "", key: str | None = None) -> None:
-        """End a fault."""
+        """Clear a fault."""
         self._remove(_path("faults", id_), key, reason=reason)
 
     def clear_faults(self, *, reason: str = "", key: str | None = None) -> v1.Faults:
-        """End all faults, and return them."""
+        """Clear all faults and return them."""
         path = "/v1/faults" + _query(reason=reason)
         return self._decode(self._send_with_retry("DELETE", path, None, {"Accept": "application/json"}, key), v1.Faults)
 
     # Campaigns.
 
     def campaigns(self, *, state: CampaignState | None = None, only_open: bool = False) -> Iterator[v1.Campaign]:
-        """Give every campaign, the newest first."""
+        """Yield every campaign, newest first."""
         params = {"state": state and state.value, "open": _flag_text(only_open)}
         for page in self._pages("/v1/campaigns", v1.CampaignPage, **params):
             yield from page.campaigns
 
     def campaign(self, name_or_id: str) -> v1.Campaign:
-        """Return one campaign, named by its id, or by its name while it is not over."""
+        """Return one campaign, by its id, or by its name while it is open."""
         return self._get(_path("campaigns", name_or_id), v1.Campaign)
 
     def waves(
         self, name_or_id: str, *, scope: str | None = None, state: v1.WaveState | None = None
     ) -> Iterator[v1.CampaignWave]:
-        """Give the waves of a campaign, by scope."""
+        """Yield the waves of a campaign, sorted by scope."""
         path = _path("campaigns", name_or_id) + "/waves"
         for page in self._pages(path, v1.WavePage, scope=scope, state=state and state.value):
             yield from page.waves
 
     def plan_campaign(self, request: v1.CampaignRequest) -> Iterator[v1.PlanProgress]:
-        """Plan a campaign; give how far that is, and last the plan. Nothing is announced."""
+        """Plan a campaign; yield the progress, and last the plan. Nothing is announced."""
         headers = {"Content-Type": "application/json", "Accept": "application/x-ndjson"}
         body = msgspec.json.encode(request)
         for line in self._long_transport.lines("POST", "/v1/campaigns/plan", body, headers):
             yield self._decode(line, v1.PlanProgress)
 
     def start_campaign(self, request: v1.StartCampaign, *, key: str | None = None) -> v1.Campaign:
-        """Start a campaign. It is planned first, which takes a while for a large fleet."""
+        """Plan and start a campaign; planning takes a while for a large fleet."""
         return self._change("POST", "/v1/campaigns", request, v1.Campaign, key, self._long_transport)
 
     def pause_campaign(self, name_or_id: str, request: v1.PauseCampaign, *, key: str | None = None) -> v1.Campaign:
-        """Let no further wave start."""
+        """Pause a campaign: no further wave starts."""
         return self._change("POST", _path("campaigns", name_or_id) + "/pause", request, v1.Campaign, key)
 
     def resume_campaign(self, name_or_id: str, request: v1.ResumeCampaign, *, key: str | None = None) -> v1.Campaign:
-        """Go on after a pause or a halt."""
+        """Resume a paused or halted campaign."""
         return self._change("POST", _path("campaigns", name_or_id) + "/resume", request, v1.Campaign, key)
 
     def abort_campaign(self, name_or_id: str, request: v1.AbortCampaign, *, key: str | None = None) -> v1.Campaign:
-        """End a campaign: what is Scheduled is canceled, what is Started ends."""
+        """Abort a campaign. Scheduled events are canceled; started events continue."""
         return self._change("POST", _path("campaigns", name_or_id) + "/abort", request, v1.Campaign, key)
 
     def retry_wave(self, name_or_id: str, request: v1.RetryWave, *, key: str | None = None) -> v1.Campaign:
-        """Have the failed wave of a scope made once more."""
+        """Retry the failed wave of a scope."""
         return self._change("POST", _path("campaigns", name_or_id) + "/retry", request, v1.Campaign, key)
 
     def skip_wave(self, name_or_id: str, request: v1.SkipWave, *, key: str | None = None) -> v1.Campaign:
-        """Go on in a scope without the wave that failed, or that waits."""
+        """Skip the failed or waiting wave of a scope."""
         return self._change("POST", _path("campaigns", name_or_id) + "/skip", request, v1.Campaign, key)
 
     # The journal.
@@ -357,9 +357,9 @@ class ApiClient:
         newest_first: bool = False,
         after: int | None = None,
     ) -> Iterator[v1.JournalEntry]:
-        """Give the lines of the journal that fit everything that is said, and are of one of the kinds `actions`.
+        """Yield the journal entries that match all filters. `actions` matches any of its kinds; empty matches all.
 
-        `after`: from the line at this position on, in the order that is asked for, without that line.
+        `after`: only entries after this position, in the requested order.
         """
         named = {"scope": scope, "vm": vm, "event": event, "campaign": campaign, "actor": actor}
         times = {
@@ -375,9 +375,9 @@ class ApiClient:
     def watch(
         self, *, after: int | None = None, scope: str | None = None, campaign: str | None = None
     ) -> Iterator[v1.JournalEntry | None]:
-        """Give every line of the journal as it is written, from a position on, or from now.
+        """Yield every journal entry as it is written, after a position, or from now on.
 
-        None says that the service is there and has nothing new. ConnectionClosed: go on with the last position.
+        None is a heartbeat of the service. After ConnectionClosed, continue with the last position.
         """
         headers = {"Accept": "text/event-stream"} | ({} if after is None else {"Last-Event-ID": str(after)})
         for line in self._transport.lines("GET", "/v1/watch" + _query(scope=scope, campaign=campaign), None, headers):
@@ -394,14 +394,14 @@ class ApiClient:
         return self._get("/v1/tokens", v1.TokenPage)
 
     def create_token(self, request: v1.CreateToken, *, key: str | None = None) -> v1.NewToken:
-        """Make a token."""
+        """Create a token."""
         return self._change("POST", "/v1/tokens", request, v1.NewToken, key)
 
     def revoke_token(self, id_: str, *, reason: str = "", key: str | None = None) -> None:
         """Revoke a token."""
         self._remove(_path("tokens", id_), key, reason=reason)
 
-    # Asking.
+    # Requests.
 
     def _get(self, path: str, response_type: type[T]) -> T:
         return self._decode(self._transport.request("GET", path, None, {"Accept": "application/json"}), response_type)
@@ -453,7 +453,7 @@ class ApiClient:
 
 
 class LocalApiClient(ApiClient):
-    """A client of a service on this machine: the first request looks for it, and raises what `find` raises."""
+    """A client of a service on this machine. The first request calls `find`, and raises its errors."""
 
     def __init__(self, find: Callable[[], ServiceAddress], *, timeout: float = TIMEOUT) -> None:
         self._find = find
@@ -461,7 +461,7 @@ class LocalApiClient(ApiClient):
 
 
 def _path(kind: str, name: str) -> str:
-    """Return the path of one thing. One without a name does not exist, but its path would: that of all of them."""
+    """Return the path of one object. An empty name is refused, because its path would be that of the whole list."""
     if not name:
         code = f"{kind.removesuffix('s')}-not-found"
         raise NotFound(404, code, f"none of the {kind} has an empty name", {})

@@ -1,4 +1,4 @@
-"""Errors of the API client, and hints for codes of the kind "not found".
+"""Errors of the API client, and hints for "not found" codes.
 
 ApiError
 ├── InvalidUrl             the given URL is not a URL of a service
@@ -21,13 +21,13 @@ from forewarn.core.base_error import BaseError
 
 
 class ApiError(BaseError):
-    """The request was not done."""
+    """The request failed."""
 
 
 class InvalidUrl(ApiError):
     """The given URL is not a URL of a service."""
 
-    template = "{url} is not a URL of a service: use a URL such as http://127.0.0.1:8170"
+    template = "{url} is not the URL of a service; use a URL such as http://127.0.0.1:8170"
     url: str
 
 
@@ -40,15 +40,15 @@ class ServiceUnreachable(ApiError):
 
 
 class ConnectionClosed(ServiceUnreachable):
-    """The connection ended before the response was complete: the request may or may not have been done."""
+    """The connection ended before the response was complete: the request may or may not have been processed."""
 
-    why: str = "the connection ended before the response was complete; check whether the request was done"
+    why: str = "the connection ended before the response was complete; check whether the request was processed"
 
 
 class CertificateError(ApiError):
     """The service's TLS certificate could not be verified."""
 
-    template = "{url} is not trusted: {why}; if its certificate is from your own authority, use --ca FILE"
+    template = "{url} is not trusted: {why}; if it was signed by your own CA, use --ca FILE"
     url: str
     why: str
 
@@ -58,7 +58,7 @@ class InvalidResponse(ApiError):
 
     template = (
         "{url} does not respond as Forewarn's operator API: {why} "
-        "(is this a VM's port? `forewarn up` prints the address of the operator API at its end)"
+        "(is this a VM's port? `forewarn up` prints the URL of the operator API)"
     )
     url: str
     why: str
@@ -68,8 +68,8 @@ class ServiceNotFound(ApiError):
     """No service was found on this machine."""
 
     template = (
-        "{why}: start one with `forewarn up` (the emulator) or `forewarn serve` (for real VMs), or name one with --url "
-        "or --data"
+        "{why}; start one with `forewarn up` (the emulator) or `forewarn serve` (for real VMs), or specify one with "
+        "--url or --data"
     )
     why: str
 
@@ -77,7 +77,7 @@ class ServiceNotFound(ApiError):
 class DirectoryNotAllowed(ApiError):
     """The data directory belongs to another user."""
 
-    template = "cannot read {path} ({why}): are you the user who started the service? Use sudo, or another --data"
+    template = "cannot read {path} ({why}); run the command as the user who started the service, or use another --data"
     path: Path
     why: str
 
@@ -103,7 +103,7 @@ class InvalidToken(ApiError):
 
 
 class RequestRefused(ApiError):
-    """The service refused the request. `code` is stable; the message is the service's own sentence."""
+    """The service refused the request. `code` is stable; `message` is the service's text."""
 
     template = "{message}"
     status: int
@@ -118,10 +118,10 @@ class NotFound(RequestRefused):
 
 NOT_FOUND_HINTS = {
     "campaign-not-found": "; `forewarn campaign list --all` shows them",
-    "event-not-found": "; `forewarn event list` shows those that are open, `forewarn journal` all",
+    "event-not-found": "; `forewarn event list` shows open events, `forewarn journal` all",
     "host-not-found": "; `forewarn host list` shows them",
     "scope-not-found": "; `forewarn scope list` shows them",
     "token-not-found": "; `forewarn token list` shows them",
     "vm-not-found": "; `forewarn vm list` shows them",
 }
-"""What is added to the sentence of a refusal, by its code."""
+"""Hints that are appended to the message of a refusal, by its code."""

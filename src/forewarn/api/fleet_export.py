@@ -14,7 +14,7 @@ from forewarn.core.scope import ApprovalRule, Scope
 from forewarn.core.vm import Address, Traits, Vm
 
 VMS_PER_CHUNK = 50
-"""How many VMs a piece of the text has at most."""
+"""How many VMs a chunk has at most."""
 
 HEADING = "# A fleet of Forewarn. `forewarn fleet import` takes it; docs/reference/fleet-file.md describes every key.\n"
 
@@ -23,7 +23,7 @@ Content = dict[str, Value]
 
 
 def write_fleet_toml(scopes: Iterable[Scope]) -> Iterator[str]:
-    """Write scopes as TOML."""
+    """Yield scopes as TOML, in chunks."""
     yield HEADING
     is_empty = True
     for scope in scopes:
@@ -38,7 +38,7 @@ def write_fleet_toml(scopes: Iterable[Scope]) -> Iterator[str]:
 
 
 def write_fleet_json(scopes: Iterable[Scope]) -> Iterator[str]:
-    """Write scopes as JSON of the same shape."""
+    """Yield scopes as JSON of the same structure, in chunks."""
     yield '{"scopes":['
     before = ""
     for scope in scopes:
@@ -111,7 +111,7 @@ def _json(content: Content) -> str:
 
 
 def toml_value(value: Value) -> str:
-    """Write a value as TOML writes it behind the equals sign, on one line."""
+    """Return a value in TOML syntax, on one line."""
     match value:
         case bool():
             return "true" if value else "false"

@@ -30,7 +30,7 @@ DOMAINS = 20
 ADDRESSES = 16
 
 IDS = UUID("5b1f3c0e-6a52-4c07-9f0b-0d1e9f5a2c44")
-"""The namespace of ids that the file does not give: the same names give the same ids, everywhere and always."""
+"""The UUID namespace of derived ids: the same names always give the same ids."""
 
 
 class AutoApproved(StrEnum):
@@ -41,28 +41,28 @@ class AutoApproved(StrEnum):
 
 
 class CreationContext(NamedTuple):
-    """What a new scope needs besides the file: the time, and chance."""
+    """What a new scope needs besides the file: the time and a source of random epochs."""
 
     at: datetime
     new_epoch: Callable[[], str]
 
 
 class NameClaims:
-    """Names, ids and addresses that stand for one thing each."""
+    """Names, ids and addresses, each of which must be unique."""
 
     def __init__(self) -> None:
         self._owners: dict[str, str] = {}
 
     def add(self, what: str, raw: FileValue) -> None:
-        """Refuse what was claimed before. Case makes no difference."""
+        """Add a claim; refuse one that exists already, ignoring case."""
         claim = what.casefold()
         if claim in self._owners:
-            raise raw.error(f"{what} is there already, at {self._owners[claim]}")
+            raise raw.error(f"{what} is already defined at {self._owners[claim]}")
         self._owners[claim] = raw.key
 
 
 class ScopeTemplate(NamedTuple):
-    """What the VMs of a scope need to know of it, and over what they are spread by their position in it."""
+    """The properties of a scope that its VMs need, and the domains and hosts over which they are distributed."""
 
     scope: str
     kind: ScopeKind
@@ -74,7 +74,7 @@ class ScopeTemplate(NamedTuple):
 
 
 class VmTemplate(msgspec.Struct, frozen=True, kw_only=True):
-    """One entry of `vms`: it stands for `count` VMs, numbered from 0."""
+    """One entry of `vms`, which defines `count` VMs, numbered from 0."""
 
     name: str
     count: int
@@ -94,7 +94,7 @@ def read_fleet_file(text: str, context: CreationContext, *, file: str) -> tuple[
 
 
 def read_fleet(document: FileValue, context: CreationContext) -> tuple[Scope, ...]:
-    """Read the scopes of a fleet file that is parsed already."""
+    """Read the scopes of a parsed fleet file."""
     top = document.table(TOP_KEYS)
     defaults = top.get("defaults", _defaults, Traits())
     scopes = top.require("scopes", FileValue.items, "[[scopes]], each with a name and a kind")
@@ -103,7 +103,7 @@ def read_fleet(document: FileValue, context: CreationContext) -> tuple[Scope, ..
 
 
 def read_fleet_json(text: str | bytes, context: CreationContext, *, file: str) -> tuple[Scope, ...]:
-    """Read the scopes of a fleet file that is JSON of the same shape."""
+    """Read the scopes of a fleet file in JSON."""
     return read_fleet(read_json(text, file=file), context)
 
 
@@ -136,7 +136,7 @@ def _scope(raw: FileValue, defaults: Traits, context: CreationContext, unique_na
             approval=approval,
             auto_approve=auto_approve,
         )
-        create_scope(scope, by=raw.file, now=context.at)  # for what it refuses: only here are file and key known
+        create_scope(scope, by=raw.file, now=context.at)  # only for its checks: here the file and the key are known
     return scope
 
 
@@ -157,22 +157,22 @@ def _kinds() -> str:
 
 
 def default_placement_group(kind: ScopeKind, scope: str) -> str | None:
-    """Return the placement group of a scope whose file does not say it."""
+    """Return the default placement group of a scope."""
     return derived_id("placement-group", scope) if kind is ScopeKind.PLACEMENT_GROUP else None
 
 
 def default_vm_id(scope: str, vm: str) -> str:
-    """Return the id of a VM whose file does not say it."""
+    """Return the default id of a VM."""
     return derived_id("vm", scope, vm)
 
 
 def is_role_instance(kind: ScopeKind) -> bool:
-    """Tell whether VMs of such a scope are role instances where their file does not say it."""
+    """Return whether VMs of this kind of scope are role instances by default."""
     return kind is ScopeKind.CLOUD_SERVICE
 
 
 def _placement_group(raw: FileValue) -> str | None:
-    """Read a placement group; an empty text says that there is none."""
+    """Read a placement group; an empty string means none."""
     return _guid(raw) if raw.value != "" else None
 
 
@@ -181,7 +181,7 @@ def _auto_approve(raw: FileValue) -> tuple[EventType, ...]:
 
 
 TRAITS = {name: field_type(field.type) for name, field in struct_fields(Traits).items()}
-"""What a VM can say itself, or take from its scope, or its scope from the fleet: each with the type to read it by."""
+"""The traits, which a VM inherits from its scope and a scope from the defaults of the file, with their types."""
 
 TOP_KEYS = frozenset({"defaults", "scopes"})
 SCOPE_KEYS = frozenset(
@@ -203,7 +203,7 @@ def _traits(table: FileTable) -> Traits:
 
 
 def _merge_traits(table: FileTable, traits: Traits, base: Traits) -> Traits:
-    """Lay traits over those that they complete. Of all of them only tags can be too many together."""
+    """Merge traits with their defaults. The merge can fail only because of too many tags."""
     with table.at("tags").wrap_errors():
         return traits.with_defaults(base)
 
@@ -247,9 +247,11 @@ def _vm_template(table: FileTable, scope_template: ScopeTemplate) -> VmTemplate:
     is_template = table.has("count")
     if is_template:
         for key in ("vm_id", "addresses"):
-            table.forbid(key, "an entry with count stands for several VMs: use first_address, or list them one by one")
+            table.forbid(
+                key, "not allowed with count, which defines several VMs; use first_address, or list the VMs one by one"
+            )
     else:
-        table.forbid("first_address", "this goes with count: use addresses")
+        table.forbid("first_address", "allowed only with count; use addresses")
     count = table.get("count", lambda count: count.number(1, MAX_VMS_PER_SCOPE), 1)
     return VmTemplate(
         count=count,
@@ -272,19 +274,21 @@ def _single_name(table: FileTable, scope_template: ScopeTemplate) -> str:
 
 
 def _name_template(table: FileTable, scope_template: ScopeTemplate) -> str:
-    """Read a name with places for the VM's number, its scale set and its scope."""
+    """Read a name template with placeholders for the VM's number, scale set and scope."""
     default = "{set}_{n}" if scope_template.scale_set is not None else None
     if default is not None and not table.has("name"):
         return table.get("name", FileValue.text, default)
     return table.require(
-        "name", partial(_check_name_template, scope_template), 'a name with a place for the number, such as "web-{n}"'
+        "name",
+        partial(_check_name_template, scope_template),
+        'a name with a placeholder for the number, such as "web-{n}"',
     )
 
 
 def _check_name_template(scope_template: ScopeTemplate, raw: FileValue) -> str:
     template = raw.text()
     if "{n}" not in template:
-        raise raw.error(f'"{template}" has no place for the number: use a name such as "web-{{n}}"')
+        raise raw.error(f'"{template}" has no placeholder for the number; use a name such as "web-{{n}}"')
     if "{set}" in template and scope_template.scale_set is None:
         raise raw.error("{set} stands for scale_set, which this scope does not have")
     with raw.wrap_errors():
@@ -326,7 +330,7 @@ def _addresses(raw: FileValue) -> tuple[Address, ...]:
 
 
 def _address(raw: FileValue) -> Address:
-    """Read an address: the IP alone, or a table that also says its network and MAC."""
+    """Read an address: an IP, or a table with IP, network and MAC."""
     if isinstance(raw.value, str):
         return _checked_address(raw, ip=raw.value)
     table = raw.table(ADDRESS_KEYS, 'an address in quotes, or a table such as { ip = "10.0.0.4", network = "blue" }')
@@ -344,11 +348,11 @@ def _checked_address(raw: FileValue, **fields: str) -> Address:
 def _first_address(count: int, raw: FileValue) -> Address:
     first = _address(raw)
     if first.mac:
-        raise raw.error("several VMs cannot have one MAC address: leave it out, or list the VMs one by one")
+        raise raw.error("several VMs cannot share a MAC address; omit it, or list the VMs one by one")
     try:
         _nth_address(first, count - 1)
     except ValueError:
-        raise raw.error(f"there are no {count} addresses from {first.ip} on") from None
+        raise raw.error(f"the address range from {first.ip} is too small for {count} VMs") from None
     return first
 
 
@@ -359,12 +363,12 @@ def _nth_address(first: Address, n: int) -> Address:
 def _guid(raw: FileValue) -> str:
     text = raw.text()
     if not is_guid(text):
-        raise raw.error(f'"{text}" is not allowed: use a GUID such as "{derived_id("example")}"')
+        raise raw.error(f'"{text}" is not a GUID; use one such as "{derived_id("example")}"')
     return text
 
 
 def derived_id(*names: str) -> str:
-    """Return the id of what bears these names, for where none was given."""
+    """Return the default id of an object with these names."""
     return str(uuid5(IDS, "/".join(names)))
 
 
@@ -372,18 +376,18 @@ _encode = msgspec.json.Encoder().encode
 
 
 class FleetFormat(StrEnum):
-    """How a fleet file is written."""
+    """Formats of a fleet file."""
 
     TOML = "toml"
     JSON = "json"
 
 
 def parse_fleet(content: bytes, *, file: str, format_: FleetFormat, at: datetime) -> list[bytes]:
-    """Read a fleet file; return its scopes, each encoded as JSON. Raises FileError where it is wrong."""
+    """Read a fleet file; return its scopes, each encoded as JSON. Raise FileError if it is invalid."""
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise FileError(file, "", f"this is not UTF-8: {error}") from error
+        raise FileError(file, "", f"not valid UTF-8: {error}") from error
     context = CreationContext(at=at, new_epoch=lambda: secrets.token_hex(6))
     read = read_fleet_json if format_ is FleetFormat.JSON else read_fleet_file
     return [_encode(scope) for scope in read(text, file=file, context=context)]

@@ -19,14 +19,14 @@ from forewarn.api.errors import AmbiguousService, DirectoryNotAllowed, InvalidTo
 from forewarn.files import FileLock, is_locked, remove_unfinished, replace_file, write_file
 
 SERVICE_FILE = "service.json"
-TOKEN_FILE = "token"  # noqa: S105 - the name of the file, not what is in it
+TOKEN_FILE = "token"  # noqa: S105 - the name of the file, not its content
 
 MIN_TOKEN_LENGTH = 20
-"""A service lets no shorter one be an admin's: a file that was cut off could hold one that is quickly guessed."""
+"""The service refuses shorter admin tokens: a truncated file could contain one that is easy to guess."""
 
 
 class LocalService(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a running service says of itself in `service.json`."""
+    """The content of `service.json`, which a running service writes."""
 
     pid: int
     started_at: datetime
@@ -38,10 +38,10 @@ class LocalService(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 @contextmanager
 def publish_service(directory: Path, service: LocalService) -> Iterator[None]:
-    """Say that the service runs, as long as the context lasts: the file is there in full, or not at all.
+    """Publish `service.json` while the context is open. The file is written atomically.
 
-    It is locked: a service that was killed cannot take its file away, and its process id may be another's by now, but
-    the system takes the lock back. Whoever trusts the file sends the token to where it points.
+    It is locked, because a killed service cannot remove its file, and its process id may be reused; but the system
+    releases the lock. Clients rely on this: they send the token to the URL in the file.
     """
     path = directory / SERVICE_FILE
     remove_unfinished(path)
@@ -67,9 +67,9 @@ def read_service(directory: Path) -> LocalService | None:
 
 
 def ensure_token(directory: Path) -> str:
-    """Return the token of this data directory; make it, readable by its owner only, where there is none.
+    """Return the token of this data directory; create it, readable only by its owner, if there is none.
 
-    To be called by the owner of the directory's lock, so that nobody makes another one at the same time.
+    The caller must hold the lock of the directory, so that no other process creates one at the same time.
     """
     path = directory / TOKEN_FILE
     if not path.exists():
@@ -77,7 +77,9 @@ def ensure_token(directory: Path) -> str:
         write_file(path, f"{secrets.token_urlsafe(32)}\n".encode())
     token = read_token(path)
     if len(token) < MIN_TOKEN_LENGTH:
-        raise InvalidToken(path, "what is there is too short to be safe: remove the file, and a new one is made")
+        raise InvalidToken(
+            path, "the token is too short to be safe; remove the file, and the service creates a new one"
+        )
     return token
 
 
@@ -88,36 +90,36 @@ def read_token(path: Path) -> str:
     except OSError as error:
         raise InvalidToken(path, error.strerror or str(error)) from error
     except ValueError as error:
-        raise InvalidToken(path, "this is not a token") from error
+        raise InvalidToken(path, "the content is not a token") from error
     if not token or not token.isprintable() or " " in token:
-        raise InvalidToken(path, "this is not a token")
+        raise InvalidToken(path, "the content is not a token")
     return token
 
 
 def is_readable_by_others(path: Path) -> bool:
-    """Tell whether other users of the machine can read the file."""
+    """Return whether other users of the machine can read the file."""
     return sys.platform != "win32" and bool(path.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH))
 
 
 def ephemeral_root(environ: Mapping[str, str]) -> Path:
-    """Return the directory below which services that keep nothing have theirs."""
+    """Return the directory that contains the directories of ephemeral services."""
     runtime = environ.get("XDG_RUNTIME_DIR")
     if runtime and Path(runtime).is_dir():
         return Path(runtime) / "forewarn"
     user = os.getuid() if sys.platform != "win32" else environ.get("USERNAME", "")
-    import tempfile  # it loads archivers, which every start would wait for
+    import tempfile  # imported late: it loads compression modules, which would slow down every start
 
     return Path(tempfile.gettempdir()) / f"forewarn-{user}"
 
 
 def create_ephemeral_directory(root: Path) -> Path:
-    """Make a directory for a service that keeps nothing; take away what killed ones have left behind."""
+    """Create a directory for an ephemeral service; remove those that killed services left behind."""
     import shutil  # as above
     import tempfile
 
     root.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not is_private(root):
-        raise PermissionError(errno.EPERM, "others can write there, so it is not safe to use", str(root))
+        raise PermissionError(errno.EPERM, "other users can write there, so it is not safe to use", str(root))
     for directory in root.iterdir():
         if (directory / SERVICE_FILE).exists() and read_service(directory) is None:
             shutil.rmtree(directory, ignore_errors=True)
@@ -125,7 +127,7 @@ def create_ephemeral_directory(root: Path) -> Path:
 
 
 def is_private(root: Path) -> bool:
-    """Tell whether a directory is the user's own. In a place that all share, anybody could have made it first."""
+    """Return whether a directory belongs to the user. In a shared place another user could have created it first."""
     if sys.platform == "win32":
         return root.is_dir()
     with suppress(OSError):
@@ -135,7 +137,7 @@ def is_private(root: Path) -> bool:
 
 
 def ephemeral_services(root: Path) -> Iterator[tuple[Path, LocalService]]:
-    """Give the running services that keep nothing, with their directories."""
+    """Yield the running ephemeral services with their directories."""
     if not is_private(root):
         return
     for directory in sorted(root.iterdir()):
@@ -144,7 +146,7 @@ def ephemeral_services(root: Path) -> Iterator[tuple[Path, LocalService]]:
 
 
 def find_service(directory: Path, *, root: Path | None) -> tuple[Path, LocalService]:
-    """Find the running service of a data directory; below `root` too, if one is given and there is exactly one."""
+    """Find the running service of a data directory, else, if `root` is given, the only ephemeral service below it."""
     if (service := read_service(directory)) is not None:
         return directory, service
     found = list(ephemeral_services(root)) if root is not None else []

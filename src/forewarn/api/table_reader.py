@@ -1,7 +1,7 @@
 """Read structs of the core from a file: each key by the type of its field.
 
-Some structs can also be written as a text: a window as `"sat,sun 22:00-04:00"`. TOML has no null: `"none"` switches off
-what has a default.
+Some structs can also be written as a string: a window as `"sat,sun 22:00-04:00"`. TOML has no null: `"none"` switches
+off a key that has a default.
 """
 
 import re
@@ -24,7 +24,7 @@ NONE = "none"
 
 
 class TextForm(NamedTuple):
-    """How a struct is written without a table. `parse` raises TypeError for another kind of value."""
+    """The form of a struct as a string or number. `parse` raises TypeError for other types of values."""
 
     parse: Callable[[Any], msgspec.Struct]
     allowed: str
@@ -54,7 +54,7 @@ TEXT_FORMS: Mapping[type[msgspec.Struct], TextForm] = {
 
 
 class FieldType(NamedTuple):
-    """The type of a field without None, and what its declaration says besides."""
+    """The type of a field without None, and its metadata."""
 
     type: inspect.Type
     is_optional: bool
@@ -64,7 +64,7 @@ class FieldType(NamedTuple):
 
 
 def field_type(type_: inspect.Type) -> FieldType:
-    """Take the layers off a type: what describes it, and that it may be None."""
+    """Unwrap a type from its metadata and from None."""
     is_optional, described, extra = False, dict[str, Any](), dict[str, Any]()
     while True:
         match type_:
@@ -135,11 +135,11 @@ def read_value(raw: FileValue, type_: FieldType) -> Any:
         case inspect.UnionType(types=types):
             return _read_alternative(raw, type_, types)
         case other:
-            raise TypeError(f"a file cannot have values of the type {other}")
+            raise TypeError(f"a file cannot have values of type {other}")
 
 
 def _read_alternative(raw: FileValue, type_: FieldType, types: Iterable[inspect.Type]) -> Any:
-    """Read a table as the struct among the alternatives, and a text as the other one."""
+    """Read a table as the struct among the alternatives, and a string as the other alternative."""
     kinds = {isinstance(each.type, inspect.StructType): each for each in map(field_type, types)}
     raw.read(_check_alternative, _allowed(type_))
     return read_value(raw, kinds[isinstance(raw.value, Mapping)])
@@ -155,7 +155,7 @@ def _parse_moment(value: object) -> datetime:
 
 
 def _allowed(type_: FieldType) -> str:
-    """Say what a value of the type looks like in a file."""
+    """Return which values of a type a file can have."""
     example = "" if type_.example is None else f" such as {_toml(type_.example)}"
     match type_.type:
         case inspect.EnumType(cls=cls):

@@ -25,7 +25,7 @@ CHUNK_BYTES = 64 * 1024
 
 
 class Transport:
-    """The way to one service. Each request is a connection of its own."""
+    """The transport to one service. Each request opens a connection."""
 
     def __init__(
         self, url: str, token: str, *, timeout: float, ca: Path | None = None, pinned: Path | None = None
@@ -37,7 +37,7 @@ class Transport:
         self._ssl_context = _create_ssl_context(ca, pinned) if self._parts.scheme == "https" else None
 
     def request(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> bytes:
-        """Send a request and return the body of its answer; a refusal is raised."""
+        """Send a request and return the body of the response; raise RequestRefused for an error response."""
         with self._response(method, path, body, headers) as response:
             content = response.read(MAX_RESPONSE_BYTES)
             if response.length:
@@ -47,7 +47,7 @@ class Transport:
             return content
 
     def lines(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> Iterator[bytes]:
-        """Send a request and give its answer line by line, as the lines come."""
+        """Send a request and yield the response line by line, as it arrives."""
         with self._response(method, path, body, headers) as response:
             if response.status >= 300:
                 raise self.refusal(response.status, response.read(MAX_RESPONSE_BYTES))
@@ -55,7 +55,7 @@ class Transport:
                 yield line.rstrip(b"\r\n")
 
     def chunks(self, method: str, path: str, headers: Mapping[str, str]) -> Iterator[bytes]:
-        """Send a request and give its answer piece by piece."""
+        """Send a request and yield the response in chunks."""
         with self._response(method, path, None, headers) as response:
             if response.status >= 300:
                 raise self.refusal(response.status, response.read(MAX_RESPONSE_BYTES))
@@ -90,7 +90,7 @@ class Transport:
             connection.close()
 
     def _connection_lost(self, method: str) -> ConnectionClosed:
-        """Return the error that says so, with what to do about it: of what only reads nothing can have been done."""
+        """Return the error with advice; a GET has changed nothing, so it can be repeated."""
         if method != "GET":
             return ConnectionClosed(self.url)
         advice = "send the request again" if self._ssl_context is not None else "does the service use https?"
@@ -103,7 +103,7 @@ class Transport:
         return http.client.HTTPConnection(host, port, timeout=self._timeout)
 
     def refusal(self, status: int, content: bytes) -> RequestRefused:
-        """Return what the service said instead of doing it."""
+        """Return the error for an error response."""
         try:
             error = msgspec.json.decode(content, type=ErrorResponse).error
         except msgspec.MsgspecError as wrong:
@@ -113,7 +113,7 @@ class Transport:
 
 
 def _create_ssl_context(ca: Path | None, pinned: Path | None) -> ssl.SSLContext:
-    """Trust whom the system trusts, or who `ca` has signed; or only who has the certificate `pinned` itself."""
+    """Trust the system's CAs, or the CAs in `ca`, or only the certificate `pinned` itself."""
     try:
         if ca is not None or pinned is None:
             return ssl.create_default_context(cafile=ca)
@@ -122,14 +122,14 @@ def _create_ssl_context(ca: Path | None, pinned: Path | None) -> ssl.SSLContext:
         raise CertificateError(
             str(ca or pinned), f"the file has no usable certificates ({error.strerror or error})"
         ) from error
-    # Whoever has the key of this very certificate is the service, whatever name it was made for.
+    # The owner of this certificate's key is the service, so the host name does not matter.
     context.check_hostname = False
     context.verify_flags |= ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN
     return context
 
 
 def _first_certificate(file: Path) -> str:
-    """Return the certificate itself; those of its authorities come after it."""
+    """Return the first certificate of the file; those of its CAs follow it."""
     text, end, _ = file.read_text(encoding="ascii", errors="replace").partition("-----END CERTIFICATE-----")
     return text + end
 

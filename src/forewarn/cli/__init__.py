@@ -4,7 +4,7 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    """Run the program. What parses the command line is imported here: the agent's process does without it."""
+    """Run the program. The command-line parser is imported here, because the agent's process does not need it."""
     from forewarn.cli.app import main as run
 
     run()

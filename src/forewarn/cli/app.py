@@ -1,4 +1,4 @@
-"""The program: the table of commands, loaded when they are needed, and how errors become exit codes."""
+"""The program `forewarn`: the table of commands, lazy loading, and the mapping of errors to exit codes."""
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 
 class CommandEntry(NamedTuple):
-    """A command, or a group of commands: where in `forewarn.cli.commands` it is, and what it does."""
+    """A command or command group: its location in `forewarn.cli.commands` and its help."""
 
     name: str
     target: str
     """`module:attribute`."""
     help: str
-    """One line of the command list; of a group, its whole help."""
+    """The line in the command list; for a group also its help."""
 
 
 COMMAND_SECTIONS: Mapping[str, Sequence[CommandEntry]] = {
@@ -30,7 +30,7 @@ COMMAND_SECTIONS: Mapping[str, Sequence[CommandEntry]] = {
         CommandEntry("config", "config:config", "Show the effective settings and where each comes from."),
         CommandEntry("token", "token:app", "Create, list and revoke API tokens."),
         CommandEntry("clock", "clock:app", "Show the service's time, and advance a manual clock."),
-        CommandEntry("fault", "fault:app", "Make the emulator answer VMs wrongly, to test handlers."),
+        CommandEntry("fault", "fault:app", "Inject faults into the emulator's responses, to test handlers."),
     ),
     "The fleet": (
         CommandEntry("vm", "vm:app", "Manage VMs; restart, redeploy, delete, evict or fail them."),
@@ -40,7 +40,7 @@ COMMAND_SECTIONS: Mapping[str, Sequence[CommandEntry]] = {
         CommandEntry("doctor", "doctor:doctor", "Find out why a VM does not see its events."),
     ),
     "Maintenance": (
-        CommandEntry("event", "event:app", "Schedule maintenance, see what it waits for, follow it."),
+        CommandEntry("event", "event:app", "Schedule, list, approve, cancel and follow maintenance events."),
         CommandEntry("campaign", "campaign:app", "Roll out maintenance over many scopes, wave by wave."),
         CommandEntry("hold", "hold:hold", "Stop planned maintenance from starting."),
         CommandEntry("release", "hold:release", "End a hold."),
@@ -48,7 +48,7 @@ COMMAND_SECTIONS: Mapping[str, Sequence[CommandEntry]] = {
         CommandEntry("journal", "journal:journal", "Show what happened, when, by whom and why."),
     ),
     "Testing": (
-        CommandEntry("run", "run:run", "Run a program as a VM: 169.254.169.254 answers it."),
+        CommandEntry("run", "run:run", "Run a program as a VM that can reach 169.254.169.254."),
         CommandEntry("scenario", "scenario:app", "List, check and run maintenance scenarios."),
         CommandEntry("exam", "exam:exam", "Run a handler in every scenario and grade it."),
         CommandEntry("conformance", "conformance:conformance", "Check an endpoint against the protocol, row by row."),
@@ -61,7 +61,7 @@ COMMAND_SECTIONS: Mapping[str, Sequence[CommandEntry]] = {
 
 
 def command_entries() -> Iterator[CommandEntry]:
-    """Give the commands in the order of the help."""
+    """Yield the commands in the order of the help."""
     for entries in COMMAND_SECTIONS.values():
         yield from entries
 
@@ -76,7 +76,7 @@ def load_command(entry: CommandEntry) -> click.Command:
 
 
 class ProgramCommands(click.Group):
-    """The commands of the table; a module is imported when its command is used.
+    """The commands of the table. A command's module is imported when the command is used.
 
     See https://click.palletsprojects.com/en/stable/complex/#lazily-loading-subcommands
     """
@@ -91,7 +91,7 @@ class ProgramCommands(click.Group):
         return None if entry is None else load_command(entry)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
-        """Find the command that was typed; for one that does not exist, suggest the nearest."""
+        """Return the command that was typed; if it does not exist, suggest similar names."""
         try:
             return super().resolve_command(ctx, args)
         except click.NoSuchCommand as error:
@@ -106,7 +106,7 @@ class ProgramCommands(click.Group):
                 formatter.write_dl([(entry.name.ljust(widest), entry.help) for entry in entries])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem]":
-        """Offer the commands that begin as typed, without importing them, or else the options."""
+        """Return the commands and options that start with the typed text, without importing commands."""
         from click.shell_completion import CompletionItem
 
         matching = (entry for entry in command_entries() if entry.name.startswith(incomplete))
@@ -114,7 +114,7 @@ class ProgramCommands(click.Group):
         return [*(CompletionItem(entry.name, help=entry.help) for entry in matching), *options]
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; Ctrl-C ends it as shells expect."""
+        """Run the command; on Ctrl-C exit with code 130, as shells expect."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
@@ -166,7 +166,7 @@ def _install_completion(ctx: click.Context, _: click.Parameter, shell: str | Non
     help="Show the completion script, to install it elsewhere.",
 )
 def app() -> None:
-    """Take the options that stand before any command."""
+    """Handle the options that precede the command."""
 
 
 def main() -> None:
@@ -176,7 +176,7 @@ def main() -> None:
 
         ensure_streams()
     if any(word.startswith("--token") for word in sys.argv):
-        from forewarn.cli.argv import redact_tokens  # takes a while, and is seldom needed
+        from forewarn.cli.argv import redact_tokens  # slow to import and rarely needed
 
         redact_tokens(sys.argv)
     try:
@@ -184,7 +184,7 @@ def main() -> None:
     except BrokenPipeError:
         from forewarn.cli.output import discard_stdout
 
-        # The reader of our output has closed it; the interpreter must not complain about that at its end.
+        # The reader closed the pipe: keep the interpreter from reporting it again at exit.
         discard_stdout()
         sys.exit(1)
     except Exception as error:

@@ -8,11 +8,11 @@ from pathlib import Path
 TOKEN_OPTION = "--token"  # noqa: S105 - the name of the option, not a secret
 PROC_SELF = Path("/proc/self")
 ARG_START_FIELD = 45
-"""Where the address of our own arguments stands in `stat`, counted from the end of our name (proc_pid_stat(5))."""
+"""Index of arg_start in /proc/self/stat, counted after the process name (proc_pid_stat(5))."""
 
 
 def redact_tokens(arguments: Sequence[str]) -> None:
-    """Blank every token among the arguments, as the system shows them; where it is not Linux they stay."""
+    """Overwrite every token in the command line that the system shows. Works only on Linux."""
     if sys.platform == "linux" and (secrets := [secret.encode() for secret in _tokens(arguments) if secret]):
         _overwrite(secrets)
 

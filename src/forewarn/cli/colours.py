@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Colour(StrEnum):
-    """How something stands out, as a terminal is told."""
+    """ANSI codes of the colours, named by their meaning."""
 
     BAD = "31"
     GOOD = "32"
@@ -15,10 +15,10 @@ class Colour(StrEnum):
 
 
 def is_coloured() -> bool:
-    """Tell whether results are shown in colours."""
+    """Return whether output is coloured."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def coloured(text: str, colour: Colour | None) -> str:
-    """Return the text in a colour, where results are shown in colours."""
+    """Return the text in a colour if output is coloured, else unchanged."""
     return f"\x1b[{colour.value}m{text}\x1b[0m" if colour is not None and is_coloured() else text

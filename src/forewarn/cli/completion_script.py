@@ -22,7 +22,7 @@ STARTUP_LINES = {
     "bash": (".bashrc", "source '{file}'"),
     "zsh": (".zshrc", "fpath+=~/.zfunc; autoload -Uz compinit; compinit"),
 }
-"""The line that makes a shell read its script, by the file that needs it; fish needs none."""
+"""The start-up file of each shell and the line in it that loads the script; fish needs none."""
 
 
 def find_shell() -> str:
@@ -30,12 +30,12 @@ def find_shell() -> str:
     candidates = [*_ancestor_names(), Path(os.environ.get("SHELL", "")).name]
     shell = next((name for name in candidates if name in SCRIPT_FILES), None)
     if shell is None:
-        raise CliError(ExitCode.USAGE, f"cannot tell which shell this is: name one of {SHELLS}")
+        raise CliError(ExitCode.USAGE, f"cannot detect the shell; specify one of {SHELLS}")
     return shell
 
 
 def _ancestor_names() -> list[str]:
-    """Return the names of the processes above this one, the nearest first; none where it is not Linux."""
+    """Return the names of the parent processes, nearest first; none if the system is not Linux."""
     names = []
     pid = os.getppid()
     while pid > 1:
@@ -49,10 +49,10 @@ def _ancestor_names() -> list[str]:
 
 
 def completion_script(app: click.Command, shell: str) -> str:
-    """Return the script that makes a shell ask the program for completions."""
+    """Return the completion script for a shell."""
     script_class = get_completion_class(shell) if shell in SCRIPT_FILES else None
     if script_class is None:
-        raise CliError(ExitCode.USAGE, f"there is no completion for {shell}: name one of {SHELLS}")
+        raise CliError(ExitCode.USAGE, f"no completion for {shell}; specify one of {SHELLS}")
     return script_class(app, {}, PROGRAM, COMPLETE_VARIABLE).source()
 
 
@@ -72,7 +72,7 @@ def install_completion(app: click.Command, shell: str) -> Path:
 
 
 def _add_line(file: Path, line: str) -> None:
-    """Append a line to a file that does not have it."""
+    """Append a line to a file unless the file has it."""
     if not file.exists() or line not in file.read_text().splitlines():
         with file.open("a") as startup:
             startup.write(f"\n{line}\n")

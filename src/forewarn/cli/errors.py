@@ -9,7 +9,7 @@ from forewarn.settings.file_reader import FileError
 
 
 class ExitCode(IntEnum):
-    """What the exit code says."""
+    """Exit codes of the program."""
 
     DONE = 0
     FAILED = 1
@@ -21,11 +21,11 @@ class ExitCode(IntEnum):
 
 
 EXIT_INTERRUPTED = 130
-"""How a command ends on Ctrl-C, as shells expect it."""
+"""The exit code after Ctrl-C, as shells expect it."""
 
 
 class CliError(BaseError):
-    """The command ends here, with a message for the user and an exit code for programs."""
+    """An error that ends the command with a message and an exit code."""
 
     template = "{message}"
     code: ExitCode
@@ -33,26 +33,26 @@ class CliError(BaseError):
 
 
 EXPECTED_ERRORS = (CliError, ApiError, SettingsError, FileError)
-"""What a command may raise: the sentence is shown, not the trace."""
+"""Errors whose message is shown without a stack trace."""
 
 
 HINTS = NOT_FOUND_HINTS | {
     "forbidden": " (FOREWARN_TOKEN or --token-file)",
     "scope-forbidden": " (FOREWARN_TOKEN or --token-file)",
-    "invalid-token": " (say which with FOREWARN_TOKEN or --token-file)",
+    "invalid-token": " (use FOREWARN_TOKEN or --token-file)",
 }
-"""What a person at a terminal can do about a refusal, by its code."""
+"""What the user can do about a refusal, by its code."""
 
 
 def error_message(error: Exception) -> str:
-    """Say what happened, and what to do next, unless the service has said that, too."""
+    """Return the message with a hint about the next step, unless the service has already added it."""
     message = str(error)
     hint = HINTS.get(error.code, "") if isinstance(error, RequestRefused) else ""
     return message if message.endswith(hint) else message + hint
 
 
 def exit_code(error: Exception) -> ExitCode:
-    """Tell how the program ends after an expected error."""
+    """Return the exit code for an expected error."""
     match error:
         case CliError():
             return error.code

@@ -9,13 +9,13 @@ from forewarn.cli.errors import CliError, ExitCode
 T = TypeVar("T")
 
 SERVER_PACKAGES = frozenset({"h11", "httptools", "litestar", "prometheus_client", "uvloop"})
-"""What the extra `[server]` brings."""
+"""The packages of the extra `[server]`."""
 
 
 def require_server(load: Callable[[], T]) -> T:
-    """Import what needs the extra `[server]`; where it is missing, say how to get it.
+    """Load code that needs the extra `[server]`; if a package is missing, raise an error with the install command.
 
-    Some of it is imported only after the service has begun to answer, which is too late to find out.
+    All packages are checked here, because some are imported only after the service has started to answer.
     """
     try:
         loaded = load()

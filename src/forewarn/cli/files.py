@@ -11,7 +11,7 @@ from forewarn.files import replace_file
 
 @contextmanager
 def atomic_write(path: Path, *, private: bool = False) -> Iterator[BinaryIO]:
-    """Give a file to write to; when the context ends without an error, it replaces the old one."""
+    """Provide a file to write to; it replaces the old file when the context ends without an error."""
     try:
         with replace_file(path, is_private=private) as file:
             yield file

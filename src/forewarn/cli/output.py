@@ -15,7 +15,7 @@ from forewarn.cli.errors import CliError, ExitCode
 
 
 class Output(StrEnum):
-    """How results are shown."""
+    """Output formats."""
 
     TABLE = "table"
     JSON = "json"
@@ -25,22 +25,22 @@ OWN_COLOUR_CODES = "|".join(("0", *(colour.value for colour in Colour)))
 CONTROL_SEQUENCES = re.compile(
     rf"(\x1b\[(?:{OWN_COLOUR_CODES})m)|[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]"
 )
-"""What a terminal takes for a command instead of showing it, and, as a group, the commands that are ours."""
+"""Terminal control sequences; the group matches our own colour codes."""
 
 
 def sanitize(text: str) -> str:
-    """Return a text in which nothing but our own colours commands a terminal: others have written what is in it."""
+    """Replace terminal control sequences, except our own colours, because the text may come from untrusted sources."""
     return CONTROL_SEQUENCES.sub(lambda found: found[1] or "\N{REPLACEMENT CHARACTER}", text)
 
 
 def write_message(text: str) -> None:
-    """Tell the user something that is no result."""
+    """Write a message to stderr."""
     sys.stderr.write(f"{sanitize(text)}\n")
     sys.stderr.flush()
 
 
 def write(text: str) -> None:
-    """Write a line of the result for people."""
+    """Write a line of text to stdout, sanitized."""
     _write_line(sanitize(text))
 
 
@@ -49,7 +49,7 @@ def _write_line(text: str) -> None:
 
 
 def write_bytes(piece: bytes) -> None:
-    """Write a piece of the result as it is."""
+    """Write bytes to stdout unchanged."""
     try:
         sys.stdout.buffer.write(piece)
         sys.stdout.buffer.flush()
@@ -61,27 +61,27 @@ def write_bytes(piece: bytes) -> None:
 
 
 def ensure_streams() -> None:
-    """Write to nowhere what would go to a stream that was closed before we began."""
+    """Redirect stdout and stderr to /dev/null if they were closed before the start."""
     nowhere = Path(os.devnull)
     sys.stdout = sys.stdout or nowhere.open("w")
     sys.stderr = sys.stderr or nowhere.open("w")
 
 
 def discard_stdout() -> None:
-    """Let the interpreter not complain at its end about what nobody takes."""
+    """Redirect stdout to /dev/null, so that the interpreter does not report a write error at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def write_json(value: Any) -> None:
-    """Write the result for programs."""
+    """Write the result as formatted JSON."""
     _write_line(msgspec.json.format(msgspec.json.encode(value)).decode())
 
 
 def write_json_line(value: Any) -> None:
-    """Write one of several results for programs, in a line."""
+    """Write one result as a line of JSON."""
     _write_line(msgspec.json.encode(value).decode())
 
 
 def moment_text(moment: datetime) -> str:
-    """Write a moment for people."""
+    """Format a time in UTC."""
     return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%SZ}"

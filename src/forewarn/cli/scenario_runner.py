@@ -44,7 +44,7 @@ SECOND = timedelta(seconds=1)
 
 
 class ScenarioOptions(NamedTuple):
-    """Where scenarios are played: on the core, in a private service, else in the one that is found."""
+    """Where scenarios run: on the core, in a private service, else in the running service."""
 
     core: bool
     private: bool
@@ -53,7 +53,7 @@ class ScenarioOptions(NamedTuple):
 
 
 class ScenarioVerdict(StrEnum):
-    """How a scenario ended."""
+    """The result of a scenario."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -61,7 +61,7 @@ class ScenarioVerdict(StrEnum):
 
 
 class ScenarioStepResult(msgspec.Struct, frozen=True, kw_only=True):
-    """A step that was played. `expected` null: the story does not say what follows; `awaited`: what it waits for."""
+    """A completed step. `expected` is null if no facts are specified; `awaited` is what the step waits for."""
 
     line: int
     text: str
@@ -72,7 +72,7 @@ class ScenarioStepResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ScenarioResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a scenario. `error` says where it cannot be played."""
+    """The result of a scenario. `error` is set if it cannot run."""
 
     name: str
     title: str
@@ -83,27 +83,27 @@ class ScenarioResult(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None = None
 
     def failure_lines(self) -> Iterator[str]:
-        """Say what was different, and where."""
+        """Yield the differences from the expected facts, with their lines."""
         if self.error is not None:
             yield f"{self.name}: {self.error}"
         for step in self.steps:
             if not step.passed:
                 yield f"{self.name}, line {step.line}: {step.text}"
-                yield from (f"    told:      {fact}" for fact in _expected_lines(step))
+                yield from (f"    expected:  {fact}" for fact in _expected_lines(step))
                 yield from (f"    happened:  {fact}" for fact in step.facts)
 
 
 def _expected_lines(step: ScenarioStepResult) -> Iterator[str]:
-    """Say what the story tells of a line."""
+    """Yield what the scenario expects of a step."""
     if step.awaited is not None:
         yield step.awaited
     yield from step.expected or ()
     if step.expected == ():
-        yield f"(the arrow says nothing of it: where nothing follows, it says `{NOTHING}`)"
+        yield f"(no facts after the arrow; write `{NOTHING}` if nothing follows)"
 
 
 def run_scenarios(scenarios: Sequence[Scenario], options: ScenarioOptions) -> list[ScenarioResult]:
-    """Play scenarios one after the other, and show how far they are."""
+    """Run scenarios one after the other and show their progress."""
     running = (
         None if options.core or options.private or options.speed is not None else _find_service(options.service_options)
     )
@@ -111,15 +111,15 @@ def run_scenarios(scenarios: Sequence[Scenario], options: ScenarioOptions) -> li
 
 
 def _matching_service(running: ApiClient | None, scenario: Scenario) -> ApiClient | None:
-    """Return the service that was found, unless the story wants one that runs otherwise: that cannot be changed."""
+    """Return the running service, or None if the scenario needs other settings than it has."""
     if running is None or required_setup(scenario.script) == ServiceSetup():
         return running
-    write_message(f"{scenario.name} wants a service with a policy of its own, so it is played in a private one.")
+    write_message(f"{scenario.name} needs a service with its own policy, so it runs in a private one.")
     return None
 
 
 def _find_service(service_options: Mapping[str, Any]) -> ApiClient | None:
-    """Find the service that runs, if one does."""
+    """Return the running service, or None."""
     try:
         api = connect(**service_options)
         is_manual = api.clock().manual
@@ -127,7 +127,7 @@ def _find_service(service_options: Mapping[str, Any]) -> ApiClient | None:
         return None
     if not is_manual:
         write_message(
-            f"The clock of {api.url} is real, so stories wait; --private plays them in a service of their own, at once."
+            f"{api.url} uses real time, so scenarios wait; --private runs them in a private service, without waiting."
         )
     return api
 
@@ -190,7 +190,7 @@ def _backend(scenario: Scenario, options: ScenarioOptions, running: ApiClient | 
         try:
             backend = LiveBackend(running, speed=running.clock().speed)
         except ScenarioNotAllowed as error:
-            raise CliError(ExitCode.REFUSED, f"{error}; --private plays them in a service of their own") from None
+            raise CliError(ExitCode.REFUSED, f"{error}; --private runs them in a private service") from None
         with backend:
             yield backend
     else:
@@ -218,7 +218,7 @@ def _service() -> "type[Forewarn]":
 
 
 def _max_wait(scenario: Scenario, options: ScenarioOptions, running: ApiClient | None) -> timedelta:
-    """Return for how long a scenario may have everybody wait: no time where time is moved."""
+    """Return how long a scenario may take in real time; zero with a manual clock."""
     if running is None:
         return timedelta(0) if options.speed is None else max_duration(scenario.script) / options.speed
     clock = running.clock()
@@ -230,12 +230,12 @@ def _step_wait(backend: Backend, step: Step) -> timedelta:
 
 
 def _time_limit_text(wait: timedelta) -> str:
-    """Say how long something takes at most, if it takes any time."""
+    """Return the time limit as text; empty if there is no wait."""
     return f"  (up to {format_duration(SECOND * math.ceil(wait / SECOND))})" if wait else ""
 
 
 class _StepProgress:
-    """Shows each step on stderr when it was played; while it is, on a terminal, and wherever it may take a while."""
+    """Shows each step on stderr when it has ended, and before that on a terminal or if the step may take a while."""
 
     def __init__(self) -> None:
         self._is_live = sys.stderr.isatty()
@@ -248,7 +248,7 @@ class _StepProgress:
             self._draw("")
 
     def begin(self, step: Step, wait: timedelta) -> None:
-        """Show what is played now, and for how long it may have everybody wait."""
+        """Show the current step and its time limit."""
         line, up_to = f"  … {step.text.strip()}", _time_limit_text(wait)
         if self._is_live:
             self._draw(line, up_to)
@@ -256,7 +256,7 @@ class _StepProgress:
             write_message(line + up_to)
 
     def end(self, played: StepResult) -> None:
-        """Show how it went."""
+        """Show the result of the step."""
         mark = "✓" if played.is_as_expected else "✗"
         followed = f"  →  {'; '.join(played.facts)}" if played.step.expected or played.facts != (NOTHING,) else ""
         line = f"  {mark} {played.step.text.strip()}{followed}"
@@ -266,7 +266,7 @@ class _StepProgress:
             write_message(line)
 
     def _draw(self, line: str, end: str = "") -> None:
-        """Draw a line over the last one; if there is no room for all of it, its end stays."""
+        """Draw a line over the last one; if it is too long, cut `line` but not `end`."""
         width = max(shutil.get_terminal_size().columns - 1 - len(end.rstrip("\n")), 1)
         shown = sanitize(line)
         cut = shown if len(shown) <= width else f"{shown[: width - 1]}…"

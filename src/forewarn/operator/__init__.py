@@ -1,1 +1,1 @@
-"""Serves the operator API /v1 to the people who run the fleet."""
+"""The operator API /v1, for the operators of a fleet."""

@@ -70,7 +70,7 @@ PATHS: list[ControllerRouterHandler] = [
 
 
 def operator_app(fleet: Fleet, *, guests: GuestEndpoints) -> ASGIApp:
-    """Make the application that answers operators who have a token."""
+    """Return the ASGI application of one service, with authentication and metrics."""
     scope_ids = SortedScopeIds(fleet)
     parts = ServiceState(
         fleet=fleet,
@@ -86,16 +86,16 @@ def operator_app(fleet: Fleet, *, guests: GuestEndpoints) -> ASGIApp:
 
 
 def preload() -> None:
-    """Do beforehand, in any thread, what making the first application would take time for."""
+    """Build the shared Litestar application in advance, in any thread."""
     litestar_app()
 
 
 @cache
 def litestar_app() -> Litestar:
-    """Put the handlers together, once for all services of a process: what they work on is all that differs.
+    """Build the Litestar application, once for all services of a process.
 
-    It takes a tenth of a second, which whoever starts a service for each of many tests would wait for every time.
-    Something before it must say who calls, and for which service.
+    Building takes a tenth of a second, too long for test suites that start a service per test. Middleware around it
+    must set the caller and the service state of each request.
     """
     app = Litestar(
         PATHS,

@@ -24,42 +24,40 @@ OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 PROBE_METHODS = ("GET", "HEAD")
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
-"""The methods that change nothing."""
+"""Methods that change nothing."""
 
 WRITE_SCHEMES = {b"bearer": b"Bearer"}
 READ_SCHEMES = WRITE_SCHEMES | {b"basic": b'Basic realm="Forewarn: the password is the token"'}
-"""How a token may come, and how that is asked for. A browser sends a password by itself, whoever's page it is that asks
-it to: so a password changes nothing."""
+"""Authentication schemes and their challenges. Browsers send stored passwords automatically, also for requests of
+foreign pages (CSRF), so Basic authentication is accepted only for requests that change nothing."""
 
 IS_STILL_VALID = "forewarn.still_known"
-"""Where a request has the means to find out whether its token is still one: an answer may take long."""
+"""Key in the ASGI scope of a function that checks the token again, for long-lived responses."""
 
 _WHERE_TOKENS_ARE = (
-    "the service's own is in the file `token` of its data directory, others are made with `forewarn token create`"
+    "the service's own token is in the file `token` of its data directory; `forewarn token create` creates others"
 )
 _TOKEN_MISSING = msgspec.json.encode(
-    error_body("token-required", f"this needs the header Authorization: Bearer TOKEN with a token; {_WHERE_TOKENS_ARE}")
+    error_body("token-required", f"missing header Authorization: Bearer TOKEN; {_WHERE_TOKENS_ARE}")
 )
 _TOKEN_INVALID = msgspec.json.encode(
-    error_body(
-        "invalid-token", f"the token is none of this service's, or has expired or been revoked; {_WHERE_TOKENS_ARE}"
-    )
+    error_body("invalid-token", f"invalid, expired or revoked token; {_WHERE_TOKENS_ARE}")
 )
 
 
 class Caller(msgspec.Struct, frozen=True, kw_only=True):
-    """Who asks: the name that the journal will bear, and how far the token goes."""
+    """The caller: its name for the journal, and the role and scopes of its token."""
 
     name: str
     role: Role
     scopes: tuple[str, ...] = ()
 
     def can_see(self, scope: str) -> bool:
-        """Tell whether the scope is one of those that the token is for."""
+        """Return whether the token is valid for the scope."""
         return is_within(scope, self.scopes)
 
     def check_scope(self, scope: str) -> None:
-        """Refuse a scope that the token is not for; whether it exists is not told."""
+        """Refuse a scope that the token is not valid for, without revealing whether it exists."""
         if not self.can_see(scope):
             raise ScopeNotAllowed(self.name, scope, self.scopes)
 
@@ -70,40 +68,40 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TokenRecord(Protocol):
-    """What is known of a token."""
+    """A stored token."""
 
     @property
     def name(self) -> str:
-        """The name that the journal bears."""
+        """The name for the journal."""
         ...
 
     @property
     def role(self) -> Role:
-        """What its holder may do."""
+        """The role."""
         ...
 
     @property
     def scopes(self) -> tuple[str, ...]:
-        """To which scopes it is limited; none: it is not."""
+        """The scopes that the token is limited to; empty if it is not limited."""
         ...
 
 
 FindToken = Callable[[str], TokenRecord | None]
-"""A token's text to what is known of it; None: it is none, or none any more."""
+"""Looks up a token by its secret; None if it is invalid, expired or revoked."""
 
 
 class TokenMiddleware:
-    """An ASGI application around another: lets requests through that carry a token, and says whose it is."""
+    """ASGI middleware that requires a valid token and sets the caller."""
 
     def __init__(self, app: ASGIApp, find: FindToken) -> None:
         self._app = app
         self._find = find
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Hand the request on, or answer 401."""
+        """Forward the request, or answer 401."""
         method = scope["method"] if scope["type"] == ScopeType.HTTP else ""
         if method in PROBE_METHODS and scope["path"] in OPEN_PATHS:
-            # The server sends no body with the answer to HEAD, which is how many load balancers look.
+            # Many load balancers probe with HEAD; the server omits the body of the response.
             await self._app({**scope, "method": "GET"}, receive, send)  # type: ignore[arg-type]  # a copy is a plain dict
             return
         schemes = READ_SCHEMES if method in SAFE_METHODS else WRITE_SCHEMES
@@ -112,14 +110,14 @@ class TokenMiddleware:
             await _send_unauthorized(send, _TOKEN_MISSING, schemes)
         elif (principal := self._find(token)) is not None:
             scope["user"] = Caller(name=principal.name, role=principal.role, scopes=tuple(principal.scopes))
-            scope[IS_STILL_VALID] = lambda: self._find(token) is not None  # type: ignore[literal-required]  # ours
+            scope[IS_STILL_VALID] = lambda: self._find(token) is not None  # type: ignore[literal-required]  # our own key
             await self._app(scope, receive, send)
         else:
             await _send_unauthorized(send, _TOKEN_INVALID, schemes)
 
 
 def _find_token(headers: Iterable[tuple[bytes, bytes]], schemes: Container[bytes]) -> str | None:
-    """Return the token of a Bearer header, or of a Basic one with the token as password, which a browser can send."""
+    """Return the token of a Bearer header, or of a Basic header with the token as password, as browsers send it."""
     given = [value for name, value in headers if name == b"authorization"]
     if len(given) != 1:
         return None
@@ -148,7 +146,7 @@ async def _send_unauthorized(send: Send, body: bytes, schemes: Mapping[bytes, by
 
 
 class Permission(msgspec.Struct, frozen=True):
-    """What a path needs of its caller. `role` None: nothing, not even a token."""
+    """The permission that a path requires. `role` None: not even a token."""
 
     role: Role | None
     all_scopes: bool = False
@@ -158,22 +156,22 @@ DEFAULT_PERMISSION = Permission(Role.VIEWER)
 
 
 def requires(role: Role | None, *, all_scopes: bool = False) -> Mapping[str, Permission]:
-    """Declare what a path needs of its caller, as `opt` of its handler; every handler must say it."""
+    """Declare the permission that a path requires, as `opt` of its handler. Every handler must declare it."""
     return {"need": Permission(role, all_scopes)}
 
 
 def check_permissions_declared(routes: Iterable[BaseRoute]) -> None:
-    """Refuse to start with a path that does not say what it needs of its caller."""
+    """Raise an error if a handler does not declare its permission."""
     handlers = (handler for route in routes if isinstance(route, HTTPRoute) for handler in route.route_handlers)
     for handler in handlers:
         if "need" not in handler.opt and handler.http_methods != {"OPTIONS"}:
-            raise ImproperlyConfiguredException(f"{handler} does not say which role it needs")
+            raise ImproperlyConfiguredException(f"{handler} does not declare the role that it requires")
 
 
 async def check_permission(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
-    """Refuse callers whose token does not go as far as the path needs.
+    """Refuse callers whose token lacks the permission that the path requires.
 
-    Like all that the framework calls before a handler this is async only so that it needs no thread.
+    Async only because the framework would run a sync function in a thread.
     """
     permission: Permission = handler.opt.get("need", DEFAULT_PERMISSION)
     if permission.role is None:
@@ -190,6 +188,6 @@ CallerDep = NamedDependency[Caller]
 
 
 async def provide_caller(request: Request[Any, Any, Any]) -> Caller:
-    """Give handlers who asks."""
+    """Provide the caller to handlers."""
     caller: Caller = request.user
     return caller

@@ -20,10 +20,10 @@ from forewarn.operator.errors import PlanFailed
 from forewarn.operator.process_worker import ProgressCallback, run_in_process
 
 SMALL_FLEET_VMS = 2_000
-"""A plan for a fleet of so many VMs is made so quickly that it needs no process of its own."""
+"""Up to this many VMs planning is fast enough for a thread; larger fleets need a separate process."""
 
 MAX_CONCURRENT_PLANS = 2
-"""How many plans are made at the same time; others wait their turn."""
+"""How many plans are made at the same time; further requests wait."""
 
 _encode = msgspec.json.Encoder().encode
 _decode_scope = msgspec.json.Decoder(ScopeSnapshot).decode
@@ -31,7 +31,7 @@ _decode_wave = msgspec.json.Decoder(PlannedWave).decode
 
 
 class EncodedPlan(NamedTuple):
-    """A plan as it travels from process to process: each wave by itself, so that nobody has to read all at once."""
+    """A plan for transfer between processes: each wave is encoded separately, so that decoding can be gradual."""
 
     waves: list[bytes]
     summary: Plan
@@ -48,7 +48,7 @@ class EncodedPlan(NamedTuple):
 
 
 class CampaignPlanner:
-    """Makes plans from the fleet as it is."""
+    """Plans campaigns for the current fleet."""
 
     def __init__(self, fleet: Fleet, ids: Callable[[], Sequence[str]]) -> None:
         self._fleet = fleet
@@ -56,7 +56,7 @@ class CampaignPlanner:
         self._semaphore = asyncio.Semaphore(MAX_CONCURRENT_PLANS)
 
     async def plan(self, spec: CampaignSpec, on_progress: ProgressCallback | None = None) -> EncodedPlan:
-        """Plan a campaign; nothing is announced, and nothing is saved."""
+        """Plan a campaign, without announcing or saving anything."""
         async with self._semaphore:
             now = self._fleet.clock.now()
             scopes = [scope async for scope in self._encoded_scopes()]
@@ -78,12 +78,12 @@ class CampaignPlanner:
 def build_plan(
     scopes: list[bytes], spec: CampaignSpec, conditions: RuleContext, now: datetime, on_progress: ProgressCallback
 ) -> EncodedPlan:
-    """Make a plan, in any process."""
+    """Make a plan; called in a thread or in a separate process."""
     fleet = plan_scopes(map(_decode_scope, scopes), spec, conditions, now=now)
     whole = plan(spec, fleet, conditions, now=now, zones=find_zone, progress=on_progress)
     return EncodedPlan([_encode(wave) for wave in whole.waves], msgspec.structs.replace(whole, waves=()))
 
 
 def _ignore_progress(done: int, total: int) -> None:
-    """Report to nobody what is done in a moment."""
+    """Ignore the progress of short work."""
     del done, total

@@ -9,21 +9,21 @@ from msgspec import inspect
 from forewarn.core.limits import MAX_KEY_LENGTH
 
 INVALID_ENUM = re.compile(r"Invalid enum value '(?P<word>.*)'(?: - at `\$(?P<place>.*)`)?", re.DOTALL)
-"""How the decoder refuses a word: it names the place, but not what is allowed there."""
+"""The decoder's message about an enum value: it names the location, but not the allowed values."""
 
 PATH_STEP = re.compile(r"\.(?P<field>\w+)|\[[^]]*\]")
-"""A step towards the place: into a field, or to an item."""
+"""A step of the location: into a field or to an item."""
 
 
 def with_choices(message: str, type_: Any) -> str:
-    """Add to a refused word of a value of this type what is allowed in its place; other complaints stay as they are."""
+    """Add the allowed values to a message about an invalid enum value; return other messages unchanged."""
     found = INVALID_ENUM.fullmatch(message)
     choices = _choices(type_, found["place"] or "") if found is not None else []
     if found is None or not choices:
         return message
     *others, last = choices
     path = (found["place"] or "").removeprefix(".")
-    text = f"{found['word']!r} is not among {', '.join(others)} and {last}" if others else f"only {last} is allowed"
+    text = f"{found['word']!r} is not one of {', '.join(others)} and {last}" if others else f"only {last} is allowed"
     return f"{path}: {text}" if path else text
 
 
@@ -35,26 +35,26 @@ def _choices(type_: Any, path: str) -> list[str]:
 
 
 def _allowed_values(kind: inspect.Type) -> Iterator[str]:
-    """Give the words that are allowed for a value of this type, or for an item of it."""
+    """Yield the allowed values of this type or of its items."""
     match kind:
         case inspect.EnumType():
             yield from (str(member.value) for member in kind.cls)
         case inspect.LiteralType():
             yield from map(str, kind.values)
-        case inspect.CollectionType():  # which of several parameters of a name is wrong, the framework does not say
+        case inspect.CollectionType():  # the framework does not report which of several parameters is invalid
             yield from (word for one in _flatten_unions([kind.item_type]) for word in _allowed_values(one))
         case _:
             pass
 
 
 def _flatten_unions(kinds: list[inspect.Type]) -> Iterator[inspect.Type]:
-    """Give every type that a value may have."""
+    """Yield the types, with the members of unions in place of the unions."""
     for kind in kinds:
         yield from kind.types if isinstance(kind, inspect.UnionType) else (kind,)
 
 
 def _inner_types(kind: inspect.Type, field: str | None) -> Iterator[inspect.Type]:
-    """Give the types of a field, or of items."""
+    """Yield the types of a field, or of items."""
     match kind:
         case inspect.StructType() if field is not None:
             yield from (one.type for one in kind.fields if one.encode_name == field)
@@ -66,7 +66,7 @@ def _inner_types(kind: inspect.Type, field: str | None) -> Iterator[inspect.Type
 
 PLAIN_MESSAGES = (
     (re.compile(r"Expected `str` of length >= 1 - at `\$\.(.+)`"), r"\1 is empty"),
-    (re.compile(r"(.+): Expected `str` of length >= 1"), r"\1: this is empty; say which, or leave it out"),
+    (re.compile(r"(.+): Expected `str` of length >= 1"), r"\1: must not be empty; omit it to match everything"),
     (re.compile(r"Expected `str` of length <= (\d+) - at `\$\.(.+)`"), r"\2 is longer than \1 characters"),
     (
         re.compile(r"Idempotency-Key: Expected `str` .*"),
@@ -76,11 +76,11 @@ PLAIN_MESSAGES = (
         ),
     ),
 )
-"""Messages of the decoder, and the message for the person who typed the value."""
+"""Patterns of the decoder's messages, each with the message for users."""
 
 
 def plain_message(message: str) -> str:
-    """Say in plain words what the decoder says in its own."""
+    """Return the message for users in place of a decoder's message, if there is one."""
     for words, plain in PLAIN_MESSAGES:
         if found := words.fullmatch(message):
             return found.expand(plain)

@@ -21,7 +21,7 @@ AnyRequest = Request[Any, Any, Any]
 log = logging.getLogger(__name__)
 
 HIDDEN_VM = "a VM of another scope"
-"""What a VM is called towards those who may not know of it."""
+"""Replaces the name of a VM in responses to callers who may not see it."""
 
 DomainError = core.CoreError | fleet.FleetError | operator.OperatorError
 
@@ -85,16 +85,16 @@ STATUS_BY_ERROR: dict[type[DomainError], int] = {
 
 
 class ErrorTemplate(NamedTuple):
-    """What a request is called that does not get as far as the fleet."""
+    """Code and message for a request that does not reach a handler."""
 
     code: str
     message: str
 
 
 MALFORMED = {
-    404: ErrorTemplate("path-not-found", "there is no such path (what there is: /openapi.json)"),
-    405: ErrorTemplate("method-not-allowed", "this path does not take this method (what there is: /openapi.json)"),
-    413: ErrorTemplate("body-too-large", "the body is too large: send less at a time"),
+    404: ErrorTemplate("path-not-found", "there is no such path; see /openapi.json"),
+    405: ErrorTemplate("method-not-allowed", "this path does not support this method; see /openapi.json"),
+    413: ErrorTemplate("body-too-large", "the request body is too large; split the request"),
 }
 
 
@@ -106,7 +106,7 @@ OTHER_STATUSES = {
     "store-unavailable": 503,
     "too-many-connections": 503,
 }
-"""Codes of errors that have neither a class of their own nor an entry in `MALFORMED`, with the status of each."""
+"""Status of the error codes that have neither a class nor an entry in `MALFORMED`."""
 
 
 def statuses_by_code() -> dict[str, int]:
@@ -117,63 +117,63 @@ def statuses_by_code() -> dict[str, int]:
 
 
 def error_body(code: str, message: str, **details: str | list[str]) -> v1.ErrorResponse:
-    """Make the body that every refusal has."""
+    """Return the body of an error response."""
     return v1.ErrorResponse(error=v1.ErrorBody(code=code, message=message, details=details))
 
 
 def domain_error_body(error: DomainError) -> v1.ErrorResponse:
-    """Make the body of a refusal by the rules, the fleet or the operator side."""
+    """Return the response body for an error of the core, the fleet or the operator API."""
     details = {name: _detail(value) for name, value in error.details.items()}
-    # The rules know nothing of lists, and are told word for word the same wherever they are asked.
+    # Core errors have the same text everywhere, so they get no hint to a command.
     advice = "" if isinstance(error, core.CoreError) else NOT_FOUND_HINTS.get(error.code, "")
     return error_body(error.code, str(error) + advice, **details)
 
 
 def domain_error_response(request: AnyRequest, error: DomainError) -> Response[v1.ErrorResponse]:
-    """The rules, the fleet or the operator side said no."""
+    """Return the response for an error of the core, the fleet or the operator API."""
     if isinstance(error, fleet.AddressInUse) and not request.user.can_see(error.vm.rpartition("/")[0]):
         error = fleet.AddressInUse(error.ip, error.network, HIDDEN_VM)
     return Response(domain_error_body(error), status_code=STATUS_BY_ERROR[type(error)])
 
 
 def store_error_response(request: AnyRequest, error: StoreError) -> Response[v1.ErrorResponse]:
-    """What is kept could not be read."""
+    """Return the response for a failed read of the store."""
     log.error("%s %s failed: %s", request.method, request.scope["path"], error)
     return Response(
-        error_body("store-unavailable", f"this cannot be read now: {error}; try again later"), status_code=503
+        error_body("store-unavailable", f"the data cannot be read now: {error}; try again later"), status_code=503
     )
 
 
 def http_error_response(request: AnyRequest, error: HTTPException) -> Response[v1.ErrorResponse]:
-    """The request did not get as far as the fleet."""
+    """Return the response for a request that does not reach a handler."""
     code = MALFORMED[error.status_code].code if error.status_code in MALFORMED else "invalid-request"
     return Response(error_body(code, _message(request, error)), status_code=error.status_code, headers=error.headers)
 
 
 def internal_error_response(request: AnyRequest, error: Exception) -> Response[v1.ErrorResponse]:
-    """Something is wrong with the service itself."""
+    """Log an unexpected error and return status 500."""
     log.error("%s %s failed", request.method, request.scope["path"], exc_info=error)
-    body = error_body("internal-error", "the service has failed to answer this; its log says more")
+    body = error_body("internal-error", "internal error; see the log of the service")
     return Response(body, status_code=500)
 
 
 def _message(request: AnyRequest, error: HTTPException) -> str:
     if isinstance(error, ValidationException) and isinstance(error.extra, list):
         wrong = "; ".join(plain_message(_parameter_message(request, item)) for item in error.extra)
-        return f"{wrong} (what is allowed: /openapi.json)"
+        return f"{wrong} (see /openapi.json)"
     if error.status_code in MALFORMED:
         return MALFORMED[error.status_code].message
-    return error.detail if isinstance(error, ValidationException) else f"this cannot be read: {error.detail}"
+    return error.detail if isinstance(error, ValidationException) else f"malformed request: {error.detail}"
 
 
 def _parameter_message(request: AnyRequest, item: dict[str, str]) -> str:
-    if item.get("key") == "data":  # what is wrong within a body is said elsewhere
-        return "the request has no body: send JSON"
+    if item.get("key") == "data":  # errors within a body are reported elsewhere
+        return "the request has no body; send JSON"
     parameter = item.get("key", "")
-    if parameter == "key":  # every change takes it, though no handler does
+    if parameter == "key":  # a dependency takes it, not the handlers
         return f"Idempotency-Key: {item.get('message', '')}"
     field = request.route_handler.parsed_fn_signature.parameters.get(parameter)
-    name = getattr(field and field.kwarg_definition, "name", None) or parameter  # as it is called by those who send it
+    name = getattr(field and field.kwarg_definition, "name", None) or parameter  # the public name
     message = item.get("message", "")
     return f"{name}: {message if field is None else with_choices(message, field.annotation)}".strip(": ")
 

@@ -46,15 +46,17 @@ class TokenNotAllowed(OperatorError):
     def problem(self) -> str:
         """What the token lacks."""
         if self.is_limited:
-            return "is limited to some scopes, but this request concerns all: use a token without scopes"
-        return f"has the role {self.role.value}, but this request needs {self.required_role.value}: use another token"
+            return "is limited to some scopes, but this request affects all; use a token without scopes"
+        return (
+            f"has the role {self.role.value}, but this request requires {self.required_role.value}; use another token"
+        )
 
 
 class ScopeNotAllowed(OperatorError):
     """The token is limited to other scopes."""
 
     code = "scope-forbidden"
-    template = "token {token_name} is limited to {scopes}, which does not include scope {scope}: use another token"
+    template = "token {token_name} is limited to {scopes}, which does not include scope {scope}; use another token"
     token_name: str
     scope: str
     scopes: tuple[str, ...]
@@ -65,8 +67,8 @@ class HostNotAllowed(OperatorError):
 
     code = "scope-forbidden"
     template = (
-        "token {token_name} is limited to {scopes}, but host {host} also has VMs of other scopes: "
-        "name the VMs, or use another token"
+        "token {token_name} is limited to {scopes}, but host {host} also has VMs of other scopes; "
+        "specify VMs instead of the host, or use another token"
     )
     token_name: str
     host: str
@@ -93,7 +95,7 @@ class JournalEventNotFound(OperatorError):
 
     @property
     def place(self) -> str:
-        """Where it was looked for."""
+        """Where the event was searched."""
         return f" in {', '.join(self.scopes)}, and the token is limited to these" if self.scopes else " in the journal"
 
 
@@ -101,14 +103,14 @@ class VmNameNotFound(OperatorError):
     """No VM has this bare name now, so the journal cannot be filtered by it."""
 
     code = "vm-not-found"
-    template = "there is no VM {vm} now: name a VM that was removed as SCOPE/{vm}"
+    template = "there is no VM {vm} now; specify a removed VM as SCOPE/{vm}"
     vm: str
 
 
 class TooManyStreams(OperatorError):
     """The limit of open journal streams is reached."""
 
-    template = "{limit} journal streams are open, which is the limit: close one, or read the journal in pages"
+    template = "the limit of {limit} open journal streams is reached; close one, or read the journal in pages"
     limit: int
 
 
@@ -116,9 +118,7 @@ class ImportConflict(OperatorError):
     """Another import is running."""
 
     code = "import-in-progress"
-    template = (
-        "an import by {created_by} is running, {done} of {total} scopes are done: wait until it has ended, then retry"
-    )
+    template = "an import by {created_by} is running, {done} of {total} scopes are done; wait until it ends, then retry"
     created_by: str
     done: int
     total: int
@@ -152,7 +152,7 @@ class FaultNotAllowed(OperatorError):
     """Faults exist only in the emulator."""
 
     code = "emulator-only"
-    template = "this service is for real VMs: faults can be set only in the emulator (`forewarn up`)"
+    template = "this service is for real VMs; faults can be set only in the emulator (`forewarn up`)"
 
 
 class InvalidFleetFile(OperatorError):
@@ -174,8 +174,8 @@ class GateNotAllowed(OperatorError):
 
     code = "forbidden"
     template = (
-        "token {token_name} has the role {role}, but a gate with its own url needs {required_role}: "
-        "name a gate of the settings, or use another token"
+        "token {token_name} has the role {role}, but a gate with its own url requires {required_role}; "
+        "use a gate of the settings, or another token"
     )
     token_name: str
     role: Role
@@ -187,7 +187,7 @@ class SelectionNotAllowed(OperatorError):
 
     code = "scope-forbidden"
     template = (
-        "token {token_name} is limited to {scopes}, but the selection could include other scopes: select these scopes "
+        "token {token_name} is limited to {scopes}, but the selection could include other scopes; select these scopes "
         "by name, without all, hosts and tags, or use another token"
     )
     token_name: str
@@ -197,4 +197,4 @@ class SelectionNotAllowed(OperatorError):
 class PlanFailed(OperatorError):
     """The process that made a plan died."""
 
-    template = "the process that made the plan died: it may have run out of memory"
+    template = "the planning process died; it may have run out of memory"

@@ -23,14 +23,14 @@ from forewarn.operator.state import AppState
 from forewarn.operator.views.events import show_event
 
 PAST_TOLERANCE = timedelta(seconds=60)
-"""A time that has passed by no more than this was the present when it was said, and means at once."""
+"""How far in the past not_before may be: the request took time to arrive. The event then starts at once."""
 
 CreatedEvents = tuple[tuple[str, str], ...]
 """Pairs of scope and event."""
 
 
 class EventCreation:
-    """One request for events, by one caller. `request` is the id from which those of its events are computed."""
+    """One request for events by one caller. The ids of its events are derived from `request_id`."""
 
     def __init__(self, fleet: Fleet, caller: Caller, idempotency_key: IdempotencyKey | None) -> None:
         self.by = caller.name
@@ -48,9 +48,9 @@ class EventCreation:
         scope: str | None = None,
         update_domain: int | None = None,
     ) -> v1.ScheduleResponse:
-        """Make events for the VMs that are meant. A request that was answered before gets the same answer.
+        """Create events for the selected VMs. A repeated request gets the same response as before.
 
-        That is so although its VMs may have gone since, which it may itself have brought about.
+        This also holds if its VMs no longer exist, perhaps because the request removed them.
         """
         try:
             names = self._select(vms=vms, host=host, scope=scope, update_domain=update_domain)
@@ -61,10 +61,10 @@ class EventCreation:
         return self._show(await self._schedule(build_request(names)))
 
     async def delete_vm(self, vm: str, why: str) -> v1.ScheduleResponse:
-        """Delete a VM, at once or with an event."""
+        """Delete a VM, with an event if it has a terminate notice, else at once."""
         try:
             name = self._full_name(vm)
-        except (VmNotFound, ScopeNotFound):  # it may have gone by this very request
+        except (VmNotFound, ScopeNotFound):  # the same request may have deleted it before
             created = self._previously_created()
             if not created and not await self._fleet.inventory.is_repeated(self._idempotency_key):
                 raise
@@ -87,7 +87,7 @@ class EventCreation:
         return found
 
     def _check_host(self, host: str, vms: Sequence[str]) -> None:
-        """Refuse a host on which others have VMs; one on which only others have some is none of the caller's."""
+        """Refuse a host that also has VMs the caller may not see; report one that has only such VMs as not found."""
         visible = {self._caller.can_see(vm.rpartition("/")[0]) for vm in vms}
         if True not in visible:
             raise HostNotFound(host)
@@ -99,7 +99,7 @@ class EventCreation:
         return f"{view.id}/{found.name}"
 
     def _existing_vms(self, vms: Sequence[str]) -> Sequence[str]:
-        """Leave out VMs that have gone since the request was first made; if all have, or it is new, leave out none."""
+        """For a repeated request, drop VMs that no longer exist, unless none is left; else return all."""
         return [vm for vm in vms if self._exists(vm)] or vms if self._scopes_with_key() else vms
 
     def _exists(self, vm: str) -> bool:
@@ -118,7 +118,7 @@ class EventCreation:
         return await self._fleet.events.schedule(request)
 
     def _previously_created(self) -> CreatedEvents:
-        """Return what the same request made, where it has been answered before."""
+        """Return the events that an earlier request with the same key created."""
         now = self._fleet.clock.now()
         created: list[tuple[str, str]] = []
         for view in self._scopes_with_key():
@@ -140,7 +140,7 @@ class EventCreation:
         return self._fleet.replica.views_with_key(self._idempotency_key.key, now=self._fleet.clock.now())
 
     def _show(self, created: CreatedEvents) -> v1.ScheduleResponse:
-        """Show what was made, and what of it is still open: what takes no time has gone again."""
+        """Return the created events, and those of them that are still open: some end at once."""
         return v1.ScheduleResponse(
             created=tuple(v1.CreatedEvent(id=event, scope=scope) for scope, event in created),
             events=tuple(self._open_events(created)),
@@ -155,22 +155,22 @@ class EventCreation:
                     yield show_event(self._fleet, scope, event, now=now)
 
     def _check_future(self, request: ScheduleRequest) -> None:
-        """Refuse a time that has passed, which is hardly meant; but a repeated request is answered as it was then."""
+        """Refuse a start in the past, except for a repeated request, which gets its earlier response."""
         now = self._fleet.clock.now()
         if request.not_before is None or request.not_before >= now - PAST_TOLERANCE or self._scopes_with_key():
             return
         raise Invalid(
-            f"not_before {request.not_before:%Y-%m-%d %H:%M:%SZ} is in the past: the service's clock says "
-            f"{now:%Y-%m-%d %H:%M:%SZ}; to start at once, give a notice of 0s"
+            f"not_before {request.not_before:%Y-%m-%d %H:%M:%SZ} is in the past: the service's time is "
+            f"{now:%Y-%m-%d %H:%M:%SZ}; to start at once, use a notice of 0s"
         )
 
 
 EventCreationDep = NamedDependency[EventCreation]
-"""What makes the events of a request, as handlers take it: `event_creation: EventCreationDep`."""
+"""The event creation of a request, as handlers take it: `event_creation: EventCreationDep`."""
 
 
 async def provide_event_creation(
     state: AppState, caller: CallerDep, idempotency_key: IdempotencyKeyDep
 ) -> EventCreation:
-    """Give handlers what makes the events of the request."""
+    """Provide the event creation of the request to handlers."""
     return EventCreation(state.fleet, caller, idempotency_key)

@@ -1,7 +1,7 @@
 """HTTP server of the operator API: HTTP/1.1 by h11 for one ASGI application, with timeouts and a connection limit.
 
-It is our own because it has to end at once with its owner, to leave signals alone, and to limit the time of every
-read: a general server allows that only by changing its inner parts.
+Forewarn has its own server because it must stop together with its owner, must not touch signals, and must limit the
+time of every read. General-purpose servers allow this only by patching private parts.
 """
 
 import asyncio
@@ -26,43 +26,43 @@ from forewarn.operator.error_responses import error_body
 log = logging.getLogger(__name__)
 
 CONNECTIONS = 256
-"""How many callers may be connected; each counts until its connection is closed on our side, too."""
+"""The limit of open connections; each counts until it is closed on our side too."""
 
 BACKLOG = 2_048
-"""How many more may wait to be accepted."""
+"""How many further connections may wait to be accepted."""
 
 SHUTDOWN_TIMEOUT = 5.0
-"""How long, in seconds, answers under way may take when the service ends."""
+"""How long, in seconds, unfinished responses may take when the service stops."""
 
 TLS_TIMEOUT = 10.0
 """How long, in seconds, a TLS handshake may take."""
 
 READ_TIMEOUT = 30.0
-"""How long, in seconds, a caller may take for the head of a request, and for each piece of its body."""
+"""How long, in seconds, a client may take to send the head of a request, and each chunk of its body."""
 
 IDLE_TIMEOUT = 5.0
-"""How long, in seconds, a connection is kept on which no next request begins."""
+"""How long, in seconds, an idle connection is kept open."""
 
 WRITE_TIMEOUT = 60.0
-"""How long, in seconds, a caller may take for each piece of its answer, and for the rest when the connection ends."""
+"""How long, in seconds, a client may take to read each chunk of a response, and the rest when the connection ends."""
 
 WRITE_BYTES = 64 * 1024
-"""How large such a piece is, and how much of an answer waits in memory."""
+"""The size of such a chunk, and how much of a response is buffered."""
 
 READ_BYTES = 64 * 1024
 
 HEAD_BYTES = 16 * 1024
-"""How large the head of a request may be, and each line that frames a piece of its body."""
+"""The limit for the head of a request, and for each line that frames a chunk of its body."""
 
 ABSOLUTE_FORM = re.compile(rb"https?://([^/?#@]+)(.*)", re.IGNORECASE)
-"""A target that names scheme and host too (RFC 9112 section 3.2.2)."""
+"""A request target in absolute form (RFC 9112 section 3.2.2)."""
 
 Headers: TypeAlias = Iterable[tuple[bytes, bytes]]
 
 
 @asynccontextmanager
 async def run_server(app: ASGIApp, listener: socket.socket, tls: ssl.SSLContext | None = None) -> AsyncIterator[None]:
-    """Serve the application as long as the context lasts, then finish the answers that are under way."""
+    """Serve the application while the context is open, then finish the unfinished responses."""
     connections: dict[_Connection, asyncio.Task[None]] = {}
     async with tasks_until_exit() as tasks:
 
@@ -95,7 +95,7 @@ async def run_server(app: ASGIApp, listener: socket.socket, tls: ssl.SSLContext 
 
 
 class _Connection:
-    """A caller's connection: requests one after the other, each answered by the application."""
+    """A client's connection: requests one after the other, each answered by the application."""
 
     def __init__(self, app: ASGIApp, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._app, self._reader, self._writer = app, reader, writer
@@ -107,15 +107,15 @@ class _Connection:
         self._is_lost = False
         self._is_head_request = False
         self._is_body_unwanted = False
-        """Whether the answer came before the caller, who waits for it, was told to send its body."""
+        """Whether the response was sent before the client, which expects `100 Continue`, sent its body."""
         self._reading: asyncio.Future[bytes] | None = None
-        """The read under way, if there is one: a stream can be read by one task at a time."""
+        """The current read, if any: only one task at a time can read a stream."""
         self._is_answered = asyncio.Event()
         self._head = b""
-        """The head of the answer, until its first piece is sent with it."""
+        """The head of the response, until it is sent together with the first chunk."""
 
     async def serve(self) -> None:
-        """Answer until the caller leaves, is too slow, or the server ends."""
+        """Answer requests until the client disconnects, is too slow, or the server stops."""
         try:
             while await self._serve_request():
                 self._protocol.start_next_cycle()
@@ -124,22 +124,22 @@ class _Connection:
         except (OSError, TimeoutError):
             self._abort()
         except asyncio.CancelledError:
-            self._abort()  # the server ends without slow callers
+            self._abort()  # the server does not wait for slow clients
             raise
         except Exception:
-            # A bug in one connection must not end the others, as it would in a task group.
-            log.exception("a connection of the operator API has failed")
+            # In a task group, a bug in one connection would otherwise end all others.
+            log.exception("internal error in a connection of the operator API; closing it")
             self._abort()
         finally:
             await self._close()
 
     @property
     def is_answering(self) -> bool:
-        """Whether there is something that the caller has asked for and not yet got."""
+        """Whether the client waits for a response or for the rest of one."""
         return not self._is_between_requests or self._writer.transport.get_write_buffer_size() > 0
 
     async def _close(self) -> None:
-        """Close the connection when the caller has got everything, or takes too long, or the server ends."""
+        """Close the connection when the client has received everything, takes too long, or the server stops."""
         self._writer.close()
         try:
             async with asyncio.timeout(WRITE_TIMEOUT):
@@ -150,21 +150,21 @@ class _Connection:
             self._abort()
             raise
         except OSError:
-            pass  # it is closed, though not in order
+            pass  # closed anyway
         finally:
             if self._reading is not None:
                 self._reading.cancel()
                 await asyncio.wait((self._reading,))
-                _ = self._reading.cancelled() or self._reading.exception()  # or asyncio logs it
+                _ = self._reading.cancelled() or self._reading.exception()  # retrieve the exception, or asyncio logs it
 
     def stop(self) -> None:
-        """Close the connection, after the answer that is under way."""
+        """Close the connection after the current response."""
         self._is_stopping = True
         if self._is_between_requests:
             self._writer.close()
 
     async def _serve_request(self) -> bool:
-        """Answer one request; return whether another one can follow."""
+        """Answer one request; return whether another can follow."""
         request = await self._read_head()
         if request is None:
             return False
@@ -179,7 +179,7 @@ class _Connection:
         return self._protocol.our_state is h11.DONE and self._protocol.their_state is h11.DONE
 
     async def _read_head(self) -> h11.Request | None:
-        """Read the head of a request, which has to come in time as a whole; None: the caller has left."""
+        """Read the whole head of a request within the time limit; None if the client has disconnected."""
         is_first = self._protocol.their_http_version is None
         has_begun = is_first or bool(self._protocol.trailing_data[0])
         if not has_begun:
@@ -190,7 +190,7 @@ class _Connection:
         if not isinstance(event, h11.Request):
             return None
         if {name for name, _ in event.headers} >= {b"content-length", b"transfer-encoding"}:
-            # A proxy in between may go by the other one, and see other requests than we do (RFC 9112 section 6.1).
+            # A proxy may use the other header and see different requests (request smuggling, RFC 9112 section 6.1).
             raise h11.RemoteProtocolError("Content-Length and Transfer-Encoding are mutually exclusive")
         return event
 
@@ -202,7 +202,7 @@ class _Connection:
         return event
 
     async def _read(self, *others: asyncio.Future[Any]) -> None:
-        """Read what comes, unless something else happens before: then the read goes on, and the next caller has it."""
+        """Read until data arrives or one of `others` is done; an unfinished read is kept for the next call."""
         reading = self._reading = self._reading or asyncio.ensure_future(self._reader.read(READ_BYTES))
         await asyncio.wait((reading, *others), return_when=asyncio.FIRST_COMPLETED)
         if reading.done() and self._reading is reading:
@@ -213,11 +213,11 @@ class _Connection:
         try:
             await self._app(self._scope(request), self._receive, self._send)
         except Exception:
-            log.exception("the operator API has failed to answer a request")
+            log.exception("internal error in the operator API; answering 500")
         if self._is_lost:
             return
         if self._protocol.our_state is h11.SEND_RESPONSE:
-            body = msgspec.json.encode(error_body("internal-error", "the service has failed to answer this"))
+            body = msgspec.json.encode(error_body("internal-error", "internal error; see the log of the service"))
             await self._send({"type": "http.response.start", "status": 500, "headers": _final_headers(body)})
             await self._send({"type": "http.response.body", "body": body, "more_body": False})
         elif self._protocol.our_state is h11.SEND_BODY:
@@ -248,7 +248,7 @@ class _Connection:
         }
 
     async def _receive(self) -> Any:
-        """Give the application the next piece of the request, or tell it that the caller has left."""
+        """Return the next chunk of the request body to the application, or that the client has disconnected."""
         if self._is_lost or self._is_answered.is_set() or self._protocol.their_state is not h11.SEND_BODY:
             await self._wait_for_end()
             return {"type": "http.disconnect"}
@@ -270,7 +270,7 @@ class _Connection:
                 return {"type": "http.disconnect"}
 
     async def _wait_for_end(self) -> None:
-        """Return when the answer is complete or the caller has left; the next request may come meanwhile, and waits."""
+        """Wait until the response is complete or the client has disconnected; a pipelined request stays buffered."""
         answered = asyncio.ensure_future(self._is_answered.wait())
         try:
             while not (self._is_lost or answered.done()):
@@ -284,7 +284,7 @@ class _Connection:
             answered.cancel()
 
     async def _send(self, message: Any) -> None:
-        """Send what the application answers; nothing, when the caller has left."""
+        """Send a message of the application, unless the client has disconnected."""
         if self._is_lost:
             return
         if message["type"] == "http.response.start":
@@ -299,7 +299,7 @@ class _Connection:
         await self._write(b"".join(piece or b"" for piece in pieces))
 
     async def _write(self, answer: bytes) -> None:
-        """Write an answer at the pace at which the caller takes it."""
+        """Write a response as fast as the client reads it."""
         unsent = memoryview(answer)
         try:
             while unsent and not self._is_lost:
@@ -318,13 +318,13 @@ class _Connection:
         return h11.Response(status_code=status, headers=[*headers, *own], reason=HTTPStatus(status).phrase.encode())
 
     def _refuse_request(self, error: h11.RemoteProtocolError) -> None:
-        """Refuse what is no HTTP, unless it comes after a complete answer."""
+        """Answer invalid HTTP with an error, unless the response is already complete."""
         if self._protocol.our_state is not h11.DONE:
             message = _refusal_message(error, is_head=self._is_between_requests)
             self.refuse(error.error_status_hint, "invalid-request", message)
 
     def refuse(self, status: int, code: str, message: str) -> None:
-        """Answer with an error, unless an answer has begun, and close the connection without reading any more."""
+        """Answer with an error, unless a response has started, and close the connection without further reads."""
         if self._protocol.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             body = msgspec.json.encode(error_body(code, message))
             for event in (self._response(status, _final_headers(body)), h11.Data(data=body), h11.EndOfMessage()):
@@ -337,14 +337,14 @@ class _Connection:
         self._abort()
 
     def _abort(self) -> None:
-        # asyncio's own transport cannot be aborted when it has sent the rest after close() and is closed by now.
+        # asyncio's own transport cannot be aborted once it is closed.
         if self._socket.fileno() != -1:
             self._writer.transport.abort()
 
     async def _skip_body(self) -> None:
-        """Read what the application has not read of the request, so that the next one can follow."""
+        """Skip the unread rest of the request body, so that the next request can follow."""
         if self._is_body_unwanted:
-            return  # the body need not come
+            return  # the client does not send it
         async with asyncio.timeout(READ_TIMEOUT):
             while self._protocol.their_state is h11.SEND_BODY:
                 await self._next_event()
@@ -363,11 +363,11 @@ def _refusal_message(error: h11.RemoteProtocolError, *, is_head: bool) -> str:
         case HTTPStatus.NOT_IMPLEMENTED:
             return "the only supported Transfer-Encoding is a single chunked"
         case _:
-            # Some of h11's messages end with the bytes in question, which need not be text.
+            # Some of h11's messages end with the invalid bytes, which may not be text.
             reason = str(error).partition(": b")[0]
             return f"the request is not valid HTTP/1.1: {reason}"
 
 
 def _address(name: Sequence[Any] | None) -> tuple[str, int] | None:
-    """Return host and port; None if the caller was gone before anybody could ask."""
+    """Return host and port; None if the client has already disconnected."""
     return None if name is None else (name[0], name[1])

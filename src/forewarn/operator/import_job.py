@@ -22,17 +22,17 @@ from forewarn.settings.file_reader import FileError
 log = logging.getLogger(__name__)
 
 SMALL_FILE_BYTES = 32 * 1024
-"""A file of this many bytes is read so quickly that it needs no process of its own."""
+"""Files up to this size are parsed in a thread; larger ones need a separate process."""
 
 CHUNK_SIZE = 64 * 1024
-"""How many bytes of the result are sent at a time, more or less."""
+"""The approximate size of the chunks in which the result is sent."""
 
 _decode = msgspec.json.Decoder(Scope).decode
 _encode = msgspec.json.Encoder().encode
 
 
 class ImportRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What is asked of an import."""
+    """The parameters of an import."""
 
     content: bytes
     format: FleetFormat
@@ -42,7 +42,7 @@ class ImportRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EncodedImportResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What an import did, or would do; the differences as they are written, in pieces between which a comma goes."""
+    """What an import did or would do. The differences are encoded, in chunks that a comma joins."""
 
     dry_run: bool
     differences: list[bytes]
@@ -51,7 +51,7 @@ class EncodedImportResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ImportJob:
-    """An import, from its beginning to its result or its error. Any number may follow it."""
+    """An import from its start to its result or error. Any number of clients can follow it."""
 
     def __init__(self, fleet: Fleet, request: ImportRequest) -> None:
         self.by = request.by
@@ -69,19 +69,19 @@ class ImportJob:
         return self.result is not None or self.error is not None
 
     async def run(self) -> None:
-        """Do it. What goes wrong is kept for those who follow; there may be nobody."""
+        """Run the import. An error is stored for the clients that follow."""
         try:
             self.result = await self._import()
         except SaveFailed as error:
-            self.error = self._failure(f"what came next could not be saved: {error.reason}")
+            self.error = self._failure(f"the next change could not be saved: {error.reason}")
         except (OperatorError, FleetError) as error:
             self.error = error
         except Exception as error:
-            log.exception("the import of %s failed", self.by)
-            self.error = self._failure(f"for a reason that the log of the service tells ({error!r})")
+            log.exception("internal error in the import of %s", self.by)
+            self.error = self._failure(f"internal error, see the log of the service ({error!r})")
         finally:
             if not self.is_over:
-                self.error = self._failure("the service ends")
+                self.error = self._failure("the service is stopping")
             refreeze_gc()
             self._notify()
 
@@ -109,11 +109,11 @@ class ImportJob:
         )
 
     async def _check_names(self, scopes: list[Scope]) -> None:
-        """Refuse a scope that the fleet has in other letters: both would be there, and no file could have them."""
+        """Refuse a scope whose name differs from an existing one only in case: no fleet file could contain both."""
         async for scope in iterate_gradually(scopes):
             if (other := self._fleet.replica.find_other_case(scope.id)) is not None:
                 raise InvalidFleetFile(
-                    "", f"scope {scope.id} is in the fleet as {other}: write it so, or import with prune"
+                    "", f"scope {scope.id} is in the fleet as {other}; use that spelling, or import with prune"
                 )
 
     def _progress(self, done: int, total: int) -> None:
@@ -125,14 +125,14 @@ class ImportJob:
         self._changed = asyncio.Event()
 
     async def follow(self) -> AsyncIterator[v1.ImportProgress]:
-        """Give how far it is, at once and whenever that has changed, until it is over."""
+        """Yield the progress, at once and after every change, until the import has ended."""
         while not self.is_over:
             changed = self._changed
             yield v1.ImportProgress(done=self.done, total=self.total)
             await changed.wait()
 
     async def wait(self) -> EncodedImportResult:
-        """Wait for the end; return the result, or raise why there is none."""
+        """Wait for the end; return the result or raise the error."""
         async for _ in self.follow():
             pass
         if self.result is None:
@@ -141,7 +141,7 @@ class ImportJob:
 
 
 class _DifferenceWriter:
-    """What an import tells, written at once: as objects, the differences of a large fleet would fill the memory."""
+    """Encodes differences at once, because those of a large fleet would need too much memory as objects."""
 
     def __init__(self) -> None:
         self.differences: list[bytes] = []
@@ -162,14 +162,14 @@ def _show_difference(one: Difference) -> v1.Difference:
 
 
 class ImportJobs:
-    """Begins imports, and refuses a second one while one runs: two would undo each other's work."""
+    """Starts imports, one at a time, because two would undo each other's changes."""
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
         self._running: ImportJob | None = None
 
     def start(self, request: ImportRequest) -> ImportJob:
-        """Begin an import, which ends even if whoever has asked for it goes away."""
+        """Start an import, which completes even if the client disconnects."""
         if self._running is not None:
             raise ImportConflict(self._running.by, self._running.done, self._running.total)
         self._running = ImportJob(self._fleet, request)
@@ -177,7 +177,7 @@ class ImportJobs:
         return self._running
 
     async def _run(self, job: ImportJob) -> None:
-        """Run an import, and keep nothing of it afterwards: the file may be large."""
+        """Run an import and drop it afterwards, because the file may be large."""
         try:
             await job.run()
         finally:
@@ -185,7 +185,7 @@ class ImportJobs:
 
 
 async def _parse(request: ImportRequest, at: datetime) -> list[bytes]:
-    """Read the file where that keeps nobody waiting; give the scopes in it, encoded."""
+    """Parse the file without blocking the event loop; return the encoded scopes."""
     parse = partial(parse_fleet, request.content, file="", format_=request.format, at=at)
     try:
         return await (
@@ -196,7 +196,7 @@ async def _parse(request: ImportRequest, at: datetime) -> list[bytes]:
     except FileError as error:
         raise InvalidFleetFile(error.key, error.problem, str(error.line or "")) from error
     except EOFError as error:
-        raise InvalidFleetFile("", "the process that read it has ended: perhaps there is too little memory") from error
+        raise InvalidFleetFile("", "the process that parsed it died; it may have run out of memory") from error
 
 
 def _parse_in_process(parse: Callable[[], list[bytes]], _: ProgressCallback) -> list[bytes]:

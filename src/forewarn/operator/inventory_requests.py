@@ -13,19 +13,19 @@ from forewarn.core.scope import Scope, ScopeKind
 from forewarn.core.vm import Address, Roster, Traits, Vm
 
 _FORMS = DerivedTypes(v1.Request, {Vm: "NewVm", Traits: "NewTraits", Address: "NewAddress"}, {})
-"""How requests write the fields of VMs. `api/v1/inventory.py` declares the requests themselves: their traits are fields
-of the VM instead of an object within it, and a change has a third state, left out."""
+"""Parses the fields of VMs in requests. `api/v1/inventory.py` declares the requests: there, traits are fields of the VM
+instead of a nested object, and a change can omit a field."""
 
 
 def new_vm(request: v1.AddVm) -> Vm:
-    """Make a VM. An id that is not given follows from its names, as in the fleet file."""
+    """Build a VM. A missing id is derived from the names, as in the fleet file."""
     fields = _FORMS.read_fields(Vm, request)
     fields["vm_id"] = request.vm_id or derived_id("vm", request.scope or request.name, request.name)
     return Vm(**fields, traits=_FORMS.read(Traits, request))
 
 
 def new_scope(request: v1.AddScope, *, epoch: str, now: datetime) -> Scope:
-    """Make a scope without VMs."""
+    """Build a scope without VMs."""
     is_group = request.kind is ScopeKind.PLACEMENT_GROUP
     return Scope(
         id=request.id,
@@ -41,17 +41,17 @@ def new_scope(request: v1.AddScope, *, epoch: str, now: datetime) -> Scope:
 
 
 def standalone_scope(vm: Vm, *, epoch: str, now: datetime) -> Scope:
-    """Make the scope of a VM that stands alone; it bears the VM's name."""
+    """Build the scope of a standalone VM, with the VM's name."""
     return Scope(id=vm.name, kind=ScopeKind.STANDALONE, epoch=epoch, changed_at=now, roster=Roster((vm,)))
 
 
 def vm_updater(request: v1.ChangeVm) -> Callable[[Vm], Vm]:
-    """Return what makes the changed VM of any that it finds."""
+    """Return a function that applies the request to a VM."""
     fields, traits = _FORMS.read_fields(Vm, request), traits_updater(request)
     return lambda vm: msgspec.structs.replace(vm, **fields, traits=traits(vm.traits))
 
 
 def traits_updater(request: ChangedTraits) -> Callable[[Traits], Traits]:
-    """Return what makes the changed traits of any that it finds."""
+    """Return a function that applies the request to traits."""
     fields = _FORMS.read_fields(Traits, request)
     return lambda traits: msgspec.structs.replace(traits, **fields)

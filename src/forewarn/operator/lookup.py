@@ -15,7 +15,7 @@ from forewarn.store.port import JournalQuery
 
 
 def find_vm(fleet: Fleet, caller: Caller, name: str) -> tuple[ScopeView, Vm]:
-    """Find a VM by `scope/name`, or by its bare name where only one that the caller may see bears it."""
+    """Find a VM by `scope/name`, or by its bare name if it is unique among the VMs that the caller may see."""
     scope, slash, _ = name.rpartition("/")
     if slash:
         caller.check_scope(scope)
@@ -42,19 +42,19 @@ def _full_name(fleet: Fleet, caller: Caller, name: str) -> str:
 
 
 async def check_event(fleet: Fleet, caller: Caller, id_: str) -> None:
-    """Refuse an event that there never was, open or ended, in a scope that the caller may see."""
+    """Raise an error unless the event, open or ended, belongs to a scope that the caller may see."""
     scope = await _scope_of_event(fleet, id_)
     if scope is None or not caller.can_see(scope):
         raise JournalEventNotFound(id_, caller.scopes)
 
 
 def can_see_campaign(caller: Caller, campaign: Campaign) -> bool:
-    """Tell whether all scopes of a campaign are among those that the token is for."""
+    """Return whether the caller may see all scopes of a campaign."""
     return not caller.scopes or all(caller.can_see(progress.scope) for progress in campaign.scopes)
 
 
 def find_campaign(fleet: Fleet, caller: Caller, id_or_name: str) -> Campaign:
-    """Find a campaign by its id or name; one that the caller may not see is as if it were not there."""
+    """Find a campaign by its id or name; one that the caller may not see counts as not found."""
     return fleet.campaigns.find(id_or_name, partial(can_see_campaign, caller))
 
 

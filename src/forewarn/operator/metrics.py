@@ -22,21 +22,21 @@ from forewarn.fleet.service import Fleet
 from forewarn.wire.error_responses import ErrorReason
 
 STATUSES = (200, 201, 204, 400, 401, 403, 404, 405, 409, 410, 413, 422, 500, 503)
-"""What is counted from the start: a rate can be had of what has been 0, not of what has been nothing."""
+"""Statuses that are exported from the start with 0, because Prometheus cannot compute a rate of a new series."""
 
 StatusCounts = dict[int, int]
-"""How many answers had which status."""
+"""The number of responses by status."""
 
 
 class StatusCounterMiddleware:
-    """An ASGI application around another: counts its answers by status."""
+    """ASGI middleware that counts responses by status."""
 
     def __init__(self, app: ASGIApp, counts: StatusCounts) -> None:
         self._app = app
         self._counts = counts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Hand the request on, and look at how its answer begins."""
+        """Forward the request and count the status of the response."""
 
         async def send_and_count(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -47,7 +47,7 @@ class StatusCounterMiddleware:
 
 
 def new_status_counts() -> StatusCounts:
-    """Make the counts of a service that has answered nobody yet."""
+    """Return the counts of a new service."""
     return defaultdict(int, dict.fromkeys(STATUSES, 0))
 
 
@@ -55,7 +55,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class GuestCounters(Protocol):
-    """What the guest endpoint counts."""
+    """The counters of the guest endpoint."""
 
     responses: dict[int, int]
     refusals: dict[ErrorReason, int]
@@ -68,7 +68,7 @@ class GuestCounters(Protocol):
 
 
 def metrics_text(fleet: Fleet, guests: GuestCounters, operators: StatusCounts) -> bytes:
-    """Return all figures as Prometheus reads them."""
+    """Return all metrics in Prometheus text format."""
     registry = CollectorRegistry()
     registry.register(FleetCollector(fleet, guests, operators))
     ProcessCollector(registry=registry)
@@ -76,7 +76,7 @@ def metrics_text(fleet: Fleet, guests: GuestCounters, operators: StatusCounts) -
 
 
 class FleetCollector(Collector):
-    """Reads what others count. What it costs does not grow with the fleet, but with the campaigns that are not over."""
+    """Collects the metrics. Its cost grows with the number of open campaigns, not with the fleet."""
 
     def __init__(self, fleet: Fleet, guests: GuestCounters, operators: StatusCounts) -> None:
         self._fleet = fleet
@@ -84,11 +84,11 @@ class FleetCollector(Collector):
         self._operators = operators
 
     def describe(self) -> Iterable[Metric]:
-        """Give the names that are taken: all figures have the same one at all times."""
+        """Return the metrics, whose names are always the same."""
         return self.collect()
 
     def collect(self) -> Iterator[Metric]:
-        """Give every figure as it is now."""
+        """Yield every metric with its current value."""
         yield from self._service()
         yield from self._endpoint()
         yield from self._inventory()
@@ -97,39 +97,43 @@ class FleetCollector(Collector):
         yield from self._store()
 
     def _service(self) -> Iterator[Metric]:
-        build = GaugeMetricFamily("forewarn_build_info", "The version that runs.", labels=["version"])
+        build = GaugeMetricFamily("forewarn_build_info", "The running version.", labels=["version"])
         build.add_metric([__version__], 1)
         yield build
         yield _gauge(
             "forewarn_overdue_seconds",
-            "For how long the clock has let something wait that is due.",
+            "How late the scheduler is with due work.",
             self._fleet.scheduler.overdue.total_seconds(),
         )
-        yield _gauge("forewarn_journal_feeds", "Readers that follow the journal now.", self._fleet.journal.open)
-        yield _by_status("forewarn_operator_answers", "Answers to operators by status.", self._operators)
+        yield _gauge("forewarn_journal_feeds", "Open journal streams.", self._fleet.journal.open)
+        yield _by_status("forewarn_operator_answers", "Responses to operators by status.", self._operators)
 
     def _endpoint(self) -> Iterator[Metric]:
         guests = self._guests
-        yield _by_status("forewarn_guest_answers", "Answers to guests by status.", guests.responses)
+        yield _by_status("forewarn_guest_answers", "Responses to guests by status.", guests.responses)
         refusals = CounterMetricFamily("forewarn_guest_refusals", "Refused requests of guests.", labels=["reason"])
         for reason, count in guests.refusals.items():
             refusals.add_metric([reason.value], count)
         yield refusals
         yield _counter(
-            "forewarn_guest_contested", "Refused because more than one VM claims the address.", guests.ambiguous_callers
+            "forewarn_guest_contested",
+            "Requests refused because several VMs claim the address.",
+            guests.ambiguous_callers,
         )
-        yield _counter("forewarn_guest_failures", "Requests of guests that met an error of our own.", guests.failures)
-        yield _counter("forewarn_guest_connections_accepted", "Connections of guests so far.", guests.accepted)
-        yield _counter("forewarn_guest_connections_cut_off", "Connections ended for a silent guest.", guests.timed_out)
-        yield _gauge("forewarn_guest_connections", "Connections of guests now.", guests.connections)
-        yield _gauge(
-            "forewarn_guest_held_requests", "Requests of guests that wait for a change now.", guests.long_polls
+        yield _counter(
+            "forewarn_guest_failures", "Requests of guests that failed with an internal error.", guests.failures
         )
+        yield _counter("forewarn_guest_connections_accepted", "Accepted connections of guests.", guests.accepted)
+        yield _counter(
+            "forewarn_guest_connections_cut_off", "Connections of guests closed by a timeout.", guests.timed_out
+        )
+        yield _gauge("forewarn_guest_connections", "Open connections of guests.", guests.connections)
+        yield _gauge("forewarn_guest_held_requests", "Long polls of guests that wait for a change.", guests.long_polls)
 
     def _inventory(self) -> Iterator[Metric]:
         counts = self._fleet.counts
         yield _gauge("forewarn_scopes", "Scopes.", counts.scopes)
-        yield _gauge("forewarn_scopes_enabled", "Scopes whose VMs ask for events.", counts.enabled)
+        yield _gauge("forewarn_scopes_enabled", "Scopes whose VMs poll for events.", counts.enabled)
         yield _gauge("forewarn_scopes_held", "Scopes whose maintenance is held.", counts.held)
         yield _gauge("forewarn_vms", "VMs.", self._fleet.replica.vms)
         yield _gauge("forewarn_fleet_held", "1 while all maintenance is held.", self._fleet.holds.current is not None)
@@ -138,10 +142,12 @@ class FleetCollector(Collector):
         counts, metrics = self._fleet.counts, self._fleet.metrics
         events = GaugeMetricFamily("forewarn_events_open", "Open events.", labels=["type", "status"])
         stuck = GaugeMetricFamily(
-            "forewarn_impacts_stuck", "Work on VMs that waits for a person.", labels=["type", "state"]
+            "forewarn_impacts_stuck",
+            "Impacts that are failed or unknown and need an operator.",
+            labels=["type", "state"],
         )
-        changes = CounterMetricFamily("forewarn_event_changes", "Steps of events.", labels=["type", "change"])
-        outcomes = CounterMetricFamily("forewarn_impacts", "Work on VMs by outcome.", labels=["type", "outcome"])
+        changes = CounterMetricFamily("forewarn_event_changes", "State changes of events.", labels=["type", "change"])
+        outcomes = CounterMetricFamily("forewarn_impacts", "Impacts by outcome.", labels=["type", "outcome"])
         for type_ in EventType:
             for state in (State.SCHEDULED, State.STARTED):
                 events.add_metric([type_.value, state.value], counts.events[type_, state])
@@ -154,20 +160,24 @@ class FleetCollector(Collector):
                 outcomes.add_metric([type_.value, outcome], metrics.outcomes[type_, did])
         yield from (events, stuck, changes, outcomes)
         notice = HistogramMetricFamily(
-            "forewarn_notice_seconds", "From the announcement of an event to its not_before.", labels=["type", "cause"]
+            "forewarn_notice_seconds",
+            "Time from the announcement of an event to its not_before.",
+            labels=["type", "cause"],
         )
         for (type_, cause), histogram in metrics.notice.items():
             _fill(notice, [type_.value, cause.value], histogram)
         yield notice
         yield _by_type(
-            "forewarn_approval_latency_seconds", "From the making of an event to an approval.", metrics.approval
+            "forewarn_approval_latency_seconds", "Time from the creation of an event to an approval.", metrics.approval
         )
-        yield _by_type("forewarn_start_lateness_seconds", "From when an event was due to its start.", metrics.lateness)
-        yield _by_type("forewarn_impact_seconds", "From the beginning of work on a VM to its end.", metrics.impact)
+        yield _by_type(
+            "forewarn_start_lateness_seconds", "Time from the due time of an event to its start.", metrics.lateness
+        )
+        yield _by_type("forewarn_impact_seconds", "Time from the begin of an impact to its end.", metrics.impact)
 
     def _campaigns(self) -> Iterator[Metric]:
         campaigns = GaugeMetricFamily("forewarn_campaigns", "Campaigns.", labels=["state"])
-        waves = GaugeMetricFamily("forewarn_campaign_waves", "Waves of campaigns that are not over.", labels=["state"])
+        waves = GaugeMetricFamily("forewarn_campaign_waves", "Waves of open campaigns.", labels=["state"])
         known = self._fleet.campaigns.all()
         not_over = [campaign for campaign in known if not campaign.state.is_over]
         states = Counter(campaign.state for campaign in known)
@@ -185,11 +195,15 @@ class FleetCollector(Collector):
 
     def _store(self) -> Iterator[Metric]:
         metrics = self._fleet.metrics
-        saves = HistogramMetricFamily("forewarn_store_save_seconds", "How long it takes until a save is durable.")
+        saves = HistogramMetricFamily("forewarn_store_save_seconds", "Time until a save is durable.")
         _fill(saves, [], metrics.saves)
         yield saves
-        yield _counter("forewarn_store_failures", "Saves that the store could not do.", metrics.failures)
-        yield _counter("forewarn_store_conflicts", "Saves that another process was faster with.", metrics.conflicts)
+        yield _counter("forewarn_store_failures", "Failed saves.", metrics.failures)
+        yield _counter(
+            "forewarn_store_conflicts",
+            "Saves that conflicted with another process and were retried.",
+            metrics.conflicts,
+        )
 
 
 def _gauge(name: str, meaning: str, value: float) -> Metric:

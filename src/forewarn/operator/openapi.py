@@ -56,14 +56,14 @@ _REQUESTS: tuple[v1.Request, ...] = (
         ),
         reason="ticket 4711",
     ),
-    v1.PauseCampaign(reason="let us look at the first wave"),
+    v1.PauseCampaign(reason="checking the first wave"),
     v1.ResumeCampaign(reason="the first wave is fine"),
     v1.AbortCampaign(reason="the kernel was withdrawn"),
     v1.RetryWave(scope="web", reason="the host is back"),
     v1.SkipWave(scope="web", reason="rebooted by hand"),
     v1.CreateHold(scope="web", reason="quarter-end closing"),
     v1.ReleaseHold(scope="web", reason="closing is done"),
-    v1.SetFault(kind=FaultKind.STATUS_410, vm="web/web-0", times=3, reason="does it ask again?"),
+    v1.SetFault(kind=FaultKind.STATUS_410, vm="web/web-0", times=3, reason="test of the retries"),
     v1.OpenSocket(vm="web-0"),
     v1.AddScope(id="cache", kind=ScopeKind.AVAILABILITY_SET, approval=ApprovalRule.ALL),
     v1.ChangeScope(approval=ApprovalRule.ALL),
@@ -84,31 +84,31 @@ SCHEMAS = "#/components/schemas/"
 
 TAGS = {
     "inventory": "Scopes, VMs and hosts, and the fleet file as a whole.",
-    "operations": "What owners of VMs ask for, and what happens to hardware.",
-    "campaigns": "Maintenance over many scopes, wave by wave: planned, started, followed.",
-    "events": "Events from their announcement to their end, and what a person does about them.",
-    "holds": "Letting nothing planned start, in one scope or anywhere.",
-    "faults": "What the emulator's endpoint does wrong on purpose.",
-    "journal": "What happened, when, by whom and why: to ask and to follow.",
-    "tokens": "Who may ask, and for what.",
+    "operations": "Operations for owners of VMs, evictions and hardware failures.",
+    "campaigns": "Maintenance of many scopes, wave by wave: plan, start, follow, control.",
+    "events": "Scheduled events: list, create, approve, cancel, retry, resolve.",
+    "holds": "Stop planned maintenance from starting, in one scope or in the whole fleet.",
+    "faults": "Fault injection in the emulator's guest endpoint.",
+    "journal": "What happened, when, by whom and why: query it or follow it.",
+    "tokens": "API tokens with roles and scopes.",
     "clock": "The service's time.",
     "service": "The service itself.",
 }
 
 FLEET_FILE_CONTENT = {
     "application/toml": {"schema": {"type": "string"}},
-    "application/json": {"schema": {"type": "object", "title": "The same in JSON"}},
+    "application/json": {"schema": {"type": "object", "title": "The fleet file in JSON"}},
 }
-"""A fleet file: the framework describes one way to write a body, and here there are two."""
+"""The two formats of a fleet file; the framework can describe only one."""
 
 PROGRESS_TYPES = {"/v1/fleet/import": "ImportProgress", "/v1/campaigns/plan": "PlanProgress"}
-"""The paths that can tell how far they are, and the type of each of their lines."""
+"""The paths that can stream their progress, and the type of each line."""
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 def _example(request: v1.Request) -> dict[str, Any]:
-    """Return what a person would write: nothing that holds anyway."""
+    """Return the request without the fields that have their defaults."""
     defaults = {field.name: field.default for field in msgspec.structs.fields(request)}
     given = (name for name, value in defaults.items() if getattr(request, name) not in (value, msgspec.UNSET))
     return {name: msgspec.to_builtins(getattr(request, name)) for name in given}
@@ -122,16 +122,16 @@ OpenApiDocument = dict[str, Any]
 
 
 class _Plugin(JsonRenderPlugin):
-    """Serves the description as JSON."""
+    """Serves the OpenAPI document as JSON."""
 
     def render(self, request: Request[Any, Any, Any], openapi_schema: OpenApiDocument) -> bytes:
-        """Return the description that was prepared."""
+        """Return the prepared document."""
         del openapi_schema
         return _encode(openapi_document(request.app))
 
 
 async def _build_in_thread(request: Request[Any, Any, Any]) -> Response[None] | None:
-    """Make the description in a thread: it takes longer than others should wait."""
+    """Build the document in a thread, because this would block the event loop for too long."""
     if (response := await before_request(request)) is None:
         await asyncio.to_thread(openapi_document, request.app)
     return response
@@ -139,22 +139,24 @@ async def _build_in_thread(request: Request[Any, Any, Any]) -> Response[None] | 
 
 @lru_cache(maxsize=1)
 def openapi_document(app: Litestar) -> OpenApiDocument:
-    """Return the description of an application; the first time this takes a while."""
+    """Return the OpenAPI document of an application; the first call takes a while."""
     return complete_document(app.openapi_schema.to_schema())
 
 
 def openapi_config() -> OpenAPIConfig:
-    """Tell the framework what the description says and where it is. Nothing here loads anything from elsewhere."""
+    """Configure the OpenAPI document and its path. It refers to no external resources."""
     schemes: dict[str, SecurityScheme | Reference] = {
-        "token": SecurityScheme(type="http", scheme="bearer", description="A token, as `forewarn token create` makes."),
+        "token": SecurityScheme(type="http", scheme="bearer", description="A token from `forewarn token create`."),
         "password": SecurityScheme(
-            type="http", scheme="basic", description="For browsers, to read: any user name, and the token as password."
+            type="http",
+            scheme="basic",
+            description="For browsers, read-only: any user name, and the token as password.",
         ),
     }
     return OpenAPIConfig(
         title="Forewarn operator API",
         version="1",
-        summary="What the people who run a fleet ask of Forewarn.",
+        summary="Manage a fleet and its scheduled maintenance.",
         openapi_router=Router(
             "/openapi.json",
             route_handlers=[],
@@ -171,9 +173,9 @@ def openapi_config() -> OpenAPIConfig:
 
 
 def complete_document(document: OpenApiDocument) -> OpenApiDocument:
-    """Return the framework's description with the types as msgspec reads and writes them, and with examples.
+    """Return the framework's document with msgspec's schemas of the types, and with examples.
 
-    The framework's own types lack bounds, descriptions, and that requests take no unknown fields.
+    The framework's own schemas lack bounds, descriptions, and that requests refuse unknown fields.
     """
     _, schemas = msgspec.json.schema_components(tuple(_types()), ref_template=SCHEMAS + "{name}")
     for name, example in EXAMPLES.items():
@@ -192,7 +194,7 @@ def complete_document(document: OpenApiDocument) -> OpenApiDocument:
 
 
 def _describe_codes() -> str:
-    """List the error codes, with the status of each and what the docstrings of its classes say."""
+    """Return a list of the error codes, each with its status and the docstrings of its classes."""
     meanings: dict[str, list[str]] = {}
     for error in STATUS_BY_ERROR:
         meanings.setdefault(error.code, []).append(cleandoc(error.__doc__ or ""))
@@ -200,11 +202,11 @@ def _describe_codes() -> str:
         f"- `{code}` ({status})" + "".join(f" {text}" for text in dict.fromkeys(meanings.get(code, [])))
         for code, status in statuses_by_code().items()
     )
-    return "\n".join(["One of these, with its status; others may be added.", "", *codes])
+    return "\n".join(["One of these codes, with its status; more may be added.", "", *codes])
 
 
 def _with_write_schemes(paths: OpenApiDocument) -> OpenApiDocument:
-    """Return the paths with the way in which a token has to come to those that change something."""
+    """Return the paths; those that change something accept only a Bearer token."""
     return {
         path: {
             method: operation if method == "get" else {**operation, "security": [{"token": []}]}
@@ -215,7 +217,7 @@ def _with_write_schemes(paths: OpenApiDocument) -> OpenApiDocument:
 
 
 def _with_files(paths: OpenApiDocument) -> OpenApiDocument:
-    """Return the paths with what is sent and answered besides JSON."""
+    """Return the paths with the bodies that are not JSON."""
     if "/v1/fleet" not in paths:
         return paths
     export = paths["/v1/fleet"]["get"]
@@ -226,7 +228,7 @@ def _with_files(paths: OpenApiDocument) -> OpenApiDocument:
 
 
 def _with_progress(operation: OpenApiDocument, type_: str) -> OpenApiDocument:
-    """Return an operation that can also answer with a line for each step."""
+    """Return an operation that can also stream its progress, one line per step."""
     response = operation["responses"]["200"]
     lines = {"application/x-ndjson": {"schema": {"$ref": f"{SCHEMAS}{type_}"}}}
     responses = {**operation["responses"], "200": {**response, "content": {**response["content"], **lines}}}
@@ -234,7 +236,7 @@ def _with_progress(operation: OpenApiDocument, type_: str) -> OpenApiDocument:
 
 
 def _types() -> Iterator[type[msgspec.Struct]]:
-    """Give every type of the API."""
+    """Yield every type of the API."""
     for name in v1.__all__:
         type_ = getattr(v1, name)
         if isinstance(type_, type) and issubclass(type_, v1.Response | v1.Request):
@@ -242,7 +244,7 @@ def _types() -> Iterator[type[msgspec.Struct]]:
 
 
 def _with_referenced(used: OpenApiDocument, schemas: OpenApiDocument) -> OpenApiDocument:
-    """Return the schemas that are used, and those that they use."""
+    """Return the used schemas and those that they refer to."""
     found = dict(used)
     waiting = list(used.values())
     while waiting:
@@ -254,7 +256,7 @@ def _with_referenced(used: OpenApiDocument, schemas: OpenApiDocument) -> OpenApi
 
 
 def schema_references(schema: object) -> Iterator[str]:
-    """Give the name of every schema that this one mentions."""
+    """Yield the name of every schema that this one refers to."""
     if isinstance(schema, dict):
         if isinstance(name := schema.get("$ref"), str):
             yield name.removeprefix(SCHEMAS)

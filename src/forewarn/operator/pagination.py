@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class SortedScopeIds:
-    """The ids of all scopes, in order. What has come or gone since it was last asked for is put in its place then."""
+    """The sorted ids of all scopes. Added and removed scopes are merged at the next request."""
 
     def __init__(self, fleet: Fleet) -> None:
         self._ids = sorted(view.id for view in fleet.replica.views())
@@ -25,7 +25,7 @@ class SortedScopeIds:
         fleet.scopes.observers.append(self.observe)
 
     def observe(self, change: ScopeChange) -> None:
-        """Note a scope that has come or gone."""
+        """Record an added or removed scope."""
         exists = change.after is not None
         if exists != (change.id in self._known):
             self._changed[change.id] = exists
@@ -33,7 +33,7 @@ class SortedScopeIds:
             self._changed.pop(change.id, None)
 
     def ids(self) -> list[str]:
-        """Return the ids; the list stays as it is, whatever comes or goes later."""
+        """Return the ids; later changes do not affect the list."""
         if self._changed:
             added = sorted(id_ for id_, exists in self._changed.items() if exists)
             removed = self._changed.keys() - added
@@ -42,22 +42,22 @@ class SortedScopeIds:
             self._known -= removed
             kept = [id_ for id_ in self._ids if id_ not in removed] if removed else self._ids
             self._ids = [*kept, *added]
-            self._ids.sort()  # two runs that are in order each: little work
+            self._ids.sort()  # fast: two sorted runs
         return self._ids
 
     def starting_at(self, first: str) -> Iterator[str]:
-        """Give the ids from `first` on."""
+        """Return the ids from `first` on."""
         ids = self.ids()
         return islice(ids, bisect_left(ids, first), None)
 
     def after(self, last: str) -> Iterator[str]:
-        """Give the ids after `last`."""
+        """Return the ids after `last`."""
         ids = self.ids()
         return islice(ids, bisect_right(ids, last), None)
 
 
 async def visible_scopes(replica: Replica, ids: Iterable[str], caller: Caller) -> AsyncIterator[Scope]:
-    """Give those of the scopes that are there and that the caller may see."""
+    """Yield the scopes that exist and that the caller may see."""
     async for id_ in iterate_gradually(ids):
         scope, _ = replica.newest(id_)
         if scope is not None and caller.can_see(id_):
@@ -65,7 +65,7 @@ async def visible_scopes(replica: Replica, ids: Iterable[str], caller: Caller) -
 
 
 async def first_page(items: AsyncIterator[T], limit: int) -> tuple[list[T], bool]:
-    """Return the first of the items, and whether there are more."""
+    """Return the first `limit` items, and whether there are more."""
     found: list[T] = []
     async for item in items:
         if len(found) == limit:

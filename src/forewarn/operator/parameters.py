@@ -15,22 +15,24 @@ from forewarn.api import v1
 from forewarn.core.idempotency import IdempotencyKey
 from forewarn.core.limits import DIGEST_LENGTH, MAX_KEY_LENGTH
 
-Limit = Annotated[int, QueryParameter(ge=1, le=v1.LARGEST_PAGE, description="How many at most.")]
-After = Annotated[str, QueryParameter(max_length=512, description="`next` of the page before.")]
+Limit = Annotated[int, QueryParameter(ge=1, le=v1.LARGEST_PAGE, description="The maximum number of items.")]
+After = Annotated[str, QueryParameter(max_length=512, description="`next` of the previous page.")]
 OnlyScope = Annotated[
-    str | None, QueryParameter(name="scope", min_length=1, max_length=128, description="Of this scope only.")
+    str | None, QueryParameter(name="scope", min_length=1, max_length=128, description="Only those in this scope.")
 ]
 OnlyCampaign = Annotated[
     str | None,
     QueryParameter(
-        name="campaign", min_length=1, max_length=128, description="Of this campaign only, by its id or its name."
+        name="campaign", min_length=1, max_length=128, description="Only those of this campaign, by its id or name."
     ),
 ]
 OnlyVm = Annotated[
     str | None, QueryParameter(name="vm", min_length=1, max_length=257, description="Only those that affect this VM.")
 ]
-Reason = Annotated[str, QueryParameter(max_length=512, description="Said in the journal.")]
-Force = Annotated[bool, QueryParameter(description="Although there are open events, which are canceled or given up.")]
+Reason = Annotated[str, QueryParameter(max_length=512, description="The reason for the journal.")]
+Force = Annotated[
+    bool, QueryParameter(description="Remove it even if it has open events; they are canceled or given up.")
+]
 Key = Annotated[
     str | None,
     HeaderParameter(
@@ -38,17 +40,17 @@ Key = Annotated[
         min_length=1,
         max_length=MAX_KEY_LENGTH,
         pattern=r"^[!#-\[\]-~]+$",
-        description="The same key again makes nothing twice and gives the same answer.",
+        description="A repeated request with the same key has no effect and gets the same response.",
     ),
 ]
 
 
 def error_specs(**meanings: str) -> Mapping[int, ResponseSpec]:
-    """Describe the refusals of a path: its own, and those that every path has."""
+    """Describe the error responses of a path: its own and the common ones."""
     meanings_by_status = {
         "_400": "The request is malformed.",
-        "_401": "The token is missing or wrong.",
-        "_403": "The token does not go that far.",
+        "_401": "The token is missing or invalid.",
+        "_403": "The token lacks the required role or scopes.",
     } | meanings
     return {
         int(status[1:]): ResponseSpec(data_container=v1.ErrorResponse, description=text, generate_examples=False)
@@ -57,11 +59,11 @@ def error_specs(**meanings: str) -> Mapping[int, ResponseSpec]:
 
 
 def change_error_specs(**meanings: str) -> Mapping[int, ResponseSpec]:
-    """Describe the refusals of a path that changes something: its own, and those that every such path has."""
+    """Describe the error responses of a path that changes something: its own and the common ones."""
     defaults = {
         "_413": "The body is too large.",
-        "_422": "A value breaks its own rules.",
-        "_503": "It could not be saved; nothing has changed.",
+        "_422": "A value is invalid.",
+        "_503": "The change could not be saved; nothing has changed.",
     }
     return error_specs(**defaults | meanings)
 
@@ -71,11 +73,11 @@ IdempotencyKeyDep = NamedDependency[IdempotencyKey | None]
 
 
 async def provide_idempotency_key(request: Request[Any, Any, Any], key: Key = None) -> IdempotencyKey | None:
-    """Give handlers the request's key with a digest of all that it asks, and of who asks."""
+    """Provide the request's key with a digest of the request and of the caller's name."""
     if key is None:
         return None
     digest = blake2s(digest_size=DIGEST_LENGTH // 2)
-    scope = request.scope  # not the request's URL: that has the caller's idea of the host, which may be none
+    scope = request.scope  # not the request's URL, because its host comes from the client and may be invalid
     path = scope["path"]
     query, body = _with_first_names(path, scope["query_string"], await request.body())
     for part in (request.method.encode(), path.encode(), query, request.user.name.encode(), body):
@@ -86,10 +88,10 @@ async def provide_idempotency_key(request: Request[Any, Any, Any], key: Key = No
 def _with_first_names(path: str, query: bytes, body: bytes) -> tuple[bytes, bytes]:
     """Return query and body with the names that their fields had when digests were first stored.
 
-    Digests are stored: a key that came with `why` stands for the same request with `reason`. The old names themselves
-    are refused, so that no two requests share a digest.
+    Digests are stored: a key that came with `why` identifies the same request with `reason`. The old names
+    themselves are refused, so that no two requests share a digest.
     """
-    if path != "/v1/holds":  # its reason was always called so
+    if path != "/v1/holds":  # its field was always called `reason`
         body = body.replace(b'"reason":', b'"why":')
     if path == "/v1/faults":
         body = body.replace(b'"duration":', b'"lasting":')
@@ -99,7 +101,7 @@ def _with_first_names(path: str, query: bytes, body: bytes) -> tuple[bytes, byte
 
 
 async def before_request(request: Request[Any, Any, Any]) -> Response[None] | None:
-    """Tell the methods of a path to whoever asks for them; refuse parameters that it does not take."""
+    """Answer OPTIONS with the methods of the path; refuse unknown query parameters."""
     if request.method == "OPTIONS":
         return Response(None, status_code=204, headers={"Allow": _methods(request)})
     _check_query(request)
@@ -107,13 +109,13 @@ async def before_request(request: Request[Any, Any, Any]) -> Response[None] | No
 
 
 def _methods(request: Request[Any, Any, Any]) -> str:
-    """Return the methods of the path: the framework's own answer knows but one of its handlers."""
+    """Return the methods of all handlers of the path; the framework's own response has those of one."""
     here = (route for route in request.app.routes if route.path_format == request.scope["path_template"])
     return ", ".join(sorted({method for route in here for method in route.methods}))
 
 
 def _check_query(request: Request[Any, Any, Any]) -> None:
-    """A misspelt filter must not list everything, nor one that is said twice half of what is asked for."""
+    """Refuse unknown and repeated parameters: a misspelt filter must not list everything."""
     parameters = request.route_handler.parsed_fn_signature.parameters.items()
     known = {
         field.kwarg_definition.name or name: field
@@ -122,9 +124,9 @@ def _check_query(request: Request[Any, Any, Any]) -> None:
     }
     for name, values in request.query_params.dict().items():
         if name not in known:
-            raise ValidationException(f"there is no parameter {name} here (what there is: /openapi.json)")
+            raise ValidationException(f"unknown query parameter {name} (see /openapi.json)")
         if len(values) > 1 and not _takes_several(known[name]):
-            raise ValidationException(f"{name} is said more than once")
+            raise ValidationException(f"query parameter {name} given more than once")
 
 
 def _takes_several(field: FieldDefinition) -> bool:

@@ -11,13 +11,13 @@ from typing import Any, NamedTuple, TypeVar
 T = TypeVar("T")
 
 NICENESS = 10
-"""How nice the process is: guests come first."""
+"""The niceness of the process: responses to guests have priority."""
 
 ProgressCallback = Callable[[int, int], None]
-"""Takes how much is done, and of how much."""
+"""Called with the number of done items and the total."""
 
 Work = Callable[[ProgressCallback], T]
-"""What can be sent to another process, and does the work there."""
+"""A picklable function that does the work in the other process."""
 
 
 class _Progress(NamedTuple):
@@ -34,9 +34,9 @@ class _Raised(NamedTuple):
 
 
 async def run_in_process(work: Work[T], on_progress: ProgressCallback | None = None) -> T:
-    """Do work in a process of its own; raise what it raises, and EOFError if the process ends without a word.
+    """Run work in a separate process; raise its error, or EOFError if the process dies.
 
-    Whoever stops waiting ends the process.
+    Cancelling the caller kills the process.
     """
     context = multiprocessing.get_context("spawn")
     parent_end, child_end = context.Pipe()
@@ -49,12 +49,12 @@ async def run_in_process(work: Work[T], on_progress: ProgressCallback | None = N
             loop.call_soon_threadsafe(on_progress, progress.done, progress.total)
 
     def communicate() -> T:
-        # Nobody else closes our end: its number could be another connection's by the time that this thread reads on.
+        # Only this thread closes our end: otherwise its file descriptor could be reused while this thread still reads.
         with parent_end:
             with child_end:
                 process.start()
             try:
-                if is_cancelled.is_set():  # since before there was a process that could be ended
+                if is_cancelled.is_set():  # cancelled before the process existed
                     raise EOFError
                 result: T = _exchange(parent_end, work, forward_progress)
                 return result
@@ -72,12 +72,12 @@ async def run_in_process(work: Work[T], on_progress: ProgressCallback | None = N
 
 
 def _exchange(pipe: Connection, work: Work[T], on_progress: Callable[[_Progress], None]) -> T:
-    """Hand the work over, and hear how far it is and what comes of it."""
+    """Send the work, report its progress, and return its result."""
     try:
         pipe.send(work)
         while isinstance(message := pipe.recv(), _Progress):
             on_progress(message)
-    except OSError as error:  # the process has ended in the middle of a message
+    except OSError as error:  # the process died in the middle of a message
         raise EOFError from error
     if isinstance(message, _Raised):
         raise message.error
@@ -90,5 +90,5 @@ def _run_child(pipe: Connection) -> None:
     work: Work[Any] = pipe.recv()
     try:
         pipe.send(_Result(work(lambda done, total: pipe.send(_Progress(done, total)))))
-    except Exception as error:  # noqa: BLE001  # whoever asked for the work deals with it
+    except Exception as error:  # noqa: BLE001  # raised again in the parent process
         pipe.send(_Raised(error))

@@ -20,29 +20,29 @@ from forewarn.operator.metrics import GuestCounters, StatusCounts
 from forewarn.operator.pagination import SortedScopeIds
 
 MAX_STREAMS = 64
-"""As many as this; others must be able to ask beside them."""
+"""The limit of open journal streams, so that other requests still get connections."""
 
 
 class StreamSlots:
-    """The places of those who follow the journal."""
+    """Slots for journal streams."""
 
     def __init__(self, limit: int = MAX_STREAMS) -> None:
         self._limit = limit
         self.taken = 0
 
     def acquire(self) -> None:
-        """Take a place, if one is free."""
+        """Take a slot; raise an error if none is free."""
         if self.taken >= self._limit:
             raise TooManyStreams(self._limit)
         self.taken += 1
 
     def release(self) -> None:
-        """Give a place back."""
+        """Release a slot."""
         self.taken -= 1
 
 
 class FaultControl(Protocol):
-    """What the endpoint does wrong on purpose."""
+    """Fault injection in the guest endpoint."""
 
     async def set(
         self,
@@ -62,63 +62,63 @@ class FaultControl(Protocol):
     async def clear(
         self, id_: str, *, check: Callable[[Fault], None], by: str, why: str, idempotency_key: IdempotencyKey | None
     ) -> Fault:
-        """End a fault, unless `check` refuses that."""
+        """Clear a fault, unless `check` raises an error."""
         ...
 
     async def clear_all(
         self, matches: Callable[[Fault], bool], *, by: str, why: str, idempotency_key: IdempotencyKey | None
     ) -> tuple[Fault, ...]:
-        """End all faults that are meant."""
+        """Clear all faults that match."""
         ...
 
     def list(self) -> tuple[Fault, ...]:
-        """Return the faults that are set."""
+        """Return the current faults."""
         ...
 
 
 class SocketControl(Protocol):
-    """What takes programs on this machine for VMs."""
+    """Unix sockets through which programs on this machine act as VMs."""
 
     async def open(self, vm: str) -> Path:
-        """Return where the VM `scope/name` is listened for."""
+        """Open the socket of the VM `scope/name` and return its path."""
         ...
 
 
 class GuestEndpoints(Protocol):
-    """Where VMs find their endpoint."""
+    """The guest endpoint, as the operator API sees it."""
 
     def url(self, scope: str, vm: Vm) -> str | None:
-        """Return the URL at which a VM finds its endpoint; None if it cannot reach any."""
+        """Return the URL of a VM's endpoint; None if it has none."""
         ...
 
     @property
     def networks(self) -> Mapping[str, str]:
-        """The networks whose VMs find it at 169.254.169.254, known by their addresses, each with its interface."""
+        """The networks that are served at 169.254.169.254, each with its interface."""
         ...
 
     @property
     def ports(self) -> object | None:
-        """Whatever gives each VM a port of its own; None: no VM has one."""
+        """The listeners with one port per VM; None if VMs have no ports."""
         ...
 
     @property
     def faults(self) -> FaultControl | None:
-        """What it does wrong on purpose; None: it never does."""
+        """Fault injection; None outside the emulator."""
         ...
 
     @property
     def sockets(self) -> SocketControl | None:
-        """What takes programs on this machine for VMs; None: nothing does."""
+        """The VM sockets; None if they are not available."""
         ...
 
     @property
     def counters(self) -> GuestCounters:
-        """What the endpoint counts."""
+        """The counters of the endpoint."""
         ...
 
 
 class ServiceState(NamedTuple):
-    """What the handlers of one service work on."""
+    """The parts of one service that handlers use."""
 
     fleet: Fleet
     guests: GuestEndpoints
@@ -133,7 +133,7 @@ _current_parts: ContextVar[ServiceState] = ContextVar("current_parts")
 
 
 def with_parts(app: ASGIApp, parts: ServiceState) -> ASGIApp:
-    """Return the application of one service: its requests are answered with these parts."""
+    """Wrap the shared application so that its handlers use these parts."""
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
         token = _current_parts.set(parts)
@@ -146,7 +146,7 @@ def with_parts(app: ASGIApp, parts: ServiceState) -> ASGIApp:
 
 
 class AppState(State):
-    """The parts of the service whose request is being answered: all services of a process share the handlers."""
+    """The parts of the service that the current request belongs to; all services of a process share the handlers."""
 
     fleet: Fleet
     guests: GuestEndpoints
@@ -157,5 +157,5 @@ class AppState(State):
     planner: CampaignPlanner
 
     def __getattr__(self, name: str) -> Any:
-        """Return a part."""
+        """Return a part of the current service."""
         return getattr(_current_parts.get(), name)

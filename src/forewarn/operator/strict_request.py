@@ -19,23 +19,23 @@ DURATION_ERROR = re.compile(
     rf"Expected `str` (matching regex {re.escape(repr(DURATION_PATTERN))}|of length (>= 2|<= 35))"
     r" - at `\$\.(?P<path>\w+(\.\w+)*)`"
 )
-"""How a text is refused that is in the place of a duration: no other type has this pattern and these lengths."""
+"""The decoder's message about an invalid duration: no other type has this pattern and these lengths."""
 
 
 DECODE_ERRORS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-"""What reading JSON ends with that is none, is not of the type that is asked for, or is nested beyond all reason."""
+"""Errors of decoding: invalid JSON, a wrong type, or too deep nesting."""
 
 
 def to_utc(moment: datetime, name: str) -> datetime:
-    """Return a moment of any zone as one of UTC; at the calendar's ends there are some that are none."""
+    """Convert a time to UTC; refuse times that this moves beyond the calendar."""
     try:
         return moment.astimezone(UTC)
     except OverflowError:
-        raise Invalid(f"{name} {moment.isoformat()} is no moment of UTC") from None
+        raise Invalid(f"{name} {moment.isoformat()} is outside the range of UTC") from None
 
 
 class StrictRequest(Request[Any, Any, Any]):
-    """A request whose JSON body is read as the type that its handler takes: 1 is not true, and "null" is a text."""
+    """A request whose JSON body is decoded strictly to the handler's type: 1 is not true, and "null" is a string."""
 
     async def json(self) -> Any:
         """Return the body as the handler's type."""
@@ -48,12 +48,12 @@ class StrictRequest(Request[Any, Any, Any]):
             with suppress(*DECODE_ERRORS):
                 return msgspec.convert(_decode_integral_floats(body), type=type_)
             message = with_choices(plain_message(str(error)), type_)
-            detail = _duration_message(error, body) or f"{message} (what is allowed: /openapi.json)"
+            detail = _duration_message(error, body) or f"{message} (see /openapi.json)"
             raise ValidationException(detail) from error
 
 
 _decode_integral_floats = msgspec.json.Decoder(float_hook=lambda text: _integral(float(text))).decode
-"""Reads JSON, in which 7.0 is an integer as much as 7 is."""
+"""Decodes JSON in which 7.0 counts as an integer."""
 
 
 def _integral(number: float) -> int | float:
@@ -61,7 +61,7 @@ def _integral(number: float) -> int | float:
 
 
 def _duration_message(error: Exception, body: bytes) -> str | None:
-    """Say what is wrong with a duration as the rules say it: the pattern that it breaks tells people nothing."""
+    """Return the core's message about an invalid duration, which is clearer than the pattern in the decoder's."""
     found = DURATION_ERROR.fullmatch(str(error))
     if found is None:
         return None
@@ -70,6 +70,6 @@ def _duration_message(error: Exception, body: bytes) -> str | None:
         parse_duration(reduce(getitem, path.split("."), msgspec.json.decode(body)))
     except Invalid as invalid:
         return f"{path}: {invalid}"
-    except DECODE_ERRORS:  # what follows the duration is even worse
+    except DECODE_ERRORS:  # the body has another error after the duration
         return None
     return None

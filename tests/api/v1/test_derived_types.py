@@ -1,4 +1,4 @@
-"""Types of the API that are derived from structs of the core: a key is declared once, and both forms have it."""
+"""API types that are derived from structs of the core: a key is declared only once."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
@@ -16,7 +16,7 @@ MOMENT = datetime(2026, 12, 24, 12, tzinfo=UTC)
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A struct within another one."""
+    """A nested struct."""
 
     pause: timedelta = timedelta(seconds=10)
     url: str
@@ -27,7 +27,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Whole(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A struct of the core that is stored."""
+    """A stored struct of the core."""
 
     gap: Annotated[timedelta, Meta(description="Between two.")] = timedelta(minutes=30)
     most: Limit | None = None
@@ -39,7 +39,7 @@ class Whole(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Wider(Whole, frozen=True, kw_only=True):
-    """The same with a key more, as a later version could have it."""
+    """The same with one more key, as a later version could have."""
 
     settle_for: timedelta = timedelta(hours=1)
 
@@ -81,16 +81,16 @@ def request(content: dict[str, object]) -> Whole:
 
 
 @pytest.mark.parametrize(("value", "written"), [(FULL, WRITTEN), (Whole(), DEFAULTS)], ids=["full", "defaults"])
-def test_every_key_is_written_and_read_back(value: Whole, written: dict[str, object]) -> None:
+def test_round_trip_keeps_every_key(value: Whole, written: dict[str, object]) -> None:
     assert msgspec.json.decode(msgspec.json.encode(RESPONSES.write(value))) == written
     assert request(written) == value
 
 
-def test_what_a_request_leaves_out_has_the_default_of_the_core() -> None:
+def test_omitted_keys_of_a_request_have_the_defaults_of_the_core() -> None:
     assert request({}) == Whole()
 
 
-def test_new_key_of_the_core_is_in_every_type_without_further_ado() -> None:
+def test_new_key_of_the_core_is_in_every_type_automatically() -> None:
     value = Wider(settle_for=timedelta(minutes=2))
     written = msgspec.to_builtins(RESPONSES.write(value))
     assert written["settle_for"] == "2m"
@@ -116,10 +116,10 @@ def test_request_refuses_a_key_that_a_response_may_have() -> None:
         ({"most": "0%"}, "most: a limit in percent must be above 0"),
         ({"parts": [{"url": "a"}, {"url": "a b"}]}, r"parts\[1\]: 'a b' has a space"),
         ({"gate": {"url": "c", "pause": "36501d"}}, "gate.pause: '36501d' is too long"),
-        ({"at": "0001-01-01T00:00:00+01:00"}, r"at: 0001-01-01T00:00:00\+01:00 is no moment of UTC"),
+        ({"at": "0001-01-01T00:00:00+01:00"}, r"at: 0001-01-01T00:00:00\+01:00 is outside the range of UTC"),
     ],
 )
-def test_value_that_breaks_a_rule_is_named_by_its_path(content: dict[str, object], message: str) -> None:
+def test_error_names_the_path_of_an_invalid_value(content: dict[str, object], message: str) -> None:
     with pytest.raises(Invalid, match=f"^{message}"):
         request(content)
 
@@ -139,7 +139,7 @@ def test_malformed_value_is_refused_with_its_path(content: dict[str, object], me
         request(content)
 
 
-def test_moments_are_read_as_utc() -> None:
+def test_times_are_converted_to_utc() -> None:
     read = request({"at": "2026-12-24T14:00:00+02:00"})
     assert read.at == MOMENT
     assert read.at is not None
@@ -152,12 +152,12 @@ def test_schema_has_bounds_defaults_and_descriptions_of_the_core() -> None:
     assert properties["gap"]["description"] == "Between two."
     assert properties["gap"]["default"] == "30m"
     assert properties["parts"]["maxItems"] == 2
-    assert schemas["WholeType"]["description"] == "A struct of the core that is stored."
+    assert schemas["WholeType"]["description"] == "A stored struct of the core."
     assert [each.get("type") for each in properties["most"]["anyOf"]] == ["integer", "string", "null"]
     assert schemas["PartType"]["additionalProperties"] is False
 
 
-def test_union_that_json_cannot_tell_apart_is_refused_at_once() -> None:
+def test_ambiguous_union_is_refused() -> None:
     class Other(msgspec.Struct):
         value: timedelta | Limit
 
@@ -165,9 +165,9 @@ def test_union_that_json_cannot_tell_apart_is_refused_at_once() -> None:
         DerivedTypes(Request, {Other: "OtherType"}, {}).derive(Other)
 
 
-def test_fields_that_a_change_leaves_out_are_left_out() -> None:
+def test_omitted_fields_of_a_change_are_not_read() -> None:
     class Change(Request, frozen=True):
-        """A request that has some of the fields, and one of its own."""
+        """A request with some of the fields, and an additional one."""
 
         gap: str | msgspec.UnsetType | None = msgspec.UNSET
         most: str | int | msgspec.UnsetType | None = msgspec.UNSET

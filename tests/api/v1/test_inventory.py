@@ -1,4 +1,4 @@
-"""Requests and responses of the inventory have what VMs and scopes of the core have."""
+"""Requests and responses of the inventory have all fields of the core."""
 
 import re
 from pathlib import Path

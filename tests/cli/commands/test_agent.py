@@ -1,6 +1,6 @@
-"""`forewarn agent …`: from agent.toml to a running agent, and what is said before and meanwhile.
+"""`forewarn agent …`: from agent.toml to a running agent, its checks and its status.
 
-Processes: `agent run` replaces the process that it is started in by the agent.
+Processes: `agent run` replaces its process by the agent.
 """
 
 import json
@@ -68,21 +68,21 @@ def until(fact: Callable[[], bool]) -> None:
         sleep(0.02)
 
 
-def test_check_is_content(machine: Machine) -> None:
+def test_check_passes_with_valid_settings(machine: Machine) -> None:
     settings(machine, PLAN)
     ended = run(machine, "agent", "check")
-    assert (ended.code, ended.stderr) == (0, "All is well.\n")
+    assert (ended.code, ended.stderr) == (0, "All checks passed.\n")
     assert ended.stdout.splitlines() == [ITSELF, "✓ drain (exec)", "✓ backup (exec)", "✓ log (log)"]
     assert not (machine.home / "state").exists()
 
 
-def test_check_says_what_would_not_work(machine: Machine) -> None:
+def test_check_reports_failed_self_tests(machine: Machine) -> None:
     settings(machine, '[handlers.own]\nkind = "exec"\nprepare = ["/nowhere/program"]\n')
     ended = run(machine, "agent", "check")
     assert ended.code == 1
     missing = "    no such program: /nowhere/program"
     assert ended.stdout.splitlines() == [ITSELF, "✗ own (exec)", missing, "✓ log (log)"]
-    assert ended.stderr == "The settings are good, but this would not work: own.\n"
+    assert ended.stderr == "The settings are valid, but these self-tests failed: own.\n"
     assert json.loads(run(machine, "agent", "check", "-o", "json").stdout) == [
         {"handler": "the agent itself", "kind": "state and peers", "problems": []},
         {"handler": "own", "kind": "exec", "problems": ["no such program: /nowhere/program"]},
@@ -90,7 +90,7 @@ def test_check_says_what_would_not_work(machine: Machine) -> None:
     ]
 
 
-def test_self_test_that_hangs_is_given_up(machine: Machine) -> None:
+def test_hanging_self_test_times_out(machine: Machine) -> None:
     path = machine.home / "s"
     with socket.socket(socket.AF_UNIX) as silent:
         silent.bind(str(path))
@@ -101,10 +101,10 @@ def test_self_test_that_hangs_is_given_up(machine: Machine) -> None:
         )
         ended = run(machine, "agent", "check")
     assert ended.code == 1
-    assert "its self-test came to no end within 0.1s" in ended.stdout
+    assert "self-test did not finish within 0.1s" in ended.stdout
 
 
-def test_check_looks_at_the_agent_itself(machine: Machine) -> None:
+def test_check_includes_the_agent_itself(machine: Machine) -> None:
     (machine.home / "file").write_text("in the way")
     (machine.home / "secret").write_text("two words\n")
     (machine.home / "secret").chmod(0o600)
@@ -120,7 +120,7 @@ def test_check_looks_at_the_agent_itself(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize("command", ["run", "check", "status"])
-def test_wrong_settings_end_it_at_once(machine: Machine, command: str) -> None:
+def test_invalid_settings_exit_with_2(machine: Machine, command: str) -> None:
     settings(machine, "[handlers.own]\nkind = 'exce'\n")
     ended = run(machine, "agent", command)
     assert ended.code == 2
@@ -129,7 +129,7 @@ def test_wrong_settings_end_it_at_once(machine: Machine, command: str) -> None:
     )
 
 
-def test_dry_run_says_for_every_type_what_would_happen(machine: Machine) -> None:
+def test_dry_run_shows_the_plan_of_every_event_type(machine: Machine) -> None:
     settings(machine, PLAN)
     plans = {plan["type"]: plan for plan in run_json(machine, "agent", "check", "--dry-run")}
     assert set(plans) == {"Freeze", "Reboot", "Redeploy", "Preempt", "Terminate"}
@@ -142,8 +142,10 @@ def test_dry_run_says_for_every_type_what_would_happen(machine: Machine) -> None
         "steps": [{"handler": "drain", "time": "20s"}, {"handler": "backup", "time": "30s"}],
         "approval": "by the leader, when all are ready",
     }
-    assert plans["Preempt"]["steps"][0] == {"handler": "drain", "time": "20s"}, "the most important step is whole"
-    assert plans["Preempt"]["steps"][1]["time"] == "9s", "the other has what is left"
+    assert plans["Preempt"]["steps"][0] == {"handler": "drain", "time": "20s"}, (
+        "the most important step has its whole time"
+    )
+    assert plans["Preempt"]["steps"][1]["time"] == "9s", "the other step has the remaining time"
     assert (plans["Redeploy"]["rule"], plans["Redeploy"]["notifies"], plans["Redeploy"]["approval"]) == (
         None,
         ["log"],
@@ -151,7 +153,7 @@ def test_dry_run_says_for_every_type_what_would_happen(machine: Machine) -> None
     )
 
 
-def test_dry_run_says_what_does_not_fit(machine: Machine) -> None:
+def test_dry_run_shows_handlers_without_time_left(machine: Machine) -> None:
     settings(machine, PLAN.replace('"20s"', '"1m"'))
     ended = run(machine, "agent", "check", "--dry-run")
     (preempt,) = (line for line in ended.stdout.splitlines() if line.startswith("Preempt"))
@@ -176,14 +178,14 @@ def told_of(machine: Machine, text: str) -> list[dict[str, object]]:
 
 
 WRONG_EVENTS = {
-    "no json": ("{", "is no event as the endpoint shows it"),
-    "no event": ('{"a": 1}', "is no event as the endpoint shows it"),
-    "none": ('{"Events": []}', "has to have just one event"),
+    "invalid JSON": ("{", "is not an event in the endpoint's format"),
+    "not an event": ('{"a": 1}', "is not an event in the endpoint's format"),
+    "none": ('{"Events": []}', "must contain exactly one event"),
 }
 
 
 @pytest.mark.parametrize(("text", "said"), WRONG_EVENTS.values(), ids=WRONG_EVENTS)
-def test_what_is_no_event_is_refused(machine: Machine, text: str, said: str) -> None:
+def test_invalid_event_file_is_refused(machine: Machine, text: str, said: str) -> None:
     settings(machine, PLAN)
     ended = run(machine, "agent", "check", "--dry-run", "--event", "-", stdin=text)
     assert (ended.code, said in ended.stderr) == (2, True)
@@ -193,16 +195,16 @@ def test_event_without_dry_run_is_refused(machine: Machine) -> None:
     assert run(machine, "agent", "check", "--event", "x.json").code == 2
 
 
-def test_status_where_no_agent_ever_ran(machine: Machine) -> None:
+def test_status_without_any_agent(machine: Machine) -> None:
     settings(machine, PLAN)
     ended = run(machine, "agent", "status")
     assert ended.code == 1
-    assert "does not run" in ended.stdout
+    assert "not running" in ended.stdout
     assert json.loads(run(machine, "agent", "status", "-o", "json").stdout)["is_running"] is False
 
 
 class Agent:
-    """An agent that runs in a process of its own."""
+    """An agent in a separate process."""
 
     def __init__(self, machine: Machine, process: "subprocess.Popen[bytes]", log: Path) -> None:
         self.machine, self.process, self._log = machine, process, log
@@ -246,7 +248,7 @@ def said() -> Iterator[FakeEndpoint]:
 
 
 def written(machine: Machine, state: str = "state") -> None:
-    """Write settings with a hook that leaves a line for each run."""
+    """Write settings with a hook that writes a line per run."""
     (port,) = free_ports(1)
     hook = machine.home / "hook"
     hook.write_text(f'#!/bin/sh\necho "$FOREWARN_PHASE" >> {machine.home}/ran\n')
@@ -274,7 +276,7 @@ def ran(machine: Machine) -> list[str]:
 
 
 @pytest.mark.process
-def test_agent_runs_until_it_is_told_to_end(machine: Machine, said: FakeEndpoint) -> None:
+def test_agent_runs_until_a_stop_signal(machine: Machine, said: FakeEndpoint) -> None:
     written(machine)
     with agent(machine, "--endpoint", said.url) as running:
         until(lambda: json.loads(run(machine, "agent", "status", "-o", "json").stdout)["name"] == "web_0")
@@ -288,7 +290,7 @@ def test_agent_runs_until_it_is_told_to_end(machine: Machine, said: FakeEndpoint
 
 
 @pytest.mark.process
-def test_nothing_is_imported_from_where_it_is_started(machine: Machine, said: FakeEndpoint) -> None:
+def test_agent_imports_nothing_from_the_working_directory(machine: Machine, said: FakeEndpoint) -> None:
     written(machine)
     for name in ("asyncio", "msgspec", "forewarn"):
         (machine.home / f"{name}.py").write_text("raise SystemExit('this is not the real one')\n")
@@ -299,7 +301,7 @@ def test_nothing_is_imported_from_where_it_is_started(machine: Machine, said: Fa
 
 
 @pytest.mark.process
-def test_agent_needs_no_package_of_any_extra(machine: Machine, said: FakeEndpoint) -> None:
+def test_agent_runs_without_extras(machine: Machine, said: FakeEndpoint) -> None:
     written(machine)
     blocked = f"import sys; sys.modules.update(dict.fromkeys({SERVER_PARTS!r}))\n"
     (machine.home / "python").mkdir()
@@ -314,7 +316,7 @@ def test_agent_needs_no_package_of_any_extra(machine: Machine, said: FakeEndpoin
 
 
 @pytest.mark.process
-def test_dry_run_does_nothing_and_says_so(machine: Machine, said: FakeEndpoint) -> None:
+def test_dry_run_only_logs(machine: Machine, said: FakeEndpoint) -> None:
     written(machine)
     with agent(machine, "--dry-run", FOREWARN_ENDPOINT=said.url) as running:
         said.announce(event("A"))
@@ -326,7 +328,9 @@ def test_dry_run_does_nothing_and_says_so(machine: Machine, said: FakeEndpoint) 
 
 
 @pytest.mark.process
-def test_secrets_of_files_stand_in_no_log_argument_figure_or_journal(machine: Machine, said: FakeEndpoint) -> None:
+def test_secrets_of_files_never_appear_in_logs_arguments_metrics_or_journal(
+    machine: Machine, said: FakeEndpoint
+) -> None:
     (nobody,) = free_ports(1)
     (machine.home / "secret").write_text(f"{SECRET}\n")
     (machine.home / "url").write_text(f"http://user:{SECRET}@127.0.0.1:{nobody}/{SECRET}\n")
@@ -371,7 +375,7 @@ handlers = ["hook", "log"]
 
 
 @pytest.mark.process
-def test_second_agent_is_kept_away(machine: Machine, said: FakeEndpoint) -> None:
+def test_second_agent_on_the_same_state_is_refused(machine: Machine, said: FakeEndpoint) -> None:
     written(machine)
     with agent(machine, FOREWARN_ENDPOINT=said.url):
         until(lambda: json.loads(run(machine, "agent", "status", "-o", "json").stdout)["is_running"])
@@ -381,7 +385,7 @@ def test_second_agent_is_kept_away(machine: Machine, said: FakeEndpoint) -> None
 
 
 @pytest.mark.process
-def test_state_that_this_user_cannot_use_is_told(machine: Machine) -> None:
+def test_inaccessible_state_directory_is_reported(machine: Machine) -> None:
     (machine.home / "file").touch()
     settings(machine, 'state = "file/state"\n')
     ended = machine.run("agent", "run", FOREWARN_ENDPOINT="127.0.0.1:1")
@@ -390,7 +394,7 @@ def test_state_that_this_user_cannot_use_is_told(machine: Machine) -> None:
 
 
 @pytest.mark.process
-def test_agent_on_a_disk_that_takes_nothing_does_its_work(machine: Machine, said: FakeEndpoint) -> None:
+def test_agent_works_on_a_full_disk(machine: Machine, said: FakeEndpoint) -> None:
     with mount_disk(machine.home / "disk", "64k"):
         written(machine, state="disk/state")
         subprocess.run(["mount", "-o", "remount,ro", str(machine.home / "disk")], check=True)
@@ -402,8 +406,8 @@ def test_agent_on_a_disk_that_takes_nothing_does_its_work(machine: Machine, said
 
 
 @pytest.mark.process
-def test_agent_ends_although_a_name_is_still_being_looked_up(machine: Machine, said: FakeEndpoint) -> None:
-    """The system's resolver may take minutes, and nobody can cancel it."""
+def test_agent_stops_during_a_hanging_dns_lookup(machine: Machine, said: FakeEndpoint) -> None:
+    """The system's resolver may take minutes and cannot be cancelled."""
     settings(
         machine,
         'state = "state"\n[http]\nlisten = "none"\n[handlers.hook]\nkind = "http"\nurl = "http://slow.example"\n'
@@ -430,26 +434,26 @@ socket.getaddrinfo = slow
 
 
 @pytest.mark.process
-def test_secret_that_is_missing_is_told(machine: Machine) -> None:
+def test_missing_secret_is_reported(machine: Machine) -> None:
     settings(machine, 'state = "state"\n[peers]\nsecret_file = "missing"\n')
     ended = machine.run("agent", "run", FOREWARN_ENDPOINT="127.0.0.1:1")
     assert (ended.returncode, f"cannot read {machine.home}/missing" in ended.stderr) == (2, True)
 
 
 @pytest.mark.process
-def test_supervisor_hears_that_it_runs_and_ends(machine: Machine, said: FakeEndpoint) -> None:
+def test_systemd_is_notified_of_start_and_stop(machine: Machine, said: FakeEndpoint) -> None:
     written(machine)
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as supervisor:
         supervisor.bind(str(machine.home / "notify"))
         supervisor.settimeout(GUARD)
         with agent(machine, FOREWARN_ENDPOINT=said.url, NOTIFY_SOCKET=str(machine.home / "notify")) as running:
-            assert supervisor.recv(4096).decode().startswith("READY=1\nSTATUS=Watches http://")
+            assert supervisor.recv(4096).decode().startswith("READY=1\nSTATUS=Watching http://")
             assert running.end() == 0
             assert supervisor.recv(4096) == b"STOPPING=1"
 
 
 @pytest.mark.process
-def test_log_can_be_text_for_people(machine: Machine, said: FakeEndpoint) -> None:
+def test_log_format_can_be_text(machine: Machine, said: FakeEndpoint) -> None:
     written(machine)
     with agent(machine, FOREWARN_ENDPOINT=said.url, FOREWARN_AGENT_LOG_FORMAT="text") as running:
         said.announce(event("A"))
@@ -459,8 +463,8 @@ def test_log_can_be_text_for_people(machine: Machine, said: FakeEndpoint) -> Non
 
 
 @pytest.mark.process
-def test_agent_keeps_nothing_of_the_command_line(machine: Machine, said: FakeEndpoint) -> None:
-    """What parses options needs as much memory as the agent: it is gone when the agent runs."""
+def test_agent_process_does_not_import_the_command_line_parser(machine: Machine, said: FakeEndpoint) -> None:
+    """The modules that parse options need as much memory as the agent."""
     written(machine)
     with agent(machine, FOREWARN_ENDPOINT=said.url) as running:
         until(lambda: json.loads(run(machine, "agent", "status", "-o", "json").stdout)["is_running"])

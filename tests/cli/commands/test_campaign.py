@@ -1,6 +1,6 @@
-"""`forewarn campaign`: the commands against a real service whose time stands still.
+"""`forewarn campaign`: the commands against a real service with a manual clock.
 
-Processes: for services whose work and gates are programs, for Ctrl-C, and for SIGHUP.
+Processes: for services whose platform and gates are programs, for Ctrl-C, and for SIGHUP.
 """
 
 import json
@@ -98,29 +98,29 @@ def test_plan_shows_every_wave_and_announces_nothing(service_machine: ServiceMac
     assert run_json(service_machine, "event", "list") == run_json(service_machine, "campaign", "list", "--all") == []
 
 
-def test_plan_that_leaves_something_out_ends_with_3_and_start_refuses_it(service_machine: ServiceMachine) -> None:
+def test_plan_with_unplaced_vms_exits_with_3_and_start_refuses_it(service_machine: ServiceMachine) -> None:
     planned = run(service_machine, "campaign", "plan", "kernel.toml", "--vms-at-once", "1")
     assert planned.code == 3
-    assert "\nNO PLACE FOR" in planned.stdout
+    assert "\nUNPLACED" in planned.stdout
     assert "vms_at_once" in planned.stdout
     nothing = run(service_machine, "campaign", "plan", "kernel.toml", "--scope", "web", "--vms-at-once", "1")
-    assert nothing.stdout.startswith("NO PLACE FOR"), "no empty line where there is no wave"
-    assert "6 VMs without a place" in planned.stderr
+    assert nothing.stdout.startswith("UNPLACED"), "no empty line without waves"
+    assert "6 VMs unplaced" in planned.stderr
     started = run(service_machine, "campaign", "start", "kernel.toml", "--vms-at-once", "1")
     assert (started.code, started.stdout) == (3, "")
     assert "cannot be placed because of vms_at_once" in started.stderr
 
 
-def test_name_in_use_is_remarked_by_the_plan_and_refused_by_the_start(service_machine: ServiceMachine) -> None:
+def test_name_in_use_is_a_warning_of_plan_and_refused_by_start(service_machine: ServiceMachine) -> None:
     run_json(service_machine, "campaign", "start", "kernel.toml")
     planned = run(service_machine, "campaign", "plan", "kernel.toml")
     assert planned.code == 0
-    assert "a campaign kernel is not over yet: until it is, another one needs another name" in planned.stderr
+    assert "a campaign kernel is still open: until it ends, a campaign needs another name" in planned.stderr
     started = run(service_machine, "campaign", "start", "kernel.toml")
     assert (started.code, "an open campaign kernel already exists" in started.stderr) == (3, True)
 
 
-def test_options_come_before_the_file_and_can_do_without_it(service_machine: ServiceMachine) -> None:
+def test_options_override_the_file_and_can_replace_it(service_machine: ServiceMachine) -> None:
     laid_over = run_json(
         service_machine, "campaign", "plan", "kernel.toml", "--scope", "db", "--gap", "2h", "--notice", "30m"
     )
@@ -133,7 +133,7 @@ def test_options_come_before_the_file_and_can_do_without_it(service_machine: Ser
     assert [wave["vms"] for wave in alone["waves"]] == [["db-0"], ["db-1"]]
 
 
-def test_every_option_says_what_its_key_says(service_machine: ServiceMachine) -> None:
+def test_every_option_has_the_effect_of_its_key(service_machine: ServiceMachine) -> None:
     tomorrow = (datetime.fromisoformat(run_json(service_machine, "clock", "show")["now"]) + timedelta(days=1)).replace(
         microsecond=0
     )
@@ -219,7 +219,7 @@ SWITCHES = [
 ]
 
 
-def test_options_switch_off_what_the_file_says(service_machine: ServiceMachine) -> None:
+def test_none_removes_a_value_of_the_file(service_machine: ServiceMachine) -> None:
     (service_machine.home / "full.toml").write_text(FULL)
     off = [word for switch in SWITCHES for word in (switch, "none")]
     run_json(
@@ -244,14 +244,14 @@ def test_options_switch_off_what_the_file_says(service_machine: ServiceMachine) 
 
 
 WRONG = {
-    "several, one of them none": (
+    "several with none": (
         ("kernel.toml", "--window", "none", "--window", "22:00-23:00"),
         "--window: 'none' is not a window",
     ),
-    "nothing": ((), "missing: --name; --type; one of --scope, --host, --tag and --all; or name a FILE"),
-    "no such file": (("no.toml",), "cannot read no.toml: No such file or directory"),
+    "nothing": ((), "missing: --name; --type; one of --scope, --host, --tag and --all; or use a FILE"),
+    "missing file": (("no.toml",), "cannot read no.toml: No such file or directory"),
     "window": (("kernel.toml", "--window", "at night"), "--window: 'at night' is not a window"),
-    "black-out": (("kernel.toml", "--blackout", "christmas"), "--blackout: 'christmas' is not a black-out"),
+    "black-out": (("kernel.toml", "--blackout", "christmas"), "--blackout: 'christmas' is not a blackout"),
     "limit": (("kernel.toml", "--vms-at-once", "few"), "--vms-at-once: 'few' is not a limit"),
     "duration": (("kernel.toml", "--gap", "long"), "--gap: 'long' is not a duration"),
     "too long": (("kernel.toml", "--gap", "31d"), "forewarn: --gap must be 0s to 30d, got 31d\n"),
@@ -259,22 +259,24 @@ WRONG = {
     "moment": (("kernel.toml", "--start-at", "2030-01-07T10:00"), "--start-at needs a time zone: write it like"),
     "gate": (("kernel.toml", "--gate", "ftp://host/"), "--gate: 'ftp://host/' is not a valid gate URL"),
     "time of day": (("kernel.toml", "--window", "22-04:00"), "--window: start '22' is not a time of day"),
-    "turned black-out": (
+    "reversed blackout": (
         ("kernel.toml", "--blackout", "2027-12-24T12:00Z/2026-12-24T12:00Z"),
         "--blackout: a black-out must end after it starts, not 2027-12-24T12:00:00Z to 2026-12-24T12:00:00Z",
     ),
-    "tag": (("kernel.toml", "--tag", "tier"), "--tag: 'tier' is not a tag: write it like team=web"),
+    "tag": (("kernel.toml", "--tag", "tier"), "--tag: 'tier' is not a tag; write NAME=VALUE, such as team=web"),
     "halt after": (("kernel.toml", "--halt-after", "0"), "--halt-after: 0 is not allowed: use an integer from 1"),
 }
 
 
 @pytest.mark.parametrize(("arguments", "complaint"), WRONG.values(), ids=WRONG)
-def test_wrong_option_is_named(service_machine: ServiceMachine, arguments: tuple[str, ...], complaint: str) -> None:
+def test_error_names_the_invalid_option(
+    service_machine: ServiceMachine, arguments: tuple[str, ...], complaint: str
+) -> None:
     ended = run(service_machine, "campaign", "plan", *arguments)
     assert (ended.code, complaint in ended.stderr) == (2, True), ended.stderr
 
 
-def test_zone_that_there_is_not_is_named_with_its_key(service_machine: ServiceMachine) -> None:
+def test_error_names_the_key_of_an_unknown_time_zone(service_machine: ServiceMachine) -> None:
     ended = run(service_machine, "campaign", "plan", "kernel.toml", "--zone", "Mars/Base")
     assert "policy.zone: there is no time zone 'Mars/Base'" in ended.stderr
     (service_machine.home / "zones.toml").write_text(KERNEL + "windows = ['01:00-02:00', '03:00-04:00 Mars/Base']\n")
@@ -282,18 +284,18 @@ def test_zone_that_there_is_not_is_named_with_its_key(service_machine: ServiceMa
     assert "policy.windows[1].zone: there is no time zone 'Mars/Base'" in ended.stderr
 
 
-def test_wrong_file_is_named_with_its_key(service_machine: ServiceMachine) -> None:
+def test_error_names_the_file_and_the_key(service_machine: ServiceMachine) -> None:
     (service_machine.home / "wrong.toml").write_text(KERNEL + "gaps = '1h'\n")
     ended = run(service_machine, "campaign", "start", "wrong.toml")
     assert ended.code == 2
     assert "wrong.toml:11: policy.gaps: unknown key; did you mean gap?" in ended.stderr
 
 
-def test_campaign_is_started_shown_listed_and_remembered(service_machine: ServiceMachine) -> None:
+def test_campaign_is_started_shown_and_listed(service_machine: ServiceMachine) -> None:
     started = run(service_machine, "campaign", "start", "kernel.toml", "--reason", "ticket 4711", "--key", "k")
     again = run(service_machine, "campaign", "start", "kernel.toml", "--reason", "ticket 4711", "--key", "k")
     assert (started.code, again.code) == (0, 0)
-    assert "`forewarn campaign watch kernel` follows it." in started.stderr
+    assert "To follow it: forewarn campaign watch kernel\n" in started.stderr
     run_json(service_machine, "clock", "advance", "20m")
     shown = run(service_machine, "campaign", "show", "kernel")
     assert f"wave 1  {'█' * BAR_WIDTH}  2/2 scopes, 3 VMs: 2 done" in shown.stdout
@@ -321,25 +323,25 @@ def test_campaign_is_started_shown_listed_and_remembered(service_machine: Servic
 
 
 @pytest.mark.process
-def test_clock_tells_what_campaigns_do_on_the_way(failing_service: ServiceMachine) -> None:
+def test_clock_advance_shows_changes_of_campaigns(failing_service: ServiceMachine) -> None:
     (failing_service.home / "broken").touch()
     run_json(failing_service, "campaign", "start", "kernel.toml", "--scope", "web")
     said = run(failing_service, "clock", "advance", "20m").stderr
-    # The wave may be announced before the clock moves, or while it does.
+    # The wave may be announced before the clock is advanced, or during the advance.
     lines = [line for line in said.splitlines() if " campaign " in line and " wave-announced " not in line]
     told_of = [line.split()[2:5] for line in lines]
     assert told_of == [["campaign", "kernel", did] for did in ("wave-cleared", "wave-failed", "campaign-halted")], said
     assert "campaign kernel wave-cleared web, wave 1 (update domain: 0)" in said
 
 
-def test_clock_tells_how_many_changes_it_does_not_tell_and_how_to_see_them(service_machine: ServiceMachine) -> None:
+def test_clock_advance_counts_changes_that_it_does_not_show(service_machine: ServiceMachine) -> None:
     run_json(service_machine, "campaign", "start", "kernel.toml")
     said = run(service_machine, "clock", "advance", "6h").stderr.splitlines()
     shown, (rest,) = said[:20], said[20:]
     assert all(line.startswith("2") for line in shown)
-    number = int(rest.split()[1])
-    assert rest.startswith(f"And {number} more: `forewarn journal --since ")
-    since = rest.split("`")[1].split()[-1]
+    number = int(rest.split()[2])
+    assert rest.startswith(f"… and {number} more: forewarn journal --since ")
+    since = rest.split()[-1]
     changes = run_json(service_machine, "journal", "--since", since)
     assert 0 < number <= len(changes)
 
@@ -350,12 +352,12 @@ def test_campaign_is_paused_resumed_and_aborted(service_machine: ServiceMachine)
     assert tuple(paused.stdout.splitlines()[1].split()[:2]) == ("kernel", "Paused")
     assert "paused, by admin since" in run(service_machine, "campaign", "show", "kernel").stdout
     assert (
-        "`forewarn campaign resume kernel` goes on, `forewarn campaign abort kernel --reason …` ends it."
+        "`forewarn campaign resume kernel` resumes it, `forewarn campaign abort kernel --reason …` aborts it."
         in paused.stderr
     )
     assert run_json(service_machine, "campaign", "resume", "kernel")["state"] == "Running"
     without = run(service_machine, "campaign", "abort", "kernel")
-    assert (without.code, without.stderr) == (2, "forewarn: give a reason for the journal: --reason TEXT\n")
+    assert (without.code, without.stderr) == (2, "forewarn: specify a reason for the journal: --reason TEXT\n")
     run_json(service_machine, "campaign", "abort", "kernel", "--reason", "withdrawn")
     run_json(service_machine, "clock", "advance", "1h")
     assert run_json(service_machine, "campaign", "show", "kernel")["state"] == "Aborted"
@@ -374,7 +376,7 @@ def test_campaign_is_paused_resumed_and_aborted(service_machine: ServiceMachine)
     assert "`forewarn campaign list --all` shows them" in unknown.stderr
 
 
-def test_campaign_is_watched_in_lines_to_its_end(service_machine: ServiceMachine) -> None:
+def test_campaign_watch_writes_lines_until_the_end(service_machine: ServiceMachine) -> None:
     def script() -> Script:
         yield "\n"
         run_json(service_machine, "clock", "advance", "6h")
@@ -388,7 +390,9 @@ def test_campaign_is_watched_in_lines_to_its_end(service_machine: ServiceMachine
 
 
 @pytest.mark.process
-def test_campaign_is_watched_as_objects_and_ctrl_c_leaves_it_alone(service_machine: ServiceMachine) -> None:
+def test_campaign_watch_writes_json_lines_and_ctrl_c_does_not_stop_the_campaign(
+    service_machine: ServiceMachine,
+) -> None:
     run_json(service_machine, "campaign", "start", "kernel.toml")
     with watching(service_machine, "campaign", "watch", "kernel", "-o", "json") as (process, lines):
         first = json.loads(lines.readline())
@@ -399,7 +403,7 @@ def test_campaign_is_watched_as_objects_and_ctrl_c_leaves_it_alone(service_machi
     assert run_json(service_machine, "campaign", "show", "kernel")["state"] == "Running"
 
 
-def test_campaign_is_watched_live_with_bars(service_machine: ServiceMachine) -> None:
+def test_campaign_watch_on_a_terminal_shows_progress_bars(service_machine: ServiceMachine) -> None:
     run_json(service_machine, "campaign", "start", "kernel.toml")
 
     def script() -> Script:
@@ -433,7 +437,7 @@ retries = 0
 
 @pytest.fixture
 def failing_service(tmp_path: Path) -> Iterator[ServiceMachine]:
-    """Have a service run whose maintenance is a program that fails while a file is there, and that has a gate."""
+    """Run a service with a gate whose platform program fails while a file exists."""
     service_machine = ServiceMachine(tmp_path)
     (tmp_path / "fleet.toml").write_text(FLEET)
     (tmp_path / "kernel.toml").write_text(KERNEL)
@@ -445,7 +449,7 @@ def failing_service(tmp_path: Path) -> Iterator[ServiceMachine]:
 
 
 @pytest.mark.process
-def test_halted_campaign_says_what_a_person_can_do_and_goes_on_when_that_is_done(
+def test_halted_campaign_shows_the_next_steps_and_continues_after_them(
     failing_service: ServiceMachine,
 ) -> None:
     (failing_service.home / "broken").touch()
@@ -453,8 +457,8 @@ def test_halted_campaign_says_what_a_person_can_do_and_goes_on_when_that_is_done
     run_json(failing_service, "clock", "advance", "20m")
     watched = run(failing_service, "campaign", "watch", "kernel")
     assert watched.code == 1
-    assert "`forewarn campaign retry kernel web` has wave 1 of web made once more" in watched.stderr
-    assert "`forewarn campaign skip kernel db --reason …` goes on without it." in watched.stderr
+    assert "`forewarn campaign retry kernel web` retries wave 1 of web" in watched.stderr
+    assert "`forewarn campaign skip kernel db --reason …` skips it." in watched.stderr
     shown = run(failing_service, "campaign", "show", "kernel")
     assert "wave 1 of web has failed" in shown.stdout
     assert "host does not answer" in shown.stdout
@@ -473,7 +477,7 @@ def test_halted_campaign_says_what_a_person_can_do_and_goes_on_when_that_is_done
 
 
 @pytest.mark.process
-def test_all_that_has_failed_is_retried_or_skipped_at_once(failing_service: ServiceMachine) -> None:
+def test_failed_option_retries_or_skips_all_failed_waves(failing_service: ServiceMachine) -> None:
     (failing_service.home / "broken").touch()
     run_json(failing_service, "campaign", "start", "kernel.toml", "--halt-after", "none")
     run_json(failing_service, "clock", "advance", "20m")
@@ -495,12 +499,12 @@ def test_all_that_has_failed_is_retried_or_skipped_at_once(failing_service: Serv
         "skipped",
     ]
     again = run(failing_service, "campaign", "skip", "kernel", "--failed", "--reason", "by hand")
-    assert (again.code, again.stderr) == (0, "No wave has failed: there is nothing to do.\n")
+    assert (again.code, again.stderr) == (0, "No wave has failed; nothing to do.\n")
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("limit", [None, "1"], ids=["all have failed", "one has, and takes the room"])
-def test_watching_ends_where_everything_that_is_left_has_failed_though_nothing_halts(
+@pytest.mark.parametrize("limit", [None, "1"], ids=["all waves have failed", "one has failed and uses up the limit"])
+def test_watch_ends_if_all_open_waves_have_failed_without_a_halt(
     failing_service: ServiceMachine, limit: str | None
 ) -> None:
     (failing_service.home / "broken").touch()
@@ -511,12 +515,12 @@ def test_watching_ends_where_everything_that_is_left_has_failed_though_nothing_h
         run_json(failing_service, "clock", "advance", "20m")
         _, said = process.communicate(timeout=GUARD)
     assert process.returncode == 1
-    assert "`forewarn campaign retry kernel web` has wave 1 of web made once more" in said
+    assert "`forewarn campaign retry kernel web` retries wave 1 of web" in said
     assert run_json(failing_service, "campaign", "show", "kernel")["state"] == "Running"
 
 
 @pytest.mark.process
-def test_watching_an_abort_ends_where_only_a_person_can_let_it_end(failing_service: ServiceMachine) -> None:
+def test_watch_of_an_abort_ends_if_it_needs_an_operator(failing_service: ServiceMachine) -> None:
     (failing_service.home / "broken").touch()
     run_json(failing_service, "campaign", "start", "kernel.toml", "--scope", "web")
     run_json(failing_service, "clock", "advance", "20m")
@@ -524,7 +528,7 @@ def test_watching_an_abort_ends_where_only_a_person_can_let_it_end(failing_servi
     watched = run(failing_service, "campaign", "watch", "kernel")
     assert watched.code == 1
     assert "kernel Aborting" in watched.stdout
-    assert "`forewarn campaign skip kernel web --reason …` goes on without it." in watched.stderr
+    assert "`forewarn campaign skip kernel web --reason …` skips it." in watched.stderr
     assert "campaign resume" not in watched.stderr
     run_json(failing_service, "campaign", "skip", "kernel", "web", "--reason", "by hand")
     run_json(failing_service, "clock", "advance", "1m")
@@ -533,16 +537,14 @@ def test_watching_an_abort_ends_where_only_a_person_can_let_it_end(failing_servi
 
 
 @pytest.mark.parametrize("arguments", [(), ("web", "--failed")], ids=["neither", "both"])
-def test_either_scopes_or_all_that_has_failed_is_said(
-    service_machine: ServiceMachine, arguments: tuple[str, ...]
-) -> None:
+def test_scopes_and_failed_are_mutually_exclusive(service_machine: ServiceMachine, arguments: tuple[str, ...]) -> None:
     run_json(service_machine, "campaign", "start", "kernel.toml")
     ended = run(service_machine, "campaign", "retry", "kernel", *arguments)
     assert (ended.code, ended.stdout) == (2, "")
-    assert "say which: SCOPE, or several, or --failed" in ended.stderr
+    assert "specify scopes, or --failed" in ended.stderr
 
 
-def test_list_has_the_expected_end_of_those_under_way_and_the_end_of_those_that_are_over(
+def test_list_has_the_expected_end_of_open_campaigns_and_the_end_of_ended_ones(
     service_machine: ServiceMachine,
 ) -> None:
     run_json(service_machine, "campaign", "start", "kernel.toml")
@@ -557,9 +559,9 @@ def test_list_has_the_expected_end_of_those_under_way_and_the_end_of_those_that_
     assert (bool(going[6]), going[7], over[6], bool(over[7])) == (True, "", "", True)
 
 
-def test_waves_are_listed_with_how_they_stand(service_machine: ServiceMachine) -> None:
+def test_waves_are_listed_with_their_state(service_machine: ServiceMachine) -> None:
     run_json(service_machine, "campaign", "start", "kernel.toml")
-    run_json(service_machine, "clock", "advance", "0s")  # ends when everything that is due has happened
+    run_json(service_machine, "clock", "advance", "0s")  # returns when everything due has happened
     announced = run_table(service_machine, "campaign", "show", "kernel", "--scope", "web")
     assert announced[0] == [
         "SCOPE", "WAVE", "STATE", "NOT BEFORE", "SINCE", "PLANNED FOR", "UPDATE DOMAIN", "VMS",
@@ -578,7 +580,7 @@ def test_waves_are_listed_with_how_they_stand(service_machine: ServiceMachine) -
 
 
 @pytest.mark.process
-def test_gate_that_stays_shut_halts_and_an_open_one_lets_go_on(failing_service: ServiceMachine) -> None:
+def test_closed_gate_halts_the_campaign_and_an_open_gate_lets_it_continue(failing_service: ServiceMachine) -> None:
     (failing_service.home / "shut").touch()
     run_json(failing_service, "campaign", "start", "kernel.toml", "--gate", "health", "--gate-patience", "10m")
     run_json(failing_service, "clock", "advance", "80m")
@@ -587,7 +589,7 @@ def test_gate_that_stays_shut_halts_and_an_open_one_lets_go_on(failing_service: 
     assert "3 alerts are firing; web, db wait for it; next check at " in waits.stdout
     waiting = run(failing_service, "event", "list", "--scope", "db").stdout
     assert (
-        "campaign kernel has not cleared it, as its gate is closed (`forewarn campaign show kernel` says why)"
+        "campaign kernel has not cleared it, as its gate is closed (`forewarn campaign show kernel` shows why)"
         in waiting
     )
     (shut,) = [row for row in run_table(failing_service, "journal", "--campaign", "kernel") if row[1] == "gate-shut"]
@@ -604,7 +606,7 @@ def test_gate_that_stays_shut_halts_and_an_open_one_lets_go_on(failing_service: 
 
 
 class Listener(ThreadingHTTPServer):
-    """Takes what it is sent, but refuses the first."""
+    """A webhook receiver that refuses the first message."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), WebhookHandler)
@@ -613,12 +615,12 @@ class Listener(ThreadingHTTPServer):
 
 
 class WebhookHandler(BaseHTTPRequestHandler):
-    """Answers one request."""
+    """Handler of one request."""
 
     server: Listener
 
     def do_POST(self) -> None:
-        """Take a message."""
+        """Receive a message."""
         body = self.rfile.read(int(self.headers["Content-Length"]))
         self.send_response(204 if self.server.has_refused else 503)
         self.end_headers()
@@ -628,10 +630,10 @@ class WebhookHandler(BaseHTTPRequestHandler):
         self.server.has_refused = True
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Do not log."""
 
 
-def test_webhook_is_told_of_start_and_end_signed_and_until_it_listens(tmp_path: Path) -> None:
+def test_webhook_gets_signed_start_and_end_with_retries(tmp_path: Path) -> None:
     service_machine = ServiceMachine(tmp_path)
     (tmp_path / "fleet.toml").write_text(FLEET)
     (tmp_path / "kernel.toml").write_text(KERNEL)
@@ -653,7 +655,7 @@ def test_webhook_is_told_of_start_and_end_signed_and_until_it_listens(tmp_path: 
 
 
 @pytest.mark.process
-def test_running_service_takes_over_gates(tmp_path: Path) -> None:
+def test_reload_applies_gates(tmp_path: Path) -> None:
     ask = v1.StartCampaign(
         name="kernel",
         type=v1.CampaignType.REBOOT,
@@ -665,6 +667,6 @@ def test_running_service_takes_over_gates(tmp_path: Path) -> None:
             service.api.start_campaign(ask)
         (tmp_path / "forewarn.toml").write_text(f'{SERVED}\n[gates.health]\ncommand = ["/bin/true"]\n')
         service.process.send_signal(signal.SIGHUP)
-        assert service.wait_for("settings are taken over")["changed"] == ["gates"]
+        assert service.wait_for("settings reloaded")["changed"] == ["gates"]
         assert service.api.start_campaign(ask).spec.policy.gate == "health"
     assert unknown.value.code == "gate-not-found"

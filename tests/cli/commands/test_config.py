@@ -1,4 +1,4 @@
-"""`forewarn config`: what holds, and where it came from."""
+"""`forewarn config`: the effective settings and their sources."""
 
 import json
 from pathlib import Path
@@ -22,7 +22,7 @@ def shown(machine: Machine, *arguments: str, **environ: str) -> dict[str, dict[s
     return {setting["key"]: setting for setting in settings}
 
 
-def test_every_setting_is_shown_with_its_origin_variable_and_what_it_takes(machine: Machine) -> None:
+def test_every_setting_is_shown_with_its_source_variable_and_allowed_values(machine: Machine) -> None:
     settings = shown(machine)
     assert list(settings) == list(KEYS)
     for key, setting in settings.items():
@@ -31,7 +31,7 @@ def test_every_setting_is_shown_with_its_origin_variable_and_what_it_takes(machi
     assert settings["data"]["value"] == str(machine.home / ".local/share/forewarn")
 
 
-def test_each_value_is_shown_with_the_place_that_says_it(machine: Machine, tmp_path: Path) -> None:
+def test_each_value_is_shown_with_its_source(machine: Machine, tmp_path: Path) -> None:
     file = tmp_path / "forewarn.toml"
     file.write_text('platform = "simulated"\n[policy]\nidle_after = "2h"\n[guest]\nrequests_per_second = 9\n')
     settings = shown(machine, "--for", "serve", FOREWARN_GUEST_REQUESTS_PER_SECOND="7")
@@ -41,7 +41,7 @@ def test_each_value_is_shown_with_the_place_that_says_it(machine: Machine, tmp_p
     assert said["log.format"] == ("json", "production preset")
 
 
-def test_what_a_command_does_not_allow_is_not_shown(machine: Machine) -> None:
+def test_settings_that_a_command_does_not_allow_are_not_shown(machine: Machine) -> None:
     settings = shown(machine, "--for", "serve", FOREWARN_PLATFORM="simulated")
     assert set(KEYS) - set(settings) == {"manual_time", "speed"}
 
@@ -55,7 +55,7 @@ def test_table_has_a_line_for_each_setting(machine: Machine) -> None:
     ]
 
 
-def test_what_is_shown_can_be_written_into_a_file(machine: Machine, tmp_path: Path) -> None:
+def test_shown_settings_can_be_used_as_a_settings_file(machine: Machine, tmp_path: Path) -> None:
     shown_ = shown(machine, "--for", "serve", FOREWARN_PLATFORM="simulated")
     sections: dict[str, list[str]] = {}
     for key, setting in shown_.items():
@@ -77,7 +77,7 @@ def test_what_is_shown_can_be_written_into_a_file(machine: Machine, tmp_path: Pa
     ],
     ids=["no platform", "no such command", "no file"],
 )
-def test_what_would_not_start_is_not_shown(machine: Machine, arguments: tuple[str, ...], complaint: str) -> None:
+def test_invalid_settings_are_refused(machine: Machine, arguments: tuple[str, ...], complaint: str) -> None:
     ended = machine.run("config", *arguments)
     assert (ended.returncode, ended.stdout) == (2, "")
     assert complaint in ended.stderr

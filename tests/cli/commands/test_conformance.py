@@ -1,4 +1,4 @@
-"""`forewarn conformance`: what it shows, writes and ends with."""
+"""`forewarn conformance`: output, report and exit code."""
 
 import json
 import socket
@@ -18,14 +18,14 @@ QUICK = ("--pace", "10000", "--timeout", "30s")
 
 
 class ListsNewestFirst(MockEndpoint):
-    """It has one fault."""
+    """Run an endpoint with one fault."""
 
     def versions(self) -> list[str]:
         return super().versions()[::-1]
 
 
 class ServesNobody(MockEndpoint):
-    """It knows no VM."""
+    """Run an endpoint without VMs."""
 
     def answer(self, asked: MockRequest, body: bytes | None) -> MockResponse:
         return error(403, "who are you?")
@@ -36,7 +36,7 @@ def check(machine: Machine, mock: MockEndpoint, *options: str) -> CommandResult:
         return run(machine, "conformance", url, *QUICK, *options)
 
 
-def test_right_one_ends_with_0(machine: Machine) -> None:
+def test_conforming_endpoint_exits_with_0(machine: Machine) -> None:
     ended = check(machine, MockEndpoint())
     assert ended.code == 0
     head, *lines = ended.stdout.splitlines()
@@ -47,7 +47,7 @@ def test_right_one_ends_with_0(machine: Machine) -> None:
     assert "Wrong:" not in ended.stderr
 
 
-def test_summary_is_all_that_is_said_where_stderr_is_no_terminal(machine: Machine) -> None:
+def test_stderr_has_only_the_summary_without_a_terminal(machine: Machine) -> None:
     (line,) = check(machine, MockEndpoint()).stderr.splitlines()
     assert line.startswith(f"{len(RULES)} rows at http://127.0.0.1:")
 
@@ -64,13 +64,13 @@ def test_each_line_cites_its_rule(machine: Machine) -> None:
     assert "--approve EVENTID" in lines["approve"]
 
 
-def test_wrong_one_ends_with_1_and_is_named_at_the_end(machine: Machine) -> None:
+def test_wrong_endpoint_exits_with_1_and_names_the_rows(machine: Machine) -> None:
     ended = check(machine, ListsNewestFirst())
     assert ended.code == 1
     assert ended.stderr.splitlines()[-1] == "Wrong: versions."
 
 
-def test_problems_alone_are_shown_when_they_are_asked_for(machine: Machine) -> None:
+def test_problems_option_shows_only_problems(machine: Machine) -> None:
     ended = check(machine, ListsNewestFirst(), "--problems")
     assert ended.code == 1
     assert [line.split()[:2] for line in ended.stdout.splitlines()] == [
@@ -81,13 +81,13 @@ def test_problems_alone_are_shown_when_they_are_asked_for(machine: Machine) -> N
     assert f"{len(RULES)} rows at" in ended.stderr
 
 
-def test_where_there_is_no_problem_no_table_is_shown(machine: Machine, forewarn: Forewarn) -> None:
+def test_problems_option_shows_no_table_without_problems(machine: Machine, forewarn: Forewarn) -> None:
     ended = run(machine, "conformance", forewarn.vm("db-0").url, *QUICK, "--problems")
     assert (ended.code, ended.stdout) == (0, "")
     assert "0 wrong, 0 differ," in ended.stderr
 
 
-def test_json_tells_all(machine: Machine) -> None:
+def test_json_has_all_findings(machine: Machine) -> None:
     ended = check(machine, ListsNewestFirst(), "-o", "json")
     assert ended.code == 1
     told = json.loads(ended.stdout)
@@ -101,7 +101,7 @@ def test_json_tells_all(machine: Machine) -> None:
     ]
 
 
-def test_junit_is_written_beside(machine: Machine) -> None:
+def test_junit_report_is_written(machine: Machine) -> None:
     ended = check(machine, ListsNewestFirst(), "--junit", "findings.xml")
     assert ended.code == 1
     (suite,) = ElementTree.fromstring((machine.home / "findings.xml").read_bytes())
@@ -130,7 +130,7 @@ def forewarn() -> Iterator[Forewarn]:
         yield service
 
 
-def test_event_is_approved_when_it_is_named(machine: Machine, forewarn: Forewarn) -> None:
+def test_approve_option_approves_the_event(machine: Machine, forewarn: Forewarn) -> None:
     event = forewarn.schedule("Reboot", "web-0")
     url = forewarn.vm("web-0").url
     assert run(machine, "conformance", url, *QUICK).code == 0
@@ -141,26 +141,26 @@ def test_event_is_approved_when_it_is_named(machine: Machine, forewarn: Forewarn
     assert event.state == "Started"
 
 
-def test_event_that_is_not_there_is_said_to_be_missing(machine: Machine, forewarn: Forewarn) -> None:
+def test_unknown_event_is_reported(machine: Machine, forewarn: Forewarn) -> None:
     missing = "602D9444-D2CD-49C7-8624-8643E7171297"
     ended = run(machine, "conformance", forewarn.vm("db-0").url, *QUICK, "--approve", missing)
     assert ended.code == 0
     assert f"Nothing was approved: event {missing} is not in the document.\n" in ended.stderr
 
 
-def test_endpoint_can_be_the_environments(machine: Machine, forewarn: Forewarn) -> None:
+def test_endpoint_can_come_from_the_environment(machine: Machine, forewarn: Forewarn) -> None:
     ended = run(machine, "conformance", *QUICK, FOREWARN_ENDPOINT=forewarn.vm("db-0").url)
     assert ended.code == 0
 
 
-def test_stranger_ends_with_3(machine: Machine) -> None:
-    """Nothing was found wrong, because nothing was found; a pipeline must not take that for a pass."""
+def test_unknown_caller_exits_with_3(machine: Machine) -> None:
+    """Nothing was checked, so a pipeline must not count this as a pass."""
     ended = check(machine, ServesNobody())
     assert ended.code == 3
     assert "does not serve this machine" in ended.stderr
 
 
-def test_nobody_there_ends_with_5(machine: Machine) -> None:
+def test_unreachable_endpoint_exits_with_5(machine: Machine) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         host, port = listener.getsockname()
     ended = run(machine, "conformance", f"http://{host}:{port}", *QUICK)
@@ -175,13 +175,13 @@ def test_nobody_there_ends_with_5(machine: Machine) -> None:
     [
         (("http://127.0.0.1:1/metadata",), "is not a metadata endpoint"),
         (("127.0.0.1:1", "--approve", "all"), "--approve: all is not the id of an event"),
-        (("127.0.0.1:1", "--pace", "0"), "--pace: 0 is not between 0 and 10000"),
+        (("127.0.0.1:1", "--pace", "0"), "--pace must be above 0 and at most 10000 (got 0)"),
         (("127.0.0.1:1", "--timeout", "soon"), "--timeout: 'soon' is not a duration"),
-        (("127.0.0.1:1", "--timeout", "0s"), "--timeout: an answer takes longer than nothing"),
+        (("127.0.0.1:1", "--timeout", "0s"), "--timeout must be greater than 0"),
     ],
     ids=["url", "approve", "pace", "timeout", "no time"],
 )
-def test_wrong_usage_ends_with_2(machine: Machine, options: tuple[str, ...], why: str) -> None:
+def test_wrong_usage_exits_with_2(machine: Machine, options: tuple[str, ...], why: str) -> None:
     ended = run(machine, "conformance", *options)
     assert ended.code == 2
     assert why in ended.stderr
@@ -194,14 +194,14 @@ def test_table_fits_a_narrow_terminal(machine: Machine, forewarn: Forewarn) -> N
     assert max(len(line) for line in table if "rows at" not in line) <= 80
 
 
-def test_file_of_the_report_can_be_named_by_the_environment(machine: Machine, tmp_path: Path) -> None:
+def test_report_file_can_come_from_the_environment(machine: Machine, tmp_path: Path) -> None:
     with run_mock(MockEndpoint()) as url:
         run(machine, "conformance", url, *QUICK, FOREWARN_JUNIT=str(tmp_path / "of-environment.xml"))
     assert (tmp_path / "of-environment.xml").is_file()
 
 
-def test_problem_names_the_request_that_shows_it(machine: Machine) -> None:
-    """Whoever mends an endpoint repeats it; the plain query goes without saying."""
+def test_finding_names_the_request(machine: Machine) -> None:
+    """So that implementers can repeat it; the plain query is omitted."""
     lines = {line.split()[0]: line for line in check(machine, ListsNewestFirst(), "--problems").stdout.splitlines()}
     assert "(GET /metadata/versions). Requests: " in lines["versions"]
     assert "Forewarn-Wait is absent. Waiting" in lines["wait-header"]

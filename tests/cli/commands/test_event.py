@@ -1,6 +1,6 @@
 """Events from the command line.
 
-Processes: for a service whose work is a program.
+Processes: for a service whose platform is a program.
 """
 
 import json
@@ -25,7 +25,7 @@ from tests.support.program import Machine
     ],
     ids=["host", "scope", "update domain"],
 )
-def test_maintenance_is_announced_for_what_is_selected(
+def test_schedule_announces_events_for_the_selected_vms(
     service_machine: ServiceMachine, selection: tuple[str, ...], vms: set[str]
 ) -> None:
     events = run_json(service_machine, "event", "schedule", "Freeze", *selection, "--in", "20m")["events"]
@@ -57,7 +57,7 @@ def test_event_is_shown_with_its_timeline(service_machine: ServiceMachine) -> No
     assert run_json(service_machine, "event", "show", id_)["outcome"] == "canceled"
 
 
-def test_cancelled_event_is_gone_and_says_so(service_machine: ServiceMachine) -> None:
+def test_cancel_shows_the_ended_event(service_machine: ServiceMachine) -> None:
     id_ = schedule_event(service_machine, "Freeze", service_machine.take_vm())
     canceled = run(service_machine, "event", "cancel", id_)
     assert re.fullmatch(rf"Event {id_} in scope batch is canceled at [-0-9: ]+Z\.\n", canceled.stdout)
@@ -80,16 +80,16 @@ def test_event_is_approved_on_behalf_of_its_vm(service_machine: ServiceMachine) 
     assert ended["started at"] == ended["created"].partition(" by ")[0]
 
 
-def test_event_of_several_vms_is_approved_for_the_one_that_is_named(service_machine: ServiceMachine) -> None:
+def test_event_of_several_vms_is_approved_for_the_given_vm(service_machine: ServiceMachine) -> None:
     id_ = schedule_event(service_machine, "Freeze", "pair-0", "pair-1")
     asked = run(service_machine, "event", "approve", id_)
-    assert (asked.code, asked.stderr) == (2, "forewarn: say on behalf of which VM: --vm pair-0 or pair-1\n")
+    assert (asked.code, asked.stderr) == (2, "forewarn: specify the VM that approves: --vm pair-0 or pair-1\n")
     event = run_json(service_machine, "event", "approve", id_, "--vm", "pair-0")["event"]
     assert [approval["vm"] for approval in event["approvals"]] == ["pair-0"]
     assert run_details(service_machine, "event", "show", id_)["approved by"].startswith("pair-0 at ")
 
 
-def test_beginning_of_several_ids_is_no_event(service_machine: ServiceMachine) -> None:
+def test_ambiguous_id_prefix_is_refused(service_machine: ServiceMachine) -> None:
     ids = [schedule_event(service_machine, "Freeze", service_machine.take_vm()) for _ in range(2)]
     beginning = ids[0][:4]
     meant = run(service_machine, "event", "show", beginning)
@@ -99,13 +99,16 @@ def test_beginning_of_several_ids_is_no_event(service_machine: ServiceMachine) -
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("journal", "--since", "1h", "--until", "2h"), "comes after --until"),
+        (("journal", "--since", "1h", "--until", "2h"), "is later than --until"),
         (("event", "schedule", "Freeze", "web-0", "--host", "hv-0"), "VM… and --host are mutually exclusive"),
-        (("event", "schedule", "Freeze", "web-0", "--update-domain", "1"), "--update-domain says which VMs of a scope"),
-        (("event", "schedule", "Freeze", "web-0", "--at", "2001-01-01T00:00Z"), "to start at once say --in 0s"),
-        (("event", "schedule", "Freeze", "web-0", "--at", "2101-01-01T00:00"), "has no zone"),
+        (("event", "schedule", "Freeze", "web-0", "--update-domain", "1"), "--update-domain requires --scope"),
+        (("event", "schedule", "Freeze", "web-0", "--at", "2001-01-01T00:00Z"), "to start at once, use --in 0s"),
+        (("event", "schedule", "Freeze", "web-0", "--at", "2101-01-01T00:00"), "has no time zone"),
         (("event", "resolve", "ABCD1234", "--done", "--give-up"), "--done and --give-up are mutually exclusive"),
-        (("event", "resolve", "ABCD1234"), "say how it ends: --done if it was done after all, --give-up if not; and"),
+        (
+            ("event", "resolve", "ABCD1234"),
+            "specify the outcome: --done if the work was done after all, --give-up if not; and",
+        ),
         (("event", "resolve", "ABCD1234"), "what you found out: --reason TEXT"),
         (("event", "show", "zzzz"), "digits and A to F"),
         (("event", "schedule", "Freeze", ""), "vms[0] is empty"),
@@ -115,15 +118,15 @@ def test_beginning_of_several_ids_is_no_event(service_machine: ServiceMachine) -
         (("token", "create", "grafana", "--expires", "5"), "90d (from now)"),
     ],
 )
-def test_wrong_usage_is_answered_with_what_is_right(
+def test_wrong_usage_error_shows_what_is_allowed(
     service_machine: ServiceMachine, arguments: tuple[str, ...], said: str
 ) -> None:
     ended = run(service_machine, *arguments)
     assert (ended.code, ended.stdout, said in ended.stderr) == (2, "", True), ended.stderr
 
 
-def test_wrong_usage_is_found_before_a_service_is_looked_for(machine: Machine) -> None:
-    """Exit 2 and not 5: who has mistyped an option need not start a service to learn of it."""
+def test_wrong_usage_is_reported_without_a_service(machine: Machine) -> None:
+    """Exit code 2 and not 5: a mistyped option is reported even if no service runs."""
     ended = run(machine, "event", "schedule", "Freeze", "web-0", "--in", "5m", "--at", "03:12")
     assert (ended.code, ended.stdout) == (2, ""), ended.stderr
     assert "--in and --at are mutually exclusive" in ended.stderr
@@ -141,7 +144,7 @@ def test_maintenance_can_be_announced_for_a_time_of_day(service_machine: Service
 
 @pytest.fixture
 def failing(machine: Machine) -> Iterator[Machine]:
-    """A service whose own program fails for every impact."""
+    """Run a service whose platform program always fails."""
     (machine.home / "fleet.toml").write_text(FLEET)
     program = json.dumps([sys.executable, "-c", "import sys; print('looking'); print('no such domain'); sys.exit(1)"])
     settings = machine.home / "forewarn.toml"
@@ -152,7 +155,7 @@ def failing(machine: Machine) -> Iterator[Machine]:
 
 @pytest.mark.process
 @pytest.mark.parametrize(("how", "outcome"), [("--done", "completed"), ("--give-up", "failed")])
-def test_failed_work_is_retried_and_resolved_by_a_person(failing: Machine, how: str, outcome: str) -> None:
+def test_failed_work_is_retried_and_resolved(failing: Machine, how: str, outcome: str) -> None:
     (made,) = run_json(failing, "vm", "fail", "web-0")["created"]
     id_ = made["id"]
     _wait_for(failing, id_, "impact-failed", 1)
@@ -167,23 +170,23 @@ def test_failed_work_is_retried_and_resolved_by_a_person(failing: Machine, how: 
 
 
 def _wait_for(machine: Machine, id_: str, did: str, times: int) -> None:
-    """Wait until the journal says it; the test's own time limit ends what would not."""
+    """Wait until the journal has these entries, within the time limit of the test."""
     while sum(line["action"] == did for line in run_json(machine, "event", "show", id_)["journal"]) < times:
         pass
 
 
-def test_whoever_schedules_what_no_vm_is_told_of_hears_it_at_once(machine: Machine) -> None:
+def test_schedule_warns_about_unannounced_events(machine: Machine) -> None:
     with run_up(machine, FOREWARN_POLICY_ANNOUNCE="when-enabled"):
         begun = run(machine, "event", "schedule", "Reboot", "web-0")
         (id_, *_, waits_for) = _only_row(begun)
         assert begun.stderr == (
-            f"Nobody in scope web is told of event {id_}, which has started: none of its VMs asks for events. "
-            "`forewarn doctor web/web-0` says more.\n"
+            f"Event {id_}, which has started, is not announced: no VM of scope web polls for events. "
+            "To find out why: forewarn doctor web/web-0\n"
         )
         assert waits_for == "the work on web-0, begun; unannounced"
         later = run(machine, "event", "schedule", "Reboot", "web-3", "--in", "1h")
         (id_, *_, when, waits_for) = _only_row(later)
-        assert f"of event {id_}, which starts at {when}: none" in later.stderr
+        assert f"Event {id_}, which starts at {when}, is not announced" in later.stderr
         assert waits_for == f"not before {when}; unannounced"
 
 

@@ -1,4 +1,4 @@
-"""The whole life of every type of event, as somebody at a terminal sees it."""
+"""The whole life of every event type, as commands show it."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,7 +35,7 @@ def _event_detail(service_machine: Machine, id_: str) -> list[str]:
 
 
 @pytest.mark.parametrize("type_", ["Freeze", "Reboot", "Redeploy", "Preempt", "Terminate"])
-def test_event_is_scheduled_started_when_it_is_due_and_completed(service_machine: Machine, type_: str) -> None:
+def test_event_starts_when_due_and_completes(service_machine: Machine, type_: str) -> None:
     (event,) = run_json(service_machine, "event", "schedule", type_, "web-0", "--in", "20m")["events"]
     id_ = event["id"]
     assert run_details(service_machine, "event", "show", id_)["status"] == "Scheduled"
@@ -54,14 +54,14 @@ def test_event_is_scheduled_started_when_it_is_due_and_completed(service_machine
 
 
 @pytest.mark.parametrize("type_", ["Freeze", "Reboot", "Redeploy", "Preempt", "Terminate"])
-def test_event_is_approved_and_starts_before_its_time(service_machine: Machine, type_: str) -> None:
+def test_approved_event_starts_early(service_machine: Machine, type_: str) -> None:
     (event,) = run_json(service_machine, "event", "schedule", type_, "web-1", "--in", "20m")["events"]
     assert run_json(service_machine, "event", "approve", event["id"])["event"]["status"] == "Started"
     run_json(service_machine, "clock", "advance", "10m")
     assert _event_detail(service_machine, event["id"]) == ["scheduled", "approved", *EXPECTED_TIMELINE[1:]]
 
 
-def test_held_event_waits_past_its_time_and_starts_when_it_is_released(service_machine: Machine) -> None:
+def test_held_event_waits_and_starts_after_release(service_machine: Machine) -> None:
     (event,) = run_json(service_machine, "event", "schedule", "Reboot", "web-0", "--in", "20m")["events"]
     run(service_machine, "hold", "rack 4 burns")
     run_json(service_machine, "clock", "advance", "1h")
@@ -70,7 +70,7 @@ def test_held_event_waits_past_its_time_and_starts_when_it_is_released(service_m
         == "all maintenance is held by admin: rack 4 burns"
     )
     run(service_machine, "release", "--reason", "the fire is out")
-    run_json(service_machine, "clock", "advance", "0s")  # ends when everything that is due has happened
+    run_json(service_machine, "clock", "advance", "0s")  # returns when everything due has happened
     assert run_details(service_machine, "event", "show", event["id"])["status"] == "Started"
     lines = run_json(service_machine, "journal", "--since", "2h")
     assert [(line["action"], line["reason"]) for line in lines if line["action"] in {"held", "released"}] == [
@@ -79,7 +79,7 @@ def test_held_event_waits_past_its_time_and_starts_when_it_is_released(service_m
     ]
 
 
-def test_failure_of_a_host_starts_at_once_whatever_is_held(service_machine: Machine) -> None:
+def test_host_failure_starts_at_once_despite_a_hold(service_machine: Machine) -> None:
     run(service_machine, "hold", "rack 4 burns")
     events = run_json(service_machine, "vm", "fail", "--host", "hv-0")["events"]
     assert {event["status"] for event in events} == {"Started"}

@@ -1,6 +1,6 @@
-"""`forewarn exam`: what it shows, writes and ends with.
+"""`forewarn exam`: output, reports and exit code.
 
-Processes: every handler that is examined is a program.
+Processes: every examined handler is a program.
 """
 
 import json
@@ -31,7 +31,7 @@ SLOW = 5.0
 
 @pytest.fixture(autouse=True)
 def patient(machine: Machine) -> None:
-    """Have the exam wait longer: the machine may be slow."""
+    """Extend the time limits, because the machine may be slow."""
     machine.environment["FOREWARN_PATIENCE"] = str(SLOW)
 
 
@@ -40,14 +40,14 @@ def handler(error: str) -> tuple[str, ...]:
 
 
 @pytest.mark.process
-def test_honest_handler_ends_with_0_and_a_table(machine: Machine) -> None:
+def test_correct_handler_exits_with_0_and_a_table(machine: Machine) -> None:
     ended = run(machine, "exam", *ONE, *TOLD_URL, *handler("none"))
     assert ended.code == 0, ended.stderr
     header, row = ended.stdout.splitlines()
     assert header.split() == ["SCENARIO", "RESULT", "KEPT", "BROKEN", "NOT", "JUDGED", "TOOK"]
     assert row.split()[:5] == ["user-restart", "passed", "9", "0", "2"]
     assert ended.stderr.splitlines() == [
-        "1 scenario: 1m40s at the most.",
+        "1 scenario: at most 1m40s.",
         "✓ user-restart",
         "1 scenario: 9 kept, 0 broken, 2 not judged.",
         (
@@ -58,7 +58,7 @@ def test_honest_handler_ends_with_0_and_a_table(machine: Machine) -> None:
 
 
 @pytest.mark.process
-def test_finding_says_what_was_seen_and_what_was_expected(machine: Machine) -> None:
+def test_finding_shows_expected_and_observed_behaviour(machine: Machine) -> None:
     ended = run(machine, "exam", "--only", "empty-body", *TOLD_URL, *handler("crashes on an empty body"))
     assert ended.code == 1
     lines = ended.stdout.splitlines()
@@ -75,10 +75,10 @@ def test_finding_says_what_was_seen_and_what_was_expected(machine: Machine) -> N
     assert ended.stderr.splitlines()[1] == "✗ empty-body: keeps-running"
 
 
-def test_machine_that_is_too_slow_says_nothing_about_the_program(
+def test_slow_machine_is_not_a_finding_about_the_program(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """What was only too slow is played once more, one by one; then it is said what is not known and what to do."""
+    """Scenarios that were too slow run again, one by one; then the exam reports them as unfinished with advice."""
     monkeypatch.setattr(exam, "LIMIT", 0.001)
     report = tmp_path / "exam.xml"
     two = (*ONE, "--only", "live-migration", "--junit", str(report))
@@ -86,20 +86,20 @@ def test_machine_that_is_too_slow_says_nothing_about_the_program(
     assert ended.code == 6
     lines = ended.stderr.splitlines()
     late = "the scenario did not end within 0.005 s"
-    assert lines[0] == "2 scenarios, 2 at a time: 1s at the most."
+    assert lines[0] == "2 scenarios, 2 at a time: at most 1s."
     assert sorted(lines[1:3]) == [f"? live-migration: {late}", f"? user-restart: {late}"]
     assert lines[3:6] == [
         (
-            "Perhaps it was only the machine that was too slow for live-migration, user-restart. "
-            "Once more, one by one: 1s at the most."
+            "The machine may have been too slow for live-migration, user-restart. "
+            "Running them again, one by one: at most 1s."
         ),
-        f"? live-migration, once more and alone: {late}",
-        f"? user-restart, once more and alone: {late}",
+        f"? live-migration, second try, alone: {late}",
+        f"? user-restart, second try, alone: {late}",
     ]
     assert lines[-2] == (
-        "Not finished, in two tries, the second alone: live-migration, user-restart. "
-        "That says nothing about the program. "
-        "Run them again while the machine has less to do, or give them more time:"
+        "Not finished in two tries, the second alone: live-migration, user-restart. "
+        "This is not a finding about the program. "
+        "Run them again when the machine is less busy, or give them more time:"
     )
     assert lines[-1].startswith("  forewarn exam --only live-migration --only user-restart --patience 15 … -- ")
     assert [line.split()[1:3] for line in ended.stdout.splitlines()[1:3]] == [["not", "finished"]] * 2
@@ -111,8 +111,8 @@ def test_machine_that_is_too_slow_says_nothing_about_the_program(
 
 
 @pytest.mark.process
-def test_json_and_junit_tell_all(machine: Machine, tmp_path: Path) -> None:
-    """Of two markers one is named: what the other would tell is not judged, and never counts as kept."""
+def test_json_and_junit_have_all_findings(machine: Machine, tmp_path: Path) -> None:
+    """Only one of two markers is given: checks of the other are not judged and do not count as kept."""
     report = tmp_path / "exam.xml"
     options = (*ONE, *TOLD_URL, "--prepared", "prepared", "--junit", str(report), "-o", "json")
     ended = run(machine, "exam", *options, *handler("none"))
@@ -150,7 +150,7 @@ def test_json_and_junit_tell_all(machine: Machine, tmp_path: Path) -> None:
 
 
 @pytest.mark.process
-def test_type_can_be_ignored_on_purpose(machine: Machine) -> None:
+def test_handler_may_ignore_a_type_with_expect(machine: Machine) -> None:
     only = ("--only", "live-migration")
     ended = run(machine, "exam", *only, *TOLD_URL, "--expect", "Freeze=ignore", "--all", *handler("none"))
     assert ended.code == 1
@@ -162,7 +162,7 @@ def test_type_can_be_ignored_on_purpose(machine: Machine) -> None:
 
 
 @pytest.mark.process
-def test_vm_can_have_another_name_and_the_command_the_url(machine: Machine) -> None:
+def test_vm_name_and_url_placeholder(machine: Machine) -> None:
     command = ("--", "env", "EXAM_URL={url}", sys.executable, str(HANDLER), "none")
     assert run(machine, "exam", "--only", "event-for-another-vm", "--vm", "web-1", *command).code == 0
 
@@ -183,9 +183,9 @@ def test_program_runs_as_a_vm_without_root(machine: Machine) -> None:
         ("sleep 60", {"asks"}),
         ("while :; do echo all is well; done", {"asks"}),
     ],
-    ids=["it crashes", "it never asks", "it only prints"],
+    ids=["crashes", "never polls", "only prints"],
 )
-def test_program_that_is_no_handler(
+def test_program_that_is_not_a_handler_fails(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, script: str, broken: set[str]
 ) -> None:
     monkeypatch.setattr(candidate, "FIRST_POLL_TIMEOUT", 1.0 / SLOW)
@@ -197,7 +197,7 @@ def test_program_that_is_no_handler(
     assert len(scenario["output"]) <= 2 * 64 * 1024
 
 
-def test_demands_are_explained_without_running_anything(machine: Machine) -> None:
+def test_explain_lists_the_checks_without_running_anything(machine: Machine) -> None:
     table = run_table(machine, "exam", "--explain", *ONE)
     assert ["user-restart", "approves-E1", "must approve E1 while it is Scheduled"] in table
     explained = run_json(machine, "exam", "--explain")
@@ -207,15 +207,15 @@ def test_demands_are_explained_without_running_anything(machine: Machine) -> Non
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        ((), 2, "say which program"),
+        ((), 2, "specify a program"),
         (("--only", "doomsday", "--", "true"), 4, "the exam has no scenario doomsday"),
-        (("--", "./there-is-none"), 2, "there is no program ./there-is-none"),
+        (("--", "./there-is-none"), 2, "program ./there-is-none not found or not executable"),
         (("--expect", "Freeze=dance", "--", "true"), 2, "use approve, ignore or either"),
         (("--expect", "Melt=ignore", "--", "true"), 2, "Freeze, Reboot"),
     ],
-    ids=["no program", "no such scenario", "no such program", "no such wish", "no such type"],
+    ids=["no program", "unknown scenario", "missing program", "unknown expectation", "unknown type"],
 )
-def test_mistakes_are_told_before_anything_runs(
+def test_wrong_usage_is_reported_before_anything_runs(
     machine: Machine, arguments: tuple[str, ...], code: int, said: str
 ) -> None:
     ended = run(machine, "exam", *arguments)
@@ -223,10 +223,8 @@ def test_mistakes_are_told_before_anything_runs(
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "told to end"])
-def test_nothing_is_left_behind_when_it_is_interrupted(
-    machine: Machine, tmp_path: Path, number: signal.Signals
-) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
+def test_interrupted_exam_leaves_no_processes_behind(machine: Machine, tmp_path: Path, number: signal.Signals) -> None:
     pid_file = tmp_path / "pid"
     script = f"echo $$ > {pid_file}.draft; mv {pid_file}.draft {pid_file}; exec sleep 600"
     with begun(machine, "exam", *ONE, *TOLD_URL, "--", "sh", "-c", script) as process:
@@ -239,8 +237,8 @@ def test_nothing_is_left_behind_when_it_is_interrupted(
 
 @contextmanager
 def begun(machine: Machine, *arguments: str) -> Iterator["subprocess.Popen[bytes]"]:
-    """Begin a command, and leave nothing of it behind, whatever happens."""
-    # Who was begun in the background of a shell ignores Ctrl-C, and so would all that it begins.
+    """Start a command, and end it with its children in any case."""
+    # A background process of a shell ignores Ctrl-C, and so would its children.
     command = ["env", "--default-signal=INT", str(PROGRAM), *arguments]
     silent = subprocess.DEVNULL
     with subprocess.Popen(command, cwd=machine.home, env=machine.environment, stdout=silent, stderr=silent) as process:
@@ -251,9 +249,9 @@ def begun(machine: Machine, *arguments: str) -> Iterator["subprocess.Popen[bytes
 
 
 def until(is_so: Callable[[], bool], process: "subprocess.Popen[bytes]") -> None:
-    """Wait for something that a process does; when it has ended it never will."""
+    """Wait for something that a process does; fail if the process ends first."""
     end = time.monotonic() + GUARD
     while not is_so():
-        assert process.poll() is None, f"it has ended with {process.returncode}"
+        assert process.poll() is None, f"the process exited with {process.returncode}"
         assert time.monotonic() < end
         time.sleep(0.02)

@@ -1,4 +1,4 @@
-"""`forewarn fault`: set by people's words, listed, cleared; and refused by a service for real VMs."""
+"""`forewarn fault`: set, list and clear; refused by a service for real VMs."""
 
 import http.client
 import re
@@ -21,13 +21,13 @@ def emulator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Machine
 
 @pytest.fixture
 def machine(emulator: tuple[Machine, UpService]) -> Machine:
-    """Give the machine without faults, whatever the test before has left."""
+    """Clear the faults that earlier tests left."""
     run(emulator[0], "fault", "clear", "--all")
     return emulator[0]
 
 
 def status(url: str) -> int:
-    """Ask for events as a VM does."""
+    """Poll for events as a VM does."""
     connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=60)
     try:
         connection.request("GET", "/metadata/scheduledevents?api-version=2020-07-01", headers={"Metadata": "true"})
@@ -36,7 +36,7 @@ def status(url: str) -> int:
         connection.close()
 
 
-def test_vm_gets_what_was_set_as_often_as_was_said(emulator: tuple[Machine, UpService], machine: Machine) -> None:
+def test_fault_applies_to_the_given_number_of_requests(emulator: tuple[Machine, UpService], machine: Machine) -> None:
     _, up = emulator
     title, row = run_table(machine, "fault", "set", "410", "--vm", "web-0", "--times", "2")
     assert title == ["FAULT", "KIND", "VM", "HITS", "ENDS", "BY", "SET"]
@@ -66,7 +66,7 @@ def test_faults_are_listed_and_cleared(machine: Machine) -> None:
     assert run(machine, "fault", "clear", "--all").stderr == "No fault was set.\n"
 
 
-def test_page_and_help_name_every_fault(machine: Machine) -> None:
+def test_reference_and_help_name_every_fault(machine: Machine) -> None:
     page = (Path(__file__).parents[3] / "docs/howto/inject-faults.md").read_text()
     named = re.findall(r"^\| `([a-z0-9-]+)` \|", page, re.MULTILINE)
     assert [parse_fault_kind(word) for word in named] == list(FaultKind)
@@ -76,18 +76,18 @@ def test_page_and_help_name_every_fault(machine: Machine) -> None:
 
 WRONG = {
     "unknown kind": (("set", "411"), 2, "unknown fault '411': use status-410, status-429"),
-    "no duration": (("set", "slow", "--for", "soon"), 2, "'soon' is not a duration"),
-    "amount of nothing": (("set", "reset", "--amount", "1s"), 3, "reset has no amount"),
-    "no time": (("set", "slow", "--times", "0"), 2, "--times"),
+    "invalid duration": (("set", "slow", "--for", "soon"), 2, "'soon' is not a duration"),
+    "amount without a delay": (("set", "reset", "--amount", "1s"), 3, "reset has no amount"),
+    "zero time": (("set", "slow", "--times", "0"), 2, "--times"),
     "unknown VM": (("set", "slow", "--vm", "web-99"), 4, "there is no VM web-99"),
     "unknown fault": (("clear", "F99"), 4, "there is no fault F99, or it has ended"),
-    "which": (("clear",), 2, "say which fault, like `forewarn fault clear F1`, or --all"),
-    "both": (("clear", "F1", "--all"), 2, "say which fault"),
+    "which": (("clear",), 2, "specify a fault, such as `forewarn fault clear F1`, or --all"),
+    "both": (("clear", "F1", "--all"), 2, "specify a fault"),
 }
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_what_is_wrong_is_said(machine: Machine, case: str) -> None:
+def test_wrong_usage_is_reported(machine: Machine, case: str) -> None:
     arguments, code, sentence = WRONG[case]
     ended = run(machine, "fault", *arguments)
     assert (ended.code, sentence in ended.stderr) == (code, True), ended.stderr

@@ -1,4 +1,4 @@
-"""The fleet file from the command line, and how its scopes, VMs and hosts are listed."""
+"""The fleet file from the command line, and the lists of scopes, VMs and hosts."""
 
 import json
 import re
@@ -65,7 +65,7 @@ def test_hold_is_shown_by_every_listing(inventory_machine: ServiceMachine) -> No
 
 
 def test_fleet_is_exported_and_imported_unchanged(inventory_machine: ServiceMachine) -> None:
-    assert run(inventory_machine, "fleet", "export", "all.toml").stderr == "The fleet is in all.toml.\n"
+    assert run(inventory_machine, "fleet", "export", "all.toml").stderr == "Exported the fleet to all.toml.\n"
     exported = (inventory_machine.home / "all.toml").read_text()
     assert run(inventory_machine, "fleet", "export").stdout == exported
     again = run(inventory_machine, "fleet", "import", "all.toml", "--prune")
@@ -79,7 +79,7 @@ def test_fleet_is_exported_and_imported_unchanged(inventory_machine: ServiceMach
     assert [path.name for path in inventory_machine.home.iterdir() if path.name.startswith(".all")] == []
 
 
-def test_import_shows_the_differences_and_makes_them(inventory_machine: ServiceMachine) -> None:
+def test_import_shows_and_applies_the_differences(inventory_machine: ServiceMachine) -> None:
     (inventory_machine.home / "wanted.toml").write_text(
         INVENTORY.replace("count = 2", "count = 3").replace('"hv-1"', '"hv-9"')
     )
@@ -87,7 +87,7 @@ def test_import_shows_the_differences_and_makes_them(inventory_machine: ServiceM
     assert tried.code == 0
     assert tried.stdout.splitlines()[:2] == ["~ web/web-1", "    host: hv-1 → hv-9"]
     assert "+ web/web-2" in tried.stdout.splitlines()
-    assert tried.stderr.startswith("Nothing has changed. It would be: 1 VM added, 1 VM changed, 0 removed")
+    assert tried.stderr.startswith("Dry run, nothing was changed: 1 VM added, 1 VM changed, 0 removed")
     assert run(inventory_machine, "vm", "show", "web-2").code == 4
     done = run(inventory_machine, "fleet", "import", "wanted.toml")
     assert (done.code, done.stdout) == (0, tried.stdout)
@@ -99,12 +99,12 @@ def test_import_can_come_from_stdin(inventory_machine: ServiceMachine) -> None:
     assert run(inventory_machine, "fleet", "import", "-", "--dry-run", stdin=INVENTORY).code == 0
 
 
-def test_nothing_is_pruned_unless_somebody_says_yes(inventory_machine: ServiceMachine) -> None:
+def test_prune_requires_confirmation(inventory_machine: ServiceMachine) -> None:
     (inventory_machine.home / "less.toml").write_text(INVENTORY.replace("count = 2", "count = 1"))
     asked = run(inventory_machine, "fleet", "import", "less.toml", "--prune")
     assert (asked.code, asked.stdout) == (2, "")
     assert asked.stderr.splitlines()[0] == "- web/web-1"
-    assert "1 VM would be removed: say --yes if that is wanted" in asked.stderr
+    assert "1 VM would be removed; to confirm, add --yes" in asked.stderr
     assert run_json(inventory_machine, "vm", "show", "web-1")["scope"] == "web"
     done = run(inventory_machine, "fleet", "import", "less.toml", "--prune", "--yes")
     assert (done.code, done.stdout) == (0, "- web/web-1\n")
@@ -112,7 +112,7 @@ def test_nothing_is_pruned_unless_somebody_says_yes(inventory_machine: ServiceMa
 
 
 @pytest.mark.parametrize(("answer", "code", "is_there"), [("n", 1, True), ("y", 0, False)])
-def test_person_is_shown_what_would_be_pruned_and_asked(
+def test_prune_shows_what_it_would_remove_and_asks(
     inventory_machine: ServiceMachine, answer: str, code: int, is_there: bool
 ) -> None:
     (inventory_machine.home / "less.toml").write_text(INVENTORY.replace("count = 2", "count = 1"))
@@ -122,13 +122,13 @@ def test_person_is_shown_what_would_be_pruned_and_asked(
     assert ("web-1" in [vm["name"] for vm in run_json(inventory_machine, "vm", "list")]) is is_there
 
 
-def test_import_of_many_shows_how_far_it_is(inventory_machine: ServiceMachine) -> None:
+def test_large_import_shows_progress(inventory_machine: ServiceMachine) -> None:
     (inventory_machine.home / "more.toml").write_text(
         INVENTORY + "".join(f'[[scopes]]\nname = "s{n}"\nkind = "standalone"\n' for n in range(200))
     )
     shown = "\n".join(run_on_terminal(inventory_machine, "fleet", "import", "more.toml", columns=100))
     assert "Importing" in shown
-    assert "more lines: into a file, or with -o json, all are shown." in shown
+    assert "more lines; to see all, redirect the output to a file or use -o json." in shown
 
 
 @pytest.mark.parametrize("columns", [80, 200])
@@ -146,7 +146,7 @@ def test_listings_fit_the_terminal_and_keep_the_reason_of_a_hold(
         assert reason in " ".join(" ".join(shown).split()), listing
 
 
-def test_import_that_is_partly_refused_says_so(inventory_machine: ServiceMachine) -> None:
+def test_partly_refused_import_is_reported(inventory_machine: ServiceMachine) -> None:
     run(inventory_machine, "event", "schedule", "Reboot", "web-1")
     (inventory_machine.home / "less.toml").write_text(INVENTORY.replace("count = 2", "count = 1"))
     ended = run(inventory_machine, "fleet", "import", "less.toml", "--prune", "--yes")
@@ -167,7 +167,7 @@ def test_wrong_fleet_file_is_refused_with_the_reason(inventory_machine: ServiceM
     assert "line 2, column" in ended.stderr
 
 
-def test_export_that_cannot_be_written_says_so(inventory_machine: ServiceMachine) -> None:
+def test_export_to_an_unwritable_file_is_reported(inventory_machine: ServiceMachine) -> None:
     ended = run(inventory_machine, "fleet", "export", "/nowhere/fleet.toml")
     assert (ended.code, ended.stderr) == (
         1,
@@ -175,16 +175,14 @@ def test_export_that_cannot_be_written_says_so(inventory_machine: ServiceMachine
     )
 
 
-def test_export_leaves_a_file_alone_that_it_cannot_replace_in_full(
-    inventory_machine: ServiceMachine, tmp_path: Path
-) -> None:
+def test_failed_export_keeps_the_old_file(inventory_machine: ServiceMachine, tmp_path: Path) -> None:
     file = inventory_machine.home / "fleet.json"
     file.write_text("mine")
     ended = run(inventory_machine, "fleet", "export", "fleet.json", FOREWARN_TOKEN="wrong")
     assert (ended.code, file.read_text()) == (3, "mine")
 
 
-def test_colours_are_for_terminals_and_only_if_wanted(inventory_machine: ServiceMachine) -> None:
+def test_colours_only_on_terminals_without_no_color(inventory_machine: ServiceMachine) -> None:
     run(inventory_machine, "event", "schedule", "Reboot", "web-0", "--failure")
     coloured = "\n".join(run_on_terminal(inventory_machine, "event", "list", columns=120))
     assert "\x1b[33mStarted" in coloured

@@ -1,6 +1,6 @@
-"""`forewarn guest …` with a real service: what a VM is told from the shell, and what its approval does.
+"""`forewarn guest …` with a real service: list, watch and approve.
 
-Processes: for Ctrl-C, for a terminal that another thread draws on, for a service that ends, and for an install without
+Processes: for Ctrl-C, for a terminal that another thread draws on, for a service that stops, and for an install without
 the packages of the service.
 """
 
@@ -27,7 +27,7 @@ from tests.repository.test_contents import SERVER_PARTS
 from tests.support.program import GUARD, PROGRAM, Machine, UpProcess
 
 SCOPES = 32
-"""Each test has one to itself: two VMs, of which the first is the one where commands are typed."""
+"""Each test has its own scope with two VMs; commands run on the first."""
 
 FLEET = "".join(
     f"""
@@ -42,7 +42,7 @@ vms = [{{ name = "web-{{n}}", count = 2 }}]
 )
 
 TIME_LEFT = r"(59m|1h(\d+m)?)(\d+s)?"
-"""What is left of an hour when the clock of the service has been moved by some minutes, and that of the VM has not."""
+"""The rest of an hour after the service's clock, but not the VM's, has advanced by some minutes."""
 
 COUNTDOWN = re.compile(rf"Reboot of web-0 in {TIME_LEFT}")
 COLOUR = re.compile(r"\x1b\[3\dm")
@@ -50,7 +50,7 @@ COMMANDS = ["guest list", "guest watch", "guest approve"]
 
 
 class Vm:
-    """The VM web-0 of a scope, which has a neighbour web-1; its operators happen to sit at the same machine."""
+    """The VM web-0 of a scope, which also has web-1; operators use the same machine."""
 
     def __init__(self, machine: Machine, service: UpService | UpProcess, scope: str) -> None:
         self._machine, self._scope = machine, scope
@@ -63,21 +63,21 @@ class Vm:
         return self._machine.run(*arguments, **(self.environment | environment))
 
     def run_json(self, *arguments: str) -> Any:
-        """Run a command that must succeed, and return what it says as JSON."""
+        """Run a command that must succeed, and return its JSON."""
         return self._machine.run_json(*arguments, **self.environment)
 
     def told_of(self, *types: str, vm: str = "web-0") -> list[str]:
-        """Have events made for a VM, an hour ahead; return their ids."""
+        """Schedule events for a VM, an hour ahead; return their ids."""
         name = f"{self._scope}/{vm}"
         made = (self.run_json("event", "schedule", type_, name, "--in", "1h")["created"] for type_ in types)
         return [each["id"] for (each,) in made]
 
     def statuses(self) -> dict[str, str]:
-        """Return the status of each open event, as its operators see it."""
+        """Return the status of each open event, as operators see it."""
         return {event["id"]: event["status"] for event in self.run_json("event", "list", "--scope", self._scope)}
 
     def watch_one_line(self, *options: str) -> CommandResult:
-        """Run `forewarn guest watch`, and end it as Ctrl-C does when it has written a line."""
+        """Run `forewarn guest watch`, and interrupt it when it has written a line."""
 
         def script() -> Script:
             yield "\n"
@@ -161,14 +161,14 @@ def test_events_are_listed_as_json(vm: Vm) -> None:
     }
 
 
-def test_own_events_can_be_listed_alone(vm: Vm) -> None:
+def test_list_mine_shows_only_own_events(vm: Vm) -> None:
     (mine,) = vm.told_of("Reboot")
     vm.told_of("Freeze", vm="web-1")
     assert [event["id"] for event in vm.run_json("guest", "list", "--mine")] == [mine]
     assert vm.run_json("guest", "list", "--mine", "--name", "_WEB-1")[0]["type"] == "Freeze"
 
 
-def test_nothing_planned_is_said(vm: Vm) -> None:
+def test_list_without_events_writes_a_message(vm: Vm) -> None:
     listed = vm.run("guest", "list")
     assert (listed.returncode, listed.stdout, listed.stderr) == (0, "", "No events.\n")
     assert vm.run_json("guest", "list") == []
@@ -188,38 +188,38 @@ def test_several_events_are_approved_at_once(vm: Vm) -> None:
     assert [(event["id"], event["status"]) for event in approved] == [(second, "Started"), (first, "Started")]
 
 
-def test_own_events_are_approved_and_others_left_alone(vm: Vm) -> None:
+def test_approve_mine_approves_only_own_events(vm: Vm) -> None:
     (mine,), (other,) = vm.told_of("Reboot"), vm.told_of("Freeze", vm="web-1")
     assert [event["id"] for event in vm.run_json("guest", "approve", "--mine")] == [mine]
     assert vm.statuses() == {mine: "Started", other: "Scheduled"}
 
 
-def test_approval_that_something_else_holds_up_is_shown_as_it_is(vm: Vm) -> None:
+def test_approved_event_that_still_waits_is_shown_as_scheduled(vm: Vm) -> None:
     """Planned maintenance takes one update domain at a time, approved or not."""
     (mine,), (other,) = vm.told_of("Reboot"), vm.told_of("Reboot", vm="web-1")
     approved = vm.run_json("guest", "approve", "--all")
     assert {event["id"]: event["status"] for event in approved} == {mine: "Started", other: "Scheduled"}
 
 
-def test_approving_nothing_is_said_and_no_error(vm: Vm) -> None:
+def test_approving_without_events_is_not_an_error(vm: Vm) -> None:
     ended = vm.run("guest", "approve", "--all")
-    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "Nothing waits to be approved.\n")
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "No events to approve.\n")
     assert vm.run_json("guest", "approve", "--mine") == []
 
 
-def test_approving_what_has_ended_is_said_and_no_error(vm: Vm) -> None:
+def test_approving_an_ended_event_is_not_an_error(vm: Vm) -> None:
     (id_,) = vm.told_of("Freeze")
     vm.run("guest", "approve", id_)
     vm.run_json("clock", "advance", "1m")
     ended = vm.run("guest", "approve", id_)
-    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", f"Event {id_} has ended already.\n")
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", f"Event {id_} has already ended.\n")
 
 
 def test_unknown_id_is_not_found_and_nothing_is_approved(vm: Vm) -> None:
     (id_,) = vm.told_of("Freeze")
     unknown = "00000000-0000-0000-0000-000000000000"
     ended = vm.run("guest", "approve", id_, unknown)
-    said = f"forewarn: there is no event {unknown}, so none was approved; `forewarn guest list` shows them\n"
+    said = f"forewarn: there is no event {unknown}; nothing was approved; `forewarn guest list` shows the events\n"
     assert (ended.returncode, ended.stdout, ended.stderr) == (4, "", said)
     assert vm.statuses() == {id_: "Scheduled"}
 
@@ -242,7 +242,7 @@ def test_every_change_is_a_line_of_json(vm: Vm) -> None:
         vm.run_json("clock", "advance", "1m")
         assert next_change() == ("Gone", "finished")
         watch.send_signal(signal.SIGINT)
-        assert watch.communicate(timeout=GUARD) == ("", "Ended.\n")
+        assert watch.communicate(timeout=GUARD) == ("", "Stopped watching.\n")
         assert watch.returncode == 0
     assert {change["event"]["id"] for change in changes} == {id_}
     assert [(change["event"]["status"], change["event"]["mine"]) for change in changes] == [
@@ -255,21 +255,21 @@ def test_every_change_is_a_line_of_json(vm: Vm) -> None:
 def test_every_change_is_a_line_of_text_without_colours(vm: Vm) -> None:
     (other,) = vm.told_of("Reboot", vm="web-1")
     watched = vm.watch_one_line()
-    assert (watched.code, watched.stderr) == (0, "Ended.\n")
+    assert (watched.code, watched.stderr) == (0, "Stopped watching.\n")
     assert re.fullmatch(
         rf"\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\dZ  Appeared  {other}  Reboot     web-1  {TIME_LEFT} left\n",
         watched.stdout,
     )
 
 
-def test_own_changes_can_be_watched_alone(vm: Vm) -> None:
+def test_watch_mine_shows_only_own_changes(vm: Vm) -> None:
     vm.told_of("Freeze", vm="web-1")
     (mine,) = vm.told_of("Reboot")
     assert json.loads(vm.watch_one_line("--mine", "-o", "json").stdout)["event"]["id"] == mine
 
 
 def seen_on_terminal(vm: Vm, is_enough: Callable[[str], object], **environment: str) -> str:
-    """Watch on a terminal until enough is seen there, then end it as Ctrl-C does. Return all that was seen."""
+    """Watch on a terminal until the expected text appears, then press Ctrl-C. Return the whole output."""
     main, other = pty.openpty()
     termios.tcsetwinsize(other, (24, 120))
     process = subprocess.Popen(
@@ -283,7 +283,7 @@ def seen_on_terminal(vm: Vm, is_enough: Callable[[str], object], **environment: 
     seen, is_ending = "", False
     with os.fdopen(main, "rb", buffering=0) as terminal:
         while True:
-            # A terminal whose last program has gone is an error to read from.
+            # Reading from a terminal fails when its last program has exited.
             try:
                 seen += terminal.read(65_536).decode(errors="replace")
             except OSError:
@@ -301,23 +301,23 @@ def test_time_left_is_counted_down_on_a_terminal(vm: Vm) -> None:
     seen = seen_on_terminal(vm, lambda seen: len(set(COUNTDOWN.findall(seen))) >= 2)
     assert id_ in seen
     assert COLOUR.search(seen)
-    assert "Ended." in seen
+    assert "Stopped watching." in seen
 
 
 @pytest.mark.process
-def test_terminal_that_wants_no_colours_gets_none(vm: Vm) -> None:
+def test_no_color_disables_colours(vm: Vm) -> None:
     vm.told_of("Reboot")
     assert not COLOUR.search(seen_on_terminal(vm, COUNTDOWN.search, NO_COLOR="1"))
 
 
 @pytest.mark.process
-def test_terminal_says_when_nothing_is_planned(vm: Vm) -> None:
-    sentence = f"Nothing is planned. Watching {vm.endpoint} until Ctrl-C."
+def test_watch_on_a_terminal_without_events(vm: Vm) -> None:
+    sentence = f"No events. Watching {vm.endpoint} until Ctrl-C."
     assert sentence in seen_on_terminal(vm, lambda seen: sentence in seen)
 
 
 @pytest.mark.process
-def test_service_that_goes_away_is_waited_for(tmp_path: Path) -> None:
+def test_watch_survives_an_outage_of_the_service(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     with machine.up("--ephemeral", "--manual-time", "--fleet", str(write_fleet(machine))) as service:
         vm = Vm(machine, service, "set-0")
@@ -327,21 +327,21 @@ def test_service_that_goes_away_is_waited_for(tmp_path: Path) -> None:
             assert watch.stderr is not None
             assert "Appeared" in watch.stdout.readline()
             assert service.stop(signal.SIGINT) == 0
-            assert re.match(r"cannot reach http://.*; trying again in \d s\.", watch.stderr.readline())
+            assert re.match(r"cannot reach http://.*; retrying in \d s\.", watch.stderr.readline())
             watch.send_signal(signal.SIGINT)
             assert watch.wait(GUARD) == 0
 
 
 EXITS: dict[str, tuple[tuple[str, ...], int, str]] = {
-    "nothing to approve was said": (("guest", "approve"), 2, "say which: the ids of events, or --mine, or --all"),
-    "too much was said": (("guest", "approve", "X", "--all"), 2, "say which"),
-    "both was said": (("guest", "approve", "--mine", "--all"), 2, "say which"),
-    "no endpoint": (
+    "no events": (("guest", "approve"), 2, "specify event ids, --mine or --all"),
+    "id and all": (("guest", "approve", "X", "--all"), 2, "specify event ids"),
+    "mine and all": (("guest", "approve", "--mine", "--all"), 2, "specify event ids"),
+    "invalid endpoint": (
         ("guest", "list", "--endpoint", "https://here/there"),
         2,
         "is not a metadata endpoint; write it like",
     ),
-    "no duration": (("guest", "list", "--retry-for", "long"), 2, "--retry-for: 'long' is not a duration"),
+    "invalid duration": (("guest", "list", "--retry-for", "long"), 2, "--retry-for: 'long' is not a duration"),
     "unknown command": (("guest", "reboot"), 2, "reboot"),
 }
 
@@ -355,7 +355,7 @@ def test_wrong_usage_is_explained(machine: Machine, case: str) -> None:
 
 
 @pytest.mark.parametrize("command", ["list", "watch", "approve"])
-def test_endpoint_where_nobody_is_is_unreachable(machine: Machine, command: str) -> None:
+def test_endpoint_without_a_listener_is_unreachable(machine: Machine, command: str) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{unused.getsockname()[1]}"
@@ -363,10 +363,10 @@ def test_endpoint_where_nobody_is_is_unreachable(machine: Machine, command: str)
         ended = machine.run("guest", command, *more, "--endpoint", url, "--retry-for", "0s")
     assert (ended.returncode, ended.stdout) == (5, "")
     assert ended.stderr.startswith(f"forewarn: cannot reach {url}: Connection refused; check that this is a VM")
-    assert ended.stderr.endswith("; of the emulator, name a URL of `forewarn vm list` with --endpoint\n")
+    assert ended.stderr.endswith("; for the emulator, pass a URL from `forewarn vm list` with --endpoint\n")
 
 
-def test_terminal_gets_nothing_but_text_from_a_service(machine: Machine) -> None:
+def test_control_sequences_of_the_service_are_sanitized(machine: Machine) -> None:
     strange = event(Description="\x1b[2Jgone\r\nall", EventType="Tele\nport", Resources=["a\x07b"])
     with run_faulty_server(*[responds(200, document(strange))] * 2) as running:
         ended = machine.run("guest", "list", "--endpoint", running.url, "--name", "vm")
@@ -398,7 +398,7 @@ def test_plain_install_is_enough(vm: Vm) -> None:
     assert [event["id"] for event in json.loads(ended.stdout)] == [id_]
 
 
-def test_ids_of_events_complete_in_the_shell(vm: Vm) -> None:
+def test_event_ids_complete_in_the_shell(vm: Vm) -> None:
     ids = vm.told_of("Reboot", "Freeze")
     for typed, completions in (("", ids), (ids[0][:8], [ids[0]])):
         completing = {
@@ -410,7 +410,7 @@ def test_ids_of_events_complete_in_the_shell(vm: Vm) -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_option_but_those_of_one_request_has_its_variable(machine: Machine, command: str) -> None:
+def test_every_option_except_request_options_has_a_variable(machine: Machine, command: str) -> None:
     page = machine.run(*command.split(), "--help").stdout
     options = re.split(r"\n  (?=-)", page.partition("Options:")[2])[1:]
     without = {text.split()[0] for text in options if not re.search(r"\[env\s+var:\s+FOREWARN_", text)}

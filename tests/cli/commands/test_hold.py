@@ -6,7 +6,7 @@ from tests.cli.in_process import run, run_json
 from tests.cli.service_machine import ServiceMachine
 
 
-def test_hold_and_release_say_what_is_held(service_machine: ServiceMachine) -> None:
+def test_hold_and_release_show_the_holds(service_machine: ServiceMachine) -> None:
     assert run(service_machine, "hold").stderr == "Nothing is held.\n"
     held = run(service_machine, "hold", "the switch is replaced", "--scope", "web")
     assert re.fullmatch(r"Scope web is held by admin since [-0-9: ]+Z: the switch is replaced\n", held.stdout)

@@ -1,4 +1,4 @@
-"""`forewarn scenario`: stories listed, shown, checked and played.
+"""`forewarn scenario`: list, show, check and run.
 
 Processes: for Ctrl-C, and for an install without the packages of the service.
 """
@@ -39,7 +39,7 @@ def test_shipped_scenarios_are_listed_and_shown(machine: Machine) -> None:
     assert (shown["name"], shown["text"]) == ("eviction-8s", library_text("eviction-8s"))
 
 
-def test_check_names_line_and_word_and_what_is_allowed(machine: Machine, stories: Path) -> None:
+def test_check_shows_line_word_and_allowed_values(machine: Machine, stories: Path) -> None:
     ended = run(machine, "scenario", "check", "good.txt", "wrong.txt")
     assert ended.code == 1
     assert ended.stdout.splitlines() == [
@@ -56,7 +56,7 @@ def test_check_names_line_and_word_and_what_is_allowed(machine: Machine, stories
     ]
 
 
-def test_check_finds_names_that_nothing_has(machine: Machine) -> None:
+def test_check_finds_unknown_names(machine: Machine) -> None:
     (machine.home / "names.txt").write_text(f"{WEB}cancel E7\nschedule Reboot web-9 in 15m → E1 Scheduled\n")
     ended = run(machine, "scenario", "check", "names.txt")
     assert ended.code == 1
@@ -69,12 +69,12 @@ def test_check_finds_names_that_nothing_has(machine: Machine) -> None:
     ]
 
 
-def test_check_of_what_is_right_says_so(machine: Machine, stories: Path) -> None:
+def test_check_of_valid_files_writes_a_message(machine: Machine, stories: Path) -> None:
     ended = run(machine, "scenario", "check", "good.txt", "different.txt")
-    assert (ended.code, ended.stdout, ended.stderr) == (0, "", "Nothing is wrong with these 2.\n")
+    assert (ended.code, ended.stdout, ended.stderr) == (0, "", "No errors in 2 files.\n")
 
 
-def test_story_is_played_on_the_rules_alone(machine: Machine, stories: Path) -> None:
+def test_scenario_runs_on_the_core(machine: Machine, stories: Path) -> None:
     (result,) = run_json(machine, "scenario", "run", "good.txt", "--core")
     assert (result["name"], result["backend"], result["verdict"]) == ("good", "the rules", "passed")
     assert [step["text"] for step in result["steps"]] == [
@@ -83,36 +83,36 @@ def test_story_is_played_on_the_rules_alone(machine: Machine, stories: Path) -> 
     assert result["steps"][-1]["facts"][-1] == "E1 Completed after 1m, incarnation 4"
 
 
-def test_difference_is_shown_and_ends_with_1(machine: Machine, stories: Path) -> None:
+def test_difference_is_shown_and_exits_with_1(machine: Machine, stories: Path) -> None:
     ended = run(machine, "scenario", "run", "good.txt", "different.txt", "--core")
     assert ended.code == 1
     assert [line.split("  ")[0] for line in ended.stdout.splitlines()[:3]] == ["SCENARIO", "good", "different"]
     assert ended.stdout.splitlines()[3:] == [
         "different, line 6: restart web-0",
-        "    told:      E1 Started",
+        "    expected:  E1 Started",
         "    happened:  E1 Scheduled not_before 10:15 by user, incarnation 2",
         "different, line 7: expect E1 Completed within 1m",
-        "    told:      E1 Completed within 1m",
+        "    expected:  E1 Completed within 1m",
         "    happened:  nothing",
     ]
     assert "  ✗ expect E1 Completed within 1m\n" in ended.stderr
 
 
-def test_arrow_that_says_nothing_is_explained(machine: Machine) -> None:
+def test_missing_facts_after_the_arrow_are_explained(machine: Machine) -> None:
     (machine.home / "open.txt").write_text(f"{WEB}wait 5m →\n")
     ended = run(machine, "scenario", "run", "open.txt", "--core")
     assert (ended.code, ended.stdout.splitlines()[2:]) == (
         1,
         [
             "open, line 6: wait 5m",
-            "    told:      (the arrow says nothing of it: where nothing follows, it says `nothing`)",
+            "    expected:  (no facts after the arrow; write `nothing` if nothing follows)",
             "    happened:  nothing",
         ],
     )
 
 
-def test_story_in_real_time_says_what_it_waits_for_and_how_long_at_most(machine: Machine) -> None:
-    """Days that pass at once are not spoken of; a file without a title has its name."""
+def test_scenario_in_real_time_shows_its_waits_and_their_limits(machine: Machine) -> None:
+    """Waits with a manual clock are not shown; a scenario without a title has the name of its file."""
     (machine.home / "slow.txt").write_text(f"{WEB.partition(chr(10))[2]}wait 10m\nexpect nothing within 10m at 10:20\n")
     ended = run(machine, "scenario", "run", "slow.txt", "--speed", "1200")
     assert (ended.code, [line for line in ended.stderr.splitlines() if "vm" not in line]) == (
@@ -131,14 +131,14 @@ def test_story_in_real_time_says_what_it_waits_for_and_how_long_at_most(machine:
     assert (at_once.code, at_once.stderr.splitlines()[0], "up to" in at_once.stderr) == (0, "slow", False)
 
 
-def test_story_that_cannot_be_played_ends_with_1_and_says_where(machine: Machine) -> None:
+def test_scenario_that_cannot_run_exits_with_1_and_names_the_line(machine: Machine) -> None:
     (machine.home / "refused.txt").write_text(f"{WEB}evict web-0\n")
     (result,) = json.loads(run(machine, "scenario", "run", "refused.txt", "--core", "-o", "json").stdout)
     assert result["verdict"] == "invalid"
     assert result["error"].startswith("line 6, column 7, at 'web-0': web-0 has regular priority")
 
 
-def test_terminal_shows_each_step_while_it_is_played_and_no_more_than_fits(machine: Machine, stories: Path) -> None:
+def test_terminal_shows_the_running_step_cut_to_the_width(machine: Machine, stories: Path) -> None:
     lines = run_on_terminal(machine, "scenario", "run", "good.txt", "--core", columns=60)
     assert [line.removeprefix("\x1b[K") for line in lines if "expect" in line] == [
         "  … expect E1 Completed within 20m",
@@ -147,18 +147,18 @@ def test_terminal_shows_each_step_while_it_is_played_and_no_more_than_fits(machi
     assert [line.split()[:3] for line in lines[-1:]] == [["good", "\x1b[32mpassed\x1b[0m", "6"]]
 
 
-def test_terminal_shows_the_longest_wait_even_where_the_line_does_not_fit(machine: Machine) -> None:
+def test_terminal_shows_the_time_limit_even_if_the_line_is_cut(machine: Machine) -> None:
     (machine.home / "slow.txt").write_text(f"{WEB}expect nothing within 10m at +0d 10:00\n")
     lines = run_on_terminal(machine, "scenario", "run", "slow.txt", "--speed", "1200", columns=40)
     assert "\x1b[K  … expect nothing within …  (up to 1s)" in lines
 
 
 WRONG_USES = {
-    "no story": (("run",), 2, "say which"),
-    "a story and all": (("run", "user-restart", "--all"), 2, "say which"),
-    "core with a service": (("run", "user-restart", "--core", "--private"), 2, "--core needs no service"),
-    "no speed": (("run", "user-restart", "--speed", "0"), 2, "--speed is a number above 0"),
-    "nowhere": (("show", "nowhere"), 4, "there is no scenario nowhere, and no such file"),
+    "no scenario": (("run",), 2, "specify a scenario"),
+    "scenario and all": (("run", "user-restart", "--all"), 2, "specify a scenario"),
+    "core with a service": (("run", "user-restart", "--core", "--private"), 2, "--core and --private or --speed are"),
+    "speed 0": (("run", "user-restart", "--speed", "0"), 2, "--speed must be greater than 0"),
+    "nowhere": (("show", "nowhere"), 4, "there is no scenario or file nowhere"),
     "wrong file": (("run", "wrong.txt"), 2, "wrong.txt:6:10: 'Rebot': an event type is expected here"),
     "two errors": (("run", "wrong.txt"), 2, "(`forewarn scenario check wrong.txt` shows 1 more)"),
     "directory": (("check", "."), 2, "cannot read .: Is a directory"),
@@ -166,14 +166,14 @@ WRONG_USES = {
 
 
 @pytest.mark.parametrize("case", WRONG_USES)
-def test_wrong_use_is_explained(machine: Machine, stories: Path, case: str) -> None:
+def test_wrong_usage_is_explained(machine: Machine, stories: Path, case: str) -> None:
     words, code, sentence = WRONG_USES[case]
     ended = run(machine, "scenario", *words)
     assert (ended.code, ended.stdout) == (code, "")
     assert sentence in ended.stderr
 
 
-def test_without_a_service_stories_have_one_of_their_own(machine: Machine, stories: Path) -> None:
+def test_without_a_service_scenarios_run_in_a_private_one(machine: Machine, stories: Path) -> None:
     ended = run(machine, "scenario", "run", "service-off-for-a-day", "good.txt", "eviction-8s")
     assert ended.code == 0, ended.stderr
     table = [line.split() for line in ended.stdout.splitlines()]
@@ -182,8 +182,8 @@ def test_without_a_service_stories_have_one_of_their_own(machine: Machine, stori
     assert "✓ expect web disabled within 1d  →  web disabled (no request for 1d)" in ended.stderr
 
 
-def test_stories_are_played_in_the_service_that_runs(machine: Machine, stories: Path) -> None:
-    """Beside its own fleet, which has a scope web as well."""
+def test_scenarios_run_in_the_running_service(machine: Machine, stories: Path) -> None:
+    """Its own fleet also has a scope web."""
     with run_up(machine) as up:
         before = run_json(machine, "vm", "list")
         results = run_json(machine, "scenario", "run", "good.txt", "service-off-for-a-day", "cancelled-event")
@@ -197,7 +197,7 @@ def test_stories_are_played_in_the_service_that_runs(machine: Machine, stories: 
         assert (result["backend"], result["verdict"]) == ("a private service", "passed")
 
 
-def test_service_for_real_vms_is_left_alone(machine: Machine, stories: Path) -> None:
+def test_service_for_real_vms_refuses_scenarios(machine: Machine, stories: Path) -> None:
     with run_production(machine.home) as service:
         before = list(service.api.scopes())
         where = {"FOREWARN_DATA": str(machine.home / "data")}
@@ -209,7 +209,7 @@ def test_service_for_real_vms_is_left_alone(machine: Machine, stories: Path) -> 
 
 
 @pytest.mark.process
-def test_rules_alone_need_no_server(machine: Machine, stories: Path) -> None:
+def test_core_option_works_without_the_server_extra(machine: Machine, stories: Path) -> None:
     """A plain install has neither of these."""
     missing = ("h11", "httptools", "jinja2", "litestar", "prometheus_client", "uvloop")
     script = f"import sys\nsys.modules.update(dict.fromkeys({missing}))\nfrom forewarn.cli import main\nmain()"
@@ -231,7 +231,7 @@ def test_rules_alone_need_no_server(machine: Machine, stories: Path) -> None:
     assert "pip install 'forewarn[server]'" in in_service.stderr
 
 
-def test_guide_does_what_it_says(machine: Machine) -> None:
+def test_commands_of_the_guide_work(machine: Machine) -> None:
     page = (Path(__file__).parents[3] / "docs/howto/write-a-scenario.md").read_text()
     shown = re.findall(r"^```(\w*)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     commands = [line.removeprefix("$ ") for language, text in shown if language for line in text.splitlines()]
@@ -247,7 +247,7 @@ def test_guide_does_what_it_says(machine: Machine) -> None:
 
 
 @pytest.mark.process
-def test_interrupted_story_takes_away_what_it_brought_along(machine: Machine) -> None:
+def test_interrupted_scenario_removes_its_scopes(machine: Machine) -> None:
     (machine.home / "long.txt").write_text(f"{WEB}schedule Reboot web-0 in 1d\nexpect E1 Started within 2d\n")
     with machine.up("--ephemeral", "--fleet", _no_fleet(machine)):
         playing = subprocess.Popen(

@@ -4,7 +4,7 @@ from tests.cli.in_process import run, run_details, run_json
 from tests.cli.service_machine import ServiceMachine
 
 
-def test_scope_comes_is_changed_and_goes(inventory_machine: ServiceMachine) -> None:
+def test_scope_is_added_changed_and_removed(inventory_machine: ServiceMachine) -> None:
     added = run_json(
         inventory_machine, "scope", "add", "new", "--kind", "availability-set", "--approval", "all", "--priority", "low"
     )
@@ -15,5 +15,5 @@ def test_scope_comes_is_changed_and_goes(inventory_machine: ServiceMachine) -> N
     assert (changed["starts at once"], "priority" in changed) == ("Reboot", False)
     assert run_json(inventory_machine, "scope", "change", "new", "--clear", "auto-approve")["auto_approve"] == []
     removed = run(inventory_machine, "scope", "remove", "new", "--reason", "a trial")
-    assert (removed.code, removed.stderr) == (0, "Scope new is removed, with its VMs.\n")
+    assert (removed.code, removed.stderr) == (0, "Scope new and its VMs are removed.\n")
     assert run(inventory_machine, "scope", "show", "new").code == 4

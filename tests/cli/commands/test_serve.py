@@ -1,6 +1,6 @@
-"""`forewarn serve` as a process: how it starts, what it logs, how it takes settings over on SIGHUP, and how it ends.
+"""`forewarn serve` as a process: start, logs, reload on SIGHUP, and shutdown.
 
-What needs no process is in test_serve_start.
+Tests that need no process are in test_serve_start.
 """
 
 import http.client
@@ -47,7 +47,7 @@ def get(url: str, path: str, **headers: str) -> tuple[int, dict[str, str], bytes
         connection.close()
 
 
-def test_every_line_of_the_log_is_json_and_no_token_is_in_it(tmp_path: Path) -> None:
+def test_log_is_json_without_tokens(tmp_path: Path) -> None:
     with run_serve(tmp_path, SETTINGS + '[log]\nlevel = "debug"') as service:
         token = read_token(tmp_path / "data/token")
         service.api.schedule(v1.ScheduleEvents(type=EventType.REBOOT, vms=("db",)))
@@ -63,40 +63,42 @@ def test_every_line_of_the_log_is_json_and_no_token_is_in_it(tmp_path: Path) -> 
         assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", record["time"])
     for secret in (token, made.secret, "wrong-token"):
         assert secret not in service.text
-    assert service.messages()[-2:] == ["ending", "ended"]
+    assert service.messages()[-2:] == ["stopping", "stopped"]
 
 
-def test_simulation_is_pointed_out(tmp_path: Path) -> None:
+def test_simulated_platform_is_logged(tmp_path: Path) -> None:
     with run_serve(tmp_path) as service:
         pass
-    assert "maintenance is announced and only simulated: nothing happens to any VM" in service.messages()
+    assert "the platform is simulated: maintenance is announced but not carried out on any VM" in service.messages()
 
 
-def test_program_that_cannot_be_run_is_pointed_out_at_the_start_and_on_reload(tmp_path: Path) -> None:
+def test_missing_program_is_logged_at_start_and_on_reload(tmp_path: Path) -> None:
     settings = SETTINGS.replace('"simulated"', '"command"') + '\n[command]\nprogram = ["{program}"]\n'
     missing, plain = tmp_path / "missing", tmp_path / "fleet.toml"
     with run_serve(tmp_path, settings.format(program=missing)) as service:
         for program in ("/bin/true", plain):
             (tmp_path / "forewarn.toml").write_text(settings.format(program=program))
             service.process.send_signal(signal.SIGHUP)
-            service.wait_for("settings are taken over")
+            service.wait_for("settings reloaded")
     complaints = [message for message in service.messages() if "cannot be run" in message]
     assert complaints == [
-        f"{program} cannot be run, and all work on VMs fails: look at command.program" for program in (missing, plain)
+        f"{program} cannot be run, so all maintenance will fail: check command.program" for program in (missing, plain)
     ]
 
 
-def test_fleet_begins_without_vms_where_no_file_is_named(tmp_path: Path) -> None:
+def test_fleet_is_empty_without_a_fleet_file(tmp_path: Path) -> None:
     settings = SETTINGS.replace('fleet = "fleet.toml"\n', "")
     with run_serve(tmp_path, settings) as service:
         assert list(service.api.vms()) == []
     with run_serve(tmp_path) as service:
         assert list(service.api.vms()) == []
-    (record,) = [record for record in service.log if record["message"].startswith("there is a fleet already")]
+    (record,) = [
+        record for record in service.log if record["message"].startswith("the data directory already has a fleet")
+    ]
     assert (record["level"], record["fleet"]) == ("info", str(tmp_path / "fleet.toml"))
 
 
-def test_held_requests_are_answered_when_it_ends(tmp_path: Path) -> None:
+def test_long_polls_are_answered_at_shutdown(tmp_path: Path) -> None:
     with run_serve(tmp_path) as service:
         url = guest_url(service, "db")
         _, headers, _ = get(url, EVENTS)
@@ -114,7 +116,7 @@ def test_held_requests_are_answered_when_it_ends(tmp_path: Path) -> None:
 
 
 def until_held(service: ServeProcess) -> None:
-    """Wait until a guest's request is held, as the figures of the service say."""
+    """Wait until the metrics show a long poll of a guest."""
     parts = urlsplit(service.operator_url)
     token = read_token(service.directory / "data/token")
     figures = ""
@@ -128,14 +130,14 @@ def until_held(service: ServeProcess) -> None:
     raise AssertionError(figures)
 
 
-def test_whoever_follows_the_journal_does_not_keep_it_from_ending(tmp_path: Path) -> None:
+def test_journal_streams_do_not_block_shutdown(tmp_path: Path) -> None:
     with run_serve(tmp_path) as service:
         following = service.api.watch(after=0)
         assert next(entry for entry in following if entry is not None).position == 1
         assert service.stop(signal.SIGTERM) == 0, service.text
 
 
-def test_reload_takes_over_what_can_be_and_names_the_rest(tmp_path: Path) -> None:
+def test_reload_applies_settings_and_names_those_that_need_a_restart(tmp_path: Path) -> None:
     short = v1.ScheduleEvents(type=EventType.REBOOT, vms=("db",), notice="1m")
     with run_serve(tmp_path) as service:
         get(guest_url(service, "db"), EVENTS)
@@ -145,12 +147,12 @@ def test_reload_takes_over_what_can_be_and_names_the_rest(tmp_path: Path) -> Non
         changed = SETTINGS.replace(f'"{LOOPBACK}:0"', f'"{LOOPBACK}:1"')
         (tmp_path / "forewarn.toml").write_text(f"{changed}\n[policy]\nenforce_notice = false\n")
         service.process.send_signal(signal.SIGHUP)
-        assert service.wait_for("settings are taken over")["changed"] == ["policy.enforce_notice"]
-        assert service.wait_for("these settings need a restart")["message"].endswith(": listen")
+        assert service.wait_for("settings reloaded")["changed"] == ["policy.enforce_notice"]
+        assert service.wait_for("changed settings that need a restart")["message"].endswith(": listen")
         assert len(service.api.schedule(short).created) == 1
 
 
-def test_reload_takes_over_the_rate_and_the_level(tmp_path: Path) -> None:
+def test_reload_applies_rate_limit_and_log_level(tmp_path: Path) -> None:
     with run_serve(tmp_path) as service:
         (tmp_path / "forewarn.toml").write_text(
             f'{SETTINGS}\n[guest]\nrequests_per_second = "none"\n[log]\nlevel = "warning"\n'
@@ -163,34 +165,34 @@ def test_reload_takes_over_the_rate_and_the_level(tmp_path: Path) -> None:
         else:
             raise AssertionError("requests are still limited")
         assert service.stop() == 0
-    assert service.messages()[-1] != "ended"
+    assert service.messages()[-1] != "stopped"
 
 
-def test_wrong_settings_on_reload_change_nothing(tmp_path: Path) -> None:
+def test_reload_with_invalid_settings_changes_nothing(tmp_path: Path) -> None:
     with run_serve(tmp_path) as service:
         (tmp_path / "forewarn.toml").write_text("speed = 'fast'")
         service.process.send_signal(signal.SIGHUP)
-        record = service.wait_for("settings are not taken over")
+        record = service.wait_for("reload failed")
         assert (record["level"], "speed takes a number above 0" in record["message"]) == ("error", True)
         assert len(list(service.api.vms())) == 3
 
 
-def test_token_file_that_cannot_be_used_on_reload_changes_nothing_and_ends_nothing(tmp_path: Path) -> None:
+def test_reload_with_an_invalid_token_file_keeps_the_old_token(tmp_path: Path) -> None:
     with run_serve(tmp_path) as service:
         (tmp_path / "data/token").write_text("no token at all\n")
         (tmp_path / "forewarn.toml").write_text(f"{SETTINGS}\n[policy]\nenforce_notice = false\n")
         service.process.send_signal(signal.SIGHUP)
-        record = service.wait_for("settings are not taken over")
-        assert (record["level"], "this is not a token" in record["message"]) == ("error", True)
+        record = service.wait_for("reload failed")
+        assert (record["level"], "the content is not a token" in record["message"]) == ("error", True)
         (tmp_path / "data/token").write_text("guess-me\n")
         service.process.send_signal(signal.SIGHUP)
-        assert "too short" in service.wait_for("settings are not taken over")["message"]
+        assert "too short" in service.wait_for("reload failed")["message"]
         (tmp_path / "data/token").unlink()
         service.process.send_signal(signal.SIGHUP)
-        assert service.wait_for("settings are taken over")["changed"] == ["policy.enforce_notice"]
+        assert service.wait_for("settings reloaded")["changed"] == ["policy.enforce_notice"]
 
 
-def test_lost_token_file_is_made_again_on_reload(tmp_path: Path) -> None:
+def test_reload_creates_a_missing_token_file(tmp_path: Path) -> None:
     with run_serve(tmp_path) as service:
         first = read_token(tmp_path / "data/token")
         (tmp_path / "data/token").unlink()
@@ -210,14 +212,14 @@ def listening_manager(name: str | bytes) -> Iterator[socket.socket]:
 
 
 def told(manager: socket.socket, wanted: str) -> str:
-    """Return the next datagram that begins like this."""
+    """Return the next datagram with this prefix."""
     while not (said := manager.recv(4096).decode()).startswith(wanted):
         pass
     return said
 
 
 @pytest.mark.parametrize("kind", ["file", "abstract"])
-def test_service_manager_hears_how_it_is(tmp_path: Path, kind: str) -> None:
+def test_systemd_is_notified_of_start_reload_and_stop(tmp_path: Path, kind: str) -> None:
     name = f"@forewarn-{os.getpid()}" if kind == "abstract" else str(tmp_path / "notify")
     with listening_manager(name.replace("@", "\0", 1)) as manager:
         watchdog = {"NOTIFY_SOCKET": name, "WATCHDOG_USEC": "200000"}
@@ -233,7 +235,7 @@ def test_service_manager_hears_how_it_is(tmp_path: Path, kind: str) -> None:
             assert service.wait_for_exit() == 0
 
 
-def test_data_that_are_ahead_of_real_time_are_pointed_out(machine: Machine, tmp_path: Path) -> None:
+def test_data_ahead_of_real_time_is_logged(machine: Machine, tmp_path: Path) -> None:
     data = str(tmp_path / "data")
     with machine.up("--manual-time", "--data", data):
         moved: dict[str, Any] = machine.run_json("clock", "advance", "30d", "--data", data)
@@ -243,7 +245,7 @@ def test_data_that_are_ahead_of_real_time_are_pointed_out(machine: Machine, tmp_
     assert any(message.startswith(warning) for message in service.messages()), service.text
 
 
-def test_that_no_vm_can_ask_is_pointed_out(tmp_path: Path) -> None:
+def test_service_without_guest_endpoint_is_logged(tmp_path: Path) -> None:
     with run_serve(tmp_path, SETTINGS.replace(f'listen = "{LOOPBACK}:0"\n', "")) as service:
         pass
     (record,) = [record for record in service.log if record["message"].startswith("No VM can reach")]
@@ -253,7 +255,7 @@ def test_that_no_vm_can_ask_is_pointed_out(tmp_path: Path) -> None:
     assert not any(message.startswith("No VM can reach") for message in service.messages())
 
 
-def test_data_of_the_emulator_are_pointed_out_once(machine: Machine, tmp_path: Path) -> None:
+def test_emulator_data_is_logged_once(machine: Machine, tmp_path: Path) -> None:
     with machine.up("--data", str(tmp_path / "data")):
         pass
     with run_serve(tmp_path) as first:

@@ -1,4 +1,4 @@
-"""What keeps `forewarn serve` from starting, and whose data a directory has, in the process of the test."""
+"""Start errors of `forewarn serve` and the owner of a data directory, in the process of the test."""
 
 import json
 import socket
@@ -13,14 +13,14 @@ from tests.support.serve_process import SETTINGS
 
 
 def refused(machine: Machine, settings: str, **environ: str) -> tuple[int, str]:
-    """Start it with settings with which it does not start; return exit code and complaint."""
+    """Start it with settings that must fail; return exit code and message."""
     (machine.home / "forewarn.toml").write_text(settings)
     ended = run(machine, "serve", **environ)
     assert ended.stdout == ""
     return ended.code, ended.stderr
 
 
-def test_it_has_to_be_told_who_carries_maintenance_out(machine: Machine, tmp_path: Path) -> None:
+def test_platform_setting_is_required(machine: Machine, tmp_path: Path) -> None:
     code, complaint = refused(machine, 'data = "data"')
     assert code == 2
     assert complaint.startswith("forewarn: platform is not set, and a service must not announce maintenance")
@@ -38,12 +38,12 @@ def test_it_has_to_be_told_who_carries_maintenance_out(machine: Machine, tmp_pat
     ],
     ids=["no program", "unknown key", "emulator only", "no TLS", "half of TLS"],
 )
-def test_wrong_settings_are_refused_with_file_and_key(machine: Machine, settings: str, complaint: str) -> None:
+def test_invalid_settings_are_refused_with_file_and_key(machine: Machine, settings: str, complaint: str) -> None:
     code, said = refused(machine, settings, FOREWARN_PLATFORM="" if "platform" in settings else "simulated")
     assert (code, complaint in said) == (2, True), said
 
 
-def test_port_that_is_busy_is_logged_and_exit_code_3(machine: Machine) -> None:
+def test_busy_port_is_logged_and_exits_with_3(machine: Machine) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         code, said = refused(machine, f'data = "data"\nplatform = "simulated"\noperator = "127.0.0.1:{port}"')
@@ -53,7 +53,7 @@ def test_port_that_is_busy_is_logged_and_exit_code_3(machine: Machine) -> None:
     assert f"the operator API: cannot listen on 127.0.0.1:{port}" in record["message"]
 
 
-def test_first_token_is_an_admins_and_the_local_command_line_finds_it(machine: Machine, tmp_path: Path) -> None:
+def test_first_token_has_role_admin_and_local_commands_find_it(machine: Machine, tmp_path: Path) -> None:
     with run_production(tmp_path) as service:
         assert service.api.me().role is Role.ADMIN
         assert [vm["name"] for vm in run_json(machine, "vm", "list")] == ["db", "web-0", "web-1"]
@@ -83,7 +83,7 @@ def test_emulator_does_not_touch_the_data_of_a_service_for_real_vms(machine: Mac
         assert set(service.guest_urls) == {"db/db", "web/web-0", "web/web-1"}
 
 
-def test_directory_of_which_nothing_is_said_belongs_to_whoever_comes(machine: Machine, tmp_path: Path) -> None:
+def test_directory_without_owner_mark_can_be_used_by_both(machine: Machine, tmp_path: Path) -> None:
     with run_up(machine, data=tmp_path / "data", manual_time=False):
         pass
     (tmp_path / "data/preset").unlink()

@@ -1,6 +1,6 @@
-"""Operators served with TLS: who is trusted, who is not, and how a certificate is renewed.
+"""The operator API with TLS: trust and renewal of certificates.
 
-Processes: for SIGHUP, on which a service reads its certificate again.
+Processes: for SIGHUP, which reloads the certificate.
 """
 
 import json
@@ -23,7 +23,7 @@ TLS = f'{SETTINGS}\n[tls]\ncertificate = "cert.pem"\nkey = "key.pem"\n'
 
 
 class Authority:
-    """Somebody who certifies that a service is the one that it says it is."""
+    """A certificate authority."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -32,7 +32,7 @@ class Authority:
         self._ca.cert_pem.write_to_path(str(self.file))
 
     def certify(self, *names: str) -> None:
-        """Write a certificate and its key to where the settings say."""
+        """Write a certificate and its key to the files of the settings."""
         issued = self._ca.issue_cert(*names)
         issued.private_key_pem.write_to_path(str(self._directory / "key.pem"))
         chain = b"".join(blob.bytes() for blob in issued.cert_chain_pems)
@@ -51,7 +51,7 @@ def client(service: ProductionService | ServeProcess, url: str | None = None, ca
 
 
 def shown_certificate(service: ProductionService | ServeProcess) -> bytes:
-    """Return the certificate that the service shows."""
+    """Return the certificate that the service presents."""
     host, _, port = service.operator_url.removeprefix("https://").partition(":")
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
@@ -64,7 +64,7 @@ def shown_certificate(service: ProductionService | ServeProcess) -> bytes:
         return shown
 
 
-def test_operators_are_served_to_those_who_trust_the_authority(tmp_path: Path, authority: Authority) -> None:
+def test_client_that_trusts_the_ca_is_served(tmp_path: Path, authority: Authority) -> None:
     with run_production(tmp_path, TLS) as service:
         assert service.operator_url.startswith("https://127.0.0.1:")
         assert len(list(client(service, ca=authority.file).vms())) == 3
@@ -78,7 +78,7 @@ def test_certificate_of_another_name_is_not_trusted(tmp_path: Path, authority: A
         client(service, ca=authority.file).me()
 
 
-def test_nothing_is_said_in_the_open(tmp_path: Path, authority: Authority) -> None:
+def test_plain_http_gets_no_response(tmp_path: Path, authority: Authority) -> None:
     with run_production(tmp_path, TLS) as service:
         with pytest.raises(ApiError):
             client(service, url=service.operator_url.replace("https:", "http:")).me()
@@ -103,17 +103,17 @@ def test_old_versions_of_tls_are_refused(tmp_path: Path, authority: Authority, v
             context.wrap_socket(connection, server_hostname=host)
 
 
-def test_command_line_on_the_same_machine_needs_no_authority(
+def test_local_command_line_trusts_the_pinned_certificate(
     machine: Machine, tmp_path: Path, authority: Authority
 ) -> None:
-    """It knows the service's certificate itself, whatever name is in it."""
+    """It knows the service's certificate itself, so the host name does not matter."""
     authority.certify("forewarn.example")
     with run_production(tmp_path, TLS):
         ended = run(machine, "vm", "list", "-o", "json")
         assert (ended.code, len(json.loads(ended.stdout))) == (0, 3), ended.stderr
 
 
-def test_command_line_elsewhere_is_told_whom_to_trust(machine: Machine, tmp_path: Path, authority: Authority) -> None:
+def test_remote_command_line_needs_the_ca_option(machine: Machine, tmp_path: Path, authority: Authority) -> None:
     with run_production(tmp_path, TLS) as service:
         away = {"FOREWARN_URL": service.operator_url, "FOREWARN_TOKEN": read_token(tmp_path / "data/token")}
         assert run(machine, "vm", "list", **away).code == 5
@@ -134,18 +134,18 @@ def test_renewed_certificate_is_used_after_a_reload(tmp_path: Path, authority: A
 
 
 @pytest.mark.process
-def test_broken_certificate_is_refused_on_reload_and_the_old_one_goes_on(tmp_path: Path, authority: Authority) -> None:
+def test_reload_with_a_broken_certificate_keeps_the_old_one(tmp_path: Path, authority: Authority) -> None:
     with run_serve(tmp_path, TLS) as service:
         before = shown_certificate(service)
         (tmp_path / "cert.pem").write_text("no certificate")
         service.process.send_signal(signal.SIGHUP)
-        record = service.wait_for("settings are not taken over")
+        record = service.wait_for("reload failed")
         assert f"cannot serve with tls.certificate {tmp_path / 'cert.pem'}" in record["message"]
         assert shown_certificate(service) == before
 
 
 @pytest.mark.parametrize("what", ["missing", "of another key"])
-def test_certificate_that_cannot_be_used_is_named_at_the_start(
+def test_unusable_certificate_is_named_at_start(
     machine: Machine, tmp_path: Path, authority: Authority, what: str
 ) -> None:
     if what == "missing":

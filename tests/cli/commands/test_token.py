@@ -1,4 +1,4 @@
-"""Tokens from the command line: what they are good for, and that their secrets go nowhere by accident."""
+"""Tokens from the command line: their permissions, and that their secrets do not leak."""
 
 import json
 import stat
@@ -29,7 +29,7 @@ def service_machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machin
         yield machine
 
 
-def test_secret_is_all_that_goes_to_stdout(service_machine: Machine) -> None:
+def test_only_the_secret_goes_to_stdout(service_machine: Machine) -> None:
     made = run(service_machine, "token", "create", "pipe", "--role", "operator", "--expires", "90d")
     assert (made.code, made.stdout.count("\n"), " " in made.stdout) == (0, 1, False)
     assert "pipe: operator, until " in made.stderr
@@ -37,7 +37,7 @@ def test_secret_is_all_that_goes_to_stdout(service_machine: Machine) -> None:
     assert run(service_machine, "vm", "list", FOREWARN_TOKEN=made.stdout.strip()).code == 0
 
 
-def test_secret_can_go_to_a_file_of_its_owner(service_machine: Machine) -> None:
+def test_secret_can_be_saved_to_a_private_file(service_machine: Machine) -> None:
     made = run(service_machine, "token", "create", "kept", "--save", "kept.token")
     file = service_machine.home / "kept.token"
     assert (made.code, made.stdout, stat.S_IMODE(file.stat().st_mode)) == (0, "", 0o600)
@@ -46,16 +46,16 @@ def test_secret_can_go_to_a_file_of_its_owner(service_machine: Machine) -> None:
     assert (shown["token"]["name"], shown["secret"]) == ("shown", None)
 
 
-def test_secret_takes_the_place_of_no_other_file(service_machine: Machine) -> None:
+def test_save_does_not_overwrite_a_file(service_machine: Machine) -> None:
     file = service_machine.home / "ann.token"
     file.write_text("the only copy\n")
     before = run_json(service_machine, "token", "list")
     ended = run(service_machine, "token", "create", "bob", "--save", "ann.token")
-    assert (ended.code, "ann.token is there already" in ended.stderr) == (1, True)
+    assert (ended.code, "ann.token already exists" in ended.stderr) == (1, True)
     assert (file.read_text(), run_json(service_machine, "token", "list")) == ("the only copy\n", before)
 
 
-def test_no_token_is_made_whose_secret_cannot_be_written(service_machine: Machine) -> None:
+def test_no_token_is_created_if_its_secret_cannot_be_written(service_machine: Machine) -> None:
     before = run_json(service_machine, "token", "list")
     ended = run(service_machine, "token", "create", "lost", "--save", "/nowhere/lost.token")
     assert (ended.code, "cannot write /nowhere/lost.token" in ended.stderr) == (1, True)
@@ -85,25 +85,25 @@ def test_tokens_are_listed_without_their_secrets_and_revoked(service_machine: Ma
             None,
             ("event", "schedule", "Freeze", "web-0"),
             3,
-            "has the role viewer, but this request needs operator",
+            "has the role viewer, but this request requires operator",
         ),
-        ("operator", None, ("token", "list"), 3, "needs admin"),
+        ("operator", None, ("token", "list"), 3, "requires admin"),
         ("operator", "web", ("event", "schedule", "Freeze", "web-0"), 0, ""),
         ("operator", "web", ("event", "list", "--scope", "db-0"), 3, "is limited to web"),
         ("operator", "web", ("event", "schedule", "Freeze", "db-0"), 4, "there is no VM db-0 in web"),
         ("operator", "web", ("hold", "everything"), 3, "limited to some scopes"),
     ],
     ids=[
-        "viewer sees",
+        "viewer reads",
         "viewer changes",
-        "operator makes tokens",
+        "operator creates tokens",
         "in its scope",
         "another scope",
         "VM of another scope",
         "fleet-wide",
     ],
 )
-def test_token_goes_as_far_as_its_role_and_scopes(
+def test_token_is_limited_to_its_role_and_scopes(
     service_machine: Machine, role: str, scope: str | None, command: tuple[str, ...], code: int, said: str
 ) -> None:
     limits = () if scope is None else ("--scope", scope)
@@ -114,7 +114,7 @@ def test_token_goes_as_far_as_its_role_and_scopes(
     assert secret not in ended.stderr + ended.stdout
 
 
-def test_journal_says_who_made_and_revoked_tokens(service_machine: Machine) -> None:
+def test_journal_records_who_created_and_revoked_tokens(service_machine: Machine) -> None:
     made = run_json(service_machine, "token", "create", "noted")
     lines = run(service_machine, "journal", "--action", "token-created", "-o", "json").stdout
     assert "noted" in [line["facts"]["name"] for line in json.loads(lines)]

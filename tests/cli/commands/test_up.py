@@ -1,6 +1,6 @@
-"""`forewarn up` as a process: what it says and leaves behind, how signals end it, and the lines to paste into a shell.
+"""`forewarn up` as a process: output, files, signals, and the lines to paste into a shell.
 
-What needs no process is in test_up_start.
+Tests that need no process are in test_up_start.
 """
 
 import json
@@ -37,17 +37,17 @@ def test_table_shows_each_vm_with_its_url(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=["INT", "TERM", "HUP"])
-def test_it_ends_in_order_and_leaves_only_its_data(machine: Machine, tmp_path: Path, number: int) -> None:
+def test_signal_stops_the_service_and_leaves_only_its_data(machine: Machine, tmp_path: Path, number: int) -> None:
     data = tmp_path / "data"
     with machine.up("--data", str(data)) as service:
         described = json.loads((data / "service.json").read_text())
         assert (described["pid"], described["operator_url"]) == (service.process.pid, service.ready["operator_url"])
         assert service.stop(number) == 0
-    assert service.stderr.splitlines()[-2:] == ["Ending.", "Ended."]
+    assert service.stderr.splitlines()[-2:] == ["Stopping.", "Stopped."]
     assert {path.name for path in data.iterdir()} == {"forewarn.db", "forewarn.lock", "preset", "token"}
 
 
-def test_token_is_for_the_owner_alone_and_nowhere_else(machine: Machine, tmp_path: Path) -> None:
+def test_token_file_is_private_and_token_is_not_printed(machine: Machine, tmp_path: Path) -> None:
     data = tmp_path / "data"
     with machine.up("--data", str(data)) as service:
         token = (data / "token").read_text().strip()
@@ -60,7 +60,7 @@ def test_token_is_for_the_owner_alone_and_nowhere_else(machine: Machine, tmp_pat
     assert not any(token.encode() in content for content in seen)
 
 
-def test_token_that_others_can_read_is_pointed_out(machine: Machine, tmp_path: Path) -> None:
+def test_warning_about_a_token_file_that_others_can_read(machine: Machine, tmp_path: Path) -> None:
     data = ("--data", str(tmp_path / "data"))
     with machine.up(*data) as first:
         pass
@@ -71,7 +71,7 @@ def test_token_that_others_can_read_is_pointed_out(machine: Machine, tmp_path: P
     assert (warning in first.stderr, warning in second.stderr) == (False, True)
 
 
-def test_second_start_says_what_stays_as_it_was(machine: Machine, tmp_path: Path) -> None:
+def test_restart_reports_open_events(machine: Machine, tmp_path: Path) -> None:
     data = ("--data", str(tmp_path / "data"))
     with machine.up(*data) as first:
         machine.run_json("event", "schedule", "Reboot", "web-0", "web-1", "--in", "20m", *data)
@@ -79,12 +79,12 @@ def test_second_start_says_what_stays_as_it_was(machine: Machine, tmp_path: Path
     with machine.up(*data, "--listen", f"{LOOPBACK}:1024") as second:
         assert second.guest_urls == first.guest_urls
     kept = f"Existing VMs keep their ports, from {min(ports)} on; {LOOPBACK}:1024 applies to new VMs.\n"
-    open_events = "It goes on with 2 open events (`forewarn event list`).\n"
+    open_events = "Continuing with 2 open events (`forewarn event list`).\n"
     assert ("VMs keep" in first.stderr, "It goes on" in first.stderr) == (False, False)
     assert (kept in second.stderr, open_events in second.stderr) == (True, True), second.stderr
 
 
-def test_killed_service_goes_on_too(machine: Machine, tmp_path: Path) -> None:
+def test_killed_service_continues_after_a_restart(machine: Machine, tmp_path: Path) -> None:
     data = ("--data", str(tmp_path / "data"))
     with machine.up(*data) as first:
         scheduled = machine.run_json("event", "schedule", "Reboot", "web-0", "--in", "20m", *data)
@@ -103,7 +103,7 @@ def test_killed_service_goes_on_too(machine: Machine, tmp_path: Path) -> None:
         assert second.guest_urls == first.guest_urls
 
 
-def test_fleet_file_fills_an_empty_directory_only(machine: Machine, tmp_path: Path) -> None:
+def test_fleet_file_is_imported_only_into_an_empty_directory(machine: Machine, tmp_path: Path) -> None:
     small = tmp_path / "small.toml"
     small.write_text('scopes = [{ name = "db", kind = "standalone" }]')
     other = tmp_path / "other.toml"
@@ -111,24 +111,24 @@ def test_fleet_file_fills_an_empty_directory_only(machine: Machine, tmp_path: Pa
     data = ("--data", str(tmp_path / "data"))
     with machine.up("--fleet", str(small), *data) as first:
         assert set(first.guest_urls) == {"db/db"}
-    assert "is not read" not in first.stderr
+    assert "is ignored" not in first.stderr
     with machine.up("--fleet", str(other), *data) as second:
         assert set(second.guest_urls) == {"db/db"}
     assert (
-        f"There is a fleet already: {other} is not read. `forewarn fleet import {other}` takes it over; to begin with "
-        "it, use another --data DIR, or --ephemeral.\n"
+        f"The data directory already has a fleet; {other} is ignored. "
+        f"`forewarn fleet import {other}` imports it; to start with it, use another --data DIR or --ephemeral.\n"
     ) in second.stderr
     with machine.up(*data) as third:
         assert set(third.guest_urls) == {"db/db"}
-    assert "is not read" not in third.stderr
+    assert "is ignored" not in third.stderr
 
 
-def test_fleet_without_vms_is_pointed_out(machine: Machine, tmp_path: Path) -> None:
+def test_message_about_a_fleet_without_vms(machine: Machine, tmp_path: Path) -> None:
     empty = tmp_path / "empty.toml"
     empty.write_text('scopes = [{ name = "web", kind = "availability-set", vms = [] }]')
     with machine.up("--ephemeral", "--fleet", str(empty)) as service:
         assert (service.guest_urls, service.ready["examples"]) == ({}, [])
-    assert "The fleet has no VMs: its file lists none.\n" in service.stderr
+    assert "The fleet has no VMs: the fleet file has none.\n" in service.stderr
 
 
 def test_fleet_of_thousands_shows_progress(machine: Machine, tmp_path: Path) -> None:
@@ -136,10 +136,10 @@ def test_fleet_of_thousands_shows_progress(machine: Machine, tmp_path: Path) -> 
     large.write_text("".join(f'[[scopes]]\nname = "s{n}"\nkind = "standalone"\n' for n in range(3_000)))
     with machine.up("--fleet", str(large), "--data", str(tmp_path / "data"), "--listen", "none") as service:
         assert len(machine.run_json("vm", "list", "--data", str(tmp_path / "data"))) == 3_000
-    assert re.search(r"Filling the fleet.*3000/3000", service.stderr)
+    assert re.search(r"Importing the fleet file.*3000/3000", service.stderr)
 
 
-def test_killed_ephemeral_service_is_swept_away_by_the_next(machine: Machine) -> None:
+def test_next_start_removes_the_data_of_a_killed_ephemeral_service(machine: Machine) -> None:
     with machine.up("--ephemeral") as killed:
         killed.stop(signal.SIGKILL)
     assert Path(killed.ready["data"]).exists()
@@ -147,14 +147,14 @@ def test_killed_ephemeral_service_is_swept_away_by_the_next(machine: Machine) ->
         assert [path.name for path in (machine.runtime / "forewarn").iterdir()] == [Path(service.ready["data"]).name]
 
 
-def test_data_are_in_the_users_own_directory_unless_said(machine: Machine) -> None:
+def test_default_data_directory_is_below_the_home_directory(machine: Machine) -> None:
     with machine.up() as service:
         assert service.ready["data"] == str(machine.home / ".local/share/forewarn")
         assert len(machine.run_json("vm", "list")) == 15
     assert "--data" not in service.ready["examples"][0]
 
 
-def test_settings_file_is_obeyed_by_up_and_by_those_who_look_for_it(machine: Machine) -> None:
+def test_settings_file_applies_to_up_and_to_client_commands(machine: Machine) -> None:
     (machine.home / "forewarn.toml").write_text('data = "kept"\n[policy]\nenforce_notice = true\n')
     with machine.up() as service:
         assert service.ready["data"] == str(machine.home / "kept")
@@ -162,8 +162,8 @@ def test_settings_file_is_obeyed_by_up_and_by_those_who_look_for_it(machine: Mac
         assert (refused.returncode, refused.stderr.startswith("forewarn: notice must be at least ")) == (3, True)
 
 
-def test_second_ctrl_c_does_not_wait(machine: Machine) -> None:
-    """A request whose body never comes keeps the service from ending for a while."""
+def test_second_ctrl_c_kills_the_service(machine: Machine) -> None:
+    """A request whose body never arrives delays the shutdown."""
     with machine.up("--ephemeral") as service:
         parts = urlsplit(service.ready["operator_url"])
         token = Path(service.ready["token_file"]).read_text().strip()
@@ -173,12 +173,12 @@ def test_second_ctrl_c_does_not_wait(machine: Machine) -> None:
             assert machine.run("clock", "show").returncode == 0
             service.process.send_signal(signal.SIGINT)
             assert service.process.stderr is not None
-            while service.process.stderr.readline() != "Ending.\n":
+            while service.process.stderr.readline() != "Stopping.\n":
                 assert service.process.poll() is None
             assert service.stop(signal.SIGINT) == -signal.SIGINT
 
 
-def test_missing_extra_is_named_with_the_line_to_type(machine: Machine) -> None:
+def test_missing_extra_is_reported_with_the_install_command(machine: Machine) -> None:
     program = "import sys; sys.modules['litestar'] = None; from forewarn.cli import main; main()"
     ended = subprocess.run(
         [sys.executable, "-c", program, "up", "--ephemeral"],
@@ -207,7 +207,7 @@ def test_module_can_be_run_as_the_program(machine: Machine) -> None:
 
 
 class TestPastedLines:
-    """The lines that are printed at the start work as they are, in a shell that knows nothing of the environment."""
+    """The printed lines work unchanged in a shell without the virtual environment."""
 
     def paste(self, machine: Machine, line: str, tmp_path: Path, shell: str) -> subprocess.CompletedProcess[str]:
         elsewhere = tmp_path / "elsewhere"
@@ -270,7 +270,7 @@ class TestPastedLines:
             assert service.process.poll() is None
         return lines
 
-    def test_lines_name_the_program_from_anywhere(self, machine: Machine) -> None:
+    def test_lines_work_from_any_directory(self, machine: Machine) -> None:
         with machine.up("--ephemeral") as service:
             schedule, ask, approve = service.ready["examples"]
         assert schedule.startswith(f"{PROGRAM} event schedule Reboot web-0 --in 15m --data ")

@@ -1,4 +1,4 @@
-"""What keeps `forewarn up` from starting, and what the service does that it starts, in the process of the test."""
+"""Start errors of `forewarn up` and the started service, in the process of the test."""
 
 import errno
 import http.client
@@ -19,7 +19,7 @@ EVENTS = "/metadata/scheduledevents?api-version=2020-07-01"
 
 
 def get(url: str, path: str, **headers: str) -> tuple[int, Any]:
-    """Ask a guest's endpoint; return status and JSON."""
+    """Send a request to a guest's endpoint; return status and JSON."""
     parts = urlsplit(url)
     connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=GUARD)
     try:
@@ -30,7 +30,7 @@ def get(url: str, path: str, **headers: str) -> tuple[int, Any]:
         connection.close()
 
 
-def test_every_vm_of_the_demonstration_finds_itself_at_its_url(machine: Machine) -> None:
+def test_every_vm_of_the_demonstration_fleet_is_served_at_its_url(machine: Machine) -> None:
     with run_up(machine) as service:
         assert len(service.guest_urls) == len(set(service.guest_urls.values())) == 15
         for vm, url in service.guest_urls.items():
@@ -39,7 +39,7 @@ def test_every_vm_of_the_demonstration_finds_itself_at_its_url(machine: Machine)
             assert (compute["name"], compute["location"]) == (vm.partition("/")[2], "westeurope")
 
 
-def test_second_start_goes_on_where_the_first_was(machine: Machine, tmp_path: Path) -> None:
+def test_restart_continues_where_the_first_run_stopped(machine: Machine, tmp_path: Path) -> None:
     data = ("--data", str(tmp_path / "data"))
     with run_up(machine, data=tmp_path / "data", manual_time=False) as first:
         scheduled = run_json(machine, "event", "schedule", "Reboot", "web-0", "--in", "20m", *data)
@@ -49,7 +49,7 @@ def test_second_start_goes_on_where_the_first_was(machine: Machine, tmp_path: Pa
         assert get(second.guest_urls["web/web-5"], EVENTS)[1]["Events"][0]["EventId"] == scheduled["created"][0]["id"]
 
 
-def test_second_start_while_one_runs_says_so(machine: Machine, tmp_path: Path) -> None:
+def test_second_start_on_the_same_data_is_refused(machine: Machine, tmp_path: Path) -> None:
     data = ("--data", str(tmp_path / "data"))
     with run_up(machine, data=tmp_path / "data", manual_time=False) as service:
         second = run(machine, "up", *FREE_PORTS, *data)
@@ -61,7 +61,7 @@ def test_second_start_while_one_runs_says_so(machine: Machine, tmp_path: Path) -
         assert len(run_json(machine, "vm", "list", *data)) == 15
 
 
-def test_manual_time_stands_still_and_does_not_go_back(machine: Machine, tmp_path: Path) -> None:
+def test_manual_clock_stands_still_and_never_goes_back(machine: Machine, tmp_path: Path) -> None:
     data = ("--data", str(tmp_path / "data"))
     with run_up(machine, data=tmp_path / "data"):
         first = run_json(machine, "clock", "show", *data)
@@ -72,14 +72,14 @@ def test_manual_time_stands_still_and_does_not_go_back(machine: Machine, tmp_pat
         assert run_json(machine, "clock", "show", *data)["now"] == moved["now"] > first["now"]
 
 
-def test_port_that_is_roots_is_called_so() -> None:
+def test_privileged_port_is_reported() -> None:
     denied = OSError(errno.EACCES, "Permission denied")
     error = ListenFailed("127.0.0.1", 80, "the operator API", denied, "choose another one")
     said = "the operator API: cannot listen on 127.0.0.1:80: ports below 1024 need root; choose another one"
     assert str(error) == said
 
 
-def test_ephemeral_service_is_found_and_leaves_nothing(machine: Machine) -> None:
+def test_ephemeral_service_is_found_and_leaves_no_data(machine: Machine) -> None:
     with run_up(machine) as service:
         directory = service.data
         assert directory.is_relative_to(machine.runtime)
@@ -89,7 +89,7 @@ def test_ephemeral_service_is_found_and_leaves_nothing(machine: Machine) -> None
     assert not (machine.home / ".local").exists()
 
 
-def test_of_several_ephemeral_services_one_has_to_be_named(machine: Machine) -> None:
+def test_several_ephemeral_services_are_ambiguous(machine: Machine) -> None:
     with run_up(machine) as first, run_up(machine) as second:
         ambiguous = run(machine, "vm", "list")
         assert ambiguous.code == 2
@@ -99,7 +99,7 @@ def test_of_several_ephemeral_services_one_has_to_be_named(machine: Machine) -> 
         assert {vm["guest_url"] for vm in listed} == set(second.guest_urls.values())
 
 
-def test_speed_divides_notice_and_leaves_the_clock_alone(machine: Machine) -> None:
+def test_speed_divides_notice_but_not_the_clock(machine: Machine) -> None:
     with run_up(machine, manual_time=False, FOREWARN_SPEED="3600") as service:
         run_json(machine, "event", "schedule", "Freeze", "db-0", "--duration", "1h")
         url = service.guest_urls["db-0/db-0"]
@@ -108,7 +108,7 @@ def test_speed_divides_notice_and_leaves_the_clock_alone(machine: Machine) -> No
 
 
 def incarnations(url: str, *, until: int) -> Any:
-    """Follow a document until it has reached this incarnation; announced is 2, started 3, gone 4."""
+    """Poll a document until it has this incarnation: announced is 2, started 3, gone 4."""
     etag = ""
     path = f"{EVENTS}&wait=60"
     while True:
@@ -125,7 +125,7 @@ def incarnations(url: str, *, until: int) -> Any:
                 return
 
 
-def test_busy_operator_port_is_named(machine: Machine) -> None:
+def test_busy_operator_port_is_reported(machine: Machine) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         ended = run(machine, "up", "--ephemeral", "--listen", "127.0.0.1:0", "--operator", f"127.0.0.1:{port}")
@@ -139,7 +139,7 @@ def test_busy_operator_port_is_named(machine: Machine) -> None:
     assert list((machine.runtime / "forewarn").iterdir()) == []
 
 
-def test_busy_guest_port_is_named_and_not_kept(machine: Machine, tmp_path: Path) -> None:
+def test_busy_guest_port_is_reported_and_not_saved(machine: Machine, tmp_path: Path) -> None:
     data = ("--data", str(tmp_path / "data"))
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
@@ -155,7 +155,7 @@ def test_busy_guest_port_is_named_and_not_kept(machine: Machine, tmp_path: Path)
         assert len(service.guest_urls) == 15
 
 
-def test_kept_guest_port_that_is_busy_is_named(machine: Machine, tmp_path: Path) -> None:
+def test_busy_saved_guest_port_is_reported(machine: Machine, tmp_path: Path) -> None:
     data = ("--data", str(tmp_path / "data"))
     with run_up(machine, data=tmp_path / "data", manual_time=False) as service:
         port = urlsplit(service.guest_urls["web/web-0"]).port
@@ -179,7 +179,7 @@ def test_kept_guest_port_that_is_busy_is_named(machine: Machine, tmp_path: Path)
     ],
     ids=["beyond loopback", "value", "contradiction", "no settings", "no fleet", "bad fleet", "binary fleet"],
 )
-def test_what_cannot_be_meant_is_a_usage_error(machine: Machine, options: tuple[str, ...], complaint: str) -> None:
+def test_invalid_settings_are_usage_errors(machine: Machine, options: tuple[str, ...], complaint: str) -> None:
     (machine.home / "bad.toml").write_text('scopes = [{ name = "a", kind = "pool" }]')
     (machine.home / "binary.toml").write_bytes(b"\xff\xfe")
     ended = run(machine, "up", *FREE_PORTS, *options)
@@ -187,7 +187,7 @@ def test_what_cannot_be_meant_is_a_usage_error(machine: Machine, options: tuple[
     assert ended.stderr.startswith(f"forewarn: {complaint}")
 
 
-def test_bad_fleet_file_leaves_a_directory_that_can_still_be_filled(machine: Machine, tmp_path: Path) -> None:
+def test_invalid_fleet_file_leaves_the_directory_empty(machine: Machine, tmp_path: Path) -> None:
     fleet = tmp_path / "fleet.toml"
     fleet.write_text('scopes = [{ name = "a", kind = "pool" }]')
     options = ("--data", str(tmp_path / "data"), "--fleet", str(fleet))
@@ -197,7 +197,7 @@ def test_bad_fleet_file_leaves_a_directory_that_can_still_be_filled(machine: Mac
         assert set(service.guest_urls) == {"a/a"}
 
 
-def test_data_directory_that_cannot_be_used_is_refused(machine: Machine, tmp_path: Path) -> None:
+def test_unusable_data_directory_is_refused(machine: Machine, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     ended = run(machine, "up", *FREE_PORTS, "--data", str(tmp_path / "file"))
     assert (ended.code, ended.stderr) == (

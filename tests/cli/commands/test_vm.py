@@ -1,4 +1,4 @@
-"""VMs from the command line: added, changed and deleted, restarted, moved, evicted and failed."""
+"""VMs from the command line: add, change, delete, restart, redeploy, evict and fail."""
 
 import pytest
 
@@ -17,7 +17,7 @@ from tests.cli.service_machine import ServiceMachine
     ],
     ids=["restart", "redeploy", "evict", "fail", "fail with reboot"],
 )
-def test_operation_makes_its_event(
+def test_operation_creates_its_event(
     service_machine: ServiceMachine, command: tuple[str, ...], made: tuple[str, ...]
 ) -> None:
     (event,) = run_json(
@@ -55,7 +55,7 @@ def test_vm_without_terminate_notice_is_deleted_at_once_and_others_with_an_event
     assert (event["type"], event["source"]) == ("Terminate", "User")
 
 
-def test_vm_comes_is_changed_and_goes(inventory_machine: ServiceMachine) -> None:
+def test_vm_is_added_changed_and_removed(inventory_machine: ServiceMachine) -> None:
     place = ("--scope", "web", "--host", "hv-1", "--update-domain", "1")
     traits = ("--tag", "a=b", "--terminate-notice", "5m", "--os", "linux")
     addresses = ("--address", "10.0.0.9", "--address", "fd00::9@blue")

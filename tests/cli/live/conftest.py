@@ -1,4 +1,4 @@
-"""The machine on which the tests of live views type."""
+"""The machine for the tests of live views."""
 
 from collections.abc import Iterator
 

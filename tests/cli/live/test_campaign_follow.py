@@ -1,4 +1,4 @@
-"""Following a campaign while the service answers badly, or has no news."""
+"""Following a campaign while requests fail or the journal has no entries."""
 
 from collections.abc import Iterator
 from threading import Event
@@ -19,8 +19,8 @@ from forewarn.core.campaign.record import CampaignState
 from tests.cli.sample_campaign import BEGIN, campaign_of
 
 
-def test_campaign_is_asked_for_again_after_a_single_question_has_failed(capsys: pytest.CaptureFixture[str]) -> None:
-    """The feed goes on meanwhile, so nobody says that the service is back."""
+def test_campaign_is_fetched_again_after_a_failed_request(capsys: pytest.CaptureFixture[str]) -> None:
+    """The journal stream stays connected, so it does not report a reconnect."""
     running = campaign_of(v1.WaveProgress(number=1, wave_count=1, vm_count=1, planned=1))
     ended = msgspec.structs.replace(running, state=CampaignState.COMPLETED, ended_at=BEGIN)
     follow(
@@ -32,8 +32,8 @@ def test_campaign_is_asked_for_again_after_a_single_question_has_failed(capsys: 
     assert "too busy" in seen.err
 
 
-def test_campaign_is_asked_for_now_and_then_without_news(monkeypatch: pytest.MonkeyPatch) -> None:
-    """That a wave has no room when its time has come is in no journal."""
+def test_campaign_is_fetched_periodically_without_journal_entries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That a due wave waits for a limit is not in the journal."""
     monkeypatch.setattr(campaign_follow, "POLL_INTERVAL", 0.0)
     running = campaign_of(v1.WaveProgress(number=1, wave_count=2, vm_count=2, announced=1, failed=1))
     stuck = msgspec.structs.replace(running, is_stuck=True)
@@ -43,23 +43,23 @@ def test_campaign_is_asked_for_now_and_then_without_news(monkeypatch: pytest.Mon
 
 
 class FlakyApiClient(ApiClient):
-    """A service that fails to answer one question."""
+    """A service that fails to answer one request."""
 
     def __init__(self, answers: list[v1.Campaign | ServiceUnreachable]) -> None:
         self._answers = iter(answers)
 
     def watch(self, **_: Any) -> Iterator[v1.JournalEntry | None]:
-        """Say that something has happened, and then nothing more."""
+        """Yield one entry, then nothing more."""
         yield None
         Event().wait()
 
     def campaign(self, _: str) -> v1.Campaign:
-        """Give the next answer."""
+        """Return the next response."""
         answer = next(self._answers)
         if isinstance(answer, ServiceUnreachable):
             raise answer
         return answer
 
     def clock(self) -> v1.Clock:
-        """Say what time it is."""
+        """Return the time."""
         return v1.Clock(now=BEGIN, manual=True, next_change_at=None)

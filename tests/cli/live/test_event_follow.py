@@ -1,6 +1,6 @@
-"""Following events to their end, live and in lines.
+"""Following events until they end, live and in lines.
 
-Processes: for Ctrl-C, for a service that is killed, and for one whose work is a program.
+Processes: for Ctrl-C, for a service that is killed, and for one whose platform is a program.
 """
 
 import json
@@ -26,7 +26,7 @@ def _event_of(machine: Machine, vm: str) -> str:
     return id_
 
 
-def test_event_is_followed_in_lines(service_machine: ServiceMachine) -> None:
+def test_following_an_event_writes_lines(service_machine: ServiceMachine) -> None:
     vm = service_machine.take_vm()
     ids = []
 
@@ -48,7 +48,7 @@ def test_event_is_followed_in_lines(service_machine: ServiceMachine) -> None:
     assert (followed.code, followed.stderr) == (0, "")
 
 
-def test_cancelled_event_ends_the_following_with_1(service_machine: ServiceMachine) -> None:
+def test_following_a_cancelled_event_exits_with_1(service_machine: ServiceMachine) -> None:
     vm = service_machine.take_vm()
 
     def script() -> Script:
@@ -61,7 +61,7 @@ def test_cancelled_event_ends_the_following_with_1(service_machine: ServiceMachi
     assert (last["id"], last["event"], last["outcome"], followed.code) == (first["id"], None, "canceled", 1)
 
 
-def test_several_events_are_followed_until_the_last_has_ended(service_machine: ServiceMachine) -> None:
+def test_following_several_events_ends_with_the_last_one(service_machine: ServiceMachine) -> None:
     ids = [
         run_json(service_machine, "event", "schedule", "Freeze", service_machine.take_vm(), "--in", "5m")["created"][0][
             "id"
@@ -81,14 +81,14 @@ def test_several_events_are_followed_until_the_last_has_ended(service_machine: S
     assert (lines[-1]["outcome"], followed.code) == ("completed", 0)
 
 
-def test_event_that_has_ended_is_followed_no_longer(service_machine: ServiceMachine) -> None:
+def test_following_an_ended_event_ends_at_once(service_machine: ServiceMachine) -> None:
     id_ = run_json(service_machine, "event", "schedule", "Freeze", service_machine.take_vm())["created"][0]["id"]
     run(service_machine, "event", "cancel", id_)
     ended = run(service_machine, "event", "watch", id_)
     assert (ended.code, ended.stdout.endswith("  canceled\n")) == (1, True)
 
 
-def test_evicted_vm_is_followed_to_its_end(service_machine: ServiceMachine) -> None:
+def test_following_an_eviction_ends_with_the_vm(service_machine: ServiceMachine) -> None:
     vm = service_machine.take_vm()
 
     def script() -> Script:
@@ -99,12 +99,12 @@ def test_evicted_vm_is_followed_to_its_end(service_machine: ServiceMachine) -> N
     assert (followed.code, followed.stdout.splitlines()[-1].endswith("completed")) == (0, True)
 
 
-def test_live_view_counts_down_by_the_clock_of_the_service(service_machine: ServiceMachine) -> None:
+def test_live_view_counts_down_with_the_services_clock(service_machine: ServiceMachine) -> None:
     vm = service_machine.take_vm()
 
     def script() -> Script:
         yield "in 20m"
-        yield "Time stands still: `forewarn clock advance` moves it."
+        yield "The clock is manual: `forewarn clock advance` moves it."
         run_json(service_machine, "clock", "advance", "8m")
         yield "in 12m"
         run_json(service_machine, "clock", "advance", "12m")
@@ -118,7 +118,7 @@ def test_live_view_counts_down_by_the_clock_of_the_service(service_machine: Serv
 
 
 @pytest.mark.process
-def test_ctrl_c_ends_the_watching_and_not_the_event(service_machine: ServiceMachine) -> None:
+def test_ctrl_c_stops_watching_but_not_the_event(service_machine: ServiceMachine) -> None:
     vm = service_machine.take_vm()
     with Terminal(service_machine, "event", "schedule", "Reboot", vm, "--in", "20m", "--wait") as terminal:
         terminal.wait_for("in 20m")
@@ -130,7 +130,7 @@ def test_ctrl_c_ends_the_watching_and_not_the_event(service_machine: ServiceMach
 
 
 @pytest.mark.process
-def test_following_goes_on_when_the_service_is_restarted(machine: Machine) -> None:
+def test_following_continues_after_a_restart_of_the_service(machine: Machine) -> None:
     (machine.home / "fleet.toml").write_text(FLEET)
     with machine.up("--data", "data", "--manual-time", "--fleet", "fleet.toml") as service:
         port = service.ready["operator_url"].rpartition(":")[2]
@@ -146,13 +146,13 @@ def test_following_goes_on_when_the_service_is_restarted(machine: Machine) -> No
                 run(machine, "event", "cancel", made["id"], "--data", "data")
                 code, rest, _ = followed.ended()
     assert lost.startswith("The service cannot be reached; trying again. ")
-    assert back == "The service is back.\n"
+    assert back == "The service can be reached again.\n"
     assert (code, rest.endswith("canceled\n")) == (1, True)
 
 
 @pytest.fixture
 def failing(machine: Machine) -> Iterator[Machine]:
-    """A service whose own program fails for every impact."""
+    """Run a service whose platform program always fails."""
     (machine.home / "fleet.toml").write_text(FLEET)
     program = json.dumps([sys.executable, "-c", "import sys; print('no such domain'); sys.exit(1)"])
     settings = machine.home / "forewarn.toml"
@@ -162,18 +162,18 @@ def failing(machine: Machine) -> Iterator[Machine]:
 
 
 @pytest.mark.process
-def test_following_ends_with_the_next_step_where_only_a_person_can_go_on(failing: Machine) -> None:
+def test_following_ends_with_the_next_step_if_an_operator_is_needed(failing: Machine) -> None:
     made = failing.run("event", "schedule", "Reboot", "web-0", "web-1", "--in", "0s", "--wait")
     (stuck,) = [event for event in run_json(failing, "event", "list") if event["status"] == "Started"]
     id_ = stuck["id"][:8]
     assert made.returncode == 1
     assert made.stderr == (
-        f"The work on {stuck['vms'][0]} waits for a person: `forewarn event retry {id_}` has it done once more, "
-        f"`forewarn event resolve {id_}` ends it.\n"
+        f"The work on {stuck['vms'][0]} needs an operator: `forewarn event retry {id_}` retries it, "
+        f"`forewarn event resolve {id_}` records its outcome.\n"
     )
     again = failing.run("event", "watch", stuck["id"])
     assert (again.returncode, again.stderr) == (1, made.stderr)
-    # The other update domain cannot have its turn before that.
+    # The other update domain must wait for this event.
     (waiting,) = [event for event in run_json(failing, "event", "list") if event["status"] == "Scheduled"]
     behind = failing.run("event", "watch", waiting["id"])
     assert (behind.returncode, behind.stderr) == (1, made.stderr)

@@ -26,13 +26,13 @@ def drawn(content: GuestFollower) -> str:
 
 def test_countdown_follows_the_changes() -> None:
     content = follower()
-    assert drawn(content) == "Nothing is planned. Watching http://127.0.0.1:8180 until Ctrl-C."
+    assert drawn(content) == "No events. Watching http://127.0.0.1:8180 until Ctrl-C."
     list(content.lines_above([Appeared(REBOOT)]))
     assert drawn(content) == "Reboot of web-0 in 15m"
     list(content.lines_above([Started(RUNNING, before=REBOOT)]))
     assert drawn(content) == "Reboot of web-0 is under way"
     list(content.lines_above([Gone(RUNNING, Ending.FINISHED)]))
-    assert drawn(content).startswith("Nothing is planned.")
+    assert drawn(content).startswith("No events.")
 
 
 def test_line_of_a_change_has_time_change_event_and_time_left() -> None:

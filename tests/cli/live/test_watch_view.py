@@ -1,4 +1,4 @@
-"""`forewarn watch`: the screen that shows everything, and the lines where there is no terminal.
+"""`forewarn watch`: the full screen, and the lines without a terminal.
 
 Processes: for keys, sizes and Ctrl-C of a real terminal.
 """
@@ -18,10 +18,10 @@ CTRL_C = "\x03"
 
 
 @pytest.mark.process
-def test_screen_shows_events_holds_and_the_journal(service_machine: ServiceMachine) -> None:
+def test_screen_shows_events_holds_and_journal(service_machine: ServiceMachine) -> None:
     vm = service_machine.take_vm()
     with Terminal(service_machine, "watch", columns=120) as terminal:
-        terminal.wait_for("(q ends)")
+        terminal.wait_for("(q quits)")
         made = run_json(service_machine, "event", "schedule", "Reboot", vm, "--in", "17m")["created"][0]
         terminal.wait_for("in 17m")
         terminal.wait_for(made["id"][:8])
@@ -29,7 +29,7 @@ def test_screen_shows_events_holds_and_the_journal(service_machine: ServiceMachi
         terminal.wait_for("Scope batch is held by admin since")
         terminal.forget()
         terminal.resize(60, 10)
-        terminal.wait_for("(q ends)")
+        terminal.wait_for("(q quits)")
         run(service_machine, "release", "--scope", "batch")
         terminal.wait_for("released")
         terminal.type("q")
@@ -38,10 +38,10 @@ def test_screen_shows_events_holds_and_the_journal(service_machine: ServiceMachi
 
 
 @pytest.mark.process
-def test_narrow_screen_still_says_what_an_event_waits_for(service_machine: ServiceMachine) -> None:
+def test_narrow_screen_shows_what_an_event_waits_for(service_machine: ServiceMachine) -> None:
     run(service_machine, "hold", "rack 4 burns", "--scope", "batch")
     with Terminal(service_machine, "watch", columns=80) as terminal:
-        terminal.wait_for("(q ends)")
+        terminal.wait_for("(q quits)")
         made = run_json(service_machine, "event", "schedule", "Redeploy", service_machine.take_vm(), "--in", "17m")[
             "created"
         ][0]
@@ -53,9 +53,9 @@ def test_narrow_screen_still_says_what_an_event_waits_for(service_machine: Servi
 
 
 @pytest.mark.process
-def test_ctrl_c_is_a_usual_end_of_the_screen(service_machine: ServiceMachine) -> None:
+def test_ctrl_c_ends_the_screen_with_exit_code_0(service_machine: ServiceMachine) -> None:
     with Terminal(service_machine, "watch") as terminal:
-        terminal.wait_for("(q ends)")
+        terminal.wait_for("(q quits)")
         terminal.type(CTRL_C)
         assert terminal.end() == 0
     assert "\x1b[?1049l" in terminal.seen
@@ -64,7 +64,7 @@ def test_ctrl_c_is_a_usual_end_of_the_screen(service_machine: ServiceMachine) ->
 
 @pytest.mark.process
 @pytest.mark.parametrize("output", ["table", "json"])
-def test_journal_is_written_line_by_line_where_no_terminal_is(service_machine: ServiceMachine, output: str) -> None:
+def test_without_a_terminal_journal_entries_are_written_as_lines(service_machine: ServiceMachine, output: str) -> None:
     vm = service_machine.take_vm()
     with lines(service_machine, "watch", "-o", output) as watching:
         assert watching.process.stderr is not None
@@ -73,7 +73,7 @@ def test_journal_is_written_line_by_line_where_no_terminal_is(service_machine: S
         line = watching.stdout.readline()
         watching.process.send_signal(signal.SIGINT)
         code, _, said = watching.ended()
-    assert (code, said, "Ctrl-C ends it" in begin) == (0, "", True)
+    assert (code, said, "press Ctrl-C to stop" in begin) == (0, "", True)
     if output == "json":
         assert (json.loads(line)["action"], json.loads(line)["vms"]) == ("scheduled", [vm])
     else:

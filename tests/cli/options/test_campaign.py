@@ -1,4 +1,4 @@
-"""Options of a campaign: one for each key of the campaign file, and none that has to be written by hand."""
+"""Options of a campaign: one for each key of the campaign file, derived automatically."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -50,7 +50,7 @@ TYPED: dict[tuple[str, str], tuple[Any, object]] = {
     ("policy", "halt_after"): ("none", None),
     ("policy", "advance"): (False, False),
 }
-"""What is typed for each key, and what the campaign then has."""
+"""The typed value of each key, and the resulting value in the campaign."""
 
 
 def typed(**values: Any) -> dict[str, Any]:
@@ -70,12 +70,12 @@ def test_key_has_an_option_of_its_name_with_a_help(table: str, key: str) -> None
     assert option.flag in {f"--{name.replace('_', '-')}" for name in (key, key.removesuffix("s"))}
 
 
-def test_every_key_is_typed_in_this_test() -> None:
+def test_this_module_covers_every_key() -> None:
     assert list(TYPED) == KEYS
 
 
 @pytest.mark.parametrize(("table", "key"), KEYS)
-def test_typed_value_reaches_the_campaign(table: str, key: str) -> None:
+def test_option_value_reaches_the_campaign(table: str, key: str) -> None:
     text, expected = TYPED[table, key]
     values = {name: value for name, value in REQUIRED.items() if key != "all" or name != "scopes"}
     spec = spec_from_request(campaign_from_options(None, typed(**{**values, option_of(table, key).parameter: text})))
@@ -99,7 +99,7 @@ def test_key_is_in_the_api(table: str, key: str) -> None:
 
 
 @pytest.mark.parametrize("key", [key for table, key in KEYS if table and key not in ("scopes", "hosts", "tags", "all")])
-def test_option_takes_the_place_of_what_the_file_says(tmp_path: Path, key: str) -> None:
+def test_option_overrides_the_file(tmp_path: Path, key: str) -> None:
     file = tmp_path / "kernel.toml"
     full = (Path(__file__).parents[2] / "stored/450409b/samples/campaign.toml").read_text()
     file.write_text(full)
@@ -119,7 +119,7 @@ def test_option_takes_the_place_of_what_the_file_says(tmp_path: Path, key: str) 
         assert not getattr(getattr(cleared, option.table), key)
 
 
-def test_selection_that_is_typed_takes_the_place_of_the_files(tmp_path: Path) -> None:
+def test_selection_options_replace_the_files_selection(tmp_path: Path) -> None:
     file = tmp_path / "kernel.toml"
     file.write_text('name = "k"\ntype = "Reboot"\nselection = { hosts = ["hv-1"], exclude_vms = ["a"] }\n')
     assert spec_from_request(campaign_from_options(file, typed(all_=True))).selection == Selection(
@@ -137,21 +137,21 @@ def test_selection_that_is_typed_takes_the_place_of_the_files(tmp_path: Path) ->
         ({"gap": "31d"}, "--gap must be 0s to 30d, got 31d"),
         ({"vms_at_once": "few"}, "--vms-at-once: 'few' is not a limit"),
         ({"windows": ("at night",)}, "--window: 'at night' is not a window"),
-        ({"exclude_tags": ("a",)}, "--exclude-tag: 'a' is not a tag: write it like team=web"),
+        ({"exclude_tags": ("a",)}, "--exclude-tag: 'a' is not a tag; write NAME=VALUE, such as team=web"),
         ({"halt_after": "0"}, '--halt-after: 0 is not allowed: use an integer from 1 to 1000000, or "none"'),
         ({"start_at": "soon"}, "--start-at: 'soon' is not a time"),
         ({"gate": "a b"}, "--gate: name 'a b': use 1 to 128"),
         ({"zone": "../x"}, "--zone: '../x' is not a time zone"),
-        ({"name": None}, "missing: --name; or name a FILE that has it"),
+        ({"name": None}, "missing: --name; or use a FILE that has it"),
     ],
 )
-def test_wrong_value_is_named_by_its_option(values: dict[str, Any], message: str) -> None:
+def test_error_names_the_option(values: dict[str, Any], message: str) -> None:
     with pytest.raises(CliError) as refused:
         campaign_from_options(None, typed(**{**REQUIRED, **values}))
     assert str(refused.value).startswith(message)
 
 
-def test_campaign_is_sent_as_it_was_asked_for() -> None:
+def test_request_contains_the_given_campaign() -> None:
     sent = campaign_from_options(None, typed(**REQUIRED, gap="1h"))
     assert sent == spec_view(spec_from_request(sent))
     assert sent.policy.gap == "1h"

@@ -1,4 +1,4 @@
-"""Names complete in the shell, with what the service has; where none can be asked the shell hears nothing."""
+"""Shell completion with names from the service; without a service there is no output."""
 
 import socket
 import threading
@@ -67,7 +67,7 @@ def test_names_complete(service_machine: Machine, typed: tuple[str, ...], expect
     assert completions(service_machine, *typed) == expected
 
 
-def test_campaigns_complete_by_their_names_and_say_what_they_are(service_machine: Machine) -> None:
+def test_campaigns_complete_by_name_with_descriptions(service_machine: Machine) -> None:
     run_json(
         service_machine,
         "campaign",
@@ -85,10 +85,10 @@ def test_campaigns_complete_by_their_names_and_say_what_they_are(service_machine
     assert completions(service_machine, "campaign", "show", "k", shell="fish") == ["plain,kernel\tRunning Freeze"]
     assert completions(service_machine, "journal", "--campaign", "") == ["kernel"]
     assert completions(service_machine, "campaign", "skip", "kernel", "") == ["batch", "web"]
-    assert completions(service_machine, "campaign", "retry", "kernel", "") == [], "nothing has failed"
+    assert completions(service_machine, "campaign", "retry", "kernel", "") == [], "no wave has failed"
 
 
-def test_events_and_tokens_complete_by_their_ids_and_say_what_they_are(service_machine: Machine) -> None:
+def test_events_and_tokens_complete_by_id_with_descriptions(service_machine: Machine) -> None:
     (event,) = run_json(service_machine, "event", "schedule", "Reboot", "web-0")["created"]
     (token,) = run_json(service_machine, "token", "list")
     assert completions(service_machine, "event", "show", event["id"][:3]) == [event["id"]]
@@ -97,18 +97,18 @@ def test_events_and_tokens_complete_by_their_ids_and_say_what_they_are(service_m
     assert "Scheduled Reboot of web-0" in described
 
 
-def test_completion_without_a_service_stays_silent(machine: Machine) -> None:
+def test_completion_without_a_service_is_empty(machine: Machine) -> None:
     assert completions(machine, "event", "list", "--vm", "w") == []
 
 
-def test_completion_waits_not_long_for_a_service_that_is_silent(machine: Machine) -> None:
+def test_completion_times_out_if_the_service_does_not_answer(machine: Machine) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
         assert completions(machine, "vm", "show", "w", FOREWARN_URL=url, FOREWARN_TOKEN="x") == []
 
 
-def test_completion_waits_not_long_for_a_service_that_says_little_by_little(machine: Machine) -> None:
-    """Each word comes in time, the last one never."""
+def test_completion_times_out_if_the_service_answers_slowly(machine: Machine) -> None:
+    """Each chunk arrives in time, but the last one never."""
     with socket.create_server(("127.0.0.1", 0)) as dripping:
 
         def drip() -> None:
@@ -129,5 +129,5 @@ def test_completion_waits_not_long_for_a_service_that_says_little_by_little(mach
             service.join()
 
 
-def test_completion_with_a_wrong_token_stays_silent(service_machine: Machine) -> None:
+def test_completion_with_an_invalid_token_is_empty(service_machine: Machine) -> None:
     assert completions(service_machine, "vm", "show", "w", FOREWARN_TOKEN="wrong") == []

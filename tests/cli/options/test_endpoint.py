@@ -1,4 +1,4 @@
-"""How errors of the client library end a command."""
+"""Exit codes for errors of the client library."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Options that are derived from fields: a new field has its option at once."""
+"""Options that are derived from fields."""
 
 from datetime import timedelta
 from typing import Annotated, Any
@@ -16,7 +16,7 @@ from forewarn.core.vm import Os, Traits
 
 
 class WiderPolicy(CampaignPolicy, frozen=True, kw_only=True):
-    """A policy with keys more, as a later version could have it."""
+    """A policy with additional keys, as a later version could have."""
 
     settle_for: Annotated[timedelta | None, Meta(description="How long to watch a scope after its wave.")] = None
     strict: Annotated[bool, Meta(description="Whether warnings count as failures.")] = False
@@ -24,7 +24,7 @@ class WiderPolicy(CampaignPolicy, frozen=True, kw_only=True):
     reviewers: Annotated[tuple[str, ...], Meta(description="Who has to agree.")] = ()
 
 
-def test_new_key_of_a_policy_has_its_option_without_further_ado() -> None:
+def test_new_policy_key_has_an_option_automatically() -> None:
     wider = field_options({"": CampaignSpec, "selection": Selection, "policy": WiderPolicy})
     found = [(each.flag, each.metavar, each.is_repeatable, each.is_clearable) for each in wider[len(OPTIONS) :]]
     assert found == [
@@ -40,7 +40,7 @@ def test_new_key_of_a_policy_has_its_option_without_further_ado() -> None:
     assert [each.name for each in declared] == ["settle_for", "strict", "ring", "reviewers"]
 
 
-def test_help_of_a_policy_says_defaults_and_what_can_be_repeated() -> None:
+def test_help_of_policy_options_shows_defaults_and_repeatable_options() -> None:
     added = {each.key: each.help.removeprefix(each.type.description).partition("Example")[0] for each in OPTIONS}
     assert {key: text.strip() for key, text in added.items() if text.strip()} == {
         "scopes": "Repeatable.",
@@ -63,12 +63,12 @@ def test_help_of_a_policy_says_defaults_and_what_can_be_repeated() -> None:
 
 
 class WiderTraits(Traits, frozen=True, kw_only=True):
-    """Traits with one more, as a later version could have it."""
+    """Traits with one more field, as a later version could have."""
 
     rack: Annotated[str | None, Meta(description="The rack.")] = None
 
 
-def test_new_trait_has_its_option_without_further_ado() -> None:
+def test_new_trait_has_an_option_automatically() -> None:
     *_, rack = field_options({"": WiderTraits})
     assert (rack.flag, rack.metavar, rack.help) == ("--rack", "TEXT", "The rack.")
 
@@ -84,7 +84,7 @@ def test_new_trait_has_its_option_without_further_ado() -> None:
         ("tags", ("a=b", "c="), {"a": "b", "c": ""}),
     ],
 )
-def test_typed_value_is_read_as_the_api_has_it(key: str, typed: Any, read: object) -> None:
+def test_option_value_is_converted_to_the_form_of_the_api(key: str, typed: Any, read: object) -> None:
     (option,) = (each for each in field_options({"": Traits}) if each.key == key)
     assert option.read(typed) == read
 
@@ -93,10 +93,10 @@ def test_typed_value_is_read_as_the_api_has_it(key: str, typed: Any, read: objec
     ("key", "typed", "message"),
     [
         ("terminate_notice", "soon", "--terminate-notice: 'soon' is not a duration"),
-        ("tags", ("a",), "--tag: 'a' is not a tag: write it like team=web"),
+        ("tags", ("a",), "--tag: 'a' is not a tag; write NAME=VALUE, such as team=web"),
     ],
 )
-def test_wrong_value_is_named_by_its_option(key: str, typed: Any, message: str) -> None:
+def test_error_names_the_option(key: str, typed: Any, message: str) -> None:
     (option,) = (each for each in field_options({"": Traits}) if each.key == key)
     with pytest.raises(CliError) as refused:
         option.read(typed)

@@ -1,4 +1,4 @@
-"""Times and durations as people type and read them."""
+"""Parsing and formatting of times and durations."""
 
 from datetime import UTC, datetime, timedelta, timezone
 
@@ -30,13 +30,13 @@ NOW = datetime(2026, 3, 10, 12, 30, tzinfo=UTC)
         ("2026-03-01T10:15+01:00", datetime(2026, 3, 1, 10, 15, tzinfo=timezone(timedelta(hours=1)))),
     ],
 )
-def test_time_that_has_passed_is_read(typed: str, meant: datetime) -> None:
+def test_past_time_is_parsed(typed: str, meant: datetime) -> None:
     assert read_past(typed, "--since", now=NOW) == meant
 
 
 @pytest.mark.parametrize("typed", ["", "soon", "25:00", "2026-13-01", "3 hours"])
-def test_what_is_no_time_is_refused_with_examples(typed: str) -> None:
-    with pytest.raises(CliError, match="write how long ago, like 2h"):
+def test_invalid_past_time_is_refused_with_examples(typed: str) -> None:
+    with pytest.raises(CliError, match="write it like 2h"):
         read_past(typed, "--since", now=NOW)
 
 
@@ -49,15 +49,15 @@ def test_what_is_no_time_is_refused_with_examples(typed: str) -> None:
         ("2026-03-11T10:15Z", datetime(2026, 3, 11, 10, 15, tzinfo=UTC)),
     ],
 )
-def test_time_to_come_is_read(typed: str, meant: datetime) -> None:
+def test_future_time_is_parsed(typed: str, meant: datetime) -> None:
     assert read_future(typed, "--at", now=NOW) == meant
 
 
 @pytest.mark.parametrize(
     ("typed", "said"),
-    [("soon", "write it like 2026-01-31T10:15Z, or 03:12"), ("2026-03-11T10:15", "has no zone: add Z for UTC")],
+    [("soon", "write it like 2026-01-31T10:15Z, or 03:12"), ("2026-03-11T10:15", "has no time zone; add Z for UTC")],
 )
-def test_what_is_no_time_to_come_is_refused(typed: str, said: str) -> None:
+def test_invalid_future_time_is_refused(typed: str, said: str) -> None:
     with pytest.raises(CliError, match=said):
         read_future(typed, "--at", now=NOW)
 
@@ -71,5 +71,5 @@ def test_what_is_no_time_to_come_is_refused(typed: str, said: str) -> None:
         (timedelta(days=2, hours=3, minutes=4, seconds=5), "2d3h4m"),
     ],
 )
-def test_span_is_written_to_the_second_or_the_minute(span: timedelta, text: str) -> None:
+def test_span_is_formatted_to_the_second_or_minute(span: timedelta, text: str) -> None:
     assert span_text(span) == text

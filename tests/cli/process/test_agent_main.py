@@ -1,4 +1,4 @@
-"""The agent's process holds no more than the agent needs."""
+"""The agent's process imports only what the agent needs."""
 
 import subprocess
 import sys
@@ -7,7 +7,7 @@ import pytest
 
 
 @pytest.mark.process
-def test_agent_process_imports_nothing_that_parses_or_formats_a_command_line() -> None:
+def test_agent_process_imports_no_command_line_modules() -> None:
     script = "import sys, forewarn.cli.process.agent_main\nprint(*{'click', 'rich'} & set(sys.modules))"
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60)
     assert (ended.stdout.split(), ended.stderr) == ([], "")

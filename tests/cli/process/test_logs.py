@@ -23,7 +23,7 @@ def test_record_is_one_line_of_json_with_its_facts() -> None:
     }
 
 
-def test_record_of_an_error_has_its_trace() -> None:
+def test_record_of_an_error_has_its_stack_trace() -> None:
     bug = RuntimeError("a bug")
     record = logging.LogRecord("forewarn.x", logging.ERROR, "x.py", 1, "it broke", (), (RuntimeError, bug, None))
     line = JsonFormatter().format(record)
@@ -31,13 +31,13 @@ def test_record_of_an_error_has_its_trace() -> None:
     assert json.loads(line)["trace"].endswith("RuntimeError: a bug")
 
 
-def test_record_that_names_what_is_no_unicode_is_a_line_too() -> None:
+def test_record_with_invalid_unicode_is_still_one_line() -> None:
     record = logging.LogRecord("forewarn.x", logging.ERROR, "x.py", 1, "cannot read %s", ("Z\udcfcrich",), None)
     record.place = Path("/data")
     assert json.loads(JsonFormatter().format(record).encode("ascii"))["message"] == "cannot read Z\udcfcrich"
 
 
-def test_record_as_text_has_its_facts_too() -> None:
+def test_record_as_text_has_its_facts() -> None:
     record = logging.LogRecord("forewarn.x", logging.INFO, "x.py", 1, "taken over", (), None)
     record.created = 0.5
     record.changed, record.vms = ["log.level", "gates"], 3

@@ -1,4 +1,4 @@
-"""What a service manager is told."""
+"""Notifications to the service manager."""
 
 import asyncio
 import os
@@ -27,7 +27,7 @@ async def heard(manager: socket.socket) -> bytes:
         return await asyncio.get_running_loop().sock_recv(manager, 4096)
 
 
-async def test_watchdog_hears_nothing_while_the_service_is_not_well(manager: socket.socket) -> None:
+async def test_watchdog_is_not_pinged_while_the_service_is_unhealthy(manager: socket.socket) -> None:
     asked: list[bool] = []
     with manager:
         supervisor = SystemdNotifier(environ(manager, WATCHDOG_USEC="3000"))
@@ -47,7 +47,7 @@ async def test_watchdog_hears_nothing_while_the_service_is_not_well(manager: soc
     [{}, {"WATCHDOG_USEC": "1000", "WATCHDOG_PID": "1"}, {"WATCHDOG_USEC": "soon"}],
     ids=["none", "for another process", "not a number"],
 )
-async def test_without_a_watchdog_there_is_nothing_to_do(manager: socket.socket, more: dict[str, str]) -> None:
+async def test_watchdog_task_returns_without_a_watchdog(manager: socket.socket, more: dict[str, str]) -> None:
     with manager:
         async with asyncio.timeout(60):
             await SystemdNotifier(environ(manager, **more)).run_watchdog(lambda: True)
@@ -55,6 +55,6 @@ async def test_without_a_watchdog_there_is_nothing_to_do(manager: socket.socket,
             manager.recv(1)
 
 
-def test_manager_that_is_not_there_is_no_trouble(tmp_path: Path) -> None:
+def test_missing_service_manager_is_ignored(tmp_path: Path) -> None:
     SystemdNotifier({}).notify("READY=1")
     SystemdNotifier({"NOTIFY_SOCKET": str(tmp_path / "gone"), "WATCHDOG_PID": str(os.getpid())}).notify("READY=1")

@@ -1,4 +1,4 @@
-"""A campaign as it is shown."""
+"""Progress bars and policy text of a campaign."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -8,7 +8,7 @@ from forewarn.core.campaign.spec import Blackout, CampaignPolicy, HttpCheck, Lim
 from tests.cli.sample_campaign import campaign_of
 
 
-def test_bars_show_everything_that_there_is() -> None:
+def test_bars_show_every_state() -> None:
     campaign = campaign_of(
         v1.WaveProgress(number=1, wave_count=1_000, vm_count=5_000, done=997, announced=1, failed=1, planned=1),
         v1.WaveProgress(number=2, wave_count=1, vm_count=1, planned=1),
@@ -44,7 +44,7 @@ EVERY_KEY = CampaignPolicy(
 def test_policy_shows_every_key_that_differs_from_its_default() -> None:
     defaults = CampaignPolicy()
     same = {key for key in CampaignPolicy.__struct_fields__ if getattr(EVERY_KEY, key) == getattr(defaults, key)}
-    assert same == {"waves"}, "a new key belongs into EVERY_KEY; of waves there is one kind"
+    assert same == {"waves"}, "add a new key to EVERY_KEY; there is only one kind of waves"
     assert policy_text(EVERY_KEY).split("; ") == [
         "gap 5m",
         "notice 1h",
@@ -63,5 +63,5 @@ def test_policy_shows_every_key_that_differs_from_its_default() -> None:
     ]
 
 
-def test_policy_of_defaults_is_empty() -> None:
+def test_default_policy_is_empty() -> None:
     assert policy_text(CampaignPolicy()) == ""

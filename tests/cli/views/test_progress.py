@@ -1,4 +1,4 @@
-"""The bar that shows how far long work is."""
+"""The progress bar."""
 
 import io
 import os
@@ -15,10 +15,10 @@ SHOW_CURSOR = "\x1b[?25h"
 
 
 class Screen(io.StringIO):
-    """A terminal that remembers what was written."""
+    """A terminal that collects its output."""
 
     def isatty(self) -> bool:
-        """Say that it is one."""
+        """Return that it is a terminal."""
         return True
 
 
@@ -34,15 +34,15 @@ def fill_in_vain() -> None:
         raise RuntimeError("the disk is full")
 
 
-def test_bar_is_taken_away_when_the_work_fails() -> None:
-    """Else it would go on being drawn over the message, and the cursor would stay hidden."""
+def test_bar_stops_when_the_work_fails() -> None:
+    """Otherwise it would be drawn over the message, and the cursor would stay hidden."""
     with screen() as seen, pytest.raises(RuntimeError, match="the disk is full"):
         fill_in_vain()
     assert "Filling the fleet" in seen.getvalue()
     assert seen.getvalue().endswith(SHOW_CURSOR)
 
 
-def test_bar_that_has_come_to_its_end_is_taken_away() -> None:
+def test_bar_stops_at_its_end() -> None:
     with screen() as seen, ProgressBar("Filling the fleet") as bar:
         bar.show(MIN_TOTAL, MIN_TOTAL)
         assert f"{MIN_TOTAL}/{MIN_TOTAL}" in seen.getvalue()
@@ -55,13 +55,13 @@ def test_short_work_has_no_bar() -> None:
     assert seen.getvalue() == ""
 
 
-def test_where_nobody_looks_work_that_says_its_end_itself_has_no_line() -> None:
+def test_without_a_terminal_writes_end_false_writes_nothing() -> None:
     with patch.object(sys, "stderr", io.StringIO()) as seen, ProgressBar("Checking", writes_end=False) as bar:
         bar.show(MIN_TOTAL, MIN_TOTAL)
     assert seen.getvalue() == ""
 
 
-def test_where_nobody_looks_one_line_says_how_far_it_came() -> None:
+def test_without_a_terminal_one_line_shows_the_progress() -> None:
     with patch.object(sys, "stderr", io.StringIO()) as seen, ProgressBar("Filling the fleet") as bar:
         bar.show(1, MIN_TOTAL)
         bar.show(MIN_TOTAL, MIN_TOTAL)

@@ -1,4 +1,4 @@
-"""Campaigns over the API: planned, started, followed and steered, by those who may."""
+"""Campaigns through the API: plan, start, follow and control, with permissions."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -55,14 +55,14 @@ async def shown(service: RunningApi, name: str = "kernel") -> v1.Campaign:
 
 @asynccontextmanager
 async def failing(*vms: str) -> AsyncIterator[RunningApi]:
-    """Serve, with work that fails on some VMs."""
+    """Serve with a platform that fails on some VMs."""
     async with run_api() as service:
         for vm in vms:
             service.platform.set_outcomes(vm, Failed("the host does not answer"))
         yield service
 
 
-async def test_plan_tells_every_wave_and_changes_nothing() -> None:
+async def test_plan_has_every_wave_and_changes_nothing() -> None:
     async with run_api() as service:
         before = await service.stored_state()
         plan = await service.client(lambda api: planned(api, asked()))
@@ -84,7 +84,7 @@ async def test_plan_tells_every_wave_and_changes_nothing() -> None:
     assert plan.ends_at == max(wave.ends_at for wave in plan.waves)
 
 
-async def test_plan_says_what_has_no_place_and_by_how_much_and_is_not_started() -> None:
+async def test_plan_has_unplaced_vms_with_reasons_and_start_refuses_it() -> None:
     async with run_api() as service:
         plan = await service.client(lambda api: planned(api, asked("k", "web", vms_at_once=1)))
         with pytest.raises(RequestRefused) as refused:
@@ -100,7 +100,7 @@ async def test_plan_says_what_has_no_place_and_by_how_much_and_is_not_started() 
     assert "vms_at_once" in str(refused.value)
 
 
-async def test_plan_can_also_be_had_as_one_answer() -> None:
+async def test_plan_can_be_a_single_response() -> None:
     async with run_api() as service:
         reply = await service.request("POST", "/v1/campaigns/plan", asked("k", "web"))
         streamed = await service.client(lambda api: planned(api, asked("k", "web")))
@@ -109,7 +109,7 @@ async def test_plan_can_also_be_had_as_one_answer() -> None:
 
 
 @pytest.mark.process
-async def test_large_plan_is_made_in_another_process_with_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_large_plan_runs_in_a_separate_process_with_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     async with run_api() as service:
         small = await service.client(lambda api: planned(api, asked()))
         monkeypatch.setattr(campaign_planner, "SMALL_FLEET_VMS", 0)
@@ -123,8 +123,8 @@ async def test_large_plan_is_made_in_another_process_with_progress(monkeypatch: 
     assert refused[-1].error.error.code == "invalid-value"
 
 
-async def test_planning_ends_with_whoever_asked_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A plan is only read: nobody is left to want it."""
+async def test_disconnect_cancels_planning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody needs the plan after a disconnect."""
     begun, ended = asyncio.Event(), asyncio.Event()
 
     async def endless(*_: object) -> campaign_planner.EncodedPlan:
@@ -149,7 +149,7 @@ async def test_planning_ends_with_whoever_asked_for_it(monkeypatch: pytest.Monke
         await ended.wait()
 
 
-async def test_process_that_dies_over_a_plan_is_told_as_that(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_death_of_the_planning_process_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     async def dies(*_: object) -> campaign_planner.EncodedPlan:
         raise EOFError
 
@@ -163,7 +163,7 @@ async def test_process_that_dies_over_a_plan_is_told_as_that(monkeypatch: pytest
     assert lines[-1].error.error.code == "plan-failed"
 
 
-async def test_campaign_goes_from_wave_to_wave_to_its_end() -> None:
+async def test_campaign_runs_all_waves_to_its_end() -> None:
     async with run_api() as service:
         started = await start(service, msgspec.structs.replace(asked("kernel", "web"), reason="ticket 4711"))
         assert (started.state, started.created_by, started.state_reason) == (
@@ -216,8 +216,8 @@ async def test_campaign_goes_from_wave_to_wave_to_its_end() -> None:
     assert event is not None
 
 
-async def test_campaign_goes_to_its_end_in_real_time() -> None:
-    """A real clock is never at a whole second, as a manual one mostly is."""
+async def test_campaign_completes_in_real_time() -> None:
+    """Unlike a manual clock, a real clock is almost never at a whole second."""
     fast = msgspec.structs.replace(EMULATOR, speed=1_000.0)
     async with run_api(clock=SystemClock(), policy=fast) as service:
         ask = asked("kernel", "web", "db-0", gap="1m")
@@ -256,7 +256,7 @@ async def test_waves_are_listed_by_page_scope_and_state() -> None:
     ]
 
 
-async def test_start_is_done_once_however_often_it_is_asked() -> None:
+async def test_repeated_start_with_the_same_key_starts_once() -> None:
     async with run_api() as service:
         first = await start(service, asked(), key="once")
         again = await start(service, asked(), key="once")
@@ -304,7 +304,7 @@ async def test_campaign_is_paused_resumed_and_aborted() -> None:
     assert (aborted.wave_count, aborted.finished_wave_count, aborted.finished_vm_count) == (3, 1, 2)
 
 
-async def test_failure_halts_and_is_told_with_its_scope_and_can_be_retried_or_skipped() -> None:
+async def test_failure_halts_the_campaign_and_can_be_retried_or_skipped() -> None:
     async with failing("web/web-0", "db-0/db-0") as service:
         await start(service, asked("kernel", "web", "db-0", halt_after=2))
         await service.fleet.time.advance(timedelta(minutes=20))
@@ -328,7 +328,7 @@ async def test_failure_halts_and_is_told_with_its_scope_and_can_be_retried_or_sk
     assert ended.progress[0] == v1.WaveProgress(number=1, wave_count=2, vm_count=3, done=1, skipped=1)
 
 
-async def test_running_campaign_is_stuck_once_every_scope_that_is_not_through_has_failed() -> None:
+async def test_running_campaign_is_stuck_if_every_open_scope_has_failed() -> None:
     async with failing("web/web-0", "db-0/db-0") as service:
         await start(service, asked("kernel", "web", "db-0", "shop", halt_after=None))
         seen = []
@@ -362,7 +362,7 @@ async def test_campaigns_are_listed_newest_first_by_state_and_page() -> None:
     assert [each["name"] for each in page.json["campaigns"] + rest.json["campaigns"]] == everything
 
 
-async def test_campaign_is_followed_by_itself() -> None:
+async def test_journal_stream_of_one_campaign() -> None:
     async with run_api() as service:
         started = await start(service, asked("kernel", "web"))
 
@@ -441,8 +441,8 @@ async def test_token_for_scopes_sees_and_starts_only_campaigns_within_them() -> 
 
 
 @pytest.mark.process
-async def test_token_for_scopes_finds_out_nothing_of_others_by_planning(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is there and what is not is refused in the same words, and nobody is told how much there is."""
+async def test_planning_reveals_nothing_about_other_scopes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Existing and missing scopes are refused with the same message, without counts."""
     monkeypatch.setattr(campaign_planner, "SMALL_FLEET_VMS", 0)
     async with run_api() as service:
         secret = await service.token("shopkeeper", Role.VIEWER, "shop", "web-*")
@@ -463,8 +463,8 @@ async def test_token_for_scopes_finds_out_nothing_of_others_by_planning(monkeypa
         assert (await service.request("POST", "/v1/campaigns/plan", mine, token=secret)).status == 200
 
 
-async def test_name_of_a_campaign_that_is_not_seen_is_free_and_whoever_sees_both_says_an_id() -> None:
-    """Otherwise whoever guesses names would learn of campaigns of others."""
+async def test_name_of_an_invisible_campaign_is_free_and_ambiguous_for_those_who_see_both() -> None:
+    """Otherwise guessing names would reveal campaigns of others."""
     async with run_api() as service:
         hidden = await start(service, asked("kernel", "web", "db-0"))
         secret = await service.token("shopkeeper", Role.OPERATOR, "shop", "web")
@@ -487,7 +487,7 @@ async def test_name_of_a_campaign_that_is_not_seen_is_free_and_whoever_sees_both
 
 
 @pytest.mark.process
-async def test_pattern_that_proves_to_reach_further_is_refused_without_a_word_of_how_far(
+async def test_pattern_beyond_the_tokens_scopes_is_refused_without_details(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(campaign_planner, "SMALL_FLEET_VMS", 0)
@@ -505,7 +505,7 @@ async def test_pattern_that_proves_to_reach_further_is_refused_without_a_word_of
     assert lines[-1].error.error.code == "scope-forbidden"
 
 
-async def test_gate_that_a_campaign_brings_along_has_no_password_for_everybody_to_see() -> None:
+async def test_gate_url_with_a_password_is_refused() -> None:
     async with run_api() as service:
         own = asked("k", "web", gate=v1.HttpGate(url="http://me:s3cret@127.0.0.1:9/"))
         reply = await service.request("POST", "/v1/campaigns", own)
@@ -515,7 +515,7 @@ async def test_gate_that_a_campaign_brings_along_has_no_password_for_everybody_t
     assert "settings" in reply.json["error"]["message"]
 
 
-async def test_gate_of_ones_own_needs_an_admin_and_a_named_one_has_to_be_there() -> None:
+async def test_gate_url_requires_admin_and_gate_name_must_exist() -> None:
     async with run_api() as service:
         operator = await service.token("o", Role.OPERATOR)
         own = asked("k", "web", gate=v1.HttpGate(url="http://127.0.0.1:9/"))
@@ -534,15 +534,17 @@ WRONG = {
     "unknown key": ({"policy": {"gaps": "1h"}}, 400, "gaps"),
     "limit": ({"policy": {"vms_at_once": "0%"}}, 422, "a limit in percent must be above 0"),
     "name": ({"name": "a b"}, 422, "campaign 'a b'"),
-    "name of a path": ({"name": "plan"}, 422, "cannot be called plan"),
+    "reserved name": ({"name": "plan"}, 422, "cannot be named plan"),
     "type": ({"type": "Preempt"}, 400, "type"),
     "nothing selected": ({"selection": {"scopes": ["no-such"]}}, 422, ""),
-    "date at the end of the calendar": ({"start_at": "9999-12-31T23:59:59-12:00"}, 422, "start_at"),
+    "time outside of UTC": ({"start_at": "9999-12-31T23:59:59-12:00"}, 422, "start_at"),
 }
 
 
 @pytest.mark.parametrize(("change", "status", "sentence"), WRONG.values(), ids=WRONG)
-async def test_wrong_request_is_refused_and_starts_nothing(change: dict[str, Any], status: int, sentence: str) -> None:
+async def test_invalid_request_is_refused_and_starts_nothing(
+    change: dict[str, Any], status: int, sentence: str
+) -> None:
     async with run_api() as service:
         reply = await service.request("POST", "/v1/campaigns", msgspec.to_builtins(asked()) | change)
         assert service.fleet.campaigns.all() == ()
@@ -550,7 +552,7 @@ async def test_wrong_request_is_refused_and_starts_nothing(change: dict[str, Any
     assert sentence in reply.json["error"]["message"]
 
 
-async def test_event_of_a_campaign_says_that_it_waits_for_it() -> None:
+async def test_event_of_a_campaign_waits_for_its_clearance() -> None:
     async with run_api() as service:
         campaign = await start(service, asked("kernel", "web"))
         await service.client(lambda api: api.pause_campaign("kernel", v1.PauseCampaign()))

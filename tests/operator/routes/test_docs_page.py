@@ -1,4 +1,4 @@
-"""The description of the API, and the page that shows it: complete, honest, and from this service alone."""
+"""The OpenAPI document and the documentation page: complete, correct, without external resources."""
 
 import base64
 import hashlib
@@ -15,14 +15,14 @@ from forewarn.operator.routes.docs_page import render_page
 from tests.operator.running_api import TOKEN, run_api
 
 UNKEYED = ("/v1/clock/advance", "/v1/fleet/import", "/v1/campaigns/plan", "/v1/sockets")
-"""What takes no key: a move of the clock, and what can be asked twice without one."""
+"""Operations without an idempotency key: advancing the clock, and repeatable operations."""
 
 LOADING = {"src", "href", "action", "data", "poster", "srcset", "formaction", "background", "ping", "manifest"}
 VOID = {"meta", "link", "br", "hr", "img", "input"}
 
 
 class Page(HTMLParser):
-    """A page, as far as it is looked at here."""
+    """The parsed page."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -66,7 +66,7 @@ def operations(document: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]
     return [(path, method, said) for path, methods in document["paths"].items() for method, said in methods.items()]
 
 
-async def test_page_shows_every_operation_and_type_and_loads_nothing() -> None:
+async def test_page_shows_every_operation_and_type_without_external_resources() -> None:
     async with run_api() as service:
         document = (await service.request("GET", "/openapi.json")).json
         reply = await service.request("GET", "/docs")
@@ -84,7 +84,7 @@ async def test_page_shows_every_operation_and_type_and_loads_nothing() -> None:
     assert {f"type-{name}" for name in document["components"]["schemas"]} <= set(page.ids)
 
 
-async def test_page_may_use_its_own_style_and_nothing_else() -> None:
+async def test_content_security_policy_allows_only_the_own_style() -> None:
     async with run_api() as service:
         reply = await service.request("GET", "/docs")
     (style,) = re.findall("<style>(.*?)</style>", reply.body.decode(), re.DOTALL)
@@ -95,7 +95,7 @@ async def test_page_may_use_its_own_style_and_nothing_else() -> None:
     assert re.search(r"url\(|@import", style) is None
 
 
-async def test_browser_gets_the_page_with_the_token_as_password() -> None:
+async def test_page_accepts_the_token_as_password() -> None:
     async with run_api() as service:
         asked = await service.request("GET", "/docs", token=None)
         pair = base64.b64encode(f"anybody:{TOKEN}".encode()).decode()
@@ -103,7 +103,7 @@ async def test_browser_gets_the_page_with_the_token_as_password() -> None:
     assert (asked.status, "Basic" in asked.headers["www-authenticate"], given.status) == (401, True, 200)
 
 
-async def test_every_example_of_the_page_is_one_for_the_shell() -> None:
+async def test_every_example_of_the_page_is_a_valid_shell_command() -> None:
     page = render_page(await description())
     examples = [
         example.replace("&#34;", '"').replace("&#39;", "'")
@@ -140,14 +140,14 @@ async def test_every_operation_is_described_in_full() -> None:
     assert document["security"] == [{"token": []}, {"password": []}]
 
 
-async def test_types_are_described_as_they_are_read() -> None:
+async def test_schemas_match_the_types() -> None:
     document = await description()
     schemas = document["components"]["schemas"]
     assert set(schema_references(document)) <= set(schemas)
     for name, schema in schemas.items():
         type_ = getattr(v1, name, None)
         if isinstance(type_, type) and issubclass(type_, v1.Request):
-            is_strict = type_.__struct_config__.forbid_unknown_fields  # what was asked for is also shown again
+            is_strict = type_.__struct_config__.forbid_unknown_fields  # requests that are also part of responses
             assert (schema.get("additionalProperties") is False) is is_strict, name
             assert schema["description"], name
     domain = schemas["ScheduleEvents"]["properties"]["update_domain"]["anyOf"][0]
@@ -155,7 +155,7 @@ async def test_types_are_described_as_they_are_read() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(EXAMPLES))
-def test_every_example_is_a_request_that_can_be_read(name: str) -> None:
+def test_every_example_is_a_valid_request(name: str) -> None:
     read = msgspec.convert(EXAMPLES[name], getattr(v1, name))
     whole, example = (msgspec.json.decode(msgspec.json.encode(each)) for each in (read, EXAMPLES[name]))
     assert {key: whole[key] for key in example} == example

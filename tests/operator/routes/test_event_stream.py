@@ -1,4 +1,4 @@
-"""Following the journal: every line once and in order, from a position on, whoever reads and however slowly."""
+"""The journal stream: every entry once and in order, also for slow readers."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -23,14 +23,14 @@ OTHER = RecordKey(RecordKind.LEASE, "other")
 
 
 class Reader:
-    """Somebody who follows the journal, and takes what comes only when it is asked for."""
+    """A client of the journal stream that reads only on demand."""
 
     def __init__(self, reader: asyncio.StreamReader) -> None:
         self._reader = reader
         self.head = b""
 
     async def block(self) -> dict[str, str]:
-        """Return the fields of the next block: comments are under an empty name."""
+        """Return the fields of the next block; comments have an empty name."""
         fields: dict[str, str] = {}
         async with asyncio.timeout(GUARD):
             while line := (await self._line()).rstrip("\n"):
@@ -39,7 +39,7 @@ class Reader:
         return fields
 
     async def entry(self) -> v1.JournalEntry:
-        """Return the next line of the journal."""
+        """Return the next journal entry."""
         while "data" not in (block := await self.block()):
             pass
         entry = msgspec.json.decode(block["data"], type=v1.JournalEntry)
@@ -47,21 +47,21 @@ class Reader:
         return entry
 
     async def rest(self) -> bytes:
-        """Return everything until the service ends it."""
+        """Return everything until the stream ends."""
         async with asyncio.timeout(GUARD):
             return await self._reader.readuntil(b"\r\n0\r\n\r\n")
 
     async def _line(self) -> str:
-        """Return the next line of the body, whose chunks are lines or several."""
+        """Return the next line of the chunked body."""
         line = await self._reader.readuntil(b"\n")
-        while line.endswith(b"\r\n"):  # the sizes and ends of chunks
+        while line.endswith(b"\r\n"):  # sizes and ends of chunks
             line = await self._reader.readuntil(b"\n")
         return line.decode()
 
 
 @asynccontextmanager
 async def asking(service: RunningApi, query: str = "", token: str = TOKEN, **headers: str) -> AsyncIterator[Reader]:
-    """Ask to follow the journal."""
+    """Request the journal stream."""
     reader, writer = await asyncio.open_connection("127.0.0.1", service.port)
     more = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
     head = f"GET /v1/watch{query} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n{more}\r\n"
@@ -79,7 +79,7 @@ async def asking(service: RunningApi, query: str = "", token: str = TOKEN, **hea
 
 @asynccontextmanager
 async def following(service: RunningApi, query: str = "", token: str = TOKEN, **headers: str) -> AsyncIterator[Reader]:
-    """Follow the journal; the first block, which is there at once, has been taken."""
+    """Open the journal stream and read the preamble."""
     async with asking(service, query, token, **headers) as stream:
         assert stream.head.startswith(b"HTTP/1.1 200"), stream.head
         assert await stream.block() == {"retry": "1000", "": "Forewarn"}
@@ -94,7 +94,7 @@ async def last_position(service: RunningApi) -> int:
     return (await service.store.extent()).last
 
 
-async def test_every_line_comes_as_it_is_written() -> None:
+async def test_every_entry_is_streamed_as_it_is_written() -> None:
     async with run_api() as service, following(service) as stream:
         assert b"content-type: text/event-stream" in stream.head.lower()
         assert b"cache-control: no-store" in stream.head.lower()
@@ -107,7 +107,7 @@ async def test_every_line_comes_as_it_is_written() -> None:
 
 
 @pytest.mark.parametrize("way", ["header", "query", "both"])
-async def test_who_comes_back_goes_on_where_it_was(way: str) -> None:
+async def test_reconnect_resumes_at_the_last_position(way: str) -> None:
     async with run_api() as service:
         before = await last_position(service)
         for number in range(4):
@@ -120,7 +120,7 @@ async def test_who_comes_back_goes_on_where_it_was(way: str) -> None:
             assert (await stream.entry()).reason == "reason 4"
 
 
-async def test_from_the_beginning_nothing_is_left_out() -> None:
+async def test_stream_from_the_start_is_complete() -> None:
     async with run_api() as service:
         await service.fleet.time.advance(timedelta(minutes=1))
         everything = await service.store.journal(JournalQuery())
@@ -129,7 +129,7 @@ async def test_from_the_beginning_nothing_is_left_out() -> None:
     assert positions == [row.position for row in everything]
 
 
-async def test_one_scope_alone() -> None:
+async def test_stream_of_one_scope() -> None:
     async with run_api() as service, following(service, "?scope=web") as stream:
         await hold(service, "everything")
         await hold(service, "the shop", "shop")
@@ -137,7 +137,7 @@ async def test_one_scope_alone() -> None:
         assert (await stream.entry()).reason == "the web"
 
 
-async def test_token_of_some_scopes_follows_these_alone() -> None:
+async def test_stream_is_limited_to_the_tokens_scopes() -> None:
     async with run_api() as service:
         web = await service.token("web-only", Role.VIEWER, "w*")
         async with following(service, token=web) as stream:
@@ -149,7 +149,7 @@ async def test_token_of_some_scopes_follows_these_alone() -> None:
     assert (refused.status, refused.code) == (403, "scope-forbidden")
 
 
-async def test_sign_of_life_says_how_far_the_service_has_looked(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_heartbeat_has_the_examined_position(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(event_stream, "HEARTBEAT", 0.05)
     async with run_api() as service, following(service, "?scope=web") as stream:
         assert await stream.block() == {"": "nothing new"}
@@ -160,7 +160,7 @@ async def test_sign_of_life_says_how_far_the_service_has_looked(monkeypatch: pyt
         assert block == {"id": str(position), "": "nothing new"}
 
 
-async def test_revoked_token_follows_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_revoked_token_ends_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(event_stream, "HEARTBEAT", 0.05)
     async with run_api() as service:
         token, secret = await service.fleet.tokens.create("visitor", Role.VIEWER, by="test")
@@ -170,7 +170,7 @@ async def test_revoked_token_follows_no_longer(monkeypatch: pytest.MonkeyPatch) 
     assert b"token-revoked" not in rest
 
 
-async def test_position_that_was_pruned_is_gone() -> None:
+async def test_pruned_position_is_answered_with_410() -> None:
     async with run_api() as service:
         while await service.store.prune(Retention(rows=1), now=TEN):
             pass
@@ -196,13 +196,13 @@ async def test_position_that_was_pruned_is_gone() -> None:
         ("?since=1", {}, 400, "invalid-request"),
     ],
 )
-async def test_position_that_cannot_be_is_refused(query: str, headers: dict[str, str], status: int, code: str) -> None:
+async def test_invalid_position_is_refused(query: str, headers: dict[str, str], status: int, code: str) -> None:
     async with run_api() as service:
         reply = await service.request("GET", f"/v1/watch{query}", **headers)
     assert (reply.status, reply.code) == (status, code)
 
 
-async def test_no_more_follow_than_there_are_places_and_places_become_free() -> None:
+async def test_number_of_streams_is_limited_and_slots_are_released() -> None:
     async with run_api() as service, AsyncExitStack() as others:
         async with AsyncExitStack() as one:
             streams = [await others.enter_async_context(following(service)) for _ in range(MAX_STREAMS - 1)]
@@ -219,12 +219,12 @@ async def test_no_more_follow_than_there_are_places_and_places_become_free() -> 
 
 
 def attempts() -> Iterator[int]:
-    """Count until it is plain that something never happens; each attempt is a question to the service."""
+    """Yield attempts until it is clear that something never happens; each is a request to the service."""
     yield from range(1000)
     raise AssertionError("it never happened")
 
 
-async def test_reader_who_takes_nothing_costs_a_buffer_and_loses_nothing() -> None:
+async def test_slow_reader_uses_one_buffer_and_misses_nothing() -> None:
     number = 12_000
     lines = tuple(Entry(n=n, at=TEN, kind=EntryKind.VM_CHANGED, by="test", why="x" * 400) for n in range(1, number + 1))
     async with run_api() as service, following(service) as slow:
@@ -232,12 +232,12 @@ async def test_reader_who_takes_nothing_costs_a_buffer_and_loses_nothing() -> No
             await service.store.save(OTHER, b"{}", lines, expected=None)
             taken = [(await quick.entry()).position for _ in lines]
         last = await last_position(service)
-        # What the quick reader has taken are several MB; the slow one had room for little of it, and gets it all.
+        # The fast reader has read several MB; the slow one had little buffer, and still gets everything.
         positions = [(await slow.entry()).position for _ in lines]
     assert taken == positions == list(range(last - number + 1, last + 1))
 
 
-async def test_end_of_the_service_ends_what_is_followed() -> None:
+async def test_shutdown_ends_streams() -> None:
     async with asyncio.timeout(GUARD), AsyncExitStack() as streams:
         async with run_api() as service:
             followers = [await streams.enter_async_context(following(service)) for _ in range(20)]
@@ -245,7 +245,7 @@ async def test_end_of_the_service_ends_what_is_followed() -> None:
     assert set(ends) == {b"\r\n0\r\n\r\n"}
 
 
-async def test_client_follows_and_is_told_when_the_connection_ends() -> None:
+async def test_client_raises_when_the_stream_ends() -> None:
     async with run_api() as service:
         after = await last_position(service)
         await hold(service, "now")
@@ -263,7 +263,7 @@ async def test_client_follows_and_is_told_when_the_connection_ends() -> None:
     assert seen == [None, "now"]
 
 
-async def test_reader_who_takes_nothing_for_long_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_blocked_reader_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(event_stream, "SEND_TIMEOUT", 0.2)
     lines = tuple(Entry(n=n, at=TEN, kind=EntryKind.VM_CHANGED, by="test", why="x" * 400) for n in range(1, 40_001))
     async with run_api() as service, following(service):

@@ -1,4 +1,4 @@
-"""Events through the API: listing by what is asked, their stories, and what a person does about them."""
+"""Events through the API: lists, details, and operations on events."""
 
 from datetime import timedelta
 
@@ -19,7 +19,7 @@ NEVER = "11111111-2222-3333-4444-555555555555"
 
 
 async def schedule(service: RunningApi, type_: str, *vms: str, **more: object) -> str:
-    """Make one event, and return its id."""
+    """Schedule one event and return its id."""
     reply = await service.request("POST", "/v1/events", {"type": type_, "vms": list(vms)} | more)
     assert reply.status == 201, reply.json
     (made,) = reply.json["created"]
@@ -37,7 +37,7 @@ def timeline_lines(timeline: list[v1.JournalEntry]) -> list[tuple[EntryKind, str
 
 @pytest.fixture
 def everywhere() -> list[tuple[str, list[str], dict[str, object]]]:
-    """What the listing is asked for: events of all sorts."""
+    """Events of all kinds for the tests of the list."""
     return [
         ("Freeze", ["web-0"], {}),
         ("Reboot", ["web-1"], {"source": "User"}),
@@ -61,7 +61,7 @@ def everywhere() -> list[tuple[str, list[str], dict[str, object]]]:
         ("vm=batch_1&type=Preempt", ["batch_1"]),
     ],
 )
-async def test_events_are_listed_by_what_is_asked(
+async def test_events_are_listed_by_filter(
     query: str, expected: list[str], everywhere: list[tuple[str, list[str], dict[str, object]]]
 ) -> None:
     async with run_api() as service:
@@ -71,7 +71,7 @@ async def test_events_are_listed_by_what_is_asked(
     assert [event["vms"][0] for event in page["events"]] == expected
 
 
-async def test_pages_go_on_within_what_is_asked(
+async def test_pages_respect_filters(
     everywhere: list[tuple[str, list[str], dict[str, object]]],
 ) -> None:
     async with run_api() as service:
@@ -144,7 +144,7 @@ async def test_detail_of_an_open_event_has_the_event_and_its_timeline() -> None:
     )
 
 
-async def test_detail_of_an_ended_event_is_the_journals() -> None:
+async def test_detail_of_an_ended_event_comes_from_the_journal() -> None:
     async with run_api() as service:
         id_ = await schedule(service, "Redeploy", "web-0")
         await service.fleet.events.approve("web", "web-3", [id_])
@@ -162,7 +162,7 @@ async def test_detail_of_an_ended_event_is_the_journals() -> None:
     ]
 
 
-async def test_very_long_event_detail_has_its_newest_lines_and_still_knows_its_type(
+async def test_very_long_event_detail_has_the_newest_entries_and_its_type(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(events, "MAX_TIMELINE", 2)
@@ -186,7 +186,7 @@ async def test_event_detail_outlives_the_scope() -> None:
 
 
 @pytest.mark.parametrize("path", ["", "/cancel", "/approve", "/retry", "/resolve"])
-async def test_event_that_never_was_is_not_found(path: str) -> None:
+async def test_unknown_event_is_not_found(path: str) -> None:
     bodies: dict[str, object] = {"/approve": {"vm": "web-0"}, "/resolve": {"done": True, "reason": "x"}}
     async with run_api() as service:
         method, body = ("POST", bodies.get(path, {})) if path else ("GET", None)
@@ -227,7 +227,7 @@ async def test_event_is_approved_on_behalf_of_a_vm() -> None:
             await service.client(lambda api: api.approve(id_, v1.ApproveEvent(vm="shop/BackEnd_IN_0")))
 
 
-async def test_event_behind_a_stuck_one_names_it() -> None:
+async def test_event_that_waits_for_a_stuck_one_names_it() -> None:
     async with run_api() as service:
         service.platform.set_outcomes("web/web-0", Failed("no power"))
         first = await schedule(service, "Reboot", "web-0")
@@ -276,7 +276,7 @@ async def test_failed_impact_is_retried_then_resolved() -> None:
     ]
 
 
-async def test_failed_impact_that_was_done_after_all_completes_the_event() -> None:
+async def test_impact_resolved_as_done_completes_the_event() -> None:
     async with run_api() as service:
         service.platform.set_outcomes("web/web-0", Failed("no answer"))
         id_ = await schedule(service, "Reboot", "web-0", failure=True)
@@ -295,7 +295,7 @@ async def test_nothing_to_retry_or_resolve_is_refused(path: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["retry", "resolve"])
-async def test_work_on_a_vm_that_the_event_does_not_affect_is_neither_retried_nor_resolved(path: str) -> None:
+async def test_work_on_an_unaffected_vm_cannot_be_retried_or_resolved(path: str) -> None:
     async with run_api() as service:
         service.platform.set_outcomes("web/web-0", Failed("no power"))
         id_ = await schedule(service, "Reboot", "web-0", failure=True)
@@ -321,9 +321,7 @@ async def test_work_on_a_vm_that_the_event_does_not_affect_is_neither_retried_no
         ("approve", {"vm": "web-1"}),
     ],
 )
-async def test_repeated_change_does_nothing_twice_and_is_answered_after_the_end(
-    path: str, body: dict[str, object]
-) -> None:
+async def test_repeated_change_has_no_effect_and_is_answered_after_the_end(path: str, body: dict[str, object]) -> None:
     async with run_api() as service:
         id_ = await schedule(service, "Reboot", "web-0")
         first = await service.request("POST", f"/v1/events/{id_}/{path}", body, Idempotency_Key="k")
@@ -385,7 +383,7 @@ async def test_viewer_changes_nothing() -> None:
         assert (await service.request("GET", f"/v1/events/{event}", token=viewer)).status == 200
 
 
-async def test_client_asks_for_events_by_everything_that_the_service_knows() -> None:
+async def test_client_supports_every_event_filter() -> None:
     async with run_api() as service:
         frozen = await schedule(service, "Freeze", "web-0")
         (made,) = (await service.request("POST", "/v1/operations/restart", {"vm": "db-0"})).json["created"]
@@ -400,8 +398,8 @@ async def test_client_asks_for_events_by_everything_that_the_service_knows() -> 
     assert found == [[frozen], [made["id"]], [frozen], [], [made["id"]]]
 
 
-async def test_client_says_empty_names_as_they_are() -> None:
-    """A variable that is not set must not list everything."""
+async def test_client_sends_empty_names() -> None:
+    """An empty variable must not list everything."""
     async with run_api() as service:
-        with pytest.raises(RequestRefused, match="scope: this is empty; say which, or leave it out"):
+        with pytest.raises(RequestRefused, match="scope: must not be empty; omit it to match everything"):
             await service.client(lambda api: list(api.events(scope="")))

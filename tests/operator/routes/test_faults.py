@@ -1,4 +1,4 @@
-"""Faults by the operator API: who may set which, what is told, and that a service for real VMs refuses them."""
+"""Faults through the API: permissions, responses, and refusal by a service for real VMs."""
 
 from datetime import timedelta
 
@@ -14,7 +14,7 @@ SLOW = {"kind": "slow", "vm": "web-0", "duration": "30s", "times": 4, "amount": 
 
 
 async def ids(service: RunningApi) -> list[str]:
-    """Return which faults are set."""
+    """Return the current faults."""
     return [fault["id"] for fault in (await service.request("GET", "/v1/faults")).json["faults"]]
 
 
@@ -59,7 +59,7 @@ async def test_client_sets_lists_and_clears() -> None:
         assert await service.client(lambda api: api.clear_faults()) == v1.Faults(faults=[])
 
 
-async def test_fault_ends_with_its_time_and_the_journal_says_so() -> None:
+async def test_fault_ends_after_its_duration_and_is_journaled() -> None:
     async with run_api() as service:
         await service.request("POST", "/v1/faults", {"kind": "hang", "duration": "30s"})
         await service.fleet.time.advance(timedelta(minutes=1))
@@ -68,7 +68,7 @@ async def test_fault_ends_with_its_time_and_the_journal_says_so() -> None:
     assert (line.at, line.actor, line.reason) == (TEN + timedelta(seconds=30), "faults", "it expired")
 
 
-async def test_same_key_does_nothing_twice() -> None:
+async def test_same_key_has_no_second_effect() -> None:
     async with run_api() as service:
         first = await service.request("POST", "/v1/faults", SLOW, Idempotency_Key="k")
         again = await service.request("POST", "/v1/faults", SLOW, Idempotency_Key="k")
@@ -125,7 +125,7 @@ async def test_service_for_real_vms_refuses_faults() -> None:
         assert await service.stored_state() == kept
 
 
-async def test_viewer_sees_faults_and_sets_none() -> None:
+async def test_viewer_can_list_but_not_set_faults() -> None:
     async with run_api() as service:
         await service.request("POST", "/v1/faults", SLOW)
         viewer = await service.token("eve", Role.VIEWER)
@@ -138,7 +138,7 @@ async def test_viewer_sees_faults_and_sets_none() -> None:
             assert (await service.request(method, path, body, token=viewer)).status == 403
 
 
-async def test_token_of_one_scope_goes_no_further_than_its_vms() -> None:
+async def test_token_of_one_scope_is_limited_to_its_vms() -> None:
     async with run_api() as service:
         web = await service.token("web-only", Role.OPERATOR, "web")
         for body in ({"kind": "hang"}, {"kind": "hang", "vm": "db-0"}, {"kind": "hang", "vm": "web-0"}):

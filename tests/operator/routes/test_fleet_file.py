@@ -1,4 +1,4 @@
-"""The fleet file in and out: what differs is shown and made, what is equal is not touched."""
+"""Import and export of the fleet file: differences are returned and applied."""
 
 import asyncio
 
@@ -31,12 +31,12 @@ def exported(service: RunningApi) -> tuple[Scope, ...]:
 
 
 def bare(scope: Scope) -> Scope:
-    """Return what a file says of a scope."""
+    """Return the content of a scope in a file."""
     return msgspec.structs.replace(scope, epoch="e1", changed_at=TEN, entries=0)
 
 
 @pytest.mark.parametrize("format_", ["toml", "json"])
-async def test_export_is_read_back_as_it_was(format_: str) -> None:
+async def test_export_can_be_imported_unchanged(format_: str) -> None:
     birth = CreationContext(TEN, lambda: "e1")
     async with run_api() as service:
         reply = await service.request("GET", f"/v1/fleet?format={format_}")
@@ -47,7 +47,7 @@ async def test_export_is_read_back_as_it_was(format_: str) -> None:
     assert tuple(bare(scope) for scope in scopes) == before
 
 
-async def test_import_of_the_own_export_changes_nothing() -> None:
+async def test_import_of_an_export_changes_nothing() -> None:
     async with run_api() as service:
         text = (await service.request("GET", "/v1/fleet")).body
         before = await service.stored_state()
@@ -60,7 +60,7 @@ async def test_import_of_the_own_export_changes_nothing() -> None:
     assert after == before
 
 
-async def test_import_shows_what_differs_and_makes_it() -> None:
+async def test_import_returns_and_applies_differences() -> None:
     added = [("added", "new", None), ("added", "new", "new-0"), ("added", "new", "new-1")]
     async with run_api() as service:
         before = await service.stored_state()
@@ -90,7 +90,7 @@ def shown(result: v1.ImportResult) -> list[tuple[str, str, str | None]]:
     return [(one.action, one.scope, one.vm) for one in result.differences]
 
 
-async def test_changed_fields_are_told_and_the_journal_says_by_whom() -> None:
+async def test_changed_fields_are_returned_and_journaled() -> None:
     async with run_api() as service:
         text = (await service.request("GET", "/v1/fleet?format=json")).json
         (db,) = (scope for scope in text["scopes"] if scope["name"] == "db-0")
@@ -103,7 +103,7 @@ async def test_changed_fields_are_told_and_the_journal_says_by_whom() -> None:
     assert (old.vm("db-0").host, journal[-1].entry.by, journal[-1].key.id) == ("hv-99", "admin", "db-0")
 
 
-async def test_vm_with_open_events_is_refused_and_the_rest_is_made() -> None:
+async def test_removal_of_a_vm_with_open_events_is_refused_and_the_rest_is_applied() -> None:
     async with run_api() as service:
         await service.client(lambda api: api.schedule(v1.ScheduleEvents(type=EventType.FREEZE, vms=["db-0"])))
         result = await imported(service, ONE_MORE, prune=True)
@@ -113,17 +113,17 @@ async def test_vm_with_open_events_is_refused_and_the_rest_is_made() -> None:
 
 
 WRONG = {
-    "no TOML": ("toml", b"[[scopes", "invalid TOML"),
-    "no JSON": ("json", b"{", "invalid JSON"),
+    "invalid TOML": ("toml", b"[[scopes", "invalid TOML"),
+    "invalid JSON": ("json", b"{", "invalid JSON"),
     "nothing": ("toml", b"", "scopes"),
-    "not UTF-8": ("toml", b"\xff\xfe", "this is not UTF-8"),
+    "not UTF-8": ("toml", b"\xff\xfe", "not valid UTF-8"),
     "unknown key": ("toml", b'[[scopes]]\nname = "x"\nkind = "standalone"\nhost = "y"\n', "line 4: scopes[0].host: "),
     "large and wrong": ("toml", b"# comment\n" * (SMALL_FILE_BYTES // 5) + b"[[scopes", "invalid TOML"),
 }
 
 
 @pytest.mark.process
-async def test_wrong_file_is_refused_and_changes_nothing() -> None:
+async def test_invalid_file_is_refused_and_changes_nothing() -> None:
     async with run_api() as service:
         before = await service.stored_state()
         for case, (format_, text, said) in WRONG.items():
@@ -143,7 +143,7 @@ async def test_wrong_file_is_refused_and_changes_nothing() -> None:
 
 
 @pytest.mark.process
-async def test_large_file_is_read_in_a_process_of_its_own() -> None:
+async def test_large_file_is_parsed_in_a_separate_process() -> None:
     text = ONE_MORE.replace("count = 2", "count = 1000") + "# a long file\n" * (SMALL_FILE_BYTES // 10)
     async with run_api(fleet_file=ONE_MORE) as service:
         result = await imported(service, text)
@@ -161,7 +161,7 @@ async def test_fleet_file_may_be_larger_than_other_bodies() -> None:
 
 
 class Gate:
-    """Lets an import go on when it is told to."""
+    """Pauses an import until it is released."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.reached, self.open = asyncio.Event(), asyncio.Event()
@@ -189,7 +189,7 @@ async def test_second_import_is_refused_while_one_runs(monkeypatch: pytest.Monke
     assert (again.status, again.json["unchanged_count"]) == (200, 2)
 
 
-async def test_import_goes_on_when_nobody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_import_continues_after_a_disconnect(monkeypatch: pytest.MonkeyPatch) -> None:
     gate = Gate(monkeypatch)
     body = ONE_MORE.encode()
     async with run_api() as service, asyncio.timeout(60):
@@ -206,8 +206,8 @@ async def test_import_goes_on_when_nobody_listens(monkeypatch: pytest.MonkeyPatc
         assert service.fleet.replica.scope("new").vm("new-1").name == "new-1"
 
 
-async def test_import_under_way_says_so_when_the_service_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And nobody waits for it until the end is out of patience."""
+async def test_running_import_reports_the_shutdown_of_the_service(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The shutdown does not wait for the import until its timeout."""
     gate = Gate(monkeypatch)
     body = ONE_MORE.encode()
     async with asyncio.timeout(60):
@@ -223,14 +223,14 @@ async def test_import_under_way_says_so_when_the_service_ends(monkeypatch: pytes
         None,
         {
             "code": "import-failed",
-            "message": "the import ended after 0 of 1 scopes: the service ends; "
+            "message": "the import ended after 0 of 1 scopes: the service is stopping; "
             "retry, and it continues with the differences",
-            "details": {"done": "0", "total": "1", "reason": "the service ends"},
+            "details": {"done": "0", "total": "1", "reason": "the service is stopping"},
         },
     )
 
 
-async def test_import_that_cannot_be_saved_tells_how_far_it_got(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_failed_import_reports_its_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     async def full(*_: object, **__: object) -> None:
         raise SaveFailed("no room left on the disk")
 
@@ -241,12 +241,12 @@ async def test_import_that_cannot_be_saved_tells_how_far_it_got(monkeypatch: pyt
         again = await service.request("POST", "/v1/fleet/import", ONE_MORE.encode())
     assert (reply.status, reply.code, again.status) == (503, "import-failed", 200)
     assert reply.json["error"]["message"] == (
-        "the import ended after 0 of 1 scopes: what came next could not be saved: no room left on the disk; "
+        "the import ended after 0 of 1 scopes: the next change could not be saved: no room left on the disk; "
         "retry, and it continues with the differences"
     )
 
 
-async def test_scope_that_the_fleet_has_in_other_letters_is_refused_unless_it_takes_its_place() -> None:
+async def test_scope_in_another_case_is_refused_unless_pruned() -> None:
     async with run_api(fleet_file=ONE_MORE) as service:
         text = ONE_MORE.replace('"new"', '"New"')
         before = await service.stored_state()
@@ -255,5 +255,5 @@ async def test_scope_that_the_fleet_has_in_other_letters_is_refused_unless_it_ta
         await imported(service, text, prune=True)
         left = await service.client(lambda api: [scope.id for scope in api.scopes()])
     assert (reply.status, reply.code, untouched) == (422, "invalid-fleet-file", True)
-    assert reply.json["error"]["message"] == "scope New is in the fleet as new: write it so, or import with prune"
+    assert reply.json["error"]["message"] == "scope New is in the fleet as new; use that spelling, or import with prune"
     assert left == ["New"]

@@ -1,4 +1,4 @@
-"""Holds: on the whole fleet and on scopes, with a reason that everybody sees."""
+"""Holds of the whole fleet and of scopes."""
 
 from datetime import timedelta
 
@@ -11,7 +11,7 @@ from tests.operator.running_api import TEN, run_api
 FREEZE = v1.ScheduleEvents(type=EventType.FREEZE, vms=["web-0", "db-0"])
 
 
-async def test_nothing_planned_starts_while_all_is_held() -> None:
+async def test_fleet_hold_stops_planned_maintenance() -> None:
     async with run_api() as service:
         held = await service.client(lambda api: api.hold(v1.CreateHold(reason="audit")))
         assert held == v1.Holds(holds=[v1.Hold(scope=None, created_by="admin", created_at=TEN, reason="audit")])
@@ -33,7 +33,7 @@ async def test_nothing_planned_starts_while_all_is_held() -> None:
     ]
 
 
-async def test_scope_is_held_by_itself_and_stays_so_when_the_fleet_is_released() -> None:
+async def test_hold_of_a_scope_survives_the_release_of_the_fleet() -> None:
     async with run_api() as service:
         await service.client(lambda api: api.schedule(FREEZE))
         await service.client(lambda api: api.hold(v1.CreateHold(reason="audit")))
@@ -53,7 +53,7 @@ async def test_scope_is_held_by_itself_and_stays_so_when_the_fleet_is_released()
     assert (started.status, started.hold) == ("Started", None)
 
 
-async def test_hold_that_is_there_gets_the_new_reason() -> None:
+async def test_existing_hold_gets_the_new_reason() -> None:
     async with run_api() as service:
         await service.client(lambda api: api.hold(v1.CreateHold(reason="audit")))
         held = await service.client(lambda api: api.hold(v1.CreateHold(reason="audit, until Friday")))
@@ -61,7 +61,7 @@ async def test_hold_that_is_there_gets_the_new_reason() -> None:
     assert held.fleet.reason == "audit, until Friday"
 
 
-async def test_releasing_what_is_not_held_does_nothing() -> None:
+async def test_release_without_a_hold_does_nothing() -> None:
     async with run_api() as service:
         kept = await service.stored_state()
         assert await service.client(lambda api: api.holds()) == v1.Holds(holds=[])
@@ -70,7 +70,7 @@ async def test_releasing_what_is_not_held_does_nothing() -> None:
         assert await service.stored_state() == kept
 
 
-async def test_repeated_hold_and_release_do_nothing_twice() -> None:
+async def test_repeated_hold_and_release_have_no_effect() -> None:
     async with run_api() as service:
         for scope in (None, "web"):
             body = {"reason": "audit", "scope": scope}
@@ -80,7 +80,7 @@ async def test_repeated_hold_and_release_do_nothing_twice() -> None:
                 again = await service.request("POST", f"/v1/holds{path}", ask, Idempotency_Key=key)
                 assert (first.status, again.status, again.json) == (200, 200, first.json)
                 assert await service.stored_state() == kept
-            # The hold, said again after it was released, does not come back.
+            # Repeating the hold after the release has no effect.
             late = await service.request("POST", "/v1/holds", body, Idempotency_Key=f"h{scope}")
             assert late.json["holds"] == []
 
@@ -101,7 +101,7 @@ async def test_impossible_holds_are_refused_and_change_nothing() -> None:
         assert await service.stored_state() == kept
 
 
-async def test_token_of_one_scope_holds_that_scope_alone() -> None:
+async def test_token_of_one_scope_can_hold_only_that_scope() -> None:
     async with run_api() as service:
         web = await service.token("web-only", Role.OPERATOR, "web")
         await service.client(lambda api: api.hold(v1.CreateHold(reason="audit", scope="db-0")))

@@ -1,4 +1,4 @@
-"""The inventory: scopes, VMs and hosts are listed, shown, added, changed and removed."""
+"""The inventory: list, show, add, change and remove scopes, VMs and hosts."""
 
 import asyncio
 
@@ -26,7 +26,7 @@ MANY = """
 """
 
 
-async def test_vm_is_shown_with_all_that_holds_for_it() -> None:
+async def test_vm_is_shown_with_own_and_inherited_properties() -> None:
     async with run_api() as service:
         vms = {vm.name: vm for vm in await service.client(lambda api: list(api.vms()))}
     assert len(vms) == 15
@@ -55,7 +55,7 @@ async def test_vm_is_shown_with_all_that_holds_for_it() -> None:
     assert (vms["web-0"].priority, vms["db-0"].zone) == (Priority.REGULAR, "1")
 
 
-async def test_vms_come_in_pages_and_in_the_order_in_which_people_count() -> None:
+async def test_vms_are_paged_in_natural_order() -> None:
     expected = [("s10", f"vm-{n}") for n in range(12)] + [("s9", f"vm-{n}") for n in range(3)]
     async with run_api(fleet_file=MANY) as service:
         for limit in (1, 2, 3, 7, 15, 16):
@@ -69,7 +69,7 @@ async def test_vms_come_in_pages_and_in_the_order_in_which_people_count() -> Non
             assert seen == expected
 
 
-async def test_page_goes_on_behind_a_vm_that_has_gone() -> None:
+async def test_page_continues_after_a_removed_vm() -> None:
     async with run_api(fleet_file=MANY) as service:
         page = (await service.request("GET", "/v1/vms?after=s10/vm-4x&limit=2")).json
         assert [vm["name"] for vm in page["vms"]] == ["vm-5", "vm-6"]
@@ -92,7 +92,7 @@ FILTERS = {
 }
 
 
-async def test_scopes_are_listed_by_what_is_asked() -> None:
+async def test_scopes_are_listed_by_filter() -> None:
     async with run_api() as service:
         await service.fleet.holds.set(by="test", reason="a reason", scope="web")
         await enabled(service, "shop")
@@ -123,7 +123,7 @@ VM_FILTERS = {
 }
 
 
-async def test_vms_are_listed_by_what_is_asked() -> None:
+async def test_vms_are_listed_by_filter() -> None:
     async with run_api() as service:
         await service.fleet.holds.set(by="test", reason="a reason", scope="web")
         await enabled(service, "shop")
@@ -134,7 +134,7 @@ async def test_vms_are_listed_by_what_is_asked() -> None:
     assert found == {case: expected for case, (_, expected) in VM_FILTERS.items()}
 
 
-async def test_every_list_shows_what_is_held() -> None:
+async def test_every_list_shows_holds() -> None:
     async with run_api() as service:
         await service.fleet.holds.set(by="ann", reason="the storage is shaky")
         await service.fleet.holds.set(by="bob", reason="a demonstration", scope="web")
@@ -151,7 +151,7 @@ async def test_every_list_shows_what_is_held() -> None:
     assert shown == (here, here, None)
 
 
-async def test_scope_is_shown_with_how_it_stands() -> None:
+async def test_scope_is_shown_with_its_enablement() -> None:
     async with run_api() as service:
         made = await service.client(lambda api: api.schedule(v1.ScheduleEvents(type=EventType.FREEZE, vms=["batch_0"])))
         await enabled(service, "batch")
@@ -183,7 +183,7 @@ async def test_scope_is_shown_with_how_it_stands() -> None:
     assert (scope.vm_count, scope.update_domains[:2], scope.tags["stage"]) == (4, [0, 1], "demonstration")
 
 
-async def test_hosts_are_what_their_vms_say() -> None:
+async def test_hosts_are_derived_from_their_vms() -> None:
     async with run_api() as service:
         made = await service.client(lambda api: api.schedule(v1.ScheduleEvents(type=EventType.FREEZE, vms=["web-0"])))
         hosts = {host.name: host for host in await service.client(lambda api: list(api.hosts()))}
@@ -277,7 +277,7 @@ async def test_vm_is_added_changed_and_removed() -> None:
     ]
 
 
-async def test_standalone_vm_comes_and_goes_with_its_scope() -> None:
+async def test_standalone_vm_is_added_and_removed_with_its_scope() -> None:
     async with run_api() as service:
         added = await service.client(lambda api: api.add_vm(v1.AddVm(name="alone", terminate_notice="5m")))
         scope = await service.client(lambda api: api.scope("alone"))
@@ -288,7 +288,7 @@ async def test_standalone_vm_comes_and_goes_with_its_scope() -> None:
     assert (scope.kind, scope.vm_count) == (ScopeKind.STANDALONE, 1)
 
 
-async def test_vm_with_open_events_is_removed_by_force_only() -> None:
+async def test_vm_with_open_events_is_removed_only_by_force() -> None:
     async with run_api() as service:
         await service.client(lambda api: api.schedule(v1.ScheduleEvents(type=EventType.FREEZE, vms=["db-0", "web-0"])))
         before = await service.stored_state()
@@ -315,7 +315,7 @@ REPEATED = {
 
 
 @pytest.mark.parametrize("case", REPEATED)
-async def test_same_key_changes_nothing_twice(case: str) -> None:
+async def test_same_key_changes_nothing_again(case: str) -> None:
     method, path, body, status = REPEATED[case]
     async with run_api() as service:
         first = await service.request(method, path, body, Idempotency_Key="k")
@@ -337,7 +337,7 @@ async def test_same_key_of_another_caller_is_another_request() -> None:
     assert (reply.status, reply.code) == (409, "idempotency-key-reused")
 
 
-async def test_changes_at_the_same_time_are_all_made() -> None:
+async def test_concurrent_changes_are_all_applied() -> None:
     tags = ["location", "zone", "resource_group", "subscription"]
     async with run_api() as service:
         async with asyncio.TaskGroup() as tasks:
@@ -349,7 +349,7 @@ async def test_changes_at_the_same_time_are_all_made() -> None:
     assert [getattr(vm, tag) for tag in tags] == ["newer"] * 4
 
 
-async def test_name_that_needs_escaping_is_not_found_rather_than_misread() -> None:
+async def test_escaped_name_is_not_found() -> None:
     async with run_api() as service:
         for name in ("a b", "%2e%2e/web-0", "web/web-0/x", "Ä", "web-0?x", "*"):
             with pytest.raises(NotFound):
@@ -370,14 +370,14 @@ IMPOSSIBLE: dict[str, tuple[str, str, object, int, str]] = {
     "wrong kind": ("GET", "/v1/scopes?kind=group", None, 400, "invalid-request"),
     "wrong kind of a new scope": ("POST", "/v1/scopes", {"id": "x", "kind": "group"}, 400, "invalid-request"),
     "field of another request": ("PATCH", "/v1/vms/web-0", {"name": "web-1"}, 400, "invalid-request"),
-    "null where there is none": ("PATCH", "/v1/vms/web-0", {"update_domain": None}, 400, "invalid-request"),
-    "no name that can be": ("POST", "/v1/vms", {"name": "a/b"}, 422, "invalid-value"),
-    "no address": ("POST", "/v1/vms", {"name": "x", "addresses": [{"ip": "10.0.0.256"}]}, 422, "invalid-value"),
-    "no MAC": ("PATCH", "/v1/vms/web-0", {"addresses": [{"ip": "10.8.8.8", "mac": "x"}]}, 422, "invalid-value"),
-    "no GUID": ("POST", "/v1/vms", {"name": "x", "vm_id": "5"}, 422, "invalid-value"),
+    "null for a required field": ("PATCH", "/v1/vms/web-0", {"update_domain": None}, 400, "invalid-request"),
+    "invalid name": ("POST", "/v1/vms", {"name": "a/b"}, 422, "invalid-value"),
+    "invalid address": ("POST", "/v1/vms", {"name": "x", "addresses": [{"ip": "10.0.0.256"}]}, 422, "invalid-value"),
+    "invalid MAC": ("PATCH", "/v1/vms/web-0", {"addresses": [{"ip": "10.8.8.8", "mac": "x"}]}, 422, "invalid-value"),
+    "invalid GUID": ("POST", "/v1/vms", {"name": "x", "vm_id": "5"}, 422, "invalid-value"),
     "notice too long": ("PATCH", "/v1/scopes/web", {"terminate_notice": "16m"}, 422, "invalid-value"),
     "too many tags": ("PATCH", "/v1/vms/web-0", {"tags": {str(n): "" for n in range(51)}}, 422, "invalid-value"),
-    "no auto-approval of that": ("PATCH", "/v1/scopes/web", {"auto_approve": ["Freeze"]}, 422, "invalid-value"),
+    "auto-approval of another type": ("PATCH", "/v1/scopes/web", {"auto_approve": ["Freeze"]}, 422, "invalid-value"),
     "unknown scope": ("POST", "/v1/vms", {"name": "x", "scope": "nowhere"}, 404, "scope-not-found"),
     "unknown VM": ("PATCH", "/v1/vms/nothing", {"host": "hv-1"}, 404, "vm-not-found"),
     "VM of another scope": ("PATCH", "/v1/vms/shop/web-0", {"host": "hv-1"}, 404, "vm-not-found"),
@@ -386,16 +386,16 @@ IMPOSSIBLE: dict[str, tuple[str, str, object, int, str]] = {
     "unknown scope to change": ("PATCH", "/v1/scopes/nowhere", {}, 404, "scope-not-found"),
     "unknown scope to remove": ("DELETE", "/v1/scopes/nowhere", None, 404, "scope-not-found"),
     "VMs of an unknown host": ("GET", "/v1/vms?host=nowhere", None, 404, "host-not-found"),
-    "scope that is there": ("POST", "/v1/scopes", {"id": "web", "kind": "standalone"}, 409, "scope-exists"),
-    "scope in other letters": ("POST", "/v1/scopes", {"id": "Web", "kind": "standalone"}, 409, "scope-exists"),
-    "standalone VM in other letters": ("POST", "/v1/vms", {"name": "DB-0"}, 409, "scope-exists"),
-    "standalone VM that is there": ("POST", "/v1/vms", {"name": "db-0"}, 409, "scope-exists"),
-    "VM that is there": ("POST", "/v1/vms", {"name": "WEB-0", "scope": "web"}, 409, "resource-exists"),
-    "second VM alone": ("POST", "/v1/vms", {"name": "db-1", "scope": "db-0"}, 422, "invalid-value"),
-    "address of another": (
+    "existing scope": ("POST", "/v1/scopes", {"id": "web", "kind": "standalone"}, 409, "scope-exists"),
+    "scope in another case": ("POST", "/v1/scopes", {"id": "Web", "kind": "standalone"}, 409, "scope-exists"),
+    "standalone VM in another case": ("POST", "/v1/vms", {"name": "DB-0"}, 409, "scope-exists"),
+    "existing standalone VM": ("POST", "/v1/vms", {"name": "db-0"}, 409, "scope-exists"),
+    "existing VM": ("POST", "/v1/vms", {"name": "WEB-0", "scope": "web"}, 409, "resource-exists"),
+    "second VM of a standalone scope": ("POST", "/v1/vms", {"name": "db-1", "scope": "db-0"}, 422, "invalid-value"),
+    "address of another VM": (
         "POST", "/v1/vms", {"name": "x", "addresses": [{"ip": "10.20.2.5"}]}, 409, "address-in-use",
     ),
-    "address of another to change": (
+    "change to the address of another VM": (
         "PATCH", "/v1/vms/web-0", {"addresses": [{"ip": "10.20.2.5"}]}, 409, "address-in-use",
     ),
 }  # fmt: skip

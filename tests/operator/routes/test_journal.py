@@ -1,4 +1,4 @@
-"""The journal through the API: by whatever is asked, page by page, and of what no longer exists."""
+"""The journal through the API: filters, pages, and entries of removed objects."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -24,7 +24,7 @@ async def ask(service: RunningApi, query: str, token: str | None = None) -> v1.J
 
 
 async def live(service: RunningApi) -> str:
-    """Let something happen: a Freeze of web-0 that runs its course, and a hold beside it. Return the event."""
+    """Run a Freeze of web-0 to its end and set a hold. Return the event."""
     made = await service.client(
         lambda api: api.schedule(v1.ScheduleEvents(type=EventType.FREEZE, vms=["web-0"], reason="ticket 7"))
     )
@@ -68,13 +68,13 @@ async def test_why_a_vm_paused_is_one_query() -> None:
         ("vm=web-0&action=started&since=2026-03-02T12:15:00%2B02:00", ["started"]),
     ],
 )
-async def test_lines_are_found_by_what_is_asked(query: str, expected: list[str]) -> None:
+async def test_entries_are_filtered(query: str, expected: list[str]) -> None:
     async with run_api() as service:
         await live(service)
         assert dids(await ask(service, query)) == expected
 
 
-async def test_lines_of_an_event_in_any_case_of_its_id() -> None:
+async def test_event_filter_is_case_insensitive() -> None:
     async with run_api() as service:
         event = await live(service)
         assert dids(await ask(service, f"event={event.lower()}")) == OF_THE_EVENT
@@ -82,7 +82,7 @@ async def test_lines_of_an_event_in_any_case_of_its_id() -> None:
 
 @pytest.mark.parametrize("order", ["", "&newest_first=true"])
 @pytest.mark.parametrize("limit", [1, 2, 5, 1000])
-async def test_pages_together_are_the_whole(order: str, limit: int) -> None:
+async def test_pages_contain_every_entry_once(order: str, limit: int) -> None:
     async with run_api() as service:
         await live(service)
         whole = await ask(service, f"limit=1000{order}")
@@ -110,13 +110,13 @@ async def test_client_reads_every_page() -> None:
     assert [line.action.value for line in lines][:5] == OF_THE_EVENT[::-1]
 
 
-async def test_vm_that_is_gone_has_its_history_by_its_full_name() -> None:
+async def test_removed_vm_has_journal_entries_by_its_full_name() -> None:
     async with run_api() as service:
         await service.client(lambda api: api.delete(v1.Operate(vm="web-0", reason="too many")))
         bare = await service.request("GET", "/v1/journal?vm=web-0")
         assert (bare.status, bare.code) == (404, "vm-not-found")
         assert bare.json["error"]["message"] == (
-            "there is no VM web-0 now: name a VM that was removed as SCOPE/web-0; `forewarn vm list` shows them"
+            "there is no VM web-0 now; specify a removed VM as SCOPE/web-0; `forewarn vm list` shows them"
         )
         by_full_name = await ask(service, "vm=web/web-0&action=vm-removed")
         by_scope = await ask(service, "scope=web&vm=web-0&action=vm-removed")
@@ -126,14 +126,14 @@ async def test_vm_that_is_gone_has_its_history_by_its_full_name() -> None:
     assert by_full_name == by_scope
 
 
-async def test_scope_that_is_gone_has_its_history() -> None:
+async def test_removed_scope_has_journal_entries() -> None:
     async with run_api() as service:
         await service.client(lambda api: api.remove_scope("db-0", reason="sold"))
         page = await ask(service, "scope=db-0&newest_first=true&limit=1")
     assert [(entry.action, entry.reason) for entry in page.entries] == [(EntryKind.SCOPE_REMOVED, "sold")]
 
 
-async def test_token_of_some_scopes_reads_of_these_alone() -> None:
+async def test_token_reads_only_entries_of_its_scopes() -> None:
     async with run_api() as service:
         event = await live(service)
         await service.client(lambda api: api.hold(v1.CreateHold(reason="audit")))
@@ -151,7 +151,7 @@ async def test_token_of_some_scopes_reads_of_these_alone() -> None:
             assert (reply.status, reply.code) == (403, "scope-forbidden")
 
 
-async def test_search_for_few_lines_among_many_ends_and_says_where_to_go_on() -> None:
+async def test_long_search_is_bounded_and_returns_next() -> None:
     lines = tuple(Entry(n=number, at=TEN, kind=EntryKind.VM_CHANGED, by="test") for number in range(1, 12_001))
     async with run_api() as service:
         shop = await service.token("shop-only", Role.VIEWER, "shop")
@@ -163,7 +163,7 @@ async def test_search_for_few_lines_among_many_ends_and_says_where_to_go_on() ->
     assert [dids(page) for page in pages] == [[], ["held"]]
 
 
-async def test_journal_that_cannot_be_read_is_said() -> None:
+async def test_unreadable_journal_is_reported() -> None:
     class Unreadable(MemoryStore):
         async def journal(self, query: JournalQuery) -> list[JournalRow]:
             raise StoreFailed(Path("forewarn.db"), "disk I/O error")
@@ -189,7 +189,7 @@ async def test_journal_that_cannot_be_read_is_said() -> None:
         ("vm=nothing", 404, "vm-not-found"),
     ],
 )
-async def test_impossible_question_is_refused(query: str, status: int, code: str) -> None:
+async def test_invalid_query_is_refused(query: str, status: int, code: str) -> None:
     async with run_api() as service:
         reply = await service.request("GET", f"/v1/journal?{quote(query, safe='=&:')}")
     assert (reply.status, reply.code) == (status, code)

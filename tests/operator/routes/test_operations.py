@@ -1,4 +1,4 @@
-"""Operations by name, and events for whole hosts, scopes and update domains."""
+"""Named operations, and events for whole hosts, scopes and update domains."""
 
 from datetime import timedelta
 
@@ -29,7 +29,7 @@ async def test_owner_restarts_and_redeploys_a_vm() -> None:
     ]
 
 
-async def test_deletion_is_announced_under_a_terminate_profile_and_else_done_at_once() -> None:
+async def test_deletion_is_announced_with_a_terminate_notice_else_immediate() -> None:
     async with run_api() as service:
         announced = await service.client(lambda api: api.delete(v1.Operate(vm="batch_1")))
         at_once = await service.client(lambda api: api.delete(v1.Operate(vm="web-0", reason="too many"), key="d"))
@@ -52,7 +52,7 @@ async def test_low_priority_vm_is_evicted_and_a_regular_one_is_not() -> None:
     assert (event.not_before, refused.value.code) == (TEN + timedelta(seconds=45), "vm-not-evictable")
 
 
-async def test_failed_host_takes_all_its_vms_without_notice() -> None:
+async def test_host_failure_affects_all_its_vms_without_notice() -> None:
     async with run_api() as service:
         on_host = {f"{vm.scope}/{vm.name}" for vm in await service.client(lambda api: list(api.vms(host="hv-0")))}
         failed = await service.client(lambda api: api.fail(v1.Fail(host="hv-0", reason="memory error")))
@@ -62,7 +62,7 @@ async def test_failed_host_takes_all_its_vms_without_notice() -> None:
     }
 
 
-async def test_failure_of_vms_may_be_a_reboot() -> None:
+async def test_failure_of_vms_can_be_a_reboot() -> None:
     async with run_api() as service:
         ask = v1.Fail(vms=["web-0", "db-0"], type=EventType.REBOOT)
         failed = await service.client(lambda api: api.fail(ask))
@@ -81,7 +81,7 @@ async def test_predicted_failure_is_a_redeploy_days_ahead() -> None:
     }
 
 
-async def test_events_are_made_for_a_host_a_scope_and_an_update_domain() -> None:
+async def test_events_are_created_for_a_host_a_scope_and_an_update_domain() -> None:
     async with run_api() as service:
         vms = await service.client(lambda api: list(api.vms()))
         for ask, expected in [
@@ -151,7 +151,7 @@ async def test_eleventh_operation_of_users_is_refused() -> None:
         ("predict-failure", {"host": "hv-0", "notice": "2d"}),
     ],
 )
-async def test_repeated_operation_is_answered_as_it_was_even_when_its_vms_have_gone(
+async def test_repeated_operation_gets_the_same_response_after_its_vms_are_gone(
     operation: str, body: dict[str, object]
 ) -> None:
     async with run_api() as service:
@@ -163,7 +163,7 @@ async def test_repeated_operation_is_answered_as_it_was_even_when_its_vms_have_g
         late = await service.request("POST", path, body, Idempotency_Key="once")
         assert first.status in (200, 201)
         assert (at_once.status, late.status) == (first.status, first.status)
-        # What was made is the same; how far it is by now may not be: a failure's impacts go on meanwhile.
+        # The created events are the same; their state may differ, because the impacts of a failure continue.
         assert (at_once.json["created"], late.json["created"]) == (first.json["created"], first.json["created"])
         assert await service.stored_state() == kept
         other = await service.request("POST", path, body | {"reason": "another"}, Idempotency_Key="once")
@@ -171,7 +171,7 @@ async def test_repeated_operation_is_answered_as_it_was_even_when_its_vms_have_g
 
 
 @pytest.mark.parametrize(("number", "status"), [("1", 201), ("1.0", 201), ("1e0", 201), ("1.5", 400), ("true", 400)])
-async def test_whole_number_may_be_written_as_json_allows(number: str, status: int) -> None:
+async def test_integral_float_is_accepted_as_integer(number: str, status: int) -> None:
     async with run_api() as service:
         body = f'{{"type": "Freeze", "scope": "web", "update_domain": {number}}}'
         assert (await service.request("POST", "/v1/events", body.encode())).status == status

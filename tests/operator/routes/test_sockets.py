@@ -1,4 +1,4 @@
-"""A VM's socket is opened by the emulator, for operators of its scope; a service for real VMs opens none."""
+"""VM sockets: opened by the emulator for operators of the scope, not by a service for real VMs."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from tests.operator.running_api import FakeGuests, run_api
 
 
 class Opening:
-    """Opens a socket for every VM but one."""
+    """Opens a socket for every VM except one."""
 
     async def open(self, vm: str) -> Path:
         if vm == "web/web-1":
@@ -21,7 +21,7 @@ def _opening() -> FakeGuests:
     return guests
 
 
-async def test_socket_is_told_by_any_name_of_the_vm() -> None:
+async def test_socket_is_returned_for_every_name_of_the_vm() -> None:
     async with run_api(guests=_opening()) as service:
         for name in ("web-0", "web/web-0"):
             answer = await service.request("POST", "/v1/sockets", {"vm": name})
@@ -29,13 +29,13 @@ async def test_socket_is_told_by_any_name_of_the_vm() -> None:
             assert answer.json == {"scope": "web", "vm": "web-0", "path": "/sockets/web-web-0"}
 
 
-async def test_service_for_real_vms_opens_none() -> None:
+async def test_service_for_real_vms_opens_no_sockets() -> None:
     async with run_api() as service:
         answer = await service.request("POST", "/v1/sockets", {"vm": "web-0"})
     assert (answer.status, answer.json["error"]["code"]) == (409, "emulator-only")
 
 
-async def test_socket_that_cannot_be_opened_is_no_error_of_the_service() -> None:
+async def test_failed_socket_is_reported() -> None:
     async with run_api(guests=_opening()) as service:
         answer = await service.request("POST", "/v1/sockets", {"vm": "web-1"})
     assert (answer.status, answer.json["error"]["code"]) == (503, "socket-unavailable")

@@ -1,4 +1,4 @@
-"""The service itself: its clock."""
+"""Clock, readiness and metrics of the service."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -12,7 +12,7 @@ from tests.fleet.fleets import FailingStore
 from tests.operator.running_api import TEN, run_api
 
 
-async def test_clock_is_shown_and_moved() -> None:
+async def test_clock_is_shown_and_advanced() -> None:
     async with run_api() as service:
         assert await service.client(lambda api: api.clock()) == v1.Clock(now=TEN, manual=True, next_change_at=None)
         await service.client(lambda api: api.schedule(v1.ScheduleEvents(type=EventType.FREEZE, vms=["db-0"])))
@@ -27,7 +27,7 @@ async def test_clock_is_shown_and_moved() -> None:
         ]
 
 
-async def test_changes_on_the_way_are_told_in_order() -> None:
+async def test_advance_returns_changes_in_order() -> None:
     async with run_api() as service:
         await service.client(lambda api: api.schedule(v1.ScheduleEvents(type=EventType.REBOOT, scope="web")))
         moved = await service.client(lambda api: api.advance("1h"))
@@ -38,14 +38,14 @@ async def test_changes_on_the_way_are_told_in_order() -> None:
     ]
 
 
-async def test_clock_stays_where_time_alone_changes_no_event() -> None:
+async def test_clock_stays_if_no_event_changes_with_time() -> None:
     async with run_api() as service:
         assert await service.client(lambda api: api.advance()) == v1.AdvanceResult(
             now=TEN, manual=True, next_change_at=None, changes=[]
         )
 
 
-async def test_real_time_is_shown_and_stays() -> None:
+async def test_real_clock_is_shown_and_cannot_be_advanced() -> None:
     async with run_api(clock=SystemClock()) as service:
         clock = await service.client(lambda api: api.clock())
         assert (clock.manual, clock.next_change_at, clock.now <= datetime.now(UTC)) == (False, None, True)
@@ -53,7 +53,7 @@ async def test_real_time_is_shown_and_stays() -> None:
         assert (reply.status, reply.code) == (409, "clock-not-manual")
 
 
-async def test_journal_says_who_moved_the_clock() -> None:
+async def test_journal_records_who_advanced_the_clock() -> None:
     async with run_api() as service:
         token = await service.token("ann", Role.OPERATOR)
         await service.client(lambda api: api.schedule(v1.ScheduleEvents(type=EventType.FREEZE, vms=["db-0"])))
@@ -74,7 +74,7 @@ async def test_service_that_cannot_save_is_not_ready() -> None:
     assert health.status == 200
 
 
-async def test_figures_are_served_to_prometheus() -> None:
+async def test_metrics_are_served() -> None:
     async with run_api() as service:
         for token in (None, "wrong"):
             await service.request("GET", "/v1/clock", token=token)

@@ -1,4 +1,4 @@
-"""Tokens are made, listed and revoked; the journal says by whom, and nobody is shown a secret twice."""
+"""Tokens: create, list and revoke, with journal entries; a secret is shown only once."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -12,7 +12,7 @@ from forewarn.store.port import JournalQuery
 from tests.operator.running_api import TOKEN, RunningApi, run_api
 
 
-async def test_token_is_made_used_and_revoked() -> None:
+async def test_token_is_created_used_and_revoked() -> None:
     expires_at = datetime.now(UTC).replace(microsecond=0) + timedelta(days=1)
     ask = v1.CreateToken(name="ann", role=Role.OPERATOR, scopes=["web", "db-*"], expires_at=expires_at)
     async with run_api() as service:
@@ -43,7 +43,7 @@ async def tokens_journal(service: RunningApi) -> list[tuple[EntryKind, str, str,
     return [(row.entry.kind, row.entry.by, row.entry.why, row.entry.facts) for row in rows]
 
 
-async def test_journal_names_whoever_did_it() -> None:
+async def test_journal_names_the_actor() -> None:
     async with run_api() as service:
         for name in ("ann", "bob"):
             token = await service.token(name, Role.OPERATOR)
@@ -77,7 +77,7 @@ async def test_revoking_again_changes_nothing() -> None:
     assert (statuses, [did for did, *_ in journal].count(EntryKind.TOKEN_REVOKED)) == ([204, 204, 204], 1)
 
 
-async def test_own_token_can_be_revoked_and_is_not_adopted_again() -> None:
+async def test_first_token_can_be_revoked_permanently() -> None:
     async with run_api() as service:
         (admin,) = (await service.client(lambda api: api.tokens())).tokens
         await service.client(lambda api: api.revoke_token(admin.id))
@@ -89,19 +89,19 @@ async def test_own_token_can_be_revoked_and_is_not_adopted_again() -> None:
 IMPOSSIBLE: dict[str, tuple[str, str, object, int, str]] = {
     "unknown role": ("POST", "/v1/tokens", {"name": "x", "role": "root"}, 400, "invalid-request"),
     "unknown field": ("POST", "/v1/tokens", {"name": "x", "role": "viewer", "scope": "web"}, 400, "invalid-request"),
-    "no name that can be": ("POST", "/v1/tokens", {"name": "two words", "role": "viewer"}, 422, "invalid-value"),
-    "no pattern": ("POST", "/v1/tokens", {"name": "x", "role": "viewer", "scopes": ["web/*"]}, 422, "invalid-value"),
-    "name that is there": ("POST", "/v1/tokens", {"name": "Admin", "role": "viewer"}, 409, "resource-exists"),
-    "expired already": (
+    "invalid name": ("POST", "/v1/tokens", {"name": "two words", "role": "viewer"}, 422, "invalid-value"),
+    "wrong pattern": ("POST", "/v1/tokens", {"name": "x", "role": "viewer", "scopes": ["web/*"]}, 422, "invalid-value"),
+    "existing name": ("POST", "/v1/tokens", {"name": "Admin", "role": "viewer"}, 409, "resource-exists"),
+    "already expired": (
         "POST", "/v1/tokens", {"name": "x", "role": "viewer", "expires_at": "2020-01-01T00:00:00Z"},
         422, "invalid-value",
     ),
-    "off the calendar": (
+    "time outside of UTC": (
         "POST", "/v1/tokens", {"name": "x", "role": "viewer", "expires_at": "9999-12-31T23:59:59-05:00"},
         422, "invalid-value",
     ),
     "unknown token": ("DELETE", "/v1/tokens/tk_000000000000", None, 404, "token-not-found"),
-    "secret for an id": ("DELETE", f"/v1/tokens/{TOKEN}", None, 404, "token-not-found"),
+    "secret as id": ("DELETE", f"/v1/tokens/{TOKEN}", None, 404, "token-not-found"),
 }  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """Campaign types: spec, policy, plan, waves and progress.
 
-What a campaign asks for is declared in `core/campaign/spec.py`; its types here are derived from that, one for requests
-and one for responses. A new key of a policy needs no change here.
+`core/campaign/spec.py` declares the spec of a campaign. Its API types are derived from that, one for requests and one
+for responses. A new key of a policy needs no change here.
 """
 
 from collections.abc import Sequence
@@ -51,9 +51,9 @@ __all__ = [
 
 
 class WaveState(StrEnum):
-    """How a wave stands. A cleared one may start, or has started; a failed one waits for a person.
+    """The state of a wave. A cleared wave may start or has started; a failed wave needs an operator.
 
-    One that is abandoned will never be done, because the campaign is aborted.
+    An abandoned wave will never run, because the campaign was aborted.
     """
 
     PLANNED = "planned"
@@ -69,7 +69,7 @@ class WaveState(StrEnum):
 _ZoneName = Annotated[str, msgspec.Meta(pattern=f"^{core.ZONE}$")]
 
 _OWN_FORMS: dict[tuple[type[msgspec.Struct], str], Form] = {
-    # A record has an empty text where a window has no zone of its own, and the API null.
+    # For a window without its own zone, a record has an empty string and the API null.
     (core.Window, "zone"): value_form(_ZoneName | None, lambda zone: zone or None, lambda zone: zone or ""),
 }
 
@@ -101,7 +101,7 @@ _RESPONSES = DerivedTypes(
 if TYPE_CHECKING:
 
     class DerivedType(Request, frozen=True):
-        """What a type checker knows of a derived type: it cannot see the fields."""
+        """A derived type for type checkers, which cannot see its fields."""
 
         def __init__(self, **fields: Any) -> None: ...
 
@@ -129,24 +129,24 @@ else:
     CampaignSpec = _RESPONSES.derive(core.CampaignSpec)
 
     class StartCampaign(CampaignRequest, frozen=True, kw_only=True):
-        """Roll maintenance over a selection of VMs, wave by wave. To plan it, the same is asked."""
+        """Roll out maintenance over a selection of VMs, wave by wave. Planning takes the same request."""
 
         reason: Text = ""
 
 
 def spec_from_request(request: CampaignRequest | CampaignSpec) -> core.CampaignSpec:
-    """Return the specification that a request asks for; Invalid says which value breaks which rule."""
+    """Return the spec of a request; raise Invalid if a value is not allowed."""
     return _REQUESTS.read(core.CampaignSpec, request)
 
 
 def spec_view(spec: core.CampaignSpec) -> CampaignSpec:
-    """Return a specification as a response has it."""
+    """Return a spec as a response type."""
     view: CampaignSpec = _RESPONSES.write(spec)
     return view
 
 
 class PlannedWave(Response, frozen=True):
-    """A wave of a plan: an update domain of a scope. `number`: it is the scope's n-th, from 1."""
+    """A wave of a plan: an update domain of a scope. `number` counts the waves of the scope from 1."""
 
     scope: str
     number: int
@@ -159,7 +159,7 @@ class PlannedWave(Response, frozen=True):
 
 
 class UnplacedVms(Response, frozen=True):
-    """VMs that the policy leaves no place for: by which of its keys, and by how much."""
+    """VMs that do not fit into the plan. `policy_key` is the key that excludes them, `excess` by how much."""
 
     scope: str
     update_domain: int
@@ -170,9 +170,9 @@ class UnplacedVms(Response, frozen=True):
 
 
 class CampaignPlan(Response, frozen=True):
-    """Every wave before anything is announced, in the order of their starts. Each selected VM is in one, or unplaced.
+    """A plan: every wave in the order of their starts. Each selected VM is in one wave or unplaced.
 
-    The counts are of all that are selected: what percentages are of.
+    The counts include everything that is selected; percentages refer to them.
     """
 
     waves: Sequence[PlannedWave]
@@ -185,7 +185,7 @@ class CampaignPlan(Response, frozen=True):
 
 
 class PlanProgress(Response, frozen=True):
-    """A line of the stream while a plan is made; the last one has the plan, or why there is none."""
+    """A line of the stream during planning; the last line has the plan or the error."""
 
     done: int
     total: int
@@ -194,7 +194,7 @@ class PlanProgress(Response, frozen=True):
 
 
 class WaveProgress(Response, frozen=True):
-    """How far the n-th waves of all scopes are: how many there are, their VMs, and how many of them stand how."""
+    """The progress of the n-th waves of all scopes: number of waves and VMs, and number of waves by state."""
 
     number: int
     wave_count: int
@@ -210,7 +210,7 @@ class WaveProgress(Response, frozen=True):
 
 
 class CampaignWave(Response, frozen=True):
-    """A wave of a scope. `state_changed_at`: when it came to stand as it does, for an announced one its not_before."""
+    """A wave of a scope. `state_changed_at` is the time of its state; for an announced wave its not_before."""
 
     scope: str
     number: int
@@ -222,14 +222,14 @@ class CampaignWave(Response, frozen=True):
 
 
 class WavePage(Response, frozen=True):
-    """Some waves of a campaign, by scope; `next` asks for those after them."""
+    """A page of waves of a campaign, sorted by scope. `next` is the parameter `after` of the next page."""
 
     waves: Sequence[CampaignWave]
     next: str | None
 
 
 class CampaignFailure(Response, frozen=True):
-    """A scope that cannot go on: a person has its wave retried, or skipped."""
+    """A scope with a failed wave, which an operator must retry or skip."""
 
     scope: str
     number: int
@@ -239,7 +239,7 @@ class CampaignFailure(Response, frozen=True):
 
 
 class ClosedGate(Response, frozen=True):
-    """The gate is shut: since when, why, when it is asked again, and what it is called."""
+    """A closed gate: since when, why, its next check and its name."""
 
     since: datetime
     reason: str
@@ -248,13 +248,13 @@ class ClosedGate(Response, frozen=True):
 
 
 class Campaign(Response, frozen=True):
-    """A campaign. `explanation` says, in sentences, what it waits for; `expected_end_at` moves.
+    """A campaign. `explanation` has what it waits for, in sentences; `expected_end_at` is an estimate that changes.
 
-    `created_by` and `reason` tell who started it and why; `state_changed_by`, `state_changed_at` and `state_reason`
-    who brought it into its state, when and why. `scope_count`, `host_count` and `vm_count` are of what was selected
-    when it was planned, `finished_…` of what is done or skipped. Of very many failures, only the newest have a reason.
-    `is_stuck`: it is Running, and yet nothing goes on until a person decides, because every scope that is not through
-    has a failed wave, or waits for room that these take.
+    `created_by` and `reason`: who started it and why. `state_changed_by`, `state_changed_at` and `state_reason`: who
+    changed its state, when and why. `scope_count`, `host_count` and `vm_count` count what was selected at planning,
+    `finished_…` what is done or skipped. Of very many failures, only the newest have a reason. `is_stuck`: the campaign
+    is Running but needs an operator, because every unfinished scope has a failed wave or waits for limits that failed
+    waves use up.
     """
 
     id: str
@@ -285,39 +285,39 @@ class Campaign(Response, frozen=True):
 
 
 class CampaignPage(Response, frozen=True):
-    """Some campaigns, the newest first; `next` asks for those after them."""
+    """A page of campaigns, newest first. `next` is the parameter `after` of the next page."""
 
     campaigns: Sequence[Campaign]
     next: str | None
 
 
 class PauseCampaign(Request, frozen=True):
-    """Let no further wave start; what is Started ends."""
+    """Pause a campaign: no further wave starts. Started events continue."""
 
     reason: Text = ""
 
 
 class ResumeCampaign(Request, frozen=True):
-    """Go on after a pause or a halt."""
+    """Resume a paused or halted campaign."""
 
     reason: Text = ""
 
 
 class AbortCampaign(Request, frozen=True):
-    """End the campaign: what is Scheduled is canceled, what is Started ends."""
+    """Abort the campaign. Scheduled events are canceled; started events continue."""
 
     reason: Reason
 
 
 class RetryWave(Request, frozen=True):
-    """Have the failed wave of a scope made once more."""
+    """Retry the failed wave of a scope."""
 
     scope: Name
     reason: Text = ""
 
 
 class SkipWave(Request, frozen=True):
-    """Go on in a scope without the wave that failed, or that waits."""
+    """Skip the failed or waiting wave of a scope."""
 
     scope: Name
     reason: Reason

@@ -17,19 +17,19 @@ Duration = Annotated[str, msgspec.Meta(pattern=DURATION_PATTERN, min_length=2, m
 Moment = Annotated[datetime, msgspec.Meta(tz=True)]
 Reason = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_TEXT_LENGTH)]
 VmName = Annotated[str, msgspec.Meta(min_length=1, max_length=257)]
-"""`scope/name`, or the bare name where that is unambiguous."""
+"""`scope/name`, or the bare name if it is unambiguous."""
 
 
 class Response(msgspec.Struct, frozen=True, kw_only=True):
-    """What the service says. Readers must expect fields to be added."""
+    """A response of the service. Clients must ignore unknown fields, because fields may be added."""
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is asked of the service. A field that it does not know is refused."""
+    """A request to the service, which refuses unknown fields."""
 
 
 class ErrorBody(Response, frozen=True):
-    """Why it was refused: a stable code for programs, a sentence for people, and the facts."""
+    """An error: a stable code, a message for users, and details."""
 
     code: str
     message: str
@@ -37,13 +37,13 @@ class ErrorBody(Response, frozen=True):
 
 
 class ErrorResponse(Response, frozen=True):
-    """The body of every answer with a status of 400 or more."""
+    """The body of every response with a status of 400 or more."""
 
     error: ErrorBody
 
 
 class Hold(Response, frozen=True):
-    """An operator's hold on planned maintenance. `scope` None: on the whole fleet."""
+    """An operator's hold on planned maintenance. `scope` is null for a hold of the whole fleet."""
 
     scope: str | None
     created_by: str

@@ -1,9 +1,9 @@
 """Derive types of the API from structs of the core: the same keys, bounds, defaults and descriptions.
 
-The core's structs cannot be sent themselves, because they are also what is stored, and a record has another form than
-the API: a duration is in ISO 8601 instead of "15m", a limit is an object instead of 10 or "10%", keys that have their
-default are left out, and unknown keys are ignored, which a request refuses. `DerivedTypes` has these differences
-once, by the type of a field; it names no key.
+The API does not use the core's structs directly, because they are also stored, and a record has another form than the
+API: a duration is in ISO 8601 instead of "15m", a limit is an object instead of 10 or "10%", keys with their default
+value are omitted, and unknown keys are ignored, while a request refuses them. `DerivedTypes` defines these differences
+once per type of field; it names no keys.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -28,9 +28,9 @@ Percent = Annotated[str, msgspec.Meta(pattern=r"^[0-9]{1,3}(\.[0-9]{1,3})? ?%$")
 
 
 class Form(NamedTuple):
-    """The form that values of a type have in the API: its type there, and the conversions there and back.
+    """The form of a type in the API: the API type and the conversions in both directions.
 
-    `read` gets the path of the value within the request too, and names it in what it refuses.
+    `read` also gets the path of the value in the request, for its error messages.
     """
 
     type: Any
@@ -39,7 +39,7 @@ class Form(NamedTuple):
 
 
 def value_form(type_: Any, write: Callable[[Any], Any], read: Callable[[Any], Any]) -> Form:
-    """Return the form of a type whose values have no parts."""
+    """Return the form of a type whose values are not nested."""
 
     def read_at(value: Any, path: str) -> Any:
         try:
@@ -54,7 +54,7 @@ def _to_utc(moment: datetime) -> datetime:
     try:
         return moment.astimezone(UTC)
     except OverflowError:
-        raise Invalid(f"{moment.isoformat()} is no moment of UTC") from None
+        raise Invalid(f"{moment.isoformat()} is outside the range of UTC") from None
 
 
 VALUE_FORMS: Mapping[Any, Form] = {
@@ -65,9 +65,9 @@ VALUE_FORMS: Mapping[Any, Form] = {
 
 
 class DerivedTypes:
-    """One way to derive types: the base class of what is derived, and the names by the struct of the core.
+    """Derives API types with a common base class. `names` has the name of each type by its struct of the core.
 
-    `own_forms` has the fields whose form does not follow from their type, by struct and name.
+    `own_forms` has the forms of fields that do not follow from their type, by struct and name.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class DerivedTypes:
         self._forms: dict[type[msgspec.Struct], dict[str, Form]] = {}
 
     def derive(self, struct: type[msgspec.Struct]) -> type[Any]:
-        """Return the type of the API for a struct. Keys without a default come first."""
+        """Return the API type of a struct. Keys without a default come first."""
         if struct not in self._derived:
             hints = get_type_hints(struct, include_extras=True).items()
             forms = {name: self._own_forms.get((struct, name)) or self._form(hint) for name, hint in hints}
@@ -99,14 +99,14 @@ class DerivedTypes:
         return self._derived[struct]
 
     def write(self, value: msgspec.Struct) -> Any:
-        """Return a value of the core as one of the API."""
+        """Convert a value of the core to its API type."""
         derived = self.derive(type(value))
         return derived(**{name: form.write(getattr(value, name)) for name, form in self._forms[type(value)].items()})
 
     def read(self, struct: type[S], value: Any, path: str = "") -> S:
-        """Return a value of the API, or one that has more fields than it, as one of the core.
+        """Convert a value of the API type, or one with more fields, to the struct of the core.
 
-        Invalid says which value breaks a rule, and its path.
+        Raise Invalid, with the path, if a value is not allowed.
         """
         fields = self.read_fields(struct, value, path)
         try:
@@ -115,7 +115,7 @@ class DerivedTypes:
             raise (Invalid(f"{path}: {error}") if path else error) from None
 
     def read_fields(self, struct: type[msgspec.Struct], value: Any, path: str = "") -> dict[str, Any]:
-        """Return those fields of a struct that a value of the API has, and that its sender has not left out."""
+        """Return the fields of a struct that are set in a value of the API."""
         self.derive(struct)
         given = {name: getattr(value, name, msgspec.UNSET) for name in self._forms[struct]}
         return {
@@ -150,7 +150,7 @@ def _definition(field: msgspec.structs.FieldInfo, form: Form) -> tuple[str, Any]
 
 
 def _choice_form(values: type[StrEnum], choices: type[StrEnum]) -> Form:
-    """Return the form of a word, of which a request may use only some."""
+    """Return the form of an enum of which a request may use only some values."""
     return value_form(choices, lambda value: choices(value.value), lambda choice: values(choice.value))
 
 
@@ -163,7 +163,7 @@ def _items_form(item: Form) -> Form:
 
 
 def _union_form(alternatives: Iterable[tuple[Any, Form]]) -> Form:
-    """Return the form of a union: a struct, a value of another kind, and None, or two of these."""
+    """Return the form of a union of at most one struct, one other type and None."""
     forms: dict[Any, Form] = dict(alternatives)
     structs = [each for each in forms if isinstance(each, msgspec.StructMeta) and each not in VALUE_FORMS]
     others = [each for each in forms if each not in structs and each is not NoneType]

@@ -47,14 +47,14 @@ Vms = Annotated[Sequence[VmName], msgspec.Meta(max_length=VMS_PER_REQUEST)]
 
 
 class Approval(Response, frozen=True):
-    """A VM's word that the event may start."""
+    """A VM's approval of an event."""
 
     vm: str
     approved_at: datetime
 
 
 class Impact(Response, frozen=True):
-    """How far the work on one VM is."""
+    """The state of the work on one VM."""
 
     vm: str
     state: ImpactState
@@ -65,10 +65,10 @@ class Impact(Response, frozen=True):
 
 
 class Blocker(Response, frozen=True):
-    """One reason why an event does not go on. `text` is a sentence for people.
+    """One reason why an event waits. `text` is a message for users.
 
-    `until` is the time at which it ends by itself, if that is known. `event` is the event that has the turn (of several
-    the one that is stuck, else the first), `hold` the hold that keeps the event.
+    `until` is the time at which the reason ends by itself, if it is known. `event` is the event that must end first (of
+    several the stuck one, else the first), `hold` the hold that stops the event.
     """
 
     code: BlockerCode
@@ -79,12 +79,13 @@ class Blocker(Response, frozen=True):
 
 
 class Event(Response, frozen=True):
-    """An open event. `blockers` has what it waits for, `explanation` the same in sentences; `hold`: its scope's.
+    """An open event. `blockers` has what it waits for, `explanation` the same in sentences, `hold` its scope's hold.
 
-    `is_stuck` is true when only a person can make the event go on: its work has failed or has an unknown outcome, or it
-    waits for such an event, for the release of a hold, or for a campaign that has to be resumed.
+    `is_stuck` is true if the event needs an operator: its work has failed or has an unknown outcome, or it waits for
+    such an event, for the release of a hold, or for a campaign that must be resumed.
 
-    `campaign` is the id of the campaign that has made it, if one has; such an event starts only when that clears it.
+    `campaign` is the id of the campaign that created the event, if any; the event starts only when the campaign clears
+    it.
     """
 
     id: str
@@ -114,9 +115,9 @@ class Event(Response, frozen=True):
 
 
 class EventPage(Response, frozen=True):
-    """Some open events, by scope and in the order in which they were made; `next` asks for those after them.
+    """A page of open events, by scope and in the order of their creation.
 
-    `fleet_hold`: the hold on the whole fleet.
+    `next` is the parameter `after` of the next page, `fleet_hold` the hold of the whole fleet.
     """
 
     events: Sequence[Event]
@@ -141,16 +142,16 @@ class JournalEntry(Response, frozen=True):
 
 
 class JournalPage(Response, frozen=True):
-    """Some lines of the journal; `next` asks for those after them, in the order that was asked for."""
+    """A page of journal entries in the requested order. `next` is the parameter `after` of the next page."""
 
     entries: Sequence[JournalEntry]
     next: str | None
 
 
 class EventDetail(Response, frozen=True):
-    """An event from its beginning: `event` while it is open, `outcome` and `ended_at` once it is over.
+    """An event in detail: `event` is set while it is open, `outcome` and `ended_at` after its end.
 
-    `journal` has its entries; of very many the newest.
+    `journal` has its entries, of very many the newest.
     """
 
     id: str
@@ -164,10 +165,10 @@ class EventDetail(Response, frozen=True):
 
 
 class ScheduleEvents(Request, frozen=True):
-    """Make events: one per scope, update domain and host. `notice` counts from now; it or `not_before`.
+    """Schedule events: one per scope, update domain and host. `notice` counts from now; it excludes `not_before`.
 
-    For VMs, all VMs of a host, of a scope, or of an update domain of a scope: one of these must be said.
-    A VM is named as `scope/name`, or by its bare name where that is unambiguous.
+    Specify VMs, a host, a scope, or a scope with an update domain.
+    A VM is specified as `scope/name`, or by its bare name if that is unambiguous.
     """
 
     type: EventType
@@ -185,14 +186,14 @@ class ScheduleEvents(Request, frozen=True):
 
 
 class Operate(Request, frozen=True):
-    """Restart, redeploy or delete a VM, because its owner asks for it."""
+    """Restart, redeploy or delete a VM for its owner."""
 
     vm: VmName
     reason: Text = ""
 
 
 class Evict(Request, frozen=True):
-    """Take a low-priority VM away, as the platform does when it needs the capacity."""
+    """Evict a low-priority VM, as the platform does when it needs the capacity."""
 
     vm: VmName
     notice: Duration | None = None
@@ -200,7 +201,7 @@ class Evict(Request, frozen=True):
 
 
 class Fail(Request, frozen=True):
-    """The hardware under these VMs, or of this host, has failed: their events start at once."""
+    """Report that the hardware of VMs or of a host has failed: their events start at once."""
 
     vms: Vms = ()
     host: Name | None = None
@@ -209,7 +210,7 @@ class Fail(Request, frozen=True):
 
 
 class PredictFailure(Request, frozen=True):
-    """The hardware under these VMs, or of this host, is expected to fail: they are redeployed, days ahead."""
+    """Report that the hardware of VMs or of a host is expected to fail: they are redeployed, days ahead."""
 
     notice: Duration
     vms: Vms = ()
@@ -218,21 +219,21 @@ class PredictFailure(Request, frozen=True):
 
 
 class CreatedEvent(Response, frozen=True):
-    """An event that a request made, now or when it was first sent."""
+    """An event that a request created, now or when it was first sent."""
 
     id: str
     scope: str
 
 
 class ScheduleResponse(Response, frozen=True):
-    """The events of a request, and those of them that are still open."""
+    """The events that a request created, and those of them that are still open."""
 
     created: Sequence[CreatedEvent]
     events: Sequence[Event]
 
 
 class CancelEvent(Request, frozen=True):
-    """Take a Scheduled event back."""
+    """Cancel a Scheduled event."""
 
     reason: Text = ""
 
@@ -245,14 +246,14 @@ class ApproveEvent(Request, frozen=True):
 
 
 class RetryImpact(Request, frozen=True):
-    """Have failed or unknown work done once more: on one VM, or wherever it is failed or unknown."""
+    """Retry failed or unknown work, on one VM or on all VMs where it failed or is unknown."""
 
     vm: VmName | None = None
     reason: Text = ""
 
 
 class ResolveImpact(Request, frozen=True):
-    """End failed or unknown work: as done after all, or given up. On one VM, or wherever it is failed or unknown."""
+    """Resolve failed or unknown work as done or given up, on one VM or on all VMs where it failed or is unknown."""
 
     done: bool
     reason: Reason
@@ -260,29 +261,29 @@ class ResolveImpact(Request, frozen=True):
 
 
 class Holds(Response, frozen=True):
-    """All holds: that on the whole fleet first (its `scope` is null), then those of scopes."""
+    """All holds: first the hold of the whole fleet (its `scope` is null), then those of scopes."""
 
     holds: Sequence[Hold]
 
     @property
     def fleet(self) -> Hold | None:
-        """The hold on the whole fleet."""
+        """The hold of the whole fleet."""
         return self.of(None)
 
     def of(self, scope: str | None) -> Hold | None:
-        """Return the hold of a scope, or with None that on the whole fleet."""
+        """Return the hold of a scope, or of the whole fleet if `scope` is None."""
         return next((hold for hold in self.holds if hold.scope == scope), None)
 
 
 class CreateHold(Request, frozen=True):
-    """Let nothing planned start, in one scope or anywhere. The reason is shown to whoever finds it."""
+    """Stop planned maintenance from starting, in one scope or in the whole fleet. The reason is shown with the hold."""
 
     reason: Reason
     scope: Name | None = None
 
 
 class ReleaseHold(Request, frozen=True):
-    """End the hold of one scope, or the one on the whole fleet."""
+    """End the hold of one scope, or of the whole fleet."""
 
     scope: Name | None = None
     reason: Text = ""

@@ -19,7 +19,7 @@ SignedDuration = Annotated[
 
 
 class Fault(Response, frozen=True):
-    """A fault that is set. `vm` null: for all VMs; `until` and `times` null: until it is cleared."""
+    """A fault. `vm` is null for all VMs; if `until` and `times` are null, it lasts until it is cleared."""
 
     id: str
     kind: FaultKind
@@ -33,15 +33,15 @@ class Fault(Response, frozen=True):
 
 
 class Faults(Response, frozen=True):
-    """The faults that are set, in the order in which they were, or those that were cleared."""
+    """The current faults in the order in which they were set, or the cleared faults."""
 
     faults: Sequence[Fault]
 
 
 class SetFault(Request, frozen=True):
-    """Set a fault, for a VM or for all, for a time, for a number of requests, or until it is cleared.
+    """Set a fault, for a VM or for all, for a duration, for a number of requests, or until it is cleared.
 
-    `amount` says how slow, how late, or how far from the right date; a date behind it is `-1h`.
+    `amount` is the delay, or the offset of the date, such as `-1h` for a date in the past.
     """
 
     kind: FaultKind

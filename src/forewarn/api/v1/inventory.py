@@ -38,7 +38,7 @@ Domain = Annotated[int, msgspec.Meta(ge=0, le=1_000)]
 
 
 class Address(Response, frozen=True):
-    """An address by which the endpoint knows the VM."""
+    """An address by which the endpoint identifies the VM."""
 
     ip: str
     network: str
@@ -46,7 +46,7 @@ class Address(Response, frozen=True):
 
 
 class Vm(Response, frozen=True):
-    """A VM, its place, and everything it has of its own or takes from its scope. `hold`: its scope's."""
+    """A VM, its location, and its own and inherited properties. `hold` is the hold of its scope."""
 
     name: str
     scope: str
@@ -73,7 +73,10 @@ class Vm(Response, frozen=True):
 
 
 class VmPage(Response, frozen=True):
-    """Some VMs, by scope and name; `next` asks for those after them. `fleet_hold`: the hold on the whole fleet."""
+    """A page of VMs, sorted by scope and name.
+
+    `next` is the parameter `after` of the next page, `fleet_hold` the hold of the whole fleet.
+    """
 
     vms: Sequence[Vm]
     next: str | None
@@ -81,7 +84,7 @@ class VmPage(Response, frozen=True):
 
 
 class Scope(Response, frozen=True):
-    """A scope: what it gives to its VMs, how it approves, and how it stands with its guests."""
+    """A scope: the properties that its VMs inherit, its approval rule and its enablement."""
 
     id: str
     kind: ScopeKind
@@ -108,7 +111,10 @@ class Scope(Response, frozen=True):
 
 
 class ScopePage(Response, frozen=True):
-    """Some scopes, by id; `next` asks for those after them. `fleet_hold`: the hold on the whole fleet."""
+    """A page of scopes, sorted by id.
+
+    `next` is the parameter `after` of the next page, `fleet_hold` the hold of the whole fleet.
+    """
 
     scopes: Sequence[Scope]
     next: str | None
@@ -116,13 +122,13 @@ class ScopePage(Response, frozen=True):
 
 
 class OpenSocket(Request, frozen=True):
-    """Open a socket for a VM, named as `scope/name` or by its bare name where that is unambiguous."""
+    """Open a socket for a VM, specified as `scope/name`, or by its bare name if that is unambiguous."""
 
     vm: VmName
 
 
 class Socket(Response, frozen=True):
-    """A unix socket on the machine of the service: whoever connects to it is taken for the VM."""
+    """A Unix socket on the machine of the service; a program that connects to it acts as the VM."""
 
     scope: str
     vm: str
@@ -130,7 +136,7 @@ class Socket(Response, frozen=True):
 
 
 class Host(Response, frozen=True):
-    """A host, as seen from the VMs on it."""
+    """A host with its VMs."""
 
     name: str
     vms: Sequence[str]
@@ -139,7 +145,10 @@ class Host(Response, frozen=True):
 
 
 class HostPage(Response, frozen=True):
-    """Some hosts, by name; `next` asks for those after them. `fleet_hold`: the hold on the whole fleet."""
+    """A page of hosts, sorted by name.
+
+    `next` is the parameter `after` of the next page, `fleet_hold` the hold of the whole fleet.
+    """
 
     hosts: Sequence[Host]
     next: str | None
@@ -147,7 +156,7 @@ class HostPage(Response, frozen=True):
 
 
 class NewAddress(Request, frozen=True):
-    """An address to know a VM by; unique within its network."""
+    """An address that identifies a VM; unique within its network."""
 
     ip: Annotated[str, msgspec.Meta(max_length=45)]
     network: Name = "default"
@@ -155,7 +164,7 @@ class NewAddress(Request, frozen=True):
 
 
 class NewTraits(Request, frozen=True):
-    """What a VM has of its own, or a scope gives to its VMs."""
+    """Properties of a VM, or of a scope for its VMs."""
 
     priority: Priority | None = None
     terminate_notice: Duration | None = None
@@ -168,7 +177,7 @@ class NewTraits(Request, frozen=True):
 
 
 class ChangedTraits(Request, frozen=True):
-    """The same, to change it: what is left out stays, null takes it away."""
+    """Changed properties: an omitted field stays, null removes a value."""
 
     priority: Priority | msgspec.UnsetType | None = msgspec.UNSET
     terminate_notice: Duration | msgspec.UnsetType | None = msgspec.UNSET
@@ -181,7 +190,7 @@ class ChangedTraits(Request, frozen=True):
 
 
 class AddVm(NewTraits, frozen=True, kw_only=True):
-    """Add a VM to a scope; without `scope`, as a standalone VM whose scope bears its name."""
+    """Add a VM to a scope; without `scope`, as a standalone VM whose scope has its name."""
 
     name: Name
     scope: Name | None = None
@@ -194,7 +203,7 @@ class AddVm(NewTraits, frozen=True, kw_only=True):
 
 
 class ChangeVm(ChangedTraits, frozen=True, kw_only=True):
-    """Change a VM. What is left out stays; null takes away what the VM has of its own, so that its scope's holds."""
+    """Change a VM. Omitted fields stay; null removes a value of the VM, so that it inherits that of its scope."""
 
     host: Name | msgspec.UnsetType | None = msgspec.UNSET
     update_domain: Domain | msgspec.UnsetType = msgspec.UNSET
@@ -214,14 +223,14 @@ class AddScope(NewTraits, frozen=True, kw_only=True):
 
 
 class ChangeScope(ChangedTraits, frozen=True, kw_only=True):
-    """Change a scope. What is left out stays; null takes away what the scope gives to its VMs."""
+    """Change a scope. Omitted fields stay; null removes a value that its VMs inherit."""
 
     approval: ApprovalRule | msgspec.UnsetType = msgspec.UNSET
     auto_approve: Annotated[Sequence[EventType], msgspec.Meta(max_length=2)] | msgspec.UnsetType = msgspec.UNSET
 
 
 class Difference(Response, frozen=True):
-    """What an import does to one scope or VM. `fields` says for each that changes what it is and what it becomes."""
+    """What an import changes in one scope or VM. `fields` has the old and the new value of each changed field."""
 
     action: Literal["added", "changed", "removed"]
     scope: str
@@ -231,7 +240,7 @@ class Difference(Response, frozen=True):
 
 
 class ImportResult(Response, frozen=True):
-    """What an import did, or would do. Each difference that was refused says why; the others were made."""
+    """What an import did or would do. A refused difference has its reason in `refusal`; the others were applied."""
 
     dry_run: bool
     differences: Sequence[Difference]
@@ -240,7 +249,7 @@ class ImportResult(Response, frozen=True):
 
 
 class ImportProgress(Response, frozen=True):
-    """A line of the stream while an import runs; the last one has the result, or why there is none."""
+    """A line of the stream during an import; the last line has the result or the error."""
 
     done: int
     total: int
@@ -249,7 +258,7 @@ class ImportProgress(Response, frozen=True):
 
 
 class DiagnosisCheck(Response, frozen=True):
-    """One question that was asked about a VM, and its answer."""
+    """One check of a VM, as question and answer."""
 
     question: str
     passed: bool
@@ -258,7 +267,7 @@ class DiagnosisCheck(Response, frozen=True):
 
 
 class Diagnosis(Response, frozen=True):
-    """Why a VM sees nothing, or that nothing is wrong with it as far as the service can tell."""
+    """The checks that show why a VM does not see its events. A failed check has a hint."""
 
     vm: str
     guest_url: str | None

@@ -26,9 +26,9 @@ __all__ = [
 
 
 class Clock(Response, frozen=True):
-    """The service's time. `manual`: it moves only when told to; then before `next_change_at` nothing happens by itself.
+    """The service's time. A `manual` clock moves only on request; nothing is due before `next_change_at`.
 
-    `speed`: notices and durations are divided by this when an event is made.
+    `speed`: notices and durations of new events are divided by this.
     """
 
     now: datetime
@@ -38,37 +38,37 @@ class Clock(Response, frozen=True):
 
 
 class AdvanceResult(Clock, frozen=True, kw_only=True):
-    """The service's time after a manual clock was moved, and how events and campaigns have changed on the way.
+    """The service's time after an advance, and the changes of events and campaigns in this time, in order.
 
-    They are in order. Of many changes it has the first ones; the journal has all.
+    Of many changes it has the first ones; the journal has all.
     """
 
     changes: Sequence[JournalEntry]
 
 
 class AdvanceClock(Request, frozen=True):
-    """Move a manual clock: by a duration, or to the next change of an event."""
+    """Advance a manual clock by a duration, or to the next change of an event."""
 
     duration: Duration | None = None
     to_next_change: bool = False
 
 
 class Health(Response, frozen=True):
-    """The service is there."""
+    """The service is alive."""
 
     status: str
     version: str
 
 
 class Readiness(Response, frozen=True):
-    """Whether the service can do its work; if not, why."""
+    """Whether the service is ready; if not, why."""
 
     ready: bool
     problems: Sequence[str]
 
 
 class Token(Response, frozen=True):
-    """Somebody who may ask: what for, in which scopes (none are all), and until when."""
+    """An API token with its role, its scopes (empty: all) and its expiry."""
 
     id: str
     name: str
@@ -81,20 +81,20 @@ class Token(Response, frozen=True):
 
 
 class TokenPage(Response, frozen=True):
-    """All tokens, the oldest first."""
+    """All tokens, oldest first."""
 
     tokens: Sequence[Token]
 
 
 class NewToken(Response, frozen=True):
-    """A token that was just made. `secret` is shown this once, and kept nowhere."""
+    """A new token. `secret` is shown only here and not stored."""
 
     token: Token
     secret: str
 
 
 class CreateToken(Request, frozen=True):
-    """Make a token. `scopes` are names, or patterns such as `web-*`; none are all scopes."""
+    """Create a token. `scopes` are names, or patterns such as `web-*`; empty means all scopes."""
 
     name: Name
     role: Role
@@ -103,7 +103,7 @@ class CreateToken(Request, frozen=True):
 
 
 class Principal(Response, frozen=True):
-    """Who is asking."""
+    """The caller, as its token identifies it."""
 
     name: str
     role: Role

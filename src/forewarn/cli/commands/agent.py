@@ -27,7 +27,7 @@ agent_config_option = option(
     "--config",
     envvar="FOREWARN_AGENT_CONFIG",
     metavar="FILE",
-    help="The settings file; else agent.toml here, else /etc/forewarn/agent.toml.",
+    help="The settings file; default: ./agent.toml, else /etc/forewarn/agent.toml.",
 )
 state_option = option(
     "--state", envvar="FOREWARN_AGENT_STATE", metavar="DIR", help="The directory of the agent's journal."
@@ -37,7 +37,7 @@ AGENT = "the agent itself"
 
 
 class HandlerCheck(msgspec.Struct, frozen=True, kw_only=True):
-    """What the self-test of a handler, or of the agent, says; no problems, if it is fine."""
+    """The result of a self-test of one handler or of the agent; `problems` is empty if it passed."""
 
     handler: str
     kind: str
@@ -48,11 +48,11 @@ class HandlerCheck(msgspec.Struct, frozen=True, kw_only=True):
 @agent_config_option
 @endpoint_option
 @state_option
-@click.option("--dry-run", is_flag=True, help="Watch, and log what would be done. Nothing is done or approved.")
+@click.option("--dry-run", is_flag=True, help="Log what the agent would do; run and approve nothing.")
 def run(config: str | None, endpoint: str | None, state: str | None, dry_run: bool) -> None:
-    """Prepare for events that affect this VM, approve, recover. Until SIGTERM or Ctrl-C.
+    """Prepare for events that affect this VM, approve, recover. Runs until SIGTERM or Ctrl-C.
 
-    Settings are in agent.toml; `forewarn agent check` tries them. Logs go to stderr.
+    The settings are in agent.toml; `forewarn agent check` checks them. Logs go to stderr.
 
     Example: forewarn agent run --config agent.toml --dry-run
     """
@@ -67,27 +67,27 @@ def run(config: str | None, endpoint: str | None, state: str | None, dry_run: bo
 @agent_config_option
 @endpoint_option
 @state_option
-@click.option("--dry-run", is_flag=True, help="Show what would be done about events, and the time of each step.")
+@click.option("--dry-run", is_flag=True, help="Show the planned steps for events and the time of each.")
 @click.option(
     "--event",
     type=FILE_PATH,
     metavar="FILE",
-    help="With --dry-run: an event as JSON, as the endpoint shows it; - is stdin.",
+    help="With --dry-run: a file with one event as JSON, as the endpoint returns it; - is stdin.",
 )
 @output_option
 def check(
     config: str | None, endpoint: str | None, state: str | None, dry_run: bool, event: Path | None, output: Output
 ) -> None:
-    """Check the settings and let every handler test itself. Nothing is changed, and nothing is sent to others.
+    """Check the settings and run each handler's self-test. Changes nothing and sends nothing to others.
 
-    With --dry-run it shows what would happen: for every type of event with its usual notice, or for a given one.
-    The exit code is 0 if all is well, 1 if a handler would not work, 2 if the settings are wrong.
+    With --dry-run, show the planned steps for each event type with its usual notice, or for the given event.
+    The exit code is 0 if all checks passed, 1 if a check failed, 2 if the settings are invalid.
 
     Example: forewarn agent check --dry-run
     """
     settings = _settings(config, endpoint, state)
     if event is not None and not dry_run:
-        raise CliError(ExitCode.USAGE, "--event is for --dry-run")
+        raise CliError(ExitCode.USAGE, "--event requires --dry-run")
     if dry_run:
         _show_plans(settings, event, output)
         return
@@ -98,9 +98,9 @@ def check(
         _write_checks(checks)
     failed = [finding.handler for finding in checks if finding.problems]
     if failed:
-        write_message(f"The settings are good, but this would not work: {', '.join(failed)}.")
+        write_message(f"The settings are valid, but these self-tests failed: {', '.join(failed)}.")
         raise click.exceptions.Exit(ExitCode.FAILED)
-    write_message("All is well.")
+    write_message("All checks passed.")
 
 
 @app.command("status")
@@ -108,7 +108,7 @@ def check(
 @state_option
 @output_option
 def status(config: str | None, state: str | None, output: Output) -> None:
-    """Show the agent's work on events. If no agent runs, the state that the last one left.
+    """Show the agent's work on events. If no agent runs, show the state that the last one saved.
 
     The exit code is 0 if an agent runs, else 1.
 
@@ -121,7 +121,7 @@ def status(config: str | None, state: str | None, output: Output) -> None:
     try:
         agent_status = read_status(directory)
     except PermissionError as error:
-        raise CliError(ExitCode.REFUSED, f"{directory} may not be read by this user: {error.strerror}") from error
+        raise CliError(ExitCode.REFUSED, f"cannot read {directory} as this user: {error.strerror}") from error
     if output is Output.JSON:
         write_json(status_json(agent_status))
     else:
@@ -139,7 +139,7 @@ def _file(config: str | None) -> Path | None:
 
 
 def _environ(endpoint: str | None, state: str | None) -> dict[str, str]:
-    """Return the variables; what is said on the command line stands in for its variable."""
+    """Return the environment, with the values of command-line options in place of their variables."""
     overrides = {variable("endpoint"): endpoint, variable("state"): state}
     return {**os.environ, **{name: value for name, value in overrides.items() if value}}
 
@@ -160,12 +160,12 @@ async def _check_handlers(settings: AgentSettings) -> list[HandlerCheck]:
 
 
 async def _problems_of(handler: "Handler") -> list[str]:
-    """Return what a self-test says; one that hangs says enough."""
+    """Return the problems that a self-test finds; a self-test that hangs is a problem itself."""
     try:
         async with asyncio.timeout(handler.time_limit.total_seconds()):
             return await handler.check()
     except TimeoutError:
-        return [f"its self-test came to no end within {format_duration(handler.time_limit)}"]
+        return [f"self-test did not finish within {format_duration(handler.time_limit)}"]
 
 
 def _write_checks(checks: Sequence[HandlerCheck]) -> None:

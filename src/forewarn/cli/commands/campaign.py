@@ -28,25 +28,23 @@ from forewarn.cli.views.event import write_fleet_hold
 from forewarn.cli.views.progress import ProgressBar
 from forewarn.core.campaign.record import CampaignState
 
-failed_option = click.option("--failed", is_flag=True, help="In every scope whose wave has failed.")
+failed_option = click.option("--failed", is_flag=True, help="All scopes with a failed wave.")
 
 
 class WaveAction(Protocol):
-    """Asks the service for one scope."""
+    """A request to the service for one scope of a campaign."""
 
     def __call__(self, scope: str, *, key: str | None) -> v1.Campaign:
-        """Return what has become of the campaign."""
+        """Send the request and return the changed campaign."""
         ...
 
 
 def selected_scopes(
     connection: ServiceConnection, campaign: v1.Campaign, named: Sequence[str], failed: bool
 ) -> list[str]:
-    """Return the scopes that were named, or those with a failed wave, each once."""
+    """Return the given scopes, or with `failed` those with a failed wave, without duplicates."""
     if bool(named) is failed:
-        raise CliError(
-            ExitCode.USAGE, "say which: SCOPE, or several, or --failed for every scope whose wave has failed"
-        )
+        raise CliError(ExitCode.USAGE, "specify scopes, or --failed for all scopes with a failed wave")
     if named:
         return list(dict.fromkeys(named))
     return list(dict.fromkeys(wave.scope for wave in connection.api.waves(campaign.id, state=v1.WaveState.FAILED)))
@@ -60,9 +58,9 @@ def apply_to_scopes(
     key: str | None,
     show: Callable[[v1.Campaign], None],
 ) -> None:
-    """Ask for each scope; tell which were refused and why, and go on with the others.
+    """Send one request per scope. Report refused requests and continue with the other scopes.
 
-    It ends as the first refusal would alone.
+    The exit code is that of the first refusal.
     """
     if len(scopes) == 1:
         show(action(scopes[0], key=key))
@@ -81,20 +79,20 @@ def apply_to_scopes(
 
 
 def _key_of(scope: str, key: str | None) -> str | None:
-    """Return a key of the scope's own: one key is for one question."""
+    """Derive an idempotency key for the scope, because one key identifies one request."""
     return None if key is None else str(uuid5(NAMESPACE_OID, f"{key}/{scope}"))
 
 
 def _summary(scopes: int, refused: int) -> str:
     if not scopes:
-        return "No wave has failed: there is nothing to do."
+        return "No wave has failed; nothing to do."
     return f"Done in {count_text(scopes - refused, 'scope')}" + (f", refused in {refused}." if refused else ".")
 
 
 app = CommandGroup()
 
 required_reason_option = click.option(
-    "--reason", metavar="TEXT", default="", help="The reason, for the journal; required."
+    "--reason", metavar="TEXT", default="", help="The reason for the journal; required."
 )
 
 
@@ -104,9 +102,9 @@ required_reason_option = click.option(
 def plan(connection: ServiceConnection, spec: v1.CampaignSpec) -> None:
     """Plan a campaign: show every wave with its times, hosts and VMs. Nothing is announced.
 
-    FILE is TOML, - is stdin. Options take precedence over it, and can say everything without it; the value none
-    switches off what it says: --gate none. A VM without a place in the plan is shown with the rule that it misses, and
-    by how much; then the exit code is 3.
+    FILE is TOML; - is stdin. Options override the file, and can replace it completely; the value none removes a value
+    of the file: --gate none. VMs that do not fit into the plan are listed with the rule that excludes them, and by how
+    much; the exit code is then 3.
 
     Examples: forewarn campaign plan kernel.toml; forewarn campaign plan --name kernel --type Reboot --scope 'web-*'
     --gap 1h --scopes-at-once 10%
@@ -127,12 +125,12 @@ def plan(connection: ServiceConnection, spec: v1.CampaignSpec) -> None:
 @with_campaign
 @reason_option
 @key_option
-@click.option("--wait", is_flag=True, help="Follow it to its end. Ctrl-C stops watching, not the campaign.")
+@click.option("--wait", is_flag=True, help="Follow it until it ends. Ctrl-C stops watching, not the campaign.")
 @with_service
 def start(connection: ServiceConnection, spec: v1.CampaignSpec, reason: str, key: str | None, wait: bool) -> None:
-    """Start a campaign. It is planned again; if not every VM has a place, nothing is started.
+    """Start a campaign. The service plans it again; if a VM does not fit into the plan, nothing is started.
 
-    FILE and options are those of `campaign plan`.
+    FILE and the options are the same as for `campaign plan`.
 
     Example: forewarn campaign start kernel.toml --wait
     """
@@ -152,13 +150,15 @@ def start(connection: ServiceConnection, spec: v1.CampaignSpec, reason: str, key
         return
     _show_changed(started, connection.output)
     if connection.output is Output.TABLE:
-        write_message(f"`forewarn campaign watch {started.name}` follows it.")
+        write_message(f"To follow it: forewarn campaign watch {started.name}")
     write_fleet_hold(connection)
 
 
 @app.command("list")
-@click.option("--state", type=ChoiceType(CampaignState), metavar="STATE", help="Only those in this state: Halted.")
-@click.option("--all", "all_", is_flag=True, help="Also those that have ended.")
+@click.option(
+    "--state", type=ChoiceType(CampaignState), metavar="STATE", help="Only campaigns in this state, such as Halted."
+)
+@click.option("--all", "all_", is_flag=True, help="Include ended campaigns.")
 @with_service
 def list_campaigns(connection: ServiceConnection, state: CampaignState | None, all_: bool) -> None:
     """List the campaigns that have not ended, newest first.
@@ -171,18 +171,16 @@ def list_campaigns(connection: ServiceConnection, state: CampaignState | None, a
     elif campaigns:
         write_campaigns(campaigns)
     else:
-        write_message(
-            "No campaigns." if all_ or state is not None else "No campaign is under way; --all shows those before."
-        )
+        write_message("No campaigns." if all_ or state is not None else "No open campaigns; --all includes ended ones.")
 
 
 @app.command("show")
 @campaign_argument
-@click.option("--waves", is_flag=True, help="Show every wave of every scope instead.")
+@click.option("--waves", is_flag=True, help="Show every wave of every scope instead of the summary.")
 @click.option("--scope", metavar="NAME", help="Show the waves of this scope.", shell_complete=complete_scopes)
 @with_service
 def show(connection: ServiceConnection, campaign: str, waves: bool, scope: str | None) -> None:
-    """Show the progress of a campaign. Wave by wave, with what it waits for and what has failed.
+    """Show a campaign: its progress, what it waits for, its failures.
 
     CAMPAIGN is its name, its id, or a prefix of its id.
 
@@ -200,9 +198,9 @@ def show(connection: ServiceConnection, campaign: str, waves: bool, scope: str |
 @campaign_argument
 @with_service
 def watch(connection: ServiceConnection, campaign: str) -> None:
-    """Follow a campaign to its end, live. Ctrl-C stops watching, not the campaign.
+    """Follow a campaign until it ends, live. Ctrl-C stops watching, not the campaign.
 
-    If the campaign cannot go on before a person decides, the command shows what can be done, and ends with exit code 1.
+    If the campaign needs a decision of an operator, the command shows the possible next steps and exits with code 1.
 
     Example: forewarn campaign watch kernel
     """
@@ -215,9 +213,9 @@ def watch(connection: ServiceConnection, campaign: str) -> None:
 @key_option
 @with_service
 def pause(connection: ServiceConnection, campaign: str, reason: str, key: str | None) -> None:
-    """Pause a campaign: no further wave starts. Started events go on to their end.
+    """Pause a campaign: no further wave starts. Events that have started continue.
 
-    Example: forewarn campaign pause kernel --reason "let us look at the first wave"
+    Example: forewarn campaign pause kernel --reason "checking the first wave"
     """
     _change(
         connection, campaign, lambda id_: connection.api.pause_campaign(id_, v1.PauseCampaign(reason=reason), key=key)
@@ -245,7 +243,7 @@ def resume(connection: ServiceConnection, campaign: str, reason: str, key: str |
 @key_option
 @with_service
 def abort(connection: ServiceConnection, campaign: str, reason: str, key: str | None) -> None:
-    """Abort a campaign for good. Scheduled events are canceled, started ones go on to their end.
+    """Abort a campaign permanently. Scheduled events are canceled; events that have started continue.
 
     Example: forewarn campaign abort kernel --reason "the kernel was withdrawn"
     """
@@ -267,7 +265,7 @@ def retry(
 ) -> None:
     """Retry failed waves.
 
-    Each scope is a request of its own: a refusal of one is reported, and the others are done.
+    Each scope is a separate request: a refused one is reported, and the others are processed.
 
     Examples: forewarn campaign retry kernel web --reason "the host is back"; forewarn campaign retry kernel --failed
     """
@@ -289,9 +287,9 @@ def retry(
 def skip(
     connection: ServiceConnection, campaign: str, scopes: Sequence[str], failed: bool, reason: str, key: str | None
 ) -> None:
-    """Skip waves that failed or wait, and go on without them.
+    """Skip failed or waiting waves and continue without them.
 
-    Each scope is a request of its own: a refusal of one is reported, and the others are done.
+    Each scope is a separate request: a refused one is reported, and the others are processed.
 
     Examples: forewarn campaign skip kernel web --reason "rebooted by hand"; forewarn campaign skip kernel --failed
     --reason "the rack is gone"
@@ -313,11 +311,11 @@ def _decide(
 
 def _check_reason(reason: str) -> None:
     if not reason.strip():
-        raise CliError(ExitCode.USAGE, "give a reason for the journal: --reason TEXT")
+        raise CliError(ExitCode.USAGE, "specify a reason for the journal: --reason TEXT")
 
 
 def _plan(connection: ServiceConnection, spec: v1.CampaignSpec) -> v1.CampaignPlan:
-    """Plan, and show how far that is."""
+    """Plan the campaign and show a progress bar."""
     with ProgressBar("Planning") as bar:
         for progress in connection.api.plan_campaign(spec):
             bar.show(progress.done, progress.total)
@@ -326,11 +324,11 @@ def _plan(connection: ServiceConnection, spec: v1.CampaignSpec) -> v1.CampaignPl
                 raise RequestRefused(409, error.code, error.message, error.details)
             if progress.result is not None:
                 return progress.result
-    raise CliError(ExitCode.FAILED, "the planning ended without a plan: say it again")
+    raise CliError(ExitCode.FAILED, "planning ended without a result; run the command again")
 
 
 def _find_campaign(connection: ServiceConnection, name_or_id: str) -> v1.Campaign:
-    """Find a campaign by its name or id, or by as much of its id as tells it from others."""
+    """Find a campaign by its name, its id or a unique prefix of its id."""
     try:
         return connection.api.campaign(name_or_id)
     except NotFound:
@@ -344,7 +342,7 @@ def _find_campaign(connection: ServiceConnection, name_or_id: str) -> v1.Campaig
         )
     if len(matches) > 1:
         ids = " or ".join(sorted(campaign.id for campaign in matches))
-        raise CliError(ExitCode.USAGE, f"{name_or_id} is the beginning of several campaigns: {ids}")
+        raise CliError(ExitCode.USAGE, f"id prefix {name_or_id} is ambiguous: {ids}")
     return matches[0]
 
 
@@ -353,7 +351,7 @@ def _change(connection: ServiceConnection, name_or_id: str, change: Callable[[st
 
 
 def _show_changed(campaign: v1.Campaign, output: Output) -> None:
-    """Show what has become of a campaign in a line; how far it is, is left to `campaign show`."""
+    """Show a changed campaign in one line and the next steps; `campaign show` shows the progress."""
     if output is Output.JSON:
         write_json(campaign)
         return

@@ -18,7 +18,7 @@ from forewarn.core.journal import CAMPAIGN_CHANGE_KINDS
 app = CommandGroup()
 
 MAX_CHANGES = 20
-"""How many changes are told; the journal has all."""
+"""How many changes are printed; the journal has all."""
 
 
 @app.command("show")
@@ -28,15 +28,15 @@ def show(connection: ServiceConnection) -> None:
     _write_clock(connection.api.clock(), connection.output)
 
 
-# A distance back is to be answered as such, and not as an option that does not exist.
+# -5m must reach our own error message instead of being refused as an unknown option.
 @app.command("advance", context_settings={"ignore_unknown_options": True})
 @click.argument("by", metavar="[DURATION]", required=False)
-@click.option("--to-next", is_flag=True, help="To the next change of an event.")
+@click.option("--to-next", is_flag=True, help="Advance to the next change of an event.")
 @with_service
 def advance(connection: ServiceConnection, by: str | None, to_next: bool) -> None:
-    """Advance a manual clock. Everything that becomes due on the way happens.
+    """Advance a manual clock. Everything that becomes due in this time happens.
 
-    Only the clock of a service that was started with --manual-time can be advanced.
+    The service must have been started with --manual-time.
 
     DURATION is how far: 90s, 15m, 1h30m, 2d.
 
@@ -45,22 +45,22 @@ def advance(connection: ServiceConnection, by: str | None, to_next: bool) -> Non
     if by is not None and to_next:
         raise CliError(ExitCode.USAGE, f"{by} and --to-next are mutually exclusive")
     if by is None and not to_next:
-        raise CliError(ExitCode.USAGE, "say how far, like `forewarn clock advance 15m`, or --to-next")
+        raise CliError(ExitCode.USAGE, "specify a duration, such as `forewarn clock advance 15m`, or --to-next")
     result = connection.api.advance(None if by is None else _parse_distance(by))
     for change in result.changes[:MAX_CHANGES]:
         write_message(_change_line(change))
     if len(result.changes) > MAX_CHANGES:
         write_message(_more_changes(result.changes))
     if to_next and not result.changes:
-        write_message("Time alone changes no event any more.")
+        write_message("No open event changes with time alone.")
     _write_clock(result, connection.output)
 
 
 def _parse_distance(text: str) -> str:
     if text.startswith("--"):
-        raise CliError(ExitCode.USAGE, f"there is no option {text}: `forewarn clock advance --help` shows them")
+        raise CliError(ExitCode.USAGE, f"no such option: {text}; see `forewarn clock advance --help`")
     if text.startswith("-"):
-        raise CliError(ExitCode.USAGE, f"{text}: time never goes back; say how far it goes on, like 15m")
+        raise CliError(ExitCode.USAGE, f"{text}: the clock cannot go back; specify a positive duration, such as 15m")
     try:
         return format_duration(parse_duration(text))
     except Invalid as error:
@@ -68,10 +68,10 @@ def _parse_distance(text: str) -> str:
 
 
 def _more_changes(changes: Sequence[v1.JournalEntry]) -> str:
-    """Say how many more changes there are, and how to see them. The service itself tells of so many and no more."""
+    """Return how many more changes there are and how to see them. The service returns at most one page of changes."""
     at_least = "at least " if len(changes) >= v1.PAGE else ""
     since = moment_text(changes[MAX_CHANGES].at).replace(" ", "T")
-    return f"And {at_least}{len(changes) - MAX_CHANGES} more: `forewarn journal --since {since}` shows them."
+    return f"… and {at_least}{len(changes) - MAX_CHANGES} more: forewarn journal --since {since}"
 
 
 def _change_line(entry: v1.JournalEntry) -> str:
@@ -87,7 +87,7 @@ def _subject(entry: v1.JournalEntry) -> str:
 
 
 def _campaign_name(entry: v1.JournalEntry) -> str:
-    """Name the campaign whose line it is; what people do about one, they do under their own names."""
+    """Return the campaign's name if the campaign is the actor; for actions of operators, the start of its id."""
     named = entry.actor.startswith(CAMPAIGN_PREFIX)
     return f"campaign {entry.actor.removeprefix(CAMPAIGN_PREFIX) if named else entry.record_id[:SHORT_ID]}"
 

@@ -1,4 +1,4 @@
-"""`forewarn config`: the effective settings and the origin of each."""
+"""`forewarn config`: the effective settings and the source of each."""
 
 import os
 from pathlib import Path
@@ -17,7 +17,7 @@ from forewarn.settings.types import format_value
 
 
 class EffectiveSetting(msgspec.Struct, frozen=True, kw_only=True):
-    """A setting, as programs are shown it."""
+    """A setting in JSON output."""
 
     key: str
     value: str | int | float | bool | list[str]
@@ -52,7 +52,7 @@ def config(preset: str, config: str | None, output: Output) -> None:
 
 
 def _with_directory(resolved: LoadedSettings[Settings]) -> LoadedSettings[Settings]:
-    """Say which directory is meant where none is said."""
+    """Fill in the default data directory if none is set."""
     settings = resolved.settings
     if settings.ephemeral or settings.data is not None:
         return resolved
@@ -60,7 +60,7 @@ def _with_directory(resolved: LoadedSettings[Settings]) -> LoadedSettings[Settin
 
 
 def _effective_settings(resolved: LoadedSettings[Settings], preset: Preset) -> list[EffectiveSetting]:
-    """Return all settings but those that the preset does not allow."""
+    """Return all settings except those that the preset does not allow."""
     return [
         EffectiveSetting(
             key=key,

@@ -26,8 +26,10 @@ MAX_PACE = 10_000.0
 
 PROBLEMS = (Verdict.WRONG, Verdict.DIFFERS)
 
-UNREACHABLE_HINT = "check the URL, and that its service runs; `forewarn vm list` shows the URLs of the emulator's VMs"
-"""What to do where nobody answers at an endpoint that was named."""
+UNREACHABLE_HINT = (
+    "check the URL and that its service is running; `forewarn vm list` shows the URLs of the emulator's VMs"
+)
+"""What to do if the given endpoint does not answer."""
 
 COLUMNS = (
     Column("ROW"),
@@ -46,9 +48,9 @@ COLUMNS = (
 
 @click.command()
 @click.argument("url", metavar="[URL]", required=False, envvar="FOREWARN_ENDPOINT")
-@click.option("--approve", metavar="EVENTID", help="Approve this event, and check what needs an approval.")
-@click.option("--problems", is_flag=True, help="Show only the rows that are wrong or differ, and count the others.")
-@click.option("--burst", is_flag=True, help="Send 12 requests at once, to check the answer to too many requests.")
+@click.option("--approve", metavar="EVENTID", help="Approve this event, to check also the rules about approvals.")
+@click.option("--problems", is_flag=True, help="Show only rows that are wrong or differ; count the others.")
+@click.option("--burst", is_flag=True, help="Send 12 requests at once, to check rate limiting.")
 @option(
     "--pace",
     type=ANY_NUMBER,
@@ -56,7 +58,7 @@ COLUMNS = (
     metavar="NUMBER",
     default=4,
     show_default=True,
-    help="Requests per second. A real endpoint takes 5 from a VM, including those of its handlers.",
+    help="Requests per second. A real endpoint accepts 5 per VM, including those of its handlers.",
 )
 @option(
     "--timeout",
@@ -64,7 +66,7 @@ COLUMNS = (
     metavar="DURATION",
     default="10s",
     show_default=True,
-    help="How long an answer may take.",
+    help="How long a response may take.",
 )
 @option(
     "--junit",
@@ -85,10 +87,10 @@ def conformance(
     report: Path | None,
     output: Output,
 ) -> None:
-    """Check an endpoint against the protocol, row by row. Without URL, the endpoint at 169.254.169.254.
+    """Check an endpoint against the protocol, row by row. Without URL, check 169.254.169.254.
 
-    Without --approve, nothing is sent that could change anything. A difference from Forewarn's own choices is reported
-    as differing, not as wrong. The exit code is 0 if nothing is wrong, else 1.
+    Without --approve, no request changes anything. Where Forewarn made its own choice, a difference is reported as
+    "differs", not as "wrong". The exit code is 0 if nothing is wrong, else 1.
 
     Example: forewarn conformance http://127.0.0.1:8180
     """
@@ -105,11 +107,9 @@ def conformance(
 
 def _check_options(approve: str | None, pace: float) -> None:
     if approve is not None and not is_guid(approve):
-        raise CliError(
-            ExitCode.USAGE, f"--approve: {approve} is not the id of an event; `forewarn guest list` shows them"
-        )
+        raise CliError(ExitCode.USAGE, f"--approve: {approve} is not an event id; `forewarn guest list` shows them")
     if not 0 < pace <= MAX_PACE:
-        raise CliError(ExitCode.USAGE, f"--pace: {pace:g} is not between 0 and {MAX_PACE:g} requests in a second")
+        raise CliError(ExitCode.USAGE, f"--pace must be above 0 and at most {MAX_PACE:g} (got {pace:g})")
 
 
 def _run_checks(url: str | None, approve: str | None, *, burst: bool, pace: Pace, timeout: float) -> Report:
@@ -154,7 +154,7 @@ def _show(found: Report, output: Output, *, only_problems: bool) -> None:
 def _finding_text(finding: Finding) -> str:
     if not finding.why:
         return citation(finding)
-    # The plain query goes without saying; every other request is what an implementer wants to repeat.
+    # Omit the plain query. Show any other request, so that implementers can repeat it.
     request = finding.seen[-1].partition(" → ")[0] if finding.seen else ""
     of_what = f" ({request})" if request and request != str(EVENTS_QUERY) else ""
     return f"{finding.why}{of_what}. {citation(finding)}"
@@ -170,7 +170,7 @@ def _write_summary(found: Report) -> None:
     counts = ", ".join(_count_text(found.count(verdict), verdict) for verdict in Verdict)
     write_message(f"{len(found.findings)} rows at {found.endpoint}: {counts}. {found.requests} requests.")
     if not found.is_known_here:
-        raise CliError(ExitCode.REFUSED, f"{found.endpoint} does not serve this machine: ask from inside a VM")
+        raise CliError(ExitCode.REFUSED, f"{found.endpoint} does not serve this machine; run the command inside a VM")
     if wrong := found.of(Verdict.WRONG):
         write_message(f"Wrong: {', '.join(finding.row for finding in wrong)}.")
         raise click.exceptions.Exit(ExitCode.FAILED)
@@ -186,5 +186,5 @@ def _seconds(duration: str) -> float:
     except Invalid as error:
         raise CliError(ExitCode.USAGE, f"--timeout: {error}") from None
     if seconds <= 0:
-        raise CliError(ExitCode.USAGE, "--timeout: an answer takes longer than nothing")
+        raise CliError(ExitCode.USAGE, "--timeout must be greater than 0")
     return seconds

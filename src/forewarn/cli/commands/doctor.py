@@ -18,12 +18,12 @@ from forewarn.client.transport import Exchange
 from forewarn.wire.protocol import NEWEST_VERSION
 
 TIMEOUT = 10.0
-"""For how many seconds an endpoint may be silent."""
+"""How many seconds an endpoint has to respond."""
 
 MAX_NAME_BYTES = 1_024
 
 NAME_TARGET = f"/metadata/instance/compute/name?api-version={NEWEST_VERSION}&format=text"
-"""Unlike a request for events this one changes nothing: it does not enable the scope."""
+"""Unlike a request for events, this one does not enable the scope."""
 
 ENDPOINT_QUESTION = "Does its endpoint answer?"
 
@@ -32,10 +32,9 @@ ENDPOINT_QUESTION = "Does its endpoint answer?"
 @vm_argument
 @with_service
 def doctor(connection: ServiceConnection, vm: str) -> None:
-    """Find out why a VM does not see its events: is it known and enabled, is its address right, does its endpoint
-    answer?
+    """Find out why a VM does not see its events. Checks that it is known and enabled, its address, and its endpoint.
 
-    The exit code is 0 if all is well, else 1.
+    The exit code is 0 if all checks passed, else 1.
 
     Example: forewarn doctor web-0
     """
@@ -47,9 +46,9 @@ def doctor(connection: ServiceConnection, vm: str) -> None:
         _write_checks(checks)
     failed = sum(not check.passed for check in checks)
     if failed:
-        write_message(f"Not all is well with {diagnosis.vm}: {failed} of {len(checks)} answers are bad.")
+        write_message(f"{diagnosis.vm}: {failed} of {len(checks)} checks failed.")
         raise click.exceptions.Exit(ExitCode.FAILED)
-    write_message(f"All is well with {diagnosis.vm}.")
+    write_message(f"{diagnosis.vm}: all {len(checks)} checks passed.")
 
 
 def _write_checks(checks: list[v1.DiagnosisCheck]) -> None:
@@ -61,7 +60,7 @@ def _write_checks(checks: list[v1.DiagnosisCheck]) -> None:
 
 
 def endpoint_checks(diagnosis: v1.Diagnosis, service_url: str) -> Iterator[v1.DiagnosisCheck]:
-    """Try the VM's own endpoint, where it has one that this machine can reach."""
+    """Check the VM's own endpoint if it has one that this machine can reach."""
     if diagnosis.guest_url is None:
         return
     endpoint = urlsplit(diagnosis.guest_url)
@@ -86,26 +85,29 @@ def _is_link_local(url: SplitResult) -> bool:
 
 
 def _is_metadata_endpoint(response: Response) -> bool:
-    """Tell whether it is an endpoint like ours that has answered, though perhaps that it knows no such VM."""
+    """Return whether the response comes from a metadata endpoint, even from one that does not know the VM."""
     return response.status in (200, 403) and response.headers.get("server", "").startswith("IMDS/")
 
 
 def _check_endpoint(diagnosis: v1.Diagnosis, endpoint: SplitResult) -> v1.DiagnosisCheck:
     url = diagnosis.guest_url
     guest_endpoint = Endpoint(endpoint.hostname or "", endpoint.port or 80)
-    response = Exchange(guest_endpoint, Request("GET", NAME_TARGET), TIMEOUT).run()  # as a VM asks
+    response = Exchange(guest_endpoint, Request("GET", NAME_TARGET), TIMEOUT).run()
     if isinstance(response, Failure):
-        advice = "Is something between this machine and the service, a firewall or a container?"
+        advice = "Check for a firewall or a container boundary between this machine and the service."
         return v1.DiagnosisCheck(
-            question=ENDPOINT_QUESTION, passed=False, message=f"Not from here: {url}: {response.reason}.", hint=advice
+            question=ENDPOINT_QUESTION,
+            passed=False,
+            message=f"No, not from this machine: {url}: {response.reason}.",
+            hint=advice,
         )
     name = response.body[:MAX_NAME_BYTES].decode(errors="replace")
     is_named = response.status == 200 and name.casefold() == diagnosis.vm.rpartition("/")[2].casefold()
     if not is_named and _is_link_local(endpoint) and _is_metadata_endpoint(response):
-        finding = f"Yes, at {url}: this machine, which is not the VM, is answered with status {response.status}."
+        finding = f"Yes, at {url}: this machine is not the VM and gets status {response.status}."
         return v1.DiagnosisCheck(question=ENDPOINT_QUESTION, passed=True, message=finding)
     if not is_named:
-        finding = f"Not as this VM's: {url} answers with status {response.status}: {name[:100]}"
-        advice = "Does another program listen on this port? `forewarn vm list` says where each VM's endpoint is."
+        finding = f"No, not for this VM: {url} answers with status {response.status}: {name[:100]}"
+        advice = "Check whether another program listens on this port; `forewarn vm list` shows each VM's endpoint."
         return v1.DiagnosisCheck(question=ENDPOINT_QUESTION, passed=False, message=finding, hint=advice)
     return v1.DiagnosisCheck(question=ENDPOINT_QUESTION, passed=True, message=f"Yes, at {url}.")

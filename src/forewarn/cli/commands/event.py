@@ -30,7 +30,7 @@ from forewarn.core.journal import EntryKind
 
 
 def show_scheduled(connection: ServiceConnection, scheduled: v1.ScheduleResponse, *, wait: bool) -> None:
-    """Show the events of a request, or follow them to their end; say first of which of them no VM is told."""
+    """Warn about events that are not announced, then show the created events, or follow them until they end."""
     for event in scheduled.events:
         if not event.announced:
             write_message(_unannounced_text(event))
@@ -46,22 +46,22 @@ def show_scheduled(connection: ServiceConnection, scheduled: v1.ScheduleResponse
     still_open = {event.id for event in scheduled.events}
     for made in scheduled.created:
         if made.id not in still_open:
-            write_message(f"Event {made.id} in scope {made.scope} has ended already.")
+            write_message(f"Event {made.id} in scope {made.scope} has already ended.")
     write_fleet_hold(connection)
 
 
 def _unannounced_text(event: v1.Event) -> str:
     when = "has started" if event.status == "Started" else f"starts at {moment_text(event.not_before)}"
     return (
-        f"Nobody in scope {event.scope} is told of event {event.id}, which {when}: none of its VMs asks for events. "
-        f"`forewarn doctor {event.scope}/{event.vms[0]}` says more."
+        f"Event {event.id}, which {when}, is not announced: no VM of scope {event.scope} polls for events. "
+        f"To find out why: forewarn doctor {event.scope}/{event.vms[0]}"
     )
 
 
 app = CommandGroup()
 
 CLOCK_TOLERANCE = timedelta(minutes=1)
-"""A time that has passed by no more than this was the present when it was typed; the service takes it, too."""
+"""--at may be this far in the past, because typing takes time; the service accepts it too."""
 
 on_vm_option = click.option("--vm", metavar="VM", help="On this VM.", shell_complete=complete_vms)
 
@@ -69,23 +69,23 @@ on_vm_option = click.option("--vm", metavar="VM", help="On this VM.", shell_comp
 @app.command("schedule")
 @click.argument("type_", type=ChoiceType(EventType), metavar="TYPE")
 @vms_argument
-@click.option("--host", metavar="NAME", help="All VMs of this host.", shell_complete=complete_hosts)
-@click.option("--scope", metavar="NAME", help="All VMs of this scope.", shell_complete=complete_scopes)
-@click.option("--update-domain", type=FROM_0, metavar="NUMBER", help="With --scope: those of this update domain.")
-@click.option("--in", "notice", metavar="DURATION", help="Start after this time: 20m.")
+@click.option("--host", metavar="NAME", help="All VMs on this host.", shell_complete=complete_hosts)
+@click.option("--scope", metavar="NAME", help="All VMs in this scope.", shell_complete=complete_scopes)
+@click.option("--update-domain", type=FROM_0, metavar="NUMBER", help="With --scope: only VMs in this update domain.")
+@click.option("--in", "notice", metavar="DURATION", help="Start after this duration: 20m.")
 @click.option("--at", metavar="TIME", help="Start at this time: 2026-01-31T10:15Z, 03:12.")
-@click.option("--duration", metavar="DURATION", help="How long the VMs are interrupted: 9s.")
-@click.option("--description", metavar="TEXT", default="", help="The description that the VMs get.")
+@click.option("--duration", metavar="DURATION", help="How long the VMs will be interrupted: 9s.")
+@click.option("--description", metavar="TEXT", default="", help="The description that the VMs see.")
 @click.option(
     "--source",
     type=ChoiceType(Source),
     metavar="SOURCE",
     default=Source.PLATFORM.value,
     show_default=True,
-    help="Who requests it: Platform or User.",
+    help="Who requested it: Platform or User.",
 )
-@click.option("--user", is_flag=True, help="The same as --source User.")
-@click.option("--failure", is_flag=True, help="The hardware has failed: start at once.")
+@click.option("--user", is_flag=True, help="Short for --source User.")
+@click.option("--failure", is_flag=True, help="Report a hardware failure: the event starts at once.")
 @reason_option
 @key_option
 @wait_option
@@ -108,13 +108,13 @@ def schedule(
     key: str | None,
     wait: bool,
 ) -> None:
-    """Schedule maintenance of VMs. Without --in and --at they get the usual notice of its type.
+    """Schedule maintenance of VMs. Without --in and --at, the notice is the default of the event type.
 
-    TYPE is Freeze, Reboot, Redeploy, Preempt or Terminate. VM is its name, or scope/name where that is ambiguous;
-    several can be given. Or give --host, --scope, or --scope with --update-domain.
+    TYPE is Freeze, Reboot, Redeploy, Preempt or Terminate. VM is a name, or scope/name if the name is ambiguous.
+    Specify one or more VMs, or --host, or --scope, optionally with --update-domain.
 
-    If announce is when-enabled, as under `serve`, a scope whose VMs do not ask for events gets no announcement: without
-    --in and --at its maintenance starts at once.
+    With `announce = when-enabled`, the default of `serve`, events of a scope whose VMs do not poll are not announced:
+    without --in and --at they start at once.
 
     Example: forewarn event schedule Reboot web-0 web-1 --in 20m --reason "new kernel"
     """
@@ -142,25 +142,26 @@ def schedule(
 
 
 def _check_selection(vms: Sequence[str], host: str | None, scope: str | None, update_domain: int | None) -> None:
-    """Check that VMs are selected in one way: by name, by host, or by scope."""
+    """Check that VMs are selected in exactly one way: by name, by host or by scope."""
     if update_domain is not None and scope is None:
-        raise CliError(ExitCode.USAGE, "--update-domain says which VMs of a scope: say --scope, too")
+        raise CliError(ExitCode.USAGE, "--update-domain requires --scope")
     given_options = [word for word, given in (("VM…", vms), ("--host", host), ("--scope", scope)) if given]
     if not given_options:
-        raise CliError(ExitCode.USAGE, "say for which VMs: VM…, --host or --scope")
+        raise CliError(ExitCode.USAGE, "specify VMs, --host or --scope")
     if len(given_options) > 1:
         raise CliError(ExitCode.USAGE, f"{' and '.join(given_options)} are mutually exclusive")
 
 
 def _start_time(connection: ServiceConnection, at: str | None, key: str | None) -> datetime | None:
-    """Read --at. A request that is said again under its key may be about a time that has passed meanwhile."""
+    """Read --at. With --key the time may have passed, because the request may be a repetition."""
     if at is None:
         return None
     now = connection.api.clock().now
     moment = read_future(at, "--at", now=now)
     if moment is not None and moment < now - CLOCK_TOLERANCE and key is None:
         raise CliError(
-            ExitCode.USAGE, f"--at: {at} has passed, the service has {moment_text(now)}: to start at once say --in 0s"
+            ExitCode.USAGE,
+            f"--at: {at} has passed (the service's time is {moment_text(now)}); to start at once, use --in 0s",
         )
     return moment
 
@@ -198,9 +199,9 @@ def list_events(
 @event_argument
 @with_service
 def show(connection: ServiceConnection, event: str) -> None:
-    """Show one event, open or ended. With what it waits for, who approved, the work on each VM, and its timeline.
+    """Show one event, open or ended. Includes what it waits for, approvals, the work on each VM, and its timeline.
 
-    EVENT is its id, or the beginning of it.
+    EVENT is its id or a prefix of it.
 
     Example: forewarn event show 3F2A91C0
     """
@@ -213,7 +214,7 @@ def show(connection: ServiceConnection, event: str) -> None:
 @key_option
 @with_service
 def cancel(connection: ServiceConnection, event: str, reason: str, key: str | None) -> None:
-    """Cancel a Scheduled event. One that is Started goes on to its end.
+    """Cancel a Scheduled event. A Started event cannot be canceled.
 
     Example: forewarn event cancel 3F2A91C0 --reason "not today"
     """
@@ -230,7 +231,7 @@ def cancel(connection: ServiceConnection, event: str, reason: str, key: str | No
 def approve(connection: ServiceConnection, event: str, vm: str | None, reason: str, key: str | None) -> None:
     """Approve an event on behalf of a VM. It can then start early.
 
-    Without --vm, on behalf of the only VM that it affects.
+    Without --vm, on behalf of the only VM that the event affects.
 
     Example: forewarn event approve 3F2A91C0 --vm web-0
     """
@@ -242,7 +243,7 @@ def approve(connection: ServiceConnection, event: str, vm: str | None, reason: s
 def _only_vm(connection: ServiceConnection, id_: str) -> str:
     detail = connection.api.event(id_)
     if len(detail.vms) != 1:
-        raise CliError(ExitCode.USAGE, f"say on behalf of which VM: --vm {' or '.join(detail.vms)}")
+        raise CliError(ExitCode.USAGE, f"specify the VM that approves: --vm {' or '.join(detail.vms)}")
     return f"{detail.scope}/{detail.vms[0]}"
 
 
@@ -254,7 +255,7 @@ def _only_vm(connection: ServiceConnection, id_: str) -> str:
 @wait_option
 @with_service
 def retry(connection: ServiceConnection, event: str, vm: str | None, reason: str, key: str | None, wait: bool) -> None:
-    """Retry failed or unknown work. On one VM, or on every VM where it is failed or unknown.
+    """Retry failed or unknown work. With --vm on one VM, else on every VM where it failed or is unknown.
 
     Example: forewarn event retry 3F2A91C0 --vm web-0
     """
@@ -268,9 +269,9 @@ def retry(connection: ServiceConnection, event: str, vm: str | None, reason: str
 
 @app.command("resolve")
 @event_argument
-@click.option("--done", is_flag=True, help="It was done after all.")
-@click.option("--give-up", is_flag=True, help="It was not done, and is given up.")
-@click.option("--reason", metavar="TEXT", default="", help="What you found out, for the journal.")
+@click.option("--done", is_flag=True, help="Record that the work was done after all.")
+@click.option("--give-up", is_flag=True, help="Record that the work was not done and will not be.")
+@click.option("--reason", metavar="TEXT", default="", help="What you found out, for the journal; required.")
 @on_vm_option
 @key_option
 @with_service
@@ -283,16 +284,16 @@ def resolve(
     vm: str | None,
     key: str | None,
 ) -> None:
-    """Resolve failed or unknown work by hand. On one VM, or on every VM where it is failed or unknown.
+    """Resolve failed or unknown work by hand. With --vm on one VM, else on every VM where it failed or is unknown.
 
     Example: forewarn event resolve 3F2A91C0 --done --reason "uptime says it has rebooted"
     """
     if done and give_up:
         raise CliError(ExitCode.USAGE, "--done and --give-up are mutually exclusive")
-    missing = [] if done or give_up else ["how it ends: --done if it was done after all, --give-up if not"]
+    missing = [] if done or give_up else ["the outcome: --done if the work was done after all, --give-up if not"]
     missing += [] if reason.strip() else ["what you found out: --reason TEXT"]
     if missing:
-        raise CliError(ExitCode.USAGE, f"say {'; and '.join(missing)}")
+        raise CliError(ExitCode.USAGE, f"specify {'; and '.join(missing)}")
     id_ = find_event(connection.api, event)
     _show_changed(
         connection.api.resolve(id_, v1.ResolveImpact(done=done, reason=reason, vm=vm), key=key), connection.output
@@ -303,7 +304,7 @@ def resolve(
 @events_argument
 @with_service
 def watch(connection: ServiceConnection, events: Sequence[str]) -> None:
-    """Follow events to their end, with a countdown. Ctrl-C stops watching, not the events.
+    """Follow events until they end, with a countdown. Ctrl-C stops watching, not the events.
 
     Example: forewarn event watch 3F2A91C0
     """
@@ -318,7 +319,7 @@ def _follow(connection: ServiceConnection, created: Sequence[v1.CreatedEvent]) -
 
 
 def _show_changed(detail: v1.EventDetail, output: Output) -> None:
-    """Show what has become of an event; how that came to be is left to `event show`."""
+    """Show a changed event in one line; `event show` shows its history."""
     if output is Output.JSON:
         write_json(detail)
     elif detail.event is not None:
@@ -351,7 +352,7 @@ def _outcome_text(detail: v1.EventDetail) -> str:
 
 
 def _ended_details(detail: v1.EventDetail) -> tuple[tuple[str, str], ...]:
-    """Return what the journal still tells of an event that is over."""
+    """Return the details of an ended event, which come from its journal entries."""
     created = next((entry for entry in detail.journal if "source" in entry.facts), None)
     started = next((entry for entry in detail.journal if entry.action is EntryKind.STARTED), None)
     approvals = (

@@ -41,20 +41,20 @@ FINDINGS = (
     Column("SCENARIO"),
     Column("DEMAND"),
     Column("FINDING", colours={KEPT: Colour.GOOD, BROKEN: Colour.BAD, NOT_JUDGED: Colour.DIM}),
-    Column("WHAT IT MUST OR MUST NOT, AND WHAT WAS SEEN", can_fold=True),
+    Column("EXPECTED AND OBSERVED", can_fold=True),
 )
-TABLES = (Column("SCENARIO"), Column("DEMAND"), Column("WHAT THE HANDLER MUST OR MUST NOT", can_fold=True))
+TABLES = (Column("SCENARIO"), Column("DEMAND"), Column("THE HANDLER", can_fold=True))
 
 LAST_LINES = 5
-"""How much of its output is shown of a program that failed; JSON and JUnit have more."""
+"""How many lines of a failed program's output are shown; JSON and JUnit have more."""
 
 LONGEST_LINE = 200
 
 MAX_REASONS = 3
-"""How many of the reasons why something was not judged are said; --all shows each."""
+"""How many reasons for "not judged" are shown; --all shows each."""
 
 TIME_FACTOR = 3
-"""How many times longer than before an exam is advised to wait that was not finished."""
+"""The suggested --patience for unfinished scenarios, as a multiple of the current one."""
 
 
 def _complete_scenarios(_: click.Context, __: click.Parameter, incomplete: str) -> "list[CompletionItem]":
@@ -62,22 +62,22 @@ def _complete_scenarios(_: click.Context, __: click.Parameter, incomplete: str) 
     return complete_words(names, incomplete)
 
 
-# Without interspersed arguments, options after the program's name are the program's, with or without `--`.
+# Without interspersed arguments, options after the program's name belong to the program, with or without `--`.
 @click.command(context_settings={"allow_interspersed_args": False})
 @click.argument("command", metavar="[COMMAND]...", nargs=-1)
-@click.option("--vm", metavar="VM", default="web-0", show_default=True, help="The name of the VM as which it runs.")
+@click.option("--vm", metavar="VM", default="web-0", show_default=True, help="Run the handler as the VM of this name.")
 @click.option(
     "--only",
     metavar="SCENARIO",
     multiple=True,
-    help="Only this scenario; repeatable.",
+    help="Run only this scenario; repeatable.",
     shell_complete=_complete_scenarios,
 )
 @click.option(
     "--skip",
     metavar="SCENARIO",
     multiple=True,
-    help="Without this scenario; repeatable.",
+    help="Skip this scenario; repeatable.",
     shell_complete=_complete_scenarios,
 )
 @option(
@@ -85,23 +85,25 @@ def _complete_scenarios(_: click.Context, __: click.Parameter, incomplete: str) 
     envvar="FOREWARN_EXPECT",
     metavar="[TYPE=]approve|ignore|either",
     multiple=True,
-    help="What it should do about its own events, of all types or of one; approve is the default. "
-    "TYPE can also be `shared`: events that also name other VMs; either is the default.",
+    help="What the handler should do with events of its VM, of all types or of one; default: approve. "
+    "TYPE can also be `shared`, for events that also name other VMs; default: either.",
 )
-@click.option("--for-others", is_flag=True, help="It may approve events that name only other VMs, as a leader does.")
+@click.option(
+    "--for-others", is_flag=True, help="Allow approvals of events that name only other VMs, as a leader gives them."
+)
 @option(
     "--prepared",
     type=FILE_PATH,
     envvar="FOREWARN_PREPARED",
     metavar="FILE",
-    help="The file that it writes when it has prepared, in the directory FOREWARN_EXAM_DIR.",
+    help="The file that the handler writes when it has prepared, in the directory FOREWARN_EXAM_DIR.",
 )
 @option(
     "--recovered",
     type=FILE_PATH,
     envvar="FOREWARN_RECOVERED",
     metavar="FILE",
-    help="The file that it writes when it has recovered, in the same directory.",
+    help="The file that the handler writes when it has recovered, in the same directory.",
 )
 @option(
     "--url-variable",
@@ -113,14 +115,14 @@ def _complete_scenarios(_: click.Context, __: click.Parameter, incomplete: str) 
     "--net",
     is_flag=True,
     envvar="FOREWARN_NET",
-    help="Let it reach other machines too, with slirp4netns or pasta, from its sandbox.",
+    help="Let it reach other machines from its sandbox, with slirp4netns or pasta.",
 )
 @option(
     "--jobs",
     type=FROM_1,
     envvar="FOREWARN_JOBS",
     metavar="NUMBER",
-    help="How many scenarios run at a time; three per core is the default.",
+    help="How many scenarios run at a time; default: three per core.",
 )
 @option(
     "--patience",
@@ -129,10 +131,10 @@ def _complete_scenarios(_: click.Context, __: click.Parameter, incomplete: str) 
     metavar="NUMBER",
     default=1.0,
     show_default=True,
-    help="On a slow machine: multiply the time that each scenario has.",
+    help="Multiply the time limit of each scenario, for slow machines.",
 )
-@click.option("--all", "all_", is_flag=True, help="Show every finding, not only what was broken.")
-@click.option("--explain", is_flag=True, help="Show the demands of each scenario, and run nothing.")
+@click.option("--all", "all_", is_flag=True, help="Show every finding, not only broken ones.")
+@click.option("--explain", is_flag=True, help="Show what each scenario checks, and run nothing.")
 @option(
     "--junit",
     "report",
@@ -160,11 +162,11 @@ def exam(
     report: Path | None,
     output: Output,
 ) -> None:
-    """Run a handler in every scenario, each with a service of its own and fast time, and grade it.
+    """Run a handler in every scenario and grade it. Each scenario has its own service and runs faster than real time.
 
-    It is graded on what can be seen: its requests, its approvals, its end, and the files that you name. It runs as a
-    VM, in a sandbox like that of `forewarn run`, unless it gets a URL. The exit code is 0 if it kept everything that
-    could be judged, 1 if it broke something, 6 if the machine was too slow to tell.
+    The exam observes the handler's requests, approvals and exit, and the marker files that you name. The handler runs
+    as a VM, in the sandbox of `forewarn run`, or without a sandbox if it gets a URL. The exit code is 0 if no check is
+    broken, 1 if one is, 6 if the machine was too slow to finish.
 
     Example: forewarn exam --vm web-0 -- ./my-handler
     """
@@ -175,7 +177,7 @@ def exam(
         return
     if not command:
         raise CliError(
-            ExitCode.USAGE, "say which program, like `forewarn exam -- ./my-handler`; --explain shows the demands"
+            ExitCode.USAGE, "specify a program, such as `forewarn exam -- ./my-handler`; --explain shows the checks"
         )
     options = kit.ExamOptions(
         way=kit.LaunchOptions(command=tuple(command), url_variable=url_variable, net=net),
@@ -206,7 +208,7 @@ def _chosen(kit: "ModuleType", only: Sequence[str], skip: Sequence[str]) -> "lis
     known = {scenario.name: scenario for scenario in kit.exam_scenarios()}
     for name in (*only, *skip):
         if name not in known:
-            raise CliError(ExitCode.NOT_FOUND, f"the exam has no scenario {name}; `forewarn exam --explain` shows them")
+            raise CliError(ExitCode.NOT_FOUND, f"the exam has no scenario {name}; `forewarn exam --explain` lists them")
     return [scenario for name, scenario in known.items() if (not only or name in only) and name not in skip]
 
 
@@ -218,28 +220,28 @@ def _expectations(kit: "ModuleType", texts: Sequence[str], *, for_others: bool) 
 
 
 def _check_program(options: "ExamOptions") -> None:
-    """Find out what cannot work before everything begins."""
+    """Check before the start that the program exists and a sandbox is available."""
     program = options.way.command[0]
     if shutil.which(program) is None:
-        raise CliError(ExitCode.USAGE, f"there is no program {program} that could be run")
+        raise CliError(ExitCode.USAGE, f"program {program} not found or not executable")
     if options.way.receives_url:
         return
     from forewarn.testing import sandbox
 
     if (why := sandbox.unavailable_reason()) is not None:
         raise CliError(
-            ExitCode.USAGE, f"{why}; or tell the program a URL: --url-variable NAME, or {{url}} in the command"
+            ExitCode.USAGE, f"{why}; or pass the program a URL: --url-variable NAME, or {{url}} in the command"
         )
 
 
 def _run_exam(
     kit: "ModuleType", options: "ExamOptions", scenarios: "Sequence[ExamScenario]", jobs: int | None
 ) -> "Report":
-    # Ended by a signal, an exam must not leave programs behind.
+    # An exam that is ended by a signal must not leave programs behind.
     before = signal.signal(signal.SIGTERM, _interrupt)
     if options.markers.are_shared and len(scenarios) > 1:
         write_message(
-            "The markers are the same files in every scenario, so one runs at a time; name files without a directory."
+            "All scenarios share the marker files, so they run one by one; for several, name files without a directory."
         )
     try:
         with ExamProgress(options.limit) as progress:
@@ -253,9 +255,6 @@ def _run_exam(
 
 def _interrupt(*_: object) -> None:
     raise KeyboardInterrupt
-
-
-# What is shown.
 
 
 def _explain(scenarios: "Sequence[ExamScenario]", output: Output) -> None:
@@ -305,7 +304,7 @@ def _failure_lines(result: "Result") -> list[str]:
         lines += [f"{result.scenario}, {finding.demand}:", f"    expected:  it {finding.expected}"]
         lines += [f"    seen:      {finding.seen}"]
     if lines and result.tries > 1:
-        lines += ["    tried:     twice, the second time alone; if the machine was busy then too, try --patience 3"]
+        lines += ["    tried:     twice, the second time alone; if the machine was still busy, try --patience 3"]
     if not result.is_finished:
         lines += [f"{result.scenario}: {result.problem}"]
     if lines and (printed := result.output.strip().splitlines()[-LAST_LINES:]):
@@ -322,7 +321,7 @@ def _write_total(found: "Report") -> None:
 
 
 def _write_not_judged(found: "Report") -> None:
-    """Say why most of what was not judged was not."""
+    """Write the most frequent reasons for "not judged"."""
     reasons = Counter(finding.seen for result in found.results for finding in result.not_judged)
     if reasons:
         most = reasons.most_common(MAX_REASONS if len(reasons) == MAX_REASONS else MAX_REASONS - 1)
@@ -332,14 +331,14 @@ def _write_not_judged(found: "Report") -> None:
 
 
 def _write_unfinished(found: "Report", options: "ExamOptions") -> None:
-    """Say of which scenarios nobody knows anything, and what to do about it."""
+    """Write which scenarios did not finish, and how to run them again."""
     if not found.unfinished:
         return
     names = [result.scenario for result in found.unfinished]
     only = " ".join(f"--only {name}" for name in names)
     write_message(
-        f"Not finished, in two tries, the second alone: {', '.join(names)}. That says nothing about the program. "
-        f"Run them again while the machine has less to do, or give them more time:\n"
+        f"Not finished in two tries, the second alone: {', '.join(names)}. This is not a finding about the program. "
+        f"Run them again when the machine is less busy, or give them more time:\n"
         f"  forewarn exam {only} --patience {TIME_FACTOR * options.pace:g} … -- {shlex.join(options.way.command)}"
     )
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 app = CommandGroup()
 
 KIND_NAMES = tuple(str(STATUSES[kind]) if kind in STATUSES else kind.value for kind in FaultKind)
-"""The kinds as people say them."""
+"""The kinds as users type them."""
 
 COLUMNS = (
     Column("FAULT"),
@@ -41,12 +41,10 @@ def _complete_kinds(_: click.Context, __: click.Parameter, incomplete: str) -> "
 
 @app.command("set")
 @click.argument("kind", metavar="KIND", shell_complete=_complete_kinds)
-@click.option("--vm", metavar="VM", help="Only requests of this VM.", shell_complete=complete_vms)
-@click.option("--for", "lasting", metavar="DURATION", help="For this long by the service's clock: 30s, 5m.")
-@click.option("--times", type=FROM_1, metavar="NUMBER", help="For this many requests.")
-@click.option(
-    "--amount", metavar="DURATION", help="How slow, how late, or how far from the right date: 5s, 2m, 1h, -1h."
-)
+@click.option("--vm", metavar="VM", help="Affect only requests of this VM.", shell_complete=complete_vms)
+@click.option("--for", "lasting", metavar="DURATION", help="End after this time of the service's clock: 30s, 5m.")
+@click.option("--times", type=FROM_1, metavar="NUMBER", help="End after this many requests.")
+@click.option("--amount", metavar="DURATION", help="The delay, or the offset of the date: 5s, 2m, 1h, -1h.")
 @reason_option
 @key_option
 @with_service
@@ -60,7 +58,7 @@ def set_fault(
     reason: str,
     key: str | None,
 ) -> None:
-    """Make the emulator answer a VM, or all VMs, wrongly. Without --for and --times it does so until it is cleared.
+    """Set a fault: wrong answers to a VM or to all VMs. Without --for and --times it lasts until it is cleared.
 
     KIND is a status (410, 429, 500), empty-body, slow, hang, reset, truncated, wrong-content-type,
     unknown-event-type, extra-field, late-first-answer or wrong-date.
@@ -103,19 +101,19 @@ def list_faults(connection: ServiceConnection) -> None:
 
 @app.command("clear")
 @fault_argument
-@click.option("--all", "all_", is_flag=True, help="All faults.")
+@click.option("--all", "all_", is_flag=True, help="Clear all faults.")
 @reason_option
 @key_option
 @with_service
 def clear(connection: ServiceConnection, fault: str | None, all_: bool, reason: str, key: str | None) -> None:
-    """End a fault, or all of them. Requests that it delayed are answered.
+    """Clear a fault, or all faults. Delayed requests are then answered.
 
     FAULT is its id, as `forewarn fault list` shows it.
 
     Example: forewarn fault clear --all
     """
     if (fault is None) is not all_:
-        raise CliError(ExitCode.USAGE, "say which fault, like `forewarn fault clear F1`, or --all")
+        raise CliError(ExitCode.USAGE, "specify a fault, such as `forewarn fault clear F1`, or --all")
     if fault is not None:
         connection.api.clear_fault(fault, reason=reason, key=key)
         write_message(f"Fault {fault} is cleared.")

@@ -23,22 +23,22 @@ app = CommandGroup()
 STDIO = Path("-")
 
 MAX_LINES = 200
-"""A person at a terminal reads no more differences than this."""
+"""The most lines of differences shown on a terminal."""
 
 SIGNS = {"added": ("+", Colour.GOOD), "changed": ("~", Colour.WARNING), "removed": ("-", Colour.BAD)}
 
 
 @app.command("import")
 @click.argument("file", type=FILE_PATH, metavar="FILE")
-@click.option("--dry-run", is_flag=True, help="Show the differences, and change nothing.")
-@click.option("--prune", is_flag=True, help="Also remove what the file does not name.")
+@click.option("--dry-run", is_flag=True, help="Show the differences; change nothing.")
+@click.option("--prune", is_flag=True, help="Also remove scopes and VMs that the file does not name.")
 @click.option("--yes", "-y", is_flag=True, help="Remove without asking.")
 @with_service
 def import_(connection: ServiceConnection, file: Path, dry_run: bool, prune: bool, yes: bool) -> None:
-    """Import a fleet file: change the fleet to what it says. Shows the differences; equal VMs are not touched.
+    """Import a fleet file: change the fleet to match it. Shows the differences; VMs that match are not touched.
 
-    FILE is TOML, or JSON if its name ends in .json; - is stdin. Without --prune nothing is removed; with it the command
-    shows what it would remove, and asks. After an interruption, run it again.
+    FILE is TOML, or JSON if its name ends in .json; - is stdin. Without --prune nothing is removed; with --prune the
+    command shows what it would remove and asks for confirmation. After an interruption, run it again.
 
     Example: forewarn fleet import fleet.toml --dry-run
     """
@@ -59,9 +59,9 @@ def import_(connection: ServiceConnection, file: Path, dry_run: bool, prune: boo
 @click.argument("file", type=FILE_PATH, metavar="[FILE]", required=False)
 @with_service
 def export(connection: ServiceConnection, file: Path | None) -> None:
-    """Export the fleet as a file that `fleet import` reads. To FILE, or to stdout (-).
+    """Export the fleet as a file that `fleet import` reads. Writes to FILE, or to stdout (-).
 
-    It is TOML, or JSON if the name of FILE ends in .json, or with -o json.
+    The format is TOML, or JSON if the name of FILE ends in .json or with -o json.
 
     Example: forewarn fleet export fleet.toml
     """
@@ -73,7 +73,7 @@ def export(connection: ServiceConnection, file: Path | None) -> None:
     with atomic_write(file) as draft:
         for piece in pieces:
             draft.write(piece)
-    write_message(f"The fleet is in {file}.")
+    write_message(f"Exported the fleet to {file}.")
 
 
 def _format(file: Path | None, output: Output) -> FileFormat:
@@ -92,7 +92,7 @@ def _read_file(file: Path) -> bytes:
 def _import(
     api: ApiClient, file: Path, text: bytes, format_: FileFormat, *, dry_run: bool, prune: bool
 ) -> v1.ImportResult:
-    """Import, and show how far it is."""
+    """Import the file and show a progress bar."""
     with ProgressBar("Comparing" if dry_run else "Importing") as bar:
         for progress in api.import_fleet(text, format_, dry_run=dry_run, prune=prune):
             bar.show(progress.done, progress.total)
@@ -100,20 +100,20 @@ def _import(
                 raise _import_error(file, progress.error.error)
             if progress.result is not None:
                 return progress.result
-    raise CliError(ExitCode.FAILED, "the import ended without a result: say it again, it goes on where it was")
+    raise CliError(ExitCode.FAILED, "the import ended without a result; run the command again to continue it")
 
 
 def _import_error(file: Path, error: v1.ErrorBody) -> Exception:
-    """Return why nothing was imported. What is wrong with the file is said of the file, whose name only we know."""
+    """Return why nothing was imported. An error in the file gets the file's name, which the service does not know."""
     if error.code != "invalid-fleet-file":
         return RequestRefused(409, error.code, error.message, error.details)
     key, problem = str(error.details["key"]), str(error.details["problem"])
-    line = str(error.details.get("line", ""))  # a service of an earlier version does not tell it
+    line = str(error.details.get("line", ""))  # older services do not send it
     return FileError("stdin" if file == STDIO else str(file), key, problem, int(line) if line else None)
 
 
 def _confirm_removal(preview: v1.ImportResult) -> None:
-    """Show what would be removed, and go on only if that is wanted."""
+    """Show what would be removed, and ask for confirmation."""
     named = [difference for difference in preview.differences if difference.action == "removed"]
     removed = [difference for difference in named if not difference.refusal]
     if not removed:
@@ -121,9 +121,9 @@ def _confirm_removal(preview: v1.ImportResult) -> None:
     for line in _all_difference_lines(named):
         write_message(line)
     if not sys.stdin.isatty():
-        raise CliError(ExitCode.USAGE, f"{_count_text(removed)} would be removed: say --yes if that is wanted")
+        raise CliError(ExitCode.USAGE, f"{_count_text(removed)} would be removed; to confirm, add --yes")
     if not click.confirm(f"Remove {_count_text(removed)}?", err=True):
-        raise CliError(ExitCode.FAILED, "nothing has changed")
+        raise CliError(ExitCode.FAILED, "aborted; nothing was changed")
 
 
 def _write_differences(differences: Sequence[v1.Difference]) -> None:
@@ -132,7 +132,9 @@ def _write_differences(differences: Sequence[v1.Difference]) -> None:
     for line in shown:
         write(line)
     if len(lines) > len(shown):
-        write_message(f"… and {len(lines) - len(shown)} more lines: into a file, or with -o json, all are shown.")
+        write_message(
+            f"… and {len(lines) - len(shown)} more lines; to see all, redirect the output to a file or use -o json."
+        )
 
 
 def _all_difference_lines(differences: Sequence[v1.Difference]) -> list[str]:
@@ -151,12 +153,12 @@ def _summary(result: v1.ImportResult) -> str:
     applied = [difference for difference in result.differences if not difference.refusal]
     counts = ", ".join(f"{_count_text([each for each in applied if each.action == what])} {what}" for what in SIGNS)
     refused = f", {result.refused_count} refused" if result.refused_count else ""
-    would = "Nothing has changed. It would be: " if result.dry_run else ""
+    would = "Dry run, nothing was changed: " if result.dry_run else ""
     return f"{would}{counts}{refused}, {_number_text(result.unchanged_count, 'VM')} unchanged."
 
 
 def _count_text(differences: Sequence[v1.Difference]) -> str:
-    """Count scopes and VMs, each by themselves: a scope is no VM."""
+    """Count scopes and VMs separately."""
     vms = sum(difference.vm is not None for difference in differences)
     counts = ((len(differences) - vms, "scope"), (vms, "VM"))
     return " and ".join(_number_text(count, what) for count, what in counts if count) or "0"

@@ -59,7 +59,7 @@ app = CommandGroup()
 
 
 def complete_events(ctx: click.Context, _: click.Parameter, incomplete: str) -> "list[CompletionItem]":
-    """Return the ids of events that begin as typed; none where no endpoint answers at once."""
+    """Return the event ids that start with the typed text; none if the endpoint does not answer at once."""
     try:
         with connect(ctx.params.get("endpoint"), retry_for="0s") as events:
             ids = [event.id for event in events.get().events]
@@ -75,7 +75,7 @@ mine_option = click.option("--mine", is_flag=True, help="Only events that affect
 @mine_option
 @with_endpoint
 def list_events(connection: EndpointConnection, mine: bool) -> None:
-    """List the events that this VM sees. Its own, and those of the other VMs in its scope."""
+    """List the events that this VM sees. Includes those of the other VMs in its scope."""
     events = _events(connection, mine=mine)
     _show(connection, events)
     if not events:
@@ -86,9 +86,9 @@ def list_events(connection: EndpointConnection, mine: bool) -> None:
 @mine_option
 @with_endpoint
 def watch(connection: EndpointConnection, mine: bool) -> None:
-    """Show every change until Ctrl-C. Events appear, change, start, and are gone.
+    """Show changes of events until Ctrl-C. Events appear, change, start and are gone.
 
-    A terminal shows a countdown to each event. With -o json each line is one object.
+    On a terminal, also show a countdown to each event. With -o json, each line is one object.
     """
     connection.events.get()
     name = connection.name_if_known() if connection.output is Output.JSON else None
@@ -96,7 +96,7 @@ def watch(connection: EndpointConnection, mine: bool) -> None:
     try:
         show_live(content, GuestStream(connection.events, mine=mine), connection.output)
     except KeyboardInterrupt:
-        write_message("Ended.")
+        write_message("Stopped watching.")
 
 
 @app.command("approve")
@@ -105,19 +105,19 @@ def watch(connection: EndpointConnection, mine: bool) -> None:
 @click.option("--all", "all_", is_flag=True, help="All events that this VM sees.")
 @with_endpoint
 def approve(connection: EndpointConnection, ids: Sequence[str], mine: bool, all_: bool) -> None:
-    """Approve events: they can start early. An approval is for all VMs that the event affects.
+    """Approve events, so that they can start early. An approval counts for all VMs that the event affects.
 
-    EVENT is an id, as `forewarn guest list` shows it; several can be given. Approving again changes nothing.
+    EVENT is an id from `forewarn guest list`; repeatable. Approving an event again changes nothing.
 
     Example: forewarn guest approve --mine
     """
     if [bool(ids), mine, all_].count(True) != 1:
-        raise CliError(ExitCode.USAGE, "say which: the ids of events, or --mine, or --all")
+        raise CliError(ExitCode.USAGE, "specify event ids, --mine or --all")
     selected = ids or [event.id for event in _events(connection, mine=mine) if not event.is_started]
     if selected:
         _approve(connection, selected)
     else:
-        write_message("Nothing waits to be approved.")
+        write_message("No events to approve.")
     _show(connection, _events_after_approval(connection, selected))
 
 
@@ -136,15 +136,15 @@ def _approve(connection: EndpointConnection, ids: Sequence[str]) -> None:
             raise
         raise CliError(
             ExitCode.NOT_FOUND,
-            f"there is no event {', '.join(unknown)}, so none was approved; `forewarn guest list` shows them",
+            f"there is no event {', '.join(unknown)}; nothing was approved; `forewarn guest list` shows the events",
         ) from error
 
 
 def _events_after_approval(connection: EndpointConnection, ids: Iterable[str]) -> tuple[Event, ...]:
-    """Return the events of these ids as they are after the approval; say of which there are none any more."""
+    """Return the events with these ids after the approval; write a message about each that has ended."""
     events = {event.id.upper(): event for event in connection.events.get().events}
     for gone in (id_ for id_ in ids if id_.upper() not in events):
-        write_message(f"Event {gone} has ended already.")
+        write_message(f"Event {gone} has already ended.")
     return tuple(events[id_.upper()] for id_ in ids if id_.upper() in events)
 
 

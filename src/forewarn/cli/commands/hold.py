@@ -1,4 +1,4 @@
-"""`forewarn hold` and `forewarn release`: no planned maintenance starts while a hold is in place."""
+"""`forewarn hold` and `forewarn release`: stop planned maintenance from starting, and allow it again."""
 
 import click
 
@@ -21,9 +21,9 @@ scope_option = click.option(
 @key_option
 @with_service
 def hold(connection: ServiceConnection, reason: str | None, scope: str | None, key: str | None) -> None:
-    """Stop planned maintenance from starting until `forewarn release`. Failures and evictions go on.
+    """Stop planned maintenance from starting until `forewarn release`. Failures and evictions still happen.
 
-    REASON is shown wherever the hold is shown. Without a reason the command lists the holds.
+    REASON is shown with the hold. Without a reason, list the holds.
 
     Example: forewarn hold "the switch in rack 4 is being replaced" --scope web
     """
@@ -36,7 +36,7 @@ def hold(connection: ServiceConnection, reason: str | None, scope: str | None, k
                 f"This replaces the hold of {before.created_by} since {moment_text(before.created_at)}: {before.reason}"
             )
     elif reason is not None or scope is not None or key is not None:
-        raise CliError(ExitCode.USAGE, 'say why it is held, like `forewarn hold "the switch is being replaced"`')
+        raise CliError(ExitCode.USAGE, 'specify a reason, such as `forewarn hold "the switch is being replaced"`')
     else:
         _show(connection.api.holds(), connection.output)
 
@@ -47,7 +47,7 @@ def hold(connection: ServiceConnection, reason: str | None, scope: str | None, k
 @key_option
 @with_service
 def release(connection: ServiceConnection, scope: str | None, reason: str, key: str | None) -> None:
-    """End the hold of the whole fleet, or of one scope. Events that waited for it go on.
+    """End the hold of the whole fleet or of one scope. Events that were held can start.
 
     Example: forewarn release --scope web
     """

@@ -26,7 +26,7 @@ def list_hosts(connection: ServiceConnection) -> None:
             ((host.name, str(len(host.vms)), str(len(host.open_events)), ", ".join(host.scopes)) for host in hosts),
         )
     else:
-        write_message("No VM says on which host it is.")
+        write_message("No VM has a host.")
     write_fleet_hold(connection)
 
 

@@ -18,13 +18,13 @@ from forewarn.cli.views.event import SHORT_ID, write_journal
 from forewarn.core.journal import EntryKind
 
 DEFAULT_LINES = 50
-"""How many lines are shown if nobody says how many, or of which time."""
+"""How many entries are shown without --newest, --all and a time."""
 
 AT_MARGIN = timedelta(minutes=15)
-"""What belongs to a moment."""
+"""How far --at reaches before and after the given time."""
 
 MAX_HINTS = 3
-"""Of how many events a person is told how to see more."""
+"""For how many events a hint to `forewarn event show` is written."""
 
 
 @click.command()
@@ -32,13 +32,17 @@ MAX_HINTS = 3
 @scope_filter
 @event_filter
 @campaign_filter
-@click.option("--action", type=ChoiceType(EntryKind), metavar="ACTION", help="Only such entries: started, held, …")
-@click.option("--actor", metavar="NAME", help="Only entries of this token, VM or part of the service.")
-@click.option("--since", metavar="TIME", help="From this time on: 2h (ago), 03:12, 2026-01-31T10:15Z.")
-@click.option("--until", metavar="TIME", help="Until this time.")
-@click.option("--at", metavar="TIME", help="What happened at this time, and 15 minutes before and after.")
-@click.option("--newest", type=FROM_1, metavar="NUMBER", help="Only this many, the newest.")
-@click.option("--all", "all_", is_flag=True, help="All lines, from the beginning.")
+@click.option(
+    "--action", type=ChoiceType(EntryKind), metavar="ACTION", help="Only entries of this action: started, held, …"
+)
+@click.option(
+    "--actor", metavar="NAME", help="Only entries of this actor: a token's name, a VM, a part of the service."
+)
+@click.option("--since", metavar="TIME", help="Only entries since this time: 2h (ago), 03:12, 2026-01-31T10:15Z.")
+@click.option("--until", metavar="TIME", help="Only entries until this time.")
+@click.option("--at", metavar="TIME", help="Only entries within 15 minutes of this time.")
+@click.option("--newest", type=FROM_1, metavar="NUMBER", help="Only the newest entries, at most this many.")
+@click.option("--all", "all_", is_flag=True, help="Show all entries.")
 @with_service
 def journal(
     connection: ServiceConnection,
@@ -54,14 +58,14 @@ def journal(
     newest: int | None,
     all_: bool,
 ) -> None:
-    """Show the journal: what happened, when, by whom and why. Without options, the newest 50 lines.
+    """Show the journal: what happened, when, by whom and why. Without options, show the newest 50 entries.
 
-    Times are UTC unless they have a zone; a time of day is the last one that has passed.
+    Times are UTC unless they have a zone. A time of day means its most recent occurrence.
 
     Example: why did web-0 pause at 03:12? forewarn journal --vm web-0 --at 03:12
     """
     if at is not None and (since is not None or until is not None):
-        raise CliError(ExitCode.USAGE, "--at stands alone, without --since and --until")
+        raise CliError(ExitCode.USAGE, "--at and --since or --until are mutually exclusive")
     begin, end = _period(connection, since, until, at)
     limit = newest if newest is not None or all_ or begin is not None or end is not None else DEFAULT_LINES
     found = connection.api.journal(
@@ -80,7 +84,7 @@ def journal(
     if not entries and (begin is not None or end is not None):
         write_message(_period_text(begin, end, connection.api.clock().now))
     if newest is None and limit is not None and len(entries) == limit:
-        write_message(f"These are the newest {limit} lines: --since, --newest or --all shows more.")
+        write_message(f"Showing the newest {limit} entries; for more use --since, --newest or --all.")
 
 
 def _period(
@@ -93,15 +97,15 @@ def _period(
         return moment - AT_MARGIN, moment + AT_MARGIN
     begin, end = read_past(since, "--since", now=now), read_past(until, "--until", now=now)
     if begin is not None and end is not None and begin > end:
-        raise CliError(ExitCode.USAGE, f"--since, {moment_text(begin)}, comes after --until, {moment_text(end)}")
+        raise CliError(ExitCode.USAGE, f"--since ({moment_text(begin)}) is later than --until ({moment_text(end)})")
     return begin, end
 
 
 def _period_text(begin: datetime | None, end: datetime | None, now: datetime) -> str:
-    """Say where nothing was found: times are easily taken for those of another zone or day."""
+    """Return the searched period, because users often mean another zone or day."""
     since = "" if begin is None else f" from {moment_text(begin)}"
     until = "" if end is None else f" until {moment_text(end)}"
-    return f"Looked{since}{until}; the service has {moment_text(now)}."
+    return f"Searched{since}{until}; the service's time is {moment_text(now)}."
 
 
 def _show(entries: Sequence[v1.JournalEntry], output: Output) -> None:
@@ -109,10 +113,10 @@ def _show(entries: Sequence[v1.JournalEntry], output: Output) -> None:
         write_json(entries)
         return
     if not entries:
-        write_message("The journal has no such lines.")
+        write_message("No matching journal entries.")
         return
     write_journal(entries)
     events = dict.fromkeys(entry.event[:SHORT_ID] for entry in entries if entry.event is not None)
     if len(events) <= MAX_HINTS:
         for event in events:
-            write_message(f"`forewarn event show {event}` tells everything about that event.")
+            write_message(f"For details: forewarn event show {event}")

@@ -17,7 +17,7 @@ from forewarn.testing import sandbox
 from forewarn.testing.sandbox.errors import SANDBOX_EXIT_CODE, NamespacesUnavailable
 
 
-# Without interspersed arguments, options after the program's name are the program's, with or without `--`.
+# Without interspersed arguments, options after the program's name belong to the program, with or without `--`.
 @click.command(context_settings={"allow_interspersed_args": False})
 @click.argument("command", metavar="COMMAND...", nargs=-1, required=True)
 @click.option("--vm", metavar="VM", required=True, help="Run as this VM.", shell_complete=complete_vms)
@@ -25,14 +25,14 @@ from forewarn.testing.sandbox.errors import SANDBOX_EXIT_CODE, NamespacesUnavail
     "--net",
     is_flag=True,
     envvar="FOREWARN_NET",
-    help="Let it reach other machines too, with slirp4netns or pasta; never this machine's loopback.",
+    help="Let it reach other machines, with slirp4netns or pasta, but never this machine's loopback.",
 )
 @with_options(SERVICE_OPTIONS.values())
 def run(command: Sequence[str], vm: str, net: bool, **service_options: Any) -> None:
-    """Run a program as a VM, without root. For it, 169.254.169.254 is the VM's endpoint, and the host name the VM's.
+    """Run a program as a VM, without root. It sees the VM's endpoint at 169.254.169.254 and the VM's host name.
 
-    Signals go to the program, and the exit code is the program's: 128 and the signal's number if a signal ended it,
-    125 if the sandbox could not be made, 126 and 127 if the program cannot be run or is not found.
+    Signals are passed to the program. The exit code is that of the program: 128 plus the signal's number if a signal
+    ended it, 125 if the sandbox could not be created, 126 if the program cannot be run, 127 if it is not found.
 
     Example: forewarn run --vm web-0 -- ./my-handler --verbose
     """
@@ -44,16 +44,16 @@ def run(command: Sequence[str], vm: str, net: bool, **service_options: Any) -> N
 
 
 def _local_socket(path: Path) -> Path:
-    """Return a socket's path if there is such a socket on this machine."""
+    """Return the path if it is a socket on this machine, else raise an error."""
     if not path.is_socket():
         raise CliError(
             ExitCode.USAGE,
-            f"the service runs on another machine: only there can programs be taken for its VMs ({path})",
+            f"`forewarn run` works only on the machine that runs the service: there is no socket {path} here",
         )
     return path
 
 
 def _exec_sandbox(command: Sequence[str], *, socket: Path, hostname: str, net: bool) -> None:
-    """Go on as the supervisor of the command, in this same process: so whoever started us has the command itself."""
+    """Replace this process by the command's supervisor, so that our parent process controls the command directly."""
     program, *arguments = sandbox.supervisor_command(command, socket=socket, hostname=hostname, net=net)
-    os.execv(program, [program, *arguments])  # noqa: S606 - this is what it is for
+    os.execv(program, [program, *arguments])  # noqa: S606 - the user's own command

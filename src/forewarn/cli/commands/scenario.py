@@ -69,7 +69,7 @@ def list_(output: Output) -> None:
 def show(scenario: str, output: Output) -> None:
     """Show the text of a scenario.
 
-    To write one of your own, begin with a copy.
+    Copy one to start your own.
 
     Example: forewarn scenario show user-restart > mine.txt
     """
@@ -86,8 +86,7 @@ def show(scenario: str, output: Output) -> None:
 def check(files: Sequence[Path], output: Output) -> None:
     """Check scenario files for errors.
 
-    Each error comes with its line and word, and with what is allowed there. The exit code is 0 if there is none,
-    else 1.
+    Each error has its line, its word and what is allowed there. The exit code is 0 if there are no errors, else 1.
 
     Example: forewarn scenario check mine.txt
     """
@@ -104,16 +103,19 @@ def check(files: Sequence[Path], output: Output) -> None:
             write(_error_text(str(file), error))
     if errors:
         raise click.exceptions.Exit(ExitCode.FAILED)
-    write_message("Nothing is wrong." if len(files) == 1 else f"Nothing is wrong with these {len(files)}.")
+    write_message("No errors." if len(files) == 1 else f"No errors in {len(files)} files.")
 
 
 @app.command("run")
 @click.argument("scenarios", metavar="[SCENARIO]...", nargs=-1, shell_complete=_complete_names)
-@click.option("--all", "all_", is_flag=True, help="All scenarios that come with Forewarn.")
-@click.option("--core", is_flag=True, help="On the rules alone, without any service: in milliseconds.")
-@click.option("--private", is_flag=True, help="In a service of its own, with manual time.")
+@click.option("--all", "all_", is_flag=True, help="Run all scenarios that come with Forewarn.")
+@click.option("--core", is_flag=True, help="Run on the rules alone, without a service, in milliseconds.")
+@click.option("--private", is_flag=True, help="Run in a separate service with a manual clock.")
 @click.option(
-    "--speed", type=ANY_NUMBER, metavar="NUMBER", help="In a service of its own, in real time, this many times faster."
+    "--speed",
+    type=ANY_NUMBER,
+    metavar="NUMBER",
+    help="Run in a separate service, this many times faster than real time.",
 )
 @with_options(SERVICE_OPTIONS.values())
 @output_option
@@ -128,20 +130,20 @@ def run(
 ) -> None:
     """Run scenarios and compare what happens with what they expect.
 
-    SCENARIO is a name of `scenario list`, or a file of your own. They run in the service that is running; if none is,
-    in a service of their own with manual time, which takes a moment. Each adds its own scopes to the service, and
-    removes them at its end.
+    SCENARIO is a name from `scenario list` or a file. Scenarios run in the running service; if no service runs, in a
+    separate one with a manual clock, which takes a moment to start. Each scenario adds its own scopes and removes them
+    when it ends.
 
     The exit code is 0 if everything happened as expected, else 1.
 
     Examples: forewarn scenario run user-restart; forewarn scenario run mine.txt --core
     """
     if bool(scenarios) is all_:
-        raise CliError(ExitCode.USAGE, "say which, like `forewarn scenario run user-restart`, or --all")
+        raise CliError(ExitCode.USAGE, "specify a scenario, such as `forewarn scenario run user-restart`, or --all")
     if core and (private or speed is not None):
-        raise CliError(ExitCode.USAGE, "--core needs no service: leave --private and --speed out")
+        raise CliError(ExitCode.USAGE, "--core and --private or --speed are mutually exclusive")
     if speed is not None and not speed > 0:
-        raise CliError(ExitCode.USAGE, "--speed is a number above 0")
+        raise CliError(ExitCode.USAGE, "--speed must be greater than 0")
     selected = list(library_scenarios()) if all_ else [_find_scenario(name) for name in scenarios]
     options = ScenarioOptions(core=core, private=private, speed=speed, service_options=service_options)
     results = run_scenarios(selected, options)
@@ -164,7 +166,7 @@ def _write_results(results: list[ScenarioResult], output: Output) -> None:
 
 
 def _find_scenario(name: str) -> Scenario:
-    """Find a scenario: by the name of one that comes with Forewarn, else in a file."""
+    """Return the scenario of this name that comes with Forewarn, else read it from a file."""
     is_shipped = name in library_names()
     text = library_text(name) if is_shipped else _read_file(Path(name))
     try:
@@ -176,7 +178,7 @@ def _find_scenario(name: str) -> Scenario:
 
 
 def _more_errors(name: str, number: int) -> str:
-    """Say where further errors are shown."""
+    """Return a hint to the command that shows further errors."""
     return f" (`forewarn scenario check {name}` shows {number} more)" if number else ""
 
 
@@ -185,12 +187,12 @@ def _read_file(file: Path) -> str:
         return file.read_text("utf-8")
     except FileNotFoundError:
         raise CliError(
-            ExitCode.NOT_FOUND, f"there is no scenario {file}, and no such file; `forewarn scenario list` shows them"
+            ExitCode.NOT_FOUND, f"there is no scenario or file {file}; `forewarn scenario list` lists the scenarios"
         ) from None
     except OSError as error:
         raise CliError(ExitCode.USAGE, f"cannot read {file}: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise CliError(ExitCode.USAGE, f"cannot read {file}: this is not UTF-8") from None
+        raise CliError(ExitCode.USAGE, f"cannot read {file}: not valid UTF-8") from None
 
 
 def _error_text(file: str, error: ScenarioError) -> str:

@@ -19,29 +19,29 @@ from forewarn.core.scope import ApprovalRule, ScopeKind
 app = CommandGroup()
 
 KIND = ChoiceType(ScopeKind)
-KIND_HELP = "standalone, cloud-service, availability-set or placement-group."
+KIND_HELP = "The kind: standalone, cloud-service, availability-set or placement-group."
 
 approval_option = click.option(
     "--approval",
     type=ChoiceType(ApprovalRule),
     metavar="RULE",
-    help="Who can let an event start early: any VM of the scope (the default), or all that it affects.",
+    help="Whose approval starts an event early: any VM of the scope (default), or all affected VMs.",
 )
 auto_approve_option = click.option(
     "--auto-approve",
     type=ChoiceType(EventType),
     metavar="TYPE",
     multiple=True,
-    help="User-made events of this type start at once: Reboot, Redeploy; repeatable.",
+    help="Start user events of this type at once: Reboot, Redeploy; repeatable.",
 )
 
 
 @app.command("list")
 @click.option("--kind", type=KIND, metavar="KIND", help=KIND_HELP)
-@click.option("--held/--not-held", default=None, help="Only those that are held, or not.")
+@click.option("--held/--not-held", default=None, help="Only scopes that are held, or not held.")
 @with_service
 def list_scopes(connection: ServiceConnection, kind: ScopeKind | None, held: bool | None) -> None:
-    """List the scopes and their holds. A scope is enabled while its VMs ask for events.
+    """List the scopes and their holds. A scope is enabled while its VMs poll for events.
 
     Example: forewarn scope list --held
     """
@@ -146,7 +146,7 @@ def change(
     auto_approve: Sequence[EventType],
     key: str | None,
 ) -> None:
-    """Change properties of a scope. The others stay as they are; --clear removes one.
+    """Change properties of a scope. Other properties stay unchanged; --clear removes one.
 
     Example: forewarn scope change web --approval all
     """
@@ -162,12 +162,12 @@ def change(
 @key_option
 @with_service
 def remove(connection: ServiceConnection, scope: str, force: bool, reason: str, key: str | None) -> None:
-    """Remove a scope with all its VMs, without events.
+    """Remove a scope and its VMs from the inventory, without events.
 
     Example: forewarn scope remove web
     """
     connection.api.remove_scope(scope, force=force, reason=reason, key=key)
-    write_message(f"Scope {scope} is removed, with its VMs.")
+    write_message(f"Scope {scope} and its VMs are removed.")
 
 
 def _show(connection: ServiceConnection, scope: v1.Scope) -> None:
@@ -187,7 +187,7 @@ def _show(connection: ServiceConnection, scope: v1.Scope) -> None:
             ("priority", "" if scope.priority is None else scope.priority.value),
             *vm_option_details(scope),
             ("incarnation", str(scope.incarnation)),
-            ("enabled", "yes" if scope.enabled else "no: none of its VMs has asked for events"),
+            ("enabled", "yes" if scope.enabled else "no: none of its VMs polls for events"),
             ("last seen", "" if scope.last_seen_at is None else moment_text(scope.last_seen_at)),
             ("last changed", moment_text(scope.changed_at)),
             ("open events", ", ".join(scope.open_events)),

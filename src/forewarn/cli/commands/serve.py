@@ -17,13 +17,13 @@ from forewarn.settings.schema import PRODUCTION, Settings
 @setting_option("data", "Keep the fleet in this directory.", "DIR")
 @setting_option("fleet", "Fill an empty data directory from this fleet file.", "FILE")
 @setting_option("listen_link_local", "Serve 169.254.169.254:80 on these interfaces.", "INTERFACE[=NETWORK],…")
-@setting_option("network", "The network of interfaces without one of their own.", "NAME")
+@setting_option("network", "The network of interfaces for which none is given.", "NAME")
 @setting_option("operator", "The address of the operator API.", "HOST:PORT")
-@setting_option("platform", "Who carries out maintenance; has no default.", "command|simulated")
+@setting_option("platform", "What carries out maintenance; no default.", "command|simulated")
 def serve(config: str | None, **flags: object) -> None:
-    """Run the service for real VMs, until SIGTERM or Ctrl-C. SIGHUP makes it read its settings again.
+    """Run the service for real VMs, until SIGTERM or Ctrl-C. SIGHUP reloads the settings.
 
-    Settings are in forewarn.toml; `forewarn config --for serve` shows the effective ones. Logs go to stderr.
+    The settings are in forewarn.toml; `forewarn config --for serve` shows the effective ones. Logs go to stderr.
     """
     file = find_settings_file(config, os.environ, Path.cwd())
 

@@ -33,11 +33,15 @@ app = CommandGroup()
     help="viewer reads, operator also changes, admin also manages tokens.",
 )
 @click.option(
-    "--scope", "scopes", metavar="NAME", multiple=True, help="Only in this scope, or scopes like 'web-*'; repeatable."
+    "--scope",
+    "scopes",
+    metavar="NAME",
+    multiple=True,
+    help="Restrict it to this scope, or to scopes like 'web-*'; repeatable.",
 )
 @click.option("--expires", metavar="TIME", help="When it expires: 90d (from now), 2026-01-31T10:15Z.")
 @click.option(
-    "--save", type=FILE_PATH, metavar="FILE", help="Write the secret to this file, readable only by you, not to stdout."
+    "--save", type=FILE_PATH, metavar="FILE", help="Write the secret to this file (mode 600) instead of stdout."
 )
 @key_option
 @with_service
@@ -50,31 +54,29 @@ def create(
     save: Path | None,
     key: str | None,
 ) -> None:
-    """Create a token; the journal calls its user NAME. Its secret is shown this once, and not stored.
+    """Create a token. Its secret is shown only once and not stored.
 
-    The secret is all that goes to stdout.
+    The journal records the token's actions under NAME. Only the secret goes to stdout.
 
     Example: forewarn token create grafana --role viewer --expires 90d --save grafana.token
     """
     request = v1.CreateToken(name=name, role=role, scopes=scopes, expires_at=read_expiry(expires, "--expires"))
     if save is not None and save.exists():
-        raise CliError(
-            ExitCode.FAILED, f"{save} is there already, perhaps with the only copy of a secret: choose another file"
-        )
-    # The file comes first: a secret that cannot be written would be lost.
+        raise CliError(ExitCode.FAILED, f"{save} already exists and will not be overwritten; choose another file")
+    # Open the file first: a secret that cannot be written would be lost.
     with nullcontext() if save is None else atomic_write(save, private=True) as file:
         created = connection.api.create_token(request, key=key)
         if file is not None:
             file.write(f"{created.secret}\n".encode())
     if connection.output is Output.JSON:
-        # One shape with and without --save: a secret that is in a file is null here.
+        # The same fields with and without --save: a secret that is in a file is null here.
         write_json({"token": created.token, "secret": created.secret if save is None else None})
     elif save is None:
         write(created.secret)
-    kept = "shown this once" if save is None else f"in {save}"
+    kept = "shown only once" if save is None else f"in {save}"
     write_message(
         f"Token {created.token.id} for {name}: {_permission_text(created.token)}. "
-        f"Its secret is {kept}, and kept nowhere else."
+        f"The secret is {kept} and not stored by the service."
     )
 
 
@@ -122,9 +124,9 @@ def list_tokens(connection: ServiceConnection) -> None:
 @key_option
 @with_service
 def revoke(connection: ServiceConnection, token_id: str, reason: str, key: str | None) -> None:
-    """Revoke a token: from now on it is refused.
+    """Revoke a token: the service refuses it from now on.
 
-    TOKEN is its id, as `forewarn token list` shows it.
+    TOKEN is an id from `forewarn token list`.
 
     Example: forewarn token revoke tk_4f1c9a
     """

@@ -15,20 +15,20 @@ from forewarn.settings.schema import EMULATOR, Settings
 
 @click.command()
 @setting_option("data", "Keep the fleet in this directory.", "DIR")
-@setting_option("ephemeral", "Keep nothing: everything is gone when the service ends.")
+@setting_option("ephemeral", "Keep all data in memory; nothing is saved.")
 @setting_option("fleet", "Fill an empty data directory from this fleet file.", "FILE")
-@setting_option("listen", "The first of the VMs' own ports; port 0: any free ones.", "HOST:PORT|none")
+@setting_option("listen", "The first of the VMs' ports; port 0: any free ports.", "HOST:PORT|none")
 @setting_option("operator", "The address of the operator API.", "HOST:PORT")
 @setting_option("listen_link_local", "Serve 169.254.169.254:80 on these interfaces, as root.", "INTERFACE[=NETWORK],…")
-@setting_option("network", "The network of interfaces without one of their own.", "NAME")
-@setting_option("manual_time", "Time stands still until `forewarn clock advance`.")
+@setting_option("network", "The network of interfaces for which none is given.", "NAME")
+@setting_option("manual_time", "Use a manual clock; `forewarn clock advance` moves it.")
 @setting_option("speed", "Divide notices and durations by this.", "NUMBER")
 @config_option
 @output_option
 def up(config: str | None, output: Output, **flags: object) -> None:
     """Start the emulator: the whole service in one process, until Ctrl-C.
 
-    Without --fleet it begins with a demonstration fleet. A second start on the same data continues where it was.
+    Without --fleet, start with a demonstration fleet. A restart on the same data continues where it stopped.
     """
     file = find_settings_file(config, os.environ, Path.cwd())
     resolved = load_settings(EMULATOR, flags=given_settings(flags), environ=os.environ, file=file)
@@ -38,7 +38,7 @@ def up(config: str | None, output: Output, **flags: object) -> None:
 def _load_server() -> Callable[[Settings, Output], None]:
     from forewarn.fleet.event_loop import pause_gc
 
-    with pause_gc():  # nothing of two hundred modules is garbage
+    with pause_gc():  # importing two hundred modules creates no garbage
         from forewarn.cli.process.up_main import run
 
     return run

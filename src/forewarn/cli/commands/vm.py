@@ -35,28 +35,28 @@ from forewarn.core.event import EventType
 
 app = CommandGroup()
 
-host_option = click.option("--host", metavar="NAME", help="The host on which it runs.", shell_complete=complete_hosts)
-update_domain_option = click.option("--update-domain", type=FROM_0, metavar="NUMBER", help="From 0 on.")
-fault_domain_option = click.option("--fault-domain", type=FROM_0, metavar="NUMBER", help="From 0 on.")
+host_option = click.option("--host", metavar="NAME", help="The host that runs the VM.", shell_complete=complete_hosts)
+update_domain_option = click.option("--update-domain", type=FROM_0, metavar="NUMBER", help="The update domain, from 0.")
+fault_domain_option = click.option("--fault-domain", type=FROM_0, metavar="NUMBER", help="The fault domain, from 0.")
 address_option = click.option(
     "--address",
     "addresses",
     metavar="IP[@NETWORK]",
     multiple=True,
-    help="An address by which the endpoint recognizes it; repeatable.",
+    help="An address by which the endpoint identifies the VM; repeatable.",
 )
 
 
 @app.command("list")
 @scope_filter
 @host_filter
-@click.option("--name", metavar="PATTERN", help="Only names like this: 'web-*'.")
-@click.option("--tag", metavar="TAG[=VALUE]", help="Only those with this tag.")
+@click.option("--name", metavar="PATTERN", help="Only VMs with names like this: 'web-*'.")
+@click.option("--tag", metavar="TAG[=VALUE]", help="Only VMs with this tag.")
 @with_service
 def list_vms(
     connection: ServiceConnection, scope: str | None, host: str | None, name: str | None, tag: str | None
 ) -> None:
-    """List the VMs, with the URL of the endpoint of each.
+    """List the VMs with their endpoint URLs.
 
     Example: forewarn vm list --scope web
     """
@@ -71,7 +71,7 @@ def list_vms(
 
 
 def write_vms(vms: Sequence[v1.Vm]) -> None:
-    """Write VMs; what holds their scopes has a column where something does."""
+    """Write VMs as a table, with a column for holds if a scope is held."""
     held = hold_column(vm.hold for vm in vms)
     write_table(
         (
@@ -108,7 +108,7 @@ def write_vms(vms: Sequence[v1.Vm]) -> None:
 @vm_argument
 @with_service
 def show(connection: ServiceConnection, vm: str) -> None:
-    """Show everything about one VM. Properties that it does not have come from its scope.
+    """Show everything about one VM. Properties that it does not set come from its scope.
 
     Example: forewarn vm show web-0
     """
@@ -119,14 +119,14 @@ def show(connection: ServiceConnection, vm: str) -> None:
 @app.command("add")
 @click.argument("name", metavar="NAME")
 @click.option(
-    "--scope", metavar="NAME", help="Its scope; without it, a scope of its own.", shell_complete=complete_scopes
+    "--scope", metavar="NAME", help="Its scope; default: a new standalone scope.", shell_complete=complete_scopes
 )
 @host_option
 @update_domain_option
 @fault_domain_option
 @address_option
-@click.option("--vm-id", metavar="GUID", help="Its vmId; without it, a new one.")
-@click.option("--role-instance", is_flag=True, help="Its events name it like a role instance of a cloud service.")
+@click.option("--vm-id", metavar="GUID", help="Its vmId; default: generated.")
+@click.option("--role-instance", is_flag=True, help="Name it in events like a role instance of a cloud service.")
 @key_option
 @with_vm_options
 @with_service
@@ -180,9 +180,9 @@ def change(
     addresses: Sequence[str],
     key: str | None,
 ) -> None:
-    """Change properties of a VM. The others stay as they are; --clear removes one that is its own.
+    """Change properties of a VM. Other properties stay unchanged; --clear removes one that the VM sets.
 
-    The addresses replace all that it had.
+    --address replaces all addresses of the VM.
 
     Example: forewarn vm change web-2 --host hv-0 --clear zone
     """
@@ -203,7 +203,7 @@ def change(
 @key_option
 @with_service
 def remove(connection: ServiceConnection, vm: str, force: bool, reason: str, key: str | None) -> None:
-    """Remove a VM from the inventory, without an event. `forewarn vm delete` deletes one with notice.
+    """Remove a VM from the inventory, without an event. To delete it with notice, use `forewarn vm delete`.
 
     Example: forewarn vm remove web-2
     """
@@ -234,7 +234,7 @@ def _show(connection: ServiceConnection, vm: v1.Vm) -> None:
             *vm_option_details(vm),
             ("scale set", vm.scale_set or ""),
             ("role instance", "yes" if vm.role_instance else ""),
-            ("enabled", "yes" if vm.enabled else "no: nobody in its scope has asked for events"),
+            ("enabled", "yes" if vm.enabled else "no: no VM of its scope polls for events"),
             ("open events", ", ".join(vm.open_events)),
             ("held", "" if vm.hold is None else hold_text(vm.hold)),
         )
@@ -252,7 +252,7 @@ def _address_text(address: v1.Address) -> str:
 @wait_option
 @with_service
 def restart(connection: ServiceConnection, vm: str, reason: str, key: str | None, wait: bool) -> None:
-    """Restart a VM for its owner: a Reboot whose source is User.
+    """Restart a VM for its owner: a Reboot with source User.
 
     Example: forewarn vm restart web-0 --wait
     """
@@ -266,7 +266,7 @@ def restart(connection: ServiceConnection, vm: str, reason: str, key: str | None
 @wait_option
 @with_service
 def redeploy(connection: ServiceConnection, vm: str, reason: str, key: str | None, wait: bool) -> None:
-    """Redeploy a VM to another host for its owner: the source is User.
+    """Redeploy a VM to another host for its owner, with source User.
 
     Example: forewarn vm redeploy web-0
     """
@@ -280,7 +280,7 @@ def redeploy(connection: ServiceConnection, vm: str, reason: str, key: str | Non
 @wait_option
 @with_service
 def delete(connection: ServiceConnection, vm: str, reason: str, key: str | None, wait: bool) -> None:
-    """Delete a VM for its owner. If it has a terminate notice, with a Terminate whose source is User, else at once.
+    """Delete a VM for its owner. With a terminate notice: a Terminate with source User; without: at once.
 
     Example: forewarn vm delete web-0 --reason "no longer needed"
     """
@@ -292,13 +292,13 @@ def delete(connection: ServiceConnection, vm: str, reason: str, key: str | None,
 
 @app.command("evict")
 @vm_argument
-@click.option("--in", "notice", metavar="DURATION", help="After this time: 30s.")
+@click.option("--in", "notice", metavar="DURATION", help="Start after this duration: 30s.")
 @reason_option
 @key_option
 @wait_option
 @with_service
 def evict(connection: ServiceConnection, vm: str, notice: str | None, reason: str, key: str | None, wait: bool) -> None:
-    """Evict a low-priority VM: a Preempt. A platform that needs the capacity does the same.
+    """Evict a low-priority VM with a Preempt. Platforms do this when they need the capacity.
 
     Example: forewarn vm evict batch_3
     """
@@ -308,15 +308,17 @@ def evict(connection: ServiceConnection, vm: str, notice: str | None, reason: st
 
 @app.command("fail")
 @vms_argument
-@click.option("--host", metavar="NAME", help="All VMs of this host.", shell_complete=complete_hosts)
+@click.option("--host", metavar="NAME", help="All VMs on this host.", shell_complete=complete_hosts)
 @click.option(
     "--type",
     "type_",
     type=ChoiceType(EventType),
     metavar="TYPE",
-    help="The type of their events: Redeploy (the default) or Reboot.",
+    help="The event type: Redeploy (default) or Reboot.",
 )
-@click.option("--predicted", metavar="DURATION", help="Not now, but expected in this time, 3d: announces a Redeploy.")
+@click.option(
+    "--predicted", metavar="DURATION", help="Predict the failure instead, in this time: 3d. Announces a Redeploy."
+)
 @reason_option
 @key_option
 @wait_option
@@ -331,18 +333,20 @@ def fail(
     key: str | None,
     wait: bool,
 ) -> None:
-    """Simulate a hardware failure under VMs. Their events start at once, without notice.
+    """Simulate a hardware failure of VMs. Their events start at once, without notice.
 
     Examples: forewarn vm fail web-0; forewarn vm fail --host hv-1 --predicted 3d
     """
     if bool(vms) is (host is not None):
-        raise CliError(ExitCode.USAGE, "say what fails: VM… or --host")
+        raise CliError(ExitCode.USAGE, "specify either VMs or --host")
     if predicted is None:
         request = v1.Fail(vms=vms, host=host, type=type_ or EventType.REDEPLOY, reason=reason)
         show_scheduled(connection, connection.api.fail(request, key=key), wait=wait)
         return
     if type_ is not None:
-        raise CliError(ExitCode.USAGE, "--predicted and --type: a predicted failure is always a Redeploy")
+        raise CliError(
+            ExitCode.USAGE, "--predicted and --type are mutually exclusive: a predicted failure is always a Redeploy"
+        )
     ahead = read_duration(predicted, "--predicted") or ""
     prediction = v1.PredictFailure(notice=ahead, vms=vms, host=host, reason=reason)
     show_scheduled(connection, connection.api.predict_failure(prediction, key=key), wait=wait)

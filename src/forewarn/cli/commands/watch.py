@@ -13,13 +13,13 @@ from forewarn.cli.options.connection import ServiceConnection, with_service
 from forewarn.cli.output import Output, write_message
 
 MAX_LINES = 200
-"""More lines of the journal than this fit on no screen."""
+"""More journal lines than any screen can show."""
 
 
 @click.command()
 @with_service
 def watch(connection: ServiceConnection) -> None:
-    """Show open events and the journal, live, until q or Ctrl-C. Without a terminal: the journal, line by line.
+    """Show open events and the journal, live, until q or Ctrl-C. Without a terminal, print journal entries only.
 
     Example: forewarn watch
     """
@@ -27,7 +27,7 @@ def watch(connection: ServiceConnection) -> None:
     stream = JournalStream(connection.api, after=newest[-1].position if newest else None)
     is_terminal = connection.output is Output.TABLE and sys.stdout.isatty()
     if not is_terminal:
-        write_message("Each line of the journal follows as it is written; Ctrl-C ends it.")
-    # Nothing else ends it: to interrupt it is no failure.
+        write_message("Printing journal entries as they are written; press Ctrl-C to stop.")
+    # Ctrl-C is the normal end, not a failure.
     with suppress(KeyboardInterrupt):
         show_live(WatchView(connection.api, newest, is_terminal=is_terminal), stream, connection.output)

@@ -20,7 +20,7 @@ from forewarn.cli.views.tables import GAP
 from forewarn.core.campaign.record import CampaignState
 
 POLL_INTERVAL = 10.0
-"""After so many seconds without news it is asked how the campaign stands: some of that changes with time alone."""
+"""Seconds without journal entries after which the campaign is fetched again: some of its state changes with time."""
 
 STYLES = {
     CampaignState.RUNNING: "yellow",
@@ -32,7 +32,7 @@ STYLES = {
 
 
 def follow(connection: ServiceConnection, campaign: v1.Campaign) -> None:
-    """Follow a campaign, and exit as it did."""
+    """Follow a campaign and exit with the code of its outcome."""
     live_view.follow(
         CampaignFollower(connection.api, campaign),
         JournalStream(connection.api, campaign=campaign.id),
@@ -42,7 +42,7 @@ def follow(connection: ServiceConnection, campaign: v1.Campaign) -> None:
 
 
 class CampaignFollower(LiveContent[v1.JournalEntry]):
-    """A campaign that is followed, as it was when the service was asked last."""
+    """A followed campaign, in its last fetched state."""
 
     def __init__(self, api: ApiClient, campaign: v1.Campaign) -> None:
         self._api = api
@@ -52,39 +52,39 @@ class CampaignFollower(LiveContent[v1.JournalEntry]):
 
     @property
     def is_finished(self) -> bool:
-        """Whether it is over, or nothing goes on in it without a person."""
+        """Whether the campaign has ended or needs an operator."""
         return is_finished_here(self._campaign)
 
     @property
     def is_successful(self) -> bool:  # type: ignore[override]  # it is known at the end
-        """Whether it was completed."""
+        """Whether the campaign was completed."""
         return self._campaign.state is CampaignState.COMPLETED
 
     def refresh(self) -> None:
-        """Ask the service."""
+        """Fetch the campaign and the service's time."""
         self._campaign = self._api.campaign(self._campaign.id)
         self._clock = ServiceClock(self._api.clock())
 
     def text_lines(self, entries: Sequence[v1.JournalEntry]) -> Iterator[str]:
-        """Give the lines of its journal, and one for its state if that has changed."""
+        """Yield the journal lines, and a line for the state if it has changed."""
         yield from self.lines_above(entries)
         if self._last_written is None or _status_line(self._campaign) != _status_line(self._last_written):
             yield f"{moment_text(self._clock.now)}{GAP}{_status_line(self._campaign)}"
         self._last_written = self._campaign
 
     def json_objects(self, _: Sequence[v1.JournalEntry]) -> Iterator[object]:
-        """Give the campaign if it has changed."""
+        """Yield the campaign if it has changed."""
         if self._campaign != self._last_written:
             yield self._campaign
         self._last_written = self._campaign
 
     def lines_above(self, entries: Sequence[v1.JournalEntry]) -> Iterator[str]:
-        """Give the lines of its journal."""
+        """Yield the journal lines."""
         for entry in entries:
             yield GAP.join(cell for cell in journal_row(entry) if cell)
 
     def render(self, warning: Sequence[Text], _: Console) -> RenderableType:
-        """Draw its state and bars of progress."""
+        """Draw the state and the progress bars."""
         campaign = self._campaign
         head = Text.assemble(
             (campaign.name, "bold"),
@@ -97,15 +97,15 @@ class CampaignFollower(LiveContent[v1.JournalEntry]):
         return Group(head, *lines, *warning, *hint)
 
     def next_steps(self) -> Sequence[str]:
-        """Say what to do now."""
+        """Return what the operator can do now."""
         return list(next_steps(self._campaign))
 
 
 def is_finished_here(campaign: v1.Campaign) -> bool:
-    """Tell whether there is nothing more to see: it is over, or nothing goes on in it without a person."""
+    """Return whether the campaign has ended or cannot continue without an operator."""
     under_way = any(each.cleared or each.retrying for each in campaign.progress)
     if campaign.state is CampaignState.ABORTING:
-        # What is announced is being canceled; only what has failed stays until somebody decides.
+        # Announced events are being canceled; only failed waves stay until an operator decides.
         return not under_way and any(each.failed for each in campaign.progress) and not _announced(campaign)
     return campaign.state.is_over or campaign.is_stuck or (campaign.state is CampaignState.HALTED and not under_way)
 
@@ -124,13 +124,13 @@ def _end_text(campaign: v1.Campaign, clock: ServiceClock) -> str:
 
 
 def _status_line(campaign: v1.Campaign) -> str:
-    """Say in a line how it stands."""
+    """Return the state in one line."""
     failed = f", {len(campaign.failures)} failed" if campaign.failures else ""
     waits = f": {campaign.explanation[0]}" if campaign.explanation else ""
     return f"{campaign.name} {campaign.state.value}, {_waves_text(campaign)}{failed}{waits}"
 
 
 def _waves_text(campaign: v1.Campaign) -> str:
-    """Say how many waves are over, and how many never will be."""
+    """Return how many waves have finished, and how many were abandoned."""
     left = sum(each.abandoned for each in campaign.progress)
     return f"{campaign.finished_wave_count}/{campaign.wave_count} waves" + (f", {left} left" if left else "")

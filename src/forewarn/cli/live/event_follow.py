@@ -30,9 +30,9 @@ STYLES = {
 
 
 def follow(connection: ServiceConnection, created: Sequence[v1.CreatedEvent]) -> None:
-    """Follow events to their end, and exit as they did.
+    """Follow events until they end, and exit with the code of their outcome.
 
-    Where nothing goes on unless a person decides, it ends with the next step instead of waiting for that person.
+    If nothing continues without an operator, stop with the next steps instead of waiting.
     """
     live_view.follow(
         EventFollower(connection.api, created),
@@ -43,36 +43,36 @@ def follow(connection: ServiceConnection, created: Sequence[v1.CreatedEvent]) ->
 
 
 class EventFollower(LiveContent[v1.JournalEntry]):
-    """The events that are followed, as they were when the service was asked last."""
+    """The followed events, in their last fetched state."""
 
     def __init__(self, api: ApiClient, created: Sequence[v1.CreatedEvent]) -> None:
         self._api = api
         self._changed: dict[str, v1.EventDetail] = {}
-        """What has changed since it was last written."""
+        """The details that changed since they were last written."""
         self._scopes = {each.id: each.scope for each in created}
         self.details: dict[str, v1.EventDetail] = {}
         self._scope_events: dict[str, list[v1.Event]] = {}
-        """What else is open in their scopes: an event may wait for another that is not followed."""
+        """All open events of the scopes: a followed event may wait for one that is not followed."""
 
     @property
     def is_finished(self) -> bool:
-        """Whether all have ended, or nothing goes on unless a person decides."""
+        """Whether all events have ended, or nothing continues without an operator."""
         return self.is_over or self.needs_operator
 
     @property
     def is_over(self) -> bool:
-        """Whether all have ended."""
+        """Whether all events have ended."""
         return len(self.details) == len(self._scopes) and all(detail.event is None for detail in self.details.values())
 
     @property
     def stuck(self) -> list[v1.Event]:
-        """The events on which nothing more is done unless a person decides, whether they are followed or in the way."""
+        """The stuck events that are followed, or that block a followed event."""
         around = {event.id: event for events in self._scope_events.values() for event in events}
         return [event for event in around.values() if _has_failed(event) and self._is_relevant(event)]
 
     @property
     def needs_operator(self) -> bool:
-        """Whether each that has not ended is stuck itself, or waits for one that is."""
+        """Whether every open event is stuck or waits for a stuck one."""
         if len(self.details) < len(self._scopes):
             return False
         still_open = [detail.event for detail in self.details.values() if detail.event is not None]
@@ -86,11 +86,11 @@ class EventFollower(LiveContent[v1.JournalEntry]):
 
     @property
     def is_successful(self) -> bool:  # type: ignore[override]  # it is known at the end
-        """Whether all were completed."""
+        """Whether all events were completed."""
         return all(detail.outcome is EventOutcome.COMPLETED for detail in self.details.values())
 
     def is_affected_by(self, item: StreamItem[v1.JournalEntry]) -> bool:
-        """Tell whether the events may have changed."""
+        """Return whether the item can mean a change of the events."""
         match item:
             case v1.JournalEntry():
                 return item.record_kind != "scope" or item.record_id in self._scopes.values()
@@ -98,14 +98,14 @@ class EventFollower(LiveContent[v1.JournalEntry]):
                 return isinstance(item, Heartbeat | StreamResumed)
 
     def text_lines(self, _: Sequence[v1.JournalEntry]) -> Iterator[str]:
-        """Give a line for each event that has changed."""
+        """Yield a line for each event that has changed."""
         for detail in self._take_changed():
             more = f": {text}" if (text := _blockers(detail)) else ""
             now = moment_text(self.clock.now)
             yield f"{now}  {_short_id(detail)}  {_subject(detail)}  {_status_text(detail)}{more}"
 
     def json_objects(self, _: Sequence[v1.JournalEntry]) -> Sequence[object]:
-        """Give each event that has changed."""
+        """Return the events that have changed."""
         return self._take_changed()
 
     def _take_changed(self) -> Sequence[v1.EventDetail]:
@@ -132,17 +132,17 @@ class EventFollower(LiveContent[v1.JournalEntry]):
         return Group(table, *warning, *hint)
 
     def next_steps(self) -> Iterator[str]:
-        """Say what a person has to decide."""
+        """Yield what the operator can do about each stuck event."""
         for event in self.stuck:
             vms = ", ".join(impact.vm for impact in event.impacts if impact.state in STUCK)
             id_ = event.id[:SHORT_ID]
             yield (
-                f"The work on {vms} waits for a person: `forewarn event retry {id_}` has it done once more, "
-                f"`forewarn event resolve {id_}` ends it."
+                f"The work on {vms} needs an operator: `forewarn event retry {id_}` retries it, "
+                f"`forewarn event resolve {id_}` records its outcome."
             )
 
     def refresh(self) -> None:
-        """Ask the service."""
+        """Fetch the events and the service's time."""
         self.clock = ServiceClock(self._api.clock())
         waiting = {id_: scope for id_, scope in self._scopes.items() if not self._has_ended(id_)}
         self._scope_events = {scope: self._fetch_events(scope) for scope in set(waiting.values())}
@@ -159,7 +159,7 @@ class EventFollower(LiveContent[v1.JournalEntry]):
         try:
             return list(self._api.events(scope=scope))
         except NotFound:
-            # A scope that had but one VM may go with it.
+            # A standalone scope is removed with its VM.
             return []
 
     def _fetch_detail(self, id_: str, event: v1.Event | None) -> v1.EventDetail:
@@ -170,12 +170,12 @@ class EventFollower(LiveContent[v1.JournalEntry]):
 
 
 def _has_failed(event: v1.Event) -> bool:
-    """Tell whether a person decides how its work goes on."""
+    """Return whether the event is stuck: an operator must retry or resolve its work."""
     return event.is_stuck and any(blocker.code is BlockerCode.IMPACT_STUCK for blocker in event.blockers)
 
 
 def _waits_for(event: v1.Event, other: v1.Event) -> bool:
-    """Tell whether it cannot start before the other one ends."""
+    """Return whether an event cannot start before the other one ends."""
     return any(blocker.event == other.id for blocker in event.blockers)
 
 

@@ -22,7 +22,7 @@ CHANGE_STYLES: dict[type[Change], str] = {Appeared: "yellow", Changed: "cyan", S
 
 
 class GuestEventRow(msgspec.Struct, frozen=True, kw_only=True):
-    """An event for programs. `mine` is null where it is not known what this VM is called."""
+    """An event in JSON output. `mine` is null if the name of this VM is not known."""
 
     id: str
     status: str
@@ -37,7 +37,7 @@ class GuestEventRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GuestChangeRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A change for programs. `how` is null unless the event is gone."""
+    """A change in JSON output. `how` is null unless the event is gone."""
 
     at: datetime
     change: str
@@ -46,7 +46,7 @@ class GuestChangeRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def guest_event_row(event: Event, name: str | None, now: datetime) -> GuestEventRow:
-    """Show an event to programs, on the VM of this name if it is known."""
+    """Return an event for JSON output. `name` is the name of this VM, if known."""
     return GuestEventRow(
         id=event.id,
         status=event.status,
@@ -62,13 +62,13 @@ def guest_event_row(event: Event, name: str | None, now: datetime) -> GuestEvent
 
 
 def guest_change_row(change: Change, name: str | None, now: datetime) -> GuestChangeRow:
-    """Show a change to programs."""
+    """Return a change for JSON output."""
     how = change.how.value if isinstance(change, Gone) else None
     return GuestChangeRow(at=now, change=type(change).__name__, how=how, event=guest_event_row(change.event, name, now))
 
 
 def time_left_text(event: Event, now: datetime) -> str | None:
-    """Write in whole seconds how long there is to prepare; None if nobody knows."""
+    """Return the time left to prepare, in whole seconds; None if it is not known."""
     left = event.time_left(now)
     return None if left is None else format_duration(left // SECOND * SECOND)
 
@@ -100,22 +100,22 @@ class GuestFollower(LiveContent[Change]):
         self._events: dict[str, Event] = {}
 
     def refresh(self) -> None:
-        """Do nothing: the stream has all that is shown."""
+        """Do nothing: the stream has all data."""
 
     def is_affected_by(self, _: StreamItem[Change]) -> bool:
-        """Return False: nothing is asked again."""
+        """Return False: nothing needs to be fetched again."""
         return False
 
     def text_lines(self, changes: Sequence[Change]) -> Iterator[str]:
-        """Give each change."""
+        """Yield each change."""
         return (GAP.join(change_line(change, self._clock.now())) for change in changes)
 
     def json_objects(self, changes: Sequence[Change]) -> Iterator[GuestChangeRow]:
-        """Give each change."""
+        """Yield each change."""
         return (guest_change_row(change, self._name, self._clock.now()) for change in changes)
 
     def lines_above(self, changes: Sequence[Change]) -> Iterator[Text]:
-        """Give each change, and update the events of the countdown."""
+        """Yield each change, and update the events of the countdown."""
         for change in changes:
             id_ = event_key(change.event)
             self._events.pop(id_, None)
@@ -127,19 +127,19 @@ class GuestFollower(LiveContent[Change]):
     def render(self, warning: Sequence[Text], _: Console) -> RenderableType:
         """Draw the time left of each event."""
         lines = countdown_lines(self._events.values(), self._clock.now())
-        idle = f"Nothing is planned. Watching {self._endpoint} until Ctrl-C."
+        idle = f"No events. Watching {self._endpoint} until Ctrl-C."
         return Group(*warning, Text("\n".join(lines or [idle]), "dim"))
 
 
 def change_line(change: Change, now: datetime) -> tuple[str, str, str]:
-    """Write a change for people: when, what, and of which event."""
+    """Return a change as text: its time, its kind and the event."""
     event = change.event
     about = (event.id, f"{event.type:<9}", ", ".join(event.resources), _change_note(change, now))
     return moment_text(now), f"{type(change).__name__:<8}", printable(GAP.join(about)).rstrip()
 
 
 def _change_note(change: Change, now: datetime) -> str:
-    """Say how an event went, or how long there is to prepare for it."""
+    """Return how an event ended, or the time left to prepare for it."""
     if isinstance(change, Gone):
         return change.how.value
     left = None if change.event.is_started else time_left_text(change.event, now)
@@ -147,7 +147,7 @@ def _change_note(change: Change, now: datetime) -> str:
 
 
 def countdown_lines(events: Iterable[Event], now: datetime) -> list[str]:
-    """Say of each event when it comes, for people who are watching."""
+    """Return one line per event with the time until it starts."""
     return [
         printable(f"{event.type} of {', '.join(event.resources)} {_countdown_text(event, now)}") for event in events
     ]

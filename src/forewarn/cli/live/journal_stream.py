@@ -1,4 +1,4 @@
-"""Streams for live views: what is followed and the connection state, read in a thread, with reconnect."""
+"""Streams for live views: entries or changes and the connection state, read in a thread, with reconnect."""
 
 import threading
 from abc import ABC, abstractmethod
@@ -15,14 +15,14 @@ N = TypeVar("N")
 """What is followed."""
 
 RECONNECT_DELAY = 1.0
-"""How many seconds pass before a lost service is asked again."""
+"""Seconds between attempts to reconnect."""
 
 POSITION_LOST_CODES = frozenset({"journal-pruned", "position-not-found"})
-"""What a service says that no longer has the lines after ours, or never had: then those from now on must do."""
+"""Error codes if the service does not have our position any more. The stream then continues with new entries."""
 
 
 class Heartbeat(NamedTuple):
-    """The service is there, and has nothing new."""
+    """The service is reachable and has no new entries."""
 
 
 class StreamUnavailable(NamedTuple):
@@ -42,7 +42,7 @@ class StreamFailed(NamedTuple):
 
 
 class KeyInput(NamedTuple):
-    """Somebody pressed a key."""
+    """The user pressed a key."""
 
     key: str
 
@@ -72,7 +72,7 @@ class LiveStream(ABC, Generic[N]):
         self._queue.put(item)
 
     def wait(self, seconds: float) -> Iterator[StreamItem[N]]:
-        """Give all items in the queue; if it is empty, wait for one, but not longer than this."""
+        """Yield all items in the queue; if it is empty, wait for one, at most this long."""
         try:
             first, self._first = self._first, None
             yield self._queue.get(timeout=seconds) if first is None else first
@@ -122,14 +122,14 @@ class JournalStream(LiveStream[v1.JournalEntry]):
 
 
 def _is_transient(error: ApiError) -> bool:
-    """Tell whether it may be better in a moment: the service is being restarted, or has too much to do."""
+    """Return whether a retry may help: the service restarts or is overloaded."""
     return isinstance(error, ServiceUnreachable) or (
         isinstance(error, RequestRefused) and (error.status >= 500 or error.code in POSITION_LOST_CODES)
     )
 
 
 def connection_error(items: Iterable[StreamItem[N]], error_text: str) -> str:
-    """Return why the service cannot be reached, or nothing if it can; raise the error if it refuses to be watched."""
+    """Return why the service cannot be reached, or "" if it can; raise the error if it refuses the stream."""
     for each in items:
         match each:
             case StreamFailed(error):

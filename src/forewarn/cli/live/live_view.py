@@ -1,9 +1,9 @@
 """The live view: one loop for everything that the command line follows.
 
-It waits for news, asks the service again when something may have changed, and shows the content: redrawn on a
-terminal, as text lines elsewhere, as JSON lines for programs. After a lost connection the stream resumes where it was.
+The loop waits for items of a stream, fetches the content again when it may have changed, and shows it: redrawn on a
+terminal, else as text lines or JSON lines. After a lost connection the stream resumes at its position.
 
-What is followed is a `LiveContent`: events, a campaign, the whole fleet, or the events that a VM sees.
+The content is a `LiveContent`: events, a campaign, the whole fleet, or the events that a VM sees.
 """
 
 import os
@@ -29,69 +29,69 @@ REFRESH_INTERVAL = 1.0
 """A countdown is redrawn every second."""
 
 DISCONNECTED_MESSAGE = "The service cannot be reached; trying again. "
-RECONNECTED_MESSAGE = "The service is back."
+RECONNECTED_MESSAGE = "The service can be reached again."
 
 MAX_LINES_ABOVE = 10
-"""No more lines of the journal than this are written at a time above what is redrawn: more could not be read."""
+"""How many journal lines are written above the live area per refresh; nobody could read more."""
 
 QUIT_KEYS = "qQ"
 
 
 class LiveContent(ABC, Generic[N]):
-    """What is followed."""
+    """The content of a live view."""
 
     poll_interval: float | None = None
-    """After so many seconds without news the service is asked again; None: never."""
+    """Seconds without journal entries after which the content is fetched again; None: never."""
 
     is_full_screen = False
-    """Whether it takes the whole terminal, until q; otherwise lines that are final stay above it."""
+    """Whether the view takes the whole terminal, until q; otherwise final lines stay above it."""
 
     is_transient = False
     """Whether the part that is redrawn disappears at the end."""
 
     is_successful = True
-    """Whether the command ends with 0."""
+    """Whether the command exits with 0."""
 
     @property
     @abstractmethod
     def is_finished(self) -> bool:
-        """Whether there is nothing more to see."""
+        """Whether nothing more will change."""
 
     @abstractmethod
     def refresh(self) -> None:
-        """Ask the service how the content is. If that fails after the first time, the service is asked again."""
+        """Fetch the content. If this fails after the first time, the loop tries again."""
 
     def is_affected_by(self, item: StreamItem[N]) -> bool:
-        """Tell whether the content may have changed."""
+        """Return whether the item can mean a change of the content."""
         return not isinstance(item, KeyInput)
 
     @abstractmethod
     def text_lines(self, entries: Sequence[N]) -> Iterable[str]:
-        """Give the lines to write since the last call."""
+        """Return the lines since the last call."""
 
     @abstractmethod
     def json_objects(self, entries: Sequence[N]) -> Iterable[object]:
-        """Give the objects to write since the last call."""
+        """Return the objects since the last call."""
 
     def lines_above(self, _: Sequence[N]) -> Iterable[str | Text]:
-        """Give the lines that stay above what is redrawn."""
+        """Return the lines that stay above the live area."""
         return ()
 
     @abstractmethod
     def render(self, warning: Sequence[Text], console: Console) -> RenderableType:
-        """Draw it. `warning` says that the service cannot be reached."""
+        """Draw the content. `warning` is not empty if the service cannot be reached."""
 
     def next_steps(self) -> Iterable[str]:
-        """Give the messages for the end: what to do now."""
+        """Return the messages at the end: what the user can do now."""
         return ()
 
 
 def follow(content: LiveContent[N], stream: LiveStream[N], output: Output, *, resume_command: str) -> None:
-    """Follow the content to its end, and exit as it did. Ctrl-C ends the watching, and nothing else."""
+    """Follow the content until it is finished, and exit with its outcome. Ctrl-C only stops watching."""
     try:
         show_live(content, stream, output)
     except KeyboardInterrupt:
-        write_message(f"Stopped watching; nothing else has stopped. To watch again: {resume_command}")
+        write_message(f"Stopped watching; the maintenance continues. To watch again: {resume_command}")
         raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
     for line in content.next_steps():
         write_message(line)
@@ -100,7 +100,7 @@ def follow(content: LiveContent[N], stream: LiveStream[N], output: Output, *, re
 
 
 def show_live(content: LiveContent[N], stream: LiveStream[N], output: Output) -> None:
-    """Show the content until it is finished or, on a full screen, somebody presses q."""
+    """Show the content until it is finished or, on a full screen, until the user presses q."""
     stream.open()
     content.refresh()
     is_live = output is Output.TABLE and sys.stdout.isatty()
@@ -119,14 +119,14 @@ def show_live(content: LiveContent[N], stream: LiveStream[N], output: Output) ->
                 try:
                     content.refresh()
                 except ServiceUnreachable as error:
-                    request_error = str(error)  # the stream may go on: nothing else would say when to ask again
+                    request_error = str(error)  # the stream may still work, so this is what triggers the next attempt
                 else:
                     request_error = ""
             show([item for item in items if not isinstance(item, SIGNALS)], stream_error or request_error)
 
 
 _Show: TypeAlias = Callable[[Sequence[N], str], None]
-"""Shows the content, the news, and why the service cannot be reached."""
+"""Shows the content, new items, and why the service cannot be reached."""
 
 
 @contextmanager
@@ -165,7 +165,7 @@ def _screen(content: LiveContent[N], stream: LiveStream[N]) -> Iterator[_Show[N]
 
 @contextmanager
 def _key_input(stream: LiveStream[N], content: LiveContent[N]) -> Iterator[None]:
-    """On a full screen, add keys to the stream, each when it is pressed, and do not echo them."""
+    """On a full screen, put pressed keys into the stream, without line buffering and echo."""
     if not content.is_full_screen or not sys.stdin.isatty():
         yield
         return

@@ -1,4 +1,4 @@
-"""What `forewarn watch` shows: holds, open events with countdown, newest journal entries."""
+"""The view of `forewarn watch`: holds, open events with countdown, newest journal entries."""
 
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -18,27 +18,27 @@ from forewarn.cli.views.event import SHORT_ID, blockers_text, hold_text, journal
 from forewarn.cli.views.tables import GAP, Row
 
 MAX_EVENTS = 500
-"""How many events are requested at most: a screen shows fewer."""
+"""How many events are fetched at most; a screen shows fewer."""
 
 MAX_CELL_WIDTH = 16
-"""A cell in the middle is cut to this."""
+"""The maximum width of a cell, except in the last column."""
 
 MIN_LAST_WIDTH = 32
-"""Where the last cell, which says why, would get less than this, other columns are left out."""
+"""The last column, which has the reason, gets at least this width; other columns are dropped for it."""
 
 EVENT_DROP_ORDER = (3, 2, 1)
-"""The scope, the type, the status: whether it has started is seen from its time."""
+"""Scope, type, status. The time also shows whether an event has started."""
 
 JOURNAL_DROP_ORDER = (4, 2, 5)
-"""The event, the place, and who has done it."""
+"""Event, location, actor."""
 
 MIN_EVENTS = 3
 JOURNAL_SHARE = 3
-"""The journal gets one line of so many, or what the events leave."""
+"""The journal gets at least one line in three, and all lines that the events do not use."""
 
 
 class WatchView(LiveContent[v1.JournalEntry]):
-    """The whole fleet, as it was when the service was asked last. Without a terminal: the journal, line by line."""
+    """The whole fleet in its last fetched state. Without a terminal: the journal entries only."""
 
     is_full_screen = True
     is_finished = False
@@ -49,30 +49,30 @@ class WatchView(LiveContent[v1.JournalEntry]):
         self._is_terminal = is_terminal
 
     def refresh(self) -> None:
-        """Ask the service."""
+        """Fetch the service's time, holds and open events; without a terminal, nothing."""
         if not self._is_terminal:
-            return  # the lines of the journal say everything
+            return
         self._clock = ServiceClock(self._api.clock())
         self._holds = self._api.holds()
         events = islice(self._api.events(), MAX_EVENTS)
         self._events = sorted(events, key=lambda event: (event.started_at is None, event.not_before))
 
     def text_lines(self, entries: Sequence[v1.JournalEntry]) -> Iterator[str]:
-        """Give each entry of the journal."""
+        """Yield one line per journal entry."""
         for entry in entries:
             yield GAP.join(cell for cell in journal_row(entry) if cell)
 
     def json_objects(self, entries: Sequence[v1.JournalEntry]) -> Sequence[object]:
-        """Give each entry of the journal."""
+        """Return each journal entry."""
         return entries
 
     def lines_above(self, entries: Sequence[v1.JournalEntry]) -> tuple[str, ...]:
-        """Keep the entries for the screen; nothing stays above it."""
+        """Keep the entries for the next redraw; no lines stay above a full screen."""
         self._entries.extend(entries)
         return ()
 
     def render(self, warning: Sequence[Text], console: Console) -> RenderableType:
-        """Draw as many events and entries as there is space for."""
+        """Draw as many events and journal entries as fit."""
         head = self._header(warning)
         room = console.size.height - sum(len(each.wrap(console, console.size.width)) for each in head) - 3
         for_events = min(len(self._events), max(MIN_EVENTS, room - room // JOURNAL_SHARE))
@@ -87,7 +87,7 @@ class WatchView(LiveContent[v1.JournalEntry]):
 
     def _header(self, warning: Sequence[Text]) -> list[Text]:
         count = f"{len(self._events)}{' or more' if len(self._events) == MAX_EVENTS else ''} open events"
-        head = Text.assemble((f"{moment_text(self._clock.now)}", "bold"), f"  {self._api.url}  {count}  (q ends)")
+        head = Text.assemble((f"{moment_text(self._clock.now)}", "bold"), f"  {self._api.url}  {count}  (q quits)")
         hint = [Text(MANUAL_CLOCK_HINT, "dim")] if self._clock.is_manual else []
         holds = [Text(sanitize(hold_text(hold)), "yellow") for hold in self._holds.holds]
         return [head, *warning, *hint, *holds]
@@ -117,9 +117,9 @@ def _journal_lines(entries: Sequence[v1.JournalEntry], width: int) -> Renderable
 
 
 def _aligned(rows: Sequence[Row], width: int, drop_order: Sequence[int]) -> Text:
-    """Draw rows of one line each; the last cell gets what the others leave, and what does not fit is cut.
+    """Draw one line per row. The last cell gets the remaining width; text that does not fit is cut.
 
-    `drop_order` are columns that are left out where that would be too little, the first of them first.
+    `drop_order` lists the columns to drop, first to last, if the last cell would be too narrow.
     """
     widths = [min(max(map(len, cells)), MAX_CELL_WIDTH) for cells in zip(*rows, strict=True)]
     shown = list(range(len(widths) - 1))

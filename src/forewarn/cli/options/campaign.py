@@ -1,4 +1,4 @@
-"""Campaign options: build a campaign spec from a campaign file and options; options take precedence.
+"""Campaign options: build a campaign spec from a campaign file and options. Options override the file.
 
 The options are derived from the fields of `core/campaign/spec.py`: a new key of a policy needs no change here.
 """
@@ -31,13 +31,13 @@ TABLES: Mapping[str, type[msgspec.Struct]] = {"": CampaignSpec, "selection": Sel
 
 OPTIONS = field_options(TABLES)
 REQUIRED = {"name": "--name", "type": "--type", "selection": "one of --scope, --host, --tag and --all"}
-"""What has to be said, and how."""
+"""The required keys and the options that set them."""
 
 ALL = {"all": True}
 
 
 def with_campaign(command: Command) -> Command:
-    """Give a command the file and the options of a campaign, and in their place `spec`: what they ask for."""
+    """Add the argument FILE and the campaign options to a command, which receives the resulting `spec`."""
 
     @wraps(command)
     def wrapped(file: Path | None, **given: Any) -> None:
@@ -49,9 +49,9 @@ def with_campaign(command: Command) -> Command:
 
 
 def campaign_from_options(file: Path | None, values: Mapping[str, Any]) -> v1.CampaignSpec:
-    """Return the campaign that file and options ask for; what is wrong is named by its key or option.
+    """Build the campaign spec from file and options. Errors name the key or option.
 
-    `values` has what was typed, by parameter.
+    `values` has the typed values by parameter.
     """
     document = _read(file) if file is not None else FileValue("", "", {})
     content: Content = {key: each.value for key, each in document.entries().items()}
@@ -63,7 +63,7 @@ def campaign_from_options(file: Path | None, values: Mapping[str, Any]) -> v1.Ca
         elif (value := each.read(typed)) is not None:
             _check_option(each, value)
             given[each.table][each.key] = value
-    if not given["selection"].keys().isdisjoint(SELECTION_KEYS):  # it takes the place of the file's, whichever it is
+    if not given["selection"].keys().isdisjoint(SELECTION_KEYS):  # replaces the selection of the file
         given["selection"] = {"scopes": [], "hosts": [], "tags": {}, "all": False} | given["selection"]
     for table, values in given.items():
         _merge(content, table, values)
@@ -73,14 +73,14 @@ def campaign_from_options(file: Path | None, values: Mapping[str, Any]) -> v1.Ca
 
 
 def _remove(content: Content, cleared: FieldOption) -> None:
-    """Take away from what is written what is switched off."""
+    """Remove the option's key from the file's content."""
     written = content.get(cleared.table) if cleared.table else content
     if isinstance(written, dict):
         written.pop(cleared.key, None)
 
 
 def _check_option(given: FieldOption, value: object) -> None:
-    """Read an option's value where nothing else can be wrong, so that the file is not blamed for it."""
+    """Check an option's value in an otherwise valid spec, so that an error names the option and not the file."""
     key, is_selection = given.key, given.table == "selection" and given.key in SELECTION_KEYS
     content: Content = {"name": "any", "type": v1.CampaignType.FREEZE.value, "selection": {} if is_selection else ALL}
     _merge(content, given.table, {key: value})
@@ -102,12 +102,12 @@ def _read(file: Path) -> FileValue:
     except OSError as error:
         raise CliError(ExitCode.USAGE, f"cannot read {file}: {error.strerror or error}") from error
     except ValueError as error:
-        raise CliError(ExitCode.USAGE, f"{_name_of(file)}: this is not UTF-8: {error}") from error
+        raise CliError(ExitCode.USAGE, f"{_name_of(file)}: not valid UTF-8: {error}") from error
     return parse_campaign(text, file=_name_of(file))
 
 
 def _merge(content: Content, table: str, values: Content) -> None:
-    """Lay what was said over what is written; a table that is none is left for the reader to refuse."""
+    """Override the content of a table with the options' values; a value that is not a table is refused later."""
     if not table:
         content.update(values)
     elif values and isinstance(written := content.get(table, {}), dict):
@@ -117,4 +117,4 @@ def _merge(content: Content, table: str, values: Content) -> None:
 def _check_complete(content: Content) -> None:
     missing = [how for key, how in REQUIRED.items() if key not in content]
     if missing:
-        raise CliError(ExitCode.USAGE, f"missing: {'; '.join(missing)}; or name a FILE that has it")
+        raise CliError(ExitCode.USAGE, f"missing: {'; '.join(missing)}; or use a FILE that has it")

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 Command: TypeAlias = Callable[..., None]
 Decorator: TypeAlias = Callable[[Command], Command]
 OptionTable: TypeAlias = Mapping[str, Decorator]
-"""Options by the name of the parameter that each gives to its command, in the order in which the help lists them."""
+"""Options by parameter name, in the order of the help."""
 
 FILE_PATH = click.Path(path_type=Path)
-"""A path as it was typed; the command that opens it reports what is wrong with it."""
+"""A path as typed; the command that opens it reports errors."""
 
 
 class ChoiceType(click.ParamType[StrEnum]):
-    """One of the values of an enumeration, in upper or lower case."""
+    """A value of an enumeration, case-insensitive."""
 
     name = "choice"
 
@@ -32,7 +32,7 @@ class ChoiceType(click.ParamType[StrEnum]):
         self.choices = choices
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> StrEnum:
-        """Return the member; a wrong value is answered with the nearest one and with all of them."""
+        """Return the member; the error about an invalid value lists all values and suggests the closest."""
         by_name = {choice.value.casefold(): choice for choice in self.choices}
         member = by_name.get(value.casefold())
         if member is None:
@@ -42,7 +42,7 @@ class ChoiceType(click.ParamType[StrEnum]):
         return member
 
     def get_missing_message(self, param: click.Parameter, ctx: click.Context | None) -> str:  # noqa: ARG002  # Click's signature
-        """Return what can be given."""
+        """Return the allowed values."""
         return f"Choose one of {self._all_values()}."
 
     def shell_complete(
@@ -51,7 +51,7 @@ class ChoiceType(click.ParamType[StrEnum]):
         param: click.Parameter,  # noqa: ARG002  # likewise
         incomplete: str,
     ) -> "list[CompletionItem]":
-        """Return the values that begin as typed."""
+        """Return the values that start with the typed text."""
         return complete_words([choice.value for choice in self.choices], incomplete)
 
     def _all_values(self) -> str:
@@ -60,13 +60,13 @@ class ChoiceType(click.ParamType[StrEnum]):
 
 
 class _Integer(click.IntRange):
-    """A whole number within limits; Click calls it an integer range in its messages."""
+    """An integer within limits; Click's messages would say `integer range`."""
 
     name = "integer"
 
 
 class _Number(click.FloatRange):
-    """Likewise, a number."""
+    """A number within limits."""
 
     name = "number"
 
@@ -78,7 +78,7 @@ FROM_1_TO_100 = _Number(min=1, max=100)
 
 
 class CommandGroup(click.Group):
-    """Commands that the help lists in the order of their definition."""
+    """A command group whose help lists commands in the order of their definition."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  # Click's signature
         """Return the names of the commands."""
@@ -86,39 +86,39 @@ class CommandGroup(click.Group):
 
 
 class SettingOption(click.Option):
-    """The flag of a setting; the help shows its variable, which the settings loader reads."""
+    """The option of a setting. The help shows its environment variable, which the settings loader reads."""
 
     def resolve_envvar_value(self, ctx: click.Context) -> str | None:  # noqa: ARG002  # Click's signature
-        """Return nothing: the loader knows more about the variable, and says which one is wrong."""
+        """Return None: the settings loader reads the variable and reports errors by its name."""
         return None
 
 
 def complete_words(words: Iterable[str], incomplete: str) -> "list[CompletionItem]":
-    """Return the words that begin as typed, in upper or lower case."""
+    """Return the words that start with the typed text, case-insensitive."""
     from click.shell_completion import CompletionItem
 
     return [CompletionItem(word) for word in words if word.casefold().startswith(incomplete.casefold())]
 
 
 def option(*declarations: str, **attributes: Any) -> Decorator:
-    """Declare an option whose help shows its variable."""
+    """Declare an option whose help shows its environment variable."""
     return click.option(*declarations, show_envvar=True, **attributes)
 
 
 def setting_option(key: str, help_: str, metavar: str | None = None) -> Decorator:
-    """Declare the flag of a setting; without `metavar` it takes no value."""
+    """Declare the option of a setting; without `metavar` it is a flag."""
     kind = {"is_flag": True} if metavar is None else {"metavar": metavar}
     flag = f"--{key.replace('_', '-')}"
     return option(flag, cls=SettingOption, envvar=variable_name(key), default=None, help=help_, **kind)
 
 
 def given_settings(values: Mapping[str, object]) -> dict[str, object]:
-    """Return the settings that were typed as flags."""
+    """Return the settings that were given as options."""
     return {key: value for key, value in values.items() if value is not None}
 
 
 def with_options(options: Iterable[Decorator]) -> Decorator:
-    """Join options into one decorator; the help lists them in this order."""
+    """Combine options into one decorator; the help lists them in this order."""
 
     def decorate(command: Command) -> Command:
         for declare in reversed(list(options)):
@@ -139,7 +139,11 @@ output_option = option(
     show_default=True,
     help="The format of the results.",
 )
-reason_option = click.option("--reason", metavar="TEXT", default="", help="The reason, for the journal.")
-key_option = click.option("--key", metavar="KEY", help="Repeating a request with the same key changes nothing.")
-force_option = click.option("--force", is_flag=True, help="Also while events are open: they end with it.")
-wait_option = click.option("--wait", is_flag=True, help="Follow it to its end. Ctrl-C stops watching, not the event.")
+reason_option = click.option("--reason", metavar="TEXT", default="", help="The reason for the journal.")
+key_option = click.option(
+    "--key", metavar="KEY", help="Idempotency key: a repeated request with the same key has no effect."
+)
+force_option = click.option("--force", is_flag=True, help="Remove it even if it has open events; they end.")
+wait_option = click.option(
+    "--wait", is_flag=True, help="Follow the event until it ends. Ctrl-C stops watching, not the event."
+)

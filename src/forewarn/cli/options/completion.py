@@ -1,6 +1,6 @@
 """Shell completion: arguments and filters whose values are completed with names from the service.
 
-Where the service cannot be reached in time, completion offers nothing and reports nothing."""
+If the service does not answer in time, there are no completions and no error messages."""
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 TIMEOUT = 2.0
-"""For how many seconds a person waits for a completion."""
+"""How many seconds a user waits for completions."""
 
 MAX_COMPLETIONS = 500
-"""Nobody reads more completions than this."""
+"""More completions than a user reads."""
 
 Completer: TypeAlias = "Callable[[click.Context, click.Parameter, str], list[CompletionItem]]"
 NameSource: TypeAlias = Callable[[ApiClient, str], Iterable[tuple[str, str]]]
-"""Asks the service for names that begin as typed; each comes with a description."""
+"""Fetches names from the service that start with the typed text, each with a description."""
 
 
 def _completer(source: NameSource) -> Completer:
-    """Return what completes with the names of a source."""
+    """Return a completer with the names of a source."""
 
     def complete(ctx: click.Context, _: click.Parameter, incomplete: str) -> "list[CompletionItem]":
         return _complete(source, ctx, incomplete)
@@ -52,7 +52,7 @@ def _complete(source: NameSource, ctx: click.Context, incomplete: str) -> "list[
             matching = ((name, text) for name, text in offered if name.startswith(incomplete))
             found.extend(CompletionItem(name, help=text) for name, text in islice(matching, MAX_COMPLETIONS))
 
-    # A thread can be left behind: a service that answers byte by byte would hold us for ever.
+    # A thread, because it can be abandoned: a service that answers byte by byte would block for ever.
     thread = Thread(target=fetch, daemon=True)
     thread.start()
     thread.join(TIMEOUT)
@@ -90,7 +90,7 @@ def _faults(api: ApiClient, _: str) -> Iterable[tuple[str, str]]:
 
 
 def complete_failed_scopes(ctx: click.Context, _: click.Parameter, incomplete: str) -> "list[CompletionItem]":
-    """Offer the scopes whose wave has failed in the campaign that was named before them."""
+    """Return the scopes with a failed wave in the campaign that precedes them on the command line."""
     campaign = ctx.params.get("campaign")
 
     def failed(api: ApiClient, _: str) -> Iterable[tuple[str, str]]:
@@ -116,12 +116,12 @@ campaign_argument = click.argument("campaign", metavar="CAMPAIGN", shell_complet
 fault_argument = click.argument("fault", metavar="[FAULT]", required=False, shell_complete=_completer(_faults))
 token_argument = click.argument("token_id", metavar="TOKEN", shell_complete=_completer(_tokens))
 
-vm_filter = click.option("--vm", metavar="VM", help="Only what concerns this VM.", shell_complete=complete_vms)
-scope_filter = click.option("--scope", metavar="NAME", help="Only in this scope.", shell_complete=complete_scopes)
-host_filter = click.option("--host", metavar="NAME", help="Only on this host.", shell_complete=complete_hosts)
+vm_filter = click.option("--vm", metavar="VM", help="Only those that affect this VM.", shell_complete=complete_vms)
+scope_filter = click.option("--scope", metavar="NAME", help="Only those in this scope.", shell_complete=complete_scopes)
+host_filter = click.option("--host", metavar="NAME", help="Only those on this host.", shell_complete=complete_hosts)
 event_filter = click.option(
-    "--event", metavar="EVENT", help="Only what concerns this event.", shell_complete=complete_events
+    "--event", metavar="EVENT", help="Only those about this event.", shell_complete=complete_events
 )
 campaign_filter = click.option(
-    "--campaign", metavar="NAME", help="Only what concerns this campaign.", shell_complete=complete_campaigns
+    "--campaign", metavar="NAME", help="Only those about this campaign.", shell_complete=complete_campaigns
 )

@@ -1,4 +1,4 @@
-"""Options for commands that talk to the service (--url, --token, --data, …), and the API connection they give."""
+"""Options for commands that talk to the service (--url, --token, --data, …), and the resulting API connection."""
 
 import os
 from collections.abc import Callable
@@ -31,7 +31,7 @@ SERVICE_OPTIONS: OptionTable = {
         "--token",
         envvar="FOREWARN_TOKEN",
         metavar="TOKEN",
-        help="The token for --url. Other users can see it for a moment: better use the variable.",
+        help="The token for --url. Briefly visible in the process list; prefer the variable.",
     ),
     "token_file": option(
         "--token-file",
@@ -45,7 +45,7 @@ SERVICE_OPTIONS: OptionTable = {
         type=FILE_PATH,
         envvar="FOREWARN_CA",
         metavar="FILE",
-        help="Trust the certificates in this file, for a service without a certificate of a public authority.",
+        help="Trust the CA certificates in this file, for a service whose certificate no public CA has signed.",
     ),
     "data": option(
         "--data", envvar="FOREWARN_DATA", metavar="DIR", help="The data directory of a service on this machine."
@@ -55,19 +55,19 @@ SERVICE_OPTIONS: OptionTable = {
 
 
 class ServiceConnection(NamedTuple):
-    """What a command gets for those options: the service, and how to show what it says."""
+    """The service and the output format, as selected by the options."""
 
     api: ApiClient
     output: Output
 
 
 def with_service(command: Callable[Concatenate[ServiceConnection, P], None]) -> Command:
-    """Give a command the options that lead to the service, and in their place the service."""
+    """Add the service options to a command, which receives the resulting connection."""
 
     @wraps(command)
     def wrapped(output: Output, **given: Any) -> None:
         service_options = {name: given.pop(name) for name in SERVICE_OPTIONS}
-        command(ServiceConnection(connect(**service_options), output), **given)  # type: ignore[call-arg]  # the rest is the command's own
+        command(ServiceConnection(connect(**service_options), output), **given)  # type: ignore[call-arg]  # the other parameters are the command's own
 
     return with_options((*SERVICE_OPTIONS.values(), output_option))(wrapped)
 
@@ -82,15 +82,15 @@ def connect(
     *,
     timeout: float = TIMEOUT,
 ) -> ApiClient:
-    """Make a client of the service that the options name, else of the one that runs on this machine.
+    """Return a client of the service that the options name, else of the service on this machine.
 
-    It looks for the latter at the first request, so that mistakes in a command's own options are found first.
+    A local service is looked up at the first request, so that errors in the command's own options come first.
     """
     if token is None and token_file is not None:
         token = _read_token_file(token_file)
     if url is not None:
         if token is None:
-            raise CliError(ExitCode.USAGE, "--url needs a token: set FOREWARN_TOKEN, or say --token-file")
+            raise CliError(ExitCode.USAGE, "--url requires a token: set FOREWARN_TOKEN or use --token-file")
         return ApiClient(url, token, ca=ca, timeout=timeout)
     return LocalApiClient(lambda: _find_address(token, ca, data, config), timeout=timeout)
 

@@ -1,4 +1,4 @@
-"""Options for commands that talk to a guest endpoint (--endpoint, --name, --retry-for), and their connection."""
+"""Options for commands that talk to a guest endpoint (--endpoint, --name, --retry-for), and the connection."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -27,7 +27,7 @@ endpoint_option = option(
     "--endpoint",
     envvar="FOREWARN_ENDPOINT",
     metavar="URL",
-    help="The URL of the metadata endpoint, if not 169.254.169.254.",
+    help="The URL of the metadata endpoint; default: http://169.254.169.254.",
 )
 ENDPOINT_OPTIONS: OptionTable = {
     "endpoint": endpoint_option,
@@ -35,7 +35,7 @@ ENDPOINT_OPTIONS: OptionTable = {
         "--name",
         envvar="FOREWARN_NAME",
         metavar="VM",
-        help="This VM's resource name, if the endpoint does not tell it.",
+        help="This VM's resource name, if the endpoint does not provide it.",
     ),
     "retry_for": option(
         "--retry-for",
@@ -43,20 +43,20 @@ ENDPOINT_OPTIONS: OptionTable = {
         metavar="DURATION",
         default="30s",
         show_default=True,
-        help="How long to try if nothing answers.",
+        help="How long to retry if the endpoint does not answer.",
     ),
 }
 
 
 class EndpointConnection(NamedTuple):
-    """What a command gets for those options: the events of this VM's scope, and how to show them."""
+    """The endpoint's client, the VM's name and the output format, as selected by the options."""
 
     events: ScheduledEvents
     name: str | None
     output: Output
 
     def name_if_known(self) -> str | None:
-        """Return what this VM is called, unless the endpoint does not say it at once: most commands can do without."""
+        """Return this VM's name, or None if the endpoint does not provide it at once; most commands do not need it."""
         if self.name is not None:
             return self.name
         try:
@@ -67,14 +67,14 @@ class EndpointConnection(NamedTuple):
 
 
 def with_endpoint(command: Callable[Concatenate[EndpointConnection, P], None]) -> Command:
-    """Give a command the options that lead to the endpoint, and in their place the endpoint."""
+    """Add the endpoint options to a command, which receives the resulting connection."""
 
     @wraps(command)
     def wrapped(output: Output, **given: Any) -> None:
         endpoint_options = {name: given.pop(name) for name in ENDPOINT_OPTIONS}
         try:
             with connect(**endpoint_options) as events:
-                command(EndpointConnection(events, endpoint_options["name"], output), **given)  # type: ignore[call-arg]  # the rest is the command's own
+                command(EndpointConnection(events, endpoint_options["name"], output), **given)  # type: ignore[call-arg]  # the other parameters are the command's own
         except ClientError as error:
             raise CliError(exit_code_for(error), f"{error}{_emulator_hint(error)}") from error
 
@@ -82,18 +82,20 @@ def with_endpoint(command: Callable[Concatenate[EndpointConnection, P], None]) -
 
 
 def connect(endpoint: str | None = None, name: str | None = None, retry_for: str = "30s") -> ScheduledEvents:
-    """Make a client of the endpoint that the options name; it says on stderr when it has to try again."""
+    """Return a client of the endpoint that the options name; it reports retries on stderr."""
     return ScheduledEvents(endpoint, name=name, retry_for=_seconds(retry_for), on_trouble=_write_retry)
 
 
 def _emulator_hint(error: ClientError) -> str:
     return (
-        "; of the emulator, name a URL of `forewarn vm list` with --endpoint" if isinstance(error, Unreachable) else ""
+        "; for the emulator, pass a URL from `forewarn vm list` with --endpoint"
+        if isinstance(error, Unreachable)
+        else ""
     )
 
 
 def exit_code_for(error: ClientError) -> ExitCode:
-    """Tell how the program ends after an error of the client. What knows no Scheduled Events counts as not there."""
+    """Return the exit code for a client error. An endpoint without Scheduled Events counts as unreachable."""
     match error:
         case NotAnEndpoint() | NotAnEvent():
             return ExitCode.USAGE
@@ -106,7 +108,7 @@ def exit_code_for(error: ClientError) -> ExitCode:
 
 
 def _write_retry(error: ClientError, pause: float) -> None:
-    write_message(f"{error.what}; trying again in {pause:.0f} s.")
+    write_message(f"{error.what}; retrying in {pause:.0f} s.")
 
 
 def _seconds(duration: str) -> float:

@@ -1,4 +1,4 @@
-"""Options that are derived from the fields of a struct of the core: flag, name of the value, help and reading."""
+"""Options derived from the fields of a core struct: flag, metavar, help and parsing."""
 
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
@@ -17,7 +17,7 @@ from forewarn.core.campaign.spec import Blackout, Limit, WaveKind, Window
 from forewarn.core.duration import format_duration
 
 SELECTION_KEYS = ("scopes", "hosts", "tags", "all")
-"""The keys of a selection that together take the place of the file's."""
+"""If one of these is given as an option, it replaces all of them in the file."""
 
 COMPLETIONS = {"scopes": complete_scopes, "hosts": complete_hosts}
 METAVARS: Mapping[type, str] = {
@@ -36,7 +36,7 @@ EXAMPLES: Mapping[str, str] = {
 
 
 class FieldOption(NamedTuple):
-    """An option, and the field that it stands for; `table` is the table of the campaign file that has it."""
+    """An option and its field; `table` is the table of the campaign file that has the key."""
 
     table: str
     key: str
@@ -45,29 +45,29 @@ class FieldOption(NamedTuple):
 
     @property
     def is_repeatable(self) -> bool:
-        """Whether it adds one of several values."""
+        """Whether the option can be given several times."""
         return isinstance(self.type.type, inspect.VarTupleType | inspect.DictType)
 
     @property
     def is_clearable(self) -> bool:
-        """Whether "none" takes away what the file says. A key with another default than null has a meaning for it."""
+        """Whether "none" removes the value of the file. If the default is not null, "none" has its own meaning."""
         if self.is_repeatable:
             return self.key not in SELECTION_KEYS
         return self.type.is_optional and self.default is None
 
     @property
     def parameter(self) -> str:
-        """The name of its parameter, which is no word of Python's own."""
+        """The name of its parameter, which must not shadow a Python builtin."""
         return f"{self.key}_" if self.key in ("type", "all") else self.key
 
     @property
     def flag(self) -> str:
-        """What is typed."""
+        """The flag, such as --scope."""
         return f"--{(self.key.removesuffix('s') if self.is_repeatable else self.key).replace('_', '-')}"
 
     @property
     def metavar(self) -> str:
-        """What its value is called."""
+        """The name of its value in the help."""
         type_ = self.type.type
         items = field_type(type_.item_type).type if isinstance(type_, inspect.VarTupleType) else type_
         if isinstance(items, inspect.StructType | inspect.EnumType) and items.cls in OWN_METAVARS:
@@ -78,7 +78,7 @@ class FieldOption(NamedTuple):
 
     @property
     def help(self) -> str:
-        """What it means, whether it can be given several times, its default and an example."""
+        """The help: description, whether it is repeatable, default and example."""
         example = EXAMPLES.get("" if isinstance(self.type.type, inspect.BoolType) else self.metavar)
         sentences = (
             self.type.description,
@@ -89,7 +89,7 @@ class FieldOption(NamedTuple):
         return " ".join(filter(None, sentences))
 
     def _default_text(self) -> str:
-        """Return the default of a policy; other options have none, or leave a thing as it is."""
+        """Return the default of a policy key; other options have no default or leave a value unchanged."""
         match self.default if self.table == "policy" else None:
             case bool() as flag:
                 return "yes" if flag else "no"
@@ -101,7 +101,7 @@ class FieldOption(NamedTuple):
                 return ""
 
     def declare(self) -> Decorator:
-        """Return it as an option of a command."""
+        """Return the decorator that adds the option to a command."""
         match self.type.type:
             case inspect.BoolType() if self.table == "selection":
                 return click.option(self.flag, self.parameter, is_flag=True, help=self.help)
@@ -122,7 +122,7 @@ class FieldOption(NamedTuple):
                 )
 
     def read(self, typed: Any) -> Any:
-        """Return what was typed as file and API have it; None: nothing was typed."""
+        """Convert the typed value to the form of file and API; None if the option was not given."""
         match self.type.type:
             case inspect.DictType():
                 return _tags(typed, self.flag)
@@ -153,6 +153,6 @@ def _tags(texts: Iterable[str] | None, flag: str) -> dict[str, str] | None:
     for text in texts or ():
         name, equals, value = text.partition("=")
         if not name or not equals:
-            raise CliError(ExitCode.USAGE, f"{flag}: {text!r} is not a tag: write it like team=web")
+            raise CliError(ExitCode.USAGE, f"{flag}: {text!r} is not a tag; write NAME=VALUE, such as team=web")
         tags[name] = value
     return tags or None

@@ -7,33 +7,31 @@ from forewarn.api.client import ApiClient
 from forewarn.cli.errors import CliError, ExitCode
 
 MIN_PREFIX_LENGTH = 4
-"""Fewer characters than this are hardly meant as the beginning of an id."""
+"""A shorter prefix of an id is probably a mistake."""
 
 MAX_JOURNAL_LINES = 2_000
-"""How far back in the journal an event is looked for that has ended."""
+"""How many journal entries are searched for an ended event."""
 
 _FULL_ID = re.compile(r"[0-9A-F]{8}(-[0-9A-F]{4}){3}-[0-9A-F]{12}")
 _ID_PREFIX = re.compile(r"[0-9A-F][0-9A-F-]*")
 
 
 def find_event(api: ApiClient, id_prefix: str) -> str:
-    """Return the id of the event that is meant. Open ones come before ended ones."""
+    """Return the id of the event with this id prefix. Open events take precedence over ended ones."""
     wanted = id_prefix.upper()
     if _FULL_ID.fullmatch(wanted):
         return wanted
     if len(wanted) < MIN_PREFIX_LENGTH or not _ID_PREFIX.fullmatch(wanted):
         raise CliError(
             ExitCode.USAGE,
-            f"invalid event ID: {id_prefix}; give it as `forewarn event list` shows it, "
-            f"at least {MIN_PREFIX_LENGTH} characters, which are digits and A to F",
+            f"invalid event ID: {id_prefix}; specify at least {MIN_PREFIX_LENGTH} characters (digits and A to F) "
+            "of an id from `forewarn event list`",
         )
     found = {event.id for event in api.events() if event.id.startswith(wanted)} or _ended_events(api, wanted)
     if len(found) > 1:
-        raise CliError(ExitCode.USAGE, f"{id_prefix} is the beginning of several events: {' or '.join(sorted(found))}")
+        raise CliError(ExitCode.USAGE, f"id prefix {id_prefix} is ambiguous: {' or '.join(sorted(found))}")
     if not found:
-        raise CliError(
-            ExitCode.NOT_FOUND, f"unknown event: {id_prefix}…; `forewarn event list` shows those that are open"
-        )
+        raise CliError(ExitCode.NOT_FOUND, f"unknown event: {id_prefix}…; `forewarn event list` shows the open events")
     return found.pop()
 
 

@@ -9,11 +9,11 @@ from forewarn.core.errors import Invalid
 DAY = timedelta(days=1)
 
 CLOCK_TOLERANCE = timedelta(minutes=5)
-"""So far may the clock of whoever asks what has happened be ahead of the service's."""
+"""How far the user's clock may be ahead of the service's."""
 
 
 def read_duration(text: str | None, option: str) -> str | None:
-    """Check a duration that was typed, and return it as the service takes it."""
+    """Check a typed duration and return it in the form that the service accepts."""
     if text is None:
         return None
     try:
@@ -23,7 +23,7 @@ def read_duration(text: str | None, option: str) -> str | None:
 
 
 def read_future(text: str | None, option: str, *, now: datetime) -> datetime | None:
-    """Read a moment to come: a date with its zone, or a time of day, the next time it is so late."""
+    """Read a future time: a date with its zone, or a time of day, which means its next occurrence."""
     if text is None:
         return None
     if (time_of_day := _parse_time_of_day(text)) is not None:
@@ -33,17 +33,19 @@ def read_future(text: str | None, option: str, *, now: datetime) -> datetime | N
 
 
 def _parse_zoned(text: str, option: str, example: str) -> datetime:
-    """Read a date: it is written with its zone, so that nobody has to guess."""
+    """Read a date; it must have a zone, because guessing one is dangerous."""
     moment = _parse_moment(text)
     if moment is None:
-        raise CliError(ExitCode.USAGE, f"{option}: {text!r} is no time: write it like {example}")
+        raise CliError(ExitCode.USAGE, f"{option}: {text!r} is not a time; write it like {example}")
     if moment.tzinfo is None:
-        raise CliError(ExitCode.USAGE, f"{option}: {text!r} has no zone: add Z for UTC, or another, like +02:00")
+        raise CliError(
+            ExitCode.USAGE, f"{option}: {text!r} has no time zone; add Z for UTC, or an offset such as +02:00"
+        )
     return moment
 
 
 def read_past(text: str | None, option: str, *, now: datetime) -> datetime | None:
-    """Read a moment that has passed: so long ago, a time of day the last time it was, or a date. UTC unless said."""
+    """Read a past time: a duration ago, a time of day (its last occurrence) or a date. The default zone is UTC."""
     if text is None:
         return None
     try:
@@ -55,13 +57,13 @@ def read_past(text: str | None, option: str, *, now: datetime) -> datetime | Non
     if moment is None:
         raise CliError(
             ExitCode.USAGE,
-            f"{option}: {text!r} is no time: write how long ago, like 2h, or 03:12, or 2026-01-31T10:15Z",
+            f"{option}: {text!r} is not a time; write it like 2h (ago), 03:12 or 2026-01-31T10:15Z",
         )
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
 def read_expiry(text: str | None, option: str) -> datetime | None:
-    """Read a moment to come, in real time: so long from now, or a date with its zone."""
+    """Read a future time of the real clock: a duration from now, or a date with its zone."""
     if text is None:
         return None
     try:
@@ -71,7 +73,7 @@ def read_expiry(text: str | None, option: str) -> datetime | None:
 
 
 def span_text(span: timedelta) -> str:
-    """Write an amount of time to the second, or more roughly where it is long."""
+    """Format a time span to the second, or to the minute if it is a day or longer."""
     seconds = max(span, timedelta(0)) // timedelta(seconds=1)
     return format_duration(timedelta(seconds=seconds if seconds < DAY.total_seconds() else seconds // 60 * 60))
 
@@ -84,7 +86,7 @@ def _parse_moment(text: str) -> datetime | None:
 
 
 def _parse_time_of_day(text: str) -> time | None:
-    """Read a time of day; it needs no leading zero."""
+    """Read a time of day; the leading zero is optional."""
     if ":" not in text:
         return None
     try:
@@ -94,7 +96,7 @@ def _parse_time_of_day(text: str) -> time | None:
 
 
 def _today_at(time_of_day: time, now: datetime) -> datetime:
-    """Return when it is, or was, so late today; UTC unless it says its zone."""
+    """Return this time of day on the current date; the default zone is UTC."""
     zone = time_of_day.tzinfo or UTC
     return datetime.combine(now.astimezone(zone).date(), time_of_day, tzinfo=zone)
 

@@ -20,7 +20,7 @@ LIST_FIELDS = frozenset({"addresses", "auto_approve"})
 
 
 def with_vm_options(command: Command) -> Command:
-    """Give a command the options of all properties, and in their place `properties`: those that were given."""
+    """Add the options of all properties to a command, which receives the given ones as `properties`."""
 
     @wraps(command)
     def wrapped(**given: Any) -> None:
@@ -31,7 +31,7 @@ def with_vm_options(command: Command) -> Command:
 
 
 def with_vm_changes(*others: str) -> Decorator:
-    """Do the same, with --clear to remove these properties and any of the others that may be missing."""
+    """Like `with_vm_options`, with --clear to remove these properties or `others`."""
     fields = {name.replace("_", "-"): name for name in (*others, *Traits.__struct_fields__)}
 
     def complete_fields(_: click.Context, __: click.Parameter, incomplete: str) -> "list[CompletionItem]":
@@ -42,7 +42,7 @@ def with_vm_changes(*others: str) -> Decorator:
         metavar="FIELD",
         multiple=True,
         shell_complete=complete_fields,
-        help=f"Remove it; repeatable: {', '.join(fields)}.",
+        help=f"Remove this property; repeatable: {', '.join(fields)}.",
     )
 
     def decorate(command: Command) -> Command:
@@ -56,7 +56,7 @@ def with_vm_changes(*others: str) -> Decorator:
 
 
 def vm_option_details(resource: v1.Vm | v1.Scope) -> tuple[tuple[str, str], ...]:
-    """Return what a VM or a scope says of itself, for people."""
+    """Return the properties of a VM or scope as rows of a details view."""
     return (
         ("terminate notice", resource.terminate_notice or ""),
         ("location", resource.location or ""),
@@ -69,15 +69,15 @@ def vm_option_details(resource: v1.Vm | v1.Scope) -> tuple[tuple[str, str], ...]
 
 
 def merge_changes(properties: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return everything that is to change; a command that changes nothing is a mistake."""
+    """Return all changes; raise an error if there are none."""
     changes = {**properties, **{name: value for name, value in values.items() if value is not None}}
     if not changes:
-        raise CliError(ExitCode.USAGE, "say what is to change: --help lists what can")
+        raise CliError(ExitCode.USAGE, "specify what to change; --help lists the options")
     return changes
 
 
 def _cleared_values(cleared: Iterable[str], fields: Mapping[str, str]) -> dict[str, Any]:
     """Return null for each field; a list is emptied."""
     if unknown := [field for field in cleared if field not in fields]:
-        raise CliError(ExitCode.USAGE, f"--clear: {unknown[0]} is not among {', '.join(fields)}")
+        raise CliError(ExitCode.USAGE, f"--clear: {unknown[0]} is not one of {', '.join(fields)}")
     return {fields[field]: () if fields[field] in LIST_FIELDS else None for field in cleared}

@@ -29,20 +29,20 @@ DRY_RUN = "dry-run"
 STOP_SIGNALS = ("SIGTERM", "SIGINT", "SIGHUP")
 
 SHUTDOWN_TIMEOUT = 10.0
-"""How many seconds it may take to end everything in order."""
+"""How many seconds an orderly shutdown may take."""
 
 
 def exec_agent(file: Path | None, environ: Mapping[str, str], *, dry_run: bool) -> None:
-    """Go on as an agent with settings that are known to be good: the same process, with another program in it."""
+    """Replace this process by the agent (exec). The settings have been checked."""
     arguments = [str(file or ""), DRY_RUN if dry_run else ""]
     if sys.platform == "win32" or not sys.executable:
         run_agent(read_settings(file, environ), dry_run=dry_run)
         return
-    os.execve(sys.executable, [sys.executable, "-P", "-m", __name__, *arguments], dict(environ))  # noqa: S606  # it is ourselves
+    os.execve(sys.executable, [sys.executable, "-P", "-m", __name__, *arguments], dict(environ))  # noqa: S606  # our own program
 
 
 def main(file: str, mode: str) -> None:
-    """Be the agent."""
+    """Run the agent in the fresh interpreter."""
     try:
         settings = read_settings(Path(file) if file else None, os.environ)
         run_agent(settings, dry_run=mode == DRY_RUN)
@@ -52,7 +52,7 @@ def main(file: str, mode: str) -> None:
 
 
 def run_agent(settings: AgentSettings, *, dry_run: bool) -> None:
-    """Run the agent until it is told to end."""
+    """Run the agent until a stop signal."""
     formatter = configure_logging(settings.log)
     try:
         asyncio.run(_run(settings, formatter, dry_run=dry_run))
@@ -70,7 +70,7 @@ async def _run(settings: AgentSettings, formatter: TextFormatter, *, dry_run: bo
         Agent(equipment).running(),
     ):
         watchdog = asyncio.create_task(notifier.run_watchdog(lambda: True), name="watchdog")
-        notifier.notify("READY=1", f"STATUS=Watches {equipment.client.endpoint}.")
+        notifier.notify("READY=1", f"STATUS=Watching {equipment.client.endpoint}.")
         await stop.wait()
         notifier.notify("STOPPING=1")
         watchdog.cancel()
@@ -78,7 +78,7 @@ async def _run(settings: AgentSettings, formatter: TextFormatter, *, dry_run: bo
 
 
 def _force_exit_later() -> None:
-    """End the process soon, whoever does not: a name that is being looked up, say. The journal has what was begun."""
+    """Exit after a timeout even if a thread hangs, for example in a DNS lookup. The journal has all started work."""
     timer = threading.Timer(SHUTDOWN_TIMEOUT, os._exit, args=(0,))
     timer.daemon = True
     timer.start()

@@ -11,29 +11,29 @@ from forewarn.settings.types import LogFormat, LogSettings
 
 TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 STANDARD_ATTRIBUTES = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
-"""What every record has; the rest are facts of its own."""
+"""Attributes of every record; all others are facts of the log call."""
 
 REDACTED = "***"
 MIN_SECRET_LENGTH = 4
-"""Shorter ones would black out half of the log, and protect nothing."""
+"""Redacting shorter secrets would hide half of the log and protect nothing."""
 
 
 class TextFormatter(logging.Formatter):
-    """A record as people read it: when, how bad, who, what, and its facts; below it the trace of an error."""
+    """A record as text: time, level, logger, message and facts; then the stack trace of an error."""
 
     def __init__(self) -> None:
         super().__init__(TEXT)
         self._secrets: set[str] = set()
 
     def add_secret(self, secret: str) -> None:
-        """Never write this, nor its JSON, wherever it comes from: an error's message may well have it."""
+        """Redact this secret, also in its JSON form, in all records: error messages may contain it."""
         if len(secret) >= MIN_SECRET_LENGTH:
             self._secrets |= {secret, msgspec.json.encode(secret).decode()[1:-1], json.dumps(secret)[1:-1]}
 
     def format(self, record: logging.LogRecord) -> str:
-        """Write the record."""
+        """Format the record and redact secrets."""
         text = self._format_record(record)
-        # Longer ones first: one secret may be the beginning of another.
+        # Longer secrets first: one may be a prefix of another.
         for secret in sorted(self._secrets, key=len, reverse=True):
             text = text.replace(secret, REDACTED)
         return text
@@ -42,17 +42,17 @@ class TextFormatter(logging.Formatter):
         return super().format(record)
 
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: ARG002, N802 - logging's
-        """Write the time as everything else here does, in UTC."""
+        """Format the time in UTC."""
         return f"{datetime.fromtimestamp(record.created, UTC):%Y-%m-%d %H:%M:%SZ}"
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's
-        """Write the line."""
+        """Format the message and the facts."""
         facts = ", ".join(f"{name}={_value_text(value)}" for name, value in _facts(record).items())
         return super().formatMessage(record) + (f" ({facts})" if facts else "")
 
 
 class JsonFormatter(TextFormatter):
-    """A record as one line of JSON: when, how bad, who, what; then its facts, and the trace of an error."""
+    """A record as one line of JSON: time, level, logger, message, facts, stack trace of an error."""
 
     def _format_record(self, record: logging.LogRecord) -> str:
         line: dict[str, object] = {
@@ -66,7 +66,7 @@ class JsonFormatter(TextFormatter):
             line["trace"] = self.formatException(record.exc_info)
         try:
             return msgspec.json.encode(line, enc_hook=str).decode()
-        except ValueError:  # a name of the system's, say, or what a program printed, that is no Unicode
+        except ValueError:  # text that is not valid Unicode, such as a file name or a program's output
             return json.dumps(line, default=str)
 
 
@@ -79,7 +79,7 @@ def _value_text(value: object) -> str:
 
 
 def configure_logging(settings: LogSettings) -> TextFormatter:
-    """Log as the settings say, in place of what was set up before; return what can be told to hide secrets."""
+    """Configure logging, replacing any earlier configuration. Return the formatter, which can hide secrets."""
     formatter = JsonFormatter() if settings.format is LogFormat.JSON else TextFormatter()
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(formatter)

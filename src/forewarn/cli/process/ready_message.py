@@ -1,6 +1,6 @@
-"""What `forewarn up` prints when the service is ready: the VMs with their URLs, and commands to try.
+"""The message of `forewarn up` when the service is ready: the VMs with their URLs, and commands to try.
 
-Apart from the main program because it needs the API's types and views, which a VM's first answer does not wait for.
+A separate module, because it imports the API's types and views, for which the first response to a VM must not wait.
 Needs the extra `[server]`."""
 
 import os
@@ -26,7 +26,7 @@ MAX_ROWS = 40
 
 
 class ReadyMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """The line of JSON that is written for programs when the service is ready."""
+    """The line of JSON that is written when the service is ready."""
 
     pid: int
     operator_url: str
@@ -39,7 +39,7 @@ class ReadyMessage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def show_ready(running: RunningService, output: Output) -> None:
-    """Say that the service is ready, and what to try."""
+    """Write that the service is ready, and commands to try."""
     vms = first_vms(running.fleet, running.guest_url, MAX_ROWS)
     commands = tuple(example_commands(running, vms))
     count = running.fleet.replica.vms
@@ -50,14 +50,14 @@ def show_ready(running: RunningService, output: Output) -> None:
         _write_commands(commands)
     kept = "in memory only" if running.is_ephemeral else f"in {running.directory}"
     if not count:
-        write_message("The fleet has no VMs: its file lists none.")
+        write_message("The fleet has no VMs: the fleet file has none.")
     if open_events := sum(len(view.scope.events) for view in running.fleet.replica.views() if view.scope is not None):
         write_message(
-            f"It goes on with {open_events} open {'event' if open_events == 1 else 'events'} (`forewarn event list`)."
+            f"Continuing with {open_events} open {'event' if open_events == 1 else 'events'} (`forewarn event list`)."
         )
     write_message(
-        f"Forewarn serves {count} VMs{_link_local_text(running)}, operators at {running.operator_url}; "
-        f"data are kept {kept}. Ctrl-C ends it."
+        f"Forewarn serves {count} VMs{_link_local_text(running)}; the operator API is at {running.operator_url}; "
+        f"data is {kept}. Press Ctrl-C to stop."
     )
 
 
@@ -107,14 +107,14 @@ def _write_vms(vms: Sequence[Vm], count: int) -> None:
 def _write_commands(commands: Sequence[str]) -> None:
     if not commands:
         return
-    write("\nPaste into another terminal, to schedule an event, to see what the VM sees, and to approve it:\n")
+    write("\nPaste into another terminal to schedule an event, see what the VM sees, and approve it:\n")
     for line in commands:
         write(line)
     write("")
 
 
 def example_commands(running: RunningService, vms: Sequence[Vm]) -> Iterator[str]:
-    """Give the lines that show what Forewarn does: schedule, ask, approve. They work as they are, in any shell."""
+    """Yield commands that show what Forewarn does: schedule, poll, approve. They work unchanged in any shell."""
     if not vms:
         return
     vm = min(vms, key=lambda vm: vm.scope_kind is not ScopeKind.AVAILABILITY_SET)
@@ -125,13 +125,13 @@ def example_commands(running: RunningService, vms: Sequence[Vm]) -> Iterator[str
     if vm.guest_url is not None:
         url = f"'{vm.guest_url}/metadata/scheduledevents?api-version={NEWEST_VERSION}'"
         yield rf"curl -s -H Metadata:true {url} -w '\n'"
-        # The id of the first event is cut out of the answer, and sent back as an approval.
+        # Take the id of the first event out of the response and send it back as an approval.
         approval = r"""sed 's/^[^[]*\[{"EventId":"\([^"]*\)".*/{"StartRequests":[{"EventId":"\1"}]}/'"""
         yield f"curl -s -H Metadata:true {url} | {approval} | curl -s -i -H Metadata:true -d @- {url}"
 
 
 def program_command() -> tuple[str, ...]:
-    """Return how this program is started from anywhere, whatever environment is active there."""
+    """Return the command that starts this program from any directory and environment."""
     started = Path(sys.argv[0])
     if started.name == "__main__.py":
         return (sys.executable, "-m", "forewarn.cli")

@@ -27,19 +27,19 @@ from forewarn.settings.types import PlatformName
 log = logging.getLogger("forewarn.service")
 
 MAX_OVERDUE = timedelta(seconds=10)
-"""For how long the clockwork may let something wait that is due before it counts as stuck."""
+"""How late due work may be before the scheduler counts as stuck."""
 
 IMPORT_LOG_STEPS = 10
-"""Into how many parts the news of a large fleet file is divided."""
+"""How many progress lines the import of a fleet file logs at most."""
 
 READY = "READY=1"
 
 RELOAD_ERRORS = (ApiError, FleetError, OSError, SettingsError, InvalidCertificate)
-"""What can be wrong with settings, token or certificate, or keep a token from being saved: no reason to end."""
+"""Errors of a reload (settings, token, certificate, storage) that must not stop the service."""
 
 
 def run(settings: Settings, read_again: Callable[[], Settings]) -> None:
-    """Run the service until it is told to end; SIGHUP has it read its settings again."""
+    """Run the service until a stop signal; SIGHUP reloads the settings."""
     logs.configure_logging(settings.log)
     raise_file_limit()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -51,7 +51,7 @@ def run(settings: Settings, read_again: Callable[[], Settings]) -> None:
 
 
 class _SupervisedService:
-    """A service under supervision."""
+    """The service with signal handling, reload and systemd notifications."""
 
     def __init__(self, settings: Settings, read_again: Callable[[], Settings]) -> None:
         self._settings = settings
@@ -61,7 +61,7 @@ class _SupervisedService:
         self._is_started = self._is_ending = False
 
     async def serve(self) -> None:
-        """Serve until a signal says that it is enough, even while it starts."""
+        """Serve until a stop signal, which may also arrive during the start."""
         self._install_signal_handlers()
         shorten_switch_interval()
         try:
@@ -75,12 +75,12 @@ class _SupervisedService:
                         name="watchdog",
                     )
                     await self._reload_until_end(running)
-                log.info("ending")
+                log.info("stopping")
                 self._notifier.notify("STOPPING=1")
         except asyncio.CancelledError:
             if not self._is_ending:
                 raise
-        log.info("ended")
+        log.info("stopped")
 
     def _install_signal_handlers(self) -> None:
         loop, main = asyncio.get_running_loop(), asyncio.current_task()
@@ -107,7 +107,7 @@ class _SupervisedService:
 
     def _log_ready(self, running: RunningService) -> None:
         if self._settings.platform is PlatformName.SIMULATED:
-            log.warning("maintenance is announced and only simulated: nothing happens to any VM")
+            log.warning("the platform is simulated: maintenance is announced but not carried out on any VM")
         self._check_program(self._settings.command)
         facts = {
             "pid": os.getpid(),
@@ -120,45 +120,45 @@ class _SupervisedService:
         self._notifier.notify(READY, f"STATUS=Serves {running.fleet.replica.vms} VMs.")
 
     def _check_program(self, command: CommandSettings) -> None:
-        """Point out a program that cannot be run before maintenance fails for it, perhaps in the middle of a night."""
+        """Warn about a missing program at the start, instead of when the first maintenance fails."""
         if self._settings.platform is PlatformName.COMMAND and shutil.which(command.program[0]) is None:
-            log.warning("%s cannot be run, and all work on VMs fails: look at command.program", command.program[0])
+            log.warning("%s cannot be run, so all maintenance will fail: check command.program", command.program[0])
 
     async def _reload(self, running: RunningService) -> None:
-        """Take over what can be; settings that are wrong change nothing, and the service goes on as it was."""
+        """Apply changed settings that need no restart. Invalid settings are logged and change nothing."""
         try:
             read = await asyncio.to_thread(self._read_again)
             changed = await running.reload(read)
         except RELOAD_ERRORS as error:
-            log.error("settings are not taken over: %s", error)  # noqa: TRY400 - the sentence says it all
+            log.error("reload failed, keeping the current settings: %s", error)  # noqa: TRY400 - no stack trace needed
             return
         logs.configure_logging(read.log)
         self._check_program(read.command)
         if changed.live:
-            log.info("settings are taken over", extra={"changed": changed.live})
+            log.info("settings reloaded", extra={"changed": changed.live})
         elif not changed.after_restart:
-            log.info("no setting has changed; the token and the certificate, if there is one, are read again")
+            log.info("no setting has changed; token and certificate were read again")
         if changed.after_restart:
-            log.warning("these settings need a restart: %s", ", ".join(changed.after_restart))
+            log.warning("changed settings that need a restart: %s", ", ".join(changed.after_restart))
 
 
 class _LogTalk:
-    """Logs what is said while the service starts."""
+    """Logs the messages of the start."""
 
     def __init__(self) -> None:
         self._step = 0
 
     def report(self, sentence: str) -> None:
-        """Say something that the user should know."""
+        """Log a warning."""
         log.warning(sentence)
 
     def fleet_file_ignored(self, source: Path) -> None:
-        """Log that the fleet file is not read: with a settings file that names one, that is every start but one."""
-        log.info("there is a fleet already: the fleet file is not read", extra={"fleet": str(source)})
+        """Log that the fleet file is ignored, at level info: after the first start this is normal."""
+        log.info("the data directory already has a fleet; ignoring the fleet file", extra={"fleet": str(source)})
 
     def fill_progress(self, done: int, total: int) -> None:
-        """Tell now and then how many scopes of the fleet file are saved."""
+        """Log from time to time how many scopes of the fleet file are saved."""
         step = done * IMPORT_LOG_STEPS // total
         if step > self._step:
             self._step = step
-            log.info("filling the fleet", extra={"done": done, "total": total})
+            log.info("importing the fleet file", extra={"done": done, "total": total})

@@ -46,11 +46,11 @@ START_ERRORS = (
     TooManyListeners,
     InvalidCertificate,
 )
-"""What can keep a service with good settings from starting."""
+"""Errors that can prevent a service with valid settings from starting."""
 
 
 def run(settings: Settings, output: Output) -> None:
-    """Run the service until it is told to end."""
+    """Run the service until a stop signal."""
     logs.configure_logging(settings.log)
     raise_file_limit()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -68,19 +68,19 @@ async def _serve(settings: Settings, output: Output) -> None:
             async with run_service(settings, EMULATOR, environ=os.environ, reporter=talk) as running:
                 stop.is_started = True
                 freeze_gc()
-                from forewarn.cli.process.ready_message import show_ready  # guests are served before it is loaded
+                from forewarn.cli.process.ready_message import show_ready  # imported late: guests are already served
 
                 show_ready(running, output)
                 await stop.received.wait()
-                write_message("Ending.")
+                write_message("Stopping.")
     except asyncio.CancelledError:
         if not stop.received.is_set():
             raise
-    write_message("Ended.")
+    write_message("Stopped.")
 
 
 class _StopSignal:
-    """The first signal ends the service in order, even while it starts. From then on Ctrl-C kills it."""
+    """A stop request. The first signal stops the service in order, even during the start; then Ctrl-C kills it."""
 
     def __init__(self) -> None:
         self.received = asyncio.Event()
@@ -101,10 +101,10 @@ class _StopSignal:
 
 
 class _Talk:
-    """Says on stderr what happens while the service starts."""
+    """Writes the messages of the start to stderr."""
 
     def __init__(self) -> None:
-        self._bar = ProgressBar("Filling the fleet")
+        self._bar = ProgressBar("Importing the fleet file")
 
     def __enter__(self) -> Self:
         return self
@@ -113,14 +113,14 @@ class _Talk:
         self._bar.end()
 
     def report(self, sentence: str) -> None:
-        """Say something that the user should know."""
+        """Write a message."""
         write_message(sentence)
 
     def fleet_file_ignored(self, source: Path) -> None:
-        """Say that the fleet file is not read, and what can be done about it."""
+        """Write that the fleet file is ignored, and what to do."""
         write_message(
-            f"There is a fleet already: {source} is not read. `forewarn fleet import {source}` takes it over; to begin "
-            "with it, use another --data DIR, or --ephemeral."
+            f"The data directory already has a fleet; {source} is ignored. "
+            f"`forewarn fleet import {source}` imports it; to start with it, use another --data DIR or --ephemeral."
         )
 
     def fill_progress(self, done: int, total: int) -> None:
@@ -129,6 +129,6 @@ class _Talk:
 
 
 def raise_file_limit() -> None:
-    """Ask for as many open files as the system allows: every VM has a listener, and every guest a connection."""
+    """Raise the limit of open files to the maximum: every VM has a listener and every guest a connection."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

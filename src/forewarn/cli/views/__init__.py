@@ -1,1 +1,1 @@
-"""Tables, texts and progress for people."""
+"""Tables, texts and progress bars."""

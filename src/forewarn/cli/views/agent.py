@@ -26,13 +26,13 @@ from forewarn.core.event_type import EVENT_TYPES
 from forewarn.wire.document_parser import InvalidDocument
 
 SAMPLE_EVENT_ID = "00000000-0000-4000-8000-000000000000"
-"""The id of events that are only thought of."""
+"""The id of sample events."""
 
 STDIN = Path("-")
 
 
 class PlannedStep(msgspec.Struct, frozen=True, kw_only=True):
-    """A handler that would prepare, and the time that it would have; null: none is left for it."""
+    """A handler that would prepare, and the time that it would have; null if no time is left for it."""
 
     handler: str
     time: str | None
@@ -42,7 +42,7 @@ class PlannedStep(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EventPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What would happen. `rule` counts from 0; null: none matches."""
+    """The planned reaction to an event. `rule` counts from 0; null if no rule matches."""
 
     type: str
     source: str | None
@@ -54,7 +54,7 @@ class EventPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def sample_events(settings: AgentSettings) -> Iterator[Event]:
-    """Give an event of every type with its shortest notice; from either source, if that makes a difference here."""
+    """Yield an event of every type with its minimum notice, and of both sources if a rule depends on the source."""
     now = SystemClock().now()
     sources = tuple(Source) if any(rule.sources for rule in settings.rules) else (Source.PLATFORM,)
     for type_ in EventType:
@@ -70,7 +70,7 @@ def sample_events(settings: AgentSettings) -> Iterator[Event]:
 
 
 def read_event(file: Path) -> Event:
-    """Read an event as the endpoint shows it, alone or in its document."""
+    """Read an event in the endpoint's format, alone or in a document."""
     try:
         text = sys.stdin.buffer.read() if file == STDIN else file.read_bytes()
         content = msgspec.json.decode(text)
@@ -79,14 +79,14 @@ def read_event(file: Path) -> Event:
     except OSError as error:
         raise CliError(ExitCode.USAGE, f"--event: {file}: {error.strerror}") from error
     except (msgspec.DecodeError, InvalidDocument) as error:
-        raise CliError(ExitCode.USAGE, f"--event: {file} is no event as the endpoint shows it: {error}") from error
+        raise CliError(ExitCode.USAGE, f"--event: {file} is not an event in the endpoint's format: {error}") from error
     if document is None or len(document.events) != 1:
-        raise CliError(ExitCode.USAGE, f"--event: {file} has to have just one event")
+        raise CliError(ExitCode.USAGE, f"--event: {file} must contain exactly one event")
     return document.events[0]
 
 
 def plan_event(settings: AgentSettings, event: Event, now: datetime) -> EventPlan:
-    """Say what would be done about an event if it came now and every step took its whole time."""
+    """Return the plan for an event that appears now, if every step takes its whole time limit."""
     choice = choose_handlers(settings, event)
     chosen = [settings.handler(name) for name in choice.handlers]
     steps = [
@@ -110,7 +110,7 @@ def plan_event(settings: AgentSettings, event: Event, now: datetime) -> EventPla
 
 
 def write_plans(plans: list[EventPlan]) -> None:
-    """Show them to people."""
+    """Write plans as a table."""
     columns = (
         Column("TYPE"),
         Column("SOURCE", drop_order=2),
@@ -123,21 +123,21 @@ def write_plans(plans: list[EventPlan]) -> None:
 
 
 def status_json(status: AgentStatus) -> dict[str, object]:
-    """Return a status for programs, under the names that the socket's older ones have become."""
+    """Return a status for JSON output, with the current field names instead of those of the socket."""
     asdict = msgspec.structs.asdict
     workflows = [{**asdict(each), "steps": [asdict(step) for step in each.steps]} for each in status.workflows]
     return {**asdict(status), "workflows": workflows}
 
 
 def write_status(status: AgentStatus, directory: Path) -> None:
-    """Show to people what an agent does, or did."""
+    """Write the status of a running agent, or the saved state of the last one."""
     write_details(
         (
-            ("agent", "runs" if status.is_running else f"does not run, as far as {directory} tells"),
+            ("agent", "running" if status.is_running else f"not running (according to {directory})"),
             ("VM", status.name or ""),
             ("endpoint", status.endpoint or ""),
             ("since", "" if status.started_at is None else moment_text(status.started_at)),
-            *(("trouble", trouble) for trouble in status.problems),
+            *(("problem", problem) for problem in status.problems),
         )
     )
     if not status.workflows:

@@ -16,20 +16,20 @@ from forewarn.core.campaign.spec import Blackout, CampaignPolicy, HttpCheck, Win
 from forewarn.core.duration import format_duration
 
 MAX_ROWS = 200
-"""A person at a terminal reads no more waves than this."""
+"""How many waves are shown on a terminal at most."""
 
 BAR_WIDTH = 24
-"""How many characters wide a bar is."""
+"""The width of a progress bar in characters."""
 
 MAX_NAMES = 3
-"""Of more hosts or VMs than this a line says how many there are; `-o json` names all."""
+"""How many hosts or VMs a line names; of more it shows the number. `-o json` has all names."""
 
 MAX_HINTS = 3
-"""Of how many failures a person is told what can be done."""
+"""For how many failures the next steps are shown."""
 
 SECOND = timedelta(seconds=1)
 UNDER_WAY = "under way"
-"""What people call a wave that may start, or has started."""
+"""The displayed state of waves that are cleared to start, have started, or are retried."""
 
 STATE_COLOURS = {
     CampaignState.RUNNING.value: Colour.WARNING,
@@ -59,7 +59,7 @@ PLAN_COLUMNS = (
     Column("VMS", can_fold=True),
 )
 UNPLACED_COLUMNS = (
-    Column("NO PLACE FOR"),
+    Column("UNPLACED"),
     Column("UPDATE DOMAIN", drop_order=1),
     Column("VMS", max_width=32, drop_order=2),
     Column("POLICY KEY"),
@@ -91,12 +91,14 @@ CAMPAIGN_COLUMNS = (
 
 
 def write_plan(plan: v1.CampaignPlan) -> None:
-    """Write every wave, and what has no place."""
+    """Write every wave and the unplaced VMs."""
     shown = plan.waves[:MAX_ROWS] if sys.stdout.isatty() else plan.waves
     if shown:
         write_table(PLAN_COLUMNS, map(_wave_row, shown))
     if len(shown) < len(plan.waves):
-        write_message(f"… and {len(plan.waves) - len(shown)} more waves: into a file, or with -o json, all are shown.")
+        write_message(
+            f"… and {len(plan.waves) - len(shown)} more waves; to see all, redirect to a file or use -o json."
+        )
     if plan.unplaced:
         if shown:
             write("")
@@ -128,21 +130,21 @@ def _unplaced_row(unplaced: v1.UnplacedVms) -> Row:
 
 
 def short_list(names: Sequence[str]) -> str:
-    """Name some, or say how many there are."""
+    """Return the names; if there are too many, the first ones and the number of the others."""
     if len(names) <= MAX_NAMES:
         return ", ".join(names)
     return f"{', '.join(names[: MAX_NAMES - 1])} and {len(names) - MAX_NAMES + 1} more"
 
 
 def plan_summary(plan: v1.CampaignPlan) -> str:
-    """Say in a sentence what a plan comes to."""
+    """Return a summary of a plan in one sentence."""
     without = sum(len(each.vms) for each in plan.unplaced)
     amounts = ", ".join(count_text(number, what) for number, what in ((plan.vm_count, "VM"), (plan.host_count, "host")))
     if not plan.waves:
-        return f"No wave has a place: {amounts} in {count_text(plan.scope_count, 'scope')}."
+        return f"No wave could be placed: {amounts} in {count_text(plan.scope_count, 'scope')}."
     first = min(wave.announce_at for wave in plan.waves)
     last = "" if plan.ends_at is None else f", expected to end at {moment_text(plan.ends_at)}"
-    rest = f"; {count_text(without, 'VM')} without a place" if without else ""
+    rest = f"; {count_text(without, 'VM')} unplaced" if without else ""
     return (
         f"{count_text(len(plan.waves), 'wave')} in {count_text(plan.scope_count, 'scope')}: {amounts}; "
         f"first announced at {moment_text(first)}{last}{rest}."
@@ -150,7 +152,7 @@ def plan_summary(plan: v1.CampaignPlan) -> str:
 
 
 def count_text(number: int, what: str) -> str:
-    """Count things."""
+    """Return a number with its noun, in the plural if needed."""
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
@@ -183,7 +185,7 @@ def write_waves(waves: Sequence[v1.CampaignWave]) -> None:
     write_table(WAVE_COLUMNS, map(_campaign_wave_row, shown))
     if len(shown) < len(waves):
         write_message(
-            f"… and {len(waves) - len(shown)} more: into a file, with -o json, or with --scope NAME all are shown."
+            f"… and {len(waves) - len(shown)} more; to see all, redirect to a file, or use -o json or --scope NAME."
         )
 
 
@@ -203,7 +205,7 @@ def _campaign_wave_row(wave: v1.CampaignWave) -> Row:
 
 
 def write_campaign(campaign: v1.Campaign) -> None:
-    """Write a campaign: its progress wave by wave, what it waits for, and what a person can do."""
+    """Write a campaign: its progress by wave, what it waits for, and the next steps for the operator."""
     write_details(_details(campaign))
     write("")
     for line in state_lines(campaign):
@@ -213,7 +215,7 @@ def write_campaign(campaign: v1.Campaign) -> None:
 
 
 def state_lines(campaign: v1.Campaign) -> list[str]:
-    """Draw its progress, and say what it waits for."""
+    """Return the progress bars and what the campaign waits for."""
     waits = ["", "Waits for:", *(f"  {line}" for line in campaign.explanation)] if campaign.explanation else []
     return [*progress_lines(campaign), *waits]
 
@@ -254,14 +256,14 @@ def _expected_end(campaign: v1.Campaign) -> str:
 
 
 def _resumed(campaign: v1.Campaign) -> str:
-    """Say who has let it go on, if somebody has. What it waits for in other states says who brought it there."""
+    """Return who resumed the campaign, if anyone did. In other states its explanation names the actor."""
     if campaign.state is not CampaignState.RUNNING or _is_as_started(campaign):
         return ""
     return _attribution(campaign.state_changed_at, campaign.state_changed_by, campaign.state_reason)
 
 
 def _is_as_started(campaign: v1.Campaign) -> bool:
-    """Tell whether nobody has changed its course yet. Its beginning is kept to the second."""
+    """Return whether the state is unchanged since the start, whose time is stored to the second."""
     return campaign.state_changed_at - campaign.started_at < SECOND
 
 
@@ -278,7 +280,7 @@ def _attribution(at: datetime, by: str, why: str) -> str:
 
 
 def policy_text(policy: CampaignPolicy) -> str:
-    """Write the keys that differ from their defaults, in a line."""
+    """Return the policy keys that differ from their defaults, in one line."""
     defaults = CampaignPolicy()
     given = {key: getattr(policy, key) for key in CampaignPolicy.__struct_fields__}
     return "; ".join(
@@ -310,7 +312,7 @@ def _value_text(value: object, zone: str) -> str:
 
 
 def progress_lines(campaign: v1.Campaign) -> list[str]:
-    """Draw a bar for the first waves of all scopes, one for their second waves, and so on."""
+    """Return a progress bar for the first waves of all scopes, one for their second waves, and so on."""
     number = len(str(len(campaign.progress)))
     count = max((len(str(each.wave_count)) for each in campaign.progress), default=1)
     return [
@@ -325,7 +327,7 @@ def _waves_over(wave: v1.WaveProgress) -> int:
 
 
 def _bar(wave: v1.WaveProgress) -> str:
-    """Draw what is over, what is under way, what has failed, what is to come, and what never will."""
+    """Draw the shares of finished, open, failed, planned and abandoned waves."""
     parts = (
         (_waves_over(wave), "█", Colour.GOOD),
         (wave.announced + wave.cleared + wave.retrying, "▒", Colour.WARNING),
@@ -338,7 +340,7 @@ def _bar(wave: v1.WaveProgress) -> str:
 
 
 def _cells(numbers: Sequence[int]) -> list[int]:
-    """Part the cells of a bar; nothing that there is goes unseen, as far as there are cells."""
+    """Distribute the cells of a bar; each part above zero gets at least one cell, if there are enough."""
     ends = [round(BAR_WIDTH * end / (sum(numbers) or 1)) for end in accumulate(numbers)]
     cells = [end - start for start, end in pairwise([0, *ends])]
     for n, number in enumerate(numbers):
@@ -363,18 +365,18 @@ def _states(wave: v1.WaveProgress) -> str:
 
 
 def next_steps(campaign: v1.Campaign) -> list[str]:
-    """Say what a person can do where the campaign does not go on by itself."""
+    """Return what the operator can do if the campaign does not continue by itself."""
     if campaign.state.is_over:
         return []
     name, steps = campaign.name, []
     for failure in campaign.failures[:MAX_HINTS]:
         retry = f"`forewarn campaign retry {name} {failure.scope}`"
         skip = f"`forewarn campaign skip {name} {failure.scope} --reason …`"
-        steps.append(f"{retry} has wave {failure.number} of {failure.scope} made once more, {skip} goes on without it.")
+        steps.append(f"{retry} retries wave {failure.number} of {failure.scope}, {skip} skips it.")
     if len(campaign.failures) > MAX_HINTS:
         rest = len(campaign.failures) - MAX_HINTS
-        steps.append(f"{rest} more {'has' if rest == 1 else 'have'} failed: --failed in place of a scope means all.")
+        steps.append(f"{rest} more {'has' if rest == 1 else 'have'} failed; use --failed instead of a scope for all.")
     if campaign.state in (CampaignState.PAUSED, CampaignState.HALTED):
         resume, abort = f"`forewarn campaign resume {name}`", f"`forewarn campaign abort {name} --reason …`"
-        steps.append(f"{resume} goes on, {abort} ends it.")
+        steps.append(f"{resume} resumes it, {abort} aborts it.")
     return steps

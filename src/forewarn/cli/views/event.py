@@ -12,19 +12,19 @@ from forewarn.core.impact import STUCK, ImpactState
 from forewarn.core.scope import EventOutcome
 
 SHORT_ID = 8
-"""As much of an event's id as tells it from others; commands take it for the whole."""
+"""The length of the id prefix that is shown; commands accept it instead of the whole id."""
 
 MAX_VMS = 2
-"""Of more VMs than this a line of the journal says how many there are; `-o json` names all."""
+"""How many VMs a journal line names; of more it shows the number. `-o json` has all names."""
 
 HIDDEN_FACTS = frozenset({"key", "digest", "epoch"})
-"""What the journal keeps to recognise a repeated request, or another life of a scope; it tells people nothing."""
+"""Internal facts, which identify repeated requests and the epoch of a scope; not shown."""
 
 LOCATION_FACTS = ("scope", "wave")
-"""What the lines of campaigns say of where something happens."""
+"""The facts with the location in a campaign's entries."""
 
 ON_TIME = "0."
-"""How a lateness of less than a second begins: nobody calls that late."""
+"""How a lateness of less than a second starts; it is not shown."""
 
 STATUS = Column(
     "STATUS",
@@ -71,7 +71,7 @@ JOURNAL_COLUMNS = (
 
 
 def write_events(events: Iterable[v1.Event]) -> None:
-    """Write open events, and what each waits for."""
+    """Write open events and what each waits for."""
     write_table(EVENT_COLUMNS, map(event_row, events))
 
 
@@ -89,12 +89,12 @@ def event_row(event: v1.Event) -> Row:
 
 
 def blockers_text(event: v1.Event) -> str:
-    """Say what the event waits for, or how far the work on each VM is, and whether the VMs know nothing of it."""
+    """Return what the event waits for, or the state of the work on each VM, and whether it is unannounced."""
     text = "; and ".join(event.explanation) or _progress_text(event)
     if any(impact.state in STUCK for impact in event.impacts):
         text = f"{text} (`forewarn event retry {event.id[:SHORT_ID]}`, or `resolve`)"
     if event.campaign is not None and event.status == "Scheduled":
-        text = f"{text} (`forewarn campaign show {event.created_by.removeprefix(CAMPAIGN_PREFIX)}` says why)"
+        text = f"{text} (`forewarn campaign show {event.created_by.removeprefix(CAMPAIGN_PREFIX)}` shows why)"
     return text if event.announced else f"{text}; unannounced"
 
 
@@ -106,26 +106,26 @@ def _progress_text(event: v1.Event) -> str:
 
 
 def _impact_text(impact: v1.Impact) -> str:
-    """Say how far the work is, and of what is put off until when and why."""
+    """Return the state of the work; if it is postponed, until when and why."""
     if impact.state is not ImpactState.RETRY or impact.retry_at is None:
         return impact.state.value
-    return f"put off until {moment_text(impact.retry_at)}" + (f": {impact.reason}" if impact.reason else "")
+    return f"postponed until {moment_text(impact.retry_at)}" + (f": {impact.reason}" if impact.reason else "")
 
 
 def write_journal(entries: Iterable[v1.JournalEntry]) -> None:
-    """Write lines of the journal."""
+    """Write journal entries as a table."""
     write_table(JOURNAL_COLUMNS, map(journal_row, entries))
 
 
 def write_timeline(entries: Sequence[v1.JournalEntry]) -> None:
-    """Write the lines of one event: whose they are is known."""
+    """Write the journal entries of one event, without the columns for scope and event."""
     shown = [n for n, column in enumerate(JOURNAL_COLUMNS) if column.title not in {"WHERE", "EVENT"}]
     rows = map(journal_row, entries)
     write_table([JOURNAL_COLUMNS[n] for n in shown], ([row[n] for n in shown] for row in rows))
 
 
 def journal_row(entry: v1.JournalEntry) -> Row:
-    """Return the row of a line of the journal."""
+    """Return the row of a journal entry."""
     return (
         moment_text(entry.at),
         entry.action.value,
@@ -138,12 +138,12 @@ def journal_row(entry: v1.JournalEntry) -> Row:
 
 
 def _short_list(vms: Sequence[str]) -> str:
-    """Name the VMs of a line, unless they are too many to be read."""
+    """Return the names of VMs; if there are too many, the first ones and the number of the others."""
     return ", ".join(vms) if len(vms) <= MAX_VMS else f"{', '.join(vms[:MAX_VMS])} and {len(vms) - MAX_VMS} more"
 
 
 def entry_reason(entry: v1.JournalEntry) -> str:
-    """Say why it happened, and the facts."""
+    """Return the reason of an entry and its relevant facts."""
     facts = (
         f"{name.replace('_', ' ')}: {fact}" for name, fact in entry.facts.items() if _is_relevant(entry, name, fact)
     )
@@ -151,17 +151,17 @@ def entry_reason(entry: v1.JournalEntry) -> str:
 
 
 def _is_relevant(entry: v1.JournalEntry, name: str, fact: str) -> bool:
-    """Tell whether a fact is worth a person's time; `-o json` has all."""
+    """Return whether a fact is worth showing; `-o json` has all."""
     if name == "late":
         return not fact.startswith(ON_TIME)
     if name in LOCATION_FACTS and entry.record_kind == "campaign" and entry_location(entry) != entry.record_kind:
         return False
-    # The reason often is the only line that the program has printed.
+    # The reason is often the only line of the program's output.
     return name not in HIDDEN_FACTS and not (name == "output" and fact in entry.reason)
 
 
 def entry_location(entry: v1.JournalEntry) -> str:
-    """Say where it happened: in which scope, and in which of its waves where it is a campaign that tells."""
+    """Return where it happened: the scope, and for a campaign's entry the wave."""
     if entry.record_kind == "scope":
         return entry.record_id
     scope, wave = (entry.facts.get(fact) for fact in LOCATION_FACTS)
@@ -169,13 +169,13 @@ def entry_location(entry: v1.JournalEntry) -> str:
 
 
 def hold_text(hold: v1.Hold) -> str:
-    """Say what is held, by whom, since when and why."""
+    """Return a sentence about a hold: what is held, by whom, since when and why."""
     what = "All planned maintenance" if hold.scope is None else f"Scope {hold.scope}"
     return f"{what} is held by {hold.created_by} since {moment_text(hold.created_at)}: {hold.reason}"
 
 
 def hold_column(holds: Iterable[v1.Hold | None]) -> tuple[Column, ...]:
-    """Return the column for what holds the scopes, where something does."""
+    """Return the column for holds, if there are any."""
     return (Column("HELD", can_fold=True),) if any(holds) else ()
 
 
@@ -185,6 +185,6 @@ def hold_cell(hold: v1.Hold | None, columns: Sequence[Column]) -> tuple[str, ...
 
 
 def write_fleet_hold(connection: ServiceConnection) -> None:
-    """Say below a listing that everything is held, so that nobody wonders why nothing happens."""
+    """Write a message if the whole fleet is held, because it explains why nothing starts."""
     if (held := connection.api.holds().fleet) is not None:
         write_message(hold_text(held))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class ExamProgress:
-    """Is told from several threads, and shows it on stderr. A scenario takes `limit` seconds at the most."""
+    """Shows the progress of an exam on stderr; thread-safe. A scenario takes at most `limit` seconds."""
 
     def __init__(self, limit: float) -> None:
         self._limit = limit
@@ -34,7 +34,7 @@ class ExamProgress:
             self._draw("")
 
     def planned(self, scenarios: "Sequence[ExamScenario]", *, at_once: int, tries: int) -> None:
-        """Say what is played next, and how long that can take."""
+        """Write how many scenarios run next and how long they can take."""
         with self._lock:
             self._total, self._done, self._began_at = len(scenarios), 0, time.monotonic()
             rounds = math.ceil(len(scenarios) / at_once)
@@ -43,34 +43,34 @@ class ExamProgress:
                 self._draw("")
             if tries == 1:
                 how = "" if len(scenarios) == 1 else f", {min(at_once, len(scenarios))} at a time"
-                write_message(f"{_scenario_count(len(scenarios))}{how}: {self._time_limit} at the most.")
+                write_message(f"{_scenario_count(len(scenarios))}{how}: at most {self._time_limit}.")
             else:
                 names = ", ".join(scenario.name for scenario in scenarios)
                 write_message(
-                    f"Perhaps it was only the machine that was too slow for {names}. "
-                    f"Once more, one by one: {self._time_limit} at the most."
+                    f"The machine may have been too slow for {names}. "
+                    f"Running them again, one by one: at most {self._time_limit}."
                 )
 
     def began(self, scenario: "ExamScenario") -> None:
-        """Show that a scenario begins."""
+        """Show that a scenario starts."""
         self.stepped(scenario, "")
 
     def stepped(self, scenario: "ExamScenario", step: str) -> None:
-        """Show what is played next."""
+        """Show the current step."""
         if self._is_live:
             with self._lock:
-                took = f"{time.monotonic() - self._began_at:.0f} s of {self._time_limit} at the most"
+                took = f"{time.monotonic() - self._began_at:.0f} s of at most {self._time_limit}"
                 self._draw(f"{self._done} of {_scenario_count(self._total)}, {took}. {scenario.name}: {step}")
 
     def ended(self, result: "Result") -> None:
-        """Show what was found."""
+        """Show the result of a scenario."""
         with self._lock:
             self._done += 1
             if self._is_live:
                 self._draw("")
             mark = "✓" if result.is_passed else "✗" if result.broken else "?"
             broken = ", ".join(finding.demand for finding in result.broken) or result.problem or ""
-            again = ", once more and alone" if result.tries > 1 else ""
+            again = ", second try, alone" if result.tries > 1 else ""
             write_message(f"{mark} {result.scenario}{again}{f': {broken}' if broken else ''}")
 
     def _draw(self, line: str) -> None:

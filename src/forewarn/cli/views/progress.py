@@ -7,13 +7,13 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
 MIN_TOTAL = 100
-"""Less than this is done before anybody could look at a bar."""
+"""Shorter work ends before a user could look at a bar."""
 
 
 class ProgressBar:
-    """A progress bar that comes when it is worth one; leaving the context gives the terminal back.
+    """A progress bar for work of at least `MIN_TOTAL` items; leaving the context restores the terminal.
 
-    Work of which the command itself says the end needs no line here where nobody looks: `writes_end=False`.
+    `writes_end=False` writes nothing if stderr is not a terminal, for commands that report the end themselves.
     """
 
     def __init__(self, title: str, *, writes_end: bool = True) -> None:
@@ -28,7 +28,7 @@ class ProgressBar:
         self.end()
 
     def show(self, done: int, total: int) -> None:
-        """Show how much is done."""
+        """Show the progress."""
         if total < MIN_TOTAL or not (self._writes_end or sys.stderr.isatty()):
             return
         if self._bar is None:
@@ -38,7 +38,7 @@ class ProgressBar:
             self._bar.stop()
 
     def end(self) -> None:
-        """Give the terminal back, even if not all was done."""
+        """Stop the bar and restore the terminal."""
         if self._bar is not None:
             self._bar.stop()
 

@@ -11,28 +11,28 @@ from forewarn.cli.output import write, write_message
 
 GAP = "  "
 MIN_WIDTH = 40
-"""A column that can go below does so rather than be narrower than this."""
+"""A column that can fold moves below its row rather than be narrower than this."""
 
 
 class Column(NamedTuple):
-    """A column, and what may happen to it where the terminal is narrow. If nothing is said here, nothing happens."""
+    """A column and how it adapts to a narrow terminal; by default it does not."""
 
     title: str
     drop_order: int = 0
-    """It can be left out; the column with the highest number goes first."""
+    """If not 0, the column can be dropped; the highest number is dropped first."""
     max_width: int | None = None
-    """A longer cell goes on in the next line."""
+    """Longer cells are wrapped."""
     can_fold: bool = False
-    """Its cells fold into the width that is left, or each has indented lines of its own. One column can, the last."""
+    """Its cells are wrapped into the remaining width, or moved to indented lines below. Only for the last column."""
     colours: Mapping[str, Colour] = {}
-    """Cells that stand out, by what they say."""
+    """The colours of cells, by their text."""
 
 
 Row = Sequence[str]
 
 
 def write_table(columns: Sequence[Column], rows: Iterable[Row]) -> None:
-    """Write the result for people: fitted on a terminal, every row whole in one line where a program may read it."""
+    """Write a table: fitted to a terminal; otherwise every row complete on one line, for programs that read it."""
     if sys.stdout.isatty():
         _write_fitted(columns, list(rows), shutil.get_terminal_size().columns)
         return
@@ -43,7 +43,7 @@ def write_table(columns: Sequence[Column], rows: Iterable[Row]) -> None:
 
 
 def write_details(rows: Iterable[tuple[str, str]]) -> None:
-    """Write what is known about one thing, a line each; of what is not known nothing is said."""
+    """Write the properties of one object, one per line, without empty ones."""
     known = [(name, value) for name, value in rows if value]
     widest = max(len(name) for name, _ in known)
     room = shutil.get_terminal_size().columns - widest - len(GAP)
@@ -56,7 +56,7 @@ def write_details(rows: Iterable[tuple[str, str]]) -> None:
 
 
 def single_line(text: str) -> str:
-    """Return a text of several lines, a program's output say, as one."""
+    """Join several lines, such as a program's output, into one."""
     return " / ".join(line.strip() for line in text.splitlines()) if "\n" in text else text
 
 
@@ -73,7 +73,7 @@ def _write_fitted(columns: Sequence[Column], rows: list[Row], width: int) -> Non
     for line in _table_lines(columns, rows, shown, below, width):
         write(line)
     if missing := [column.title for n, column in enumerate(columns) if n not in shown and n != below]:
-        write_message(f"Too narrow for {', '.join(missing)}: -o json shows everything.")
+        write_message(f"Too narrow for {', '.join(missing)}; -o json shows everything.")
 
 
 def _table_lines(
@@ -97,7 +97,7 @@ def _table_lines(
 
 
 def _width(columns: Sequence[Column], rows: list[Row], shown: list[int]) -> int:
-    """Return the width without which something would be cut, or squeezed."""
+    """Return the width that is needed to show these columns completely."""
     widths = [_cell_width(columns[n], [row[n] for row in rows]) for n in shown]
     return sum(widths) + len(GAP) * (len(widths) - 1)
 

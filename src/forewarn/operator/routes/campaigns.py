@@ -37,34 +37,34 @@ from forewarn.operator.state import AppState
 from forewarn.operator.views.campaigns import show_campaign, show_plan_summary, show_waves
 
 WAVES_PER_CHUNK = 200
-"""How many waves of a plan are sent at a time."""
+"""How many waves of a plan are sent per chunk."""
 
 PLAN_PATH = "plan"
-"""What follows the path of all campaigns where others have a campaign's name."""
+"""The path of planning, which takes the place of a campaign's name."""
 
 CampaignId = Annotated[
-    str, PathParameter(min_length=1, max_length=128, description="The campaign's id, or its name while it is not over.")
+    str, PathParameter(min_length=1, max_length=128, description="The campaign's id, or its name while it is open.")
 ]
-OnlyState = Annotated[CampaignState | None, QueryParameter(name="state", description="Only campaigns that stand so.")]
-OnlyOpen = Annotated[bool, QueryParameter(name="open", description="Only campaigns that are not over.")]
+OnlyState = Annotated[CampaignState | None, QueryParameter(name="state", description="Only campaigns in this state.")]
+OnlyOpen = Annotated[bool, QueryParameter(name="open", description="Only campaigns that have not ended.")]
 OnlyWaveScope = Annotated[
-    str | None, QueryParameter(name="scope", max_length=128, description="Only those of this scope.")
+    str | None, QueryParameter(name="scope", max_length=128, description="Only waves of this scope.")
 ]
-OnlyWaveState = Annotated[v1.WaveState | None, QueryParameter(name="state", description="Only those that stand so.")]
+OnlyWaveState = Annotated[v1.WaveState | None, QueryParameter(name="state", description="Only waves in this state.")]
 AfterWave = Annotated[
-    str, QueryParameter(name="after", pattern=r"^[0-9]{0,9}$", description="`next` of the page before.")
+    str, QueryParameter(name="after", pattern=r"^[0-9]{0,9}$", description="`next` of the previous page.")
 ]
 Accept = Annotated[
     str | None,
     HeaderParameter(
-        name="Accept", max_length=1024, description=f"`{NDJSON}`: a line for every step, the last with the plan."
+        name="Accept", max_length=1024, description=f"`{NDJSON}`: stream one line per step, the last with the plan."
     ),
 ]
 
 PLAN_ERRORS = change_error_specs(
     _404="The settings have no gate of this name.",
-    _409="The notice is too short, or, to start it, a campaign of this name is not over yet.",
-    _503="The plan could not be made, or not be saved; nothing has changed.",
+    _409="The notice is too short, or (to start it) an open campaign has this name.",
+    _503="The plan could not be made or saved; nothing has changed.",
 )
 CHANGE_ERRORS = change_error_specs(
     _404="There is no such campaign, or it has no such scope.",
@@ -75,7 +75,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class CampaignController(Controller):
-    """Campaigns. With a token that is limited to scopes: those of which all scopes are among them."""
+    """Campaigns. A token that is limited to scopes sees campaigns whose scopes are all among them."""
 
     path = "/v1/campaigns"
     tags = ("campaigns",)
@@ -90,7 +90,7 @@ class CampaignController(Controller):
         after: After = "",
         limit: Limit = v1.PAGE,
     ) -> v1.CampaignPage:
-        """List campaigns, the newest first."""
+        """List campaigns, newest first."""
         wanted = (
             campaign
             for campaign in _after(state.fleet.campaigns.all()[::-1], after)
@@ -111,7 +111,7 @@ class CampaignController(Controller):
         responses={
             200: ResponseSpec(
                 data_container=v1.CampaignPlan,
-                description="Every wave, and what has no place.",
+                description="Every wave, and the unplaced VMs.",
                 generate_examples=False,
             ),
             **PLAN_ERRORS,
@@ -120,9 +120,9 @@ class CampaignController(Controller):
     async def plan(
         self, state: AppState, caller: CallerDep, data: JSONBody[v1.StartCampaign], accept: Accept = None
     ) -> Stream:
-        """Show every wave with its times, hosts and VMs, and what cannot be placed and why. Nothing is announced."""
+        """Plan a campaign: every wave with its times, hosts and VMs, and the unplaced VMs. Nothing is announced."""
         spec = checked_spec(caller, data)
-        with suppress(ResourceExists):  # that only matters to whoever starts it, and is remarked
+        with suppress(ResourceExists):  # matters only at the start; the plan has a warning
             state.fleet.campaigns.check(spec, partial(can_see_campaign, caller))
         if NDJSON in (accept or ""):
             return Stream(_progress_lines(state, caller, spec), media_type=NDJSON)
@@ -132,7 +132,7 @@ class CampaignController(Controller):
     async def start(
         self, state: AppState, caller: CallerDep, idempotency_key: IdempotencyKeyDep, data: JSONBody[v1.StartCampaign]
     ) -> v1.Campaign:
-        """Plan a campaign and start it. If the policy leaves VMs without a place, nothing is started."""
+        """Plan a campaign and start it. If VMs cannot be placed, nothing is started."""
         if (before := state.fleet.campaigns.find_by_key(idempotency_key)) is not None:
             return await show_campaign(state.fleet, before)
         spec = checked_spec(caller, data)
@@ -152,7 +152,7 @@ class CampaignController(Controller):
         responses=error_specs(_404="There is no such campaign."),
     )
     async def show(self, state: AppState, caller: CallerDep, campaign: CampaignId) -> v1.Campaign:
-        """Show a campaign: its progress wave by wave, what it waits for and why, when it ends, and what has failed."""
+        """Show a campaign: progress by wave, what it waits for and why, its expected end, and failures."""
         return await show_campaign(state.fleet, find_campaign(state.fleet, caller, campaign))
 
     @get(
@@ -172,7 +172,7 @@ class CampaignController(Controller):
         after: AfterWave = "",
         limit: Limit = v1.PAGE,
     ) -> v1.WavePage:
-        """List the waves of a campaign by scope, each with its planned time and how it stands."""
+        """List the waves of a campaign by scope, each with its planned time and state."""
         found = find_campaign(state.fleet, caller, campaign)
         return show_waves(found, scope=waves_of, state=waves_that, after=after, limit=limit)
 
@@ -192,7 +192,7 @@ class CampaignController(Controller):
         campaign: CampaignId,
         data: JSONBody[v1.PauseCampaign],
     ) -> v1.Campaign:
-        """Let no further wave be announced or start; what is Started ends."""
+        """Pause a campaign: no further wave is announced or starts. Started events continue."""
         id_ = find_campaign(state.fleet, caller, campaign).id
         return await show_campaign(
             state.fleet,
@@ -202,7 +202,7 @@ class CampaignController(Controller):
     @post(
         "/{campaign:str}/resume",
         operation_id="resumeCampaign",
-        summary="Go on with a campaign",
+        summary="Resume a campaign",
         status_code=200,
         opt=requires(Role.OPERATOR),
         responses=CHANGE_ERRORS,
@@ -215,7 +215,7 @@ class CampaignController(Controller):
         campaign: CampaignId,
         data: JSONBody[v1.ResumeCampaign],
     ) -> v1.Campaign:
-        """Go on after a pause or a halt. Failures before do not count any more towards the next halt."""
+        """Resume a paused or halted campaign. Earlier failures no longer count towards the next halt."""
         id_ = find_campaign(state.fleet, caller, campaign).id
         return await show_campaign(
             state.fleet,
@@ -238,7 +238,7 @@ class CampaignController(Controller):
         campaign: CampaignId,
         data: JSONBody[v1.AbortCampaign],
     ) -> v1.Campaign:
-        """End a campaign for good: what is Scheduled is canceled, what is Started ends."""
+        """Abort a campaign permanently. Scheduled events are canceled; started events continue."""
         id_ = find_campaign(state.fleet, caller, campaign).id
         return await show_campaign(
             state.fleet,
@@ -248,7 +248,7 @@ class CampaignController(Controller):
     @post(
         "/{campaign:str}/retry",
         operation_id="retryWave",
-        summary="Have a failed wave made once more",
+        summary="Retry a failed wave",
         status_code=200,
         opt=requires(Role.OPERATOR),
         responses=CHANGE_ERRORS,
@@ -261,7 +261,7 @@ class CampaignController(Controller):
         campaign: CampaignId,
         data: JSONBody[v1.RetryWave],
     ) -> v1.Campaign:
-        """Have the failed wave of a scope made once more."""
+        """Retry the failed wave of a scope."""
         id_ = find_campaign(state.fleet, caller, campaign).id
         return await show_campaign(
             state.fleet,
@@ -273,7 +273,7 @@ class CampaignController(Controller):
     @post(
         "/{campaign:str}/skip",
         operation_id="skipWave",
-        summary="Go on without a wave",
+        summary="Skip a wave",
         status_code=200,
         opt=requires(Role.OPERATOR),
         responses=CHANGE_ERRORS,
@@ -286,7 +286,7 @@ class CampaignController(Controller):
         campaign: CampaignId,
         data: JSONBody[v1.SkipWave],
     ) -> v1.Campaign:
-        """Go on in a scope without its failed wave, or without the one that waits."""
+        """Skip the failed or waiting wave of a scope and continue with the next one."""
         id_ = find_campaign(state.fleet, caller, campaign).id
         return await show_campaign(
             state.fleet,
@@ -297,12 +297,10 @@ class CampaignController(Controller):
 
 
 def checked_spec(caller: Caller, request: v1.CampaignRequest) -> CampaignSpec:
-    """Return what the rules are asked, if the caller may, and nothing is wrong with it that shows at once."""
+    """Return the campaign spec of a request; check its values and the caller's permissions."""
     spec = spec_from_request(request)
     if spec.name == PLAN_PATH:
-        raise Invalid(
-            f"a campaign cannot be called {PLAN_PATH}: that is where campaigns are planned; give it another name"
-        )
+        raise Invalid(f"a campaign cannot be named {PLAN_PATH}, which is the path of planning; use another name")
     if isinstance(spec.policy.gate, HttpCheck):
         _check_gate(caller, spec.policy.gate)
     _check_selection(caller, spec.selection)
@@ -311,7 +309,7 @@ def checked_spec(caller: Caller, request: v1.CampaignRequest) -> CampaignSpec:
 
 
 def _check_zones(policy: CampaignPolicy) -> None:
-    """Refuse zones that there are not, by the keys that name them."""
+    """Refuse unknown time zones; the error names the key."""
     named = {f"policy.windows[{n}].zone": window.zone for n, window in enumerate(policy.windows) if window.zone}
     for key, zone in {"policy.zone": policy.zone, **named}.items():
         try:
@@ -321,7 +319,7 @@ def _check_zones(policy: CampaignPolicy) -> None:
 
 
 def _check_selection(caller: Caller, selection: Selection) -> None:
-    """Refuse what could reach beyond the caller's scopes, whether it does or not: else that could be found out."""
+    """Refuse a selection that could include other scopes than the caller's, without revealing whether there are any."""
     if caller.scopes and (selection.all or selection.hosts or selection.tags):
         raise SelectionNotAllowed(caller.name, caller.scopes)
     for name in selection.scopes:
@@ -333,8 +331,8 @@ def _check_gate(caller: Caller, gate: HttpCheck) -> None:
         raise GateNotAllowed(caller.name, caller.role)
     if "@" in urlsplit(gate.url).netloc:
         raise Invalid(
-            "gate: everybody who sees the campaign sees its url: define a gate that needs a password in the settings, "
-            "and name it"
+            "gate: the url must not contain a password, because everyone who sees the campaign sees it; "
+            "define the gate in the settings and use its name"
         )
 
 
@@ -346,12 +344,12 @@ async def _visible_campaigns(campaigns: Iterable[Campaign], caller: Caller) -> A
 
 async def _campaign_views(fleet: Fleet, campaigns: Iterable[Campaign]) -> AsyncIterator[v1.Campaign]:
     for campaign in campaigns:
-        with suppress(CampaignNotFound):  # it was old, and has been dropped meanwhile
+        with suppress(CampaignNotFound):  # pruned in the meantime
             yield await show_campaign(fleet, campaign)
 
 
 def _after(campaigns: tuple[Campaign, ...], last: str) -> tuple[Campaign, ...]:
-    """Return those after the last one of the page before, or all of them."""
+    """Return the campaigns after the last one of the previous page, or all."""
     places = (place for place, campaign in enumerate(campaigns, 1) if campaign.id == last)
     return campaigns[next(places, 0) :]
 
@@ -359,7 +357,7 @@ def _after(campaigns: tuple[Campaign, ...], last: str) -> tuple[Campaign, ...]:
 async def _plan(
     state: AppState, caller: Caller, spec: CampaignSpec, report: ProgressCallback | None = None
 ) -> EncodedPlan:
-    """Plan, and refuse what reaches beyond the scopes of the caller; until that is known, nothing is told of it."""
+    """Plan a campaign; refuse it if it includes scopes that the caller may not see. Until then report no progress."""
     planned = await state.planner.plan(spec, None if caller.scopes else report)
     if caller.scopes:
         scopes = {wave.scope for wave in (await planned.decode()).waves}
@@ -371,28 +369,28 @@ async def _plan(
 
 
 def _remarks(fleet: Fleet, spec: CampaignSpec, sees: IsVisible) -> Iterator[str]:
-    """Say what does not keep anybody from planning, but from starting."""
+    """Yield warnings about what would prevent the start."""
     if fleet.campaigns.is_in_use(spec.name, sees):
-        yield f"a campaign {spec.name} is not over yet: until it is, another one needs another name to be started"
+        yield f"a campaign {spec.name} is still open: until it ends, a campaign needs another name to start"
 
 
 class ProgressTracker:
-    """How far a plan is, for somebody who follows it."""
+    """The progress of a plan, for a client that follows it."""
 
     def __init__(self) -> None:
         self.progress = v1.PlanProgress(done=0, total=0)
         self.changed = asyncio.Event()
 
     def report(self, done: int, total: int) -> None:
-        """Take how far it is."""
+        """Set the progress."""
         self.progress = v1.PlanProgress(done=done, total=total)
         self.changed.set()
 
 
 async def _progress_lines(state: AppState, caller: Caller, spec: CampaignSpec) -> AsyncIterator[bytes]:
-    """Write how far a plan is, a line for each step, and then the plan or why there is none.
+    """Yield the progress of a plan, one line per step, then the plan or the error.
 
-    Whoever stops reading ends the planning.
+    Closing the connection cancels the planning.
     """
     tracker = ProgressTracker()
     planning = asyncio.create_task(_plan(state, caller, spec, tracker.report))
@@ -419,7 +417,7 @@ async def _progress_lines(state: AppState, caller: Caller, spec: CampaignSpec) -
 
 
 async def _plan_chunks(planned: EncodedPlan) -> AsyncIterator[bytes]:
-    """Write a plan piece by piece: it may tell of a hundred thousand VMs."""
+    """Yield a plan in chunks, because it may have a hundred thousand VMs."""
     yield b'{"waves":['
     separator = b""
     for first in range(0, len(planned.waves), WAVES_PER_CHUNK):

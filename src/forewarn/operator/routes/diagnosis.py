@@ -1,4 +1,4 @@
-"""Diagnosis route: checks everything that can keep a VM from seeing its events."""
+"""Diagnosis route: checks everything that can prevent a VM from seeing its events."""
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
@@ -28,7 +28,7 @@ from forewarn.wire.protocol import PREVIEW_VERSION
 
 ENDPOINT = "169.254.169.254"
 MAX_SIMILAR = 300
-"""How many names are compared with one that is not known."""
+"""How many names are compared with an unknown one."""
 
 WhichVm = Annotated[
     str, QueryParameter(name="vm", min_length=1, max_length=257, description="`scope/name`, or the bare name.")
@@ -38,13 +38,13 @@ WhichVm = Annotated[
 @get(
     "/v1/diagnosis",
     operation_id="diagnoseVm",
-    summary="Tell why a VM sees nothing",
+    summary="Diagnose why a VM does not see its events",
     tags=("inventory",),
     opt=requires(Role.VIEWER),
     responses=error_specs(),
 )
 async def diagnose(state: AppState, caller: CallerDep, only_vm: WhichVm) -> v1.Diagnosis:
-    """Look at everything that can keep a VM from seeing its events. A VM that is not known is a finding, too."""
+    """Check everything that can prevent a VM from seeing its events. An unknown VM is a finding, not an error."""
     try:
         view, vm = find_vm(state.fleet, caller, only_vm)
     except (VmNotFound, ScopeNotFound, AmbiguousVm) as unknown:
@@ -61,15 +61,15 @@ async def _check_unknown(fleet: Fleet, caller: Caller, name: str, error: Excepti
     question = "Is it known?"
     if isinstance(error, AmbiguousVm):
         finding = f"No: there are {len(error.candidates)} VMs of this name."
-        advice = f"Say which: {' or '.join(error.candidates)}."
+        advice = f"Specify one: {' or '.join(error.candidates)}."
         return v1.DiagnosisCheck(question=question, passed=False, message=finding, hint=advice)
     near = await _similar_names(fleet, caller, name.rpartition("/")[2].casefold())
-    advice = f"Perhaps {' or '.join(near)} is meant." if near else "Add it with `forewarn vm add`."
+    advice = f"Did you mean {' or '.join(near)}?" if near else "Add it with `forewarn vm add`."
     return v1.DiagnosisCheck(question=question, passed=False, message=f"No: {error}.", hint=advice)
 
 
 async def _similar_names(fleet: Fleet, caller: Caller, name: str) -> list[str]:
-    """Return VMs that bear a similar name; only those that begin alike are compared, which is quick."""
+    """Return VMs with similar names. Only names with the same first two letters are compared, for speed."""
     similar: dict[str, str] = {}
     async for view in iterate_gradually(list(fleet.replica.views())):
         if len(similar) >= MAX_SIMILAR:
@@ -100,37 +100,39 @@ def _check_listener(guests: GuestEndpoints, scope: Scope, vm: Vm) -> v1.Diagnosi
         url = guests.url(scope.id, vm)
         if url is not None:
             return v1.DiagnosisCheck(question=question, passed=True, message=f"Yes, at its own port: {url}.")
-        advice = "Ports for new VMs are opened at once or tried again within a minute: the service's log says why not."
+        advice = "Ports of new VMs open at once, or are retried every minute; the service's log has the reason."
         return v1.DiagnosisCheck(question=question, passed=False, message="No: it has no port yet.", hint=advice)
     if guests.networks:
         where = ", ".join(f"{network} (interface {interface})" for network, interface in guests.networks.items())
         return v1.DiagnosisCheck(
             question=question, passed=True, message=f"Yes, at {ENDPOINT}, for VMs of network {where}."
         )
-    advice = "Set listen_link_local to the VMs' interface, or listen to HOST:PORT, and start the service again."
+    advice = "Set listen_link_local to the VMs' interface, or listen to HOST:PORT, and restart the service."
     return v1.DiagnosisCheck(
-        question=question, passed=False, message="No: the service listens for no guests.", hint=advice
+        question=question, passed=False, message="No: the service does not listen for guests.", hint=advice
     )
 
 
 def _check_address(guests: GuestEndpoints, vm: Vm) -> v1.DiagnosisCheck:
-    """Look whether a VM that is known by its address has one where it is looked for."""
+    """Check that the VM has an address in a network that the endpoint serves."""
     question = "Is its address known?"
     networks = " or ".join(guests.networks)
     if not vm.addresses:
-        advice = f"Give it one: `forewarn vm` and the fleet file take addresses; the network is {networks}."
+        advice = f"Add one with `forewarn vm change` or in the fleet file; the network is {networks}."
         return v1.DiagnosisCheck(question=question, passed=False, message="No: it has no address.", hint=advice)
     served = [address for address in vm.addresses if address.network in guests.networks]
     text = ", ".join(f"{address.ip} in network {address.network}" for address in served or vm.addresses)
     if not served:
-        advice = f"The endpoint listens in network {networks}: correct the VM's network, or serve that one, too."
-        return v1.DiagnosisCheck(question=question, passed=False, message=f"Not here: it has {text}.", hint=advice)
-    advice = "The VM must call from exactly this address: no NAT and no proxy in between."
+        advice = f"The endpoint listens in network {networks}: correct the VM's network, or serve that network too."
+        return v1.DiagnosisCheck(
+            question=question, passed=False, message=f"No, not in a served network: it has {text}.", hint=advice
+        )
+    advice = "The VM must send requests from exactly this address, without NAT or a proxy."
     return v1.DiagnosisCheck(question=question, passed=True, message=f"Yes: {text}.", hint=advice)
 
 
 def _check_address_unique(fleet: Fleet, caller: Caller, scope: Scope, vm: Vm) -> v1.DiagnosisCheck:
-    question = "Is its address its own?"
+    question = "Is its address unique?"
     me = f"{scope.id}/{vm.name}"
     for address in vm.addresses:
         claims = fleet.replica.claims(address.network, address.ip)
@@ -138,7 +140,7 @@ def _check_address_unique(fleet: Fleet, caller: Caller, scope: Scope, vm: Vm) ->
         if others:
             claimed = ", ".join(sorted(others))
             finding = f"No: {address.ip} in network {address.network} is also claimed by {claimed}."
-            advice = "None of them is served: take it from all but one."
+            advice = "The endpoint refuses all of them: remove the address from all but one."
             return v1.DiagnosisCheck(question=question, passed=False, message=finding, hint=advice)
     known = ", ".join(f"{address.ip} in network {address.network}" for address in vm.addresses)
     return v1.DiagnosisCheck(question=question, passed=True, message=f"Yes: {known}." if known else "It has none.")
@@ -152,10 +154,12 @@ def _check_enabled(fleet: Fleet, view: ScopeView, scope: Scope) -> v1.DiagnosisC
         return v1.DiagnosisCheck(question=question, passed=True, message=f"Yes: {last_request}.")
     if policy.announce is AnnouncePolicy.ALWAYS:
         return v1.DiagnosisCheck(
-            question=question, passed=True, message=f"It need not be: {last_request}, and events are always announced."
+            question=question, passed=True, message=f"Not needed: {last_request}, but events are always announced."
         )
-    silence = "" if policy.idle_after is None else f"; {format_duration(policy.idle_after)} of silence switch it off"
-    advice = "Any request for scheduled events from one of its VMs enables it: events made before are announced then."
+    silence = (
+        "" if policy.idle_after is None else f"; {format_duration(policy.idle_after)} without a request disable it"
+    )
+    advice = "Any request for scheduled events from one of its VMs enables it; existing events are then announced."
     return v1.DiagnosisCheck(question=question, passed=False, message=f"No: {last_request}{silence}.", hint=advice)
 
 
@@ -164,27 +168,25 @@ def _vms(scope: Scope) -> str:
 
 
 def _last_request_text(scope: Scope, seen_at: datetime | None, now: datetime) -> str:
-    """Say when it was asked last. Of each scope that is known, of a VM only where the scope has no other."""
+    """Return when the scope was last polled. For a VM this is known only if the scope has no other VM."""
     is_alone = len(scope.roster) == 1
     if seen_at is None:
-        return "this VM has never asked" if is_alone else f"none of its {_vms(scope)} has ever asked"
+        return "this VM has never polled" if is_alone else f"none of its {_vms(scope)} has ever polled"
     ago = timedelta(seconds=max(0, int((now - seen_at).total_seconds())))
-    who = "this VM" if is_alone else f"one of its {_vms(scope)} (which is not kept)"
-    return f"{who} last asked at {seen_at:%Y-%m-%d %H:%M:%SZ}, {format_duration(ago)} ago"
+    who = "this VM" if is_alone else f"one of its {_vms(scope)} (which one is not recorded)"
+    return f"{who} last polled at {seen_at:%Y-%m-%d %H:%M:%SZ}, {format_duration(ago)} ago"
 
 
 def _check_visible_events(scope: Scope) -> v1.DiagnosisCheck:
-    question = "Is there something to see?"
+    question = "Are there events to see?"
     if not scope.events:
         return v1.DiagnosisCheck(
-            question=question, passed=True, message="No open events in its scope: an empty list is right."
+            question=question, passed=True, message="No open events in its scope: an empty list is correct."
         )
     hidden = [event for event in scope.events if not event.announced]
     if len(hidden) == len(scope.events):
-        finding = (
-            f"No: none of the {len(hidden)} open events is announced, because the scope was off when they were made."
-        )
-        advice = "They are announced as soon as a VM of the scope asks."
+        finding = f"No: none of the {len(hidden)} open events is announced, because the scope is not enabled."
+        advice = "They are announced as soon as a VM of the scope polls."
         return v1.DiagnosisCheck(question=question, passed=False, message=finding, hint=advice)
     seen = [event for event in scope.events if event.announced]
     since = {event.type: EVENT_TYPES[event.type].since for event in seen}
@@ -199,10 +201,10 @@ def _check_visible_events(scope: Scope) -> v1.DiagnosisCheck:
 
 
 def _check_hold(fleet: Fleet, scope: Scope) -> v1.DiagnosisCheck:
-    question = "Does its maintenance go on?"
+    question = "Can its maintenance start?"
     hold = scope.hold or fleet.holds.current
     if hold is None:
         return v1.DiagnosisCheck(question=question, passed=True, message="Yes: nothing is held.")
     what = "its scope" if scope.hold is not None else "the whole fleet"
-    finding = f"Nothing planned starts: {hold.by} holds {what}: {hold.reason}"
+    finding = f"No planned maintenance: {hold.by} holds {what}: {hold.reason}"
     return v1.DiagnosisCheck(question=question, passed=True, message=finding)

@@ -24,10 +24,10 @@ BOUNDS = {
     "maxItems": "at most {} items",
     "minItems": "at least {} items",
 }
-"""How the bounds of a value are said."""
+"""Texts for the bounds of a value."""
 
 MAX_PATTERN_LENGTH = 24
-"""A longer pattern tells people nothing."""
+"""Longer patterns are unreadable and not shown."""
 
 
 class Field(NamedTuple):
@@ -43,7 +43,7 @@ class Field(NamedTuple):
 
 
 class ResponseContent(NamedTuple):
-    """What an answer may be."""
+    """A possible response of an operation."""
 
     status: str
     description: str
@@ -51,7 +51,7 @@ class ResponseContent(NamedTuple):
 
 
 class Operation(NamedTuple):
-    """A method of a path."""
+    """An operation: a method of a path."""
 
     id: str
     method: str
@@ -84,7 +84,7 @@ class Type(NamedTuple):
 
 @get("/docs", include_in_schema=False, media_type=MediaType.HTML, opt=requires(Role.VIEWER))
 async def docs(request: Request[Any, Any, Any]) -> Response[bytes]:
-    """Show the description of the API; it is made in a thread, and once."""
+    """Show the documentation of the API; it is rendered once, in a thread."""
     content, policy = await asyncio.to_thread(_rendered, request.app)
     headers = {"Content-Security-Policy": policy, "Referrer-Policy": "no-referrer", "X-Content-Type-Options": "nosniff"}
     return Response(content, media_type=MediaType.HTML, headers=headers)
@@ -92,7 +92,7 @@ async def docs(request: Request[Any, Any, Any]) -> Response[bytes]:
 
 @lru_cache(maxsize=1)
 def _rendered(app: Litestar) -> tuple[bytes, str]:
-    """Make the page, once, and say which content it may have: its own style sheet and nothing else."""
+    """Return the page and its Content-Security-Policy, which allows only its own style sheet."""
     page = render_page(openapi_document(app))
     style, _, _ = page.partition("<style>")[2].partition("</style>")
     digest = b64encode(sha256(style.encode()).digest()).decode()
@@ -101,7 +101,7 @@ def _rendered(app: Litestar) -> tuple[bytes, str]:
 
 
 def render_page(document: OpenApiDocument) -> str:
-    """Make the page of a description."""
+    """Render the page of an OpenAPI document."""
     environment = Environment(loader=PackageLoader("forewarn.operator"), autoescape=True, trim_blocks=True)
     environment.lstrip_blocks = True
     environment.filters["prose"] = _prose
@@ -179,7 +179,7 @@ def _types(document: OpenApiDocument) -> Iterator[Type]:
 
 
 def _first_content(content: Mapping[str, OpenApiDocument]) -> tuple[str, OpenApiDocument]:
-    """Return the first way in which something may be written."""
+    """Return the first media type and its schema."""
     for media, spec in content.items():
         return media, spec.get("schema", {})
     return "", {}
@@ -192,7 +192,7 @@ def _resolved(document: OpenApiDocument, schema: OpenApiDocument) -> OpenApiDocu
 
 
 def _type(schema: OpenApiDocument) -> Markup:
-    """Write a type as people say it; a name leads to where it is described."""
+    """Return a type in plain words; names link to their description."""
     if name := schema.get("$ref", "").removeprefix(SCHEMAS):
         return Markup('<a href="#type-{0}">{0}</a>').format(name)
     if choices := schema.get("anyOf") or schema.get("oneOf"):
@@ -235,7 +235,7 @@ def _default(schema: OpenApiDocument) -> str:
 def _curl(
     document: OpenApiDocument, path: str, method: str, parameters: Sequence[Field], media: str, body: OpenApiDocument
 ) -> str:
-    """Return a line for the shell that asks this of a service at $FOREWARN_URL."""
+    """Return a curl command for the operation."""
     words = ["curl", '-H "Authorization: Bearer $FOREWARN_TOKEN"']
     if method != "get":
         words.append(f"-X {method.upper()}")
@@ -251,7 +251,7 @@ def _curl(
 
 
 def _prose(text: str) -> Markup:
-    """Write paragraphs; what is between backticks is code."""
+    """Render paragraphs, with text between backticks as code."""
     paragraphs = (" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
     return Markup("").join(Markup("<p>{}</p>").format(_coded(paragraph)) for paragraph in paragraphs if paragraph)
 

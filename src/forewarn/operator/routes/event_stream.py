@@ -24,26 +24,31 @@ from forewarn.store.port import JournalRow, RecordKey, RecordKind, StoreError
 log = logging.getLogger(__name__)
 
 HEARTBEAT = 15.0
-"""After how many seconds without a line the reader is told that the service is there."""
+"""After this many seconds without an entry the stream sends a heartbeat."""
 
 SEND_TIMEOUT = 60.0
-"""For how many seconds a reader may take nothing. It costs a buffer, and a place that others could have."""
+"""How many seconds a client may read nothing. It occupies a buffer and a slot."""
 
 EVENT_STREAM = "text/event-stream"
 STREAM_HEADERS = ((b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-store"))
 MAX_POSITION = (1 << 63) - 1
 
 PREAMBLE = b"retry: 1000\n: Forewarn\n\n"
-"""Said at once; a browser that has lost the connection comes back after this many milliseconds."""
+"""Sent at once; `retry` is the reconnection time of browsers in milliseconds."""
 
 Position = Annotated[
     int | None,
-    QueryParameter(name="after", ge=0, le=MAX_POSITION, description="Lines after this position; else new ones only."),
+    QueryParameter(
+        name="after", ge=0, le=MAX_POSITION, description="Entries after this position; default: new entries only."
+    ),
 ]
 LastEventId = Annotated[
     int | None,
     HeaderParameter(
-        name="Last-Event-ID", ge=0, le=MAX_POSITION, description="The same, as browsers say it when they come back."
+        name="Last-Event-ID",
+        ge=0,
+        le=MAX_POSITION,
+        description="Like `after`, as browsers send it when they reconnect.",
     ),
 ]
 
@@ -51,9 +56,9 @@ _encode = msgspec.json.Encoder().encode
 
 
 class EventStream:
-    """An answer that goes on until its reader leaves or the service ends. A slow reader waits in the journal.
+    """A response that lasts until the client disconnects or the service stops. A slow client reads from the journal.
 
-    It is an ASGI application, which Litestar takes as an answer.
+    It is an ASGI application, which Litestar accepts as a response.
     """
 
     def __init__(
@@ -71,7 +76,7 @@ class EventStream:
         self._position: int | None = None
 
     async def __call__(self, _: Scope, receive: Receive, send: Send) -> None:
-        """Answer, and give the place back."""
+        """Send the response and release the slot."""
         try:
             await send({"type": "http.response.start", "status": 200, "headers": STREAM_HEADERS})
             await self._send_body(send, receive)
@@ -79,7 +84,7 @@ class EventStream:
             self._slots.release()
 
     async def _send_body(self, send: Send, receive: Receive) -> None:
-        """Send lines as they come, until the reader has gone, the service ends or the journal cannot go on."""
+        """Send entries until the client disconnects, the service stops or the journal cannot be read."""
         disconnected = asyncio.create_task(_wait_for_disconnect(receive))
         try:
             async with aclosing(self._chunks(disconnected)) as chunks:
@@ -88,12 +93,12 @@ class EventStream:
                         await send({"type": "http.response.body", "body": chunk, "more_body": True})
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         except TimeoutError:
-            log.info("somebody who follows the journal has read nothing for %d s and is left behind", SEND_TIMEOUT)
+            log.info("a client of the journal stream has read nothing for %d s; closing the connection", SEND_TIMEOUT)
         finally:
             disconnected.cancel()
 
     async def _chunks(self, disconnected: asyncio.Task[None]) -> AsyncGenerator[bytes, None]:
-        """Give what is to be sent: at once that the service is there, then lines, and a sign where there are none."""
+        """Yield the preamble, then entries, and a heartbeat while there are none."""
         yield PREAMBLE
         async with aclosing(self._matching_rows()) as rows:
             next_row = _next(rows)
@@ -115,7 +120,7 @@ class EventStream:
                 await asyncio.wait([next_row])
 
     async def _matching_rows(self) -> AsyncGenerator[JournalRow, None]:
-        """Give the lines that are wanted. Where the journal cannot go on, this ends: who comes back is told why."""
+        """Yield the matching entries. If the journal cannot be read, stop; a client that reconnects gets the error."""
         async with aclosing(self._rows) as rows:
             with suppress(FleetError, StoreError):
                 async for row in rows:
@@ -124,7 +129,7 @@ class EventStream:
                         yield row
 
     def _heartbeat(self) -> bytes:
-        """Tell that the service is there, and how far it has looked: from there a reader can go on."""
+        """Return a heartbeat with the last examined position, from which a client can resume."""
         seen = b"" if self._position is None else b"id: %d\n" % self._position
         return seen + b": nothing new\n\n"
 
@@ -148,13 +153,13 @@ async def _wait_for_disconnect(receive: Receive) -> None:
         200: ResponseSpec(
             data_container=str,
             media_type=EVENT_STREAM,
-            description="Server-sent events: `id` is the position, `data` a JournalEntry. It goes on until you leave.",
+            description="Server-sent events: `id` is the position, `data` a JournalEntry. Ends when you disconnect.",
             generate_examples=False,
         ),
         **error_specs(
-            _404="The journal does not reach to this position: it is of other data. Or there is no such campaign.",
-            _410="The journal no longer has what comes after this position.",
-            _503="Too many follow it already, or it cannot be read now.",
+            _404="The journal does not have this position (it belongs to other data), or there is no such campaign.",
+            _410="The entries after this position have been pruned.",
+            _503="Too many streams are open, or the journal cannot be read now.",
         ),
     },
 )
@@ -167,10 +172,10 @@ async def watch(
     after: Position = None,
     last_event_id: LastEventId = None,
 ) -> ASGIApp:
-    """Follow the journal: every line as it is written, as server-sent events, none left out and none twice.
+    """Follow the journal: every entry as it is written, exactly once, as server-sent events.
 
-    Whoever comes back with the last `id` goes on where it was. A comment comes at once and every 15 seconds in which
-    there is nothing else. `Last-Event-ID` comes before `after`.
+    A client that reconnects with the last `id` resumes where it stopped. The service sends a comment at once and after
+    every 15 seconds without an entry. `Last-Event-ID` takes precedence over `after`.
     """
     if only_scope is not None:
         caller.check_scope(only_scope)
@@ -182,11 +187,11 @@ async def watch(
     return EventStream(
         state.fleet.journal.follow(position),
         matches=_row_filter(read_predicate(state.fleet, caller), wanted),
-        is_token_valid=request.scope[IS_STILL_VALID],  # type: ignore[literal-required]  # the gate put it there
+        is_token_valid=request.scope[IS_STILL_VALID],  # type: ignore[literal-required]  # set by TokenMiddleware
         slots=state.stream_slots,
     )
 
 
 def _row_filter(can_read: Callable[[JournalRow], bool], wanted: set[RecordKey]) -> Callable[[JournalRow], bool]:
-    """Return what tells whether a line is of one of these records, if any are named, and the caller's to read."""
+    """Return a filter for entries of these records, or of all if none are given, that the caller may read."""
     return lambda row: (not wanted or row.key in wanted) and can_read(row)

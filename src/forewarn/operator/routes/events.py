@@ -27,18 +27,18 @@ from forewarn.operator.state import AppState
 from forewarn.operator.strict_request import to_utc
 from forewarn.operator.views.events import EventFilter, show_event_detail, show_events
 
-EventId = Annotated[str, PathParameter(max_length=64, description="The event's id, in any case.")]
+EventId = Annotated[str, PathParameter(max_length=64, description="The event's id, case-insensitive.")]
 OnlyHost = Annotated[
-    str | None, QueryParameter(name="host", min_length=1, max_length=128, description="Only those of this host.")
+    str | None, QueryParameter(name="host", min_length=1, max_length=128, description="Only events of this host.")
 ]
-OnlyType = Annotated[EventType | None, QueryParameter(name="type", description="Only those of this type.")]
+OnlyType = Annotated[EventType | None, QueryParameter(name="type", description="Only events of this type.")]
 OnlyStatus = Annotated[
-    Literal["Scheduled", "Started"] | None, QueryParameter(name="status", description="Only those that stand so.")
+    Literal["Scheduled", "Started"] | None, QueryParameter(name="status", description="Only events with this status.")
 ]
-OnlySource = Annotated[Source | None, QueryParameter(name="source", description="Only those of this source.")]
+OnlySource = Annotated[Source | None, QueryParameter(name="source", description="Only events of this source.")]
 
 CHANGE_ERRORS = change_error_specs(
-    _404="There is no open event of this id, or its scope has no such VM.",
+    _404="There is no open event with this id, or its scope has no such VM.",
     _409="The event's state does not allow it, or the key was used for another request.",
 )
 
@@ -53,7 +53,7 @@ class EventController(Controller):
         operation_id="listEvents",
         summary="List open events",
         opt=requires(Role.VIEWER),
-        responses=error_specs(_404="No such scope or VM.", _409="The VM's name is ambiguous."),
+        responses=error_specs(_404="There is no such scope or VM.", _409="The VM's name is ambiguous."),
     )
     async def list_events(
         self,
@@ -68,19 +68,21 @@ class EventController(Controller):
         after: After = "",
         limit: Limit = v1.PAGE,
     ) -> v1.EventPage:
-        """List open events by scope, in the order in which they were made: those that fit everything that is said."""
+        """List open events that match all filters, by scope and in the order of their creation."""
         wanted = EventFilter(host=only_host, type=only_type, status=only_status, source=only_source)
         return await show_events(
             state.fleet, state.scope_ids, wanted, scope=only_scope, vm=only_vm, after=after, limit=limit, caller=caller
         )
 
-    @post(operation_id="scheduleEvents", summary="Make events", opt=requires(Role.OPERATOR), responses=CREATION_ERRORS)
+    @post(
+        operation_id="scheduleEvents", summary="Schedule events", opt=requires(Role.OPERATOR), responses=CREATION_ERRORS
+    )
     async def schedule(
         self, event_creation: EventCreationDep, data: JSONBody[v1.ScheduleEvents]
     ) -> v1.ScheduleResponse:
-        """Make events for VMs, or for all VMs of a host, of a scope, or of an update domain of a scope.
+        """Schedule events for VMs, or for all VMs of a host, of a scope, or of an update domain of a scope.
 
-        There is one per scope, update domain and host. All scopes are asked before any is changed.
+        One event is created per scope, update domain and host. All scopes are checked before any is changed.
         """
         return await event_creation.create_events(
             lambda vms: _schedule_request(data, vms, id_=event_creation.request_id, by=event_creation.by),
@@ -96,7 +98,7 @@ class EventController(Controller):
         summary="Show an event",
         opt=requires(Role.VIEWER),
         responses=error_specs(
-            _404="There never was such an event, or it is forgotten.", _503="The journal cannot be read now."
+            _404="There is no such event, or its journal entries were pruned.", _503="The journal cannot be read now."
         ),
     )
     async def show(self, state: AppState, caller: CallerDep, event: EventId) -> v1.EventDetail:
@@ -120,7 +122,7 @@ class EventController(Controller):
         event: EventId,
         data: JSONBody[v1.CancelEvent],
     ) -> v1.EventDetail:
-        """Take a Scheduled event back. What has started cannot be canceled."""
+        """Cancel a Scheduled event. A started event cannot be canceled."""
         await check_event(state.fleet, caller, event)
         await state.fleet.events.cancel(event, by=caller.name, why=data.reason, idempotency_key=idempotency_key)
         return await show_event_detail(state.fleet, event)
@@ -141,7 +143,7 @@ class EventController(Controller):
         event: EventId,
         data: JSONBody[v1.ApproveEvent],
     ) -> v1.EventDetail:
-        """Approve an event on behalf of a VM of its scope, which then need not; the journal says who did it."""
+        """Approve an event on behalf of a VM of its scope. The journal records the operator."""
         await check_event(state.fleet, caller, event)
         await state.fleet.events.approve_for(
             event, data.vm, by=caller.name, why=data.reason, idempotency_key=idempotency_key
@@ -151,7 +153,7 @@ class EventController(Controller):
     @post(
         "/{event:str}/retry",
         operation_id="retryImpact",
-        summary="Have failed or unknown work done again",
+        summary="Retry failed or unknown work",
         status_code=200,
         opt=requires(Role.OPERATOR),
         responses=CHANGE_ERRORS,
@@ -164,7 +166,7 @@ class EventController(Controller):
         event: EventId,
         data: JSONBody[v1.RetryImpact],
     ) -> v1.EventDetail:
-        """Have failed or unknown work done once more: on one VM, or wherever it is failed or unknown."""
+        """Retry failed or unknown work, on one VM or on all VMs where it failed or is unknown."""
         await check_event(state.fleet, caller, event)
         await state.fleet.events.retry(
             event, vm=data.vm, by=caller.name, why=data.reason, idempotency_key=idempotency_key
@@ -174,7 +176,7 @@ class EventController(Controller):
     @post(
         "/{event:str}/resolve",
         operation_id="resolveImpact",
-        summary="End failed or unknown work",
+        summary="Resolve failed or unknown work",
         status_code=200,
         opt=requires(Role.OPERATOR),
         responses=CHANGE_ERRORS,
@@ -187,7 +189,7 @@ class EventController(Controller):
         event: EventId,
         data: JSONBody[v1.ResolveImpact],
     ) -> v1.EventDetail:
-        """End failed or unknown work: as done after all, or given up. On one VM, or wherever there is such."""
+        """Resolve failed or unknown work as done or given up, on one VM or on all VMs where it failed or is unknown."""
         await check_event(state.fleet, caller, event)
         await state.fleet.events.resolve(
             event, by=caller.name, why=data.reason, done=data.done, vm=data.vm, idempotency_key=idempotency_key

@@ -18,11 +18,11 @@ from forewarn.operator.state import AppState, FaultControl
 
 FaultId = Annotated[str, PathParameter(min_length=1, max_length=16, description="The fault's id.")]
 
-NOT_EMULATOR = "The service is no emulator"
+NOT_EMULATOR = "The service is not an emulator"
 
 
 class FaultController(Controller):
-    """Faults. They are kept in memory and end with the service; the journal tells of them."""
+    """Faults. They are kept in memory and end with the service; the journal records them."""
 
     path = "/v1/faults"
     tags = ("faults",)
@@ -34,7 +34,7 @@ class FaultController(Controller):
         responses=error_specs(_409=f"{NOT_EMULATOR}."),
     )
     async def list_faults(self, state: AppState, caller: CallerDep) -> v1.Faults:
-        """List the faults that are set, in the order in which they were."""
+        """List the faults in the order in which they were set."""
         return _show_faults(fault for fault in _fault_control(state).list() if _can_see(caller, fault))
 
     @post(
@@ -49,10 +49,10 @@ class FaultController(Controller):
     async def set_fault(
         self, state: AppState, caller: CallerDep, idempotency_key: IdempotencyKeyDep, data: JSONBody[v1.SetFault]
     ) -> v1.Fault:
-        """Have requests of a VM, or of all VMs, answered wrongly from now on.
+        """Set a fault: from now on, requests of a VM or of all VMs get wrong responses.
 
-        Only requests to `/metadata/scheduledevents` that would be answered are hit. Of faults that do the same thing
-        to a request, the one that was set first hits it, and the next one when that is over.
+        Faults affect only valid requests to `/metadata/scheduledevents`. Of several faults of the same effect, the
+        oldest one applies, and after its end the next one.
         """
         faults = _fault_control(state)
         if data.vm is None:
@@ -87,7 +87,7 @@ class FaultController(Controller):
         fault_id: FaultId,
         reason: Reason = "",
     ) -> None:
-        """End a fault now. Requests that it has made wait are answered."""
+        """Clear a fault. Requests that it delayed are then answered."""
         await _fault_control(state).clear(
             fault_id,
             check=lambda fault: _check_scope(caller, fault),
@@ -106,7 +106,7 @@ class FaultController(Controller):
     async def clear_faults(
         self, state: AppState, caller: CallerDep, idempotency_key: IdempotencyKeyDep, reason: Reason = ""
     ) -> v1.Faults:
-        """End all faults now, or all of the VMs that the token is for; the answer has those that were ended."""
+        """Clear all faults, or those of the VMs that the token may see. The response has the cleared faults."""
         cleared = await _fault_control(state).clear_all(
             lambda fault: not caller.scopes or (fault.vm is not None and _can_see(caller, fault)),
             by=caller.name,
@@ -117,7 +117,7 @@ class FaultController(Controller):
 
 
 def show_fault(fault: Fault) -> v1.Fault:
-    """Show a fault."""
+    """Return a fault as a response type."""
     return v1.Fault(
         id=fault.id,
         kind=fault.kind,

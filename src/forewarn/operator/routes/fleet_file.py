@@ -23,18 +23,18 @@ from forewarn.operator.state import AppState
 
 FLEET_FILE_BYTES = 64 * 1024 * 1024
 CHUNK_SIZE = 64 * 1024
-"""About how many characters are sent at a time."""
+"""The approximate number of characters per chunk."""
 
 NDJSON = "application/x-ndjson"
 WRITERS = {FleetFormat.TOML: write_fleet_toml, FleetFormat.JSON: write_fleet_json}
 
-Format = Annotated[FleetFormat, QueryParameter(name="format", description="How the file is written.")]
-DryRun = Annotated[bool, QueryParameter(description="Only tell what would be done.")]
+Format = Annotated[FleetFormat, QueryParameter(name="format", description="The format of the file.")]
+DryRun = Annotated[bool, QueryParameter(description="Only report the differences; change nothing.")]
 Prune = Annotated[bool, QueryParameter(description="Also remove scopes and VMs that the file does not have.")]
 Accept = Annotated[
     str | None,
     HeaderParameter(
-        name="Accept", max_length=1024, description=f"`{NDJSON}`: a line for every step, the last with the result."
+        name="Accept", max_length=1024, description=f"`{NDJSON}`: stream one line per step, the last with the result."
     ),
 ]
 
@@ -59,7 +59,7 @@ class FleetFileController(Controller):
         },
     )
     async def export(self, state: AppState, format_: Format = FleetFormat.TOML) -> Stream:
-        """Give the whole inventory as a fleet file. It comes piece by piece, each scope as it is at that moment."""
+        """Export the whole inventory as a fleet file. It is streamed, each scope in its state at that moment."""
         chunks = iterate_gradually(WRITERS[format_](_scopes(state)))
         return Stream(_join_chunks(chunks), media_type=f"application/{format_}")
 
@@ -72,13 +72,15 @@ class FleetFileController(Controller):
         opt=requires(Role.OPERATOR, all_scopes=True),
         responses={
             200: ResponseSpec(
-                data_container=v1.ImportResult, description="What was done, or would be.", generate_examples=False
+                data_container=v1.ImportResult,
+                description="What was changed, or with dry_run would be.",
+                generate_examples=False,
             ),
             **error_specs(
-                _409="Another import runs.",
+                _409="Another import is running.",
                 _413="The file is too large.",
-                _422="The file is wrong: key and problem say where and how. Nothing has changed.",
-                _503="It could not be saved; what was done until then stays. Ask again, and it goes on.",
+                _422="The file is invalid; `key` and `problem` describe the error. Nothing has changed.",
+                _503="A change could not be saved; earlier changes stay. Repeat the request to continue.",
             ),
         },
     )
@@ -92,10 +94,11 @@ class FleetFileController(Controller):
         prune: Prune = False,
         accept: Accept = None,
     ) -> Stream:
-        """Bring the fleet to what a fleet file, sent as the body, says; tell each difference.
+        """Change the fleet to match a fleet file, sent as the body, and return each difference.
 
-        What is equal is not touched. What cannot be done (a VM with open events is not removed) is refused by itself,
-        and the rest is made. It goes on to its end even if the connection does not last; asking again is harmless.
+        Scopes and VMs that match are not touched. A change that is not allowed, such as the removal of a VM with open
+        events, is refused; the others are applied. The import completes even if the connection is lost; repeating it
+        is harmless.
         """
         request = ImportRequest(content=body, format=format_, dry_run=dry_run, prune=prune, by=caller.name)
         job = state.import_jobs.start(request)
@@ -105,7 +108,7 @@ class FleetFileController(Controller):
 
 
 def _scopes(state: AppState) -> Iterator[Scope]:
-    """Give every scope that is there when it is its turn, by their ids."""
+    """Yield the current version of every scope, sorted by id."""
     for id_ in state.scope_ids.ids():
         scope, _ = state.fleet.replica.newest(id_)
         if scope is not None:
@@ -113,7 +116,7 @@ def _scopes(state: AppState) -> Iterator[Scope]:
 
 
 async def _join_chunks(chunks: AsyncIterator[str]) -> AsyncIterator[bytes]:
-    """Join small pieces, so that not each of them is sent by itself."""
+    """Join small chunks, so that they are not sent one by one."""
     buffer: list[str] = []
     length = 0
     async for chunk in chunks:
@@ -126,7 +129,7 @@ async def _join_chunks(chunks: AsyncIterator[str]) -> AsyncIterator[bytes]:
 
 
 async def _progress_lines(job: ImportJob) -> AsyncIterator[bytes]:
-    """Write an import as it goes on, a line for each step."""
+    """Yield the progress of an import, one line per step, then its result or error."""
     async for progress in job.follow():
         yield _encode(progress) + b"\n"
     if job.result is None:
@@ -140,7 +143,7 @@ async def _progress_lines(job: ImportJob) -> AsyncIterator[bytes]:
 
 
 async def _result_chunks(result: EncodedImportResult) -> AsyncIterator[bytes]:
-    """Write the result piece by piece: it may tell of a hundred thousand VMs."""
+    """Yield the result in chunks, because it may have a hundred thousand VMs."""
     yield b'{"dry_run":%s,"differences":[' % _encode(result.dry_run)
     separator = b""
     async for chunk in iterate_gradually(result.differences):

@@ -18,14 +18,14 @@ CHANGE_ERRORS = change_error_specs(
 
 
 class HoldController(Controller):
-    """Holds on planned maintenance. Failures, evictions, and what users ask for, go on."""
+    """Holds on planned maintenance. Failures, evictions and requests of users still happen."""
 
     path = "/v1/holds"
     tags = ("holds",)
 
     @get(operation_id="listHolds", summary="List holds", opt=requires(Role.VIEWER), responses=error_specs())
     async def list_holds(self, state: AppState, caller: CallerDep) -> v1.Holds:
-        """List the hold on the whole fleet and those of scopes."""
+        """List the hold of the fleet and the holds of scopes."""
         return _show_holds(state.fleet, caller)
 
     @post(
@@ -38,7 +38,7 @@ class HoldController(Controller):
     async def hold(
         self, state: AppState, caller: CallerDep, idempotency_key: IdempotencyKeyDep, data: JSONBody[v1.CreateHold]
     ) -> v1.Holds:
-        """Let nothing planned start, in one scope or anywhere. A hold that is there already gets the new reason."""
+        """Hold planned maintenance of one scope or of the whole fleet. An existing hold gets the new reason."""
         _check_scope(caller, data.scope)
         await state.fleet.holds.set(
             by=caller.name, reason=data.reason, scope=data.scope, idempotency_key=idempotency_key
@@ -48,7 +48,7 @@ class HoldController(Controller):
     @post(
         "/release",
         operation_id="releaseHold",
-        summary="Release maintenance",
+        summary="Release a hold",
         status_code=200,
         opt=requires(Role.OPERATOR),
         responses=CHANGE_ERRORS,
@@ -56,10 +56,9 @@ class HoldController(Controller):
     async def release(
         self, state: AppState, caller: CallerDep, idempotency_key: IdempotencyKeyDep, data: JSONBody[v1.ReleaseHold]
     ) -> v1.Holds:
-        """End the hold of one scope, or the one on the whole fleet; what has become due meanwhile starts.
+        """End the hold of one scope, or of the whole fleet. Events that became due in the meantime start.
 
-        A scope that is held by itself stays held when the whole fleet is released. Releasing what is not held does
-        nothing.
+        A scope with its own hold stays held when the fleet is released. If there is no hold, nothing happens.
         """
         _check_scope(caller, data.scope)
         await state.fleet.holds.release(

@@ -36,33 +36,44 @@ HostName = Annotated[str, PathParameter(min_length=1, max_length=MAX_NAME_LENGTH
 VmPath = Annotated[
     str,
     PathParameter(
-        max_length=2 * MAX_NAME_LENGTH + 2,  # with the slash before it
+        max_length=2 * MAX_NAME_LENGTH + 2,  # with the leading slash
         description="`scope/name`, or the bare name if it is unambiguous.",
         schema_extra={"maxLength": 2 * MAX_NAME_LENGTH + 1},
     ),
 ]
-OnlyKind = Annotated[ScopeKind | None, QueryParameter(name="kind", description="Of this kind of scope only.")]
+OnlyKind = Annotated[ScopeKind | None, QueryParameter(name="kind", description="Only those of this kind of scope.")]
 OnlyHeld = Annotated[
     bool | None,
-    QueryParameter(name="held", description="Whether the scope itself is held; a hold on all is no matter."),
+    QueryParameter(
+        name="held", description="Whether the scope itself is held; a hold of the whole fleet does not count."
+    ),
 ]
-OnlyEnabled = Annotated[bool | None, QueryParameter(name="enabled", description="Whether the scope's guests ask.")]
+OnlyEnabled = Annotated[
+    bool | None, QueryParameter(name="enabled", description="Whether the scope is enabled: its VMs poll for events.")
+]
 OnlyHost = Annotated[
-    str | None, QueryParameter(name="host", min_length=1, max_length=MAX_NAME_LENGTH, description="On this host only.")
+    str | None,
+    QueryParameter(name="host", min_length=1, max_length=MAX_NAME_LENGTH, description="Only those on this host."),
 ]
 OnlyName = Annotated[
     str | None,
     QueryParameter(
-        name="name", min_length=1, max_length=MAX_NAME_LENGTH, description="Of this name, or a pattern such as `web-*`."
+        name="name",
+        min_length=1,
+        max_length=MAX_NAME_LENGTH,
+        description="Only those with this name, or with a pattern such as `web-*`.",
     ),
 ]
 OnlyTag = Annotated[
     str | None,
     QueryParameter(
-        name="tag", min_length=1, max_length=2 * MAX_TEXT_LENGTH + 1, description="With this tag, or with `tag=value`."
+        name="tag",
+        min_length=1,
+        max_length=2 * MAX_TEXT_LENGTH + 1,
+        description="Only those with this tag, or with `tag=value`.",
     ),
 ]
-OnlyPriority = Annotated[Priority | None, QueryParameter(name="priority", description="Of this priority only.")]
+OnlyPriority = Annotated[Priority | None, QueryParameter(name="priority", description="Only those of this priority.")]
 
 NOT_ALLOWED = "The rules do not allow it."
 
@@ -85,7 +96,7 @@ class ScopeController(Controller):
         after: After = "",
         limit: Limit = v1.PAGE,
     ) -> v1.ScopePage:
-        """List scopes by their ids."""
+        """List scopes, sorted by id."""
         wanted = InventoryFilter(kind=kind, held=held, enabled=enabled, name=only_name)
         return await list_scopes(state, caller, wanted, after=after, limit=limit)
 
@@ -133,7 +144,7 @@ class ScopeController(Controller):
         scope_id: ScopeName,
         data: JSONBody[v1.ChangeScope],
     ) -> v1.Scope:
-        """Change what a scope gives to its VMs, and how it approves. What is left out stays; null takes it away."""
+        """Change a scope's approval rule and properties. Omitted fields stay; null removes a value."""
         caller.check_scope(scope_id)
         await state.fleet.inventory.change_scope(
             scope_id,
@@ -195,7 +206,7 @@ class VmController(Controller):
         after: After = "",
         limit: Limit = v1.PAGE,
     ) -> v1.VmPage:
-        """List VMs by scope and name."""
+        """List VMs, sorted by scope and name."""
         wanted = InventoryFilter(
             scope=only_scope,
             kind=kind,
@@ -238,7 +249,7 @@ class VmController(Controller):
         responses=error_specs(_404="There is no such VM.", _409="The name is ambiguous."),
     )
     async def show_vm(self, state: AppState, caller: CallerDep, vm: VmPath) -> v1.Vm:
-        """Show a VM with everything that holds for it."""
+        """Show a VM with its own and inherited properties."""
         return _show_vm(state, caller, _vm_name(vm))
 
     @patch(
@@ -256,7 +267,7 @@ class VmController(Controller):
         vm: VmPath,
         data: JSONBody[v1.ChangeVm],
     ) -> v1.Vm:
-        """Change a VM. What is left out stays; null takes away what the VM has of its own."""
+        """Change a VM. Omitted fields stay; null removes a value of the VM."""
         view, found = find_vm(state.fleet, caller, _vm_name(vm))
         await state.fleet.inventory.change_vm(
             view.id, found.name, vm_updater(data), by=caller.name, idempotency_key=idempotency_key
@@ -279,7 +290,7 @@ class VmController(Controller):
         force: Force = False,
         reason: Reason = "",
     ) -> None:
-        """Take a VM out of the inventory, without an event: it is gone already, or nobody's business."""
+        """Remove a VM from the inventory, without an event. To delete a VM with notice, use `/v1/operations/delete`."""
         fleet = state.fleet
         try:
             view, found = find_vm(fleet, caller, _vm_name(vm))
@@ -293,7 +304,7 @@ class VmController(Controller):
 
 
 class HostController(Controller):
-    """The hosts, as seen from the VMs on them."""
+    """The hosts, which are known from their VMs."""
 
     path = "/v1/hosts"
     tags = ("inventory",)
@@ -302,7 +313,7 @@ class HostController(Controller):
     async def list_hosts(
         self, state: AppState, caller: CallerDep, only_name: OnlyName = None, after: After = "", limit: Limit = v1.PAGE
     ) -> v1.HostPage:
-        """List the hosts on which VMs are, by name."""
+        """List the hosts that have VMs, sorted by name."""
         return await list_hosts(state, caller, name=only_name, after=after, limit=limit)
 
     @get(
@@ -310,10 +321,10 @@ class HostController(Controller):
         operation_id="showHost",
         summary="Show a host",
         opt=requires(Role.VIEWER),
-        responses=error_specs(_404="No VM is on such a host."),
+        responses=error_specs(_404="No VM is on this host."),
     )
     async def show_host(self, state: AppState, caller: CallerDep, host: HostName) -> v1.Host:
-        """Show a host with the VMs on it."""
+        """Show a host with its VMs."""
         shown = visible_host(state, caller, host)
         if shown is None:
             raise HostNotFound(host)
@@ -321,7 +332,7 @@ class HostController(Controller):
 
 
 def _vm_name(vm: str) -> str:
-    """Return the name that a path ends with; the framework leaves the slash before it."""
+    """Remove the leading slash, which the framework leaves in the parameter."""
     return vm.removeprefix("/")
 
 

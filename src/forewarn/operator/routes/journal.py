@@ -27,7 +27,7 @@ from forewarn.operator.views.journal import read_predicate, show_row
 from forewarn.store.port import JournalQuery, JournalRow, RecordKey, RecordKind
 
 BATCHES = 10
-"""How often the journal is read for one page at most, where some lines are not the caller's to read."""
+"""How many times the journal is read for one page at most, if the caller may not read all entries."""
 
 OnlyVm = Annotated[
     str | None,
@@ -35,11 +35,11 @@ OnlyVm = Annotated[
         name="vm",
         min_length=1,
         max_length=257,
-        description="What concerns this VM. One that no longer exists is named as `scope/name`.",
+        description="Only entries about this VM. Specify a removed VM as `scope/name`.",
     ),
 ]
 OnlyEvent = Annotated[
-    str | None, QueryParameter(name="event", min_length=1, max_length=64, description="Of this event only.")
+    str | None, QueryParameter(name="event", min_length=1, max_length=64, description="Only entries about this event.")
 ]
 OnlyAction = Annotated[
     list[EntryKind] | None, QueryParameter(name="action", description="Only entries with this action; can be repeated.")
@@ -49,14 +49,15 @@ OnlyActor = Annotated[
 ]
 Since = Annotated[
     str | None,
-    QueryParameter(max_length=40, description="Not before this moment.", schema_extra={"format": "date-time"}),
+    QueryParameter(max_length=40, description="Only entries from this time on.", schema_extra={"format": "date-time"}),
 ]
 Until = Annotated[
-    str | None, QueryParameter(max_length=40, description="Before this moment.", schema_extra={"format": "date-time"})
+    str | None,
+    QueryParameter(max_length=40, description="Only entries before this time.", schema_extra={"format": "date-time"}),
 ]
-NewestFirst = Annotated[bool, QueryParameter(description="The newest lines first.")]
+NewestFirst = Annotated[bool, QueryParameter(description="Newest entries first.")]
 AfterPosition = Annotated[
-    str, QueryParameter(name="after", pattern=r"^[0-9]{0,18}$", description="`next` of the page before.")
+    str, QueryParameter(name="after", pattern=r"^[0-9]{0,18}$", description="`next` of the previous page.")
 ]
 
 
@@ -71,7 +72,7 @@ class JournalController(Controller):
         summary="Read the journal",
         opt=requires(Role.VIEWER),
         responses=error_specs(
-            _422="A time is none of UTC, or what is said excludes each other.",
+            _422="A time is invalid, or the filters exclude each other.",
             _404="There is no such VM now, or no such campaign.",
             _409="The VM's name is ambiguous.",
             _503="The journal cannot be read now.",
@@ -93,10 +94,10 @@ class JournalController(Controller):
         after: AfterPosition = "",
         limit: Limit = v1.PAGE,
     ) -> v1.JournalPage:
-        """Give the lines of the journal that fit everything that is said, the oldest first unless said otherwise.
+        """Return the journal entries that match all filters, by default oldest first.
 
-        Scopes, VMs and events that no longer exist have theirs, too. With a token that is limited to scopes a page may
-        have fewer lines than there is room for, or none; `next` still says whether there are more.
+        The journal also has entries of removed scopes and VMs and of ended events. With a token that is limited to
+        scopes a page may have fewer entries than `limit`, or none; `next` is set if there are more.
         """
         query = journal_query(
             state.fleet.replica,
@@ -120,15 +121,15 @@ class JournalController(Controller):
 
 
 def _campaign_query(fleet: Fleet, caller: Caller, query: JournalQuery, campaign: str) -> JournalQuery:
-    """Ask for the lines of a campaign itself; what happens in its scopes is told there."""
+    """Restrict the query to entries of the campaign itself; those of its scopes are separate."""
     if query.key is not None:
-        raise Invalid("a line is a campaign's or a scope's: leave out campaign, or leave out scope and vm")
+        raise Invalid("an entry belongs to a campaign or to a scope; omit campaign, or omit scope and vm")
     id_ = find_campaign(fleet, caller, campaign).id
     return msgspec.structs.replace(query, key=RecordKey(RecordKind.CAMPAIGN, id_))
 
 
 def _full_name(fleet: Fleet, caller: Caller, vm: str) -> str:
-    """Return `scope/name` of a VM, which is there if it is named without its scope."""
+    """Return `scope/name` of a VM; a VM without a scope in its name must exist."""
     if "/" in vm:
         return vm
     try:
@@ -139,18 +140,18 @@ def _full_name(fleet: Fleet, caller: Caller, vm: str) -> str:
 
 
 def _parse_time(text: str | None, name: str) -> datetime | None:
-    """Read a time with its zone. The framework would take a number for one, too."""
+    """Read a time with its zone. The framework would also accept a number."""
     if text is None:
         return None
     try:
         moment = msgspec.convert(text, type=Moment)
     except msgspec.ValidationError:
-        raise ValidationException(f"{name} is no time with a zone: write it like 2026-03-02T10:00:00Z") from None
+        raise ValidationException(f"{name} is not a time with a zone; write it like 2026-03-02T10:00:00Z") from None
     return to_utc(moment, name)
 
 
 async def _page(fleet: Fleet, query: JournalQuery, caller: Caller, limit: int) -> v1.JournalPage:
-    """Fill a page with lines that the caller may read; to find them, no more than a bounded number is looked at."""
+    """Return a page of entries that the caller may read. A bounded number of entries is examined."""
     batch = v1.LARGEST_PAGE if caller.scopes else limit + 1
     found: list[JournalRow] = []
     can_read = read_predicate(fleet, caller)

@@ -18,7 +18,7 @@ CREATION_ERRORS = change_error_specs(
 
 
 class OperationController(Controller):
-    """Operations by name. Each makes events; asking again with the same key makes none."""
+    """Named operations. Each creates events; repeating the request with the same key creates none."""
 
     path = "/v1/operations"
     tags = ("operations",)
@@ -26,7 +26,7 @@ class OperationController(Controller):
 
     @post("/restart", operation_id="restartVm", summary="Restart a VM", responses=CREATION_ERRORS)
     async def restart(self, event_creation: EventCreationDep, data: JSONBody[v1.Operate]) -> v1.ScheduleResponse:
-        """Restart a VM because its owner asks for it: a Reboot of source User."""
+        """Restart a VM for its owner: a Reboot with source User."""
         return await event_creation.create_events(
             lambda vms: operations.restart(
                 vms[0], request=event_creation.request_id, by=event_creation.by, why=data.reason
@@ -34,9 +34,9 @@ class OperationController(Controller):
             vms=(data.vm,),
         )
 
-    @post("/redeploy", operation_id="redeployVm", summary="Move a VM to another host", responses=CREATION_ERRORS)
+    @post("/redeploy", operation_id="redeployVm", summary="Redeploy a VM", responses=CREATION_ERRORS)
     async def redeploy(self, event_creation: EventCreationDep, data: JSONBody[v1.Operate]) -> v1.ScheduleResponse:
-        """Move a VM to another host because its owner asks for it: a Redeploy of source User."""
+        """Move a VM to another host for its owner: a Redeploy with source User."""
         return await event_creation.create_events(
             lambda vms: operations.redeploy(
                 vms[0], request=event_creation.request_id, by=event_creation.by, why=data.reason
@@ -46,12 +46,12 @@ class OperationController(Controller):
 
     @post("/delete", operation_id="deleteVm", summary="Delete a VM", status_code=200, responses=CREATION_ERRORS)
     async def delete(self, event_creation: EventCreationDep, data: JSONBody[v1.Operate]) -> v1.ScheduleResponse:
-        """Delete a VM. Under a terminate profile this makes a Terminate of source User; else it is gone at once."""
+        """Delete a VM for its owner. With a terminate notice: a Terminate with source User; without: at once."""
         return await event_creation.delete_vm(data.vm, data.reason)
 
-    @post("/evict", operation_id="evictVm", summary="Take a low-priority VM away", responses=CREATION_ERRORS)
+    @post("/evict", operation_id="evictVm", summary="Evict a low-priority VM", responses=CREATION_ERRORS)
     async def evict(self, event_creation: EventCreationDep, data: JSONBody[v1.Evict]) -> v1.ScheduleResponse:
-        """Take a low-priority VM away, as the platform does when it needs the capacity: a Preempt."""
+        """Evict a low-priority VM, as the platform does when it needs the capacity: a Preempt."""
         notice = None if data.notice is None else parse_duration(data.notice)
         return await event_creation.create_events(
             lambda vms: operations.evict(
@@ -60,9 +60,9 @@ class OperationController(Controller):
             vms=(data.vm,),
         )
 
-    @post("/fail", operation_id="failHardware", summary="Let hardware fail now", responses=CREATION_ERRORS)
+    @post("/fail", operation_id="failHardware", summary="Report a hardware failure", responses=CREATION_ERRORS)
     async def fail(self, event_creation: EventCreationDep, data: JSONBody[v1.Fail]) -> v1.ScheduleResponse:
-        """Tell that the hardware under VMs, or of a host, has failed: the events appear as Started."""
+        """Report that the hardware of VMs or of a host has failed: the events appear as Started."""
         return await event_creation.create_events(
             lambda vms: operations.fail(
                 vms, request=event_creation.request_id, by=event_creation.by, kind=data.type, why=data.reason
@@ -74,13 +74,13 @@ class OperationController(Controller):
     @post(
         "/predict-failure",
         operation_id="predictFailure",
-        summary="Announce a failure of hardware",
+        summary="Announce a predicted hardware failure",
         responses=CREATION_ERRORS,
     )
     async def predict_failure(
         self, event_creation: EventCreationDep, data: JSONBody[v1.PredictFailure]
     ) -> v1.ScheduleResponse:
-        """Tell that the hardware under VMs, or of a host, is expected to fail: a Redeploy, days ahead."""
+        """Report that the hardware of VMs or of a host is expected to fail: a Redeploy, days ahead."""
         ahead = parse_duration(data.notice)
         return await event_creation.create_events(
             lambda vms: operations.predict_failure(

@@ -21,14 +21,14 @@ from forewarn.operator.state import AppState
     opt=requires(Role.OPERATOR),
     responses=change_error_specs(
         _404="There is no such VM.",
-        _409="The service is no emulator, or the VM's name is ambiguous.",
-        _503="The system does not let it be opened.",
+        _409="The service is not an emulator, or the VM's name is ambiguous.",
+        _503="The system cannot open the socket.",
     ),
 )
 async def open_socket(state: AppState, caller: CallerDep, data: JSONBody[v1.OpenSocket]) -> v1.Socket:
-    """Tell where a VM is listened for on the service's own machine; asking again gives the same.
+    """Return the Unix socket on the service's machine through which a program acts as a VM; repeatable.
 
-    Only the user whom the service runs as can connect there, whenever a service runs on these data.
+    Only the user that runs the service can connect. The path stays the same for a data directory.
     """
     view, vm = find_vm(state.fleet, caller, data.vm)
     if state.guests.sockets is None:

@@ -21,7 +21,7 @@ from forewarn.operator.state import AppState
 from forewarn.operator.views.journal import show_row
 
 MAX_TIME = datetime(9000, 1, 1, tzinfo=UTC)
-"""Beyond this a manual clock is not moved: far enough for anybody, and no sum of times can fall off the calendar."""
+"""The limit of a manual clock, so that sums of times never exceed the calendar."""
 
 
 class ClockController(Controller):
@@ -32,13 +32,13 @@ class ClockController(Controller):
 
     @get(operation_id="showClock", summary="Show the time", opt=requires(Role.VIEWER), responses=error_specs())
     async def show(self, state: AppState) -> v1.Clock:
-        """Tell what time it is for the service."""
+        """Show the service's time."""
         return _show_clock(state.fleet)
 
     @post(
         "/advance",
         operation_id="advanceClock",
-        summary="Move a manual clock",
+        summary="Advance a manual clock",
         status_code=200,
         opt=requires(Role.OPERATOR, all_scopes=True),
         responses=change_error_specs(
@@ -47,13 +47,13 @@ class ClockController(Controller):
         ),
     )
     async def advance(self, state: AppState, caller: CallerDep, data: JSONBody[v1.AdvanceClock]) -> v1.AdvanceResult:
-        """Move a manual clock by a duration, or until an event changes.
+        """Advance a manual clock by a duration, or to the next change of an event.
 
-        Everything that is due on the way has happened, in order, when the answer comes. Where time alone changes no
-        event any more, a clock that is to go to the next change stays where it is.
+        Everything that becomes due in this time has happened, in order, when the response is sent. If no event changes
+        with time alone, `to_next_change` does not move the clock.
         """
         if (data.duration is None) is not data.to_next_change:
-            raise Invalid('give either a duration ({"duration": "15m"}) or {"to_next_change": true}')
+            raise Invalid('specify either a duration ({"duration": "15m"}) or {"to_next_change": true}')
         before = await state.fleet.journal.end()
         if data.duration is None:
             await state.fleet.time.advance_to_next(who=caller.name)
@@ -67,7 +67,7 @@ class ClockController(Controller):
 
 def _check_range(now: datetime, by: timedelta) -> timedelta:
     if by > MAX_TIME - now:
-        raise Invalid(f"the clock goes no further than {MAX_TIME:%Y}")
+        raise Invalid(f"the clock cannot go beyond the year {MAX_TIME:%Y}")
     return by
 
 
@@ -81,27 +81,29 @@ def _show_clock(fleet: Fleet) -> v1.Clock:
 @get(
     "/healthz",
     operation_id="health",
-    summary="Tell that the service is there",
+    summary="Check that the service is alive",
     security=[{}],
     tags=("service",),
     opt=requires(None),
 )
 async def health() -> v1.Health:
-    """Tell that the service is there; this needs no token."""
+    """Return that the service is alive. Needs no token."""
     return v1.Health(status="ok", version=__version__)
 
 
 @get(
     "/readyz",
     operation_id="readiness",
-    summary="Tell whether the service can do its work",
+    summary="Check that the service is ready",
     security=[{}],
     tags=("service",),
     opt=requires(None),
-    responses={503: ResponseSpec(data_container=v1.Readiness, description="It cannot.", generate_examples=False)},
+    responses={
+        503: ResponseSpec(data_container=v1.Readiness, description="The service is not ready.", generate_examples=False)
+    },
 )
 async def readiness(state: AppState) -> Response[v1.Readiness]:
-    """Tell whether the service can do its work, and if not, why; this needs no token."""
+    """Return whether the service is ready, and if not, why. Needs no token."""
     problems = await state.fleet.health.problems()
     return Response(v1.Readiness(ready=not problems, problems=problems), status_code=503 if problems else 200)
 
@@ -109,25 +111,25 @@ async def readiness(state: AppState) -> Response[v1.Readiness]:
 @get(
     "/metrics",
     operation_id="metrics",
-    summary="Give the service's figures",
+    summary="Get the metrics",
     media_type=CONTENT_TYPE,
     tags=("service",),
     opt=requires(Role.VIEWER, all_scopes=True),
     responses=error_specs(),
 )
 async def metrics(state: AppState) -> bytes:
-    """Give the service's figures, for Prometheus to read."""
+    """Return the service's metrics in Prometheus text format."""
     return metrics_text(state.fleet, state.guests.counters, state.status_counts)
 
 
 @get(
     "/v1/me",
     operation_id="showMe",
-    summary="Tell who is asking",
+    summary="Show the caller",
     tags=("service",),
     opt=requires(Role.VIEWER),
     responses=error_specs(),
 )
 async def me(caller: CallerDep) -> v1.Principal:
-    """Tell whose token it is, and how far it goes."""
+    """Show the name, role and scopes of the token."""
     return v1.Principal(name=caller.name, role=caller.role, scopes=caller.scopes)

@@ -17,7 +17,7 @@ TokenId = Annotated[str, PathParameter(min_length=1, max_length=64, description=
 
 
 class TokenController(Controller):
-    """Tokens. Their secrets are shown to whoever makes them, once, and kept nowhere."""
+    """Tokens. A secret is shown only once, in the response to its creation, and not stored."""
 
     path = "/v1/tokens"
     tags = ("tokens",)
@@ -25,20 +25,20 @@ class TokenController(Controller):
 
     @get(operation_id="listTokens", summary="List tokens", responses=error_specs())
     async def list_tokens(self, state: AppState) -> v1.TokenPage:
-        """List all tokens, also those that have expired or been revoked, the oldest first."""
+        """List all tokens, including expired and revoked ones, oldest first."""
         return v1.TokenPage(tokens=tuple(show_token(token) for token in state.fleet.tokens.all()))
 
     @post(
         operation_id="createToken",
-        summary="Make a token",
+        summary="Create a token",
         responses=change_error_specs(
-            _409="There is a token of this name, or this request was answered before, and the secret is shown once.",
+            _409="A token has this name, or this is a repeated request, and a secret is shown only once.",
         ),
     )
     async def create_token(
         self, state: AppState, caller: CallerDep, idempotency_key: IdempotencyKeyDep, data: JSONBody[v1.CreateToken]
     ) -> v1.NewToken:
-        """Make a token. The answer has its secret, which nobody is shown again."""
+        """Create a token. The response has its secret, which is never shown again."""
         token, secret = await state.fleet.tokens.create(
             data.name,
             data.role,
@@ -66,12 +66,12 @@ class TokenController(Controller):
         token_id: TokenId,
         reason: Reason = "",
     ) -> None:
-        """Let a token open nothing any more, from now on and for ever; it stays listed."""
+        """Revoke a token permanently. It stays in the list."""
         await state.fleet.tokens.revoke(token_id, by=caller.name, why=reason, idempotency_key=idempotency_key)
 
 
 def show_token(token: Token) -> v1.Token:
-    """Show what is known of a token; its secret is not."""
+    """Return a token as a response type, without its secret, which is not stored."""
     return v1.Token(
         id=token.id,
         name=token.name,

@@ -1,1 +1,1 @@
-"""API views: core and fleet values as the response types of `forewarn.api.v1`. No rule is decided here."""
+"""API views: core and fleet values as the response types of `forewarn.api.v1`. No rules here."""

@@ -22,7 +22,7 @@ from forewarn.fleet.service import Fleet
 
 
 async def show_campaign(fleet: Fleet, campaign: Campaign) -> v1.Campaign:
-    """Show a campaign: how far it is, and what it waits for. To look through a large one takes several turns."""
+    """Return a campaign with its progress and what it waits for. Counting a large one yields to the event loop."""
     counts = await _count_waves(campaign)
     prospects = await fleet.campaigns.status(campaign.id)
     return v1.Campaign(
@@ -55,13 +55,13 @@ async def show_campaign(fleet: Fleet, campaign: Campaign) -> v1.Campaign:
 
 
 class _WaveCounts(NamedTuple):
-    """What a look through all scopes comes to."""
+    """Counts over all scopes of a campaign."""
 
     progress: tuple[v1.WaveProgress, ...]
-    """The n-th waves of all scopes together, as people speak of waves."""
+    """The progress of the n-th waves of all scopes together."""
     vms_over: int
     failed: dict[str, ScopeProgress]
-    """The scopes that have a failed wave before them."""
+    """The scopes whose current wave has failed."""
 
 
 async def _count_waves(campaign: Campaign) -> _WaveCounts:
@@ -91,7 +91,7 @@ def _wave_progress(n: int, count: dict[WaveState, int], vms: int) -> v1.WaveProg
 
 
 def _state(state: WaveState) -> v1.WaveState:
-    """Return a state as the API has it; metrics keep the shorter word of the core."""
+    """Return the API's name of a state; metrics keep the core's name."""
     return v1.WaveState.ABANDONED if state is WaveState.LEFT else v1.WaveState(state.text)
 
 
@@ -114,7 +114,7 @@ def _gate(campaign: Campaign) -> v1.ClosedGate | None:
 def show_waves(
     campaign: Campaign, *, scope: str | None, state: v1.WaveState | None, after: str, limit: int
 ) -> v1.WavePage:
-    """Show waves by scope, those after `after`, which is the place of the last one of the page before."""
+    """Return waves by scope, after the position `after` of the last wave of the previous page."""
     first = int(after or 0)
     found = list(islice(_waves(campaign, scope, state, first), limit + 1))
     shown = [wave for _, wave in found[:limit]]
@@ -124,7 +124,7 @@ def show_waves(
 def _waves(
     campaign: Campaign, scope: str | None, state: v1.WaveState | None, first: int
 ) -> Iterator[tuple[int, v1.CampaignWave]]:
-    """Give each wave that is asked for with its place, counted from 1."""
+    """Yield each matching wave with its position, counted from 1."""
     position = 0
     for progress in campaign.scopes:
         if position + len(progress.waves) <= first:
@@ -157,7 +157,7 @@ def _state_since(campaign: Campaign, progress: ScopeProgress, wave: Wave) -> dat
 
 
 def show_plan_summary(plan: Plan) -> v1.CampaignPlan:
-    """Show a plan without its waves."""
+    """Return a plan without its waves."""
     return v1.CampaignPlan(
         waves=(),
         unplaced=tuple(

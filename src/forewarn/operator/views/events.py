@@ -34,14 +34,14 @@ from forewarn.operator.views.journal import show_row
 from forewarn.store.port import JournalQuery, JournalRow, RecordKey, RecordKind
 
 MAX_TIMELINE = 1_000
-"""How many lines of the journal a story has at most: an event over a thousand VMs has several for each."""
+"""The most journal entries in an event's detail: an event on a thousand VMs has several for each."""
 
 FIRST_ENTRIES = (EntryKind.SCHEDULED, EntryKind.STARTED)
-"""The first line of an event is one of these, and tells its type."""
+"""The first entry of an event is one of these and has its type."""
 
 
 def show_event(fleet: Fleet, scope: Scope, event: Event, *, now: datetime) -> v1.Event:
-    """Show an open event, and why it waits."""
+    """Return an open event with the reasons why it waits."""
     blockers = [
         _with_campaign_state(fleet, blocker) for blocker in explain(scope, event, fleet.scopes.rule_context, now=now)
     ]
@@ -98,7 +98,7 @@ def _show_blocker(blocker: Blocker, scope: str) -> v1.Blocker:
 
 
 def _with_campaign_state(fleet: Fleet, blocker: Blocker) -> Blocker:
-    """Return what keeps an event, with what its scope cannot know of it."""
+    """Add the campaign's state to a blocker; the scope does not know it."""
     if not isinstance(blocker, CampaignPending):
         return blocker
     why, is_stopped = fleet.campaigns.stop_reason(blocker.campaign), fleet.campaigns.is_stopped(blocker.campaign)
@@ -110,7 +110,7 @@ def _status(state: State) -> Literal["Scheduled", "Started"]:
 
 
 class EventFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which events are wanted: those that fit everything that is said."""
+    """A filter for events; an event must match all given fields."""
 
     host: str | None = None
     type: EventType | None = None
@@ -118,7 +118,7 @@ class EventFilter(msgspec.Struct, frozen=True, kw_only=True):
     source: Source | None = None
 
     def matches(self, event: Event) -> bool:
-        """Tell whether the event is one of them."""
+        """Return whether the event matches."""
         return (
             self.host in (None, event.host)
             and self.type in (None, event.type)
@@ -138,7 +138,7 @@ async def show_events(
     limit: int,
     caller: Caller,
 ) -> v1.EventPage:
-    """Show open events by scope and in the order in which they were made, from the one after `after` on."""
+    """Return open events after the position `after`, by scope and in the order of their creation."""
     name = None
     if vm is not None:
         view, found_vm = find_vm(fleet, caller, vm)
@@ -166,12 +166,12 @@ async def show_events(
 
 
 def _position(event: Event) -> str:
-    """Where an event stands among its scope's; the time is for when it has gone."""
+    """Return the position of an event in its scope; the time is used if the event has ended."""
     return f"{event.created_at.isoformat(timespec='microseconds')}/{event.id}"
 
 
 def _events_after(events: tuple[Event, ...], position: str) -> tuple[Event, ...]:
-    """Return the events after a place; if its event has gone, rather one too many than one too few."""
+    """Return the events after a position. If its event has ended, one may be repeated, but none is missed."""
     positions = [_position(event) for event in events]
     if position in positions:
         return events[positions.index(position) + 1 :]
@@ -203,7 +203,7 @@ async def show_event_detail(fleet: Fleet, id_: str) -> v1.EventDetail:
 
 
 async def _show_ended_event(fleet: Fleet, id_: str, rows: Sequence[JournalRow]) -> v1.EventDetail:
-    """Tell of an ended event what the journal knows."""
+    """Return the detail of an ended event, from its journal entries."""
     first = await _first_row(fleet, id_, rows)
     ending = next((row.entry for row in reversed(rows) if row.entry.kind in OUTCOMES), None)
     type_ = first.entry.facts.get("type")
@@ -226,7 +226,7 @@ async def _timeline(fleet: Fleet, id_: str, scope: str | None) -> list[JournalRo
 
 
 async def _first_row(fleet: Fleet, id_: str, rows: Sequence[JournalRow]) -> JournalRow:
-    """Return the event's first line, or the oldest one that is left of it."""
+    """Return the event's first journal entry, or its oldest one that was not pruned."""
     if len(rows) < MAX_TIMELINE:
         return rows[0]
     return next(iter(await fleet.journal.query(JournalQuery(event=id_, kinds=FIRST_ENTRIES, limit=1))), rows[0])

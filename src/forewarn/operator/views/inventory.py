@@ -14,16 +14,16 @@ from forewarn.fleet.replica import ScopeView
 from forewarn.fleet.service import Fleet
 
 GuestUrl = Callable[[str, Vm], str | None]
-"""Scope and VM to the URL at which the VM finds its endpoint, if it has one of its own."""
+"""Returns the URL of a VM's endpoint, given its scope and the VM; None if it has none."""
 
 
 def show_hold(hold: Hold | None, scope: str | None) -> v1.Hold | None:
-    """Show the hold of a scope, or with None the one on the whole fleet."""
+    """Return the hold of a scope, or of the whole fleet if `scope` is None."""
     return None if hold is None else v1.Hold(scope=scope, created_by=hold.by, created_at=hold.at, reason=hold.reason)
 
 
 def show_vm(scope: Scope, vm: Vm, guest_url: GuestUrl) -> v1.Vm:
-    """Show a VM with everything that holds for it."""
+    """Return a VM with its own and inherited properties."""
     traits = scope.traits_of(vm)
     return v1.Vm(
         name=vm.name,
@@ -45,19 +45,19 @@ def show_vm(scope: Scope, vm: Vm, guest_url: GuestUrl) -> v1.Vm:
 
 
 def first_vms(fleet: Fleet, guest_url: GuestUrl, limit: int) -> tuple[v1.Vm, ...]:
-    """Show the first VMs by scope and name."""
+    """Return the first VMs by scope and name."""
     scopes = (fleet.replica.scope(id_) for id_ in sorted(view.id for view in fleet.replica.views()))
     vms = ((scope, vm) for scope in scopes for vm in sorted_vms(scope.roster))
     return tuple(show_vm(scope, vm, guest_url) for scope, vm in islice(vms, limit))
 
 
 def sorted_vms(vms: Iterable[Vm]) -> list[Vm]:
-    """Return VMs of one scope in the order in which people count them."""
+    """Return VMs of one scope in natural order: web-2 before web-10."""
     return sorted(vms, key=lambda vm: natural_sort_key(vm.name))
 
 
 def show_scope(fleet: Fleet, view: ScopeView, scope: Scope) -> v1.Scope:
-    """Show a scope and how it stands with its guests."""
+    """Return a scope with its enablement and the time of its last poll."""
     return v1.Scope(
         id=scope.id,
         kind=scope.kind,
@@ -78,14 +78,14 @@ def show_scope(fleet: Fleet, view: ScopeView, scope: Scope) -> v1.Scope:
 
 
 def _show_traits(traits: Traits) -> dict[str, Any]:
-    """Return traits as fields of a VM or a scope, which always have tags."""
+    """Return traits as fields of a VM or scope; `tags` is always set."""
     values = ((name, getattr(traits, name)) for name in Traits.__struct_fields__)
     written = {name: format_duration(each) if isinstance(each, timedelta) else each for name, each in values}
     return written | {"tags": traits.tags or {}}
 
 
 def show_host(name: str, placed: Iterable[tuple[Scope, Vm]]) -> v1.Host:
-    """Show a host as the VMs on it let it be seen, with the open events that affect one of them."""
+    """Return a host with its VMs and the open events that affect them."""
     by_scope: dict[str, tuple[Scope, list[Vm]]] = {}
     for scope, vm in placed:
         by_scope.setdefault(scope.id, (scope, []))[1].append(vm)

@@ -21,7 +21,7 @@ from forewarn.operator.views.inventory import show_hold, show_host, show_scope, 
 
 
 class InventoryFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which VMs, or which scopes, are asked for. None: it makes no difference."""
+    """A filter for VMs or scopes. None matches everything."""
 
     scope: str | None = None
     kind: ScopeKind | None = None
@@ -33,7 +33,7 @@ class InventoryFilter(msgspec.Struct, frozen=True, kw_only=True):
     priority: Priority | None = None
 
     def matches_scope(self, scope: Scope) -> bool:
-        """Tell whether the scope is one of those, or can have VMs that are."""
+        """Return whether the scope matches, so that its VMs can match."""
         return (
             self.kind in (None, scope.kind)
             and self.held in (None, scope.hold is not None)
@@ -41,7 +41,7 @@ class InventoryFilter(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def vm_predicate(self) -> Callable[[Scope, Vm], bool]:
-        """Return what tells whether a VM of a scope that is taken is one of those."""
+        """Return a function that checks whether a VM of a matching scope matches."""
         matches_name = re.compile(translate((self.name or "*").casefold())).fullmatch
         tag, equals, value = (self.tag or "").partition("=")
 
@@ -61,7 +61,7 @@ class InventoryFilter(msgspec.Struct, frozen=True, kw_only=True):
 async def list_scopes(
     state: AppState, caller: Caller, wanted: InventoryFilter, *, after: str, limit: int
 ) -> v1.ScopePage:
-    """Show scopes by their ids, from the one after `after` on."""
+    """Return scopes after `after`, sorted by id."""
     fleet = state.fleet
     matches_name = re.compile(translate((wanted.name or "*").casefold())).fullmatch
 
@@ -82,7 +82,7 @@ async def list_scopes(
 
 
 async def list_vms(state: AppState, caller: Caller, wanted: InventoryFilter, *, after: str, limit: int) -> v1.VmPage:
-    """Show VMs by scope and name, from the one after `after` on."""
+    """Return VMs after `after`, sorted by scope and name."""
     fleet = state.fleet
     last_scope, _, last_name = after.rpartition("/")
     matches = wanted.vm_predicate()
@@ -102,7 +102,7 @@ async def list_vms(state: AppState, caller: Caller, wanted: InventoryFilter, *, 
 
 
 def _scope_ids(state: AppState, caller: Caller, wanted: InventoryFilter, first: str) -> Iterable[str]:
-    """Return the ids of the scopes to look at, in order: all of them only if nothing narrower is said."""
+    """Return the sorted ids of the scopes to examine; all of them only without a scope or host filter."""
     if wanted.scope is not None:
         caller.check_scope(wanted.scope)
         return [state.fleet.replica.scope(wanted.scope).id]
@@ -119,7 +119,7 @@ def _vms_after(vms: list[Vm], last: str) -> list[Vm]:
 
 
 async def list_hosts(state: AppState, caller: Caller, *, name: str | None, after: str, limit: int) -> v1.HostPage:
-    """Show hosts by name, from the one after `after` on."""
+    """Return hosts after `after`, sorted by name."""
     matches_name = re.compile(translate((name or "*").casefold())).fullmatch
     hosts = list(state.fleet.replica.hosts()) if not caller.scopes else await _visible_hosts(state, caller)
     wanted = [host async for host in iterate_gradually(hosts) if host > after and matches_name(host.casefold())]
@@ -138,7 +138,7 @@ async def list_hosts(state: AppState, caller: Caller, *, name: str | None, after
 
 
 async def _visible_hosts(state: AppState, caller: Caller) -> set[str]:
-    """Return the hosts on which VMs are that the caller may see."""
+    """Return the hosts that have VMs which the caller may see."""
     found: set[str] = set()
     async for scope in visible_scopes(state.fleet.replica, state.scope_ids.ids(), caller):
         found.update(vm.host for vm in scope.roster if vm.host is not None)
@@ -146,7 +146,7 @@ async def _visible_hosts(state: AppState, caller: Caller) -> set[str]:
 
 
 def visible_host(state: AppState, caller: Caller, name: str) -> v1.Host | None:
-    """Show a host, if there is one with VMs that the caller may see."""
+    """Return a host if it has VMs that the caller may see, else None."""
     placed = state.fleet.replica.hosts().get(name, ())
     visible = [(view.scope, vm) for view, vm in placed if view.scope is not None and caller.can_see(view.id)]
     return show_host(name, visible) if visible else None

@@ -11,7 +11,7 @@ from forewarn.store.port import JournalRow, RecordKind
 
 
 def show_row(row: JournalRow) -> v1.JournalEntry:
-    """Show a line of the journal."""
+    """Return a journal entry as a response type."""
     entry = row.entry
     return v1.JournalEntry(
         position=row.position,
@@ -29,7 +29,7 @@ def show_row(row: JournalRow) -> v1.JournalEntry:
 
 
 def read_predicate(fleet: Fleet, caller: Caller) -> Callable[[JournalRow], bool]:
-    """Return what tells whether a line is the caller's to read: one who is limited to scopes reads of those alone."""
+    """Return a function that checks whether the caller may read an entry. A limited token reads only its scopes."""
     campaigns: dict[str, bool] = {}
 
     def can_read(row: JournalRow) -> bool:
