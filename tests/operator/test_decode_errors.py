@@ -61,7 +61,7 @@ def test_other_complaint_stays_as_it_is(message: str) -> None:
     ("message", "word"),
     [
         ("Expected `str` of length >= 1 - at `$.name`", "name is empty"),
-        ("scope: Expected `str` of length >= 1", "scope: this is empty"),
+        ("scope: Expected `str` of length >= 1", "scope: must not be empty"),
         ("Expected `str` of length <= 512 - at `$.reason`", "reason is longer than 512 characters"),
         ("Idempotency-Key: Expected `str` of length <= 64", "Idempotency-Key: "),
         ("Object missing required field `vms`", "Object missing required field `vms`"),
