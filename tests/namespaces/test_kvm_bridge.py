@@ -112,7 +112,7 @@ def test_doctor_on_the_host_finds_nothing_wrong_with_a_guest_that_asks(bridge_ho
     assert [line for line in found if not line.startswith("✓ ")] == []
     assert found[-1] == (
         "✓ Does its endpoint answer? Yes, at http://169.254.169.254: "
-        "this machine, which is not the VM, is answered with status 403."
+        "this machine is not the VM and gets status 403."
     )
 
 

@@ -234,7 +234,7 @@ class TestFleets:
             ("[[scopes]", "invalid TOML"),
             ('[[scopes]]\nname = "x"\nkind = "cloud"\n', r"scopes\[0\].kind"),
             ({"scopes": [{"name": "x"}]}, "kind"),
-            (["web/web-0", "web/web-0"], "web/web-0 is there already"),
+            (["web/web-0", "web/web-0"], "web/web-0 is already defined"),
             (["not a name"], "scopes"),
             (Path("/nowhere/fleet.toml"), "/nowhere/fleet.toml: cannot be read"),
         ],

@@ -409,7 +409,7 @@ def test_campaign_watch_on_a_terminal_shows_progress_bars(service_machine: Servi
     def script() -> Script:
         yield "0/5 waves"
         yield "▒" * 3
-        yield "Time stands still"
+        yield "The clock is manual"
         run_json(service_machine, "clock", "advance", "20m")
         yield "2/5 waves"
         yield "expected end"

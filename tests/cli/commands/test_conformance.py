@@ -166,7 +166,7 @@ def test_unreachable_endpoint_exits_with_5(machine: Machine) -> None:
     ended = run(machine, "conformance", f"http://{host}:{port}", *QUICK)
     assert (ended.code, ended.stdout) == (5, "")
     assert f"cannot reach http://{host}:{port}" in ended.stderr
-    assert "check the URL, and that its service runs" in ended.stderr
+    assert "check the URL and that its service is running" in ended.stderr
     assert "FOREWARN_ENDPOINT" not in ended.stderr
 
 
@@ -174,7 +174,7 @@ def test_unreachable_endpoint_exits_with_5(machine: Machine) -> None:
     ("options", "why"),
     [
         (("http://127.0.0.1:1/metadata",), "is not a metadata endpoint"),
-        (("127.0.0.1:1", "--approve", "all"), "--approve: all is not the id of an event"),
+        (("127.0.0.1:1", "--approve", "all"), "--approve: all is not an event id"),
         (("127.0.0.1:1", "--pace", "0"), "--pace must be above 0 and at most 10000 (got 0)"),
         (("127.0.0.1:1", "--timeout", "soon"), "--timeout: 'soon' is not a duration"),
         (("127.0.0.1:1", "--timeout", "0s"), "--timeout must be greater than 0"),

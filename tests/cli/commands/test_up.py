@@ -94,8 +94,8 @@ def test_killed_service_continues_after_a_restart(machine: Machine, tmp_path: Pa
     assert (unreachable.returncode, unreachable.stderr) == (
         5,
         (
-            f"forewarn: no service runs on {tmp_path / 'data'}: start one with `forewarn up` (the emulator) or "
-            "`forewarn serve` (for real VMs), or name one with --url or --data\n"
+            f"forewarn: no service runs on {tmp_path / 'data'}; start one with `forewarn up` (the emulator) or "
+            "`forewarn serve` (for real VMs), or specify one with --url or --data\n"
         ),
     )
     with machine.up(*data) as second:

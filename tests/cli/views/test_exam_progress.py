@@ -32,7 +32,7 @@ def test_plan_and_each_result_are_a_line_without_a_terminal(capsys: pytest.Captu
         progress.ended(result("b", "polls", "approves"))
         progress.ended(result("c", problem="too slow", tries=2))
     plan, *lines = capsys.readouterr().err.splitlines()
-    assert plan.startswith("3 scenarios, 2 at a time: 1m ")
+    assert plan == "3 scenarios, 2 at a time: at most 1m."
     assert lines[:2] == ["✓ a", "✗ b: polls, approves"]
     assert lines[2].startswith("? c")
     assert lines[2].endswith(": too slow")
@@ -40,7 +40,7 @@ def test_plan_and_each_result_are_a_line_without_a_terminal(capsys: pytest.Captu
 
 def test_single_scenario_is_not_said_to_run_beside_others(capsys: pytest.CaptureFixture[str]) -> None:
     ExamProgress(30.0).planned([scenario("a")], at_once=4, tries=1)
-    assert capsys.readouterr().err.startswith("1 scenario: 30s ")
+    assert capsys.readouterr().err == "1 scenario: at most 30s.\n"
 
 
 def test_second_round_names_its_scenarios(capsys: pytest.CaptureFixture[str]) -> None:
