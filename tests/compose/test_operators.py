@@ -1,14 +1,17 @@
 """The operator listener: its port, its URL and its certificate."""
 
+import asyncio
 import errno
 import socket
 import ssl
+import time
 from pathlib import Path
 
 import pytest
 import trustme
 from cryptography.hazmat.primitives import serialization
 
+from forewarn.compose import operators
 from forewarn.compose.operators import InvalidCertificate, bind_listener, create_tls_context, listener_url
 from forewarn.guest.vm_listeners import ListenFailed
 from forewarn.settings.schema import TlsSettings
@@ -99,3 +102,18 @@ def test_key_with_a_password_is_refused_without_a_prompt(tls: TlsSettings) -> No
     )
     with pytest.raises(InvalidCertificate, match="password"):
         create_tls_context(tls)
+
+
+async def test_operator_api_is_created_by_one_thread_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    running, most = 0, 0
+
+    def preload() -> None:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        time.sleep(0.01)  # another thread can start meanwhile
+        running -= 1
+
+    monkeypatch.setattr("forewarn.operator.app.preload", preload)
+    await asyncio.gather(*(asyncio.to_thread(operators._prepare) for _ in range(4)))
+    assert most == 1

@@ -111,8 +111,7 @@ def test_doctor_on_the_host_finds_nothing_wrong_with_a_guest_that_asks(bridge_ho
         found = bridge_host.host.run(str(PROGRAM), "doctor", "web-0", "--data", str(tmp_path / "data")).splitlines()
     assert [line for line in found if not line.startswith("✓ ")] == []
     assert found[-1] == (
-        "✓ Does its endpoint answer? Yes, at http://169.254.169.254: "
-        "this machine is not the VM and gets status 403."
+        "✓ Does its endpoint answer? Yes, at http://169.254.169.254: this machine is not the VM and gets status 403."
     )
 
 

@@ -6,6 +6,7 @@ import ssl
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from ipaddress import ip_address
+from threading import Lock
 
 from forewarn.compose.guests import GuestListeners
 from forewarn.core.base_error import BaseError
@@ -13,6 +14,10 @@ from forewarn.fleet.service import Fleet
 from forewarn.guest.vm_listeners import ListenFailed
 from forewarn.settings.schema import TlsSettings
 from forewarn.settings.types import ListenAddress
+
+_preparing = Lock()
+"""Held while the app is imported and created. Threads that import packages with circular imports at the same time, as
+in an exam of several scenarios, can see half of a module."""
 
 OTHER_ADDRESS_ADVICE = "choose another one with --operator HOST:PORT (port 0: any free port)"
 
@@ -57,10 +62,11 @@ async def serve_operators(
 
 
 def _prepare() -> None:
-    import forewarn.operator.http_server  # noqa: F401 - loaded here in a thread, used by the caller
-    from forewarn.operator.app import preload
+    with _preparing:
+        import forewarn.operator.http_server  # noqa: F401 - loaded here in a thread, used by the caller
+        from forewarn.operator.app import preload
 
-    preload()
+        preload()
 
 
 def listener_url(listener: socket.socket, tls: ssl.SSLContext | None) -> str:
