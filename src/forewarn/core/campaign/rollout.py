@@ -58,16 +58,16 @@ GATE_OPEN_TTL = timedelta(minutes=1)
 GATE_RETRY_DELAY = timedelta(minutes=1)
 """The pause between two checks of a closed gate."""
 
-MAX_NEWS = 20
+MAX_NEWS = 10
 """How many scopes with findings one decision processes before other tasks run."""
 
 MAX_ANNOUNCING = 200
 """How many waves are being announced at the same time."""
 
-MAX_CLEARED = 10
+MAX_CLEARED = 5
 """How many waves one decision clears before other tasks run."""
 
-MAX_CHECKED = 25
+MAX_CHECKED = 15
 """How many waves one decision considers for announcement before other tasks run."""
 
 

@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 MAX_CONCURRENT = 32
 """How many actions of a campaign run at the same time, each in another scope."""
 
-MAX_DECISIONS = 20
+MAX_DECISIONS = 40
 """How many decisions are saved together, at most."""
 
 
