@@ -2,16 +2,20 @@
 
 An action is requested once and stays pending until its `ActionResult` is applied. A finding changes nothing by itself:
 `core.campaign.rollout` applies it, and ignores one that is too late.
+
+Actions are structs, because named tuples of different types are equal if their fields are.
 """
 
 from datetime import datetime
 from typing import NamedTuple
 
+import msgspec
+
 from forewarn.core.campaign.limits import Load
 from forewarn.core.scope import EventOutcome
 
 
-class AnnounceWave(NamedTuple):
+class AnnounceWave(msgspec.Struct, frozen=True):
     """Create the events of a wave, for the VMs that the scope has now."""
 
     scope: str
@@ -21,7 +25,7 @@ class AnnounceWave(NamedTuple):
     """The expected load of the wave."""
 
 
-class ClearWave(NamedTuple):
+class ClearWave(msgspec.Struct, frozen=True):
     """Clear events of a wave, so that they can start."""
 
     scope: str
@@ -31,7 +35,7 @@ class ClearWave(NamedTuple):
     """The expected load of each event."""
 
 
-class WithdrawEvent(NamedTuple):
+class WithdrawEvent(msgspec.Struct, frozen=True):
     """Cancel an event that is Scheduled, or give up the stuck impacts of a Started one."""
 
     scope: str
@@ -40,7 +44,7 @@ class WithdrawEvent(NamedTuple):
     why: str
 
 
-class RetryEvent(NamedTuple):
+class RetryEvent(msgspec.Struct, frozen=True):
     """Retry the failed impacts of an event."""
 
     scope: str
@@ -48,20 +52,20 @@ class RetryEvent(NamedTuple):
     by: str
 
 
-class ReadOutcome(NamedTuple):
+class ReadOutcome(msgspec.Struct, frozen=True):
     """Read from the journal how a wave ended that the scope no longer remembers."""
 
     scope: str
     n: int
 
 
-class CloseScope(NamedTuple):
+class CloseScope(msgspec.Struct, frozen=True):
     """Read from the journal whether VMs of the scope were in no wave."""
 
     scope: str
 
 
-class CheckGate(NamedTuple):
+class CheckGate(msgspec.Struct, frozen=True):
     """Check the health gate."""
 
     scope: str
