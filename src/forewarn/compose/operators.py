@@ -100,5 +100,5 @@ def load_certificate(context: ssl.SSLContext, settings: TlsSettings) -> None:
 
 
 def _refuse_password() -> str:
-    """Refuse an encrypted key: nobody can enter a password when a service starts."""
+    """Refuse an encrypted key: there is no terminal for a password when a service starts."""
     raise ValueError("the key is encrypted with a password: use one without")

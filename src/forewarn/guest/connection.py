@@ -106,7 +106,7 @@ class Connection(asyncio.Protocol):
         self._run_safely(self._resume)
 
     def connection_lost(self, _: Exception | None) -> None:
-        """Clean up and cancel pending work: nobody is left to receive a response."""
+        """Clean up and cancel pending work: no peer is left to receive a response."""
         self._set_state(ConnectionState.CLOSED)
         self._server_state.remove_connection(self)
         self._session.close()

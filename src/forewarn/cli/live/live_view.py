@@ -32,7 +32,7 @@ DISCONNECTED_MESSAGE = "The service cannot be reached; trying again. "
 RECONNECTED_MESSAGE = "The service can be reached again."
 
 MAX_LINES_ABOVE = 10
-"""How many journal lines are written above the live area per refresh; nobody could read more."""
+"""How many journal lines are written above the live area per refresh; more could not be read."""
 
 QUIT_KEYS = "qQ"
 

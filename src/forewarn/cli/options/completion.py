@@ -52,7 +52,7 @@ def _complete(source: NameSource, ctx: click.Context, incomplete: str) -> "list[
             matching = ((name, text) for name, text in offered if name.startswith(incomplete))
             found.extend(CompletionItem(name, help=text) for name, text in islice(matching, MAX_COMPLETIONS))
 
-    # A thread, because it can be abandoned: a service that answers byte by byte would block for ever.
+    # A thread, because it can be abandoned: a service that answers byte by byte would block forever.
     thread = Thread(target=fetch, daemon=True)
     thread.start()
     thread.join(TIMEOUT)
