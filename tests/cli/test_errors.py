@@ -34,7 +34,7 @@ def test_exit_code_tells_programs_how_it_ended(error: Exception, code: int) -> N
     assert exit_code(error) == code
 
 
-def test_refusal_is_told_with_what_to_do_next_once() -> None:
+def test_refusal_is_reported_once_with_the_next_step() -> None:
     hint = HINTS["vm-not-found"]
     assert error_message(refused("vm-not-found", 404)) == f"no{hint}"
     assert error_message(refused("vm-not-found", 404, f"no{hint}")) == f"no{hint}"

@@ -100,7 +100,7 @@ def test_own_events_are_approved_and_others_only_listed(
     ]
 
 
-def test_nothing_is_said_when_nothing_is_planned(sample: Sample, vms: tuple[Vm, ...]) -> None:
+def test_nothing_is_printed_when_nothing_is_planned(sample: Sample, vms: tuple[Vm, ...]) -> None:
     assert sample.run(vms[0].url) == []
 
 

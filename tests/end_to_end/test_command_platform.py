@@ -196,7 +196,7 @@ def test_unknown_outcome_waits_for_a_person(tmp_path: Path) -> None:
     assert (tmp_path / "calls").read_text().split() == ["carry-out", "probe"]
 
 
-def test_what_nobody_knows_is_repeated_where_that_does_no_harm(tmp_path: Path) -> None:
+def test_unknown_outcome_is_repeated_where_the_program_is_repeatable(tmp_path: Path) -> None:
     text, event = interrupted(tmp_path, signal.SIGKILL, "1", finish=True)
     with run_serve(tmp_path, text + "repeatable = true\n") as service:
         ended(service, event)

@@ -151,7 +151,7 @@ def _asked(service: ServiceProcess) -> list[tuple[int, EntryKind]]:
     return [(entry.position, entry.action) for entry in entries if entry.action is not EntryKind.CLOCK_MOVED]
 
 
-def test_requests_said_again_after_a_crash_do_nothing_twice(tmp_path: Path) -> None:
+def test_requests_repeated_after_a_crash_have_one_effect(tmp_path: Path) -> None:
     with run_service_process(tmp_path) as service:
         freeze = v1.ScheduleEvents(type=EventType.FREEZE, vms=("web-0",), notice="20m")
 

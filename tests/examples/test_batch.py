@@ -135,7 +135,7 @@ def test_job_comes_back_when_the_eviction_is_taken_back(
         wait_until(slow.pid.exists, "the worker to run again")
 
 
-def test_worker_is_stopped_and_started_as_often_as_it_is_said(slow: Worker, shared: Path) -> None:
+def test_worker_is_stopped_and_started_once_per_event(slow: Worker, shared: Path) -> None:
     slow.control("stop")
     slow.control("start")
     slow.wait_for_progress()

@@ -81,7 +81,7 @@ def phases_told(collected: Sink) -> set[str]:
     return set(phases)
 
 
-def test_every_phase_is_told_centrally_and_both_ends_to_a_person(tmp_path: Path) -> None:
+def test_every_phase_reaches_the_central_log_and_start_and_end_a_person(tmp_path: Path) -> None:
     with sink() as (collected, address), run_service_with_agents(tmp_path, FLEET) as service:
         secrets = {"logs.token": "the token of the log server", "administrator.urls": f"json://{address}/people"}
         for name, text in secrets.items():

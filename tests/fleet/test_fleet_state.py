@@ -85,7 +85,7 @@ def test_first_fleet_file_is_loaded_once() -> None:
     assert mark_filled(FleetState(entries=2)) == Decision(FleetState(entries=2, filled=True), (), None)
 
 
-def test_port_belongs_to_one_vm_for_ever() -> None:
+def test_port_belongs_to_one_vm_forever() -> None:
     state = value_of(assign_ports(FleetState(), {"web/a": 8001, "web/b": 8002}))
     assert value_of(assign_ports(state, {"web/a": 8001, "web/c": 8003})).ports == {
         "web/a": 8001,

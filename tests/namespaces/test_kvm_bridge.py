@@ -125,7 +125,7 @@ def test_without_the_rules_a_guest_can_pass_for_one_that_is_away(bridge_host: Br
         assert (told.status, told.body) == (200, b"web-0")
 
 
-def test_with_the_rules_a_guest_passes_for_nobody(bridge_host: BridgeHost, tmp_path: Path) -> None:
+def test_with_the_rules_a_guest_cannot_use_another_address(bridge_host: BridgeHost, tmp_path: Path) -> None:
     bridge_host.load_rules(tmp_path)
     with service(bridge_host, tmp_path):
         _, second = curls(bridge_host, tmp_path)
@@ -137,7 +137,7 @@ def test_with_the_rules_a_guest_passes_for_nobody(bridge_host: BridgeHost, tmp_p
         assert second(*METADATA, "--interface", "192.0.2.11", NAME).body == b"web-1"
 
 
-def test_with_the_rules_a_borrowed_hardware_address_helps_nobody(bridge_host: BridgeHost, tmp_path: Path) -> None:
+def test_with_the_rules_a_copied_hardware_address_does_not_help(bridge_host: BridgeHost, tmp_path: Path) -> None:
     bridge_host.load_rules(tmp_path)
     with service(bridge_host, tmp_path):
         _, second = curls(bridge_host, tmp_path)
@@ -172,7 +172,7 @@ def test_operators_on_loopback_are_out_of_reach(bridge_host: BridgeHost, tmp_pat
             assert exit_status(curl, f"http://{address}:{port}/healthz") == COULD_NOT_CONNECT
 
 
-def test_operators_on_the_bridge_answer_nobody_without_a_token_and_no_guest_behind_the_rules(
+def test_operator_api_on_the_bridge_refuses_callers_without_token_and_guests_behind_the_rules(
     bridge_host: BridgeHost, tmp_path: Path
 ) -> None:
     with service(bridge_host, tmp_path, operator="192.0.2.1:8170") as started:

@@ -39,7 +39,7 @@ def complaint(type_: Any, value: object) -> str:
         ({"by_name": {"a": ["red", "pink"]}}, "by_name[...][1]: 'pink' is not one of red and blue"),
     ],
 )
-def test_invalid_word_is_told_with_those_that_are_allowed_in_its_place(value: object, message: str) -> None:
+def test_invalid_value_is_reported_with_the_allowed_ones(value: object, message: str) -> None:
     assert with_choices(complaint(Outer, value), Outer) == message
 
 
@@ -67,6 +67,6 @@ def test_other_complaint_stays_as_it_is(message: str) -> None:
         ("Object missing required field `vms`", "Object missing required field `vms`"),
     ],
 )
-def test_message_of_the_decoder_is_told_in_plain_words(message: str, word: str) -> None:
+def test_message_of_the_decoder_is_in_plain_words(message: str, word: str) -> None:
     assert plain_message(message).startswith(word)
     assert "Expected `str`" not in plain_message(message)

@@ -33,7 +33,7 @@ def test_every_error_has_a_code_of_its_own_kind() -> None:
 
 
 @pytest.mark.parametrize(("is_limited", "word"), [(True, "without scopes"), (False, "viewer")])
-def test_token_that_does_not_go_far_enough_is_told_what_it_lacks(is_limited: bool, word: str) -> None:
+def test_refused_token_is_reported_with_the_missing_role(is_limited: bool, word: str) -> None:
     error = TokenNotAllowed("ci", Role.VIEWER, Role.ADMIN, is_limited)
     assert word in str(error)
     assert "is_limited" not in error.details

@@ -62,7 +62,7 @@ def machine(root: Path, tmp_path: Path) -> Machine:
     return Machine(tmp_path, root / "tools")
 
 
-def test_lack_of_python_is_said_plainly(machine: Machine) -> None:
+def test_missing_python_is_reported(machine: Machine) -> None:
     machine.has("python3-old", OLD_PYTHON)
     assert machine.run("make-venv", "somewhere", python="python3-old") == (
         1,
@@ -85,7 +85,7 @@ def test_lack_of_venv_gives_an_ordinary_user_the_line_to_type(machine: Machine) 
     )
 
 
-def test_lack_of_venv_is_mended_by_root(machine: Machine) -> None:
+def test_missing_venv_is_installed_by_root(machine: Machine) -> None:
     machine.has("id", ROOT)
     machine.has("python3-bare", PYTHON_WITHOUT_ENSUREPIP)
     assert machine.run("make-venv", "somewhere", python="python3-bare") == (

@@ -62,7 +62,7 @@ def test_commands_end_with_the_same_codes(tmp_path: Path) -> None:
     assert exchanged.exit_codes(Service(tmp_path)) == expected("exit-codes")
 
 
-def test_the_same_story_is_stored_under_the_same_names(tmp_path: Path) -> None:
+def test_the_same_history_is_stored_under_the_same_names(tmp_path: Path) -> None:
     """Keys of facts are often keyword arguments, and stored by the code that runs today: play it all again."""
     History(Service(tmp_path)).play()
     now, then = written(tmp_path), written(STORED)

@@ -96,7 +96,7 @@ class TestAsking:
         assert [answer.headers["connection"] for answer in answers] == ["keep-alive"] * 2
         assert [answer.connects for answer in answers] == [1, 0]
 
-    def test_who_wants_the_connection_closed_is_told_that_it_is(self, vm: Vm, curl: Curl) -> None:
+    def test_response_confirms_that_the_connection_is_closed(self, vm: Vm, curl: Curl) -> None:
         told = curl("--header", "Connection: close", *METADATA, vm.events())
         assert (told.status, told.headers["connection"]) == (200, "close")
 
@@ -350,7 +350,9 @@ class TestRefusals:
     def test_a_refused_method_names_those_that_are_served(self, any_vm: Vm, curl: Curl) -> None:
         assert curl(*METADATA, "--request", "PUT", any_vm.events()).headers["allow"] == "GET, POST"
 
-    def test_a_vm_that_is_gone_is_nobody(self, service: EmulatorProcess, scale_set: tuple[Vm, ...], curl: Curl) -> None:
+    def test_deleted_vm_is_not_identified(
+        self, service: EmulatorProcess, scale_set: tuple[Vm, ...], curl: Curl
+    ) -> None:
         leaving, staying = scale_set
         service.schedule(EventType.PREEMPT, leaving, notice="30s")
         service.advance("41s")
@@ -358,7 +360,7 @@ class TestRefusals:
         assert (refused.status, refused.body) == (403, error(f"Forbidden: there is no VM {leaving} any more"))
         assert curl(*METADATA, staying.events()).status == 200
 
-    def test_who_asks_too_often_is_told_to_wait(self, tmp_path: Path, curl: Curl) -> None:
+    def test_rate_limited_client_gets_retry_after(self, tmp_path: Path, curl: Curl) -> None:
         with run_emulator(tmp_path, FOREWARN_GUEST_REQUESTS_PER_SECOND="1") as strict:
             vm, other, _ = strict.scope_to_itself(ScopeKind.AVAILABILITY_SET)
             answers = curl.start(*[(*METADATA, vm.events())] * 100).answers()

@@ -58,6 +58,6 @@ def test_an_agent_that_keeps_its_connection_uses_it_again(vm: Vm, programs: Path
     assert [answer.reused for answer in answers] == [False, True, True]
 
 
-def test_an_agent_that_closes_is_told_so_each_time(vm: Vm, programs: Path) -> None:
+def test_connection_close_is_confirmed_each_time(vm: Vm, programs: Path) -> None:
     answers = run(programs, vm.events(), "close")
     assert [(answer.connection, answer.reused) for answer in answers] == [("close", False)] * 3

@@ -11,7 +11,7 @@ from tests.third_party_clients.curl import Curl
 METADATA = ("--header", "Metadata: true")
 
 
-def test_who_waits_is_told_that_nothing_has_changed_and_that_this_is_the_end(tmp_path: Path) -> None:
+def test_long_poll_ends_unchanged_at_shutdown(tmp_path: Path) -> None:
     with run_emulator(tmp_path) as service:
         vm = service.scope_to_itself(ScopeKind.AVAILABILITY_SET)[0]
         etag = Curl(tmp_path)(*METADATA, vm.events()).headers["etag"]

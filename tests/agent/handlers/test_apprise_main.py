@@ -51,7 +51,7 @@ def test_urls_are_only_validated_without_a_body(monkeypatch: pytest.MonkeyPatch,
     assert (send(monkeypatch, Message(urls=["good://a"])), apprise.sent) == (0, [])
 
 
-def test_invalid_url_is_told_by_its_number_alone(
+def test_invalid_url_is_reported_only_by_its_number(
     monkeypatch: pytest.MonkeyPatch, apprise: type[FakeApprise], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert send(monkeypatch, Message(urls=["good://a", "bad://secret"], body="B")) == INVALID_URL

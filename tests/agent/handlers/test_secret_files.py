@@ -31,7 +31,7 @@ def test_secrets_are_read_line_by_line_and_hidden(file: Path) -> None:
 @pytest.mark.parametrize(
     "content", [b"", b"\n# comment\n", b"a\x07b\n", b"\xff\xfe"], ids=["empty", "comments", "unprintable", "binary"]
 )
-def test_file_without_a_secret_is_refused_and_its_content_is_not_told(file: Path, content: bytes) -> None:
+def test_file_without_a_secret_is_refused_and_its_content_is_not_shown(file: Path, content: bytes) -> None:
     file.write_bytes(content)
     with pytest.raises(InvalidSecret, match=str(file)):
         read_secrets(file, hide_nothing)

@@ -19,6 +19,6 @@ def test_every_field_but_the_name_is_a_setting(kind: type[HandlerSettings]) -> N
     assert {key: getattr(kind(name="x"), key) for key in common} == common
 
 
-def test_web_service_is_called_for_both_calls_and_people_are_told_of_begin_and_end() -> None:
+def test_default_phases_of_webhook_and_notify() -> None:
     assert WebhookSettings(name="x").phases == (Phase.PREPARE, Phase.RECOVER)
     assert NotifySettings(name="x").phases == (Phase.NOTICE, Phase.RECOVER)

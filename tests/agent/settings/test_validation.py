@@ -85,7 +85,7 @@ def test_settings_that_go_together_are_accepted(settings: AgentSettings) -> None
     assert list(find_problems(settings)) == []
 
 
-def test_problem_is_told_with_the_line_of_its_key() -> None:
+def test_problem_is_reported_with_the_line_of_its_key() -> None:
     document = read_toml("\n[handlers.x]\nkind = 'systemd'\n", file="agent.toml")
     with pytest.raises(SettingsConflict, match=r"^agent.toml:2: handlers\.x\.units "):
         validate(AgentSettings(handlers=(SystemdSettings(name="x"),)), document)

@@ -105,7 +105,7 @@ def test_approval_is_given_or_retried_later() -> None:
     assert failed.retry_at > TEN
 
 
-def test_ending_of_an_event_that_nobody_saw_is_inferred() -> None:
+def test_ending_of_an_event_that_was_not_observed_is_inferred() -> None:
     started = a_workflow(event=msgspec.structs.replace(EVENT, status=Status.STARTED))
     approved = a_workflow(approval=Approval(state=ApprovalState.GIVEN))
     assert infer_ending(a_workflow(), now=TEN) is Ending.WITHDRAWN

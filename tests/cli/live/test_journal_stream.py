@@ -91,7 +91,7 @@ def test_empty_stream_gives_nothing_after_the_time() -> None:
     assert list(JournalStream(api).wait(0)) == []
 
 
-def test_error_of_the_connection_is_told_until_it_is_back() -> None:
+def test_connection_error_is_shown_until_the_connection_is_back() -> None:
     assert connection_error([StreamUnavailable("down"), Heartbeat()], "") == "down"
     assert connection_error([StreamUnavailable("down"), StreamResumed()], "old") == ""
     assert connection_error([Heartbeat()], "old") == "old"

@@ -75,7 +75,7 @@ def test_event_waits_for_its_blockers_or_for_its_work() -> None:
     assert blockers_text(an_event(impacts=[put_off])).endswith(": busy")
 
 
-def test_stuck_work_is_told_with_the_command_that_retries_it() -> None:
+def test_stuck_work_is_shown_with_the_command_that_retries_it() -> None:
     text = blockers_text(an_event(explanation=("failed",), impacts=[an_impact("web-0", ImpactState.FAILED)]))
     assert f"`forewarn event retry {ID[:8]}`" in text
 
@@ -114,7 +114,7 @@ def test_line_of_a_campaign_is_where_its_wave_is() -> None:
     assert entry_location(an_entry(record_kind="campaign", facts={})) == "campaign"
 
 
-def test_hold_is_told_with_who_and_why_and_has_a_column_if_there_is_one() -> None:
+def test_hold_is_shown_with_actor_and_reason_and_has_a_column() -> None:
     assert hold_text(HOLD).startswith("Scope web is held by ann")
     assert hold_text(v1.Hold(scope=None, created_by="ann", created_at=TEN, reason="audit")).endswith(": audit")
     columns = hold_column([None, HOLD])

@@ -38,7 +38,7 @@ def test_plan_and_each_result_are_a_line_without_a_terminal(capsys: pytest.Captu
     assert lines[2].endswith(": too slow")
 
 
-def test_single_scenario_is_not_said_to_run_beside_others(capsys: pytest.CaptureFixture[str]) -> None:
+def test_plan_of_a_single_scenario_has_no_concurrency(capsys: pytest.CaptureFixture[str]) -> None:
     ExamProgress(30.0).planned([scenario("a")], at_once=4, tries=1)
     assert capsys.readouterr().err == "1 scenario: at most 30s.\n"
 

@@ -82,7 +82,7 @@ def test_scope_with_failed_maintenance_is_stuck() -> None:
     assert inputs(saved_scope(settle(scope, id_, "v0", Failed("no power"), CONTEXT, now=NOW)))[0].stuck
 
 
-def test_exclusion_is_told_with_the_first_scope_that_it_fits() -> None:
+def test_exclusion_is_reported_with_the_first_matching_scope() -> None:
     fleet = [a_scope([a_vm(f"{id_}-0", host="hv-0")], id=id_) for id_ in "ab"]
     found = inputs(*fleet, selection=Selection(all=True, exclude_hosts=("hv-0",)))
     assert found == [PlanScope("a", excluded=(("host", "hv-0"),))]

@@ -67,7 +67,7 @@ def test_empty_body_is_survived(tmp_path: Path) -> None:
         alone.endpoint.wait_until_approved("E")
 
 
-def test_fields_and_words_that_nobody_knows_yet_are_survived(tmp_path: Path) -> None:
+def test_unknown_fields_and_values_are_tolerated(tmp_path: Path) -> None:
     unknown = event("NEW", EventType="Teleport", EventSource="Moon", Mood="good", Colours=[1, {"a": None}])
     with run_single_agent(tmp_path) as alone:
         alone.endpoint.announce(unknown, event("E", NewField={"x": 1}), Advice="stay calm")
@@ -114,7 +114,7 @@ def test_nothing_stays_locked_by_an_agent_that_died(tmp_path: Path) -> None:
         alone.endpoint.wait_until_approved("NEXT")
 
 
-def test_incarnation_that_begins_anew_hides_nothing(tmp_path: Path) -> None:
+def test_incarnation_that_restarts_hides_no_event(tmp_path: Path) -> None:
     with run_single_agent(tmp_path) as alone:
         alone.endpoint.announce(event("BEFORE"), incarnation=41)
         alone.endpoint.wait_until_approved("BEFORE")
@@ -144,7 +144,7 @@ def test_nothing_is_approved_before_the_peers_are_ready(tmp_path: Path) -> None:
             assert set(asked) == {"/v1/ready/SHARED"}
 
 
-def test_nothing_is_approved_for_peers_whom_nobody_can_ask(tmp_path: Path) -> None:
+def test_nothing_is_approved_for_unreachable_peers(tmp_path: Path) -> None:
     with run_single_agent(tmp_path) as alone:
         alone.endpoint.announce(event("SHARED", NAME, "web_1"))
         alone.wait_for_hook_runs("prepare SHARED")
