@@ -1,4 +1,4 @@
-"""The figures of the bench are computed and read correctly."""
+"""Computing and parsing of benchmark figures."""
 
 import json
 from datetime import timedelta
@@ -42,12 +42,12 @@ Transfer/sec:     21.43MB
     ],
     ids=["one", "unsorted", "p99", "worst", "least"],
 )
-def test_percentile_is_one_of_the_values(values: list[float], percent: float, expected: float) -> None:
+def test_percentile_is_one_of_the_measured_values(values: list[float], percent: float, expected: float) -> None:
     assert percentile(values, percent) == expected
 
 
-def test_ratio_is_the_median_of_the_rounds_not_of_all() -> None:
-    # A disturbed round is slow on both sides: it must not count against one of them.
+def test_ratio_is_the_median_of_the_ratios_per_round() -> None:
+    # Noise slows both sides of a round, so the ratio within a round stays right.
     assert ratio_of_rounds([90.0, 9.0, 80.0], [100.0, 10.0, 100.0]) == 0.9
 
 
@@ -56,23 +56,23 @@ def test_rounds_are_paired() -> None:
         ratio_of_rounds([1.0], [1.0, 2.0])
 
 
-def test_numbers_are_written_for_people() -> None:
+def test_numbers_are_formatted_for_reading() -> None:
     assert (format_number(71234.5), rounded([1.26, 2.0]), rounded([1.256], 2)) == ("71,234", [1, 2], [1.26])
 
 
-def test_summary_of_wrk_is_read_exactly() -> None:
+def test_wrk_summary_is_parsed() -> None:
     summary = wrk.read_summary(PRINTED)
     assert summary == wrk.Summary(requests=231735, bytes=67434885, microseconds=3001004, errors=ERRORS)
     assert round(summary.per_second) == 77219
 
 
-def test_missing_summary_of_wrk_is_an_error() -> None:
+def test_missing_wrk_summary_is_an_error() -> None:
     with pytest.raises(ValueError, match="no summary"):
         wrk.read_summary("unable to connect")
 
 
 @pytest.mark.parametrize("received", [1000 * 291, 1000 * 291 + 32 * 291], ids=["exactly", "some-cut-off"])
-def test_answers_of_the_right_size_pass(received: int) -> None:
+def test_responses_of_expected_size_pass(received: int) -> None:
     wrk.check(
         wrk.Summary(requests=1000, bytes=received, microseconds=1, errors=ERRORS), answer_bytes=291, connections=32
     )
@@ -92,13 +92,13 @@ def test_answers_of_the_right_size_pass(received: int) -> None:
     ],
     ids=["too-small", "too-large", "refused"],
 )
-def test_other_answers_do_not_count(summary: wrk.Summary) -> None:
+def test_unexpected_responses_are_rejected(summary: wrk.Summary) -> None:
     with pytest.raises(ValueError, match=r"answer"):
         wrk.check(summary, answer_bytes=291, connections=32)
 
 
-def test_script_of_wrk_asks_for_the_end_alone() -> None:
-    """A function for requests or answers in the script would slow both servers' figures down."""
+def test_wrk_script_defines_only_the_done_hook() -> None:
+    """A request or response hook in the script would slow wrk down for both servers."""
     script = wrk.SCRIPT.read_text()
     assert [line for line in script.splitlines() if line.startswith("function")] == [
         "function done(summary, latency, requests)"
@@ -108,23 +108,23 @@ def test_script_of_wrk_asks_for_the_end_alone() -> None:
 WHOLE = b'HTTP/1.1 200 OK\r\nContent-Length: 2\r\nETag: "a.1.b"\r\n\r\n{}'
 
 
-def test_whole_answer_is_read() -> None:
+def test_complete_response_is_parsed() -> None:
     expected = Response(200, [("Content-Length", "2"), ("ETag", '"a.1.b"')], b"{}", len(WHOLE))
     assert parse_response(WHOLE) == expected
     assert expected.header("etag") == '"a.1.b"'
 
 
 @pytest.mark.parametrize("length", range(len(WHOLE)))
-def test_part_of_an_answer_is_no_answer(length: int) -> None:
+def test_incomplete_response_is_not_parsed(length: int) -> None:
     assert parse_response(WHOLE[:length]) is None
 
 
-def test_answer_without_body_ends_with_its_head() -> None:
+def test_response_without_body_ends_after_the_headers() -> None:
     received = b'HTTP/1.1 304 Not Modified\r\nETag: "a"\r\n\r\n'
     assert parse_response(received) == Response(304, [("ETag", '"a"')], b"", len(received))
 
 
-def test_nginx_gives_as_many_headers_and_the_same_body() -> None:
+def test_nginx_sends_the_same_body_and_size_of_headers() -> None:
     answer = Response(200, [("Content-Type", "application/json")] + [("X", "y")] * 6, b'{"Events":[]}', 200)
     lines = configuration(Path("somewhere"), 8080, answer, padding=30).splitlines()
     fillers = [line for line in lines if line.startswith("add_header")]
@@ -134,24 +134,24 @@ def test_nginx_gives_as_many_headers_and_the_same_body() -> None:
     assert {"master_process off;", "access_log off;"} <= set(lines)
 
 
-def test_resident_size_is_read() -> None:
+def test_resident_size_is_parsed() -> None:
     assert read_resident("Name:\tpython\nVmPeak:\t  2000 kB\nVmRSS:\t  31000 kB\nThreads:\t3\n") == 31000 * 1024
 
 
-def test_process_without_memory_is_an_error() -> None:
+def test_missing_resident_size_is_an_error() -> None:
     with pytest.raises(ValueError, match="VmRSS"):
         read_resident("Name:\tkthreadd\n")
 
 
-def test_processor_time_is_read_whatever_the_program_is_called() -> None:
+def test_processor_time_is_parsed_with_parentheses_in_the_program_name() -> None:
     fields = [str(number) for number in range(4, 53)]
     assert read_cpu(f"42 (a) 1 (b) S {' '.join(fields)}") == 14 + 15
 
 
-def test_lateness_is_read_as_the_journal_writes_it() -> None:
+def test_lateness_is_parsed_from_journal_lines() -> None:
     assert read_late(journal_seconds(timedelta(milliseconds=1234))) == 1.234
 
 
-def test_json_of_the_summary_has_every_error() -> None:
+def test_wrk_summary_json_has_every_error_count() -> None:
     line = next(line for line in PRINTED.splitlines() if line.startswith("{"))
     assert tuple(json.loads(line)["errors"]) == wrk.Errors.__struct_fields__

@@ -1,4 +1,4 @@
-"""The fleets that are made up for measuring are what the table says they are."""
+"""The generated benchmark fleets have the sizes that the results table states."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -17,22 +17,22 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 LARGE = Shape(scopes=5_000, vms_each=20)
 
 
-def test_every_vm_has_an_address_of_its_own_on_loopback() -> None:
+def test_every_vm_has_a_unique_loopback_address() -> None:
     addresses = [address_of(LARGE, scope, vm) for scope in range(LARGE.scopes) for vm in range(LARGE.vms_each)]
     assert len(set(addresses)) == LARGE.vms == 100_000
     loopback = ip_network("127.0.0.0/8")
     assert all(ip_address(address) in loopback for address in (addresses[0], addresses[-1]))
 
 
-def test_first_vm_is_where_wrk_calls_from() -> None:
+def test_first_vm_has_the_source_address_of_wrk() -> None:
     assert address_of(Shape(scopes=1, vms_each=1), 0) == "127.0.0.1"
 
 
-def test_asking_saves_nothing_new() -> None:
+def test_polling_saves_nothing() -> None:
     assert not needs_save(make_scope(LARGE, 7, now=NOW), now=NOW)
 
 
-async def test_filled_directory_is_a_fleet(tmp_path: Path) -> None:
+async def test_filled_data_directory_can_be_opened(tmp_path: Path) -> None:
     shape = Shape(scopes=3, vms_each=4)
     await asyncio.to_thread(fill, tmp_path, shape)
     store, clock = await SqliteStore.open(tmp_path), SystemClock()

@@ -1,4 +1,4 @@
-"""The load generators count what is right, and only that."""
+"""The load generators count correct responses and nothing else."""
 
 import socketserver
 import threading
@@ -18,7 +18,7 @@ REFUSED = b"HTTP/1.1 429 Too Many Requests\r\nContent-Length: 0\r\n\r\n"
 
 
 class Server(socketserver.ThreadingTCPServer):
-    """Gives each connection the first answer once, and the other one from then on."""
+    """Sends the first response once per connection, then the second one."""
 
     daemon_threads = True
     allow_reuse_address = True
@@ -61,7 +61,7 @@ def run_load(server: Server, sources: tuple[str, ...]) -> load.Done:
         return talk.receive(load.Done)
 
 
-def test_load_comes_from_every_source() -> None:
+def test_load_uses_every_source_address() -> None:
     with serving(OK, OK) as server:
         done = run_load(server, ("127.0.0.1", "127.0.0.2", "127.3.2.1"))
     assert server.callers == {"127.0.0.1", "127.0.0.2", "127.3.2.1"}
@@ -69,19 +69,19 @@ def test_load_comes_from_every_source() -> None:
 
 
 @pytest.mark.parametrize("then", [REFUSED, OK + b"x"], ids=["another-status", "another-size"])
-def test_wrong_answers_are_counted_as_such(then: bytes) -> None:
+def test_wrong_responses_are_counted_as_errors(then: bytes) -> None:
     with serving(OK, then) as server:
         done = run_load(server, ("127.0.0.1",) * 3)
     assert done.wrong == done.answers > 0
 
 
-def test_load_notices_that_a_server_hangs_up() -> None:
+def test_load_fails_when_the_server_closes_connections() -> None:
     with serving(OK, HANG_UP) as server, pytest.raises(RuntimeError, match=r"bench\.load ended with status 1"):
         run_load(server, ("127.0.0.1",))
 
 
 @pytest.mark.parametrize(("answer", "wrong"), [(OK, 0), (REFUSED, 3)], ids=["right", "refused"])
-def test_burst_has_a_time_for_every_answer(answer: bytes, wrong: int) -> None:
+def test_burst_measures_every_response(answer: bytes, wrong: int) -> None:
     with serving(answer, answer) as server:
         task = burst.Task(port=server.server_address[1], sources=("127.0.0.1",) * 3, body="{}")
         with run_child("bench.burst", task) as talk:
@@ -91,7 +91,7 @@ def test_burst_has_a_time_for_every_answer(answer: bytes, wrong: int) -> None:
     assert all(at >= answered.began_at for at in answered.answered_at)
 
 
-def test_burst_looks_into_the_answers() -> None:
+def test_burst_checks_the_response_bodies() -> None:
     with serving(OK, OK) as server:
         task = burst.Task(port=server.server_address[1], sources=("127.0.0.1",) * 2, body="", contains="Started")
         with run_child("bench.burst", task) as talk:
@@ -99,7 +99,7 @@ def test_burst_looks_into_the_answers() -> None:
             assert talk.receive(burst.ResponsesReceived).wrong == 2
 
 
-def test_program_that_has_ended_is_noticed() -> None:
+def test_exited_program_is_reported() -> None:
     with run_child("bench.load", load.Task(port=1, sources=("127.0.0.1",), in_flight=1, seconds=0)) as talk:
         with pytest.raises(RuntimeError, match=r"bench\.load ended with status 1"):
             talk.receive(load.Began)

@@ -1,4 +1,4 @@
-"""Every measurement runs, on the smallest scale, and the table tells what it found; nothing here looks at speed."""
+"""Every measurement runs at the smallest scale and fills its table. Speed is not checked here."""
 
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -89,7 +89,7 @@ FIGURES: dict[str, set[str]] = {
     "agent": {"ratio", "resident_mb", "bare_mb", "percent_of_a_core", "processor_seconds", "asked"},
 }
 
-# Six VMs are lost in the noise of a process's memory and planned in no time, an event may start within the same
+# These figures may be zero at this scale: six VMs use too little memory and time, an event may start within the same
 # millisecond, and an agent does next to nothing in a second.
 CAN_BE_NOTHING = {
     "bytes_per_vm_started",
@@ -108,7 +108,7 @@ def workspace(tmp_path: Path) -> Iterator[Workspace]:
 
 
 def need(name: str) -> None:
-    """Skip what compares with nginx where it is not installed; `make bench` installs it."""
+    """Skip measurements that compare with nginx if it is not installed; `make bench` installs it."""
     for program in ("nginx", "wrk") if name in ("throughput", "connections") else ():
         try:
             find_program(program)
@@ -116,12 +116,12 @@ def need(name: str) -> None:
             pytest.skip(str(error))
 
 
-def test_every_measurement_is_tried_here() -> None:
+def test_every_measurement_has_a_test() -> None:
     assert TINY.keys() == FIGURES.keys() == MEASUREMENTS.keys()
 
 
 @pytest.mark.parametrize("name", TINY)
-def test_measurement_finds_its_figures(name: str, workspace: Workspace) -> None:
+def test_measurement_returns_its_figures(name: str, workspace: Workspace) -> None:
     need(name)
     finding = TINY[name](workspace)
     assert FIGURES[name] <= finding.figures.keys()
@@ -152,7 +152,7 @@ def two_measurements(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("two_measurements")
-def test_one_that_breaks_does_not_stop_the_others(workspace: Workspace) -> None:
+def test_failed_measurement_does_not_stop_the_others(workspace: Workspace) -> None:
     found, broken = runner.run_all(["broken", "good"], workspace)
     assert (found, broken) == ({"good": finding("in earnest")}, {"broken": "ValueError: no such luck"})
 
@@ -170,6 +170,6 @@ def test_command_writes_what_it_prints(tmp_path: Path, capsys: pytest.CaptureFix
 
 
 @pytest.mark.usefixtures("two_measurements")
-def test_command_fails_when_something_could_not_be_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_fails_when_a_measurement_failed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status = command.main(["--json", str(tmp_path / "figures.json"), "--data", str(tmp_path)])
     assert (status, "no such luck" in capsys.readouterr().out) == (1, True)
