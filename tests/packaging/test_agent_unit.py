@@ -1,4 +1,4 @@
-"""The agent's systemd unit: systemd accepts it, its place in the order is right, and it fits its settings."""
+"""The agent's systemd unit: systemd accepts it, its ordering is right, and it matches the sample settings."""
 
 import configparser
 import os
@@ -26,7 +26,7 @@ def sections() -> configparser.ConfigParser:
 
 @pytest.fixture
 def unit(tmp_path: Path) -> Path:
-    """The unit as it would be installed, with the program where it is here."""
+    """The unit to install, with the path of the program on this machine."""
     if shutil.which("systemd-analyze") is None:
         pytest.skip("the program systemd-analyze is missing: install systemd")
     text = (UNITS / "forewarn-agent.service").read_text()
@@ -41,20 +41,20 @@ def analyze(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.process
-def test_systemd_has_nothing_to_say_against_the_unit(unit: Path) -> None:
+def test_systemd_accepts_the_unit(unit: Path) -> None:
     checked = analyze("verify", "--man=no", unit)
     complaints = [line for line in checked.stderr.splitlines() if "forewarn-agent" in line or "cycle" in line]
     assert (checked.returncode, complaints) == (0, [])
 
 
 @pytest.mark.process
-def test_mistakes_in_the_unit_would_be_found(unit: Path) -> None:
+def test_systemd_check_finds_mistakes(unit: Path) -> None:
     unit.write_text(unit.read_text().replace("KillMode=mixed", "KillMode=perhaps"))
     assert "perhaps" in analyze("verify", "--man=no", unit).stderr
 
 
 def enabled(unit: Path) -> subprocess.CompletedProcess[str]:
-    """Have systemd plan a start of the machine on which the unit is enabled."""
+    """Let systemd plan the boot of a machine with the unit enabled."""
     wants = unit.parent / "multi-user.target.wants"
     wants.mkdir()
     (wants / unit.name).symlink_to(unit)
@@ -69,19 +69,19 @@ def enabled(unit: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.process
-def test_order_has_no_circle_when_the_unit_is_enabled(unit: Path) -> None:
-    """It is wanted by the very target after which it starts."""
+def test_enabled_unit_has_no_ordering_cycle(unit: Path) -> None:
+    """The unit is wanted by the same target that it starts after."""
     assert "forewarn-agent" not in enabled(unit).stderr
 
 
 @pytest.mark.process
-def test_circle_would_be_found(unit: Path) -> None:
+def test_ordering_cycle_would_be_found(unit: Path) -> None:
     unit.write_text(unit.read_text().replace("[Unit]", "[Unit]\nBefore=multi-user.target"))
     found = [line for line in enabled(unit).stderr.splitlines() if "Found ordering cycle on" in line]
-    assert any("forewarn-agent.service" in line for line in found), "with which of the two it begins is left to chance"
+    assert any("forewarn-agent.service" in line for line in found), "systemd may report the cycle from either unit"
 
 
-def test_agent_is_started_after_and_so_stopped_before_network_and_workloads(
+def test_agent_starts_after_and_stops_before_network_and_workloads(
     sections: configparser.ConfigParser,
 ) -> None:
     assert sections["Unit"]["After"].split() == ["network-online.target", "multi-user.target"]
@@ -90,7 +90,7 @@ def test_agent_is_started_after_and_so_stopped_before_network_and_workloads(
     assert sections["Install"]["WantedBy"] == "multi-user.target"
 
 
-def test_agent_is_always_started_again_unless_its_settings_are_wrong(sections: configparser.ConfigParser) -> None:
+def test_agent_restarts_unless_its_settings_are_invalid(sections: configparser.ConfigParser) -> None:
     service = sections["Service"]
     assert (service["Restart"], service["RestartPreventExitStatus"]) == ("always", "2")
     assert service["Type"] == "notify"
@@ -100,7 +100,7 @@ def test_no_hook_outlives_its_agent(sections: configparser.ConfigParser) -> None
     assert sections["Service"]["KillMode"] == "mixed"
 
 
-def test_unit_and_settings_name_the_same_places(sections: configparser.ConfigParser) -> None:
+def test_unit_and_settings_use_the_same_paths(sections: configparser.ConfigParser) -> None:
     service = sections["Service"]
     assert service["ExecStart"] == (
         f"{INSTALLED} agent run --config /etc/{service['ConfigurationDirectory']}/agent.toml"
@@ -110,7 +110,7 @@ def test_unit_and_settings_name_the_same_places(sections: configparser.ConfigPar
     assert settings == AgentSettings(state=Path(state), handlers=(LogHandlerSettings(name="log"),))
 
 
-def test_what_is_commented_out_in_the_settings_is_good_too(tmp_path: Path) -> None:
+def test_commented_out_settings_are_valid(tmp_path: Path) -> None:
     lines = (UNITS / "agent.toml").read_text().splitlines()
     wanted = [line.removeprefix("# ") if line.startswith("# [") or " = " in line else line for line in lines]
     file = tmp_path / "agent.toml"

@@ -1,4 +1,4 @@
-"""Alert rules and board: they speak of figures that exist, and every alert says what to do."""
+"""Alert rules and dashboard: they use existing metrics, and every alert explains what to do."""
 
 import re
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ SERIES = re.compile(r"\bforewarn_\w+")
 
 @pytest.fixture
 async def exported() -> dict[str, str]:
-    """Every series there is, with the type of its family."""
+    """Every exported series, with the type of its metric family."""
     async with run_fleet(web_scope()) as fleet:
         text = metrics_text(fleet, Counters(), new_status_counts()).decode()
     names: dict[str, str] = {}
@@ -52,13 +52,13 @@ def expressions() -> Iterator[str]:
         yield from (target["expr"] for target in panel["targets"])
 
 
-async def test_every_figure_in_rules_and_board_exists(exported: dict[str, str]) -> None:
+async def test_every_metric_in_rules_and_dashboard_exists(exported: dict[str, str]) -> None:
     named = {name for expression in expressions() for name in SERIES.findall(expression)}
     assert named
     assert named - set(exported) == set()
 
 
-async def test_board_shows_every_figure(exported: dict[str, str]) -> None:
+async def test_dashboard_shows_every_metric(exported: dict[str, str]) -> None:
     board = BOARD.read_text()
     families = {
         re.sub(r"_(bucket|count|sum)$", "", name) if exported[name] == "histogram" else name for name in exported
@@ -67,7 +67,7 @@ async def test_board_shows_every_figure(exported: dict[str, str]) -> None:
     assert {name for name in families if name not in board} <= left_out
 
 
-async def test_reference_names_every_figure(exported: dict[str, str]) -> None:
+async def test_reference_names_every_metric(exported: dict[str, str]) -> None:
     page = REFERENCE.read_text()
     listed = set(re.findall(r"^\| `(forewarn_\w+)`", page, re.MULTILINE))
     assert listed == {
@@ -75,7 +75,7 @@ async def test_reference_names_every_figure(exported: dict[str, str]) -> None:
     }
 
 
-def test_every_alert_says_what_it_means_and_what_to_do() -> None:
+def test_every_alert_explains_its_meaning_and_what_to_do() -> None:
     assert rules()
     for rule in rules():
         assert set(rule) <= {"alert", "expr", "for", "labels", "annotations"}, rule["alert"]
@@ -93,16 +93,16 @@ def test_every_alert_is_in_the_reference() -> None:
 
 
 @pytest.mark.parametrize("expression", list(expressions()))
-def test_every_expression_is_one_of_prometheus(expression: str) -> None:
-    promql_parser.parse(re.sub(r"\$__\w+", "5m", expression))  # Grafana puts the interval in that place
+def test_every_expression_is_valid_promql(expression: str) -> None:
+    promql_parser.parse(re.sub(r"\$__\w+", "5m", expression))  # Grafana substitutes the interval
 
 
-def test_wrong_expression_would_be_noticed() -> None:
+def test_invalid_expression_would_be_found() -> None:
     with pytest.raises(ValueError, match=r"unclosed|unexpected|invalid"):
         promql_parser.parse("sum(rate(forewarn_guest_answers_total[5m])")
 
 
-def test_panels_of_the_board_do_not_overlap() -> None:
+def test_dashboard_panels_do_not_overlap() -> None:
     board = msgspec.json.decode(BOARD.read_bytes())
     taken: set[tuple[int, int]] = set()
     for panel in board["panels"]:

@@ -1,4 +1,4 @@
-"""What `pip install forewarn` brings along: the wheel is built from the tree and looked into."""
+"""Contents and dependencies of the wheel that is built from this repository."""
 
 import os
 import subprocess
@@ -38,7 +38,7 @@ def wheel(wheel_file: Path) -> Iterator[ZipFile]:
 
 @pytest.fixture(scope="module")
 def plain_python(wheel_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A Python with nothing but what a plain install of the wheel brings."""
+    """A Python environment with the wheel and its required dependencies only."""
     environment = tmp_path_factory.mktemp("plain")
     venv.create(environment)
     python = environment / "bin/python"
@@ -55,18 +55,18 @@ def _run(*command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
 
 
-def test_every_module_is_in_the_wheel_and_so_is_the_mark_of_its_types(wheel: ZipFile) -> None:
+def test_wheel_has_every_module_and_py_typed(wheel: ZipFile) -> None:
     source = ROOT / "src"
     modules = {str(file.relative_to(source)) for file in (source / "forewarn").rglob("*.py")}
     assert {"forewarn/py.typed", *modules} <= set(wheel.namelist())
 
 
 def test_nothing_else_is_installed(wheel: ZipFile) -> None:
-    """No tests, no samples: what is in the wheel is the package, or about it."""
+    """The wheel has the package and its metadata: no tests, no samples."""
     assert {name.split("/")[0].partition("-")[0] for name in wheel.namelist()} == {"forewarn"}
 
 
-def test_plain_install_brings_these_distributions_and_no_others(plain_python: Path) -> None:
+def test_plain_install_has_only_the_expected_distributions(plain_python: Path) -> None:
     script = "import importlib.metadata as m; print(*(d.metadata['Name'].lower() for d in m.distributions()))"
     assert set(_run(str(plain_python), "-c", script).stdout.split()) == PLAIN_DISTRIBUTIONS
 
@@ -88,7 +88,7 @@ def test_plain_install_needs_three_packages(wheel: ZipFile) -> None:
 
 
 def test_pytest_finds_the_fixtures_of_an_installed_wheel(wheel: ZipFile, tmp_path: Path) -> None:
-    """Not those of the tree: pytest rewrites what is installed, and a strict user wants no warning of it."""
+    """The wheel's fixtures, not the repository's, load without warnings, even with filterwarnings = error."""
     wheel.extractall(tmp_path / "installed")
     (tmp_path / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\naddopts = --strict-markers\n")
     (tmp_path / "test_handler.py").write_text(
