@@ -1,4 +1,4 @@
-"""What every test shares."""
+"""Options, hooks and fixtures shared by all tests."""
 
 import signal
 from collections.abc import Generator
@@ -9,13 +9,13 @@ from hypothesis import HealthCheck, settings
 
 from tests.support import process_starts
 
-# A busy machine must not fail a test: no deadlines, and no complaint about slow drawing.
+# A busy machine must not fail a test: no deadlines, and no health check for slow data generation.
 settings.register_profile("forewarn", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 settings.register_profile("fast", settings.get_profile("forewarn"), max_examples=10)
 settings.load_profile("forewarn")
 
 
-# Its assertions tell what they compared; said here, because several folders use it.
+# Rewrite its assertions to show the compared values; registered here because several folders use it.
 pytest.register_assert_rewrite("tests.store.contract")
 
 TESTS = Path(__file__).parent
@@ -30,8 +30,8 @@ SLOW_FOLDERS = (
     "operator",
     "client",
 )
-"""Folders whose files take long, because they wait for programs. Files are dealt out to processes one by one: begun
-last, one of these would keep all but one process waiting."""
+"""Folders with slow files, which wait for programs. Files are distributed to workers one by one: started
+last, a slow file would leave the other workers idle."""
 
 PROCESS_FOLDERS = {
     "end_to_end": "real services and agents",
@@ -47,7 +47,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--rewrite",
         action="store_true",
-        help="write what the code says into scenario files and generated documentation; then review the difference",
+        help="rewrite expected output in scenario files and generated documentation; then review the diff",
     )
     parser.addoption(
         "--fast",
@@ -65,13 +65,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def let_programs_be_interrupted() -> None:
-    """Have Ctrl-C end programs: what a shell begins in the background ignores it, and so does all that it begins."""
+    """Let SIGINT end child processes: background jobs of a shell inherit that it is ignored."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Begin with what takes longest; what is short fills the gaps at the end."""
+    """Run the slowest files first; short ones fill the gaps at the end."""
     for item in items:
         if any(TESTS / folder in item.path.parents for folder in PROCESS_FOLDERS):
             item.add_marker("process")
@@ -88,13 +88,13 @@ def _position(file: Path) -> int:
 
 
 def pytest_collection_finish() -> None:
-    """Forget what was started before the first test: a plug-in asks the machine for its name."""
+    """Discard processes started before the first test: a plug-in runs a program to get the host name."""
     process_starts.take()
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Fail a test of the fast run that has started a process: it lacks its mark."""
+    """Fail a test in a fast run that starts a process without the mark `process`."""
     report = yield
     if started := process_starts.take():
         report.outcome = "failed"
@@ -104,5 +104,5 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 @pytest.fixture(scope="session")
 def rewrite(pytestconfig: pytest.Config) -> bool:
-    """Whether expectations that are kept in files are to be written anew."""
+    """Whether to rewrite the expected output that is stored in files."""
     return bool(pytestconfig.getoption("rewrite"))

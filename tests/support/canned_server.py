@@ -1,4 +1,4 @@
-"""HTTP server with canned responses, for what the real service does not do on demand."""
+"""HTTP server with canned responses, for behaviour that the real service does not show on demand."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -8,7 +8,7 @@ from threading import Thread
 
 @contextmanager
 def run_canned_server(answer: Callable[[str, bytes], tuple[int, bytes]]) -> Iterator[str]:
-    """Answer each request by its path and body, with a status and a body; give the URL."""
+    """Run a server that computes status and body from the path and body of a request; yield its URL."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -21,7 +21,7 @@ def run_canned_server(answer: Callable[[str, bytes], tuple[int, bytes]]) -> Iter
         do_POST = do_GET  # noqa: N815 - the name is the base class's
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - likewise
-            """Say nothing."""
+            """Log nothing."""
 
     with HTTPServer(("127.0.0.1", 0), Handler) as server:
         Thread(target=server.serve_forever, daemon=True).start()

@@ -10,7 +10,7 @@ import pytest
 
 @contextmanager
 def mount_disk(directory: Path, size: str) -> Iterator[None]:
-    """Have a disk of this size in a new directory."""
+    """Mount a disk of this size in a new directory."""
     directory.mkdir()
     made = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(directory)],
@@ -27,7 +27,7 @@ def mount_disk(directory: Path, size: str) -> Iterator[None]:
 
 
 def fill_disk(disk: Path) -> Path:
-    """Take all the room that a disk has left; return the file to remove when there should be some again."""
+    """Fill the disk; return the file to remove to free the space."""
     ballast = disk / "ballast"
     with ballast.open("wb", buffering=0) as file:
         for size in (65_536, 4_096, 1):

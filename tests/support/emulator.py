@@ -1,4 +1,4 @@
-"""A real `forewarn up` process on manual time (the emulator) for clients that know nothing of Forewarn."""
+"""A real `forewarn up` process on manual time (the emulator) for third-party clients."""
 
 import os
 import signal
@@ -19,10 +19,10 @@ from forewarn.core.scope import ScopeKind
 FOREWARN = (sys.executable, "-m", "forewarn.cli")
 NEWEST = "2020-07-01"
 GUARD = 120.0
-"""For how many seconds a program may take before it counts as hanging."""
+"""Timeout of a program, in seconds."""
 
 POOL = 32
-"""How many scopes of each kind a service has to give to its tests."""
+"""Number of scopes of each kind that a service has for its tests."""
 
 SCOPES: dict[ScopeKind, str] = {
     ScopeKind.AVAILABILITY_SET: 'update_domains = 3\nvms = [{ name = "vm-{n}", count = 3 }]',
@@ -32,14 +32,14 @@ SCOPES: dict[ScopeKind, str] = {
 
 
 class Vm(msgspec.Struct, frozen=True):
-    """A VM of the service, and the URL at which it finds its endpoint."""
+    """A VM of the service, and the URL of its endpoint."""
 
     scope: str
     name: str
     url: str
 
     def events(self, version: str = NEWEST) -> str:
-        """Return where its events are."""
+        """Return the URL of its events."""
         return f"{self.url}{events_path(version)}"
 
     def __str__(self) -> str:
@@ -52,7 +52,7 @@ def events_path(version: str = NEWEST) -> str:
 
 
 def plain_environment(**more: str) -> dict[str, str]:
-    """Return the environment for a program: without proxies, and without settings of Forewarn."""
+    """Return an environment without proxy variables and Forewarn settings."""
     kept = {
         name: value
         for name, value in os.environ.items()
@@ -62,7 +62,7 @@ def plain_environment(**more: str) -> dict[str, str]:
 
 
 def pool_of_scopes() -> str:
-    """Write a fleet file with scopes of each kind, so that each test has some to itself."""
+    """Write a fleet file with enough scopes of each kind to give each test separate ones."""
     scopes = (
         f'[[scopes]]\nname = "{kind}-{n}"\nkind = "{kind}"\n{rest}\n'
         for kind, rest in SCOPES.items()
@@ -72,7 +72,7 @@ def pool_of_scopes() -> str:
 
 
 class UpOutput(msgspec.Struct, frozen=True):
-    """What `forewarn up` prints when it has started, as far as tests need it."""
+    """The startup output of `forewarn up`, as far as tests need it."""
 
     pid: int
     operator_url: str
@@ -81,7 +81,7 @@ class UpOutput(msgspec.Struct, frozen=True):
     guest_urls: dict[str, str]
 
     def api(self) -> ApiClient:
-        """Return a client of its operators."""
+        """Return a client of the operator API."""
         return ApiClient(self.operator_url, read_token(Path(self.token_file)))
 
 
@@ -91,7 +91,7 @@ def _vm(full_name: str, url: str) -> Vm:
 
 
 class EmulatorProcess:
-    """The running process, seen by those who run the fleet."""
+    """The running process, from the operators' view."""
 
     def __init__(self, started: UpOutput) -> None:
         self._api = started.api()
@@ -99,17 +99,17 @@ class EmulatorProcess:
         self._unused = {kind: [f"{kind}-{n}" for n in range(POOL)] for kind in SCOPES}
 
     def scope_to_itself(self, kind: ScopeKind) -> tuple[Vm, ...]:
-        """Return the VMs of a scope that no other test has touched."""
+        """Return the VMs of an unused scope."""
         scope = self._unused[kind].pop(0)
         return tuple(vm for vm in self._vms if vm.scope == scope)
 
     def schedule(self, type_: EventType, *vms: Vm, notice: str = "1h") -> tuple[str, ...]:
-        """Make events; they start when approved, or when the clock is moved by the notice."""
+        """Schedule events; they start when approved, or when the clock advances by the notice."""
         ask = ScheduleEvents(type=type_, vms=tuple(str(vm) for vm in vms), notice=notice)
         return tuple(made.id for made in self._api.schedule(ask).created)
 
     def advance(self, by: str) -> None:
-        """Let time pass; what happens in it is over on return."""
+        """Advance the clock; return after everything due has happened."""
         self._api.advance(by)
 
     def statuses(self, vm: Vm) -> dict[str, str]:
@@ -128,7 +128,7 @@ def run_emulator(directory: Path, **environ: str) -> Iterator[EmulatorProcess]:
 
 @contextmanager
 def forewarn_up(directory: Path, *options: str, within: Sequence[str] = (), **environ: str) -> Iterator[UpOutput]:
-    """Run `forewarn up`, by a command that runs it if one is given, and end it as Ctrl-C does. It keeps nothing."""
+    """Run `forewarn up` without stored data, through a wrapper command if given; end it with SIGINT."""
     ports = ("--listen", "127.0.0.1:0", "--operator", "127.0.0.1:0")
     command = [*within, *FOREWARN, "up", "--ephemeral", "--manual-time", "--output", "json", *ports, *options]
     log = directory / "up.log"
@@ -144,11 +144,11 @@ def forewarn_up(directory: Path, *options: str, within: Sequence[str] = (), **en
     ):
         try:
             first_line = process.stdout.readline() if process.stdout else b""
-            assert first_line, f"the service did not start; it said: {log.read_text()}"
+            assert first_line, f"the service did not start; its output: {log.read_text()}"
             yield msgspec.json.decode(first_line, type=UpOutput)
         finally:
             _end(process)
-    assert process.returncode == 0, f"the service did not end in order; it said: {log.read_text()}"
+    assert process.returncode == 0, f"the service did not exit cleanly; its output: {log.read_text()}"
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:

@@ -1,4 +1,4 @@
-"""How many examples a property test draws: as many as it says, a tenth of them in a fast run (`--fast`)."""
+"""Number of examples of a property test: a tenth in a fast run (`--fast`)."""
 
 from hypothesis import settings
 

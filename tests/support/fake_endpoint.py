@@ -1,4 +1,4 @@
-"""Fake metadata endpoint: serves the document that a test sets, and records approvals. It does not know `wait`."""
+"""Fake metadata endpoint: serves the document that a test sets, and records approvals. It does not support `wait`."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -11,7 +11,7 @@ from tests.support.processes import GUARD
 
 
 class ReceivedApproval(NamedTuple):
-    """An approval as it came."""
+    """A received approval request."""
 
     headers: Mapping[str, str]
     events: tuple[str, ...]
@@ -29,23 +29,23 @@ class FakeEndpoint:
         self.url = ""
 
     def respond_with(self, body: bytes) -> None:
-        """Answer so from now on."""
+        """Set the response to all following requests."""
         with self._changed:
             self._body = body
 
     def announce(self, *events: dict[str, Any], incarnation: int = 2, **more: Any) -> None:
-        """Answer with a document from now on."""
+        """Serve this document from now on."""
         self.respond_with(json.dumps({"DocumentIncarnation": incarnation, "Events": events, **more}).encode())
 
     @property
     def posts(self) -> list[ReceivedApproval]:
-        """Every approval so far."""
+        """All approval requests so far."""
         with self._changed:
             return list(self._posts)
 
     @property
     def approved(self) -> list[str]:
-        """The ids that were approved, in order, as often as they were."""
+        """The approved event ids in order, with repetitions."""
         return [event for post in self.posts for event in post.events]
 
     def wait_until_approved(self, *events: str) -> None:
@@ -54,10 +54,10 @@ class FakeEndpoint:
             approved = self._changed.wait_for(
                 lambda: set(events) <= {event for post in self._posts for event in post.events}, GUARD
             )
-        assert approved, f"waited in vain for the approval of {events}; there were {self.posts}"
+        assert approved, f"timeout: {events} not approved; received {self.posts}"
 
     def wait_for_polls(self, number: int = 5) -> None:
-        """Return when the document has been read so often from now on: whoever did nothing until then will not."""
+        """Wait for this many further polls, enough for an agent to have reacted to the document."""
         with self._changed:
             enough = self._polls + number
             assert self._changed.wait_for(lambda: self._polls >= enough, GUARD), "no more polls"
@@ -74,7 +74,7 @@ class FakeEndpoint:
             return self._body
 
     def post(self, headers: Mapping[str, str], body: bytes) -> None:
-        """Take an approval."""
+        """Record an approval."""
         events = tuple(each["EventId"] for each in json.loads(body)["StartRequests"])
         with self._changed:
             self._posts.append(ReceivedApproval(headers, events))
@@ -83,7 +83,7 @@ class FakeEndpoint:
 
 @contextmanager
 def run_fake_endpoint(name: str) -> Iterator[FakeEndpoint]:
-    """Serve the endpoint of a VM; it has no events in the beginning."""
+    """Serve the endpoint of a VM, at first without events."""
     said = FakeEndpoint(name)
     said.announce(incarnation=1)
 
@@ -104,7 +104,7 @@ def run_fake_endpoint(name: str) -> Iterator[FakeEndpoint]:
             self.wfile.write(body)
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is the base class's
-            """Say nothing."""
+            """Log nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         server.daemon_threads = True

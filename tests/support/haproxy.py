@@ -41,12 +41,12 @@ backend {backend}
 
 
 class ServerStatus(NamedTuple):
-    """What HAProxy says about a server."""
+    """A server's state in HAProxy."""
 
     status: str
-    """UP, DOWN, DRAIN, MAINT …; what it says of a server on its way up or down is cut to the first word."""
+    """UP, DOWN, DRAIN, MAINT …; only the first word of a longer status such as `UP 1/3`."""
     sessions: int
-    """How many requests the server has at the moment."""
+    """Number of requests in progress on the server."""
 
 
 class Haproxy:
@@ -57,7 +57,7 @@ class Haproxy:
         self.socket = directory / "haproxy.sock"
 
     def server_statuses(self) -> dict[str, ServerStatus]:
-        """Return how each server stands."""
+        """Return the state of each server."""
         rows = csv.DictReader(self.run_command("show stat").removeprefix("# ").splitlines())
         return {
             row["svname"]: ServerStatus(row["status"].split()[0], int(row["scur"]))
@@ -71,7 +71,7 @@ class Haproxy:
         return tuple(standing[server].status for server in servers)
 
     def run_command(self, command: str) -> str:
-        """Say a command on the runtime socket."""
+        """Send a command to the runtime socket."""
         with socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(GUARD)
             connection.connect(str(self.socket))
@@ -80,7 +80,7 @@ class Haproxy:
 
 
 def find_haproxy() -> str:
-    """Return where HAProxy is: Debian puts it where an ordinary user's PATH does not look."""
+    """Return the path of HAProxy: Debian installs it outside an ordinary user's PATH."""
     found = shutil.which("haproxy") or shutil.which("haproxy", path="/usr/local/sbin:/usr/sbin:/sbin")
     if found is None:
         pytest.skip("needs Debian's package haproxy; as root, `make test` installs it")

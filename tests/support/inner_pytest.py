@@ -5,4 +5,4 @@ WITHOUT_OTHERS = tuple(
     for name in ("anyio", "faker", "hypothesispytest", "schemathesis", "xdist.looponfail")
     for option in ("-p", f"no:{name}")
 )
-"""Arguments; to load the others takes longer than to run a test."""
+"""Arguments: loading the other plug-ins takes longer than running a test."""

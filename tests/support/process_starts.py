@@ -9,7 +9,7 @@ _started: list[str] = []
 
 
 def watch() -> None:
-    """Record from now on. Python's audit events tell of every start but that of multiprocessing, which is wrapped."""
+    """Start recording. Python's audit events cover every start except those by multiprocessing, which is wrapped."""
     sys.addaudithook(_record)
     spawn = multiprocessing.util.spawnv_passfds
 
@@ -21,7 +21,7 @@ def watch() -> None:
 
 
 def take() -> list[str]:
-    """Return what has been started since the last call."""
+    """Return the processes started since the last call."""
     taken = _started.copy()
     del _started[: len(taken)]
     return taken

@@ -8,19 +8,19 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 GUARD = 120.0
-"""For how many seconds anything may take before it counts as hanging."""
+"""Timeout of anything, in seconds."""
 
 
 def wait_until(is_so: Callable[[], bool], what: str) -> None:
-    """Look again and again until it is so. The guard is against hanging: on a busy machine everything is late."""
+    """Poll until the condition holds. The timeout is long because a busy machine is slow."""
     give_up_at = time.monotonic() + GUARD
     while not is_so():
-        assert time.monotonic() < give_up_at, f"waited in vain for {what}"
+        assert time.monotonic() < give_up_at, f"timeout: waited for {what}"
         time.sleep(0.02)
 
 
 def free_ports(number: int) -> list[int]:
-    """Return different ports that are free at the moment."""
+    """Return distinct free ports."""
     probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(number)]
     try:
         return [probe.getsockname()[1] for probe in probes]
@@ -30,7 +30,7 @@ def free_ports(number: int) -> list[int]:
 
 
 class Program:
-    """A program that can be started again after its end. What it says goes to one file."""
+    """A program that can be restarted after it has ended. All its output goes to one file."""
 
     def __init__(self, command: Sequence[str], log: Path, environ: Mapping[str, str] | None = None) -> None:
         self._command = command
@@ -48,15 +48,15 @@ class Program:
 
     @property
     def is_running(self) -> bool:
-        """Whether it has been started and has not ended."""
+        """Whether it is running."""
         return self._process is not None and self._process.poll() is None
 
     def kill(self) -> None:
-        """End it without any chance to do something before."""
+        """Kill it with SIGKILL."""
         if self._process is not None:
             self._process.kill()
             self._process.wait(GUARD)
 
     def output(self) -> str:
-        """Return everything that it has said in all its lives."""
+        """Return the output of all its runs."""
         return self.log.read_text(errors="replace") if self.log.exists() else ""

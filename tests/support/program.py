@@ -14,11 +14,11 @@ from typing import Any
 
 PROGRAM = Path(sys.executable).parent / "forewarn"
 GUARD = 120.0
-"""For how many seconds a program may take before it counts as hanging."""
+"""Timeout of a program, in seconds."""
 
 LOOPBACK = "127.{}.{}.{}".format(*str(100 + os.getpid() % 900))
-"""An address of this process's own, as long as the usual one: while a service is down, nobody else takes the ports that
-its VMs keep."""
+"""A loopback address for this test process only, so that no other process takes the ports of the VMs while a service is
+down. It is as long as 127.0.0.1, for output in columns."""
 
 FREE_PORTS = ("--listen", f"{LOOPBACK}:0", "--operator", "127.0.0.1:0")
 
@@ -50,7 +50,7 @@ class Machine:
         )
 
     def run_on_terminal(self, *arguments: str, columns: int) -> list[str]:
-        """Run a command that must succeed on a terminal of this width; return the lines that are seen there."""
+        """Run a command that must succeed on a terminal of this width; return the visible lines."""
         main, other = pty.openpty()
         termios.tcsetwinsize(other, (24, columns))
         process = subprocess.Popen(
@@ -58,7 +58,7 @@ class Machine:
         )
         os.close(other)
         seen = b""
-        # A terminal whose last program has gone is an error to read from.
+        # Reading from a terminal fails after its last program has exited.
         with os.fdopen(main, "rb", buffering=0) as terminal, suppress(OSError):
             while said := terminal.read(65_536):
                 seen += said
@@ -66,7 +66,7 @@ class Machine:
         return seen.decode().splitlines()
 
     def run_json(self, *arguments: str, **environment: str) -> Any:
-        """Run a command that must succeed, and return what it says as JSON."""
+        """Run a command that must succeed, and return its parsed JSON output."""
         ended = self.run(*arguments, "-o", "json", **environment)
         assert ended.returncode == 0, ended.stderr
         return json.loads(ended.stdout)
@@ -87,7 +87,7 @@ class Machine:
 
     @contextmanager
     def up(self, *arguments: str, **environment: str) -> Iterator["UpProcess"]:
-        """Have `forewarn up` run on free ports for a while; it must end in order."""
+        """Run `forewarn up` on free ports while the context is open; it must exit cleanly."""
         service = self.start("-o", "json", *FREE_PORTS, *arguments, **environment)
         try:
             service.wait_until_ready()
@@ -101,7 +101,7 @@ class Machine:
 
 
 class UpProcess:
-    """A service that was started."""
+    """A started service."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
@@ -109,7 +109,7 @@ class UpProcess:
         self.stderr = ""
 
     def wait_until_ready(self) -> None:
-        """Take the line that it says when it is ready; if there is none, it has ended."""
+        """Wait for the line that it prints when ready; fail if it exits before."""
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         if not line:
@@ -124,7 +124,7 @@ class UpProcess:
         return urls
 
     def stop(self, number: int | None = None) -> int:
-        """Send a signal, wait for the end, and return the exit status."""
+        """Send a signal, wait until it exits, and return the exit status."""
         if number is not None:
             self.process.send_signal(number)
         _, self.stderr = self.process.communicate(timeout=GUARD)

@@ -36,7 +36,7 @@ platform = "simulated"
 
 
 class ServeProcess:
-    """A service that was started, and its log."""
+    """A started service and its log."""
 
     def __init__(self, directory: Path, environ: Mapping[str, str], within: Sequence[str]) -> None:
         self.directory = directory
@@ -56,7 +56,7 @@ class ServeProcess:
         self._reader.start()
 
     def wait_for(self, message: str) -> dict[str, Any]:
-        """Return the next record that has this message, or begins with it; those before it are in `log` too."""
+        """Return the next log record whose message starts with this; skipped records are in `log`."""
         while (line := self._lines.get(timeout=GUARD)) is not None:
             record: dict[str, Any] = self._record(line)
             self.log.append(record)
@@ -65,7 +65,7 @@ class ServeProcess:
         raise AssertionError(f"it never logged {message!r}: {self.text}")
 
     def ready(self) -> Self:
-        """Wait until it serves."""
+        """Wait until it is ready."""
         self.operator_url: str = self.wait_for("ready")["operator_url"]
         return self
 
@@ -75,12 +75,12 @@ class ServeProcess:
         return ApiClient(self.operator_url, read_token(self.directory / "data/token"))
 
     def stop(self, number: int = signal.SIGTERM) -> int:
-        """Send a signal, wait for the end, and return the exit status."""
+        """Send a signal, wait until it exits, and return the exit status."""
         self.process.send_signal(number)
         return self.wait_for_exit()
 
     def wait_for_exit(self) -> int:
-        """Wait for the end; everything that it logged is in `log`."""
+        """Wait until it exits; `log` then has all records."""
         code = self.process.wait(GUARD)
         self._reader.join(GUARD)
         while (line := self._lines.get(timeout=GUARD)) is not None:
@@ -88,17 +88,17 @@ class ServeProcess:
         return code
 
     def messages(self) -> list[str]:
-        """Return what it has logged so far, as far as it was waited for."""
+        """Return the messages of the log records read so far."""
         return [record["message"] for record in self.log]
 
     def _record(self, line: str) -> dict[str, Any]:
-        """Read a line of the log; what is none is the trace of a program that is ending."""
+        """Parse a line of the log; a line that is not JSON is part of a traceback."""
         try:
             record: dict[str, Any] = json.loads(line)
         except ValueError:
             self.process.wait(GUARD)
             self._reader.join(GUARD)
-            raise AssertionError(f"this is no log:\n{self.text}") from None
+            raise AssertionError(f"not a JSON log:\n{self.text}") from None
         return record
 
     def _read(self) -> None:
