@@ -24,6 +24,11 @@ def render(script: Script, played: Sequence[StepResult]) -> str:
     return render_script(script, {each.step.line: each.facts for each in played})
 
 
+def differing(played: list[StepResult]) -> list[StepResult]:
+    """Return the steps whose facts are not as expected."""
+    return [each for each in played if not each.is_as_expected]
+
+
 def run_on_core(text: str) -> str:
     """Run a scenario on the core."""
     return _run(text, CoreBackend())

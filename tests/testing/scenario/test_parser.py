@@ -15,7 +15,6 @@ from forewarn.core.policy import AnnouncePolicy
 from forewarn.core.scope import ApprovalRule, ScopeKind
 from forewarn.core.vm import Priority
 from forewarn.testing.scenario import CoreBackend, ScenarioError, commands, parse, render_script, run_script
-from forewarn.testing.scenario.core_backend import run_command
 from forewarn.testing.scenario.grammar import COMMAND_SYNTAX
 from forewarn.testing.scenario.lexer import TIME, Lexeme, time_text
 from forewarn.testing.scenario.render import VERBS
@@ -336,22 +335,6 @@ def test_line_is_parsed(line: str, command: commands.BaseCommand) -> None:
 
 def test_every_command_has_a_parsed_line() -> None:
     assert {type(command) for command in SPELT.values()} == {form.command for form in COMMAND_SYNTAX.values()}
-
-
-def test_core_backend_implements_every_command() -> None:
-    base = run_command.dispatch(object)
-    of_time = {commands.UsePlatform, commands.Wait, commands.Expect}
-    of_campaigns = {
-        commands.StartCampaign,
-        commands.PauseCampaign,
-        commands.ResumeCampaign,
-        commands.AbortCampaign,
-        commands.RetryWave,
-        commands.SkipWave,
-        commands.SetGate,
-    }
-    by_the_backend = {form.command for form in COMMAND_SYNTAX.values() if run_command.dispatch(form.command) is base}
-    assert by_the_backend == of_time | of_campaigns
 
 
 def test_every_journal_entry_kind_has_a_verb() -> None:
