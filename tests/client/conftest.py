@@ -1,9 +1,12 @@
 """Fixtures of the client tests."""
 
+from collections.abc import Iterator
+
 import pytest
 
 from forewarn.client import transport
-from tests.client.faulty_server import FakeTime
+from tests.client.callers import threads_of_the_client
+from tests.client.faulty_server import GUARD, FakeTime
 from tests.client.users import AsyncUser, SyncUser, User
 
 
@@ -27,3 +30,14 @@ def passing_time(monkeypatch: pytest.MonkeyPatch) -> FakeTime:
 def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     """Remove the variables that the developer may have set."""
     monkeypatch.delenv("FOREWARN_ENDPOINT", raising=False)
+
+
+@pytest.fixture
+def no_threads_left() -> Iterator[None]:
+    """Wait for the threads that the test started; ignore those of other tests."""
+    before = set(threads_of_the_client())
+    yield
+    new = set(threads_of_the_client()) - before
+    for thread in new:
+        thread.join(GUARD)
+    assert {thread for thread in new if thread.is_alive()} == set()

@@ -10,7 +10,7 @@ from itertools import takewhile
 from typing import NamedTuple, TypeAlias
 
 from forewarn.client.endpoint import Endpoint
-from tests.client.scripted_flow import document
+from tests.client.scripted_flow import document, event
 
 GUARD = 60.0
 """How many seconds an operation may take before it counts as hanging."""
@@ -95,6 +95,10 @@ def sends(*parts: bytes) -> Behaviour:
 def responds(status: int = 200, body: bytes = document(), /, **headers: str) -> Behaviour:
     """Send a correct response."""
     return sends(raw_response(status, body, **headers))
+
+
+INSTANCE = responds(200, b'{"compute":{"name":"web_0"}}')
+HELD = responds(200, document(event()), ETag='"1"', Forewarn_Wait="60")
 
 
 def dribbles(whole: bytes) -> Behaviour:

@@ -35,6 +35,10 @@ def document(*events: dict[str, Any], incarnation: int = 1) -> bytes:
     return msgspec.json.encode({"DocumentIncarnation": incarnation, "Events": events})
 
 
+OWN = document(event("other", "Scheduled", "web_1"), event(ID, "Scheduled", "WEB_0"))
+"""A document with an event of another VM and one of this VM, `web_0`."""
+
+
 def ok(body: bytes = document(), /, **headers: str) -> Response:
     return response(200, body, **headers)
 

@@ -1,28 +1,13 @@
 """`interruptible`: the flag that is set when an event is going to interrupt this VM."""
 
-import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from forewarn.client import (
-    Appeared,
-    AsyncScheduledEvents,
-    Change,
-    Changed,
-    Ending,
-    Event,
-    Gone,
-    Interruption,
-    ScheduledEvents,
-    Started,
-)
-from tests.client.faulty_server import GUARD, responds, run_faulty_server
-from tests.client.scripted_flow import ID, document, event
+from forewarn.client import Appeared, Change, Changed, Ending, Event, Gone, Interruption, Started
 
 NOW = datetime(2016, 9, 19, 18, 0, tzinfo=UTC)
-INSTANCE = responds(200, b'{"compute":{"name":"web_0"}}')
 
 
 def make(id_: str = "E1", status: str = "Scheduled", *, minutes: int | None = 15, **more: Any) -> Event:
@@ -88,56 +73,3 @@ def test_flag_may_be_limited_to_some_types() -> None:
 
 def test_wait_times_out() -> None:
     assert told().wait(0.0) is False
-
-
-OWN = document(event("other", "Scheduled", "web_1"), event(ID, "Scheduled", "WEB_0"))
-
-
-def test_sync_program_is_interrupted_by_its_own_event() -> None:
-    with (
-        run_faulty_server(INSTANCE, responds(500, b""), responds(200, OWN)) as running,
-        ScheduledEvents(running.url, sleep=lambda _: None, now=lambda: NOW, on_trouble=lambda *_: None) as se,
-        se.interruptible() as stop,
-    ):
-        assert stop.wait(GUARD)
-        assert stop.event is not None
-        assert (stop.event.id, stop.time_left()) == (ID, timedelta(minutes=29, seconds=47))
-        assert stop.is_set()
-
-
-async def no_sleep(_: float) -> None:
-    pass
-
-
-async def test_async_program_is_interrupted_by_its_own_event() -> None:
-    with run_faulty_server(INSTANCE, responds(500, b""), responds(200, OWN)) as running:
-        async with (
-            AsyncScheduledEvents(running.url, sleep=no_sleep, now=lambda: NOW, on_trouble=lambda *_: None) as se,
-            se.interruptible() as stop,
-        ):
-            assert await stop.wait(GUARD)
-            assert stop.event is not None
-            assert (stop.event.id, stop.time_left()) == (ID, timedelta(minutes=29, seconds=47))
-            assert stop.is_set()
-
-
-async def test_async_wait_times_out() -> None:
-    with run_faulty_server() as running:
-        async with AsyncScheduledEvents(running.url, name="a") as se, se.interruptible() as stop:
-            assert await stop.wait(0.01) is False
-            assert (stop.is_set(), stop.event, stop.time_left()) == (False, None, None)
-
-
-async def test_exception_in_the_background_task_is_reported() -> None:
-    """An exception in a thread is reported by Python itself."""
-    told: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.set_result(context))
-    mistake = LookupError("a mistake of the user's")
-
-    def fail(*_: object) -> None:
-        raise mistake
-
-    with run_faulty_server(responds(500, b"")) as running:
-        async with AsyncScheduledEvents(running.url, name="a", on_trouble=fail) as se, se.interruptible() as stop:
-            context = await told
-            assert (context["exception"], stop.is_set()) == (mistake, False)

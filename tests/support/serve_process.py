@@ -1,5 +1,6 @@
 """A `forewarn serve` process with a settings file; tests follow its JSON log."""
 
+import http.client
 import json
 import os
 import signal
@@ -10,10 +11,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from queue import Queue
 from typing import Any, Self
+from urllib.parse import urlsplit
 
 from forewarn.api.client import ApiClient
 from forewarn.api.local_service import read_token
 from tests.support.program import GUARD, LOOPBACK, PROGRAM
+
+EVENTS = "/metadata/scheduledevents?api-version=2020-07-01"
 
 FLEET = """
 [[scopes]]
@@ -131,3 +135,20 @@ def run_serve(
         raise
     if service.process.poll() is None:
         assert service.stop() == 0, service.text
+
+
+def guest_url(service: ServeProcess, vm: str) -> str:
+    """Return the URL of a VM's endpoint."""
+    return str(service.api.vm(vm).guest_url)
+
+
+def get(url: str, path: str, **headers: str) -> tuple[int, dict[str, str], bytes]:
+    """Request a path as a VM; return status, headers and body."""
+    parts = urlsplit(url)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=GUARD)
+    try:
+        connection.request("GET", path, headers={"Metadata": "true"} | headers)
+        answer = connection.getresponse()
+        return answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read()
+    finally:
+        connection.close()

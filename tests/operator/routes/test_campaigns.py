@@ -1,8 +1,6 @@
 """Campaigns through the API: plan, start, follow and control, with permissions."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from datetime import timedelta
 from itertools import islice
 from typing import Any
@@ -18,48 +16,17 @@ from forewarn.core.access import Role
 from forewarn.core.campaign.record import CampaignState
 from forewarn.core.event import EventType
 from forewarn.core.explain import BlockerCode
-from forewarn.core.impact import Failed
 from forewarn.core.journal import EntryKind
 from forewarn.core.policy import EMULATOR
 from forewarn.operator import campaign_planner
-from tests.operator.running_api import GUARD, TEN, RunningApi, run_api
-
-ALL = v1.CampaignSelection(all=True)
-HOUR = timedelta(hours=1)
-
-
-def asked(name: str = "kernel", *scopes: str, **policy: Any) -> v1.StartCampaign:
-    selection = v1.CampaignSelection(scopes=scopes) if scopes else ALL
-    return v1.StartCampaign(
-        name=name,
-        type=v1.CampaignType.REBOOT,
-        selection=selection,
-        duration="1m",
-        policy=v1.CampaignPolicy(**{"gap": "1h", **policy}),
-    )
+from tests.operator.running_api import GUARD, TEN, run_api
+from tests.operator.sample_campaign import HOUR, asked, shown, start
 
 
 def planned(api: ApiClient, ask: v1.CampaignRequest) -> v1.CampaignPlan:
     *_, last = api.plan_campaign(ask)
     assert last.result is not None
     return last.result
-
-
-async def start(service: RunningApi, ask: v1.StartCampaign, *, key: str | None = None) -> v1.Campaign:
-    return await service.client(lambda api: api.start_campaign(ask, key=key))
-
-
-async def shown(service: RunningApi, name: str = "kernel") -> v1.Campaign:
-    return await service.client(lambda api: api.campaign(name))
-
-
-@asynccontextmanager
-async def failing(*vms: str) -> AsyncIterator[RunningApi]:
-    """Serve with a platform that fails on some VMs."""
-    async with run_api() as service:
-        for vm in vms:
-            service.platform.set_outcomes(vm, Failed("the host does not answer"))
-        yield service
 
 
 async def test_plan_has_every_wave_and_changes_nothing() -> None:
@@ -234,28 +201,6 @@ async def test_campaign_completes_in_real_time() -> None:
     assert (ended.state, ended.finished_wave_count, ended.wave_count) == (CampaignState.COMPLETED, 4, 4)
 
 
-async def test_waves_are_listed_by_page_scope_and_state() -> None:
-    async with run_api() as service:
-        await start(service, asked())
-        await service.fleet.time.advance(timedelta(0))
-        first = await service.request("GET", "/v1/campaigns/kernel/waves?limit=4")
-        rest = await service.request("GET", f"/v1/campaigns/kernel/waves?after={first.json['next']}")
-        single: list[Any] = []
-        after: str | None = ""
-        while after is not None:
-            page = await service.request("GET", f"/v1/campaigns/kernel/waves?limit=1&after={after}")
-            single += page.json["waves"]
-            after = page.json["next"]
-        of_web = await service.client(lambda api: list(api.waves("kernel", scope="web", state=v1.WaveState.ANNOUNCED)))
-    assert len(first.json["waves"]) == 4
-    assert len(first.json["waves"] + rest.json["waves"]) == 10
-    assert single == first.json["waves"] + rest.json["waves"]
-    assert rest.json["next"] is None
-    assert [(wave.scope, wave.number, wave.state_changed_at) for wave in of_web] == [
-        ("web", 1, TEN + timedelta(minutes=15))
-    ]
-
-
 async def test_repeated_start_with_the_same_key_starts_once() -> None:
     async with run_api() as service:
         first = await start(service, asked(), key="once")
@@ -302,46 +247,6 @@ async def test_campaign_is_paused_resumed_and_aborted() -> None:
     ]
     assert aborted.progress[1] == v1.WaveProgress(number=2, wave_count=1, vm_count=2, abandoned=1)
     assert (aborted.wave_count, aborted.finished_wave_count, aborted.finished_vm_count) == (3, 1, 2)
-
-
-async def test_failure_halts_the_campaign_and_can_be_retried_or_skipped() -> None:
-    async with failing("web/web-0", "db-0/db-0") as service:
-        await start(service, asked("kernel", "web", "db-0", halt_after=2))
-        await service.fleet.time.advance(timedelta(minutes=20))
-        halted = await shown(service)
-        await service.client(lambda api: api.retry_wave("kernel", v1.RetryWave(scope="web", reason="the host is back")))
-        await service.client(lambda api: api.skip_wave("kernel", v1.SkipWave(scope="db-0", reason="by hand")))
-        with pytest.raises(RequestRefused):
-            await service.client(lambda api: api.retry_wave("kernel", v1.RetryWave(scope="no-such")))
-        await service.client(lambda api: api.resume_campaign("kernel", v1.ResumeCampaign()))
-        await service.fleet.time.advance(6 * HOUR)
-        ended = await shown(service)
-    assert halted.state is CampaignState.HALTED
-    assert halted.expected_end_at is None
-    assert {(failure.scope, failure.number, failure.update_domain) for failure in halted.failures} == {
-        ("web", 1, 0),
-        ("db-0", 1, 0),
-    }
-    assert all("the host does not answer" in failure.reason for failure in halted.failures)
-    assert any("retry it or skip it" in sentence for sentence in halted.explanation)
-    assert (ended.state, ended.failures) == (CampaignState.COMPLETED, [])
-    assert ended.progress[0] == v1.WaveProgress(number=1, wave_count=2, vm_count=3, done=1, skipped=1)
-
-
-async def test_running_campaign_is_stuck_if_every_open_scope_has_failed() -> None:
-    async with failing("web/web-0", "db-0/db-0") as service:
-        await start(service, asked("kernel", "web", "db-0", "shop", halt_after=None))
-        seen = []
-        for minutes in (16, 80, 80):
-            await service.fleet.time.advance(timedelta(minutes=minutes))
-            campaign = await shown(service)
-            seen.append((campaign.state, sorted(each.scope for each in campaign.failures), campaign.is_stuck))
-        await service.client(lambda api: api.skip_wave("kernel", v1.SkipWave(scope="db-0", reason="broken")))
-        await service.client(lambda api: api.skip_wave("kernel", v1.SkipWave(scope="web", reason="broken")))
-        gone_on = await shown(service)
-    both = ["db-0", "web"]
-    assert seen == [(CampaignState.RUNNING, both, False)] + [(CampaignState.RUNNING, both, True)] * 2
-    assert (gone_on.state, gone_on.is_stuck) == (CampaignState.RUNNING, False)
 
 
 async def test_campaigns_are_listed_newest_first_by_state_and_page() -> None:

@@ -160,15 +160,6 @@ def test_only_the_owner_can_access_the_sockets(account_service: AccountService) 
     assert {path.parent.stat().st_uid, path.stat().st_uid} == {account_service.person.user}
 
 
-def test_unknown_vm_is_refused(account_service: AccountService) -> None:
-    program = account_service.run("nothing", "true")
-    _, err = program.communicate(timeout=GUARD)
-    assert (program.returncode, err.decode()) == (
-        4,
-        "forewarn: there is no VM nothing; `forewarn vm list` shows them\n",
-    )
-
-
 def test_options_after_the_program_belong_to_the_program(account_service: AccountService) -> None:
     command = [
         *account_service.person.within,
@@ -205,18 +196,6 @@ def test_signal_to_the_command_reaches_the_program(account_service: AccountServi
     assert next(seen) == "asked to end"
     program.communicate(timeout=GUARD)
     assert program.returncode == 9
-
-
-def test_run_without_a_service_is_refused(sandboxes: None, tmp_path: Path) -> None:
-    ended = subprocess.run(
-        [*FOREWARN, "run", "--vm", "web-0", "--data", str(tmp_path), "--", "true"],
-        env=plain_environment(),
-        capture_output=True,
-        text=True,
-        timeout=GUARD,
-        check=False,
-    )
-    assert (ended.returncode, f"no service runs on {tmp_path}" in ended.stderr) == (5, True)
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,119 @@
+"""The message of `forewarn up` when the service is ready: table, remarks, and the lines to paste into a shell."""
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.support.program import FREE_PORTS, GUARD, LOOPBACK, PROGRAM, Machine, UpProcess
+
+pytestmark = pytest.mark.process
+
+
+def test_table_shows_each_vm_with_its_url(machine: Machine) -> None:
+    service = machine.start("--ephemeral", *FREE_PORTS)
+    assert service.process.stdout is not None
+    lines = [service.process.stdout.readline() for _ in range(16)]
+    listed = machine.run_json("vm", "list")
+    assert service.stop(signal.SIGTERM) == 0
+    assert lines[0].split() == ["VM", "SCOPE", "KIND", "HOST", "UPDATE", "DOMAIN", "GUEST", "URL"]
+    assert [line.split() for line in lines[1:]] == [
+        [vm["name"], vm["scope"], vm["scope_kind"], vm["host"], str(vm["update_domain"]), vm["guest_url"]]
+        for vm in listed
+    ]
+
+
+def test_restart_reports_open_events(machine: Machine, tmp_path: Path) -> None:
+    data = ("--data", str(tmp_path / "data"))
+    with machine.up(*data) as first:
+        machine.run_json("event", "schedule", "Reboot", "web-0", "web-1", "--in", "20m", *data)
+        ports = [urlsplit(url).port or 0 for url in first.guest_urls.values()]
+    with machine.up(*data, "--listen", f"{LOOPBACK}:1024") as second:
+        assert second.guest_urls == first.guest_urls
+    kept = f"Existing VMs keep their ports, from {min(ports)} on; {LOOPBACK}:1024 applies to new VMs.\n"
+    open_events = "Continuing with 2 open events (`forewarn event list`).\n"
+    assert ("VMs keep" in first.stderr, "It goes on" in first.stderr) == (False, False)
+    assert (kept in second.stderr, open_events in second.stderr) == (True, True), second.stderr
+
+
+def test_message_about_a_fleet_without_vms(machine: Machine, tmp_path: Path) -> None:
+    empty = tmp_path / "empty.toml"
+    empty.write_text('scopes = [{ name = "web", kind = "availability-set", vms = [] }]')
+    with machine.up("--ephemeral", "--fleet", str(empty)) as service:
+        assert (service.guest_urls, service.ready["examples"]) == ({}, [])
+    assert "The fleet has no VMs: the fleet file has none.\n" in service.stderr
+
+
+class TestPastedLines:
+    """The printed lines work unchanged in a shell without the virtual environment."""
+
+    def paste(self, machine: Machine, line: str, tmp_path: Path, shell: str) -> subprocess.CompletedProcess[str]:
+        elsewhere = tmp_path / "elsewhere"
+        elsewhere.mkdir(exist_ok=True)
+        environment = machine.environment | {"PATH": "/usr/local/bin:/usr/bin:/bin"}
+        return subprocess.run(
+            [shell, "-c", line],
+            cwd=elsewhere,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=GUARD,
+            check=False,
+        )
+
+    @pytest.mark.parametrize("shell", ["sh", "bash"])
+    @pytest.mark.parametrize(
+        "kept", [("--ephemeral",), ("--data", "some where"), ()], ids=["ephemeral", "data", "home"]
+    )
+    def test_three_lines_schedule_show_and_approve(
+        self, machine: Machine, tmp_path: Path, shell: str, kept: tuple[str, ...]
+    ) -> None:
+        service = machine.start(*FREE_PORTS, *kept)
+        lines = self.printed(service)
+        schedule, ask, approve = lines[-3:]
+        try:
+            ended = self.paste(machine, schedule, tmp_path, shell)
+            assert (ended.returncode, "Scheduled" in ended.stdout) == (0, True), ended.stderr
+            shown = self.paste(machine, ask, tmp_path, shell)
+            assert shown.stdout.endswith("}\n")
+            (event,) = json.loads(shown.stdout)["Events"]
+            assert (event["EventStatus"], event["Resources"]) == ("Scheduled", ["web-0"])
+            assert self.paste(machine, approve, tmp_path, shell).stdout.startswith("HTTP/1.1 200 OK\n")
+            shown = self.paste(machine, ask, tmp_path, shell)
+            assert [event["EventStatus"] for event in json.loads(shown.stdout)["Events"]] == ["Started"]
+        finally:
+            assert service.stop(signal.SIGINT) == 0
+
+    @pytest.mark.parametrize("shell", ["sh", "bash"])
+    def test_third_line_approves_the_first_of_several_events(
+        self, machine: Machine, tmp_path: Path, shell: str
+    ) -> None:
+        with machine.up("--ephemeral") as service:
+            schedule, ask, approve = service.ready["examples"]
+            machine.run_json("event", "schedule", "Freeze", "web-0", "--in", "20m")
+            assert self.paste(machine, schedule, tmp_path, shell).returncode == 0
+            assert self.paste(machine, approve, tmp_path, shell).stdout.startswith("HTTP/1.1 200 OK\n")
+            events = json.loads(self.paste(machine, ask, tmp_path, shell).stdout)["Events"]
+        assert [(event["EventType"], event["EventStatus"]) for event in events] == [
+            ("Freeze", "Started"),
+            ("Reboot", "Scheduled"),
+        ]
+
+    @staticmethod
+    def printed(service: UpProcess) -> list[str]:
+        assert service.process.stdout is not None
+        lines: list[str] = []
+        while not lines or "| curl" not in lines[-1]:
+            lines.append(service.process.stdout.readline().rstrip("\n"))
+            assert service.process.poll() is None
+        return lines
+
+    def test_lines_work_from_any_directory(self, machine: Machine) -> None:
+        with machine.up("--ephemeral") as service:
+            schedule, ask, approve = service.ready["examples"]
+        assert schedule.startswith(f"{PROGRAM} event schedule Reboot web-0 --in 15m --data ")
+        assert (ask[:5], approve[:5], os.linesep in approve) == ("curl ", "curl ", False)
