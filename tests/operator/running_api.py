@@ -10,10 +10,12 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from forewarn.api import v1
 from forewarn.api.client import ApiClient
 from forewarn.api.fleet_file import CreationContext, demonstration_fleet, read_fleet_file
 from forewarn.clock import Clock, ManualClock
 from forewarn.core.access import Role
+from forewarn.core.journal import EntryKind
 from forewarn.core.policy import EMULATOR, Policy
 from forewarn.core.vm import Vm
 from forewarn.fleet.importer import fill_fleet
@@ -159,3 +161,22 @@ async def run_api(
                 finally:
                     fleet.journal.close()
                     fleet.cancel_tasks()
+
+
+async def schedule_event(service: RunningApi, type_: str, *vms: str, **more: object) -> str:
+    """Schedule one event and return its id."""
+    reply = await service.request("POST", "/v1/events", {"type": type_, "vms": list(vms)} | more)
+    assert reply.status == 201, reply.json
+    (made,) = reply.json["created"]
+    id_: str = made["id"]
+    return id_
+
+
+async def event_detail(service: RunningApi, event: str) -> v1.EventDetail:
+    """Return the detail of an event."""
+    return await service.client(lambda api: api.event(event))
+
+
+def timeline_lines(timeline: list[v1.JournalEntry]) -> list[tuple[EntryKind, str]]:
+    """Return action and actor of each entry."""
+    return [(entry.action, entry.actor) for entry in timeline]

@@ -8,31 +8,12 @@ from forewarn.api import v1
 from forewarn.api.errors import NotFound, RequestRefused
 from forewarn.core.access import Role
 from forewarn.core.event import EventType, Source
-from forewarn.core.explain import BlockerCode
 from forewarn.core.impact import Failed, ImpactState
 from forewarn.core.journal import EntryKind
 from forewarn.core.scope import EventOutcome
-from forewarn.operator.views import events
-from tests.operator.running_api import TEN, RunningApi, run_api
+from tests.operator.running_api import TEN, event_detail, run_api, schedule_event, timeline_lines
 
 NEVER = "11111111-2222-3333-4444-555555555555"
-
-
-async def schedule(service: RunningApi, type_: str, *vms: str, **more: object) -> str:
-    """Schedule one event and return its id."""
-    reply = await service.request("POST", "/v1/events", {"type": type_, "vms": list(vms)} | more)
-    assert reply.status == 201, reply.json
-    (made,) = reply.json["created"]
-    id_: str = made["id"]
-    return id_
-
-
-async def event_detail(service: RunningApi, event: str) -> v1.EventDetail:
-    return await service.client(lambda api: api.event(event))
-
-
-def timeline_lines(timeline: list[v1.JournalEntry]) -> list[tuple[EntryKind, str]]:
-    return [(entry.action, entry.actor) for entry in timeline]
 
 
 @pytest.fixture
@@ -66,7 +47,7 @@ async def test_events_are_listed_by_filter(
 ) -> None:
     async with run_api() as service:
         for type_, vms, more in everywhere:
-            await schedule(service, type_, *vms, **more)
+            await schedule_event(service, type_, *vms, **more)
         page = (await service.request("GET", f"/v1/events?{query}")).json
     assert [event["vms"][0] for event in page["events"]] == expected
 
@@ -76,113 +57,12 @@ async def test_pages_respect_filters(
 ) -> None:
     async with run_api() as service:
         for type_, vms, more in everywhere:
-            await schedule(service, type_, *vms, **more)
+            await schedule_event(service, type_, *vms, **more)
         first = (await service.request("GET", "/v1/events?type=Freeze&limit=1")).json
         after = first["next"].replace("+", "%2B")
         second = (await service.request("GET", f"/v1/events?type=Freeze&limit=1&after={after}")).json
     assert [event["vms"] for event in first["events"] + second["events"]] == [["db-0"], ["web-0"]]
     assert second["next"] is None
-
-
-async def test_every_listing_shows_the_holds() -> None:
-    async with run_api() as service:
-        event = await schedule(service, "Freeze", "web-0")
-        await service.client(lambda api: api.hold(v1.CreateHold(reason="audit")))
-        await service.client(lambda api: api.hold(v1.CreateHold(reason="closing", scope="web")))
-        page = (await service.request("GET", "/v1/events")).json
-        shown = (await event_detail(service, event)).event
-    assert (page["fleet_hold"]["reason"], page["events"][0]["hold"]["reason"]) == ("audit", "closing")
-    assert shown is not None
-    assert shown.hold == v1.Hold(scope="web", created_by="admin", created_at=TEN, reason="closing")
-    assert shown.explanation == [
-        "all maintenance is held by admin: audit",
-        "the scope is held by admin: closing",
-        "not before 2026-03-02 10:15:00Z, or earlier if any VM of the scope approves",
-    ]
-    assert (shown.is_stuck, list(shown.blockers[:2])) == (
-        True,
-        [
-            v1.Blocker(
-                code=BlockerCode.HOLD,
-                text="all maintenance is held by admin: audit",
-                hold=v1.Hold(scope=None, created_by="admin", created_at=TEN, reason="audit"),
-            ),
-            v1.Blocker(code=BlockerCode.HOLD, text="the scope is held by admin: closing", hold=shown.hold),
-        ],
-    )
-
-
-async def test_detail_of_an_open_event_has_the_event_and_its_timeline() -> None:
-    async with run_api() as service:
-        id_ = await schedule(service, "Reboot", "web-0", reason="ticket 7")
-        (listed,) = await service.client(lambda api: list(api.events()))
-        shown = await event_detail(service, id_.lower())
-    (entry,) = shown.journal
-    assert shown == v1.EventDetail(
-        id=id_,
-        scope="web",
-        type=EventType.REBOOT,
-        vms=["web-0"],
-        event=listed,
-        outcome=None,
-        ended_at=None,
-        journal=[
-            v1.JournalEntry(
-                position=entry.position,
-                record_kind="scope",
-                record_id="web",
-                at=TEN,
-                action=EntryKind.SCHEDULED,
-                actor="admin",
-                reason="ticket 7",
-                event=id_,
-                vms=["web-0"],
-                incarnation=2,
-                facts={"not_before": "2026-03-02T10:15:00Z", "type": "Reboot", "source": "Platform"},
-            )
-        ],
-    )
-
-
-async def test_detail_of_an_ended_event_comes_from_the_journal() -> None:
-    async with run_api() as service:
-        id_ = await schedule(service, "Redeploy", "web-0")
-        await service.fleet.events.approve("web", "web-3", [id_])
-        await service.fleet.time.advance(timedelta(hours=1))
-        shown = await event_detail(service, id_)
-    assert (shown.scope, shown.type, shown.vms, shown.event) == ("web", EventType.REDEPLOY, ["web-0"], None)
-    assert (shown.outcome, shown.ended_at) == (EventOutcome.COMPLETED, shown.journal[-1].at)
-    assert timeline_lines(list(shown.journal)) == [
-        (EntryKind.SCHEDULED, "admin"),
-        (EntryKind.APPROVED, "vm:web-3"),
-        (EntryKind.STARTED, "vm:web-3"),
-        (EntryKind.IMPACT_BEGUN, "platform"),
-        (EntryKind.IMPACT_DONE, "platform"),
-        (EntryKind.COMPLETED, "platform"),
-    ]
-
-
-async def test_very_long_event_detail_has_the_newest_entries_and_its_type(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(events, "MAX_TIMELINE", 2)
-    async with run_api() as service:
-        id_ = await schedule(service, "Reboot", "web-0")
-        await service.fleet.time.advance(timedelta(hours=1))
-        shown = await event_detail(service, id_)
-    assert (shown.type, shown.vms, shown.outcome) == (EventType.REBOOT, ["web-0"], EventOutcome.COMPLETED)
-    assert timeline_lines(list(shown.journal)) == [
-        (EntryKind.IMPACT_DONE, "platform"),
-        (EntryKind.COMPLETED, "platform"),
-    ]
-
-
-async def test_event_detail_outlives_the_scope() -> None:
-    async with run_api() as service:
-        id_ = await schedule(service, "Freeze", "db-0")
-        await service.client(lambda api: api.remove_scope("db-0", force=True, reason="not needed"))
-        shown = await event_detail(service, id_)
-    assert (shown.scope, shown.event, shown.outcome) == ("db-0", None, EventOutcome.CANCELED)
 
 
 @pytest.mark.parametrize("path", ["", "/cancel", "/approve", "/retry", "/resolve"])
@@ -196,7 +76,7 @@ async def test_unknown_event_is_not_found(path: str) -> None:
 
 async def test_scheduled_event_is_cancelled_and_a_started_one_is_not() -> None:
     async with run_api() as service:
-        id_ = await schedule(service, "Reboot", "web-0")
+        id_ = await schedule_event(service, "Reboot", "web-0")
         cancelled = await service.client(lambda api: api.cancel(id_, v1.CancelEvent(reason="withdrawn")))
         assert (cancelled.event, cancelled.outcome, cancelled.journal[-1].reason) == (
             None,
@@ -205,7 +85,7 @@ async def test_scheduled_event_is_cancelled_and_a_started_one_is_not() -> None:
         )
         with pytest.raises(NotFound, match="there is no open event"):
             await service.client(lambda api: api.cancel(id_, v1.CancelEvent()))
-        started = await schedule(service, "Reboot", "web-0", failure=True)
+        started = await schedule_event(service, "Reboot", "web-0", failure=True)
         with pytest.raises(RequestRefused, match="is Started: it cannot be canceled") as refused:
             await service.client(lambda api: api.cancel(started, v1.CancelEvent()))
         assert (refused.value.status, refused.value.code) == (409, "invalid-transition")
@@ -213,7 +93,7 @@ async def test_scheduled_event_is_cancelled_and_a_started_one_is_not() -> None:
 
 async def test_event_is_approved_on_behalf_of_a_vm() -> None:
     async with run_api() as service:
-        id_ = await schedule(service, "Reboot", "web-0")
+        id_ = await schedule_event(service, "Reboot", "web-0")
         ask = v1.ApproveEvent(vm="web/web-2", reason="drained by hand")
         approved = await service.client(lambda api: api.approve(id_, ask))
         assert approved.event is not None
@@ -227,31 +107,10 @@ async def test_event_is_approved_on_behalf_of_a_vm() -> None:
             await service.client(lambda api: api.approve(id_, v1.ApproveEvent(vm="shop/BackEnd_IN_0")))
 
 
-async def test_event_that_waits_for_a_stuck_one_names_it() -> None:
-    async with run_api() as service:
-        service.platform.set_outcomes("web/web-0", Failed("no power"))
-        first = await schedule(service, "Reboot", "web-0")
-        second = await schedule(service, "Reboot", "web-1")
-        await service.fleet.time.advance(timedelta(hours=1))
-        failed, waiting = [(await event_detail(service, id_)).event for id_ in (first, second)]
-    assert failed is not None
-    assert waiting is not None
-    assert (failed.is_stuck, failed.blockers) == (
-        True,
-        [v1.Blocker(code=BlockerCode.IMPACT_STUCK, text="the work on web-0 has failed: no power")],
-    )
-    turn = f"update domain 0 has its turn: event {first}"
-    assert (waiting.is_stuck, waiting.blockers, waiting.explanation) == (
-        True,
-        [v1.Blocker(code=BlockerCode.UPDATE_DOMAIN_BUSY, text=turn, event=first)],
-        [turn],
-    )
-
-
 async def test_failed_impact_is_retried_then_resolved() -> None:
     async with run_api() as service:
         service.platform.set_outcomes("web/web-0", Failed("no power"), Failed("still none"))
-        id_ = await schedule(service, "Reboot", "web-0", failure=True)
+        id_ = await schedule_event(service, "Reboot", "web-0", failure=True)
         await service.fleet.time.advance(timedelta(hours=1))
         failed = await event_detail(service, id_)
         assert failed.event is not None
@@ -279,7 +138,7 @@ async def test_failed_impact_is_retried_then_resolved() -> None:
 async def test_impact_resolved_as_done_completes_the_event() -> None:
     async with run_api() as service:
         service.platform.set_outcomes("web/web-0", Failed("no answer"))
-        id_ = await schedule(service, "Reboot", "web-0", failure=True)
+        id_ = await schedule_event(service, "Reboot", "web-0", failure=True)
         await service.fleet.time.advance(timedelta(hours=1))
         done = await service.client(lambda api: api.resolve(id_, v1.ResolveImpact(done=True, reason="it is up")))
     assert done.outcome is EventOutcome.COMPLETED
@@ -288,7 +147,7 @@ async def test_impact_resolved_as_done_completes_the_event() -> None:
 @pytest.mark.parametrize("path", ["retry", "resolve"])
 async def test_nothing_to_retry_or_resolve_is_refused(path: str) -> None:
     async with run_api() as service:
-        id_ = await schedule(service, "Reboot", "web-0")
+        id_ = await schedule_event(service, "Reboot", "web-0")
         body = {"done": True, "reason": "x"} if path == "resolve" else {}
         reply = await service.request("POST", f"/v1/events/{id_}/{path}", body)
     assert (reply.status, reply.code) == (409, "invalid-transition")
@@ -298,7 +157,7 @@ async def test_nothing_to_retry_or_resolve_is_refused(path: str) -> None:
 async def test_work_on_an_unaffected_vm_cannot_be_retried_or_resolved(path: str) -> None:
     async with run_api() as service:
         service.platform.set_outcomes("web/web-0", Failed("no power"))
-        id_ = await schedule(service, "Reboot", "web-0", failure=True)
+        id_ = await schedule_event(service, "Reboot", "web-0", failure=True)
         await service.fleet.time.advance(timedelta(hours=1))
         body = {"vm": "web-1"} | ({"done": True, "reason": "x"} if path == "resolve" else {})
         before = await service.stored_state()
@@ -323,7 +182,7 @@ async def test_work_on_an_unaffected_vm_cannot_be_retried_or_resolved(path: str)
 )
 async def test_repeated_change_has_no_effect_and_is_answered_after_the_end(path: str, body: dict[str, object]) -> None:
     async with run_api() as service:
-        id_ = await schedule(service, "Reboot", "web-0")
+        id_ = await schedule_event(service, "Reboot", "web-0")
         first = await service.request("POST", f"/v1/events/{id_}/{path}", body, Idempotency_Key="k")
         await service.fleet.time.advance(timedelta(hours=1))
         kept = await service.stored_state()
@@ -336,7 +195,7 @@ async def test_repeated_change_has_no_effect_and_is_answered_after_the_end(path:
 async def test_token_of_one_scope_sees_and_changes_nothing_else() -> None:
     async with run_api() as service:
         shop = await service.token("shop-only", Role.OPERATOR, "shop")
-        web_event = await schedule(service, "Freeze", "web-0")
+        web_event = await schedule_event(service, "Freeze", "web-0")
         own = await service.request("POST", "/v1/events", {"type": "Freeze", "vms": ["BackEnd_IN_0"]}, token=shop)
         assert own.status == 201
         listed = (await service.request("GET", "/v1/events", token=shop)).json["events"]
@@ -366,7 +225,7 @@ async def test_token_of_one_scope_sees_and_changes_nothing_else() -> None:
 async def test_viewer_changes_nothing() -> None:
     async with run_api() as service:
         viewer = await service.token("looks", Role.VIEWER)
-        event = await schedule(service, "Freeze", "web-0")
+        event = await schedule_event(service, "Freeze", "web-0")
         for path, body in [
             ("/v1/events", {"type": "Freeze", "vms": ["db-0"]}),
             (f"/v1/events/{event}/cancel", {}),
@@ -385,7 +244,7 @@ async def test_viewer_changes_nothing() -> None:
 
 async def test_client_supports_every_event_filter() -> None:
     async with run_api() as service:
-        frozen = await schedule(service, "Freeze", "web-0")
+        frozen = await schedule_event(service, "Freeze", "web-0")
         (made,) = (await service.request("POST", "/v1/operations/restart", {"vm": "db-0"})).json["created"]
         host = service.fleet.replica.find("web-0")[1].host
         found = [

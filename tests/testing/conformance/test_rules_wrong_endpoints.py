@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from forewarn.testing.conformance import Pace, Report, Verdict, examine
+from forewarn.testing.conformance import Report, Verdict, examine
 from forewarn.testing.conformance.raw_http import METADATA_HEADER, Request
 from tests.testing.conformance.mock import (
     NO_HEADER,
@@ -601,20 +601,6 @@ def test_finding_shows_request_and_response() -> None:
     assert found["query"].seen == ()
 
 
-class NotEnabledYet(MockEndpoint):
-    """The first responses are empty, as those of the real service can be."""
-
-    asked = 0
-
-    def query(self, asked: MockRequest, version: str) -> MockResponse:
-        self.asked += 1
-        return MockResponse(200) if self.asked <= 3 else super().query(asked, version)
-
-
-def test_empty_responses_are_allowed_before_enablement() -> None:
-    assert finding_lines(run_kit(NotEnabledYet()), Verdict.WRONG) == []
-
-
 class NeverEnabled(MockEndpoint):
     def query(self, asked: MockRequest, version: str) -> MockResponse:
         return super().query(asked, version)._replace(body=b"")
@@ -629,62 +615,9 @@ def test_empty_document_is_not_checked() -> None:
     assert found["server"].verdict is Verdict.PASSED
 
 
-class SometimesUnavailable(MockEndpoint):
-    """Every fourth response asks the client to retry later."""
-
-    answers = 0
-
-    def answer(self, asked: MockRequest, body: bytes | None) -> MockResponse:
-        self.answers += 1
-        if self.answers % 4 == 0:
-            return MockResponse(410) if self.answers % 8 else MockResponse(503, b"", (("Retry-After", "2"),))
-        return super().answer(asked, body)
-
-
-def test_requests_are_retried_if_the_service_is_unavailable() -> None:
-    assert finding_lines(run_kit(SometimesUnavailable()), Verdict.WRONG) == []
-
-
-class AlwaysUnavailable(MockEndpoint):
-    def answer(self, asked: MockRequest, body: bytes | None) -> MockResponse:
-        return MockResponse(503) if asked.path == "/metadata/versions" else super().answer(asked, body)
-
-
-def test_retries_end_if_the_service_stays_unavailable() -> None:
-    slept: list[float] = []
-    with run_mock(AlwaysUnavailable()) as url:
-        report = examine(url, pace=Pace(1e9, sleep=slept.append), timeout=GUARD)
-    found = {finding.row: finding for finding in report.findings}
-    assert found["versions"].verdict is Verdict.WRONG
-    assert found["versions"].why == "the service is unavailable, even after retries: 503 Other"
-    assert 70 < sum(slept) <= 121
-
-
-class BeingUpdated(MockEndpoint):
-    """Responds with 410 for 70 seconds, like the real service while it is updated."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.seconds = 0.0
-
-    def answer(self, asked: MockRequest, body: bytes | None) -> MockResponse:
-        return super().answer(asked, body) if self.seconds >= 70 else MockResponse(410)
-
-    def pass_seconds(self, seconds: float) -> None:
-        self.seconds += seconds
-
-
-def test_kit_waits_for_the_end_of_an_update() -> None:
-    mock = BeingUpdated()
-    with run_mock(mock) as url:
-        report = examine(url, pace=Pace(1e9, sleep=mock.pass_seconds), timeout=GUARD)
-    assert finding_lines(report, Verdict.WRONG) == []
-
-
 def test_every_wrong_endpoint_has_a_case() -> None:
-    others = {NotEnabledYet, NeverEnabled, SometimesUnavailable, AlwaysUnavailable, BeingUpdated}
     here = {mock for mock in MockEndpoint.__subclasses__() if mock.__module__ == __name__}
-    assert {case.mock for case in CASES} == here - others
+    assert {case.mock for case in CASES} == here - {NeverEnabled}
 
 
 @pytest.mark.parametrize(
