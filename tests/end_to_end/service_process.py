@@ -19,7 +19,7 @@ PATH = "/metadata/scheduledevents?api-version=2020-07-01"
 
 
 class ServiceProcess:
-    """A service that can be killed and started again; its data, its ports and its time stay."""
+    """A service that can be killed and restarted with the same data, ports and time."""
 
     def __init__(self, machine: Machine, *options: str) -> None:
         self._machine = machine
@@ -28,7 +28,7 @@ class ServiceProcess:
 
     @property
     def up(self) -> UpProcess:
-        """The process that runs."""
+        """The running process."""
         assert self._up is not None
         return self._up
 
@@ -38,25 +38,25 @@ class ServiceProcess:
         return ApiClient(self.up.ready["operator_url"], read_token(self._machine.home / "data/token"), timeout=GUARD)
 
     def start(self) -> None:
-        """Start the service; the ports of VMs are those that they were given."""
+        """Start the service; VMs keep their ports."""
         self._up = self._machine.start("-o", "json", *FREE_PORTS, *self._options)
         self._up.wait_until_ready()
 
     def kill(self) -> None:
-        """Let the service end without any chance to do something before."""
+        """Kill the service with SIGKILL."""
         assert self.up.stop(signal.SIGKILL) == -signal.SIGKILL
 
     def crash_and_restart(self) -> None:
-        """Let it die, and go on."""
+        """Kill the service and start it again."""
         self.kill()
         self.start()
 
     def stop(self) -> None:
-        """End the service in order."""
+        """Stop the service cleanly."""
         assert self.up.stop(signal.SIGINT) == 0, self.up.stderr
 
     def document(self, vm: str) -> dict[str, Any]:
-        """Return what a VM sees."""
+        """Return a VM's document."""
         status, body = self._request(vm, "GET")
         assert status == 200, body
         document: dict[str, Any] = json.loads(body)
@@ -70,30 +70,30 @@ class ServiceProcess:
         ]
 
     def approve(self, vm: str, event: str) -> None:
-        """Approve an event as that VM does."""
+        """Approve an event as this VM."""
         status, body = self._request(vm, "POST", json.dumps({"StartRequests": [{"EventId": event}]}))
         assert status == 200, body
 
     def is_served(self, vm: str) -> bool:
-        """Tell whether the VM still gets its document."""
+        """Return whether the VM still gets its document."""
         try:
             return self._request(vm, "GET")[0] == 200
         except ConnectionError:
             return False
 
     def wait_for(self, did: EntryKind, event: str) -> v1.JournalEntry:
-        """Follow the journal from its beginning to the first such line of an event."""
+        """Follow the journal from its start until this line of an event."""
         for entry in self.api.watch(after=0):
             if entry is not None and (entry.action, entry.event) == (did, event):
                 return entry
-        raise AssertionError("the journal has an end")
+        raise AssertionError("the journal stream ended")
 
     def journal_kinds(self, event: str) -> list[str]:
-        """Return what the journal tells of an event."""
+        """Return the kinds of the journal lines of an event."""
         return [entry.action.value for entry in self.api.journal(event=event)]
 
     def impact(self, event: str) -> v1.Impact:
-        """Return how far the work of an open event is, which has one VM."""
+        """Return the impact state of an open event with one VM."""
         detail = self.api.event(event)
         assert detail.event is not None
         (impact,) = detail.event.impacts
@@ -112,7 +112,7 @@ class ServiceProcess:
 
 @contextmanager
 def run_service_process(home: Path, *options: str) -> Iterator[ServiceProcess]:
-    """Have a service for a while; it ends in order, or is killed if something goes wrong."""
+    """Run a service while the context is open; stop it cleanly, or kill it after an error."""
     process = ServiceProcess(Machine(home), *options)
     process.start()
     try:

@@ -1,4 +1,4 @@
-"""The service is killed again and again while a campaign rolls, and goes on: nothing is lost or done twice."""
+"""The service is killed repeatedly during a campaign and continues: nothing is lost or done twice."""
 
 from collections import Counter
 from pathlib import Path
@@ -9,7 +9,7 @@ from forewarn.core.journal import EntryKind
 from tests.end_to_end.service_process import run_service_process
 
 
-def test_campaign_rolls_over_the_fleet_though_the_service_is_killed_at_every_turn(tmp_path: Path) -> None:
+def test_campaign_completes_although_the_service_is_killed_at_every_step(tmp_path: Path) -> None:
     with run_service_process(tmp_path) as service:
         ask = v1.StartCampaign(
             name="kernel",

@@ -1,4 +1,4 @@
-"""Maintenance by the operator's own program, through the real service: done, failed, interrupted, and asked for."""
+"""Maintenance by the operator's program with the real service: success, failure, interruption and probe."""
 
 import re
 import signal
@@ -32,7 +32,7 @@ def settings(directory: Path, script: str, more: str = "") -> str:
 
 
 def fail(service: ServeProcess, vm: str, type_: EventType = EventType.REBOOT) -> str:
-    """Have an event that starts at once; return its id."""
+    """Schedule an event that starts immediately; return its id."""
     (made,) = service.api.fail(v1.Fail(vms=(vm,), type=type_)).created
     return made.id
 
@@ -40,7 +40,7 @@ def fail(service: ServeProcess, vm: str, type_: EventType = EventType.REBOOT) ->
 def until(fact: Callable[[], object]) -> None:
     end = time.monotonic() + GUARD
     while not fact():
-        assert time.monotonic() < end, "it never came to pass"
+        assert time.monotonic() < end, "timeout: the condition never held"
         time.sleep(0.02)
 
 
@@ -72,13 +72,13 @@ def test_program_does_the_work_and_its_output_is_in_the_journal(tmp_path: Path) 
         assert done["output"] == "restarting db\n [31mred"
 
 
-def test_redeployed_vm_is_where_the_program_says(tmp_path: Path) -> None:
+def test_redeployed_vm_gets_the_host_that_the_program_prints(tmp_path: Path) -> None:
     with run_serve(tmp_path, settings(tmp_path, "echo moving; echo hv-9")) as service:
         ended(service, fail(service, "web-0", EventType.REDEPLOY))
         assert service.api.vm("web-0").host == "hv-9"
 
 
-def test_program_that_says_not_now_is_called_again(tmp_path: Path) -> None:
+def test_program_that_exits_with_75_is_called_again(tmp_path: Path) -> None:
     script = 'echo . >> tries; [ "$(wc -l < tries)" -ge 3 ] || { echo busy; exit 75; }; echo done'
     with run_serve(tmp_path, settings(tmp_path, script)) as service:
         detail = ended(service, fail(service, "db"))
@@ -86,7 +86,7 @@ def test_program_that_says_not_now_is_called_again(tmp_path: Path) -> None:
         assert len(facts(detail, EntryKind.IMPACT_BEGUN)) == 3
 
 
-def test_work_that_is_put_off_says_until_when_and_why(tmp_path: Path) -> None:
+def test_postponed_work_shows_its_time_and_reason(tmp_path: Path) -> None:
     patient = settings(tmp_path, "exit 75").replace('first_pause = "0.1s"', 'first_pause = "1h"\nlongest_pause = "1h"')
     with run_serve(tmp_path, patient) as service:
         event = fail(service, "db")
@@ -97,7 +97,7 @@ def test_work_that_is_put_off_says_until_when_and_why(tmp_path: Path) -> None:
     assert blockers_text(shown) == f"the work on db, postponed until {moment}: maintain ended with 75; unannounced"
 
 
-def test_failure_is_seen_retried_and_resolved_by_a_person(tmp_path: Path) -> None:
+def test_operator_retries_and_resolves_a_failure(tmp_path: Path) -> None:
     script = "echo no such domain >&2; [ -e fixed ] || exit 3"
     with run_serve(tmp_path, settings(tmp_path, script)) as service:
         event = fail(service, "db")
@@ -123,7 +123,7 @@ def test_missing_program_is_a_failure_that_can_be_retried(tmp_path: Path) -> Non
         ended(service, event)
 
 
-def test_reload_takes_another_program(tmp_path: Path) -> None:
+def test_reload_changes_the_program(tmp_path: Path) -> None:
     with run_serve(tmp_path, settings(tmp_path, "exit 3")) as service:
         event = fail(service, "db")
         stuck(service, event, ImpactState.FAILED)
@@ -147,7 +147,7 @@ echo finished
 
 
 def interrupted(directory: Path, number: int, answer: str, *, finish: bool) -> tuple[str, str]:
-    """Start work on a VM, end the service while the program runs; return settings and event."""
+    """Start work on a VM, and stop the service while the program runs; return settings and event."""
     (directory / "answer").write_text(answer)
     text = settings(directory, LASTING)
     with run_serve(directory, text) as service:
@@ -162,14 +162,14 @@ def interrupted(directory: Path, number: int, answer: str, *, finish: bool) -> t
 
 
 def programs(directory: Path) -> list[str]:
-    """Return the processes of the operator's program; a fork of its shell that is about to become `sleep` is none."""
+    """Return the processes of the operator's program, without forks of its shell that are about to exec `sleep`."""
     listed = subprocess.run(["ps", "-ewwo", "stat=,args="], capture_output=True, text=True, check=True).stdout
     return [line for line in listed.splitlines() if str(directory / "maintain") in line and re.match("[^Z]s", line)]
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=["killed", "ended"])
 @pytest.mark.parametrize("finish", [True, False], ids=["program over", "program still runs"])
-def test_work_that_was_done_meanwhile_is_not_done_again(tmp_path: Path, number: int, finish: bool) -> None:
+def test_work_finished_during_the_downtime_is_not_repeated(tmp_path: Path, number: int, finish: bool) -> None:
     text, event = interrupted(tmp_path, number, "0", finish=finish)
     with run_serve(tmp_path, text) as service:
         if not finish:
@@ -180,14 +180,14 @@ def test_work_that_was_done_meanwhile_is_not_done_again(tmp_path: Path, number: 
     assert (tmp_path / "calls").read_text().split() == ["carry-out", "probe"]
 
 
-def test_work_that_was_not_begun_is_carried_out(tmp_path: Path) -> None:
+def test_work_that_had_not_begun_is_carried_out(tmp_path: Path) -> None:
     text, event = interrupted(tmp_path, signal.SIGKILL, "75", finish=True)
     with run_serve(tmp_path, text) as service:
         ended(service, event)
     assert (tmp_path / "calls").read_text().split() == ["carry-out", "probe", "carry-out"]
 
 
-def test_unknown_outcome_waits_for_a_person(tmp_path: Path) -> None:
+def test_unknown_outcome_waits_for_an_operator(tmp_path: Path) -> None:
     text, event = interrupted(tmp_path, signal.SIGKILL, "1", finish=True)
     with run_serve(tmp_path, text) as service:
         assert "the probe by maintain ended with 1" in stuck(service, event, ImpactState.UNKNOWN).reason
@@ -196,7 +196,7 @@ def test_unknown_outcome_waits_for_a_person(tmp_path: Path) -> None:
     assert (tmp_path / "calls").read_text().split() == ["carry-out", "probe"]
 
 
-def test_unknown_outcome_is_repeated_where_the_program_is_repeatable(tmp_path: Path) -> None:
+def test_unknown_outcome_is_repeated_if_the_program_is_repeatable(tmp_path: Path) -> None:
     text, event = interrupted(tmp_path, signal.SIGKILL, "1", finish=True)
     with run_serve(tmp_path, text + "repeatable = true\n") as service:
         ended(service, event)

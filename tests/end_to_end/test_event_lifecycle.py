@@ -1,4 +1,4 @@
-"""The whole life of each type of event in the real service: at the guest's endpoint, in the API and in the journal."""
+"""The lifecycle of each event type in the real service: at the guest endpoint, in the API and in the journal."""
 
 import socket
 from collections.abc import Callable, Iterator
@@ -21,13 +21,13 @@ from tests.support.program import GUARD
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcess]:
-    """One service for all lives: each is lived in a scope, or by a VM, of its own."""
+    """One service for all tests: each uses a different scope or VM."""
     with run_service_process(tmp_path_factory.mktemp("lives")) as found:
         yield found
 
 
 class LifecycleCase(NamedTuple):
-    """How an event is made, and what is to be seen of it."""
+    """How to schedule an event, and what guests and operators must see."""
 
     make: Callable[[ApiClient], v1.ScheduleResponse]
     vm: str
@@ -150,14 +150,14 @@ def test_event_lifecycle(service: ServiceProcess, life: LifecycleCase) -> None:
         assert service.visible_events(life.vm) == []
 
 
-def test_vm_without_a_terminate_profile_is_deleted_at_once(service: ServiceProcess) -> None:
+def test_vm_without_a_terminate_profile_is_deleted_immediately(service: ServiceProcess) -> None:
     assert service.api.delete(v1.Operate(vm="BackEnd_IN_1", reason="too many")).created == []
     with pytest.raises(NotFound):
         service.api.vm("shop/BackEnd_IN_1")
     assert not service.is_served("shop/BackEnd_IN_1")
 
 
-def test_hold_keeps_what_is_planned_and_release_lets_it_start(service: ServiceProcess) -> None:
+def test_held_event_starts_after_release(service: ServiceProcess) -> None:
     service.api.hold(v1.CreateHold(reason="audit"))
     service.api.hold(v1.CreateHold(reason="closing", scope="db-0"))
     (made,) = service.api.schedule(v1.ScheduleEvents(type=EventType.FREEZE, vms=("db-0",))).created
@@ -174,7 +174,7 @@ def test_hold_keeps_what_is_planned_and_release_lets_it_start(service: ServicePr
     assert service.api.event(made.id).outcome is EventOutcome.COMPLETED
 
 
-def test_service_does_not_wait_for_those_who_follow_its_journal(tmp_path: Path) -> None:
+def test_shutdown_does_not_wait_for_journal_followers(tmp_path: Path) -> None:
     with run_service_process(tmp_path) as here:
         parts = urlsplit(here.up.ready["operator_url"])
         token = read_token(tmp_path / "data/token")

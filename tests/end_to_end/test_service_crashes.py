@@ -1,4 +1,4 @@
-"""The service dies in every state of an event, and goes on: nothing is lost, done twice or forgotten."""
+"""The service is killed in every state of an event and continues: nothing is lost or done twice."""
 
 from pathlib import Path
 
@@ -36,7 +36,7 @@ def schedule(service: ServiceProcess, type_: EventType, vm: str, **more: object)
     return made.id
 
 
-def test_it_goes_on_from_every_state(tmp_path: Path) -> None:
+def test_restarted_service_continues_from_every_state(tmp_path: Path) -> None:
     with run_service_process(tmp_path) as service:
         ended = schedule(service, EventType.FREEZE, "FrontEnd_IN_1", notice="0s", duration="1s")
         service.api.advance()
@@ -61,7 +61,7 @@ def test_it_goes_on_from_every_state(tmp_path: Path) -> None:
             id_: before[id_] for id_ in (held, scheduled, started)
         }
         service.api.advance("10m")
-        # The simulated work of a service that has died has not been done: it is begun once more.
+        # Simulated work is lost with the service, so it starts again.
         assert service.journal_kinds(begun) == ["started", "impact-begun", *DONE]
         assert service.journal_kinds(started) == ["started", *DONE]
         assert [event.id for event in service.api.events()] == [held, scheduled]
@@ -71,7 +71,7 @@ def test_it_goes_on_from_every_state(tmp_path: Path) -> None:
         assert service.journal_kinds(scheduled) == ["scheduled", "started", *DONE]
 
 
-def test_hold_on_all_and_what_waits_for_it_survive(tmp_path: Path) -> None:
+def test_global_hold_and_held_events_survive(tmp_path: Path) -> None:
     with run_service_process(tmp_path) as service:
         service.api.hold(v1.CreateHold(reason="audit"))
         event = schedule(service, EventType.FREEZE, "db-0")
@@ -89,7 +89,7 @@ def test_hold_on_all_and_what_waits_for_it_survive(tmp_path: Path) -> None:
         assert service.journal_kinds(event) == ["scheduled", "started", *DONE]
 
 
-def test_person_decides_what_has_failed_or_is_unknown_across_crashes(tmp_path: Path) -> None:
+def test_operator_resolves_failed_and_unknown_impacts_across_crashes(tmp_path: Path) -> None:
     def answer(phase: str, vm: str, code: int) -> None:
         (tmp_path / f"{phase}.{vm}").write_text(str(code))
 
@@ -146,7 +146,7 @@ def test_person_decides_what_has_failed_or_is_unknown_across_crashes(tmp_path: P
 
 
 def _asked(service: ServiceProcess) -> list[tuple[int, EntryKind]]:
-    """What the journal has of the requests; the clock is moved by the test, and not by them."""
+    """Return the journal lines of the requests, without those of the clock, which the test advances."""
     entries = (entry for entry in service.api.journal() if entry.actor == "admin")
     return [(entry.position, entry.action) for entry in entries if entry.action is not EntryKind.CLOCK_MOVED]
 
@@ -156,7 +156,7 @@ def test_requests_repeated_after_a_crash_have_one_effect(tmp_path: Path) -> None
         freeze = v1.ScheduleEvents(type=EventType.FREEZE, vms=("web-0",), notice="20m")
 
         def say_all(made: str | None) -> str:
-            """Say every request with its key; return the event that was made."""
+            """Send every request with its idempotency key; return the event."""
             api = service.api
             scheduled = api.schedule(freeze, key="schedule").created[0].id
             restarted = api.restart(v1.Operate(vm="web-1"), key="restart").created[0].id

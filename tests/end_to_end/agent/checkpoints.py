@@ -16,7 +16,7 @@ exec curl --silent --show-error --fail --noproxy '*' --max-time {guard:.0f} --da
 
 
 class CheckpointCall(NamedTuple):
-    """What a program was about to do: a VM's agent in one of its phases, or the platform about to reboot a VM."""
+    """The next action of a program: a phase of a VM's agent, or the platform's reboot of a VM."""
 
     what: str
     vm: str
@@ -27,7 +27,7 @@ CheckpointAction = Callable[[CheckpointCall], None]
 
 
 class CheckpointServer:
-    """Hears every call, in order; does what was asked for at some of them, once, while the caller waits."""
+    """Records every call in order, and runs the actions that a test set for it while the caller waits."""
 
     def __init__(self) -> None:
         self._changed = Condition()
@@ -37,24 +37,24 @@ class CheckpointServer:
         self.errors: list[str] = []
 
     def on_next(self, what: str, vm: str, action: CheckpointAction) -> None:
-        """Run this at the next such call, before it may go on."""
+        """Run an action at the next such call, before the caller continues."""
         self._next_actions[what, vm] = action
 
     def on_every(self, what: str, action: CheckpointAction) -> None:
-        """Run this at every such call."""
+        """Run an action at every such call."""
         self._permanent_actions[what] = action
 
     @property
     def calls(self) -> list[CheckpointCall]:
-        """Everything that was heard so far."""
+        """All calls so far."""
         with self._changed:
             return list(self._calls)
 
     def wait_for(self, what: str, vm: str, *, times: int = 1) -> None:
-        """Return when such a call has come so often."""
+        """Wait for this number of such calls."""
         with self._changed:
             heard = self._changed.wait_for(lambda: self._count(what, vm) >= times, GUARD)
-            assert heard, f"waited in vain for {what} of {vm}; heard {self._calls}"
+            assert heard, f"timeout: waited for {what} of {vm}; received {self._calls}"
 
     def clear_calls(self) -> None:
         """Forget the calls so far."""
@@ -77,7 +77,7 @@ class CheckpointServer:
 
 @contextmanager
 def run_checkpoint_server() -> Iterator[tuple[CheckpointServer, str]]:
-    """Give a tower, and the URL under which programs of the lab call it: POST /what/vm/attempt."""
+    """Run a checkpoint server; yield it and the URL that programs of the lab call: POST /what/vm/attempt."""
     heard = CheckpointServer()
 
     class Handler(BaseHTTPRequestHandler):
@@ -94,7 +94,7 @@ def run_checkpoint_server() -> Iterator[tuple[CheckpointServer, str]]:
             self.end_headers()
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is the base class's
-            """Say nothing."""
+            """Log nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         server.daemon_threads = True
@@ -106,7 +106,7 @@ def run_checkpoint_server() -> Iterator[tuple[CheckpointServer, str]]:
 
 
 def write_checkpoint_script(path: Path, url: str, call: str, *, before: str = "") -> None:
-    """Write a program that makes such a call and waits for its answer; the shell fills in `call`."""
+    """Write a script that makes such a call and waits for the response; the shell expands `call`."""
     script = SCRIPT.format(guard=GUARD, url=url, path=call)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(script.replace("exec ", f"{before}\nexec ") if before else script)

@@ -57,7 +57,7 @@ def die() -> None:
 
 
 def install_crash(write: int, where: str) -> None:
-    """Die at the given write."""
+    """Make the process kill itself at the given write."""
     count = 0
     whole, replacing = store.WorkflowStore._write, Path.replace
 

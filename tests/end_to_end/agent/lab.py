@@ -55,54 +55,54 @@ program = ["{program}"]
 
 
 class Vm:
-    """A VM: what runs on it ends with it, and starts with it."""
+    """A VM: its programs start and end with it."""
 
     def __init__(self, name: str, web: Program, agent: Program, state: Path) -> None:
         self.name = name
         self.agent = agent
         self._web = web
         self._state = state
-        # A reboot may come while the agent is being killed, as in life.
+        # A reboot may happen while the agent is being killed.
         self._switch = RLock()
 
     def boot(self) -> None:
-        """Start everything; the agent need not wait for the web server, one of its hooks does."""
+        """Start all programs; the agent does not wait for the web server, because one of its hooks does."""
         with self._switch:
             self.agent.start()
             self._web.start()
 
     def power_off(self) -> None:
-        """End everything, without a word."""
+        """Kill all programs."""
         with self._switch:
             self.agent.kill()
             self._web.kill()
 
     def reboot(self) -> None:
-        """End everything, and start it again."""
+        """Kill all programs and start them again."""
         with self._switch:
             self.power_off()
             self.boot()
 
     def restart_agent(self) -> None:
-        """Let the agent die in the middle of what it is doing, and start it again, as systemd does."""
+        """Kill the agent and start it again, as systemd does."""
         with self._switch:
             self.agent.kill()
             self.agent.start()
 
     @property
     def is_idle(self) -> bool:
-        """Whether its agent runs and has nothing to do."""
+        """Whether its agent runs and is idle."""
         status = read_status(self._state)
         return status.is_running and status.workflows == ()
 
     @property
     def workflows(self) -> tuple[WorkflowStatus, ...]:
-        """What its agent is doing about events, and has not finished."""
+        """The unfinished workflows of its agent."""
         return read_status(self._state).workflows
 
 
 class Lab:
-    """Everything together, and the facts that a test looks at."""
+    """The service, the VMs and HAProxy, and the state that tests check."""
 
     def __init__(self, vms: dict[str, Vm], balancer: Haproxy, api: ApiClient, heard: CheckpointServer) -> None:
         self.vms = vms
@@ -110,10 +110,10 @@ class Lab:
         self.api = api
         self.checkpoints = heard
         self.rebooted: dict[str, ServerStatus] = {}
-        """How HAProxy saw each VM when its plug was pulled."""
+        """HAProxy's status of each VM at the moment of its reboot."""
 
     def reboot(self, call: CheckpointCall) -> None:
-        """Do what the platform was told to."""
+        """Reboot a VM on behalf of the platform."""
         self.rebooted[call.vm] = self.balancer.server_statuses()[call.vm]
         self.vms[call.vm].reboot()
 
@@ -122,36 +122,36 @@ class Lab:
         self.vms[call.vm].restart_agent()
 
     def announce_reboot(self, *vms: str) -> str:
-        """Announce a reboot so far ahead that only an approval lets it start, and return the event's id."""
+        """Announce a reboot with a long notice, so that only an approval starts it; return the event's id."""
         asked = ScheduleEvents(type=EventType.REBOOT, vms=tuple(f"web/{vm}" for vm in vms), notice="10h")
         (made,) = self.api.schedule(asked).created
         return made.id
 
     def cancel(self, event: str) -> None:
-        """Take an event back."""
+        """Cancel an event."""
         self.api.cancel(event, CancelEvent(reason="not needed any more"))
 
     def wait_until_over(self, event: str) -> None:
-        """Return when an event has ended."""
+        """Wait until an event has ended."""
         wait_until(lambda: event not in {each.id for each in self.api.events()}, f"the end of {event}")
 
     def wait_until_all_serve(self) -> None:
-        """Return when every VM is in rotation, and no agent has anything left to undo."""
+        """Wait until every VM is in rotation and every agent is idle."""
         wait_until(lambda: self.balancer.statuses(*ALL) == ("UP",) * len(ALL), "every VM to be back in rotation")
-        wait_until(lambda: all(vm.is_idle for vm in self.vms.values()), "every agent to be at rest")
+        wait_until(lambda: all(vm.is_idle for vm in self.vms.values()), "every agent to be idle")
 
     def approvals(self, event: str) -> list[str]:
-        """Return who has approved an event, in order."""
+        """Return the VMs that have approved an event, in order."""
         return [entry.actor for entry in self.api.journal(event=event) if entry.action is EntryKind.APPROVED]
 
     def approval_reason(self, vm: str) -> str:
-        """Return what the agent of a VM says it is waiting for."""
+        """Return why the agent of a VM has not approved yet."""
         return "; ".join(workflow.approval_reason for workflow in self.vms[vm].workflows)
 
 
 @contextmanager
 def run_lab(home: Path) -> Iterator[tuple[Lab, Traffic]]:
-    """Build it, with users who never stop asking, and take it down again."""
+    """Run the lab under constant traffic while the context is open."""
     with ExitStack() as stack:
         heard, url = stack.enter_context(run_checkpoint_server())
         ports = dict(zip(ALL, free_ports(len(ALL)), strict=True))

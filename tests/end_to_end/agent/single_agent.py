@@ -62,7 +62,7 @@ def event(id_: str, *resources: str, **more: Any) -> dict[str, Any]:
 
 
 class SingleAgent:
-    """The agent, the endpoint, and what the hook wrote."""
+    """The agent, its endpoint, and the hook's log."""
 
     def __init__(self, home: Path, endpoint: FakeEndpoint, agent: Program, port: int) -> None:
         self.home = home
@@ -72,17 +72,17 @@ class SingleAgent:
 
     @property
     def hook_runs(self) -> list[str]:
-        """What the hook was run for, in order: its half and the event."""
+        """The runs of the hook in order: phase and event."""
         return [" ".join(line.split()[:2]) for line in self.hook_lines]
 
     @property
     def hook_lines(self) -> list[str]:
-        """Everything that the hook wrote."""
+        """The lines that the hook wrote."""
         path = self.home / "hook.log"
         return path.read_text().splitlines() if path.exists() else []
 
     def wait_for_hook_runs(self, *runs: str) -> None:
-        """Return when the hook has been run for each of these."""
+        """Wait until the hook has run for each of these."""
         wait_until(lambda: set(runs) <= set(self.hook_runs), f"{', '.join(runs)} to be run")
 
 
@@ -90,7 +90,7 @@ class SingleAgent:
 def run_single_agent(
     home: Path, *, more: str = "", handlers: tuple[str, ...] = ("hook",), environ: Mapping[str, str] | None = None
 ) -> Iterator[SingleAgent]:
-    """Run an agent for a while. It must be there in the end: whatever happened, it has not died of it."""
+    """Run an agent while the context is open. It must still be running at the end."""
     hook = home / "hook"
     hook.write_text(HOOK)
     hook.chmod(0o755)

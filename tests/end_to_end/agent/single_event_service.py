@@ -12,7 +12,7 @@ ID = "602D9444-D2CD-49C7-8624-8643E7171297"
 
 
 class SingleEventService:
-    """Serves VM web_0 at a port of its own, and counts what it is asked."""
+    """Serves VM web_0 at a separate port, and counts requests."""
 
     def __init__(self) -> None:
         self.state = "Scheduled"
@@ -58,7 +58,7 @@ class SingleEventService:
                 self.state = "Started"
 
     def document(self) -> bytes:
-        """Show the event as started for two looks: then it is over."""
+        """Return the document; the event disappears after two requests that showed it as started."""
         with self.lock:
             if self.state == "Started":
                 self.polls_since_start += 1

@@ -1,4 +1,4 @@
-"""Real agents in real processes, killed with SIGKILL at every write of their journal, and what the next one does."""
+"""An agent process is killed with SIGKILL at each write of its workflow store; its successor continues the workflow."""
 
 import signal
 import subprocess
@@ -14,7 +14,7 @@ AGENT = Path(__file__).with_name("crashing_agent.py")
 MAX_WRITES = 60
 
 
-def test_a_whole_life_without_death(tmp_path: Path) -> None:
+def test_workflow_without_a_crash(tmp_path: Path) -> None:
     with SingleEventService() as service:
         code = run_agent(tmp_path, service, write=0, where="before")
         assert (code, service.approvals) == (0, 1)
@@ -27,20 +27,20 @@ def test_a_whole_life_without_death(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("where", ["before", "within", "after"])
-def test_wherever_an_agent_dies_the_next_one_leaves_nothing_prepared(tmp_path: Path, where: str) -> None:
+def test_restarted_agent_recovers_everything_prepared(tmp_path: Path, where: str) -> None:
     for write in range(1, 100):
         directory = tmp_path / str(write)
         directory.mkdir()
         with SingleEventService() as service:
             code = run_agent(directory, service, write=write, where=where)
             if code == 0:
-                assert write > 5, "it should have died on the way"
+                assert write > 5, "the agent should have crashed"
                 return
             assert code == -signal.SIGKILL
-            # Where nothing is left to do, it may be told to stop before it listens to that.
+            # With no work left, it may get SIGTERM before it has installed its signal handler.
             assert run_agent(directory, service, write=0, where=where) in {0, -signal.SIGTERM}
             check(diary(directory), service.approvals)
-    raise AssertionError("it never lived to the end")
+    raise AssertionError("the agent crashed at every write")
 
 
 def check(lines: list[str], approvals: int) -> None:
@@ -56,7 +56,7 @@ def check(lines: list[str], approvals: int) -> None:
 
 
 def run_agent(directory: Path, service: SingleEventService, *, write: int, where: str) -> int:
-    """Run an agent until it dies, or until the event is gone and its journal empty."""
+    """Run an agent until it crashes, or until the event is gone and its store is empty."""
     arguments: list[str | Path] = [service.endpoint, directory / "state", directory / "diary", str(write), where]
     with subprocess.Popen([sys.executable, AGENT, *arguments], stderr=subprocess.PIPE, text=True) as agent:
         give_up_at = time.monotonic() + MAX_WRITES

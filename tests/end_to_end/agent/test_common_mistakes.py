@@ -1,4 +1,4 @@
-"""What handlers of Scheduled Events have got wrong in the field, and that a real agent does not."""
+"""Known mistakes of Scheduled Events handlers that a real agent avoids."""
 
 import socket
 from email.utils import parsedate_to_datetime
@@ -18,7 +18,7 @@ ask_every = "0.1s"
 """
 
 
-def test_own_events_are_those_of_the_resource_name_and_not_of_the_host_name(tmp_path: Path) -> None:
+def test_own_events_are_matched_by_resource_name_not_host_name(tmp_path: Path) -> None:
     assert socket.gethostname() != NAME
     with run_single_agent(tmp_path) as alone:
         alone.endpoint.announce(event("BY-HOST-NAME", socket.gethostname()), event("BY-RESOURCE-NAME", NAME))
@@ -28,14 +28,14 @@ def test_own_events_are_those_of_the_resource_name_and_not_of_the_host_name(tmp_
         assert alone.endpoint.approved == ["BY-RESOURCE-NAME"]
 
 
-def test_events_of_other_vms_are_left_to_them(tmp_path: Path) -> None:
+def test_events_of_other_vms_are_ignored(tmp_path: Path) -> None:
     with run_single_agent(tmp_path) as alone:
         alone.endpoint.announce(event("OTHERS", "web_1", "web_00", "WEB"))
         alone.endpoint.wait_for_polls(10)
         assert (alone.hook_runs, alone.endpoint.approved) == ([], [])
 
 
-def test_time_is_read_in_the_form_of_the_wire(tmp_path: Path) -> None:
+def test_not_before_is_parsed_in_wire_format(tmp_path: Path) -> None:
     announced = event("E")
     deadline = parsedate_to_datetime(announced["NotBefore"])
     with run_single_agent(tmp_path) as alone:
@@ -44,7 +44,7 @@ def test_time_is_read_in_the_form_of_the_wire(tmp_path: Path) -> None:
         assert alone.hook_lines == [f"prepare E 1 {deadline.timestamp():.0f}"]
 
 
-def test_approval_carries_the_header(tmp_path: Path) -> None:
+def test_approval_sends_the_metadata_header(tmp_path: Path) -> None:
     with run_single_agent(tmp_path) as alone:
         alone.endpoint.announce(event("E"))
         alone.endpoint.wait_until_approved("E")
@@ -52,14 +52,14 @@ def test_approval_carries_the_header(tmp_path: Path) -> None:
         assert post.headers["Metadata"].lower() == "true"
 
 
-def test_answer_without_events_is_no_reason_to_do_anything(tmp_path: Path) -> None:
+def test_document_without_events_runs_no_hook(tmp_path: Path) -> None:
     with run_single_agent(tmp_path) as alone:
         alone.endpoint.announce()
         alone.endpoint.wait_for_polls(10)
         assert (alone.hook_runs, alone.endpoint.approved) == ([], [])
 
 
-def test_empty_body_is_survived(tmp_path: Path) -> None:
+def test_agent_survives_an_empty_body(tmp_path: Path) -> None:
     with run_single_agent(tmp_path) as alone:
         alone.endpoint.respond_with(b"")
         alone.endpoint.wait_for_polls()
@@ -75,7 +75,7 @@ def test_unknown_fields_and_values_are_tolerated(tmp_path: Path) -> None:
         alone.wait_for_hook_runs("prepare NEW", "prepare E")
 
 
-def test_every_event_after_the_first_is_read_too(tmp_path: Path) -> None:
+def test_events_after_the_first_are_handled(tmp_path: Path) -> None:
     with run_single_agent(tmp_path) as alone:
         for incarnation, id_ in enumerate(("FIRST", "SECOND", "THIRD"), start=1):
             alone.endpoint.announce(event(id_), incarnation=2 * incarnation)
@@ -92,8 +92,8 @@ def test_all_events_of_a_document_are_considered(tmp_path: Path) -> None:
         assert sorted(alone.hook_runs) == ["prepare FIRST", "prepare SECOND"]
 
 
-def test_approval_is_given_once(tmp_path: Path) -> None:
-    """The event stays Scheduled after it: on Azure it waits, for the turn of its update domain say."""
+def test_event_is_approved_once(tmp_path: Path) -> None:
+    """An approved event can stay Scheduled: on Azure it may wait for another update domain."""
     with run_single_agent(tmp_path) as alone:
         alone.endpoint.announce(event("E"))
         alone.endpoint.wait_until_approved("E")
@@ -101,7 +101,7 @@ def test_approval_is_given_once(tmp_path: Path) -> None:
         assert alone.endpoint.approved == ["E"]
 
 
-def test_nothing_stays_locked_by_an_agent_that_died(tmp_path: Path) -> None:
+def test_killed_agent_leaves_no_lock(tmp_path: Path) -> None:
     with run_single_agent(tmp_path) as alone:
         alone.endpoint.announce(event("E"))
         alone.wait_for_hook_runs("prepare E")
@@ -114,7 +114,7 @@ def test_nothing_stays_locked_by_an_agent_that_died(tmp_path: Path) -> None:
         alone.endpoint.wait_until_approved("NEXT")
 
 
-def test_incarnation_that_restarts_hides_no_event(tmp_path: Path) -> None:
+def test_events_are_handled_after_the_incarnation_restarts(tmp_path: Path) -> None:
     with run_single_agent(tmp_path) as alone:
         alone.endpoint.announce(event("BEFORE"), incarnation=41)
         alone.endpoint.wait_until_approved("BEFORE")
@@ -139,7 +139,7 @@ def test_nothing_is_approved_before_the_peers_are_ready(tmp_path: Path) -> None:
         with run_single_agent(tmp_path, more=peers) as alone:
             alone.endpoint.announce(event("SHARED", NAME, "web_1"), event("OWN", NAME))
             alone.endpoint.wait_until_approved("OWN")
-            wait_until(lambda: len(asked) >= 3, "the peer to be asked again and again")
+            wait_until(lambda: len(asked) >= 3, "repeated requests to the peer")
             assert alone.endpoint.approved == ["OWN"]
             assert set(asked) == {"/v1/ready/SHARED"}
 
@@ -148,12 +148,12 @@ def test_nothing_is_approved_for_unreachable_peers(tmp_path: Path) -> None:
     with run_single_agent(tmp_path) as alone:
         alone.endpoint.announce(event("SHARED", NAME, "web_1"))
         alone.wait_for_hook_runs("prepare SHARED")
-        wait_until(lambda: "peers" in alone.agent.output(), "the agent to say why")
+        wait_until(lambda: "peers" in alone.agent.output(), "the agent to report the reason")
         alone.endpoint.wait_for_polls()
         assert alone.endpoint.approved == []
 
 
-def test_no_proxy_is_asked(tmp_path: Path) -> None:
+def test_proxy_settings_are_ignored(tmp_path: Path) -> None:
     asked: list[str] = []
 
     def proxy(path: str, _: bytes) -> tuple[int, bytes]:
@@ -168,7 +168,7 @@ def test_no_proxy_is_asked(tmp_path: Path) -> None:
         assert asked == []
 
 
-def test_handler_that_fails_is_no_reason_to_end(tmp_path: Path) -> None:
+def test_agent_survives_a_failing_handler(tmp_path: Path) -> None:
     with run_single_agent(tmp_path, environ={"HOOK_FAILS": "yes"}) as alone:
         alone.endpoint.announce(event("FIRST"))
         alone.wait_for_hook_runs("prepare FIRST")
@@ -180,7 +180,7 @@ def test_handler_that_fails_is_no_reason_to_end(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("works", [True, False], ids=["all is well", "nothing works"])
-def test_secrets_are_in_no_log(tmp_path: Path, works: bool) -> None:
+def test_secrets_are_not_logged(tmp_path: Path, works: bool) -> None:
     told: list[str] = []
 
     def webhook(path: str, _: bytes) -> tuple[int, bytes]:
@@ -213,9 +213,9 @@ def test_secrets_are_in_no_log(tmp_path: Path, works: bool) -> None:
             alone.endpoint.announce(event("E", NAME, "web_1"))
             alone.wait_for_hook_runs("prepare E")
             wait_until(
-                lambda: {"/v1/ready/E", "/hunter2-of-url", "/people"} <= set(told) or not works, "all to be told"
+                lambda: {"/v1/ready/E", "/hunter2-of-url", "/people"} <= set(told) or not works, "all notifications"
             )
-            wait_until(lambda: "/hunter2-of-url" in told, "the webhook to be told")
+            wait_until(lambda: "/hunter2-of-url" in told, "the webhook call")
             alone.endpoint.announce(incarnation=3)
             alone.wait_for_hook_runs("recover E")
             alone.endpoint.wait_for_polls()

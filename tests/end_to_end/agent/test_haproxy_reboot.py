@@ -1,4 +1,4 @@
-"""Two VMs behind HAProxy are rebooted together under constant traffic: no request fails, whatever dies meanwhile."""
+"""Two VMs behind HAProxy reboot together under constant traffic: no request fails, even if agents are killed."""
 
 from collections.abc import Iterator
 from threading import Event
@@ -31,7 +31,7 @@ def place(built: tuple[Lab, Traffic]) -> Lab:
 
 @pytest.fixture
 def traffic(place: Lab, built: tuple[Lab, Traffic]) -> Iterator[Traffic]:
-    """Users to whom nothing may happen, from before the test until every VM has answered after it."""
+    """Constant traffic without a failed request, from before the test until every VM has responded after it."""
     _, traffic = built
     traffic.wait_for_answers_of(*ALL)
     yield traffic
@@ -42,7 +42,7 @@ def traffic(place: Lab, built: tuple[Lab, Traffic]) -> Iterator[Traffic]:
 
 
 def wait_for_completion(place: Lab, event: str) -> None:
-    """Wait for the end of a reboot of the pair, and for the pair; look at how it went."""
+    """Wait until the pair has rebooted and serves again; check that it was drained."""
     place.wait_until_over(event)
     for vm in PAIR:
         place.checkpoints.wait_for("recover", vm)
@@ -51,7 +51,7 @@ def wait_for_completion(place: Lab, event: str) -> None:
 
 
 @pytest.mark.usefixtures("traffic")
-def test_both_are_drained_rebooted_and_back_without_a_failed_request(place: Lab) -> None:
+def test_both_vms_are_drained_and_rebooted_without_a_failed_request(place: Lab) -> None:
     event = place.announce_reboot(*PAIR)
     wait_for_completion(place, event)
     assert place.approvals(event) == [f"vm:{LEADER}"]
@@ -59,12 +59,12 @@ def test_both_are_drained_rebooted_and_back_without_a_failed_request(place: Lab)
 
 
 @pytest.mark.usefixtures("traffic")
-def test_leader_approves_when_both_are_ready_and_not_before(place: Lab) -> None:
+def test_leader_approves_only_when_both_are_ready(place: Lab) -> None:
     may_go_on = Event()
     place.checkpoints.on_next("prepare", OTHER, lambda _: assert_(may_go_on.wait(GUARD)))
     event = place.announce_reboot(*PAIR)
     place.checkpoints.wait_for("ready", LEADER)
-    wait_until(lambda: OTHER in place.approval_reason(LEADER), "the leader to be told that its peer is not ready")
+    wait_until(lambda: OTHER in place.approval_reason(LEADER), "the leader to see that its peer is not ready")
     assert place.approvals(event) == []
     may_go_on.set()
     wait_for_completion(place, event)
@@ -79,10 +79,10 @@ def test_leader_approves_when_both_are_ready_and_not_before(place: Lab) -> None:
         *(pytest.param(OTHER, phase, marks=pytest.mark.long) for phase in PHASES if phase != "approve"),
     ],
 )
-def test_agent_that_is_killed_in_a_phase_goes_on_where_it_was(place: Lab, vm: str, phase: str) -> None:
+def test_agent_killed_in_a_phase_resumes_it(place: Lab, vm: str, phase: str) -> None:
     place.checkpoints.on_next(phase, vm, place.kill_agent)
     if phase in {"approve", "impact"}:
-        # The reboot must not come first: it would be the end of this agent anyway.
+        # Kill the agent before the reboot, which would end it anyway.
         place.checkpoints.on_next("reboot", vm, lambda _: place.checkpoints.wait_for(phase, vm))
     event = place.announce_reboot(*PAIR)
     place.checkpoints.wait_for(phase, vm)
@@ -93,8 +93,8 @@ def test_agent_that_is_killed_in_a_phase_goes_on_where_it_was(place: Lab, vm: st
 
 
 @pytest.mark.usefixtures("traffic")
-def test_agent_that_finds_its_vm_in_the_middle_of_the_impact_leaves_it_prepared(place: Lab) -> None:
-    """The agent is killed and restarted before the reboot: it is notified of the impact again, and undoes nothing."""
+def test_agent_restarted_during_the_impact_leaves_its_vm_prepared(place: Lab) -> None:
+    """The agent is killed and restarted before the reboot: its handlers are notified again, and nothing is undone."""
     place.checkpoints.on_next("impact", LEADER, place.kill_agent)
     place.checkpoints.on_next("reboot", LEADER, lambda _: place.checkpoints.wait_for("impact", LEADER, times=2))
     event = place.announce_reboot(*PAIR)
@@ -103,7 +103,7 @@ def test_agent_that_finds_its_vm_in_the_middle_of_the_impact_leaves_it_prepared(
 
 @pytest.mark.long
 @pytest.mark.usefixtures("traffic")
-def test_both_agents_can_die_in_one_phase_after_the_other(place: Lab) -> None:
+def test_both_agents_can_be_killed_in_every_phase(place: Lab) -> None:
     for vm in PAIR:
         for phase in ("notice", "prepare", "ready", "recover"):
             place.checkpoints.on_next(phase, vm, place.kill_agent)
@@ -126,8 +126,8 @@ def test_withdrawn_event_leaves_nothing_drained(place: Lab) -> None:
     assert place.rebooted == {}
 
 
-def test_users_would_notice_a_vm_that_goes_without_being_drained(place: Lab, built: tuple[Lab, Traffic]) -> None:
-    """Otherwise the other tests would prove nothing."""
+def test_reboot_without_draining_fails_requests(place: Lab, built: tuple[Lab, Traffic]) -> None:
+    """Without this, the other tests would prove nothing."""
     _, traffic = built
 
     def is_noticed() -> bool:
@@ -140,5 +140,5 @@ def test_users_would_notice_a_vm_that_goes_without_being_drained(place: Lab, bui
 
 
 def assert_(fact: bool) -> None:
-    """Make a fact of what a program of the lab waited for."""
+    """Assert a condition inside a lambda."""
     assert fact

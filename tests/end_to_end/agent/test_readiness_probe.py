@@ -42,7 +42,7 @@ handlers = ["probe", "gate"]
 
 @contextmanager
 def web_server(home: Path, name: str, port: int) -> Iterator[Program]:
-    """Run a web server for a while."""
+    """Run a web server while the context is open."""
     program = Program([sys.executable, str(WEB_SERVER), str(port), name], home / f"{name}.log")
     program.start()
     try:
@@ -51,7 +51,7 @@ def web_server(home: Path, name: str, port: int) -> Iterator[Program]:
         program.kill()
 
 
-def test_vm_leaves_its_balancer_by_the_probe_and_comes_back_without_a_failed_request(tmp_path: Path) -> None:
+def test_probe_takes_the_vm_out_of_rotation_and_back_without_a_failed_request(tmp_path: Path) -> None:
     front, probe, *ports = free_ports(4)
     servers = {"web-0": ports[0], "web-1": ports[1]}
     with (
@@ -67,11 +67,11 @@ def test_vm_leaves_its_balancer_by_the_probe_and_comes_back_without_a_failed_req
         heard.on_next(
             "prepare",
             "web-0",
-            lambda _: wait_until(lambda: balancer.server_statuses()["web-0"] == gone, "it to be out"),
+            lambda _: wait_until(lambda: balancer.server_statuses()["web-0"] == gone, "the VM to be out of rotation"),
         )
         settings = SETTINGS.format(port=probe, path=PROBE, gate=gate)
         with service.agent("web/web-0", settings):
-            wait_until(lambda: balancer.statuses("web-0", "web-1") == ("UP", "UP"), "both to be found")
+            wait_until(lambda: balancer.statuses("web-0", "web-1") == ("UP", "UP"), "both VMs to be UP")
             with constant_traffic(front) as traffic:
                 traffic.wait_for_answers_of("web-0", "web-1")
                 event = service.schedule(EventType.REBOOT, "web/web-0")

@@ -1,4 +1,4 @@
-"""Thirty seconds before an eviction: what matters most is done, the rest is cut short or skipped, and said to be."""
+"""With 30 seconds of notice, the most important handler runs; others are cut short or skipped, and reported."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -33,7 +33,7 @@ prepare = ["{home}/hook", "farewell"]
 
 
 @pytest.mark.long
-def test_preempt_of_thirty_seconds_gets_its_most_important_step_done(tmp_path: Path) -> None:
+def test_thirty_seconds_are_used_for_the_most_important_handler(tmp_path: Path) -> None:
     handlers = ("farewell", "archive", "checkpoint")
     with run_single_agent(tmp_path, more=HANDLERS.format(home=tmp_path), handlers=handlers) as alone:
         alone.endpoint.wait_for_polls(1)

@@ -12,7 +12,7 @@ USERS = 4
 
 
 class Traffic:
-    """What users have seen so far."""
+    """The traffic and its results so far."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -22,16 +22,16 @@ class Traffic:
         self.failures: list[str] = []
 
     def keep_asking(self) -> None:
-        """Ask until it is over."""
+        """Send requests until `end` is called."""
         while not self._over.is_set():
             self._ask()
 
     def end(self) -> None:
-        """Let every user finish what is under way."""
+        """Send no more requests; those in flight finish."""
         self._over.set()
 
     def answers(self) -> Counter[str]:
-        """Return how often each server has answered."""
+        """Return the number of responses of each server."""
         with self._lock:
             return self._answers.copy()
 
@@ -43,7 +43,7 @@ class Traffic:
             self.failures.clear()
 
     def wait_for_answers_of(self, *servers: str) -> None:
-        """Return when each of these servers has answered once more than it has now."""
+        """Wait until each of these servers has sent another response."""
         before = self.answers()
         wait_until(
             lambda: all(self.answers()[server] > before[server] for server in servers),
@@ -75,7 +75,7 @@ class Traffic:
 
 @contextmanager
 def constant_traffic(port: int) -> Iterator[Traffic]:
-    """Have users ask for a while."""
+    """Send requests while the context is open."""
     traffic = Traffic(port)
     users = [Thread(target=traffic.keep_asking, daemon=True) for _ in range(USERS)]
     for user in users:

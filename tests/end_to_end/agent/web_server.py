@@ -5,11 +5,11 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 TAKES = 0.05
-"""For how many seconds a request is under way: what is cut off in the middle has failed."""
+"""Duration of a request in seconds, long enough to be interrupted by a reboot."""
 
 
 class Web(BaseHTTPRequestHandler):
-    """Answers every path alike."""
+    """Sends the same response for every path."""
 
     protocol_version = "HTTP/1.1"
     name = b""
@@ -22,7 +22,7 @@ class Web(BaseHTTPRequestHandler):
         self.wfile.write(self.name)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is the base class's
-        """Say nothing."""
+        """Log nothing."""
 
 
 if __name__ == "__main__":
