@@ -1,4 +1,4 @@
-"""Machines in namespaces of their own, and `forewarn up` on one of them."""
+"""Machines in separate network namespaces, and `forewarn up` on one of them."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +12,7 @@ from tests.third_party_clients.curl import Curl
 
 @pytest.fixture(scope="package")
 def lab() -> Iterator[Lab]:
-    """The machines, where they can be made."""
+    """The machines; skip if this system cannot create them."""
     if (reason := why_not()) is not None:
         pytest.skip(reason)
     with create_lab() as lab:
@@ -21,18 +21,18 @@ def lab() -> Iterator[Lab]:
 
 @pytest.fixture
 def operator(lab: Lab, tmp_path: Path) -> Iterator[Operator]:
-    """Those who run a service that the VMs can ask."""
+    """The operator of a running service."""
     with link_local_service(lab, tmp_path) as started:
         yield Operator(lab.host, started)
 
 
 @pytest.fixture
 def left(lab: Lab, operator: Operator, tmp_path: Path) -> Curl:
-    """The curl of a VM."""
+    """curl in the VM left-0."""
     return Curl(tmp_path, *lab.left.within)
 
 
 @pytest.fixture
 def right(lab: Lab, operator: Operator, tmp_path: Path) -> Curl:
-    """The curl of a VM in another scope."""
+    """curl in a VM of another scope."""
     return Curl(tmp_path, *lab.right.within)

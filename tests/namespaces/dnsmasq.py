@@ -12,21 +12,21 @@ IS_READY = "DHCP, sockets bound exclusively to interface"
 
 
 def why_no_dnsmasq() -> str | None:
-    """Tell what is missing to run one here, and how to get it."""
+    """Return what is missing to run dnsmasq, and how to install it."""
     if shutil.which("dnsmasq") is None:
         return "the program dnsmasq is missing: install dnsmasq-base"
     return why_not()
 
 
 class Dnsmasq:
-    """A running server, and what it says."""
+    """A running server and its output."""
 
     def __init__(self, process: "subprocess.Popen[str]") -> None:
         self._process = process
         self._said: list[str] = []
 
     def wait_until_ready(self) -> None:
-        """Read what it says at its start."""
+        """Read its output until it is ready."""
         assert self._process.stderr is not None
         for line in self._process.stderr:
             self._said.append(line)
@@ -35,7 +35,7 @@ class Dnsmasq:
         raise AssertionError(f"dnsmasq has not started: {''.join(self._said)}")
 
     def end(self) -> list[str]:
-        """End it, and return the kinds of messages that it saw and sent, in order."""
+        """Stop it, and return the types of the received and sent messages, in order."""
         self._process.terminate()
         _, rest = self._process.communicate(timeout=GUARD)
         return [

@@ -37,7 +37,7 @@ vms = [{ name = "absent-0", addresses = ["10.98.0.14"] }]
 
 
 class Lab(msgspec.Struct, frozen=True):
-    """The machines. The fleet file knows left, right and spot; the outsider has the address of one that is absent."""
+    """The machines. left, right and spot are in the fleet file; the outsider has the address of the VM absent-0."""
 
     host: NetworkNamespace
     left: NetworkNamespace
@@ -49,7 +49,7 @@ class Lab(msgspec.Struct, frozen=True):
 
 @contextmanager
 def create_lab() -> Iterator[Lab]:
-    """Make the machines. One VM knows the way to the endpoint alone, the others send everything to their host."""
+    """Create the machines. One VM has a route to the endpoint only, the others have a default route to the host."""
     with create_network() as made:
         made.add_bridge("guests", "10.99.0.1")
         made.add_bridge("others", "10.98.0.1")
@@ -74,23 +74,23 @@ def link_local_service(lab: Lab, directory: Path, *options: str) -> Iterator[UpO
 
 
 class Operator:
-    """Those who run the fleet: at the host, with the command line."""
+    """The operator: uses the command line on the host."""
 
     def __init__(self, host: NetworkNamespace, started: UpOutput) -> None:
         self._host = host
         self.started = started
 
     def schedule(self, type_: str, vm: str) -> str:
-        """Make an event, an hour ahead; return its id."""
+        """Schedule an event in one hour; return its id."""
         (made,) = self._forewarn("event", "schedule", type_, vm, "--in", "1h")["created"]
         return str(made["id"])
 
     def advance(self, by: str) -> None:
-        """Let time pass."""
+        """Advance the clock."""
         self._forewarn("clock", "advance", by)
 
     def status(self, event: str) -> str | None:
-        """Return the status of an event, if it is there."""
+        """Return the status of an event, if it exists."""
         statuses = {each["id"]: each["status"] for each in self._forewarn("event", "list")}
         return statuses.get(event)
 

@@ -1,4 +1,4 @@
-"""Network namespaces as machines: a host with bridges, and VMs with an address each. Nothing of it leaves them."""
+"""Network namespaces as machines: a host with bridges, and VMs with an address each. No packet leaves them."""
 
 import os
 import secrets
@@ -13,7 +13,7 @@ from tests.support.emulator import GUARD, plain_environment
 
 
 def why_not() -> str | None:
-    """Tell what is missing to make namespaces here, and how to get it."""
+    """Return what is missing to create namespaces, and how to install it."""
     if shutil.which("ip") is None:
         return "the program ip is missing: install iproute2"
     if os.geteuid() != 0:
@@ -21,13 +21,13 @@ def why_not() -> str | None:
     probe = _unique_name("probe")
     made = subprocess.run(["ip", "netns", "add", probe], check=False, capture_output=True, text=True)
     if made.returncode != 0:
-        return f"this system lets not even root make a network namespace: {made.stderr.strip()}"
+        return f"this system does not let root create a network namespace: {made.stderr.strip()}"
     subprocess.run(["ip", "netns", "delete", probe], check=True)
     return None
 
 
 def why_no_rules() -> str | None:
-    """Tell what is missing to filter what goes through a bridge."""
+    """Return what is missing to filter bridge traffic."""
     return None if shutil.which("nft") else "the program nft is missing: install nftables"
 
 
@@ -38,11 +38,11 @@ class NetworkNamespace(msgspec.Struct, frozen=True):
 
     @property
     def within(self) -> tuple[str, ...]:
-        """The command that runs another one there."""
+        """The prefix of a command that runs in the namespace."""
         return ("ip", "netns", "exec", self.name)
 
     def run(self, *command: str) -> str:
-        """Run a program there, and return what it printed."""
+        """Run a program in the namespace, and return its output."""
         done = subprocess.run(
             [*self.within, *command],
             env=plain_environment(),
@@ -55,13 +55,13 @@ class NetworkNamespace(msgspec.Struct, frozen=True):
         return done.stdout
 
     def ip(self, line: str) -> str:
-        """Call ip there."""
+        """Run ip in the namespace."""
         return self.run("ip", *line.split())
 
 
 @contextmanager
 def create_namespace(name: str) -> Iterator[NetworkNamespace]:
-    """Make a namespace that no other run of the tests has, or has left behind."""
+    """Create a namespace with a unique name."""
     full_name = _unique_name(name)
     subprocess.run(["ip", "netns", "add", full_name], check=True)
     try:
@@ -80,13 +80,13 @@ class Network:
         self._stack = stack
 
     def add_bridge(self, bridge: str, address: str) -> None:
-        """Give the host a bridge, and its address in that network."""
+        """Add a bridge to the host, with an address."""
         self.host.ip(f"link add {bridge} type bridge")
         self.host.ip(f"address add {address}/24 dev {bridge}")
         self.host.ip(f"link set {bridge} up")
 
     def add_vm(self, name: str, bridge: str, address: str, route: str) -> NetworkNamespace:
-        """Make a VM with an address on a bridge, and a route to everywhere else or to the endpoint alone."""
+        """Create a VM with an address on a bridge, and a default route or a route to the endpoint only."""
         vm = self._stack.enter_context(create_namespace(name))
         self.host.ip(f"link add to-{name} type veth peer name eth0 netns {vm.name}")
         self.host.ip(f"link set to-{name} master {bridge} up")
@@ -98,11 +98,11 @@ class Network:
 
 @contextmanager
 def create_network() -> Iterator[Network]:
-    """Make a host without any VM; at the end take everything away."""
+    """Create a host without VMs; remove everything at the end."""
     with ExitStack() as stack:
         yield Network(stack.enter_context(create_namespace("host")), stack)
 
 
 def _unique_name(name: str) -> str:
-    """Give a name that is never met again: a process that was killed leaves its namespaces, and its pid comes back."""
+    """Return a name that is never reused: a killed process leaves its namespaces behind, and pids are reused."""
     return f"forewarn-{secrets.token_hex(4)}-{name}"

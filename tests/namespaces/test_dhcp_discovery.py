@@ -1,4 +1,4 @@
-"""Discovery with nothing invented: a real DHCP server, real broadcasts, and the real service at what it names."""
+"""Discovery with a real DHCP server, real broadcasts and the real service."""
 
 import json
 import signal
@@ -86,7 +86,7 @@ def service(site: Site, directory: Path) -> Iterator[None]:
             process.kill()
 
 
-def test_endpoint_is_where_option_245_says(site: Site, tmp_path: Path) -> None:
+def test_endpoint_is_the_address_in_option_245(site: Site, tmp_path: Path) -> None:
     with service(site, tmp_path), dnsmasq(site.host, "guests", ADDRESSES, OF_THE_ENDPOINT):
         assert site.discover() == {"endpoint": "http://10.99.0.1"}
         assert site.discover("eth0") == {"endpoint": "http://10.99.0.1"}
@@ -98,7 +98,7 @@ def test_discovery_takes_no_lease(site: Site, tmp_path: Path) -> None:
         assert set(server.end()) == {"DHCPDISCOVER", "DHCPOFFER"}
 
 
-def test_link_local_address_comes_first(site: Site, tmp_path: Path) -> None:
+def test_link_local_address_is_tried_first(site: Site, tmp_path: Path) -> None:
     """VMs in a virtual network have their endpoint at the link-local address, and no DHCP request is sent."""
     at_usual_address = ("--fleet", str(fleet_file(tmp_path)), "--listen-link-local", "guests")
     site.vm.ip("route add 169.254.169.254 dev eth0")

@@ -1,4 +1,4 @@
-"""The guide to KVM bridges does what it says: its rules are loaded, and guests try to get around them."""
+"""The rules of the KVM bridge guide are loaded, and guests try to get around them."""
 
 import re
 from collections.abc import Iterator
@@ -49,7 +49,7 @@ class BridgeHost(msgspec.Struct, frozen=True):
         self.host.run("nft", "-f", str(directory / "rules.nft"))
 
     def forget_neighbours(self) -> None:
-        """Have the host ask again who has which address."""
+        """Clear the host's neighbour table."""
         self.host.ip("neighbour flush dev br0")
 
 
@@ -103,7 +103,7 @@ def test_each_guest_sees_itself_and_its_own_events_behind_the_rules(bridge_host:
             assert curl(*METADATA, EVENTS).status == 200
 
 
-def test_doctor_on_the_host_finds_nothing_wrong_with_a_guest_that_asks(bridge_host: BridgeHost, tmp_path: Path) -> None:
+def test_doctor_on_the_host_finds_no_problem_with_a_polling_guest(bridge_host: BridgeHost, tmp_path: Path) -> None:
     bridge_host.load_rules(tmp_path)
     with service(bridge_host, tmp_path):
         first, _ = curls(bridge_host, tmp_path)
@@ -115,8 +115,10 @@ def test_doctor_on_the_host_finds_nothing_wrong_with_a_guest_that_asks(bridge_ho
     )
 
 
-def test_without_the_rules_a_guest_can_pass_for_one_that_is_away(bridge_host: BridgeHost, tmp_path: Path) -> None:
-    """Else the next test would show nothing."""
+def test_without_the_rules_a_guest_can_use_the_address_of_a_stopped_guest(
+    bridge_host: BridgeHost, tmp_path: Path
+) -> None:
+    """Without this, the next test would prove nothing."""
     with service(bridge_host, tmp_path):
         _, second = curls(bridge_host, tmp_path)
         bridge_host.guests[0].ip("link set eth0 down")
@@ -132,7 +134,7 @@ def test_with_the_rules_a_guest_cannot_use_another_address(bridge_host: BridgeHo
         bridge_host.guests[0].ip("link set eth0 down")
         bridge_host.guests[1].ip("address add 192.0.2.10/24 dev eth0")
         assert exit_status(second, *METADATA, "--interface", "192.0.2.10", NAME) == TIMED_OUT
-        # That nobody answered it under the wrong address must not count under the right one.
+        # Forget the failed neighbour lookup from the wrong address.
         bridge_host.guests[1].ip("neighbour flush dev eth0")
         assert second(*METADATA, "--interface", "192.0.2.11", NAME).body == b"web-1"
 
@@ -150,8 +152,8 @@ def test_with_the_rules_a_copied_hardware_address_does_not_help(bridge_host: Bri
             assert exit_status(second, *METADATA, "--interface", address, NAME) != 0
 
 
-def test_with_the_rules_a_guest_cannot_pass_for_the_endpoint(bridge_host: BridgeHost, tmp_path: Path) -> None:
-    """Its word that it has 169.254.169.254 reaches no other guest."""
+def test_with_the_rules_a_guest_cannot_impersonate_the_endpoint(bridge_host: BridgeHost, tmp_path: Path) -> None:
+    """Its ARP replies for 169.254.169.254 reach no other guest."""
     bridge_host.load_rules(tmp_path)
     with service(bridge_host, tmp_path):
         first, _ = curls(bridge_host, tmp_path)
@@ -164,7 +166,7 @@ def test_with_the_rules_a_guest_cannot_pass_for_the_endpoint(bridge_host: Bridge
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "192.0.2.1", "169.254.169.254"])
-def test_operators_on_loopback_are_out_of_reach(bridge_host: BridgeHost, tmp_path: Path, address: str) -> None:
+def test_guests_cannot_reach_an_operator_api_on_loopback(bridge_host: BridgeHost, tmp_path: Path, address: str) -> None:
     with service(bridge_host, tmp_path) as started:
         port = started.operator_url.rpartition(":")[2]
         assert Curl(tmp_path, *bridge_host.host.within)(f"{started.operator_url}/healthz").status == 200

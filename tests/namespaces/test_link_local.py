@@ -1,4 +1,4 @@
-"""VMs with addresses of their own ask 169.254.169.254, as they do on Azure, with clients that know nothing else."""
+"""VMs poll 169.254.169.254 from their own addresses, as on Azure, with unmodified clients."""
 
 import json
 import subprocess
@@ -37,19 +37,19 @@ def exit_status(curl: Curl, *arguments: str) -> int:
 
 
 @pytest.mark.parametrize(("vm", "name"), [("left", b"left-0"), ("right", b"right-0")])
-def test_a_vm_is_known_by_its_address(request: pytest.FixtureRequest, vm: str, name: bytes) -> None:
+def test_vm_is_identified_by_its_address(request: pytest.FixtureRequest, vm: str, name: bytes) -> None:
     curl = request.getfixturevalue(vm)
     told = curl(*METADATA, f"{ENDPOINT}/metadata/instance/compute/name?api-version=2020-07-01&format=text")
     assert (told.status, told.body) == (200, name)
 
 
-def test_each_vm_sees_the_events_of_its_own_scope_only(operator: Operator, left: Curl, right: Curl) -> None:
+def test_vm_sees_only_the_events_of_its_scope(operator: Operator, left: Curl, right: Curl) -> None:
     of_left, of_right = operator.schedule("Reboot", "left-0"), operator.schedule("Freeze", "right-0")
     assert events_in(left(*METADATA, EVENTS)) == {of_left: ["left-0"]}
     assert events_in(right(*METADATA, EVENTS)) == {of_right: ["right-0"]}
 
 
-def test_a_vm_approves_its_own_event_and_never_the_other_ones(operator: Operator, left: Curl, right: Curl) -> None:
+def test_vm_can_approve_only_events_of_its_scope(operator: Operator, left: Curl, right: Curl) -> None:
     event = operator.schedule("Reboot", "left-0")
     refused = right(*approving(event), EVENTS)
     assert (refused.status, json.loads(refused.body)) == (400, {"error": f"Bad request: there is no event {event}"})
@@ -59,23 +59,19 @@ def test_a_vm_approves_its_own_event_and_never_the_other_ones(operator: Operator
 
 
 @pytest.mark.parametrize("question", [METADATA, (*METADATA, "--data", '{"StartRequests":[]}')], ids=["GET", "POST"])
-def test_an_address_that_is_no_vms_is_refused(
-    lab: Lab, operator: Operator, tmp_path: Path, question: tuple[str, ...]
-) -> None:
+def test_unknown_address_is_refused(lab: Lab, operator: Operator, tmp_path: Path, question: tuple[str, ...]) -> None:
     told = Curl(tmp_path, *lab.stranger.within)(*question, EVENTS)
     refusal = {"error": "Forbidden: the address of this request belongs to no known VM"}
     assert (told.status, json.loads(told.body)) == (403, refusal)
 
 
-def test_a_vm_in_another_network_is_not_served_whatever_its_address(
-    lab: Lab, operator: Operator, tmp_path: Path
-) -> None:
-    """The endpoint is on one interface; addresses that come in by another one say nothing about who calls."""
+def test_vm_in_another_network_is_not_served(lab: Lab, operator: Operator, tmp_path: Path) -> None:
+    """The endpoint is on one interface; on another one, a source address does not identify a VM."""
     assert exit_status(Curl(tmp_path, *lab.outsider.within), *METADATA, EVENTS) == COULD_NOT_CONNECT
 
 
-def test_an_address_of_another_network_is_no_vms(lab: Lab, tmp_path: Path) -> None:
-    """The same address can be another VM's in each network, so it counts in its own only."""
+def test_address_counts_only_in_its_network(lab: Lab, tmp_path: Path) -> None:
+    """Different VMs can have the same address in different networks."""
     with link_local_service(lab, tmp_path, "--network", "elsewhere"):
         assert Curl(tmp_path, *lab.left.within)(*METADATA, EVENTS).status == 403
 
@@ -85,17 +81,15 @@ def test_an_address_of_another_network_is_no_vms(lab: Lab, tmp_path: Path) -> No
     [("guests,others", 200), ("guests,others=elsewhere", 403)],
     ids=["one network", "a network each"],
 )
-def test_several_interfaces_are_served_each_for_its_network(
-    lab: Lab, tmp_path: Path, interfaces: str, status: int
-) -> None:
+def test_each_interface_serves_its_network(lab: Lab, tmp_path: Path, interfaces: str, status: int) -> None:
     with link_local_service(lab, tmp_path, "--listen-link-local", interfaces):
         assert Curl(tmp_path, *lab.left.within)(*METADATA, EVENTS).status == 200
         assert Curl(tmp_path, *lab.outsider.within)(*METADATA, EVENTS).status == status
     assert "169.254.169.254" not in lab.host.ip("address show")
 
 
-def test_a_borrowed_address_gets_no_answer(lab: Lab, operator: Operator, left: Curl, right: Curl) -> None:
-    """Where the host knows which port of its bridge an address is at, answers go there and not to the borrower."""
+def test_spoofed_address_gets_no_response(lab: Lab, operator: Operator, left: Curl, right: Curl) -> None:
+    """With a permanent neighbour entry, responses go to the owner of the address."""
     operator.schedule("Reboot", "left-0")
     hardware = json.loads(lab.left.ip("-json link show eth0"))[0]["address"]
     lab.host.ip(f"neighbour replace 10.99.0.11 lladdr {hardware} dev guests nud permanent")
@@ -110,7 +104,9 @@ def test_a_borrowed_address_gets_no_answer(lab: Lab, operator: Operator, left: C
 
 
 @pytest.mark.parametrize("vm", ["left", "right"])
-def test_no_vm_reaches_the_operators_or_another_vms_port(lab: Lab, operator: Operator, tmp_path: Path, vm: str) -> None:
+def test_no_vm_reaches_the_operator_api_or_the_port_of_another_vm(
+    lab: Lab, operator: Operator, tmp_path: Path, vm: str
+) -> None:
     machine: NetworkNamespace = getattr(lab, vm)
     at_host, at_vm = Curl(tmp_path, *lab.host.within), Curl(tmp_path, *machine.within)
     urls = {"/healthz": operator.started.operator_url} | {
@@ -126,8 +122,8 @@ def test_no_vm_reaches_the_operators_or_another_vms_port(lab: Lab, operator: Ope
 
 
 @pytest.mark.parametrize("with_token", [False, True], ids=["without a token", "with the admin's token"])
-def test_the_operators_are_not_at_the_address_of_the_guests(operator: Operator, left: Curl, with_token: bool) -> None:
-    """Not even a token that has fallen into a guest's hands opens anything there."""
+def test_guest_address_does_not_serve_the_operator_api(operator: Operator, left: Curl, with_token: bool) -> None:
+    """Not even with an operator's token."""
     token = Path(operator.started.token_file).read_text().strip()
     headers = (*METADATA, *(("--header", f"Authorization: Bearer {token}") if with_token else ()))
     paths = ("/v1/vms", "/v1/events", "/v1/fleet", "/v1/tokens", "/v1/watch", "/metrics", "/healthz", "/docs")
@@ -144,7 +140,7 @@ def test_the_python_program_of_2017_runs_unmodified(lab: Lab, operator: Operator
     assert operator.status(event) == "Started"
 
 
-def test_the_preemption_plug_in_of_dask_runs_as_it_comes(lab: Lab, operator: Operator, tmp_path: Path) -> None:
+def test_the_preemption_plug_in_of_dask_runs_unmodified(lab: Lab, operator: Operator, tmp_path: Path) -> None:
     command = [*lab.spot.within, sys.executable, str(PROGRAMS / "dask_worker.py"), str(tmp_path)]
     with subprocess.Popen(command, env=plain_environment(), stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -158,13 +154,13 @@ def test_the_preemption_plug_in_of_dask_runs_as_it_comes(lab: Lab, operator: Ope
             process.kill()
 
 
-def test_the_address_is_there_only_while_the_service_runs(lab: Lab, tmp_path: Path) -> None:
+def test_link_local_address_exists_only_while_the_service_runs(lab: Lab, tmp_path: Path) -> None:
     with link_local_service(lab, tmp_path):
         assert "inet 169.254.169.254/32" in lab.host.ip("address show dev guests")
     assert "169.254.169.254" not in lab.host.ip("address show")
 
 
-def test_an_interface_that_is_not_there_is_named(lab: Lab, tmp_path: Path) -> None:
+def test_missing_interface_is_named(lab: Lab, tmp_path: Path) -> None:
     command = [*lab.host.within, *FOREWARN, "up", "--ephemeral", "--operator", "127.0.0.1:0", "--listen", "none"]
     done = subprocess.run(
         [*command, "--listen-link-local", "nowhere"],

@@ -1,4 +1,4 @@
-"""Discovers the endpoint by the interfaces that are named, and prints as JSON what came of it."""
+"""Discovers the endpoint on the named interfaces, and prints the result as JSON."""
 
 import json
 import sys

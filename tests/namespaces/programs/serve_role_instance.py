@@ -1,4 +1,4 @@
-"""Serves the VM of a fleet file at the address and port that are given, as on a host outside a virtual network."""
+"""Serves the VM of a fleet file at a given address and port, as on a host outside a virtual network."""
 
 import sys
 from pathlib import Path
