@@ -7,7 +7,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def example_settings(example: str, places: Mapping[str, str]) -> str:
-    """Return an example's settings with other places; each of them has to be in the file, or the test would lie."""
+    """Return an example's settings with paths and addresses replaced; fail if one of them is not in the file."""
     text = (EXAMPLES / example / "agent.toml").read_text(encoding="utf-8")
     for shown, real in places.items():
         assert shown in text, f"{example}/agent.toml has no {shown}"

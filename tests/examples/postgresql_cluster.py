@@ -39,7 +39,7 @@ def find_programs() -> Path:
 
 
 class Node:
-    """One server, and the VM that it is on."""
+    """One server and its VM."""
 
     def __init__(self, name: str, port: int, home: Path, programs: Path) -> None:
         self.name = name
@@ -50,18 +50,18 @@ class Node:
         self._programs = programs
 
     def ask(self, statement: str) -> str:
-        """Say a statement to the server; what it does not answer is empty."""
+        """Run an SQL statement on the server; return an empty string if it does not respond."""
         database = f"host=127.0.0.1 port={self.port} user={USER} dbname=postgres connect_timeout=10"
         command = ["psql", "-XqtA", "-d", database, "-c", statement]
         return subprocess.run(command, capture_output=True, text=True, check=False, timeout=GUARD).stdout.strip()
 
     @property
     def role(self) -> str:
-        """What the server is."""
+        """The role of the server."""
         return {"f": "primary", "t": "replica", "": "down"}[self.ask("select pg_is_in_recovery()")]
 
     def run(self, program: str, *arguments: str | Path) -> None:
-        """Run one of PostgreSQL's programs as its user; what a server says later goes to its log."""
+        """Run one of PostgreSQL's programs as its user; a server's later output goes to its log."""
         command = [self._programs / program, *arguments]
         as_user = ["runuser", "-u", USER, "--"] if os.getuid() == 0 else []
         said = self.data.parent / f"{self.name}.programs.log"
@@ -74,7 +74,7 @@ class Node:
         self.run("pg_ctl", "-w", "-D", self.data, "-l", self.log, "start")
 
     def stop(self, mode: str = "immediate") -> None:
-        """Stop the server; by default as in a crash."""
+        """Stop the server, by default like a crash."""
         self.run("pg_ctl", "-w", "-D", self.data, "-m", mode, "stop")
 
     def failover(self, call: str) -> subprocess.CompletedProcess[str]:
@@ -84,7 +84,7 @@ class Node:
 
 
 class Cluster:
-    """Three servers; the first is the primary in the beginning."""
+    """Three servers; the first is the initial primary."""
 
     def __init__(self, home: Path, programs: Path) -> None:
         self.nodes = tuple(Node(f"db-{n}", port, home, programs) for n, port in enumerate(free_ports(3)))
@@ -92,31 +92,31 @@ class Cluster:
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """What each server is."""
+        """The role of each server."""
         return tuple(node.role for node in self.nodes)
 
     @property
     def primary(self) -> Node:
-        """The one that is the primary now."""
+        """The current primary."""
         (primary,) = (node for node in self.nodes if node.role == "primary")
         return primary
 
     @property
     def replicas(self) -> tuple[Node, ...]:
-        """Those that are replicas now."""
+        """The current replicas."""
         return tuple(node for node in self.nodes if node.role == "replica")
 
     @property
     def streaming(self) -> int:
-        """How many replicas the primary sends to."""
+        """The number of replicas that stream from the primary."""
         return int(self.primary.ask("select count(*) from pg_stat_replication where state = 'streaming'") or 0)
 
     def wait_until_whole(self) -> None:
-        """Return when both replicas stream from the primary."""
+        """Wait until both replicas stream from the primary."""
         wait_until(lambda: sorted(self.roles) == ["primary", "replica", "replica"] and self.streaming == 2, "a cluster")
 
     def make(self) -> None:
-        """Make the primary and copy it twice."""
+        """Create the primary and two replicas of it."""
         first, *others = self.nodes
         first.run("initdb", "-D", first.data, "-U", USER, "--auth", "trust", "--no-sync")
         self._configure(first)
@@ -151,7 +151,7 @@ class Cluster:
         )
 
     def end(self) -> None:
-        """Stop whatever runs."""
+        """Stop all running servers."""
         for node in self.nodes:
             if (node.data / "postmaster.pid").exists():
                 node.stop()
@@ -164,7 +164,7 @@ def _give(path: Path) -> None:
 
 @contextmanager
 def cluster() -> Iterator[Cluster]:
-    """Have a cluster for a while, in a directory that its user can reach, as a test's own cannot be."""
+    """Run a cluster in a directory that its user can access; a test's tmp_path is not accessible."""
     programs = find_programs()
     home = Path(tempfile.mkdtemp(prefix="forewarn-pg-"))
     made = Cluster(home, programs)

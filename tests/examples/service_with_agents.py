@@ -25,7 +25,7 @@ class ServiceWithAgents:
 
     @contextmanager
     def agent(self, vm: str, settings: str, **environ: str) -> Iterator[Program]:
-        """Run an agent inside a VM for a while; it must not end by itself."""
+        """Run an agent inside a VM while the context is open; it must not exit by itself."""
         directory = self._home / vm.replace("/", "-")
         directory.mkdir()
         file = directory / "agent.toml"
@@ -45,30 +45,30 @@ class ServiceWithAgents:
             agent.kill()
 
     def schedule(self, type_: EventType, vm: str) -> str:
-        """Announce an event so far ahead that only an approval lets it start, and return its id."""
+        """Announce an event with a long notice, so that only an approval starts it; return its id."""
         (made,) = self.api.schedule(ScheduleEvents(type=type_, vms=(vm,), notice="10h")).created
         return made.id
 
     def cancel(self, event: str) -> None:
-        """Take an event back."""
+        """Cancel an event."""
         self.api.cancel(event, CancelEvent(reason="not needed any more"))
 
     def advance(self, by: str) -> None:
-        """Let time pass; what happens in it is over on return."""
+        """Advance the clock; return after everything due has happened."""
         self.api.advance(by)
 
     def journal_kinds(self, event: str) -> list[EntryKind]:
-        """Return what has happened to an event so far."""
+        """Return the kinds of the journal lines of an event so far."""
         return [entry.action for entry in self.api.journal(event=event)]
 
     def wait_for(self, did: EntryKind, event: str) -> None:
-        """Return when this has happened to an event."""
+        """Wait until the journal has this line of an event."""
         wait_until(lambda: did in self.journal_kinds(event), f"{event} to be {did}")
 
 
 @contextmanager
 def run_service_with_agents(home: Path, fleet: str) -> Iterator[ServiceWithAgents]:
-    """Run a service with this fleet for a while."""
+    """Run a service with this fleet while the context is open."""
     file = home / "fleet.toml"
     file.write_text(fleet)
     with forewarn_up(home, "--fleet", str(file)) as started:

@@ -1,4 +1,4 @@
-"""Every example is complete: settings that the agent takes, programs that can be started, a page about its files."""
+"""Every example is complete: valid agent settings, executable programs, and a page that names its files."""
 
 import os
 import tomllib
@@ -18,14 +18,14 @@ def example(request: pytest.FixtureRequest) -> Path:
     return path
 
 
-def test_settings_are_taken_as_they_are(example: Path) -> None:
+def test_settings_are_valid(example: Path) -> None:
     settings = read_settings(example / "agent.toml", {})
     written = tomllib.loads((example / "agent.toml").read_text())
     assert {handler.name for handler in settings.handlers} == {*written["handlers"], "log"}
     assert len(settings.rules) == len(written["rules"])
 
 
-def test_programs_can_be_started(example: Path) -> None:
+def test_programs_are_executable(example: Path) -> None:
     programs = [path for path in example.rglob("*") if path.is_file() and path.read_text().startswith("#!")]
     assert [path.name for path in programs if not os.access(path, os.X_OK)] == []
 

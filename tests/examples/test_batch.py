@@ -1,4 +1,4 @@
-"""The example of a batch job: evicted, it leaves a checkpoint, and goes on elsewhere from there."""
+"""The batch example: an evicted job saves a checkpoint and resumes on another VM."""
 
 import hashlib
 import json
@@ -30,11 +30,11 @@ vms = [{ count = 2 }]
 
 STEPS = 200
 FOR_EVER = "60"
-"""A pause between steps, in seconds, with which the job does not end within any test."""
+"""Pause between steps in seconds, so long that the job outlasts every test."""
 
 
 class Worker:
-    """The worker of one VM, as its scripts see it."""
+    """The worker of one VM."""
 
     def __init__(self, vm: str, shared: Path, home: Path, pause: str) -> None:
         self.pid = home / f"{vm}.pid"
@@ -48,12 +48,12 @@ class Worker:
         }
 
     def control(self, word: str) -> None:
-        """Say a word to the worker, as the agent does."""
+        """Run a control command of the worker, as the agent does."""
         environ = {**os.environ, **self.environ, "FOREWARN_NAME": self._vm}
         subprocess.run([CONTROL, word], env=environ, check=True, timeout=GUARD)
 
     def wait_for_progress(self) -> None:
-        """Return when this worker has the job and has done some of it."""
+        """Wait until this worker runs the job and has made progress."""
         progress = self._shared / "progress.json"
         wait_until(lambda: progress.exists() and load(progress)["worker"] == self._vm, f"progress of {self._vm}")
 
@@ -63,7 +63,7 @@ def load(path: Path) -> Any:
 
 
 def digest_without_interruption() -> str:
-    """Do the job in one go."""
+    """Run the job without interruption."""
     digest = ""
     for step in range(STEPS):
         digest = hashlib.sha256(f"{digest} {step}".encode()).hexdigest()
@@ -72,7 +72,7 @@ def digest_without_interruption() -> str:
 
 @pytest.fixture
 def shared(tmp_path: Path) -> Path:
-    """The disk that all workers have in common."""
+    """The directory that all workers share."""
     directory = tmp_path / "shared"
     directory.mkdir()
     return directory
@@ -103,7 +103,7 @@ def settings() -> str:
     return example_settings("batch", {"/etc/forewarn/job-control": str(CONTROL)})
 
 
-def test_job_goes_on_elsewhere_when_its_vm_is_preempted(
+def test_job_resumes_on_another_vm_after_preemption(
     service: ServiceWithAgents, settings: str, slow: Worker, quick: Worker, shared: Path
 ) -> None:
     slow.control("start")
@@ -122,9 +122,7 @@ def test_job_goes_on_elsewhere_when_its_vm_is_preempted(
     assert 0 == first["from"] < first["to"] == second["from"] < second["to"] == STEPS
 
 
-def test_job_comes_back_when_the_eviction_is_taken_back(
-    service: ServiceWithAgents, settings: str, slow: Worker
-) -> None:
+def test_job_resumes_when_the_eviction_is_cancelled(service: ServiceWithAgents, settings: str, slow: Worker) -> None:
     slow.control("start")
     slow.wait_for_progress()
     policy = '[approval]\npolicy = "never"\n'

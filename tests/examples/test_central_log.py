@@ -26,7 +26,7 @@ kind = "standalone"
 
 
 class Told(NamedTuple):
-    """A message as it arrived."""
+    """A received message."""
 
     path: str
     authorization: str
@@ -45,14 +45,14 @@ class Sink:
             self._told.append(told)
 
     def told(self, path: str) -> list[Told]:
-        """Return what came to a path, in order."""
+        """Return the messages received at a path, in order."""
         with self._lock:
             return [told for told in self._told if told.path.rstrip("/") == path]
 
 
 @contextmanager
 def sink() -> Iterator[tuple[Sink, str]]:
-    """Collect for a while; give the address as well."""
+    """Run a server that collects messages; yield its address as well."""
     collected = Sink()
 
     class Handler(BaseHTTPRequestHandler):
@@ -64,7 +64,7 @@ def sink() -> Iterator[tuple[Sink, str]]:
             self.end_headers()
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is the base class's
-            """Say nothing."""
+            """Log nothing."""
 
     with HTTPServer(("127.0.0.1", 0), Handler) as server:
         Thread(target=server.serve_forever, daemon=True).start()
@@ -75,13 +75,13 @@ def sink() -> Iterator[tuple[Sink, str]]:
 
 
 def phases_told(collected: Sink) -> set[str]:
-    """Return the phases that the log server knows of: of each it hears once, in whatever order."""
+    """Return the phases that the log server received: each once, in any order."""
     phases = [told.body["phase"] for told in collected.told("/forewarn")]
     assert len(phases) == len(set(phases))
     return set(phases)
 
 
-def test_every_phase_reaches_the_central_log_and_start_and_end_a_person(tmp_path: Path) -> None:
+def test_log_server_gets_every_phase_and_administrator_gets_notice_and_recovery(tmp_path: Path) -> None:
     with sink() as (collected, address), run_service_with_agents(tmp_path, FLEET) as service:
         secrets = {"logs.token": "the token of the log server", "administrator.urls": f"json://{address}/people"}
         for name, text in secrets.items():
@@ -105,7 +105,7 @@ def test_every_phase_reaches_the_central_log_and_start_and_end_a_person(tmp_path
             service.advance("10m")
             service.wait_for(EntryKind.COMPLETED, event)
             wait_until(lambda: "recover" in phases_told(collected), "the end")
-            wait_until(lambda: len(collected.told("/people")) == 2, "a person to be told")
+            wait_until(lambda: len(collected.told("/people")) == 2, "the administrator's messages")
         for told in collected.told("/forewarn"):
             assert told.authorization == f"Bearer {secrets['logs.token']}"
             assert (told.body["vm"], told.body["event"], told.body["type"]) == ("db", event, "Reboot")

@@ -1,4 +1,4 @@
-"""The example of PostgreSQL: a primary hands over before it is rebooted, and the last healthy replica stays."""
+"""The PostgreSQL example: a primary hands over before its reboot, and the last healthy replica is kept."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -43,11 +43,11 @@ def servers(kept_cluster: Cluster) -> Iterator[Cluster]:
 
 
 def recover(node: Node) -> None:
-    """Run the half as often as it asks for it."""
+    """Run recover until it succeeds."""
     wait_until(lambda: node.failover("recover").returncode == 0, f"{node.name} to be back")
 
 
-def test_primary_hands_over_all_it_has_and_comes_back_as_a_replica(servers: Cluster) -> None:
+def test_primary_hands_over_all_data_and_returns_as_a_replica(servers: Cluster) -> None:
     node = servers.primary
     node.ask("insert into facts values ('handed over')")
     assert node.failover("prepare").returncode == 0
@@ -57,7 +57,7 @@ def test_primary_hands_over_all_it_has_and_comes_back_as_a_replica(servers: Clus
     assert node.role == "replica"
 
 
-def test_call_that_is_run_again_changes_nothing(servers: Cluster) -> None:
+def test_repeated_call_changes_nothing(servers: Cluster) -> None:
     node = servers.primary
     assert node.failover("prepare").returncode == 0
     roles = servers.roles
@@ -67,7 +67,7 @@ def test_call_that_is_run_again_changes_nothing(servers: Cluster) -> None:
     assert (node.failover("recover").returncode, servers.roles) == (0, roles)
 
 
-def test_handing_over_goes_on_where_it_was_interrupted(servers: Cluster) -> None:
+def test_interrupted_handover_resumes(servers: Cluster) -> None:
     node = servers.primary
     node.stop("fast")
     assert "primary" not in servers.roles
@@ -76,7 +76,7 @@ def test_handing_over_goes_on_where_it_was_interrupted(servers: Cluster) -> None
     recover(node)
 
 
-def test_primary_that_crashed_is_started_before_it_hands_over(servers: Cluster) -> None:
+def test_crashed_primary_is_started_before_it_hands_over(servers: Cluster) -> None:
     node = servers.primary
     node.stop("immediate")
     refusal = node.failover("prepare")
@@ -90,7 +90,7 @@ def test_primary_that_crashed_is_started_before_it_hands_over(servers: Cluster) 
     recover(node)
 
 
-def test_replica_makes_room_while_another_one_is_healthy(servers: Cluster) -> None:
+def test_replica_is_removed_while_another_one_is_healthy(servers: Cluster) -> None:
     one, _ = servers.replicas
     assert one.failover("prepare").returncode == 0
     assert sorted(servers.roles) == ["down", "primary", "replica"]
@@ -109,7 +109,7 @@ def test_last_healthy_replica_is_not_removed(servers: Cluster) -> None:
     assert one.role == "replica"
 
 
-def test_primary_without_a_healthy_replica_stays(servers: Cluster) -> None:
+def test_primary_without_a_healthy_replica_is_kept(servers: Cluster) -> None:
     primary = servers.primary
     for replica in servers.replicas:
         replica.stop()
@@ -140,7 +140,9 @@ def settings_for(node: Node) -> tuple[str, dict[str, str]]:
     return settings, {"FAILOVER_CONF": str(node.conf)}
 
 
-def test_vm_of_the_primary_is_rebooted_while_another_one_serves(servers: Cluster, service: ServiceWithAgents) -> None:
+def test_vm_of_the_primary_is_rebooted_while_another_server_is_primary(
+    servers: Cluster, service: ServiceWithAgents
+) -> None:
     node = servers.primary
     node.ask("insert into facts values ('before the reboot')")
     settings, environ = settings_for(node)
@@ -158,16 +160,16 @@ def test_vm_of_the_primary_is_rebooted_while_another_one_serves(servers: Cluster
     wait_until(lambda: node.ask(facts) == "before the reboot, meanwhile", "the replica to have everything")
 
 
-def test_vm_of_the_last_healthy_replica_is_approved_when_there_is_another(
-    servers: Cluster, service: ServiceWithAgents
-) -> None:
+def test_last_healthy_replica_is_approved_when_another_is_healthy(servers: Cluster, service: ServiceWithAgents) -> None:
     one, other = servers.replicas
     other.stop()
     wait_until(lambda: servers.streaming == 1, "the primary to notice")
     settings, environ = settings_for(one)
     with service.agent(f"db/{one.name}", settings, **environ) as agent:
         event = service.schedule(EventType.REBOOT, f"db/{one.name}")
-        wait_until(lambda: agent.output().count("this is the last healthy replica") >= 2, "the agent to say why")
+        wait_until(
+            lambda: agent.output().count("this is the last healthy replica") >= 2, "the agent to report the reason"
+        )
         assert (one.role, service.journal_kinds(event)) == ("replica", [EntryKind.SCHEDULED])
         other.start()
         service.wait_for(EntryKind.APPROVED, event)
