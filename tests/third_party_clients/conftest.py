@@ -1,4 +1,4 @@
-"""One service per test file; each test takes scopes of its own from it."""
+"""One service per test file; each test uses separate scopes."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +18,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmulatorProces
 
 @pytest.fixture
 def availability_set(service: EmulatorProcess) -> tuple[Vm, ...]:
-    """Three VMs, each in an update domain of its own."""
+    """Three VMs in three update domains."""
     return service.scope_to_itself(ScopeKind.AVAILABILITY_SET)
 
 
@@ -48,5 +48,5 @@ def another_scale_set(service: EmulatorProcess) -> tuple[Vm, ...]:
 
 @pytest.fixture
 def programs() -> Path:
-    """Where the clients are that are programs of their own."""
+    """The folder of clients that run as separate programs."""
     return Path(__file__).with_name("programs")

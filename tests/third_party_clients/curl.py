@@ -1,4 +1,4 @@
-"""Run curl as people do, and parse what it receives."""
+"""Run curl, and parse the responses."""
 
 import itertools
 import subprocess
@@ -11,20 +11,20 @@ from tests.support.emulator import GUARD, plain_environment
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """An answer, its header names in lower case."""
+    """A response, with header names in lower case."""
 
     status: int
     headers: dict[str, str]
     body: bytes
     continued: bool
-    """Whether the server first asked for the body."""
+    """Whether the server sent `100 Continue`."""
     connects: int
-    """How many connections had to be opened for it."""
+    """The number of connections opened for it."""
     seconds: float
 
 
 class Figures(msgspec.Struct, frozen=True):
-    """What curl counts, of what it can print."""
+    """The statistics that curl prints."""
 
     http_code: int
     num_connects: int
@@ -32,7 +32,7 @@ class Figures(msgspec.Struct, frozen=True):
 
 
 class Running:
-    """A curl that runs, and will leave heads and bodies in files."""
+    """A running curl that writes headers and bodies to files."""
 
     def __init__(self, command: list[str], files: list[tuple[Path, Path]], environ: dict[str, str]) -> None:
         self._files = files
@@ -41,12 +41,12 @@ class Running:
         )
 
     def finish(self) -> tuple[int, str]:
-        """Wait for its end; return its exit status and what it printed."""
+        """Wait until it exits; return its exit status and output."""
         told, complaint = self._process.communicate(timeout=GUARD)
         return self._process.returncode, told or complaint
 
     def answers(self) -> list[Answer]:
-        """Wait for its end, and return its answers."""
+        """Wait until it exits, and return the responses."""
         status, told = self.finish()
         assert status == 0, f"curl ended with {status}: {told}"
         figures = [msgspec.json.decode(line, type=Figures) for line in told.splitlines()]
@@ -63,7 +63,7 @@ def _answer(head: Path, body: Path, figures: Figures) -> Answer:
 
 
 class Curl:
-    """Calls curl. `within` is the command that runs it, if there is one."""
+    """Calls curl, through the wrapper command `within` if given."""
 
     def __init__(self, directory: Path, *within: str) -> None:
         self._directory = directory
@@ -76,7 +76,7 @@ class Curl:
         return answer
 
     def start(self, *requests: tuple[str, ...], **environ: str) -> Running:
-        """Begin to make requests, one after the other, as far as possible on one connection."""
+        """Start curl with several requests, one after the other, on one connection if possible."""
         command = [*self._within, "curl", "-q"]
         files = []
         for arguments in requests:

@@ -1,6 +1,6 @@
-"""A client that speaks as .NET Framework does, byte for byte where it matters: C# programs and PowerShell share it.
+"""A client with the HTTP behaviour of .NET Framework, which C# programs and PowerShell share.
 
-A body is not sent before the server has said `100 Continue`: a server that does not say it is found out at once.
+It sends no body before the server has sent `100 Continue`, so a server that never sends it fails the test.
 """
 
 import http.client
@@ -15,7 +15,7 @@ from tests.support.emulator import GUARD
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """An answer, and whether the server asked for the body before it."""
+    """A response, and whether the server sent `100 Continue` before it."""
 
     status: int
     body: bytes
@@ -40,12 +40,12 @@ class WebRequests:
         self._socket.close()
 
     def get(self, path: str, *headers: str) -> Answer:
-        """Ask."""
+        """Send a GET."""
         self._send_head(f"GET {path}", *headers)
         return self._receive()
 
     def post(self, path: str, body: bytes, *headers: str) -> Answer:
-        """Send a body, as soon as the server wants it; if it never does, its refusal is the answer."""
+        """Send a POST: the body follows after `100 Continue`; if the server refuses instead, return the refusal."""
         self._send_head(f"POST {path}", *headers, f"Content-Length: {len(body)}", "Expect: 100-continue")
         first = self._receive()
         if first.status != http.HTTPStatus.CONTINUE:

@@ -1,4 +1,4 @@
-"""curl, as people try the endpoint out and as scripts use it: every answer that it can get."""
+"""curl as users and scripts call it: every response of the endpoint."""
 
 import json
 import re
@@ -22,7 +22,7 @@ def curl(tmp_path: Path) -> Curl:
 
 @pytest.fixture(scope="module")
 def any_vm(service: EmulatorProcess) -> Vm:
-    """A VM for all the requests that change nothing."""
+    """A VM for requests that change nothing."""
     return service.scope_to_itself(ScopeKind.AVAILABILITY_SET)[0]
 
 
@@ -32,7 +32,7 @@ def approving(*events: str) -> tuple[str, ...]:
 
 
 class TestAsking:
-    def test_the_document_is_exactly_what_the_protocol_says(self, service: EmulatorProcess, vm: Vm, curl: Curl) -> None:
+    def test_document_matches_the_protocol_exactly(self, service: EmulatorProcess, vm: Vm, curl: Curl) -> None:
         quiet = curl(*METADATA, vm.events())
         (event,) = service.schedule(EventType.REBOOT, vm)
         told = curl(*METADATA, vm.events())
@@ -46,7 +46,7 @@ class TestAsking:
             b'"DurationInSeconds":-1}]}' % (event.encode(), not_before[1])
         )
 
-    def test_the_headers_are_those_that_clients_look_at(self, vm: Vm, curl: Curl) -> None:
+    def test_response_headers(self, vm: Vm, curl: Curl) -> None:
         answer = curl(*METADATA, vm.events())
         patterns = {
             "content-type": r"application/json; charset=utf-8",
@@ -61,21 +61,21 @@ class TestAsking:
         for name, pattern in patterns.items():
             assert re.fullmatch(pattern, answer.headers[name]), name
 
-    def test_who_am_i(self, vm: Vm, curl: Curl) -> None:
+    def test_instance_name(self, vm: Vm, curl: Curl) -> None:
         told = curl(*METADATA, f"{vm.url}/metadata/instance/compute/name?api-version=2017-08-01&format=text")
         assert (told.status, told.body) == (200, b"vm-0")
 
-    def test_which_versions_are_there(self, vm: Vm, curl: Curl) -> None:
+    def test_supported_versions(self, vm: Vm, curl: Curl) -> None:
         told = curl(*METADATA, f"{vm.url}/metadata/versions")
         versions = ("2017-03-01", "2017-08-01", "2017-11-01", "2019-01-01", "2019-04-01", "2019-08-01", "2020-07-01")
         assert json.loads(told.body) == {"apiVersions": list(versions)}
 
     @pytest.mark.parametrize("path", ["/Metadata/ScheduledEvents?", "/metadata/scheduledevents/?"])
-    def test_case_and_a_last_slash_make_no_difference(self, vm: Vm, curl: Curl, path: str) -> None:
+    def test_path_ignores_case_and_trailing_slash(self, vm: Vm, curl: Curl, path: str) -> None:
         told = curl("--header", "METADATA: True", f"{vm.url}{path}api-version=2020-07-01")
         assert (told.status, told.body) == (200, b'{"DocumentIncarnation":1,"Events":[]}')
 
-    def test_one_connection_serves_many_questions(self, service: EmulatorProcess, vm: Vm, curl: Curl) -> None:
+    def test_one_connection_serves_many_requests(self, service: EmulatorProcess, vm: Vm, curl: Curl) -> None:
         (event,) = service.schedule(EventType.FREEZE, vm)
         ask, approve = (*METADATA, vm.events()), (*approving(event), vm.events())
         answers = curl.start(ask, ask, approve, ask).answers()
@@ -90,18 +90,18 @@ class TestAsking:
         assert [answer.headers["connection"] for answer in answers] == ["close"] * 2
         assert [answer.connects for answer in answers] == [1, 1]
 
-    def test_http_1_0_can_keep_its_connection(self, vm: Vm, curl: Curl) -> None:
+    def test_http_1_0_supports_keep_alive(self, vm: Vm, curl: Curl) -> None:
         ask = ("--http1.0", "--header", "Connection: keep-alive", *METADATA, vm.events())
         answers = curl.start(ask, ask).answers()
         assert [answer.headers["connection"] for answer in answers] == ["keep-alive"] * 2
         assert [answer.connects for answer in answers] == [1, 0]
 
-    def test_response_confirms_that_the_connection_is_closed(self, vm: Vm, curl: Curl) -> None:
+    def test_connection_close_is_confirmed(self, vm: Vm, curl: Curl) -> None:
         told = curl("--header", "Connection: close", *METADATA, vm.events())
         assert (told.status, told.headers["connection"]) == (200, "close")
 
-    def test_who_offers_http_2_is_answered_in_http_1_1(self, vm: Vm, curl: Curl) -> None:
-        """Java's client makes this offer with every first request."""
+    def test_http_2_upgrade_is_ignored(self, vm: Vm, curl: Curl) -> None:
+        """Java's client sends this upgrade offer with its first request."""
         offer = ("Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAMAAABkAAQAAP__")
         headers = [option for line in offer for option in ("--header", line)]
         offered, plain = curl.start((*METADATA, *headers, vm.events()), (*METADATA, vm.events())).answers()
@@ -109,9 +109,7 @@ class TestAsking:
         assert offered.body == plain.body
         assert plain.connects == 0
 
-    def test_a_proxy_setting_that_names_the_endpoint_is_served(
-        self, service: EmulatorProcess, vm: Vm, curl: Curl
-    ) -> None:
+    def test_endpoint_serves_proxy_requests_for_itself(self, service: EmulatorProcess, vm: Vm, curl: Curl) -> None:
         (event,) = service.schedule(EventType.REBOOT, vm)
         url = "http://169.254.169.254" + events_path()
         seen = curl(*METADATA, url, http_proxy=vm.url)
@@ -122,7 +120,9 @@ class TestAsking:
 
 
 class TestConditions:
-    def test_the_etag_saves_the_document_until_it_changes(self, service: EmulatorProcess, vm: Vm, curl: Curl) -> None:
+    def test_matching_etag_gets_304_until_the_document_changes(
+        self, service: EmulatorProcess, vm: Vm, curl: Curl
+    ) -> None:
         etag = curl(*METADATA, vm.events()).headers["etag"]
         ask = (*METADATA, "--header", f"If-None-Match: {etag}", vm.events())
         same = curl(*ask)
@@ -131,13 +131,13 @@ class TestConditions:
         assert (same.status, same.body, same.headers["etag"]) == (304, b"", etag)
         assert (changed.status, json.loads(changed.body)["DocumentIncarnation"]) == (200, 2)
 
-    def test_on_an_approval_it_has_no_effect(self, service: EmulatorProcess, vm: Vm, curl: Curl) -> None:
+    def test_etag_has_no_effect_on_an_approval(self, service: EmulatorProcess, vm: Vm, curl: Curl) -> None:
         (event,) = service.schedule(EventType.REBOOT, vm)
         etag = curl(*METADATA, vm.events()).headers["etag"]
         told = curl(*approving(event), "--header", f"If-None-Match: {etag}", vm.events())
         assert (told.status, told.body) == (200, b"")
 
-    def test_waiting_ends_with_the_next_change(self, service: EmulatorProcess, vm: Vm, curl: Curl) -> None:
+    def test_long_poll_ends_with_the_next_change(self, service: EmulatorProcess, vm: Vm, curl: Curl) -> None:
         etag = curl(*METADATA, vm.events()).headers["etag"]
         held = curl.start((*METADATA, "--header", f"If-None-Match: {etag}", vm.events() + "&wait=60"))
         (event,) = service.schedule(EventType.REBOOT, vm)
@@ -145,7 +145,7 @@ class TestConditions:
         assert told.status == 200
         assert [one["EventId"] for one in json.loads(told.body)["Events"]] == [event]
 
-    def test_waiting_ends_in_its_own_time(self, vm: Vm, curl: Curl) -> None:
+    def test_long_poll_ends_after_its_wait_time(self, vm: Vm, curl: Curl) -> None:
         etag = curl(*METADATA, vm.events()).headers["etag"]
         told = curl(*METADATA, "--header", f"If-None-Match: {etag}", vm.events() + "&wait=1")
         assert (told.status, told.headers["etag"]) == (304, etag)
@@ -173,16 +173,14 @@ class TestApproving:
         assert service.statuses(vm) == {event: "Started"}
 
     @pytest.mark.parametrize("coding", ["", " chunked"], ids=["length", "chunked"])
-    def test_the_body_is_asked_for_where_the_client_waits_for_that(
-        self, service: EmulatorProcess, vm: Vm, curl: Curl, coding: str
-    ) -> None:
+    def test_expect_header_gets_100_continue(self, service: EmulatorProcess, vm: Vm, curl: Curl, coding: str) -> None:
         (event,) = service.schedule(EventType.REBOOT, vm)
         waiting = ("--header", "Expect: 100-continue", "--expect100-timeout", str(GUARD))
         told = curl(*approving(event), *waiting, "--header", f"Transfer-Encoding:{coding}", vm.events())
         assert (told.status, told.body, told.continued) == (200, b"", True)
         assert service.statuses(vm) == {event: "Started"}
 
-    def test_one_unknown_id_makes_the_whole_request_void(self, service: EmulatorProcess, vm: Vm, curl: Curl) -> None:
+    def test_one_unknown_id_rejects_the_whole_request(self, service: EmulatorProcess, vm: Vm, curl: Curl) -> None:
         (event,) = service.schedule(EventType.REBOOT, vm)
         told = curl(*approving(event, NO_SUCH_EVENT), vm.events())
         assert (told.status, told.body) == (
@@ -191,7 +189,7 @@ class TestApproving:
         )
         assert service.statuses(vm) == {event: "Scheduled"}
 
-    def test_the_event_of_another_scope_is_as_unknown_as_one_that_never_was(
+    def test_event_of_another_scope_is_unknown(
         self, service: EmulatorProcess, vm: Vm, role_instance: Vm, curl: Curl
     ) -> None:
         (event,) = service.schedule(EventType.REBOOT, role_instance)
@@ -322,7 +320,7 @@ ENDINGS: dict[str, tuple[tuple[str, ...], int, bytes]] = {
 
 class TestRefusals:
     @pytest.mark.parametrize("case", REFUSALS)
-    def test_says_what_is_wrong_and_stays_open(self, any_vm: Vm, curl: Curl, case: str) -> None:
+    def test_error_keeps_the_connection_open(self, any_vm: Vm, curl: Curl, case: str) -> None:
         options, path, status, body = REFUSALS[case]
         refused, then = curl.start((*options, any_vm.url + path), (*METADATA, any_vm.events())).answers()
         assert (refused.status, refused.body) == (status, body)
@@ -330,24 +328,24 @@ class TestRefusals:
         assert (then.status, then.connects) == (200, 0)
 
     @pytest.mark.parametrize("case", ENDINGS)
-    def test_says_what_is_wrong_and_hangs_up(self, any_vm: Vm, curl: Curl, case: str) -> None:
+    def test_error_closes_the_connection(self, any_vm: Vm, curl: Curl, case: str) -> None:
         options, status, body = ENDINGS[case]
         refused = curl(*METADATA, *options, any_vm.events())
         assert (refused.status, refused.body, refused.headers["connection"]) == (status, body, "close")
         assert not refused.continued
 
-    def test_what_is_not_http_is_refused_too(self, any_vm: Vm, curl: Curl) -> None:
+    def test_invalid_http_is_refused(self, any_vm: Vm, curl: Curl) -> None:
         refused = curl(*METADATA, "--request", "GET /metadata", any_vm.events())
         assert (refused.status, refused.headers["connection"]) == (400, "close")
         assert refused.body.startswith(b'{"error":"Bad request: ')
 
     def test_head_is_refused_without_a_body(self, any_vm: Vm, curl: Curl) -> None:
-        """curl prints the head of the answer; had the answer a body, it would be taken for the next answer."""
+        """curl would take a body for the start of the next response."""
         refused, then = curl.start((*METADATA, "--head", any_vm.events()), (*METADATA, any_vm.events())).answers()
         assert (refused.status, refused.headers["allow"]) == (405, "GET, POST")
         assert (then.status, then.connects) == (200, 0)
 
-    def test_a_refused_method_names_those_that_are_served(self, any_vm: Vm, curl: Curl) -> None:
+    def test_refused_method_lists_allowed_methods(self, any_vm: Vm, curl: Curl) -> None:
         assert curl(*METADATA, "--request", "PUT", any_vm.events()).headers["allow"] == "GET, POST"
 
     def test_deleted_vm_is_not_identified(

@@ -1,6 +1,6 @@
-"""The preemption plug-in of dask-cloudprovider, as it comes from PyPI, on a real Dask worker.
+"""The unmodified preemption plug-in of dask-cloudprovider on a real Dask worker.
 
-It asks again and again, and closes its worker when an eviction or a deletion has started, or its time has come.
+It polls, and closes its worker when an eviction or a deletion has started or its NotBefore has passed.
 """
 
 import asyncio
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from dask_cloudprovider.azure import AzurePreemptibleWorkerPlugin  # type: ignore[import-untyped]  # it has no types
 
 VERSION = "2019-08-01"
-"""The api-version that the plug-in asks for where it is not given a URL."""
+"""The api-version that the plug-in uses without a configured URL."""
 
 OFTEN = 0.01
 SELDOM = 3600.0
-"""Intervals, in seconds, at which the plug-in asks: at once, and never by itself within a test."""
+"""Poll intervals of the plug-in, in seconds: immediately, and never within a test."""
 
 
-# The plug-in reads the time in a way that newer Pythons advise against.
+# The plug-in calls a function of datetime that newer Pythons deprecate.
 pytestmark = pytest.mark.filterwarnings("ignore:datetime.datetime.utcnow:DeprecationWarning")
 
 
@@ -43,7 +43,7 @@ class Node:
         return Status(self._worker.status)
 
     async def ask(self) -> Status:
-        """Let the plug-in ask once; return the state in which that leaves the worker."""
+        """Let the plug-in poll once; return the resulting state of the worker."""
         await self._plugin.poll_status()
         return self.status
 
@@ -73,7 +73,7 @@ async def dask_on(vm: Vm, directory: Path, *, interval: float = SELDOM) -> Async
                 await plugin._session.close()
 
 
-async def test_an_eviction_closes_the_worker_when_it_starts(
+async def test_eviction_closes_the_worker_when_it_starts(
     service: EmulatorProcess, scale_set: tuple[Vm, ...], tmp_path: Path
 ) -> None:
     async with dask_on(scale_set[0], tmp_path) as node:
@@ -84,18 +84,14 @@ async def test_an_eviction_closes_the_worker_when_it_starts(
         assert await node.ask() is Status.closed
 
 
-async def test_the_plug_in_finds_out_by_itself(
-    service: EmulatorProcess, scale_set: tuple[Vm, ...], tmp_path: Path
-) -> None:
+async def test_plug_in_polls_by_itself(service: EmulatorProcess, scale_set: tuple[Vm, ...], tmp_path: Path) -> None:
     async with dask_on(scale_set[0], tmp_path, interval=OFTEN) as node:
         service.schedule(EventType.PREEMPT, scale_set[0], notice="30s")
         service.advance("31s")
         assert await node.closed() is Status.closed
 
 
-async def test_a_deletion_closes_the_worker_too(
-    service: EmulatorProcess, scale_set: tuple[Vm, ...], tmp_path: Path
-) -> None:
+async def test_deletion_closes_the_worker(service: EmulatorProcess, scale_set: tuple[Vm, ...], tmp_path: Path) -> None:
     async with dask_on(scale_set[0], tmp_path) as node:
         service.schedule(EventType.TERMINATE, scale_set[0], notice="5m")
         service.advance("301s")
@@ -103,7 +99,7 @@ async def test_a_deletion_closes_the_worker_too(
 
 
 @pytest.mark.parametrize("type_", [EventType.FREEZE, EventType.REBOOT, EventType.REDEPLOY])
-async def test_maintenance_after_which_the_vm_is_still_there_does_not(
+async def test_maintenance_does_not_close_the_worker(
     service: EmulatorProcess, scale_set: tuple[Vm, ...], tmp_path: Path, type_: EventType
 ) -> None:
     async with dask_on(scale_set[0], tmp_path) as node:
@@ -113,10 +109,10 @@ async def test_maintenance_after_which_the_vm_is_still_there_does_not(
         assert await node.ask() is Status.running
 
 
-async def test_an_eviction_elsewhere_does_not(
+async def test_eviction_in_another_scope_does_not_close_the_worker(
     service: EmulatorProcess, scale_set: tuple[Vm, ...], another_scale_set: tuple[Vm, ...], tmp_path: Path
 ) -> None:
-    """Elsewhere is another scope: the plug-in takes what its own scope is told for its own, whatever VM it names."""
+    """The plug-in does not look at Resources: it reacts to any event of its scope."""
     async with dask_on(scale_set[0], tmp_path) as node:
         (event,) = service.schedule(EventType.PREEMPT, another_scale_set[0], notice="30s")
         service.advance("31s")

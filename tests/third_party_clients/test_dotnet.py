@@ -1,4 +1,4 @@
-"""What C# programs and PowerShell scripts of 2017 did: approve everything there is, and wait for `100 Continue`."""
+"""C# programs and PowerShell scripts of 2017: they approve all events, and wait for `100 Continue`."""
 
 import json
 from typing import Any
@@ -24,7 +24,7 @@ def approval(*events: str, **more: Any) -> bytes:
 
 @pytest.fixture
 def events(service: EmulatorProcess, vm: Vm) -> tuple[str, ...]:
-    """Three events that one machine finds in its document; none makes another wait."""
+    """Three events in the document of one VM; none delays another."""
     types = (EventType.FREEZE, EventType.REBOOT, EventType.REDEPLOY)
     return tuple(event for type_ in types for event in service.schedule(type_, vm))
 
@@ -56,7 +56,7 @@ def test_events_are_approved_one_by_one_on_the_same_connection(
 
 
 @pytest.mark.parametrize("incarnation", [4, "4", -1, None], ids=["number", "text", "wrong", "null"])
-def test_the_incarnation_that_old_clients_send_is_ignored(
+def test_incarnation_sent_by_old_clients_is_ignored(
     service: EmulatorProcess, vm: Vm, events: tuple[str, ...], incarnation: object
 ) -> None:
     with WebRequests(vm.url) as web:
@@ -66,7 +66,7 @@ def test_the_incarnation_that_old_clients_send_is_ignored(
 
 
 @pytest.mark.parametrize("sender", [C_SHARP, POWERSHELL, ()], ids=["C#", "PowerShell", "no content type"])
-def test_the_preview_takes_approvals_without_the_metadata_header(
+def test_preview_accepts_approvals_without_the_metadata_header(
     service: EmulatorProcess, vm: Vm, events: tuple[str, ...], sender: tuple[str, ...]
 ) -> None:
     with WebRequests(vm.url) as web:
@@ -74,7 +74,7 @@ def test_the_preview_takes_approvals_without_the_metadata_header(
     assert service.statuses(vm) == dict.fromkeys(events, "Started")
 
 
-def test_later_versions_refuse_it_before_the_body_is_sent(
+def test_later_versions_refuse_a_missing_header_before_the_body_is_sent(
     service: EmulatorProcess, vm: Vm, events: tuple[str, ...]
 ) -> None:
     with WebRequests(vm.url) as web:
@@ -84,17 +84,17 @@ def test_later_versions_refuse_it_before_the_body_is_sent(
     assert service.statuses(vm) == dict.fromkeys(events, "Scheduled")
 
 
-def test_ids_in_the_form_of_net_and_a_byte_order_mark_are_understood(
+def test_dotnet_guids_and_byte_order_mark_are_accepted(
     service: EmulatorProcess, vm: Vm, events: tuple[str, ...]
 ) -> None:
-    """.NET prints a Guid in lower case, and its writers of UTF-8 begin with a mark."""
+    """.NET prints a Guid in lower case, and its UTF-8 writers start with a byte order mark."""
     body = b"\xef\xbb\xbf" + approval(*(event.lower() for event in events))
     with WebRequests(vm.url) as web:
         assert web.post(events_path("2017-08-01"), body, METADATA, *C_SHARP) == APPROVED
     assert service.statuses(vm) == dict.fromkeys(events, "Started")
 
 
-def test_approving_what_another_update_domain_holds_up_is_answered_and_kept(
+def test_approval_of_an_event_delayed_by_another_update_domain_is_kept(
     service: EmulatorProcess, availability_set: tuple[Vm, ...]
 ) -> None:
     first, second = (service.schedule(EventType.REBOOT, vm)[0] for vm in availability_set[:2])
@@ -105,7 +105,7 @@ def test_approving_what_another_update_domain_holds_up_is_answered_and_kept(
     assert service.statuses(availability_set[0]) == {second: "Started"}
 
 
-def test_ids_that_a_script_once_saw_are_taken_after_their_events_have_ended(service: EmulatorProcess, vm: Vm) -> None:
+def test_approval_of_an_ended_event_is_accepted(service: EmulatorProcess, vm: Vm) -> None:
     (event,) = service.schedule(EventType.FREEZE, vm)
     with WebRequests(vm.url) as web:
         assert web.post(events_path("2017-08-01"), approval(event), METADATA, *POWERSHELL) == APPROVED

@@ -1,4 +1,4 @@
-"""Node's http module and its fetch, with every way to treat a connection."""
+"""Node's http module and fetch, with every kind of connection handling."""
 
 import json
 import shutil
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """An answer as Node saw it. `reused`: on a connection that had been used before; fetch does not tell."""
+    """A response received by Node. `reused`: on a reused connection; unknown with fetch."""
 
     status: int
     body: str
@@ -40,7 +40,7 @@ def run(programs: Path, url: str, how: str) -> list[Answer]:
 
 
 @pytest.mark.parametrize("how", ["global", "keep", "close", "fetch"])
-def test_asks_and_approves(service: EmulatorProcess, vm: Vm, programs: Path, how: str) -> None:
+def test_node_polls_and_approves(service: EmulatorProcess, vm: Vm, programs: Path, how: str) -> None:
     (event,) = service.schedule(EventType.REBOOT, vm)
     before, approved, after = run(programs, vm.events(), how)
     assert [before.status, approved.status, after.status] == [200, 200, 200]
@@ -53,7 +53,7 @@ def test_asks_and_approves(service: EmulatorProcess, vm: Vm, programs: Path, how
     assert service.statuses(vm) == {event: "Started"}
 
 
-def test_an_agent_that_keeps_its_connection_uses_it_again(vm: Vm, programs: Path) -> None:
+def test_keep_alive_agent_reuses_its_connection(vm: Vm, programs: Path) -> None:
     answers = run(programs, vm.events(), "keep")
     assert [answer.reused for answer in answers] == [False, True, True]
 

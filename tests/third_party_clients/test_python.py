@@ -1,4 +1,4 @@
-"""Python programs: what they did in 2017, and the HTTP libraries that are used today."""
+"""Python programs: a client of 2017, and today's HTTP libraries."""
 
 import json
 import subprocess
@@ -23,7 +23,7 @@ LINK_LOCAL = "http://169.254.169.254"
 
 @pytest.fixture
 def run_sample(programs: Path) -> Callable[[str, str], Any]:
-    """Run the program of 2017 with a URL and a machine's name; return what it printed."""
+    """Run the program of 2017 with a URL and a machine's name; return its output."""
 
     def run(url: str, name: str) -> Any:
         command = [sys.executable, str(programs / "python_of_2017.py"), url, name]
@@ -38,7 +38,7 @@ def run_sample(programs: Path) -> Callable[[str, str], Any]:
 @pytest.mark.parametrize(
     ("version", "prefix"), [("2017-03-01", "_"), ("2017-08-01", ""), ("2020-07-01", "")], ids=lambda value: value or "-"
 )
-def test_a_machine_finds_itself_and_approves(
+def test_machine_finds_its_event_and_approves(
     service: EmulatorProcess, vm: Vm, run_sample: Callable[[str, str], Any], version: str, prefix: str
 ) -> None:
     (event,) = service.schedule(EventType.REBOOT, vm)
@@ -46,7 +46,7 @@ def test_a_machine_finds_itself_and_approves(
     assert service.statuses(vm) == {event: "Started"}
 
 
-def test_a_role_instance_bears_no_underscore_in_any_version(
+def test_role_instance_has_no_underscore_in_any_version(
     service: EmulatorProcess, role_instance: Vm, run_sample: Callable[[str, str], Any]
 ) -> None:
     (event,) = service.schedule(EventType.FREEZE, role_instance)
@@ -55,7 +55,7 @@ def test_a_role_instance_bears_no_underscore_in_any_version(
     assert service.statuses(role_instance) == {event: "Started"}
 
 
-def test_a_machine_sees_what_concerns_only_its_neighbour_and_leaves_it_alone(
+def test_machine_does_not_approve_an_event_of_its_neighbour(
     service: EmulatorProcess, availability_set: tuple[Vm, ...], run_sample: Callable[[str, str], Any]
 ) -> None:
     mine, neighbour = availability_set[:2]
@@ -64,7 +64,7 @@ def test_a_machine_sees_what_concerns_only_its_neighbour_and_leaves_it_alone(
     assert service.statuses(mine) == {event: "Scheduled"}
 
 
-def test_a_machine_approves_each_of_its_events(
+def test_machine_approves_each_of_its_events(
     service: EmulatorProcess, vm: Vm, run_sample: Callable[[str, str], Any]
 ) -> None:
     events = [*service.schedule(EventType.FREEZE, vm), *service.schedule(EventType.REBOOT, vm)]
@@ -85,7 +85,7 @@ def pool_of(session: requests.Session, url: str) -> HTTPConnectionPool:
 
 
 class TestRequests:
-    def test_asks_through_a_proxy_that_is_the_endpoint_itself(
+    def test_endpoint_as_proxy_serves_requests_for_itself(
         self, service: EmulatorProcess, vm: Vm, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         (event,) = service.schedule(EventType.REBOOT, vm)
@@ -99,7 +99,7 @@ class TestRequests:
         assert [each["EventId"] for each in seen.json()["Events"]] == [event]
         assert service.statuses(vm) == {event: "Started"}
 
-    def test_a_session_asks_again_and_again_on_one_connection(self, service: EmulatorProcess, vm: Vm) -> None:
+    def test_session_reuses_one_connection(self, service: EmulatorProcess, vm: Vm) -> None:
         (event,) = service.schedule(EventType.REBOOT, vm)
         with requests.Session() as session:
             session.trust_env = False
@@ -111,9 +111,7 @@ class TestRequests:
         assert [answer.status_code for answer in answers] == [200] * 5
         assert answers[-1].json()["Events"][0]["EventStatus"] == "Started"
 
-    def test_a_conditional_question_is_answered_in_short_until_something_changes(
-        self, service: EmulatorProcess, vm: Vm
-    ) -> None:
+    def test_conditional_request_gets_304_until_a_change(self, service: EmulatorProcess, vm: Vm) -> None:
         with requests.Session() as session:
             session.trust_env = False
             first = session.get(vm.events(), headers=HEADERS, timeout=GUARD)
@@ -125,7 +123,7 @@ class TestRequests:
         assert (changed.status_code, len(changed.json()["Events"])) == (200, 1)
 
 
-def test_httpx_asks_and_approves(service: EmulatorProcess, vm: Vm) -> None:
+def test_httpx_polls_and_approves(service: EmulatorProcess, vm: Vm) -> None:
     (event,) = service.schedule(EventType.REBOOT, vm)
     with httpx.Client(headers=HEADERS, trust_env=False, timeout=GUARD) as client:
         document = client.get(vm.events()).raise_for_status().json()
@@ -134,7 +132,7 @@ def test_httpx_asks_and_approves(service: EmulatorProcess, vm: Vm) -> None:
     assert service.statuses(vm) == {event: "Started"}
 
 
-async def test_aiohttp_asks_and_approves(service: EmulatorProcess, vm: Vm) -> None:
+async def test_aiohttp_polls_and_approves(service: EmulatorProcess, vm: Vm) -> None:
     (event,) = service.schedule(EventType.REBOOT, vm)
     async with aiohttp.ClientSession(headers=HEADERS, raise_for_status=True) as session:
         async with session.get(vm.events()) as answer:

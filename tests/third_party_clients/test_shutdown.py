@@ -1,4 +1,4 @@
-"""What becomes of a client that still waits for its answer when the service ends."""
+"""A client that is waiting for a response when the service stops."""
 
 import socket
 from pathlib import Path

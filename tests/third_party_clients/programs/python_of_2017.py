@@ -1,6 +1,6 @@
-"""Asks once what is planned, and approves what concerns this machine. As in 2017: nothing but the standard library.
+"""Polls once and approves the events of this machine. As in 2017, it uses the standard library only.
 
-Arguments: the URL of the events, and the name of this machine as `Resources` would have it. Prints what it saw and did.
+Arguments: the URL of the events, and the name of this machine in `Resources`. Prints the events and approvals.
 """
 
 import json
@@ -16,14 +16,14 @@ def query(url: str) -> Any:
 
 
 def approve(url: str, incarnation: int, event: str) -> int:
-    """Let an event start."""
+    """Approve an event."""
     asked = {"DocumentIncarnation": incarnation, "StartRequests": [{"EventId": event}]}
     with urlopen(Request(url, data=json.dumps(asked).encode(), headers={"Metadata": "true"})) as response:
         return int(response.status)
 
 
 def main(url: str, name: str) -> None:
-    """Do it once."""
+    """Poll once, approve and print."""
     document = query(url)
     mine = [event["EventId"] for event in document["Events"] if name in event["Resources"]]
     answers = [approve(url, document["DocumentIncarnation"], event) for event in mine]
