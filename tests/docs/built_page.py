@@ -1,4 +1,4 @@
-"""An HTML page of the documentation site, or one that a git host would show, reduced to what matters to a reader."""
+"""An HTML page of the documentation site or of a git host, reduced to links, anchors and outline."""
 
 import re
 from html.parser import HTMLParser

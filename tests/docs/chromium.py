@@ -75,7 +75,7 @@ class Chromium:
             self._receive(guard)
 
     def evaluate(self, expression: str) -> Any:
-        """Return the value of a JavaScript expression in the page, or of the promise that it gives."""
+        """Return the value of a JavaScript expression in the page; await a promise."""
         result = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in result, (expression, result)
         return result["result"].get("value")
@@ -84,15 +84,15 @@ class Chromium:
         """Wait until a JavaScript expression is true in the page."""
         guard = time.monotonic() + GUARD
         while not self.evaluate(f"Boolean({expression})"):
-            assert time.monotonic() < guard, f"Chromium does not come to: {expression}"
+            assert time.monotonic() < guard, f"timeout: waited in Chromium for: {expression}"
             self.evaluate("new Promise(resolve => setTimeout(resolve, 10))")
 
     def screenshot(self, file: Path) -> None:
-        """Write what the tab shows into a PNG file."""
+        """Write a screenshot of the tab into a PNG file."""
         file.write_bytes(b64decode(self.call("Page.captureScreenshot")["data"]))
 
     def _record(self, session: str) -> None:
-        """Have a page, frame or worker report its requests and errors, and the workers and frames that it starts."""
+        """Record the requests and errors of a page, frame or worker, and of workers and frames that it starts."""
         attach = {"autoAttach": True, "waitForDebuggerOnStart": True, "flatten": True}
         for method in ("Network.enable", "Runtime.enable", "Log.enable"):
             self._send(method, {}, session)
@@ -142,7 +142,7 @@ class Chromium:
 
 @contextmanager
 def run_chromium(directory: Path) -> Iterator[Chromium]:
-    """Run Chromium with a profile of its own in a directory; skip the test where it is not installed."""
+    """Run Chromium with a new profile in a directory; skip the test if it is not installed."""
     program = shutil.which("chromium")
     if program is None:
         pytest.skip("needs chromium; type: sudo apt-get install chromium")
@@ -176,7 +176,7 @@ def run_chromium(directory: Path) -> Iterator[Chromium]:
 
 
 def _pipe() -> tuple[int, int]:
-    """Make a pipe whose descriptors are none of those that Chromium gets."""
+    """Create a pipe whose descriptors differ from those of Chromium's pipes."""
     ends = os.pipe()
     read, write = (fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 10) for end in ends)
     for end in ends:

@@ -14,7 +14,7 @@ VARIABLE = [
     (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"), "<time>"),
     (re.compile(r"[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT"), "<date>"),
     (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(Z|\+00:00)"), "<time>"),
-    # Work that has just started begins at once, or a moment later.
+    # Work that has just started may still be pending.
     (re.compile(r"(the work on [^;\n]*), (pending|begun)\b"), r"\1, <under way>"),
     (re.compile(r"\b\d+\.\d s\b"), "<seconds>"),
     (re.compile(r"\b(passed|failed) in \d+\.\d\ds\b.*"), r"\1 in <duration>"),
@@ -24,14 +24,14 @@ VARIABLE = [
 
 
 class Step(NamedTuple):
-    """A command and what the page says that it prints."""
+    """A command, and the output that the page shows."""
 
     command: str
     prints: str
 
 
 def steps(page: Path) -> list[Step]:
-    """Return what the page has its reader type, in order."""
+    """Return the commands of the page with their output, in order."""
     found: list[Step] = []
     for block in BLOCK.findall(page.read_text(encoding="utf-8")):
         for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
@@ -41,12 +41,12 @@ def steps(page: Path) -> list[Step]:
 
 
 def programs(page: Path) -> dict[str, str]:
-    """Return what the page has its reader save: programs and settings whose first line names their file."""
+    """Return the files that the reader saves: programs and settings whose first line names the file."""
     return {name: program for program, name in SAVED.findall(page.read_text(encoding="utf-8"))}
 
 
 def normal(text: str) -> str:
-    """Return the text with ids and times replaced: they are others in every run."""
+    """Return the text with ids and times replaced, because they differ between runs."""
     for pattern, name in VARIABLE:
         text = pattern.sub(name, text)
     return text.strip()

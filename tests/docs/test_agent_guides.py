@@ -1,4 +1,4 @@
-"""The guides to the agent: what they say to write works, and every handler has one."""
+"""The agent guides: their settings and scripts work, and every handler has a guide."""
 
 import os
 import re
@@ -29,7 +29,7 @@ SETTINGS = {f"{page.stem}-{n}": text for page in PAGES for n, text in enumerate(
 
 
 @pytest.mark.parametrize("text", SETTINGS.values(), ids=SETTINGS)
-def test_settings_of_a_guide_are_good(tmp_path: Path, text: str) -> None:
+def test_settings_of_a_guide_are_valid(tmp_path: Path, text: str) -> None:
     file = tmp_path / "agent.toml"
     file.write_text(text)
     settings = read_settings(file, {"FOREWARN_AGENT_STATE": str(tmp_path)})
@@ -42,12 +42,12 @@ def test_every_kind_of_handler_has_a_guide_that_uses_it() -> None:
         kind: any(f'kind = "{kind}"' in text for text in snippets(DOCS / f"howto/agent/{kind}.md", "toml"))
         for kind in KINDS
     }
-    assert used == {kind: kind != "log" for kind in KINDS}, "of the log there is always one"
+    assert used == {kind: kind != "log" for kind in KINDS}, "the log handler is always there"
 
 
 @pytest.fixture
 def checkpoint(tmp_path: Path) -> Path:
-    """The script of the guide, as somebody would install it."""
+    """The guide's script, installed."""
     (script,) = snippets(DOCS / "howto/agent/exec.md", "sh")
     path = tmp_path / "checkpoint"
     path.write_text(script)
@@ -66,7 +66,7 @@ async def test_script_of_the_guide_works_and_can_be_repeated(tmp_path: Path, che
 
 
 @pytest.mark.process
-def test_script_of_the_guide_is_one_for_any_shell(checkpoint: Path) -> None:
+def test_script_of_the_guide_is_valid_shell(checkpoint: Path) -> None:
     subprocess.run(["sh", "-n", str(checkpoint)], check=True, timeout=60)
 
 

@@ -1,4 +1,4 @@
-"""The guide to back-ups does what it says, on a service that runs."""
+"""The commands of the backup guide work on a running service."""
 
 import re
 import signal
@@ -19,7 +19,7 @@ GUIDE = Path(__file__).parents[2] / "docs/howto/back-up-and-restore.md"
 
 
 def back_up(data: Path, backup: Path) -> None:
-    """Type what the guide says, in the way that needs no other program than Python."""
+    """Run the guide's commands, in the variant that needs only Python."""
     whole, python, *_ = re.findall(r"^```sh\n(.*?)^```$", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
     lines = [line for line in whole.splitlines() if not line.startswith(("DATA=", "BACKUP="))]
     script = "\n".join(python.strip() if line.startswith("sqlite3 ") else line for line in lines)
@@ -28,7 +28,7 @@ def back_up(data: Path, backup: Path) -> None:
     subprocess.run(["sh", "-e", "-c", script], env=environ, timeout=GUARD, check=True)
 
 
-def test_back_up_of_a_running_service_can_be_restored(tmp_path: Path) -> None:
+def test_backup_of_a_running_service_can_be_restored(tmp_path: Path) -> None:
     data, backup = tmp_path / "data", tmp_path / "backup/forewarn.db"
     ask = v1.ScheduleEvents(type=EventType.REBOOT, vms=("db",), notice="1h")
     with run_serve(tmp_path) as service:
@@ -48,8 +48,8 @@ def test_back_up_of_a_running_service_can_be_restored(tmp_path: Path) -> None:
         assert [event.id for event in service.api.events()] == [kept.id]
 
 
-def test_back_up_is_whole_while_the_service_writes(tmp_path: Path) -> None:
-    """Nothing that was answered before it is missing in it, and the service does not notice."""
+def test_backup_is_complete_while_the_service_writes(tmp_path: Path) -> None:
+    """The backup contains every change that was confirmed before it, and the service keeps running."""
     data, backup = tmp_path / "data", tmp_path / "backup/forewarn.db"
     with run_serve(tmp_path) as service:
         for number in range(5):

@@ -1,4 +1,4 @@
-"""The guide to the conformance kit: its commands run, and its table is what the kit says."""
+"""The conformance kit guide: its commands run, and its table matches the kit's output."""
 
 import os
 import re
@@ -21,7 +21,7 @@ SHOWN_URL, SHOWN_EVENT = "http://127.0.0.1:8180", "602D9444-D2CD-49C7-8624-8643E
 
 
 class KnowsOnePathOnly(MockEndpoint):
-    """The mock that the page talks of: it has no events, and compares paths letter by letter."""
+    """The mock of the page: it has no events, and its paths are case-sensitive."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ def run(command: str, directory: Path, environ: dict[str, str]) -> subprocess.Co
     )
 
 
-def test_commands_do_what_they_say(tmp_path: Path) -> None:
+def test_commands_print_what_the_page_shows(tmp_path: Path) -> None:
     with Forewarn() as forewarn:
         event = forewarn.schedule("Reboot", "web-0")
         environ = forewarn.environment | {"FOREWARN_PACE": "1000"}
@@ -59,7 +59,7 @@ def test_commands_do_what_they_say(tmp_path: Path) -> None:
     assert (tmp_path / "conformance.xml").is_file()
 
 
-def test_table_is_what_the_kit_says(tmp_path: Path) -> None:
+def test_table_matches_the_output_of_the_kit(tmp_path: Path) -> None:
     (shown,) = re.findall(r"^```text\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     with run_mock(KnowsOnePathOnly()) as url:
         ended = run(f"forewarn conformance {url} --pace 1000", tmp_path, {})

@@ -1,4 +1,4 @@
-"""The reference of the conformance kit has every row, as the code says it."""
+"""The reference of the conformance kit has every row with the text of the code."""
 
 import re
 from collections.abc import Iterator
@@ -39,15 +39,15 @@ def test_page_has_every_row(rewrite: bool) -> None:
         assert page == made(page), "stale: make test ARGS='tests/docs/test_conformance_reference.py --rewrite'"
 
 
-def test_stale_page_is_seen() -> None:
+def test_stale_page_is_detected() -> None:
     page = PAGE.read_text(encoding="utf-8")
     stale = page.replace("| `path-case` |", "| `path` |")
     assert stale != page
     assert made(stale) == page
 
 
-def test_lines_of_tables_stay_whole() -> None:
-    """Cells of the cited page must not become cells of this one."""
+def test_pipes_in_cells_are_escaped() -> None:
+    """A `|` in a cited text must not start a new cell."""
     page = PAGE.read_text(encoding="utf-8")
     rows = [text for text in page.split(BEGIN)[1].split(END)[0].splitlines() if text.startswith("| `")]
     assert [text for text in rows if text.count("|") != 4] == []

@@ -1,4 +1,4 @@
-"""The terminal in the README's picture shows what `forewarn exam` really prints for the README's handler."""
+"""The terminal in the README's picture shows the real output of `forewarn exam` for the README's handler."""
 
 import shlex
 import subprocess
@@ -16,7 +16,7 @@ RECORDING = ROOT / "docs/pictures/exam.txt"
 EXECUTABLE = Path(sys.executable).parent / "forewarn"
 
 
-def test_recording_is_what_the_exam_prints(tmp_path: Path, rewrite: bool) -> None:
+def test_recording_matches_the_output_of_the_exam(tmp_path: Path, rewrite: bool) -> None:
     """With --rewrite it is recorded again; then run `make pictures`. Scenarios end in any order."""
     first, _, shown = RECORDING.read_text().partition("\n")
     (tmp_path / "handler.py").write_text(programs(ROOT / "README.md")["handler.py"])

@@ -44,7 +44,7 @@ def check_row(check: Check) -> CheckRow:
 
 
 def differences(scenario: ExamScenario, usual: Set[CheckRow]) -> str:
-    """Name the checks that a scenario has besides the usual ones, in their place, and not at all."""
+    """Name the checks that a scenario adds, replaces and leaves out, compared with the usual ones."""
     own, usual_keys = dict.fromkeys(map(check_row, scenario.checks)), {row.key for row in usual}
     others = dict.fromkeys(row.key for row in own if row not in usual)
     differing = {

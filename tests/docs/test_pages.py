@@ -35,7 +35,7 @@ EVENT = re.compile(r"\b[0-9A-F]{8}(?:-[0-9A-F]{4}){3}-[0-9A-F]{12}\b")
 
 
 class Reader:
-    """Somebody who types what the page shows, on a machine where other ports are free and ids come out differently."""
+    """A reader who runs the commands of a page; ports and ids differ from those on the page."""
 
     def __init__(self, environ: dict[str, str], directory: Path) -> None:
         self._environ = environ
@@ -44,13 +44,13 @@ class Reader:
         self._ids: dict[str, str] = {}
 
     def learn_ports(self) -> None:
-        """Find out which ports stand for those of the page: they are given in the order of the table."""
+        """Map the page's ports to the actual ones, in the order of the table."""
         vms = json.loads(self.run("forewarn vm list -o json"))
         for shown, vm in enumerate(vms, start=FIRST_PORT):
             self._ports[f"127.0.0.1:{shown}"] = vm["guest_url"].removeprefix("http://")
 
     def run(self, command: str) -> str:
-        """Type a command."""
+        """Run a command of the page."""
         for shown, real in (self._ports | self._ids).items():
             command = command.replace(shown, real)
         command = command.replace(" | grep ", f" | tee {SWALLOWED} | grep ")
@@ -70,16 +70,16 @@ class Reader:
         return self.shown(done.stdout)
 
     def _swallowed(self) -> str:
-        """Return all that the last filter of a page was given, most of which it does not show."""
+        """Return the complete input of the last filter command, most of which the page does not show."""
         file = self._directory / SWALLOWED
         return file.read_text(encoding="utf-8") if file.exists() else ""
 
     def learn_ids(self, shown: str, seen: str) -> None:
-        """Remember which events those of the page are here: both were printed in the same place."""
+        """Map the page's event ids to the actual ones, which are printed at the same place."""
         self._ids |= zip(EVENT.findall(shown), EVENT.findall(seen), strict=True)
 
     def shown(self, output: str) -> str:
-        """Return the output as the page would show it."""
+        """Return the output with the ports and ids of the page."""
         for shown, real in self._ports.items():
             output = re.sub(rf"{re.escape(real)}\b", shown, output)
         return output
@@ -87,7 +87,7 @@ class Reader:
 
 @contextmanager
 def service(command: str, tmp_path: Path) -> Iterator[tuple[Reader, str]]:
-    """Start the service as the page does, but on free ports; give the reader and everything that start-up prints."""
+    """Start the service as the page does, but on free ports; yield the reader and the startup output."""
     start = START.fullmatch(command)
     assert start, command
     options = shlex.split(" ".join(shlex.split(start["args"] or "")) or start["options"] or "")
@@ -106,7 +106,7 @@ def service(command: str, tmp_path: Path) -> Iterator[tuple[Reader, str]]:
         assert process.stderr is not None
         lines = iter(process.stderr.readline, "")
         ready = next((line for line in lines if line.startswith("Forewarn serves")), None)
-        assert ready is not None, "the service has ended before it served"
+        assert ready is not None, "the service exited before it was ready"
         reader = Reader(environ, tmp_path)
         reader.learn_ports()
         yield reader, "".join(iter(process.stdout.readline, "\n"))
@@ -120,7 +120,7 @@ def service(command: str, tmp_path: Path) -> Iterator[tuple[Reader, str]]:
 
 @contextmanager
 def nothing_left_running(directory: Path) -> Iterator[None]:
-    """End what a page had started in the background, with its number in a file, if the page itself did not."""
+    """End background processes that a page started, with the pid in a file, and did not end."""
     try:
         yield
     except BaseException:
@@ -131,10 +131,10 @@ def nothing_left_running(directory: Path) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_page_does_what_it_says(page: Path, tmp_path: Path) -> None:
+def test_commands_print_what_the_page_shows(page: Path, tmp_path: Path) -> None:
     """The first command starts the service; every other one prints what the page shows."""
     first, *rest = steps(page)
-    assert rest, "a page without steps teaches nothing"
+    assert rest, "the page has no commands"
     for name, program in programs(page).items():
         (tmp_path / name).write_text(program, encoding="utf-8")
     with service(first.command, tmp_path) as (reader, table), nothing_left_running(tmp_path):
@@ -147,8 +147,8 @@ def test_page_does_what_it_says(page: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page.parent.name == "tutorial"], ids=lambda page: page.stem)
-def test_lesson_works_in_a_directory_of_its_own(page: Path) -> None:
-    """It starts an installed Forewarn, and sends its reader to the chapter that creates the directory."""
+def test_lesson_works_in_a_separate_directory(page: Path) -> None:
+    """It starts an installed Forewarn, and links to the chapter that creates the directory."""
     assert steps(page)[0].command.startswith("forewarn up ")
     assert "](README.md#set-up)" in page.read_text(encoding="utf-8")
     assert ".venv" not in page.read_text(encoding="utf-8")

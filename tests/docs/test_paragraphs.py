@@ -48,7 +48,7 @@ def test_paragraphs_are_short(page: Path) -> None:
     assert long == {}, "split the paragraph, make a list or a table of it, or cut it"
 
 
-def test_parts_of_a_page_are_counted_one_by_one() -> None:
+def test_parts_of_a_page_are_measured_separately() -> None:
     page = (
         "# Title\nOne [link](https://example.org)\nparagraph.\n\n- item\n  goes on\n- item\n\n"
         "| a | b \\| c |\n|---|---|\n\n```\ncode\n```\n\n1. step\n\n   ```sh\n   code\n   ```\n\n"

@@ -15,12 +15,12 @@ ELEMENTS = {"svg", "title", "defs", "marker", "path", "rect", "text", "polyline"
 
 
 @pytest.mark.parametrize("name", PICTURES)
-def test_committed_picture_is_what_the_code_draws(name: str) -> None:
+def test_committed_picture_is_up_to_date(name: str) -> None:
     assert (FOLDER / f"{name}.svg").read_text() == PICTURES[name](), "stale: run `make pictures`"
 
 
 @pytest.mark.parametrize("name", PICTURES)
-def test_picture_needs_nothing_from_outside(name: str) -> None:
+def test_picture_loads_no_external_resource(name: str) -> None:
     """No script, image, style sheet or font: a page with it works offline and makes no request."""
     picture = (FOLDER / f"{name}.svg").read_text()
     tree = ElementTree.fromstring(picture)

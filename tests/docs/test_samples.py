@@ -1,4 +1,4 @@
-"""The samples of the bare protocol do what they say, with the real service: list, decide what is mine, approve."""
+"""The protocol samples work with the real service: they list events and approve those of their VM."""
 
 import json
 import os
@@ -29,7 +29,7 @@ NEEDS = {
     "Handler.cs": ("mcs", "mono"),
     "handler.ps1": ("pwsh",),
 }
-"""The programs without which a sample does not run. Debian has no pwsh."""
+"""The programs that each sample needs. Debian has no pwsh."""
 
 RUN_HERE = [name for name, needs in NEEDS.items() if needs != ("pwsh",) or shutil.which("pwsh")]
 PATH_IN_QUOTES = re.compile(r"/metadata/[^\"'\s]+")
@@ -56,7 +56,7 @@ class Sample(NamedTuple):
 
 @pytest.fixture(scope="module", params=RUN_HERE)
 def sample(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Sample:
-    """Each of them, compiled if it has to be."""
+    """Each sample, compiled if necessary."""
     if missing := [program for program in NEEDS[request.param] if shutil.which(program) is None]:
         pytest.skip(f"{request.param} needs {', '.join(missing)}; as root, `make test` installs what it can")
     file = str(SAMPLES / request.param)
@@ -104,17 +104,17 @@ def test_nothing_is_printed_when_nothing_is_planned(sample: Sample, vms: tuple[V
     assert sample.run(vms[0].url) == []
 
 
-def test_no_proxy_is_asked(sample: Sample, vms: tuple[Vm, ...]) -> None:
+def test_proxy_settings_are_ignored(sample: Sample, vms: tuple[Vm, ...]) -> None:
     assert sample.run(vms[0].url, http_proxy="http://127.0.0.1:1", HTTP_PROXY="http://127.0.0.1:1") == []
 
 
-def test_empty_body_of_a_service_that_is_not_ready_is_survived(sample: Sample) -> None:
+def test_sample_survives_an_empty_body(sample: Sample) -> None:
     with run_canned_server(lambda path, _: (200, b"web-0" if "instance" in path else b"")) as url:
         assert sample.run(url) == []
 
 
 @pytest.mark.parametrize(("own", "named"), [("web-0", "_web-0"), ("_web-0", "web-0")], ids=["in events", "in the name"])
-def test_underscore_before_a_name_makes_no_difference(sample: Sample, own: str, named: str) -> None:
+def test_leading_underscore_of_a_name_is_ignored(sample: Sample, own: str, named: str) -> None:
     event = {"EventId": "E-1", "EventStatus": "Scheduled", "EventType": "Reboot", "Resources": ["web-1", named]}
     posted: list[bytes] = []
 
@@ -129,7 +129,7 @@ def test_underscore_before_a_name_makes_no_difference(sample: Sample, own: str, 
     assert [json.loads(body) for body in posted] == [{"StartRequests": [{"EventId": "E-1"}]}]
 
 
-def test_all_samples_ask_the_same() -> None:
+def test_all_samples_send_the_same_requests() -> None:
     asked = {file.name: set(PATH_IN_QUOTES.findall(file.read_text())) for file in SAMPLES.iterdir()}
     assert asked.keys() == NEEDS.keys()
     assert set(map(frozenset, asked.values())) == {
@@ -142,5 +142,5 @@ def test_all_samples_ask_the_same() -> None:
     }
 
 
-def test_scripts_can_be_started_as_they_are() -> None:
+def test_scripts_are_executable() -> None:
     assert {file.name for file in SAMPLES.iterdir() if os.access(file, os.X_OK)} == {"handler.py", "handler.sh"}

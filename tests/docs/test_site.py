@@ -26,7 +26,7 @@ pytestmark = pytest.mark.process
 ROOT = Path(__file__).parents[2]
 WITHOUT_NETWORK = (("unshare", "--net"), ("unshare", "--user", "--map-root-user", "--net"))
 NOT_FOUND = "404.html"
-"""The page for wrong addresses: its links are those of a site at the root of a web server."""
+"""The 404 page: its links assume a site at the root of a web server."""
 
 GIT_HOST = MarkdownIt("commonmark").enable("table")
 
@@ -46,7 +46,7 @@ class Site(NamedTuple):
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
-    """Build the site as `make docs` does, without a network where this user can do that."""
+    """Build the site as `make docs` does, without network access if this user can unshare it."""
     folder = tmp_path_factory.mktemp("docs")
     isolated = (way for way in WITHOUT_NETWORK if not subprocess.run([*way, "true"], check=False).returncode)
     command = [*next(isolated, ()), sys.executable, "-m", "tools.docs_site", str(folder)]
@@ -69,7 +69,7 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
 
 @pytest.fixture
 def tab(chromium: Chromium) -> Chromium:
-    """The browser, with nothing recorded yet."""
+    """The browser, with empty records."""
     chromium.open("about:blank")
     chromium.requests.clear()
     chromium.errors.clear()
@@ -95,7 +95,7 @@ def broken_links(built: dict[Path, BuiltPage]) -> list[str]:
     return broken
 
 
-def test_links_and_anchors_lead_somewhere(site: Site) -> None:
+def test_links_and_anchors_exist(site: Site) -> None:
     assert broken_links({file: page for file, page in site.built.items() if file.name != NOT_FOUND}) == []
 
 
@@ -110,7 +110,7 @@ def test_broken_links_are_found(tmp_path: Path) -> None:
 
 
 def difference(page: Page, built: BuiltPage) -> list[str]:
-    """Return the place where a page on a git host and in the site differ first: how it reads here and there."""
+    """Return the first difference between a page on a git host and in the site: both texts."""
     expected = BuiltPage(GIT_HOST.render(page.text), is_article=True).outline
     for place, (there, here) in enumerate(zip_longest(expected, built.outline)):
         if there != here:
@@ -136,7 +136,7 @@ def test_difference_between_renderers_is_found() -> None:
     ]
 
 
-def test_pages_load_nothing_from_elsewhere(site: Site) -> None:
+def test_pages_load_no_external_resource(site: Site) -> None:
     loaded = {link.target for page in site.built.values() for link in page.links if link.is_loaded}
     assert [target for target in loaded if urlsplit(target).scheme or urlsplit(target).netloc] == []
 
@@ -195,7 +195,7 @@ def test_outside_requests_and_errors_are_recorded(tab: Chromium, tmp_path: Path)
 
 @contextmanager
 def serve(folder: Path) -> Iterator[str]:
-    """Serve a folder, and give its URL."""
+    """Serve a folder; yield its URL."""
 
     class Handler(SimpleHTTPRequestHandler):
         def log_message(self, *_: object) -> None:
@@ -213,7 +213,7 @@ def serve(folder: Path) -> Iterator[str]:
 
 @pytest.fixture(params=["file", "http"])
 def site_url(request: pytest.FixtureRequest, site: Site) -> Iterator[str]:
-    """The site as a reader opens it: from the file system, or from a web server."""
+    """The URL of the site, on the file system or on a web server."""
     if request.param == "file":
         yield site.folder.as_uri()
     else:

@@ -1,4 +1,4 @@
-"""What the documentation site is built from: pages, navigation, and Markdown for Python-Markdown."""
+"""The input of the documentation site: pages, navigation, and Markdown for Python-Markdown."""
 
 from pathlib import Path, PurePosixPath
 

@@ -1,4 +1,4 @@
-"""The pages about testing carry whole tests, in several languages: each is saved as its reader would, and passes."""
+"""The testing pages contain complete tests in several languages: each is saved to a file and passes."""
 
 import configparser
 import os
@@ -52,7 +52,7 @@ def output_of(directory: Path, *command: str, **environ: str) -> str:
 
 def need(*programs: str) -> None:
     if missing := [program for program in programs if shutil.which(program) is None]:
-        pytest.skip(f"the page's code needs {', '.join(missing)}: install what is missing, and have it on the PATH")
+        pytest.skip(f"the page's code needs {', '.join(missing)}: install them, and add them to the PATH")
 
 
 def test_shell(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_go(tmp_path: Path) -> None:
 
 
 PYTEST = (sys.executable, "-m", "pytest", *WITHOUT_OTHERS, "-q", "-p", "no:cacheprovider", "--assert=plain")
-"""Assertions as they are: nothing here fails, and all of Forewarn need not be compiled anew."""
+"""Plain assertions: no test fails here, and pytest need not recompile Forewarn to rewrite them."""
 
 
 def test_pytest_page(tmp_path: Path) -> None:
@@ -123,7 +123,9 @@ class TestContinuousIntegration:
         assert settings["testenv"]["deps"].split() == ["forewarn[testing]", "pytest-xdist"]
         assert settings["testenv"]["commands"] == "pytest -n auto {posargs}"
 
-    def test_make_makes_what_is_missing_and_runs_pytest(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_make_creates_the_environment_and_runs_pytest(
+        self, directory: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         need("make")
         for name in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS", "PYTHON"):
             monkeypatch.delenv(name, raising=False)  # of the make that runs the tests

@@ -1,4 +1,4 @@
-"""The reference of the service in tests names everything there is, with its parameters, and nothing else."""
+"""The reference of the testing package lists exactly its public names with their parameters."""
 
 import inspect
 import re
@@ -15,14 +15,14 @@ NAME = re.compile(r"`(\w+)(?:\(([\w, ]*)\))?`")
 
 
 def chapter(title: str) -> str:
-    """Return what stands below a heading."""
+    """Return the text below a heading."""
     found = re.search(rf"^## `?{re.escape(title)}`?\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL)
     assert found, title
     return found[1]
 
 
 def named(title: str) -> dict[str, str | None]:
-    """Return the names in the first columns of a chapter's tables, and the parameters that are written there."""
+    """Return the names in the first columns of a chapter's tables, with their parameters."""
     first_columns = re.findall(r"^\| (`.+?) \|", chapter(title), re.MULTILINE)
     return {
         name: parameters if "(" in cell else None for cell in first_columns for name, parameters in NAME.findall(cell)
@@ -30,7 +30,7 @@ def named(title: str) -> dict[str, str | None]:
 
 
 def members(kind: type) -> dict[str, str | None]:
-    """Return the public members of a class, and the parameters of those that are called."""
+    """Return the public members of a class, with the parameters of its methods."""
     found: dict[str, str | None] = {}
     for base in reversed(kind.__mro__[:-1]):
         for name, value in vars(base).items():
@@ -43,7 +43,7 @@ def _parameters(function: FunctionType) -> str:
     return ", ".join(name for name in inspect.signature(function).parameters if name != "self")
 
 
-def test_every_public_name_has_its_place() -> None:
+def test_every_public_name_is_listed() -> None:
     chapters = {"Forewarn", "Vm", "Event", "Observed"}
     assert {*chapters, *named("Errors"), *named("Earlier names")} == set(testing.__all__)
     assert all(chapter(name) for name in chapters)
@@ -56,31 +56,31 @@ def test_every_name_can_be_imported() -> None:
         getattr(testing, "Foreward")  # noqa: B009 - no such name can be written
 
 
-def test_service_has_what_is_written() -> None:
+def test_service_members_are_listed() -> None:
     assert named("Forewarn") == members(testing.Forewarn)
 
 
-def test_vm_has_what_is_written() -> None:
+def test_vm_members_are_listed() -> None:
     attributes = dict.fromkeys(("url", "name", "scope"))
     assert named("Vm") == members(testing.Vm) | attributes
 
 
-def test_event_has_what_is_written() -> None:
+def test_event_members_are_listed() -> None:
     attributes = dict.fromkeys(("id", "scope"))
     assert named("Event") == members(testing.Event) | attributes
 
 
-def test_request_has_what_is_written() -> None:
+def test_request_members_are_listed() -> None:
     assert set(named("Observed")) == set(testing.Observed.__struct_fields__)
 
 
-def test_marker_has_what_is_written() -> None:
+def test_marker_parameters_are_listed() -> None:
     assert set(named("The marker")) == {*plugin.OPTIONS, "vm"}
     parameters = inspect.signature(testing.Forewarn).parameters
     assert list(parameters) == list(plugin.OPTIONS)
     assert f"`Forewarn({', '.join(parameters)})`" in chapter("Forewarn")
 
 
-def test_errors_are_of_the_kinds_that_are_written() -> None:
+def test_base_classes_of_errors_are_listed() -> None:
     rows = re.findall(r"^\| `(\w+)` \| .* \| `(\w+)` \|$", chapter("Errors"), re.MULTILINE)
     assert rows == [(name, getattr(testing, name).__bases__[-1].__name__) for name in named("Errors")]
