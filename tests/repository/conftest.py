@@ -1,4 +1,4 @@
-"""The repository as its own tests see it."""
+"""Fixtures for tests of the repository: root, pyproject.toml and files."""
 
 import subprocess
 import tomllib
@@ -23,7 +23,7 @@ def project(root: Path) -> dict[str, Any]:
 
 @pytest.fixture(scope="session")
 def files(root: Path) -> tuple[Path, ...]:
-    """Every file that is, or would be, committed."""
+    """Every file that is committed, or untracked and not ignored."""
     if not (root / ".git").exists():
         pytest.skip("not a git checkout")
     listing = subprocess.run(

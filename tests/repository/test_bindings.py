@@ -11,7 +11,7 @@ import pytest
 def bound_names(module: ast.Module) -> Iterator[str]:
     """Yield each top-level class, function and constant as often as it is bound.
 
-    Left out are `_`, the overloads of a function, and what stands below a condition such as TYPE_CHECKING.
+    `_`, overloads of a function, and names bound under a condition such as TYPE_CHECKING are left out.
     """
     for node in module.body:
         match node:

@@ -36,7 +36,7 @@ def test_listed_commits_are_in_the_history(root: Path, history: dict[str, str]) 
     assert missing_commits(listing, history) == []
 
 
-def test_wrong_entries_are_seen() -> None:
+def test_wrong_entries_are_found() -> None:
     history = {"a" * 40: "core: rename", "b" * 40: "wire: rename"}
     listing = f"# core: rename\n{'a' * 40}\n\n# wire: move\n{'b' * 40}\n\n# api: rename\n{'c' * 40}\n"
     assert missing_commits(listing, history) == ["b" * 40, "c" * 40]

@@ -1,4 +1,4 @@
-"""Every check of `make check` can fail: planted faults, and the check that has to find each."""
+"""Every check of `make check` finds the faults that these tests plant."""
 
 import json
 import os
@@ -47,7 +47,7 @@ IMPORT_FAULTS = {
     "a module has no place": ("planted", "", "forewarn.planted"),
 }
 
-# Modules that the import faults need, without a fault of their own.
+# Modules that the import faults need; they have no faults themselves.
 IMPORTED = {
     "platform/planted": "",
     "store/planted_back": "import forewarn.store.planted",
@@ -70,7 +70,7 @@ LINT_FAULTS = {
     "an ignore without its rule": ("fleet/planted_noqa", "import os  # noqa", "PGH004"),
 }  # fmt: skip
 
-# Clocks and chance belong to the parts outside: the ban must not reach them.
+# Other packages may use clocks and randomness: the ban must not apply to them.
 ALLOWED = {
     "clock reads the time of day": ("planted_clock", "from datetime import UTC, datetime\n\nNOW = datetime.now(UTC)"),
     "fleet makes an id": ("fleet/planted_id", "import uuid\n\nID = uuid.uuid4()"),
@@ -80,7 +80,7 @@ ALLOWED = {
 
 @contextmanager
 def planted(tree: Path, sources: Mapping[str, str]) -> Iterator[None]:
-    """The tree has these modules besides its own for a while."""
+    """Add these modules to the tree while the context is open."""
     paths = {tree / "src/forewarn" / f"{module}.py": source for module, source in sources.items()}
     for path, source in paths.items():
         path.write_text(f'"""Planted."""\n\n{source}\n')
@@ -108,7 +108,7 @@ def copy(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def import_report(copy: Path) -> str:
-    """What import-linter says about a tree with all import faults."""
+    """The report of import-linter for a tree with all import faults."""
     faults = {module: source for module, source, _ in IMPORT_FAULTS.values()}
     with planted(copy, faults | IMPORTED):
         ended = run(copy, "lint-imports")

@@ -1,4 +1,4 @@
-"""What the repository holds, and what it must not hold."""
+"""Required and forbidden contents of the repository."""
 
 import re
 import subprocess
@@ -24,7 +24,7 @@ SERVER_PARTS = ("h11", "httptools", "litestar", "prometheus_client", "uvloop", "
 
 
 def name_of(requirement: str) -> str:
-    """The normalised name that a requirement line begins with."""
+    """The normalised name at the start of a requirement line."""
     found = REQUIREMENT_NAME.match(requirement)
     assert found, requirement
     return re.sub(r"[-_.]+", "-", found[0]).lower()
@@ -36,7 +36,7 @@ def lines_of(path: Path) -> list[str]:
 
 @pytest.mark.process
 @pytest.mark.parametrize("forbidden", [REGISTRY_HOSTS, MACHINE_PATHS], ids=["registry-hosts", "machine-paths"])
-def test_no_file_names_the_place_it_was_made_in(files: tuple[Path, ...], forbidden: re.Pattern[str]) -> None:
+def test_no_file_contains_a_local_path_or_host(files: tuple[Path, ...], forbidden: re.Pattern[str]) -> None:
     found = [
         f"{path}:{number}: {line.strip()}"
         for path in files
@@ -55,7 +55,7 @@ def test_no_file_names_the_place_it_was_made_in(files: tuple[Path, ...], forbidd
     ],
     ids=["registry", "home", "workplace"],
 )
-def test_places_are_recognised(pattern: re.Pattern[str], line: str) -> None:
+def test_local_paths_and_hosts_are_found(pattern: re.Pattern[str], line: str) -> None:
     assert pattern.search(line)
 
 
@@ -68,7 +68,7 @@ def test_constraints_pin_each_name_once(root: Path) -> None:
     assert sorted(set(names)) == sorted(names)
 
 
-def test_everything_named_directly_is_pinned(root: Path, project: dict[str, Any]) -> None:
+def test_every_direct_dependency_is_pinned(root: Path, project: dict[str, Any]) -> None:
     extras = project["project"]["optional-dependencies"].values()
     direct = [*project["project"]["dependencies"], *(line for extra in extras for line in extra)]
     direct += [line for name in REQUIREMENT_FILES for line in lines_of(root / name)]
@@ -89,7 +89,7 @@ def test_plain_install_needs_three_packages(project: dict[str, Any]) -> None:
 
 @pytest.mark.process
 def test_guest_side_works_without_any_extra() -> None:
-    """Client, agent, API types and command line import while every extra's package is made unimportable."""
+    """Client, agent, API types and command line can be imported without the packages of the extras."""
     program = (
         f"import sys; sys.modules.update(dict.fromkeys({SERVER_PARTS!r}))\n"
         "import forewarn.agent, forewarn.api, forewarn.cli, forewarn.client"
@@ -106,7 +106,7 @@ def test_types_are_shipped(root: Path) -> None:
     assert (root / "src/forewarn/py.typed").is_file()
 
 
-def test_changelog_has_room_for_the_next_release(root: Path) -> None:
+def test_changelog_has_a_section_for_the_next_release(root: Path) -> None:
     headings = [line for line in lines_of(root / "CHANGELOG.md") if line.startswith("## ")]
     assert headings[0] == "## [Unreleased]"
 

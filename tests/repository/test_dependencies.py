@@ -1,4 +1,4 @@
-"""Every package that the code imports is declared, in the extra that brings it, and everything declared is used."""
+"""Every imported package is declared in the right extra, and every declared package is used."""
 
 import ast
 import sys
@@ -27,14 +27,14 @@ EXTRA_OF_PART = {
 """The extra that a part of the package needs; all other parts have to work with a plain install."""
 
 WITHOUT_IMPORT = {"tzdata"}
-"""Declared, but no code: the time zones of machines that have none."""
+"""Declared, but never imported: time zone data for machines without it."""
 
 TYPES_ONLY = {"_typeshed"}
-"""Known to type checkers; imported below TYPE_CHECKING alone."""
+"""Imported under TYPE_CHECKING only."""
 
 
 def imported_packages(source: str) -> set[str]:
-    """Return the top-level packages from elsewhere that a module imports, wherever it does."""
+    """Return the third-party top-level packages that a module imports, anywhere in its code."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(source)):
         match node:
@@ -54,20 +54,20 @@ def extra_of(path: Path) -> str:
 
 
 def declared(project: dict[str, Any], extra: str) -> set[str]:
-    """Return the distributions that a plain install brings, or an extra by itself."""
+    """Return the distributions of a plain install, or of an extra alone."""
     extras = project["project"]["optional-dependencies"]
     lines = project["project"]["dependencies"] if extra == PLAIN else extras[extra]
     return {str(canonicalize_name(Requirement(line).name)) for line in lines} - {"forewarn"}
 
 
 def allowed(project: dict[str, Any], extra: str) -> set[str]:
-    """Return what a module of this extra can rely on."""
+    """Return the distributions that a module of this extra may use."""
     others = {"server", "testing"} if extra == "testing" else {extra}
     return set().union(*(declared(project, each) for each in {PLAIN, *others}))
 
 
 def imports(root: Path) -> Iterator[tuple[str, str, str]]:
-    """Give the module, its extra and the distribution of every import."""
+    """Yield the module, its extra and the distribution of every import."""
     distributions = packages_distributions()
     package = root / "src/forewarn"
     for path in sorted(package.rglob("*.py")):
@@ -92,7 +92,7 @@ def test_parts_with_an_extra_exist(root: Path) -> None:
 
 
 def installed_with(names: set[str]) -> set[str]:
-    """Return these distributions and all that they require, by what the installed ones say."""
+    """Return these distributions and their requirements, from the metadata of the installed ones."""
     found: set[str] = set()
     waiting = set(names)
     while waiting:
@@ -105,13 +105,13 @@ def installed_with(names: set[str]) -> set[str]:
 
 
 def test_plain_install_needs_few_packages(project: dict[str, Any]) -> None:
-    """`tests/packaging` tries it in a clean environment."""
+    """`tests/packaging` installs the wheel in a clean environment."""
     plain = installed_with(declared(project, PLAIN))
     assert plain == {"click", "markdown-it-py", "mdurl", "msgspec", "pygments", "rich"}
 
 
-def test_server_brings_nothing_that_litestar_would_load_without_need(project: dict[str, Any]) -> None:
-    """Where they are installed, Litestar loads them, which takes longer than everything else of the operator side."""
+def test_server_extra_has_no_package_that_litestar_loads_needlessly(project: dict[str, Any]) -> None:
+    """Litestar loads these if installed, which takes longer than loading the rest of the operator API."""
     assert installed_with(declared(project, "server")) & {"attrs", "pydantic"} == set()
 
 

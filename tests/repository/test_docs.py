@@ -20,7 +20,7 @@ def prose_of(page: Path) -> str:
 
 
 def anchors_of(page: Path) -> set[str]:
-    """The names under which a renderer lets one link to the page's headings."""
+    """The anchors of the page's headings."""
     titles = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in HEADING.findall(prose_of(page)))
     return {title.strip().replace(" ", "-") for title in titles}
 
@@ -36,12 +36,12 @@ def broken_links(page: Path) -> Iterator[str]:
 
 
 @pytest.mark.process
-def test_every_internal_link_leads_somewhere(files: tuple[Path, ...]) -> None:
+def test_internal_links_exist(files: tuple[Path, ...]) -> None:
     broken = {str(page): links for page in files if page.suffix == ".md" and (links := list(broken_links(page)))}
     assert broken == {}
 
 
-def test_broken_links_are_seen(tmp_path: Path) -> None:
+def test_broken_links_are_found(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("# A page\n[self](#a-page) [web](https://example.org) [gone](gone.md) [nowhere](page.md#nowhere)\n")
     assert list(broken_links(page)) == ["gone.md", "page.md#nowhere"]
@@ -85,6 +85,6 @@ def test_every_path_of_code_exists(root: Path, files: tuple[Path, ...]) -> None:
     assert missing == {}
 
 
-def test_missing_paths_are_seen(root: Path) -> None:
+def test_missing_paths_are_found(root: Path) -> None:
     page = "See `tests/desk`, `tests/core`, `core/scope.py`, `core/desk.py`, `hooks/desk.py` and tools/desk.py."
     assert missing_paths(root, page) == ["tests/desk", "tools/desk.py", "src/forewarn/core/desk.py"]

@@ -1,4 +1,4 @@
-"""Docstrings name what exists: in trees of errors and in functions something of the module, else something of src."""
+"""Names in docstrings exist: in the module for error trees and functions, otherwise anywhere in src."""
 
 import ast
 import builtins
@@ -63,7 +63,7 @@ class Docstring(NamedTuple):
 
 
 class Module(NamedTuple):
-    """What a module's docstrings say, the names that its code uses, and the words of its other strings."""
+    """A module's docstrings, the names in its code, and the words of its other strings."""
 
     path: str
     docstrings: tuple[Docstring, ...]

@@ -1,4 +1,4 @@
-"""The tests lie where their modules lie, and tests of the rules need nothing above the rules."""
+"""Test folders mirror the packages, and tests of core import nothing above core."""
 
 import ast
 from collections.abc import Iterator
@@ -171,7 +171,7 @@ MAX_TESTED_ELSEWHERE = 0
 
 
 class ListedModule(NamedTuple):
-    """Where a module is tested, and why not in a file of its name."""
+    """The test file of a module, and why it does not have the module's name."""
 
     test: str
     reason: str

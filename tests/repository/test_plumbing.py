@@ -10,7 +10,7 @@ import pytest
 
 
 class Plumbing(NamedTuple):
-    """Calls that belong to one module, and the modules that make them for a reason of their own."""
+    """Calls that belong to one module, and other modules that may make them, with the reason."""
 
     module: str
     calls: frozenset[str]
@@ -67,7 +67,7 @@ BACKOFF = "core/backoff.py"
 
 
 def used_names(source: str) -> Iterator[str]:
-    """Give the full names of what a module imports or uses of imported modules."""
+    """Yield the full names that a module imports, or uses from imported modules."""
     tree = ast.parse(source)
     aliases: dict[str, str] = {}
     for node in ast.walk(tree):
@@ -107,7 +107,7 @@ def test_plumbing_is_used_and_not_written_again(root: Path, plumbing: Plumbing) 
         module: names for module, names in found.items() if module not in {plumbing.module, *plumbing.exceptions}
     } == {}
     assert plumbing.module in found
-    assert set(plumbing.exceptions) - set(found) == set(), "an exception that nobody needs"
+    assert set(plumbing.exceptions) - set(found) == set(), "an unused exception"
 
 
 def test_pauses_are_doubled_by_backoff_alone(root: Path) -> None:
@@ -129,7 +129,7 @@ def test_pauses_are_doubled_by_backoff_alone(root: Path) -> None:
         ("from asyncio import open_connection", "http_client"),
     ],
 )
-def test_second_plumbing_is_found(tmp_path: Path, statement: str, module: str) -> None:
+def test_duplicate_plumbing_is_found(tmp_path: Path, statement: str, module: str) -> None:
     file = tmp_path / "src/forewarn/agent/planted.py"
     file.parent.mkdir(parents=True)
     file.write_text(statement)

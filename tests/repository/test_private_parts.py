@@ -8,7 +8,7 @@ from pkgutil import resolve_name
 import pytest
 
 ALLOWED = {("os", "_exit")}
-"""Documented in spite of its name."""
+"""Documented despite its name."""
 
 
 def is_private(name: str) -> bool:
@@ -32,7 +32,7 @@ def imported_names(tree: ast.Module) -> dict[str, str]:
 
 
 def private_parts(source: str) -> Iterator[str]:
-    """Give the private parts of other packages that a module imports, reads, or replaces in a subclass."""
+    """Yield the private parts of other packages that a module imports, reads, or replaces in a subclass."""
     tree = ast.parse(source)
     foreign = imported_names(tree)
     for origin in foreign.values():
@@ -53,7 +53,7 @@ def private_parts(source: str) -> Iterator[str]:
 
 
 def foreign_class(base: ast.expr, foreign: dict[str, str]) -> object | None:
-    """Return the class of another package from which a class inherits, if that is one."""
+    """Return the base class from another package, if there is one."""
     first, *rest = ast.unparse(base).partition("[")[0].split(".")
     if first not in foreign:
         return None
@@ -62,7 +62,7 @@ def foreign_class(base: ast.expr, foreign: dict[str, str]) -> object | None:
 
 
 def members(body: list[ast.stmt]) -> Iterator[str]:
-    """Give the private names that a class defines."""
+    """Yield the private names that a class defines."""
     for statement in body:
         match statement:
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) if is_private(name):

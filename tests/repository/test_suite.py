@@ -1,4 +1,4 @@
-"""The suite comes out the same, however it was begun."""
+"""The test suite behaves the same in foreground, in background and in fast runs."""
 
 import re
 import signal
@@ -13,7 +13,7 @@ from tests.support.inner_pytest import WITHOUT_OTHERS
 
 
 @pytest.mark.process
-def test_program_can_be_interrupted_though_the_suite_was_begun_in_the_background() -> None:
+def test_programs_get_sigint_when_the_suite_runs_in_the_background() -> None:
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         let_programs_be_interrupted()
@@ -24,7 +24,7 @@ def test_program_can_be_interrupted_though_the_suite_was_begun_in_the_background
         signal.signal(signal.SIGINT, before)
 
 
-def test_who_runs_the_suite_can_still_interrupt_it() -> None:
+def test_suite_can_be_interrupted() -> None:
     assert signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
 
 
@@ -66,7 +66,7 @@ def test_marked():
 
 
 @pytest.mark.process
-def test_fast_run_fails_what_starts_a_process_without_a_mark(tmp_path: Path) -> None:
+def test_fast_run_fails_unmarked_tests_that_start_a_process(tmp_path: Path) -> None:
     (tmp_path / "test_planted.py").write_text(PLANTED)
     options = ("-p", "tests.conftest", "-p", "no:cacheprovider", "-c", "pyproject.toml", "--fast", "-q", "-rA")
     ended = subprocess.run(

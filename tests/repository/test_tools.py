@@ -1,4 +1,4 @@
-"""The scripts in tools: those behind the Makefile with stand-ins for what a machine lacks, and the module tracer."""
+"""The scripts in tools/: those of the Makefile, with stand-ins for other programs, and the module tracer."""
 
 import json
 import os
@@ -39,7 +39,7 @@ class Machine:
         write_script(self.programs / program, script)
 
     def run(self, tool: str, *arguments: str, python: str = "python3") -> tuple[int, list[str]]:
-        """Exit status and the lines said."""
+        """Return the exit status and the output lines."""
         environment = {"PATH": f"{self.programs}:{os.environ['PATH']}", "PYTHON": python}
         ended = subprocess.run(
             [self.tools / tool, *arguments],
@@ -73,7 +73,7 @@ def test_missing_python_is_reported(machine: Machine) -> None:
     )
 
 
-def test_lack_of_venv_gives_an_ordinary_user_the_line_to_type(machine: Machine) -> None:
+def test_missing_venv_shows_the_command_to_an_ordinary_user(machine: Machine) -> None:
     machine.has("id", NOT_ROOT)
     machine.has("python3-bare", PYTHON_WITHOUT_ENSUREPIP)
     assert machine.run("make-venv", "somewhere", python="python3-bare") == (
@@ -94,7 +94,7 @@ def test_missing_venv_is_installed_by_root(machine: Machine) -> None:
     )
 
 
-def test_programs_that_are_there_need_nothing(machine: Machine) -> None:
+def test_installed_programs_need_nothing(machine: Machine) -> None:
     machine.has("id", ROOT)
     assert machine.run("need", "--required", "sh=dash") == (0, [])
 
@@ -110,7 +110,7 @@ def test_program_can_need_more_than_one_package(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize(("options", "status"), [([], 0), (["--required"], 1)], ids=["wished", "required"])
-def test_missing_programs_are_named_to_an_ordinary_user(machine: Machine, options: list[str], status: int) -> None:
+def test_missing_programs_are_reported_to_an_ordinary_user(machine: Machine, options: list[str], status: int) -> None:
     machine.has("id", NOT_ROOT)
     assert machine.run("need", *options, "sh=dash", "no-such-1=one") == (
         status,
@@ -126,7 +126,7 @@ echo "Successfully installed rich-1.0 click-1.0"
 """
 
 
-def test_of_pip_little_is_seen_but_what_it_complains_of(machine: Machine) -> None:
+def test_pip_output_is_reduced_to_warnings(machine: Machine) -> None:
     machine.has("pip", PIP)
     code, lines = machine.run("install-packages", "pip", "install", "click")
     assert (code, sorted(lines)) == (
@@ -135,7 +135,7 @@ def test_of_pip_little_is_seen_but_what_it_complains_of(machine: Machine) -> Non
     )
 
 
-def test_failure_of_pip_is_ours(machine: Machine) -> None:
+def test_failure_of_pip_is_passed_on(machine: Machine) -> None:
     machine.has("pip", "echo ERROR: no such package >&2; exit 7")
     code, lines = machine.run("install-packages", "pip", "install", "typo")
     assert (code, "ERROR: no such package" in lines) == (7, True)

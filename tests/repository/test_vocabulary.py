@@ -1,4 +1,4 @@
-"""The vocabulary: names consist of the glossary's words and a short list of general ones, and old words stay away."""
+"""Names consist of the glossary's words and a short list of general ones, and no retired word is used."""
 
 import ast
 import re
@@ -116,7 +116,7 @@ def terms_of(glossary: str) -> list[str]:
 
 
 def is_used(term: tuple[str, ...], identifiers: Iterable[tuple[str, ...]]) -> bool:
-    """Tell whether the term's words follow each other in some identifier, in these forms or regular ones."""
+    """Return whether an identifier contains the term's words in sequence, in these or regular forms."""
     return any(
         all(word in base_forms(other) for word, other in zip(term, identifier[start:], strict=False))
         for identifier in identifiers
@@ -408,7 +408,7 @@ def test_names_of_loggers_are_found() -> None:
     assert list(logger_names(tree)) == ["forewarn.desk"]
 
 
-def test_missing_modules_are_noticed() -> None:
+def test_missing_modules_are_found() -> None:
     missing = "forewarn" + ".core.desk"
     assert exists("forewarn.core.event")
     assert exists("forewarn.core.event.Event")
