@@ -156,7 +156,7 @@ class Tracer:
         self._phases: list[str] = []
 
     def environment(self, process: str) -> dict[str, str]:
-        """Return the variables with which a Python process is traced, under this name."""
+        """Return the environment variables that trace a Python process under this name."""
         return {
             "PYTHONPATH": str(TOOLS / "tracer"),
             "TRACE_MODULES_DIRECTORY": str(self.directory),
@@ -182,7 +182,7 @@ class Tracer:
     def crossings(self, name: str, processes: Sequence[str]) -> list[Crossing]:
         """Return the first call of each module in each process, in order.
 
-        A phase that was repeated has crossed what each repetition has crossed.
+        A repeated phase counts only the modules that every repetition has crossed.
         """
         found: dict[tuple[str, str], Crossing] = {}
         crossed_in: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
@@ -201,7 +201,7 @@ class Tracer:
         return path.read_text().splitlines() if path.exists() else []
 
     def wait_until_quiet(self, process: str, seconds: float) -> None:
-        """Wait until a process has crossed something, and then nothing new for so long."""
+        """Wait until a process has crossed a module, and then no new one for this long."""
         path = self.directory / process
         deadline = time.monotonic() + TIMEOUT
         size, since = 0, time.monotonic()
@@ -318,7 +318,7 @@ class Lab:
 
 
 def find_guests(value: object) -> dict[str, str]:
-    """Find the table of endpoints by scope/name, wherever the service puts it in what it prints."""
+    """Find the table of endpoints by scope/name anywhere in the output of the service."""
     if not isinstance(value, dict):
         return {}
     here = {name: url for name, url in value.items() if "/" in name and isinstance(url, str)}

@@ -13,7 +13,7 @@ from tools.docs_site.pages import DOCS, INDEX, START, DocsError, Page
 
 
 class Entry(NamedTuple):
-    """An entry of the navigation; a section has entries of its own."""
+    """An entry of the navigation; a section contains further entries."""
 
     title: str
     page: PurePosixPath
@@ -49,7 +49,7 @@ def navigation(pages: dict[PurePosixPath, Page]) -> list[Entry]:
 
 
 def home_of(pages: dict[PurePosixPath, Page], source: PurePosixPath) -> PurePosixPath:
-    """Return the page whose links give this page its place: that of the nearest folder."""
+    """Return the index of the nearest folder, whose links determine the place of this page."""
     folders = source.parent.parents if source.name == INDEX else (source.parent, *source.parent.parents)
     indexes = (index for folder in folders for index in (folder / INDEX, folder.parent / f"{folder.name}.md"))
     return next(index for index in indexes if index in pages)

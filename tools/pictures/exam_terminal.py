@@ -7,7 +7,7 @@ from tools.pictures.svg import Canvas, Colour
 RECORDING = Path(__file__).resolve().parents[2] / "docs/pictures/exam.txt"
 SIZE, LINE_HEIGHT, LEFT, TOP = 13, 19, 20, 52
 WIDEST = 92
-"""Longer lines are left out: they are remarks, and would make all others small."""
+"""Longer lines are left out: they are remarks, and would make the whole text smaller."""
 
 DARK = Colour("#0d1117", "#30363d")
 TEXT, DIM, GREEN, RED, BOLD = "#e6edf3", "#9198a1", "#3fb950", "#ff7b72", "#ffffff"

@@ -1,7 +1,7 @@
 """Drawing primitives: boxes, arrows and text on a panel, rendered as SVG.
 
-A picture has an opaque panel of its own, so it is readable on a light and on a dark page. It uses no font, script or
-image from outside. Text that does not fit into its box is an error: no renderer has to be looked at to find it.
+A picture has an opaque background, so it is readable on a light and on a dark page. It uses no font, script or
+image from outside. Text that does not fit into its box is an error, so it is found without looking at the picture.
 """
 
 from collections.abc import Sequence
@@ -200,7 +200,7 @@ def text_width(text: str, size: float, *, mono: bool = False) -> float:
 
 
 def _n(number: float) -> str:
-    """Write a number briefly, and the same on every machine."""
+    """Format a number in a short form that is the same on every machine."""
     return f"{number:.1f}".removesuffix(".0")
 
 
