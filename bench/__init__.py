@@ -1,1 +1,1 @@
-"""`make bench`: what Forewarn can do on this machine, measured and held against its targets."""
+"""`make bench`: measurements of Forewarn on this machine, compared with its targets."""

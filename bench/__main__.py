@@ -17,7 +17,7 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Return 0 if everything could be measured, whether the targets are met or not: the table says that."""
+    """Return 0 if all measurements succeeded, even if targets are missed: the table shows those."""
     asked = _parser().parse_args(arguments)
     machine = Machine.detect()
     compile_sources()
@@ -30,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def compile_sources() -> None:
-    """Compile to bytecode what is measured, as pip does when it installs a package: no start has to do that."""
+    """Compile the measured code to bytecode, as pip does at install time, so that no start includes compilation."""
     for part in ("bench", "src/forewarn"):
         compileall.compile_dir(ROOT / part, quiet=2)
 

@@ -1,4 +1,4 @@
-"""Many guests at once: each has a connection of its own, asks one thing, and notes when its answer came.
+"""Many guests at once: each sends one request on its own connection, and records the time of the response.
 
 `python -m bench.burst` connects, sends `RequestsSent` to its parent after the last request, and `ResponsesReceived`
 after the last response.
@@ -18,7 +18,7 @@ from bench.process import TIMEOUT, allow_open_files, read_task, send_to_parent
 class Task(msgspec.Struct, frozen=True, kw_only=True):
     """One connection per source address; all post `body`, or, without one, wait for a new document.
 
-    An answer is right if it is a 200 and `contains` is in its body.
+    A response is correct if it is a 200 and its body has `contains`.
     """
 
     port: int
@@ -28,11 +28,11 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RequestsSent(msgspec.Struct, frozen=True):
-    """Every question is sent."""
+    """All requests have been sent."""
 
 
 class ResponsesReceived(msgspec.Struct, frozen=True, kw_only=True):
-    """When it began, and when each answer came, on the monotonic clock; `wall_offset` leads to the time of day."""
+    """Start time and time of each response on the monotonic clock; add `wall_offset` for the time of day."""
 
     began_at: float
     answered_at: list[float]
@@ -41,7 +41,7 @@ class ResponsesReceived(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def run(task: Task) -> ResponsesReceived:
-    """Ask, and wait for all answers."""
+    """Send all requests, and wait for all responses."""
     connections = [connect(task.port, source) for source in task.sources]
     questions = [_question(task, connection) for connection in connections]
     began_at = time.monotonic()
@@ -62,7 +62,7 @@ def _question(task: Task, connection: socket.socket) -> bytes:
 
 
 def _collect(connections: Sequence[socket.socket], contains: bytes) -> tuple[list[float], int]:
-    """Read one answer from each. What it says is looked at afterwards: reading 10,000 answers must be quick."""
+    """Read one response per connection. Check the bodies later: reading 10,000 responses must be fast."""
     waiting = {connection.fileno(): connection for connection in connections}
     received: dict[int, bytes] = dict.fromkeys(waiting, b"")
     answered_at: list[float] = []

@@ -14,7 +14,7 @@ HOST = re.compile(rb'host = "hv-')
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the service is, and what marks the hosts of this import."""
+    """The address of the service, and the marker in the host names of this import."""
 
     url: str
     token: str
@@ -22,7 +22,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ImportFinished(msgspec.Struct, frozen=True, kw_only=True):
-    """How long export and import took, and how much the import changed."""
+    """Durations of export and import, and the number of changes."""
 
     export_seconds: float
     import_seconds: float

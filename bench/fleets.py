@@ -21,7 +21,7 @@ from forewarn.store.sqlite.store import SqliteStore
 NETWORK = "bench"
 SUBSCRIPTION = "8D10DA13-8125-4BA9-A717-BF7490507B3D"
 FIRST_ADDRESS = int(IPv4Address("127.0.0.1"))
-"""All of 127.0.0.0/8 is this machine on Linux: any number of callers without root. The first is wrk's too."""
+"""On Linux, all of 127.0.0.0/8 is this machine: any number of callers without root. wrk uses the first address."""
 
 UPDATE_DOMAINS = 5
 FILL_AT_ONCE = 500
@@ -30,7 +30,7 @@ encode = msgspec.json.Encoder().encode
 
 
 class Shape(msgspec.Struct, frozen=True, kw_only=True):
-    """How many scopes a fleet has, how many VMs each, and whose approval they ask for."""
+    """Number of scopes and of VMs per scope, and the approval policy."""
 
     scopes: int
     vms_each: int
@@ -38,7 +38,7 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def vms(self) -> int:
-        """How many VMs the fleet has."""
+        """Number of VMs in the fleet."""
         return self.scopes * self.vms_each
 
 
@@ -58,7 +58,7 @@ def address_of(shape: Shape, scope: int, vm: int = 0) -> str:
 
 
 def make_scope(shape: Shape, number: int, *, now: datetime) -> Scope:
-    """Make a scope whose VMs have asked a moment ago, so that asking again changes nothing that is saved."""
+    """Make a scope whose VMs have just polled, so that another poll saves nothing."""
     return Scope(
         id=scope_name(number),
         kind=ScopeKind.PLACEMENT_GROUP,
@@ -88,7 +88,7 @@ def _vm(shape: Shape, scope: int, vm: int) -> Vm:
 
 
 def fill(directory: Path, shape: Shape) -> None:
-    """Save the fleet in a new data directory, as if it came from a fleet file."""
+    """Save the fleet in a new data directory, as an import of a fleet file does."""
     asyncio.run(_fill(directory, shape))
 
 

@@ -14,34 +14,34 @@ RECEIVE_BYTES = 65536
 
 
 class Response(NamedTuple):
-    """An answer as received."""
+    """A received response."""
 
     status: int
     headers: list[tuple[str, str]]
     body: bytes
     size: int
-    """In bytes, with everything."""
+    """Total size in bytes, with status line and headers."""
 
     def header(self, name: str) -> str:
-        """Return a header that has to be there."""
+        """Return a required header."""
         return next(value for key, value in self.headers if key.lower() == name)
 
 
 def long_poll_query(etag: str, *, wait: int = 60) -> bytes:
-    """Ask to be answered when the document is no longer the one of that ETag."""
+    """Return a long poll: the response comes when the document differs from this ETag."""
     return (
         f"GET {TARGET}&wait={wait} HTTP/1.1\r\nHost: 169.254.169.254\r\nMetadata: true\r\nIf-None-Match: {etag}\r\n\r\n"
     ).encode()
 
 
 def post(body: bytes) -> bytes:
-    """Send a body to the events."""
+    """Return a POST of this body to the events."""
     head = f"POST {TARGET} HTTP/1.1\r\nHost: 169.254.169.254\r\nMetadata: true\r\nContent-Length: {len(body)}\r\n\r\n"
     return head.encode() + body
 
 
 def connect(port: int, source: str) -> socket.socket:
-    """Connect as the VM of that address."""
+    """Connect as the VM with this address."""
     connection = socket.socket()
     try:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -54,7 +54,7 @@ def connect(port: int, source: str) -> socket.socket:
 
 
 def send_request(connection: socket.socket, request: bytes = QUERY) -> Response:
-    """Send a request on a blocking connection and read its answer."""
+    """Send a request on a blocking connection, and read the response."""
     connection.sendall(request)
     received = b""
     while (answer := parse_response(received)) is None:
@@ -66,7 +66,7 @@ def send_request(connection: socket.socket, request: bytes = QUERY) -> Response:
 
 
 def parse_response(received: bytes) -> Response | None:
-    """Read a whole answer; None if there is more to come."""
+    """Parse a complete response; return None if it is incomplete."""
     head, end, body = received.partition(HEAD_END)
     if not end:
         return None

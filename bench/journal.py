@@ -12,7 +12,7 @@ from forewarn.store.sqlite.store import SqliteStore
 
 
 class Start(NamedTuple):
-    """An event that started because it was due, and how many seconds after that it was decided."""
+    """An event that started at its NotBefore, and how many seconds late the start was decided."""
 
     at: datetime
     late: float

@@ -1,7 +1,7 @@
 """A load generator that can choose its source addresses, which wrk cannot: GETs in a closed loop, by epoll.
 
-`python -m bench.load` says `Began` and `Done`. It is a process of its own, and as bare as Python can be: the measuring
-must not wait for it.
+`python -m bench.load` writes `Began` and `Done`. It is a separate process with a minimal loop: the generator must not
+be the bottleneck.
 """
 
 import resource
@@ -17,11 +17,11 @@ from bench.guest_client import QUERY, RECEIVE_BYTES, connect, send_request
 from bench.process import allow_open_files, read_task, send_to_parent
 
 AT_ONCE = 256
-"""How many answers are taken from epoll at a time."""
+"""Number of responses taken from epoll at a time."""
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
-    """One connection per source address; `in_flight` of them wait for an answer at any moment, all take turns."""
+    """One connection per source address; at any time, `in_flight` of them wait for a response, in turn."""
 
     port: int
     sources: tuple[str, ...]
@@ -30,11 +30,11 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Began(msgspec.Struct, frozen=True):
-    """Every caller is connected and has had an answer: from now on it counts."""
+    """All callers are connected and have had a response: counting starts now."""
 
 
 class Done(msgspec.Struct, frozen=True, kw_only=True):
-    """What was asked and how it went. Wrong is every answer that is not a 200 of the size of the first."""
+    """Counts of a run. A response is wrong if it is not a 200 with the size of the first one."""
 
     answers: int
     wrong: int
@@ -44,12 +44,12 @@ class Done(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def per_second(self) -> float:
-        """How many answers came per second."""
+        """Responses per second."""
         return self.answers / self.seconds
 
 
 def run(task: Task) -> Done:
-    """Ask for as long as the task says."""
+    """Send requests for the duration of the task."""
     connections = [connect(task.port, source) for source in task.sources]
     try:
         size = {send_request(connection).size for connection in connections}
@@ -77,7 +77,7 @@ def _drive(connections: Sequence[socket.socket], task: Task, size: int) -> Done:
 
 
 def _loop(connections: Sequence[socket.socket], in_flight: int, size: int, until: float) -> tuple[int, int]:
-    """Take an answer, let the connection that has rested longest ask: the loop whose speed counts."""
+    """For each response, send a request on the connection that was idle longest. Its speed limits the load."""
     receive: dict[int, Callable[[int], bytes]] = {each.fileno(): each.recv for each in connections}
     send: dict[int, Callable[[bytes], int]] = {each.fileno(): each.send for each in connections}
     resting = deque(send.values())

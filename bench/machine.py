@@ -1,4 +1,4 @@
-"""The machine on which the figures were measured; without it they mean nothing."""
+"""The machine on which the figures were measured."""
 
 import os
 import platform
@@ -12,11 +12,11 @@ from pathlib import Path
 import msgspec
 
 SERVER_DIRECTORIES = "/usr/local/sbin:/usr/sbin:/sbin"
-"""Where servers live and an ordinary user's PATH does not look."""
+"""Folders of server programs that are not in an ordinary user's PATH."""
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
-    """What it is made of, and how busy others kept it when the measuring began."""
+    """Hardware and software, and the load before the measurements."""
 
     at: datetime
     processor: str
@@ -29,7 +29,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def detect(cls) -> "Machine":
-        """Describe this one."""
+        """Describe this machine."""
         return cls(
             at=datetime.now(UTC).replace(microsecond=0),
             processor=_processor(),
@@ -49,7 +49,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_program(name: str) -> str:
-    """Return the path of a program that the measuring needs."""
+    """Return the path of a program that the measurements need."""
     found = shutil.which(name, path=f"{os.environ.get('PATH', os.defpath)}:{SERVER_DIRECTORIES}")
     if found is None:
         raise FileNotFoundError(f"{name} is not installed: `make bench` says what to type")

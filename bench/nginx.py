@@ -12,11 +12,11 @@ from bench.machine import find_program
 from bench.process import TIMEOUT, free_port, wait_for
 
 OWN_HEADERS = ("Server", "Date", "Content-Type", "Content-Length", "Connection")
-"""What nginx itself puts into every such answer."""
+"""Headers that nginx itself adds to every response."""
 
 
 def configuration(directory: Path, port: int, answer: Response, *, padding: int = 0) -> str:
-    """Write a configuration whose answer has as many headers and the same body as the given one."""
+    """Return a configuration whose response has the same body and number of headers as the given one."""
     fillers = range(len(answer.headers) - len(OWN_HEADERS))
     headers = [f'add_header X-Filler-{number} "{"x" * (padding if number == 0 else 1)}";' for number in fillers]
     temporary = [
@@ -53,7 +53,7 @@ class Nginx(NamedTuple):
 
 @contextmanager
 def run_nginx(directory: Path, answer: Response, query: bytes = QUERY) -> Iterator[Nginx]:
-    """Answer the query like the given answer, of the same size and with as many headers, on a port of its own."""
+    """Run nginx with a response of the same size and number of headers as the given one, on a free port."""
     with _running(directory, answer, padding=1) as draft:
         lacking = answer.size - sample(draft.port, query).size
     with _running(directory, answer, padding=1 + lacking) as nginx:
@@ -67,7 +67,7 @@ def run_nginx(directory: Path, answer: Response, query: bytes = QUERY) -> Iterat
 
 
 def sample(port: int, query: bytes = QUERY) -> Response:
-    """Ask once."""
+    """Send one request."""
     with connect(port, HOST) as connection:
         return send_request(connection, query)
 

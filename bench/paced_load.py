@@ -20,7 +20,7 @@ LONGEST_PAUSE = 0.05
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
-    """One connection per source address; together they ask so often, each in its turn."""
+    """One connection per source address; together they send requests at this rate, in turn."""
 
     port: int
     sources: tuple[str, ...]
@@ -28,18 +28,18 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Began(msgspec.Struct, frozen=True):
-    """Every caller is connected and has had an answer: from now on it counts."""
+    """All callers are connected and have had a response: counting starts now."""
 
 
 class Done(msgspec.Struct, frozen=True, kw_only=True):
-    """How long each answer took, in seconds. Wrong is every answer that is no 200."""
+    """Response times in seconds. A response is wrong if it is not a 200."""
 
     took: list[float]
     wrong: int
 
 
 def run(task: Task) -> Done:
-    """Ask until the input ends."""
+    """Send requests until the input ends."""
     connections = [connect(task.port, source) for source in task.sources]
     try:
         for connection in connections:
@@ -52,7 +52,7 @@ def run(task: Task) -> Done:
 
 
 class PacedClient:
-    """The loop: what is due is asked, what has come is noted."""
+    """The loop that sends due requests and records responses."""
 
     def __init__(self, connections: Sequence[socket.socket], per_second: float) -> None:
         self._connections = {connection.fileno(): connection for connection in connections}
@@ -62,7 +62,7 @@ class PacedClient:
         self._wrong = 0
 
     def run(self, until_closed: int) -> Done:
-        """Ask until that file ends and the last answer has come."""
+        """Send requests until this file ends, and wait for the last response."""
         number, due_at = next(self._due)
         is_told = False
         with select.epoll() as epoll:
@@ -82,7 +82,7 @@ class PacedClient:
         return Done(took=self._took, wrong=self._wrong)
 
     def _send(self, number: int, due_at: float) -> None:
-        """Ask, unless the last answer is still missing: then that answer is late for this question too."""
+        """Send a request, unless the previous response is missing: then it counts for this request too."""
         if number in self._waiting:
             self._waiting[number].append(due_at)
         else:

@@ -1,4 +1,4 @@
-"""Child processes of a benchmark, and what the system knows about them."""
+"""Child processes of a benchmark, and their memory and processor time."""
 
 import os
 import re
@@ -19,11 +19,11 @@ T = TypeVar("T")
 ROOT = Path(__file__).parents[1]
 TICKS = os.sysconf("SC_CLK_TCK")
 TIMEOUT = 60.0
-"""How long, in seconds, anything may take that is not what is being measured."""
+"""Timeout in seconds of everything that is not measured."""
 
 
 class ChildProcess:
-    """A program of ours: its first line of input is its task, and it answers lines of JSON with lines of JSON."""
+    """A module of this package as a process: it reads its task from the first line, then exchanges lines of JSON."""
 
     def __init__(self, module: str, task: msgspec.Struct) -> None:
         self.began_at = time.monotonic()
@@ -53,7 +53,7 @@ class ChildProcess:
         return msgspec.json.decode(line, type=answer)
 
     def close(self) -> None:
-        """Close the program's input: it has nothing more to hear."""
+        """Close the program's input."""
         self._in.close()
 
     def check_alive(self) -> None:
@@ -78,7 +78,7 @@ class ChildProcess:
 
 @contextmanager
 def run_child(module: str, task: msgspec.Struct) -> Iterator[ChildProcess]:
-    """Run a program of ours for a while."""
+    """Run a module of this package while the context is open."""
     child = ChildProcess(module, task)
     try:
         yield child
@@ -90,7 +90,7 @@ def run_child(module: str, task: msgspec.Struct) -> Iterator[ChildProcess]:
 
 
 def read_task(task: type[T]) -> T:
-    """Read what this program has to do."""
+    """Read the task of this program."""
     return msgspec.json.decode(sys.stdin.buffer.readline(), type=task)
 
 
@@ -101,12 +101,12 @@ def send_to_parent(what: msgspec.Struct) -> None:
 
 
 def resident_bytes(pid: int) -> int:
-    """Return how much memory a process occupies."""
+    """Return the resident memory of a process."""
     return read_resident(Path(f"/proc/{pid}/status").read_text(encoding="utf-8"))
 
 
 def read_resident(status: str) -> int:
-    """Read the resident size out of /proc/PID/status."""
+    """Parse the resident size from /proc/PID/status."""
     found = re.search(r"^VmRSS:\s+(\d+) kB$", status, re.MULTILINE)
     if found is None:
         raise ValueError("no VmRSS in the process's status")
@@ -114,28 +114,28 @@ def read_resident(status: str) -> int:
 
 
 def cpu_seconds(pid: int) -> float:
-    """Return how much processor time a process has used."""
+    """Return the processor time that a process has used."""
     return read_cpu(Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")) / TICKS
 
 
 def read_cpu(stat: str) -> int:
-    """Read the ticks in user and system mode out of /proc/PID/stat; a program's name there may hold anything."""
+    """Parse the user and system ticks from /proc/PID/stat; the program name may contain any characters."""
     fields = stat.rpartition(")")[2].split()
     return int(fields[11]) + int(fields[12])
 
 
 def raise_priority() -> None:
-    """Go before everything else on this machine, where the system allows it.
+    """Raise the priority of this process, if the system allows it.
 
-    Guests are machines of their own. What stands for them here works little, but must not wait for a processor that the
-    operator's programs have: that would be measured as if the service were late.
+    Real guests are other machines. Their stand-ins here do little work, but must not wait for a processor that the
+    operator's programs use: that would count as lateness of the service.
     """
     with suppress(PermissionError):
         os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
 
 
 def allow_open_files(number: int) -> None:
-    """Let this process have so many files and sockets open, or as many as it may where it is not root."""
+    """Raise the limit of open files to this number, or to the hard limit without root."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (number, max(number, most)))
@@ -144,7 +144,7 @@ def allow_open_files(number: int) -> None:
 
 
 def free_port() -> int:
-    """Return a port that is free at the moment."""
+    """Return a free port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -152,7 +152,7 @@ def free_port() -> int:
 
 
 def wait_for(condition: Callable[[], bool], what: str, *, every: float = 0.01) -> None:
-    """Look again and again until it is so."""
+    """Poll until the condition holds."""
     give_up_at = time.monotonic() + TIMEOUT
     while not condition():
         if time.monotonic() > give_up_at:

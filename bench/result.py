@@ -1,4 +1,4 @@
-"""Benchmark results: the table for people and the JSON file."""
+"""Benchmark results: the printed table and the JSON file."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +13,7 @@ Figure = float | int | str | list[float]
 
 
 class BenchmarkResult(msgspec.Struct, frozen=True, kw_only=True):
-    """One row of the table, the figures behind it, and what one has to know to read it."""
+    """One row of the table, its figures, and the conditions of the measurement."""
 
     what: str
     measured: str
@@ -31,7 +31,7 @@ class _ResultsFile(msgspec.Struct, kw_only=True):
 
 
 def print_table(findings: Mapping[str, BenchmarkResult], broken: Mapping[str, str], machine: Machine) -> None:
-    """Print every finding in a row, and under the table what is needed to read it."""
+    """Print a row per finding, and the conditions below the table."""
     console = Console(width=None if Console().is_terminal else 160)
     table = Table(title=str(machine), title_justify="left", caption_justify="left", show_lines=True)
     for heading in ("what", "measured", "target", "met"):
@@ -48,7 +48,7 @@ def print_table(findings: Mapping[str, BenchmarkResult], broken: Mapping[str, st
 def write_json(
     path: Path, findings: Mapping[str, BenchmarkResult], broken: Mapping[str, str], machine: Machine, *, quick: bool
 ) -> None:
-    """Write everything that was found."""
+    """Write all findings."""
     path.parent.mkdir(parents=True, exist_ok=True)
     written = _ResultsFile(quick=quick, machine=machine, findings=findings, broken=broken)
     path.write_bytes(msgspec.json.format(msgspec.json.encode(written), indent=2) + b"\n")

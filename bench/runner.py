@@ -11,7 +11,7 @@ from bench.workspace import Workspace
 def run_all(
     names: Sequence[str], workspace: Workspace, *, quick: bool = False
 ) -> tuple[dict[str, BenchmarkResult], dict[str, str]]:
-    """Return what was found, and why the rest was not, each by the measurement's name."""
+    """Return the findings and the errors, by the measurement's name."""
     findings: dict[str, BenchmarkResult] = {}
     broken: dict[str, str] = {}
     for number, name in enumerate(names, start=1):

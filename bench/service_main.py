@@ -32,11 +32,11 @@ from forewarn.settings.types import ListenAddress
 SETTINGS = msgspec.structs.replace(
     PRODUCTION.settings, operator=ListenAddress(HOST, 0), policy=PolicySettings(enforce_notice=False)
 )
-"""The production preset, except that a measurement need not wait for a quarter of an hour."""
+"""The production preset, but without a minimum notice, so that measurements need not wait 15 minutes."""
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
-    """What to serve and how. What is None is as in production."""
+    """Data and limits of the service. None means the production value."""
 
     data: str
     port: int = 0
@@ -45,7 +45,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ready(msgspec.Struct, frozen=True):
-    """It listens: for guests at a port, for operators at a URL."""
+    """The service is ready: the port for guests, and the URL for operators."""
 
     port: int
     operator_url: str
@@ -53,18 +53,18 @@ class Ready(msgspec.Struct, frozen=True):
 
 
 class GetCounters(msgspec.Struct, frozen=True, tag=True):
-    """Tell what you have counted."""
+    """Request for the counters."""
 
 
 class Counters(msgspec.Struct, frozen=True):
-    """The endpoint's own counters."""
+    """The counters of the endpoint."""
 
     responses: dict[int, int]
     long_polls: int
 
 
 class Schedule(msgspec.Struct, frozen=True, tag=True):
-    """Make a Freeze for these VMs."""
+    """Request to schedule a Freeze for these VMs."""
 
     vms: tuple[str, ...]
     not_before: datetime | None = None

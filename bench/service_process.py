@@ -13,7 +13,7 @@ UNREACHED = 1_000_000_000
 
 
 class ServiceProcess:
-    """The process, its port, and what one may ask of it."""
+    """The process, its port, and its commands."""
 
     def __init__(self, child: ChildProcess) -> None:
         self._child = child
@@ -24,22 +24,22 @@ class ServiceProcess:
         self.token = Path(ready.token_file).read_text(encoding="ascii").strip()
 
     def counters(self) -> Counters:
-        """Return what the endpoint has counted."""
+        """Return the counters of the endpoint."""
         self._child.send(GetCounters())
         return self._child.receive(Counters)
 
     def schedule(self, vms: tuple[str, ...], *, not_before: datetime | None = None) -> tuple[tuple[str, str], ...]:
-        """Make events and return pairs of scope and event."""
+        """Schedule events, and return pairs of scope and event."""
         self._child.send(Schedule(vms, not_before))
         return self._child.receive(CreatedEvents).events
 
     def wait_for_long_polls(self, number: int) -> None:
-        """Return as soon as so many requests are held."""
+        """Wait until this many requests are held."""
         wait_for(lambda: self.counters().long_polls == number, f"{number} held requests")
 
 
 @contextmanager
 def run_service_process(task: Task) -> Iterator[ServiceProcess]:
-    """Run the process for a while."""
+    """Run the process while the context is open."""
     with run_child("bench.service_main", task) as child:
         yield ServiceProcess(child)

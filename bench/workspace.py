@@ -10,7 +10,7 @@ from bench.fleets import Shape, fill
 
 
 class Workspace:
-    """A directory for everything that is made while measuring, and where to say how far it is."""
+    """A directory for all files of a run, and an output for progress messages."""
 
     def __init__(self, directory: Path, log: Callable[[str], None]) -> None:
         self._directory = directory
@@ -18,11 +18,11 @@ class Workspace:
         self.log = log
 
     def empty_directory(self) -> Path:
-        """Make a directory in which nothing is yet."""
+        """Create an empty directory."""
         return Path(tempfile.mkdtemp(dir=self._directory))
 
     def fleet(self, shape: Shape) -> Path:
-        """Make a data directory with a fleet in it, to be changed at will."""
+        """Create a data directory with a fleet that the measurement may change."""
         if shape.vms > 1:
             self.log(f"    making {shape.vms:,} VMs in {shape.scopes:,} scopes")
         directory = self.empty_directory()
@@ -30,7 +30,7 @@ class Workspace:
         return directory
 
     def shared_fleet(self, shape: Shape) -> Path:
-        """Make such a data directory once for all measurements that leave the fleet as it is."""
+        """Create such a data directory once, for all measurements that do not change the fleet."""
         if shape not in self._shared_fleets:
             self._shared_fleets[shape] = self.fleet(shape)
         return self._shared_fleets[shape]
@@ -38,7 +38,7 @@ class Workspace:
 
 @contextmanager
 def create_workspace(disk: Path, *, log: Callable[[str], None]) -> Iterator[Workspace]:
-    """Give a workplace on that disk. It should be a real one: in memory every fsync is free."""
+    """Yield a workspace on this disk. Use a real disk: on tmpfs, fsync costs nothing."""
     disk.mkdir(parents=True, exist_ok=True)
     directory = Path(tempfile.mkdtemp(prefix="bench-", dir=disk))
     try:

@@ -13,7 +13,7 @@ SCRIPT = Path(__file__).with_name("wrk_summary.lua")
 
 
 class Errors(msgspec.Struct, frozen=True, kw_only=True):
-    """What went wrong; `status` counts answers of 400 and above."""
+    """Error counts; `status` counts responses of 400 and above."""
 
     connect: int
     read: int
@@ -23,12 +23,12 @@ class Errors(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def total(self) -> int:
-        """How many there were."""
+        """The number of errors."""
         return self.connect + self.read + self.write + self.status + self.timeout
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """What wrk counted, exactly."""
+    """The exact counters of wrk."""
 
     requests: int
     bytes: int
@@ -37,12 +37,12 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def per_second(self) -> float:
-        """How many requests were answered per second."""
+        """Responses per second."""
         return self.requests / self.microseconds * 1e6
 
 
 def command(port: int, *, connections: int, seconds: int, target: str, is_closing: bool = False) -> list[str]:
-    """Return what is typed, but for the path of wrk. With `is_closing`, every request has a connection of its own."""
+    """Return the command line without the path of wrk. With `is_closing`, every request opens a new connection."""
     arguments = ["-t1", f"-c{connections}", f"-d{seconds}s", "-s", str(SCRIPT), "-H", "Metadata: true"]
     if is_closing:
         arguments += ["-H", "Connection: close"]
@@ -57,7 +57,7 @@ def run(typed: Sequence[str]) -> Summary:
 
 
 def read_summary(printed: str) -> Summary:
-    """Read the line that our script adds to what wrk prints for people."""
+    """Parse the line that our script adds to wrk's output."""
     line = next((line for line in printed.splitlines() if line.startswith("{")), None)
     if line is None:
         raise ValueError(f"wrk has printed no summary: {printed}")
@@ -65,7 +65,7 @@ def read_summary(printed: str) -> Summary:
 
 
 def check(summary: Summary, *, answer_bytes: int, connections: int) -> None:
-    """Refuse a run whose answers were not all 200s of that size; the last one of each connection may be cut off."""
+    """Raise unless all responses were 200s of this size; the last one of each connection may be cut off."""
     if summary.errors.total:
         raise ValueError(f"not every request had a good answer: {summary.errors}")
     least, most = summary.requests * answer_bytes, (summary.requests + connections) * answer_bytes

@@ -1,4 +1,4 @@
-"""Everything that is measured, in the order of the table."""
+"""All measurements, in the order of the table."""
 
 from collections.abc import Callable
 from functools import partial
@@ -28,7 +28,7 @@ from bench.workspace import Workspace
 
 
 class Measurement(NamedTuple):
-    """One row of the table, measured in earnest or only to see that it works."""
+    """One row of the table, with a full and a quick size."""
 
     full: Callable[[Workspace], BenchmarkResult]
     quick: Callable[[Workspace], BenchmarkResult]

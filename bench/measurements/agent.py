@@ -1,4 +1,4 @@
-"""What the agent costs its VM while nothing happens: memory and processor of a program that asks every second."""
+"""Memory and processor time of an idle agent that polls every second."""
 
 import subprocess
 import sys
@@ -20,7 +20,7 @@ TARGET_RATIO = 1.2
 TARGET_PERCENT = 0.5
 
 BARE_IMPORTS = ("asyncio", "ssl", "http.client", "subprocess", "msgspec")
-"""What any program needs that polls, starts programs and speaks TLS."""
+"""Modules that any program needs to poll, start programs and use TLS."""
 
 INSTANCE = b'{"compute":{"name":"web_0"}}'
 NOTHING_PLANNED = b'{"DocumentIncarnation":1,"Events":[]}'
@@ -50,11 +50,11 @@ handlers = ["balancer", "web-server", "probe", "log"]
 
 
 class Size(msgspec.Struct, frozen=True, kw_only=True):
-    """For how long the agent is watched."""
+    """How long the agent is measured."""
 
     seconds: float = 600.0
     looks: int = 20
-    """How often its memory is looked at meanwhile."""
+    """How often its memory is measured."""
 
 
 FULL = Size()
@@ -62,13 +62,13 @@ QUICK = Size(seconds=20.0)
 
 
 class Endpoint:
-    """An endpoint as Azure's: it cannot hold an answer until something happens, so that it is asked every second."""
+    """An endpoint without long polls, like Azure's, so that the agent polls it every second."""
 
     def __init__(self) -> None:
         self.asked = 0
 
     def answer(self, path: str) -> bytes:
-        """Answer a GET, and count it."""
+        """Count a GET and return the response."""
         if path.startswith("/metadata/instance"):
             return INSTANCE
         self.asked += 1
@@ -76,7 +76,7 @@ class Endpoint:
 
 
 def measure(workspace: Workspace, size: Size = FULL) -> BenchmarkResult:
-    """Let the agent run in peace, and look at it now and then."""
+    """Run an idle agent, and measure it at intervals."""
     with _endpoint() as (endpoint, url), _agent(workspace.empty_directory(), url) as pid:
         wait_for(lambda: endpoint.asked >= 3, "an agent that asks")
         workspace.log(f"    watching it for {size.seconds:.0f} s")
@@ -109,7 +109,7 @@ def measure(workspace: Workspace, size: Size = FULL) -> BenchmarkResult:
 
 
 def _bare_interpreter() -> float:
-    """Return the resident size of an interpreter that has only imported what it needs, in millions of bytes."""
+    """Return the resident size of an interpreter with only BARE_IMPORTS, in millions of bytes."""
     program = f"import {', '.join(BARE_IMPORTS)}; print(flush=True); input()"
     with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
@@ -155,7 +155,7 @@ def _endpoint() -> Iterator[tuple[Endpoint, str]]:
             self.wfile.write(body)
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is the base class's
-            """Say nothing."""
+            """Log nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         Thread(target=server.serve_forever, daemon=True).start()

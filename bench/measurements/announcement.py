@@ -29,7 +29,7 @@ TARGET_MILLISECONDS = 10.0
 
 
 class Size(msgspec.Struct, frozen=True, kw_only=True):
-    """How large the fleet is, and how many events are scheduled, each in a scope of its own."""
+    """Size of the fleet, and number of events, each in a different scope."""
 
     fleet: Shape = Shape(scopes=5_000, vms_each=20)
     events: int = 500
@@ -40,7 +40,7 @@ QUICK = Size(fleet=Shape(scopes=50, vms_each=20), events=20)
 
 
 def measure(workspace: Workspace, size: Size = FULL) -> BenchmarkResult:
-    """Let a VM wait for a change, schedule an event for it, and take the time until it has read the event."""
+    """Start a long poll of a VM, schedule an event for it, and measure the time until the VM has read it."""
     with run_service_process(Task(data=str(workspace.fleet(size.fleet)))) as served:
         milliseconds = [_announce(served, size.fleet, scope) * 1e3 for scope in range(size.events)]
     p99 = percentile(milliseconds, 99)
@@ -68,7 +68,7 @@ def _announce(served: ServiceProcess, fleet: Shape, scope: int) -> float:
         answer = _read_answer(guest)
         seen_at = time.monotonic()
         if b'"Reboot"' not in answer:
-            raise ValueError(f"the guest was told something else: {answer!r}")
+            raise ValueError(f"the guest got an unexpected response: {answer!r}")
         if not _read_answer(operator).startswith(b"HTTP/1.1 201"):
             raise ValueError("the operator API has refused the event")
     return seen_at - sent_at

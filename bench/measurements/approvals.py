@@ -19,7 +19,7 @@ TARGET_SECONDS = 1.0
 
 
 class Size(msgspec.Struct, frozen=True, kw_only=True):
-    """How large the scope is, and how often its VMs approve."""
+    """Size of the scope, and number of rounds."""
 
     vms: int = 1_000
     rounds: int = 5
@@ -30,7 +30,7 @@ QUICK = Size(vms=100, rounds=1)
 
 
 def measure(workspace: Workspace, size: Size = FULL) -> BenchmarkResult:
-    """Let all VMs of an update domain approve their event in the same moment, where all of them have to."""
+    """Let all VMs of an update domain approve their event at once, with a policy that requires all approvals."""
     fleet = Shape(scopes=size.rounds, vms_each=size.vms, approval=ApprovalRule.ALL)
     approvers = range(0, size.vms, UPDATE_DOMAINS)
     seconds: list[float] = []

@@ -1,4 +1,4 @@
-"""GET per second with a large fleet and many callers, against one VM that is alone; the same generator for both."""
+"""GET per second with a large fleet and many callers, compared with a single VM; the same generator for both."""
 
 from collections.abc import Mapping
 from statistics import median
@@ -20,7 +20,7 @@ LARGE = Shape(scopes=5_000, vms_each=20)
 
 
 class Size(msgspec.Struct, frozen=True, kw_only=True):
-    """How large the fleet is and how long to measure: many short rounds, because the difference is small."""
+    """Size of the fleet and duration: many short rounds, because the difference is small."""
 
     fleet: Shape = LARGE
     callers: int = 1_000
@@ -34,33 +34,33 @@ QUICK = Size(fleet=Shape(scopes=100, vms_each=20), callers=100, rounds=1, second
 
 
 class Run(msgspec.Struct, frozen=True):
-    """One run of the generator, and the share of a processor that the process under test had meanwhile."""
+    """One run of the generator, and the processor time that the process under test used."""
 
     done: load.Done
     processor_seconds: float
 
     @property
     def share(self) -> float:
-        """How busy the process under test was: 1 is a whole processor."""
+        """Processor usage of the process under test; 1 is one full processor."""
         return self.processor_seconds / self.done.seconds
 
     @property
     def generator_share(self) -> float:
-        """How busy the generator was."""
+        """Processor usage of the generator."""
         return self.done.processor_seconds / self.done.seconds
 
     @property
     def microseconds_each(self) -> float:
-        """Processor time per answer in the process under test."""
+        """Processor time per response in the process under test."""
         return self.processor_seconds / self.done.answers * 1e6
 
 
 def measure(workspace: Workspace, size: Size = FULL) -> BenchmarkResult:
-    """Let the generator ask both in turn, over as many connections and with as many requests in flight."""
+    """Load both in turn, with the same number of connections and of requests in flight."""
     many = tuple(address_of(size.fleet, scope) for scope in range(size.callers))
     one = (address_of(ONE_VM, 0),)
     large = Task(data=str(workspace.shared_fleet(size.fleet)), requests_per_second=UNREACHED)
-    # A single VM may have fewer connections in production: here both sides need as many.
+    # In production, a single VM may have fewer connections: here both sides need the same number.
     alone = Task(data=str(workspace.fleet(ONE_VM)), requests_per_second=UNREACHED, connections_per_vm=size.callers)
     with run_service_process(alone) as served_alone, run_service_process(large) as served_large:
         cases = {

@@ -1,4 +1,4 @@
-"""One step of a running campaign over a large fleet: how long it keeps the event loop."""
+"""One step of a running campaign over a large fleet: how long it blocks the event loop."""
 
 import time
 from collections.abc import Sequence
@@ -58,7 +58,7 @@ NO_HISTORY: ScopeHistory = read_history((), ID)
 
 
 class Size(msgspec.Struct, frozen=True, kw_only=True):
-    """How large the fleet is, and over how much of the campaign is measured."""
+    """Size of the fleet, and the measured share of the campaign."""
 
     fleet: Shape = LARGE
     settled: float = 0.25
@@ -69,7 +69,7 @@ QUICK = Size(fleet=Shape(scopes=50, vms_each=10), settled=1.0)
 
 
 class Step(NamedTuple):
-    """The longest piece of a step, and all of it, in seconds; the processor's time suffers less from others."""
+    """Durations of the longest piece of a step and of the whole step, in seconds; processor time is less noisy."""
 
     longest: float
     whole: float
@@ -78,29 +78,29 @@ class Step(NamedTuple):
 
 
 class Stopwatch:
-    """Takes the time of the pieces of one step."""
+    """Measures the pieces of one step."""
 
     def __init__(self) -> None:
         self._pieces: list[tuple[float, float]] = []
         self._began_at, self._worked = time.perf_counter(), time.thread_time()
 
     def lap(self) -> None:
-        """End a piece, after which others have their turn, and begin the next."""
+        """End a piece, after which other tasks may run, and start the next one."""
         now, worked = time.perf_counter(), time.thread_time()
         self._pieces.append((now - self._began_at, worked - self._worked))
         self._began_at, self._worked = time.perf_counter(), time.thread_time()
 
     def step(self, *, is_saved: bool) -> Step:
-        """Return what the step has taken."""
+        """Return the durations of the step."""
         seconds, processor = zip(*self._pieces, strict=True)
         return Step(max(seconds), sum(seconds), max(processor), is_saved)
 
 
 class CampaignDriver:
-    """Carries a campaign on as its runner does, with scopes in memory, and takes the time of what the runner does.
+    """Runs a campaign like its runner, with scopes in memory, and measures the runner's work.
 
-    A step takes results and changed scopes, makes a decision and has the record encoded for its save. The runner gives
-    others their turn between these pieces.
+    A step takes results and changed scopes, makes a decision, and encodes the record for its save. The runner lets
+    other tasks run between these pieces.
     """
 
     def __init__(self, shape: Shape) -> None:
@@ -129,7 +129,7 @@ class CampaignDriver:
         return start(SPEC, planned, scopes, id_=ID, by="bench", now=self.now).record
 
     def run(self, settled: int) -> None:
-        """Carry the campaign on until it is over, or so many waves are settled."""
+        """Run the campaign until it ends, or until this many waves are settled."""
         while self.record.state is CampaignState.RUNNING and self._settled < settled:
             decision = self._step()
             if self.actions:
@@ -172,7 +172,7 @@ class CampaignDriver:
         return sum(status.n - 1 for status in self.index.statuses.values())
 
     def _act(self) -> None:
-        """Do what the runner does at a time."""
+        """Do what the runner does at this time."""
         now, actions, self.actions = self.now, self.actions[:MAX_CONCURRENT], self.actions[MAX_CONCURRENT:]
         for action in actions:
             finding: Finding | None = None
@@ -200,7 +200,7 @@ class CampaignDriver:
         self.changed.add(scope.id)
 
     def _work(self, wake_at: datetime | None) -> None:
-        """Have the work done that has started, or let time pass."""
+        """Finish the work that has started, or advance the time."""
         busy = [id_ for id_ in self.index.open if self._has_started(id_)]
         for id_ in busy[: 4 * MAX_CONCURRENT]:
             scope = self.scopes[id_]
@@ -218,9 +218,9 @@ class CampaignDriver:
 
 
 def measure(workspace: Workspace, size: Size = FULL) -> BenchmarkResult:
-    """Carry a campaign on, and take the time of each step."""
+    """Run a campaign, and measure each step."""
     driver = CampaignDriver(size.fleet)
-    freeze_gc()  # as a service does with what it has loaded
+    freeze_gc()  # like a service after it has loaded its data
     waves = size.fleet.scopes * UPDATE_DOMAINS
     driver.run(int(waves * size.settled))
     times = [step.longest * 1_000 for step in driver.steps]

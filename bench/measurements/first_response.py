@@ -21,11 +21,11 @@ from bench.workspace import Workspace
 
 TARGET_SECONDS = 0.2
 VMS = 15
-"""How many VMs the demonstration fleet has, each with a port of its own."""
+"""Number of VMs in the demonstration fleet, each with a separate port."""
 
 
 class Size(msgspec.Struct, frozen=True, kw_only=True):
-    """How often it starts."""
+    """Number of starts."""
 
     rounds: int = 7
 
@@ -35,7 +35,7 @@ QUICK = Size(rounds=2)
 
 
 class Start(msgspec.Struct, frozen=True):
-    """When a service had answered, when it had said that it is ready, and how much processor time that took."""
+    """Times to the first response and to ready, and the processor time used."""
 
     answered: float
     ready: float
@@ -43,7 +43,7 @@ class Start(msgspec.Struct, frozen=True):
 
 
 def measure(workspace: Workspace, size: Size = FULL) -> BenchmarkResult:
-    """Start it again and again, and knock at the first VM's port until it answers."""
+    """Start it repeatedly, and poll the first VM's port until it responds."""
     starts: list[Start] = []
     for number in range(1, size.rounds + 1):
         starts.append(_start(workspace.empty_directory(), _free_ports()))
@@ -96,13 +96,13 @@ def _up(data: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def _free_ports() -> int:
-    """Return the first of as many ports as there are VMs, on none of which anybody listens at the moment."""
+    """Return the first of VMS consecutive free ports."""
     for first in range(20_000 + secrets.randbelow(5_000), 30_000, VMS):
         with ExitStack() as probes, suppress(OSError):
             for port in range(first, first + VMS):
                 probes.enter_context(socket.create_server((HOST, port)))
             return first
-    raise RuntimeError(f"nowhere are {VMS} ports free")
+    raise RuntimeError(f"found no {VMS} consecutive free ports")
 
 
 def _is_answered(process: subprocess.Popen[bytes], port: int) -> bool:

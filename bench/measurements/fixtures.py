@@ -1,4 +1,4 @@
-"""What a service costs a test that has one of its own: its start, its end, and the whole life of an event."""
+"""Cost of a service per test: start, stop, and the whole lifecycle of an event."""
 
 import time
 from collections.abc import Callable
@@ -16,7 +16,7 @@ TARGET_ADVANCE_MS = 20.0
 
 
 class Size(msgspec.Struct, frozen=True, kw_only=True):
-    """How often it is done."""
+    """Number of rounds."""
 
     rounds: int = 100
 
@@ -26,7 +26,7 @@ QUICK = Size(rounds=10)
 
 
 def measure_start(_: Workspace, size: Size = FULL) -> BenchmarkResult:
-    """Start a service with the demonstration fleet again and again, as the fixture does for each test."""
+    """Start a service with the demonstration fleet repeatedly, as the fixture does for each test."""
     first = _milliseconds(_started_and_stopped)
     starts: list[float] = []
     stops: list[float] = []

@@ -26,17 +26,17 @@ TARGET_RATIO = 2.0
 UNNOTICED_MS = 20.0
 """A p99 of lateness below this counts as met, whatever the ratio: a rise from 1 to 10 ms does no harm."""
 AHEAD = timedelta(seconds=2)
-"""How long before they are due events are made."""
+"""How long before its NotBefore an event is scheduled."""
 
 SHORTEST = 3.0
-"""How many seconds a phase has at least, so that some events become due in it; a full import takes far longer."""
+"""Minimum seconds of a phase, so that some events become due in it; a full import takes far longer."""
 
 JOURNAL_MS = 1.0
-"""The journal counts lateness in whole milliseconds: what is less counts as one."""
+"""The journal has lateness in whole milliseconds: less counts as one."""
 
 
 class Size(msgspec.Struct, frozen=True, kw_only=True):
-    """The fleet that is exported and imported, who asks meanwhile and how often, and how many events start."""
+    """Size of the fleet, number of guests and their request rate, and rate of events."""
 
     fleet: Shape = Shape(scopes=5_000, vms_each=20)
     callers: int = 500
@@ -50,14 +50,14 @@ QUICK = Size(fleet=Shape(scopes=50, vms_each=20), callers=20, per_second=50.0, r
 
 
 class Phase(msgspec.Struct, frozen=True, kw_only=True):
-    """How long guests waited for answers, and how late events started, in milliseconds."""
+    """Response times of guests and lateness of events, in milliseconds."""
 
     answers: list[float]
     lateness: list[float]
 
 
 def measure(workspace: Workspace, size: Size = FULL) -> BenchmarkResult:
-    """Let guests ask and events start: at rest, while an operator works, and at rest again."""
+    """Let guests poll and events start: at rest, during export and import, and at rest again."""
     data = workspace.fleet(size.fleet)
     worked: list[fleet_import.ImportFinished] = []
     with run_service_process(Task(data=str(data))) as served:
@@ -72,14 +72,14 @@ def measure(workspace: Workspace, size: Size = FULL) -> BenchmarkResult:
 
 
 class Span(msgspec.Struct, frozen=True):
-    """From when to when."""
+    """Start and end of a phase."""
 
     began_at: datetime
     ended_at: datetime
 
 
 class Events:
-    """Events that become due all the time, a few every second, each in a scope of its own."""
+    """Events that become due continuously, a few every second, each in a different scope."""
 
     def __init__(self, served: ServiceProcess, size: Size) -> None:
         self._served = served
@@ -88,7 +88,7 @@ class Events:
 
     @contextmanager
     def schedule_continuously(self) -> Iterator[None]:
-        """Let events start as long as the context lasts, from its begin to its end."""
+        """Let events start while the context is open."""
         is_over = threading.Event()
         thread = threading.Thread(target=self._make, args=(is_over,))
         thread.start()
@@ -118,7 +118,7 @@ def _phase(served: ServiceProcess, size: Size, events: Events, do: Callable[[], 
             talk.close()
             done = talk.receive(paced_load.Done)
     if done.wrong:
-        raise ValueError(f"{done.wrong} guests were told something else")
+        raise ValueError(f"{done.wrong} guests got an unexpected response")
     return [seconds * 1000 for seconds in done.took], span
 
 

@@ -1,4 +1,4 @@
-"""Time of `forewarn --help`, against that of a Python that imports click and rich."""
+"""Time of `forewarn --help`, compared with a Python that imports click and rich."""
 
 import subprocess
 import sys
@@ -19,7 +19,7 @@ IMPORTS = (sys.executable, "-c", "import click, rich")
 
 
 class Size(msgspec.Struct, frozen=True, kw_only=True):
-    """How often each of the two runs."""
+    """Number of runs of each."""
 
     rounds: int = 30
 
@@ -29,7 +29,7 @@ QUICK = Size(rounds=3)
 
 
 def measure(workspace: Workspace, size: Size = FULL) -> BenchmarkResult:
-    """Run both in turns, so that both have the same neighbours."""
+    """Run both alternately, so that noise affects both."""
     pages: list[float] = []
     imports: list[float] = []
     for _ in range(size.rounds):

@@ -1,4 +1,4 @@
-"""What importing the client library costs a program that has nothing else but msgspec."""
+"""Cost of importing the client library, compared with a program that imports only msgspec."""
 
 import os
 import subprocess
@@ -18,11 +18,11 @@ TARGET_MS = 60.0
 BARE = "import msgspec"
 CLIENT = "import msgspec, forewarn.client"
 EVERYTHING = "import msgspec, forewarn.client, forewarn.client.aio, forewarn.client.discovery, http.client, logging"
-"""What is imported in the end by a program that uses all of it: most of that is put off until it is needed."""
+"""All imports of a program that uses the whole library; most of them are lazy."""
 
 
 class Size(msgspec.Struct, frozen=True, kw_only=True):
-    """How many programs of each kind are started."""
+    """Number of programs of each kind."""
 
     rounds: int = 41
 
@@ -32,14 +32,14 @@ QUICK = Size(rounds=5)
 
 
 class Took(NamedTuple):
-    """What a whole process took, in milliseconds."""
+    """Duration of a whole process, in milliseconds."""
 
     wall: float
     processor: float
 
 
 class Round(NamedTuple):
-    """One program of each kind, one after the other: what disturbs a round mostly disturbs all of it."""
+    """One program of each kind, one after the other: noise in a round mostly affects all of them."""
 
     bare: Took
     client: Took
@@ -47,7 +47,7 @@ class Round(NamedTuple):
 
 
 def measure(workspace: Workspace, size: Size = FULL) -> BenchmarkResult:
-    """Start programs in turn, with and without the library."""
+    """Start programs with and without the library, alternately."""
     _one_round()  # the first one may have to compile
     rounds = [_one_round() for _ in range(size.rounds)]
     bare = median(each.bare.wall for each in rounds)

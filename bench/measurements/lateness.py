@@ -1,4 +1,4 @@
-"""Many events in as many scopes, all due in the same second: how late each is Started, and seen to be."""
+"""Many events in as many scopes, all due in the same second: how late each starts, and how late guests see it."""
 
 from datetime import UTC, datetime, timedelta
 from statistics import median
@@ -20,9 +20,9 @@ ATTEMPTS = 4
 
 
 class Size(msgspec.Struct, frozen=True, kw_only=True):
-    """How many scopes there are, and how long before they are due the events are made.
+    """Number of scopes, and the notice of the events.
 
-    The notice has to suffice to make all events and to let one VM of each scope wait for its own.
+    The notice must be long enough to schedule all events and to start a long poll in each scope.
     """
 
     events: int = 1_000
@@ -34,11 +34,11 @@ QUICK = Size(events=50, notice=timedelta(seconds=5))
 
 
 class NotReady(Exception):
-    """The events were due before every guest waited for its own."""
+    """The events became due before all guests had started their long polls."""
 
 
 def measure(workspace: Workspace, size: Size = FULL) -> BenchmarkResult:
-    """Make the events, let guests wait for them, and hold what they saw beside what the journal says."""
+    """Schedule the events, let guests wait for them, and compare with the journal."""
     for notice in (size.notice * 2**attempt for attempt in range(ATTEMPTS)):
         try:
             return _measure(workspace, size, notice)
@@ -58,7 +58,7 @@ def _measure(workspace: Workspace, size: Size, notice: timedelta) -> BenchmarkRe
 
 
 def _seen(workspace: Workspace, served: ServiceProcess, fleet: Shape, not_before: datetime) -> list[float]:
-    """Let one VM of each scope wait, and return how late each got to see its event Started."""
+    """Start a long poll of one VM per scope, and return how late each saw its event as Started."""
     sources = tuple(address_of(fleet, scope) for scope in range(fleet.scopes))
     task = burst.Task(port=served.port, sources=sources, contains='"EventStatus":"Started"')
     with run_child("bench.burst", task) as talk:
@@ -69,7 +69,7 @@ def _seen(workspace: Workspace, served: ServiceProcess, fleet: Shape, not_before
         workspace.log(f"    {fleet.scopes:,} guests wait for their events, due at {not_before:%H:%M:%SZ}")
         answered = talk.receive(burst.ResponsesReceived)
     if answered.wrong:
-        raise ValueError(f"{answered.wrong} guests were told something else")
+        raise ValueError(f"{answered.wrong} guests got an unexpected response")
     return [at + answered.wall_offset - not_before.timestamp() for at in answered.answered_at]
 
 

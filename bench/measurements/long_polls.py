@@ -18,7 +18,7 @@ TARGET_SECONDS = 1.0
 
 
 class Size(msgspec.Struct, frozen=True, kw_only=True):
-    """How many VMs wait, in how many scopes, and how often."""
+    """Number of waiting VMs, scopes and rounds."""
 
     fleet: Shape = Shape(scopes=10, vms_each=1_000)
     rounds: int = 5
@@ -29,7 +29,7 @@ QUICK = Size(fleet=Shape(scopes=2, vms_each=100), rounds=1)
 
 
 def measure(workspace: Workspace, size: Size = FULL) -> BenchmarkResult:
-    """Let every VM wait, then let one request of an operator change all scopes."""
+    """Start a long poll of every VM, then change all scopes with one request of an operator."""
     fleet = size.fleet
     seconds: list[float] = []
     with run_service_process(Task(data=str(workspace.fleet(fleet)))) as served:
@@ -59,5 +59,5 @@ def _change(served: ServiceProcess, fleet: Shape, *, vm: int) -> float:
         served.schedule(tuple(vm_name(scope, vm) for scope in range(fleet.scopes)))
         answered = talk.receive(burst.ResponsesReceived)
     if answered.wrong:
-        raise ValueError(f"{answered.wrong} of {fleet.vms} guests were told something else")
+        raise ValueError(f"{answered.wrong} of {fleet.vms} guests got an unexpected response")
     return max(answered.answered_at) - changed_at

@@ -16,7 +16,7 @@ EMPTY = Shape(scopes=0, vms_each=0)
 
 
 class Size(msgspec.Struct, frozen=True, kw_only=True):
-    """How large the fleet is."""
+    """Size of the fleet."""
 
     fleet: Shape = LARGE
 
@@ -26,7 +26,7 @@ QUICK = Size(fleet=Shape(scopes=200, vms_each=20))
 
 
 def measure(workspace: Workspace, size: Size = FULL) -> BenchmarkResult:
-    """Weigh both processes: when they have started, and when every VM has asked once."""
+    """Measure both processes: after their start, and after every VM has polled once."""
     fleet = size.fleet
     data = workspace.shared_fleet(fleet)
     with run_service_process(Task(data=str(workspace.fleet(EMPTY)))) as served:

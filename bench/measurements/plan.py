@@ -37,7 +37,7 @@ POLICIES: dict[str, CampaignPolicy] = {
 
 
 class Size(msgspec.Struct, frozen=True, kw_only=True):
-    """How large the fleet is, and how often each policy is planned."""
+    """Size of the fleet, and number of plans per policy."""
 
     fleet: Shape = LARGE
     rounds: int = 3
@@ -48,7 +48,7 @@ QUICK = Size(fleet=Shape(scopes=100, vms_each=20), rounds=1)
 
 
 class Run(NamedTuple):
-    """One plan, and how long it took; the processor's time suffers less from what else the machine does."""
+    """One plan and its duration; processor time is less noisy."""
 
     seconds: float
     processor: float

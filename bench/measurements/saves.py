@@ -1,4 +1,4 @@
-"""Durable saves per second with many writers at once, against the same saves with a commit each."""
+"""Durable saves per second with many writers at once, compared with one commit per save."""
 
 import asyncio
 import time
@@ -24,7 +24,7 @@ TARGET_RATIO = 5.0
 
 
 class Size(msgspec.Struct, frozen=True, kw_only=True):
-    """How many writers there are and how long to measure."""
+    """Number of writers, and duration."""
 
     writers: int = 64
     vms_each: int = 20
@@ -37,14 +37,14 @@ QUICK = Size(rounds=1, seconds=0.5)
 
 
 class Payload(msgspec.Struct, frozen=True):
-    """What is saved again and again: a scope, and one line in its journal."""
+    """The data of each save: a scope and one journal line."""
 
     value: bytes
     entry: Entry
 
 
 def measure(workspace: Workspace, size: Size = FULL) -> BenchmarkResult:
-    """Let both write in turn, on the same disk."""
+    """Measure both alternately on the same disk."""
     now = datetime.now(UTC)
     scope = make_scope(Shape(scopes=1, vms_each=size.vms_each), 0, now=now)
     payload = Payload(encode(scope), Entry(n=1, at=now, kind=EntryKind.SCHEDULED, by="bench"))
@@ -78,7 +78,7 @@ def measure(workspace: Workspace, size: Size = FULL) -> BenchmarkResult:
 
 
 def _commit_each(directory: Path, payload: Payload, size: Size) -> float:
-    """Save the writers' records in turn, each in a transaction of its own, as fast as it can be done."""
+    """Save the writers' records in turn, each in a separate transaction, as fast as possible."""
     path = directory / DATABASE_FILE
     prepare_database(path)
     revisions: dict[RecordKey, int | None] = dict.fromkeys(_keys(size))
@@ -95,7 +95,7 @@ def _commit_each(directory: Path, payload: Payload, size: Size) -> float:
 
 
 async def _save_together(directory: Path, payload: Payload, size: Size) -> float:
-    """Let each writer save its own record again as soon as the last save is durable."""
+    """Let each writer save its record again as soon as the last save is durable."""
     store = await SqliteStore.open(directory)
     try:
         began_at = time.monotonic()

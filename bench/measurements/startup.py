@@ -1,4 +1,4 @@
-"""How long a new process needs with a large fleet in SQLite until its first answer."""
+"""Time from process start to the first response, with a large fleet in SQLite."""
 
 import time
 from statistics import median
@@ -18,7 +18,7 @@ TARGET_SECONDS = 1.5
 
 
 class Size(msgspec.Struct, frozen=True, kw_only=True):
-    """How large the fleet is, and how often it starts."""
+    """Size of the fleet, and number of starts."""
 
     fleet: Shape = LARGE
     rounds: int = 5
@@ -29,7 +29,7 @@ QUICK = Size(fleet=Shape(scopes=200, vms_each=20), rounds=1)
 
 
 def measure(workspace: Workspace, size: Size = FULL) -> BenchmarkResult:
-    """Start it again and again, and knock until it answers."""
+    """Start it repeatedly, and poll until it responds."""
     data = workspace.shared_fleet(size.fleet)
     last_vm = address_of(size.fleet, size.fleet.scopes - 1, size.fleet.vms_each - 1)
     seconds: list[float] = []

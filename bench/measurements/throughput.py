@@ -1,5 +1,5 @@
-"""GET per second, one process and one VM, against nginx with a constant answer of the same size: on connections that
-stay open, and with a new connection for each request.
+"""GET per second, one process and one VM, compared with nginx and a constant response of the same size: with keep-alive
+connections, and with a new connection for each request.
 """
 
 from statistics import median
@@ -34,24 +34,24 @@ QUICK = Size(rounds=1, seconds=1)
 
 
 class Run(msgspec.Struct, frozen=True):
-    """One run of wrk, and the processor time that the server under test has used meanwhile."""
+    """One run of wrk, and the processor time that the server under test used."""
 
     summary: wrk.Summary
     processor_seconds: float
 
     @property
     def per_second(self) -> float:
-        """Answers per second."""
+        """Responses per second."""
         return self.summary.per_second
 
     @property
     def microseconds_each(self) -> float:
-        """Processor time per answer in the server."""
+        """Processor time per response in the server."""
         return self.processor_seconds / self.summary.requests * 1e6
 
 
 def measure(workspace: Workspace, size: Size = FULL, *, is_closing: bool = False) -> BenchmarkResult:
-    """Let wrk ask both in turn. With `is_closing`, every request has a connection of its own."""
+    """Run wrk against both alternately. With `is_closing`, every request opens a new connection."""
     task = Task(data=str(workspace.fleet(ONE_VM)), requests_per_second=UNREACHED)
     query = CLOSING_QUERY if is_closing else QUERY
     with run_service_process(task) as served:
