@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-import yaml  # type: ignore[import-untyped]  # its stubs are a package of their own, for one call
+import yaml  # type: ignore[import-untyped]  # its stubs are in a separate package, not worth it for one call
 
 from tests.docs.console import normal, steps
 from tests.support.emulator import plain_environment
@@ -65,8 +65,8 @@ def test_shell(tmp_path: Path) -> None:
 def test_node(tmp_path: Path) -> None:
     need("node")
     saved(OTHERS, tmp_path)
-    told = output_of(tmp_path, "node", "--test", "--test-reporter=tap")
-    assert re.search(r"^# pass 3$", told, re.MULTILINE), told
+    output = output_of(tmp_path, "node", "--test", "--test-reporter=tap")
+    assert re.search(r"^# pass 3$", output, re.MULTILINE), output
 
 
 def test_go(tmp_path: Path) -> None:
@@ -75,8 +75,8 @@ def test_go(tmp_path: Path) -> None:
     own = {"GOFLAGS": "-mod=mod", "GOTOOLCHAIN": "local"}
     output_of(tmp_path, "go", "mod", "init", "example.org/handler", **own)
     assert output_of(tmp_path, "gofmt", "-l", ".") == ""
-    told = output_of(tmp_path, "go", "test", "-v", **own)
-    assert told.count("--- PASS: ") == 2, told
+    output = output_of(tmp_path, "go", "test", "-v", **own)
+    assert output.count("--- PASS: ") == 2, output
 
 
 PYTEST = (sys.executable, "-m", "pytest", *WITHOUT_OTHERS, "-q", "-p", "no:cacheprovider", "--assert=plain")
@@ -88,8 +88,8 @@ def test_pytest_page(tmp_path: Path) -> None:
     tests = [name for name in files if name.startswith("test_")]
     assert len(tests) == 5
     asyncio = ("-o", "asyncio_mode=auto", "-o", "asyncio_default_fixture_loop_scope=function", "async_example.py")
-    told = output_of(tmp_path, *PYTEST, *tests, *asyncio)
-    assert re.search(r"^12 passed in", told, re.MULTILINE), told
+    output = output_of(tmp_path, *PYTEST, *tests, *asyncio)
+    assert re.search(r"^12 passed in", output, re.MULTILINE), output
 
 
 def test_without_pytest_on_the_pytest_page(tmp_path: Path) -> None:
@@ -139,5 +139,5 @@ class TestContinuousIntegration:
         (directory / ".venv").mkdir()
         (directory / ".venv/bin").symlink_to(Path(sys.executable).parent)
         (directory / ".venv/.installed").touch()
-        told = output_of(directory, "make", "--silent", "-f", "handler.mk", "ARGS=--version")
-        assert told == f"pytest {pytest.__version__}\n"
+        output = output_of(directory, "make", "--silent", "-f", "handler.mk", "ARGS=--version")
+        assert output == f"pytest {pytest.__version__}\n"

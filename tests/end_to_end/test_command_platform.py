@@ -167,8 +167,8 @@ def programs(directory: Path) -> list[str]:
     return [line for line in listed.splitlines() if str(directory / "maintain") in line and re.match("[^Z]s", line)]
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=["killed", "ended"])
-@pytest.mark.parametrize("finish", [True, False], ids=["program over", "program still runs"])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=["SIGKILL", "SIGTERM"])
+@pytest.mark.parametrize("finish", [True, False], ids=["program exited", "program still runs"])
 def test_work_finished_during_the_downtime_is_not_repeated(tmp_path: Path, number: int, finish: bool) -> None:
     text, event = interrupted(tmp_path, number, "0", finish=finish)
     with run_serve(tmp_path, text) as service:

@@ -31,7 +31,7 @@ exit "$(cat "$FOREWARN_PHASE.$FOREWARN_VM" 2>/dev/null || echo 0)"
 
 
 def schedule(service: ServiceProcess, type_: EventType, vm: str, **more: object) -> str:
-    ask = v1.ScheduleEvents(type=type_, vms=(vm,), **more)  # type: ignore[arg-type]  # as each test says
+    ask = v1.ScheduleEvents(type=type_, vms=(vm,), **more)  # type: ignore[arg-type]  # fields chosen by each test
     (made,) = service.api.schedule(ask).created
     return made.id
 

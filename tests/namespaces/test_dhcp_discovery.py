@@ -115,16 +115,16 @@ def test_link_local_address_is_tried_first(site: Site, tmp_path: Path) -> None:
 
 def test_server_without_option_245_is_named(site: Site) -> None:
     with dnsmasq(site.host, "guests", ADDRESSES):
-        told = site.discover()
-    assert told["error"] == "EndpointNotFound"
-    assert "the DHCP server 10.99.0.1 has no option 245 for this VM" in told["says"]
+        result = site.discover()
+    assert result["error"] == "EndpointNotFound"
+    assert "the DHCP server 10.99.0.1 has no option 245 for this VM" in result["message"]
 
 
 def test_address_without_a_service_is_named(site: Site) -> None:
     with dnsmasq(site.host, "guests", ADDRESSES, OF_THE_ENDPOINT):
-        told = site.discover()
-    assert told["error"] == "EndpointUnavailable"
-    assert "the endpoint is http://10.99.0.1, but it does not serve Scheduled Events" in told["says"]
+        result = site.discover()
+    assert result["error"] == "EndpointUnavailable"
+    assert "the endpoint is http://10.99.0.1, but it does not serve Scheduled Events" in result["message"]
 
 
 def test_network_without_a_dhcp_server_has_no_offers(site: Site) -> None:
@@ -136,8 +136,8 @@ def test_network_without_a_dhcp_server_has_no_offers(site: Site) -> None:
 
 
 def test_missing_interface_is_named(site: Site) -> None:
-    told = site.discover("eth7")
-    assert (told["error"], "no network interface eth7 is up" in told["says"]) == ("InterfaceNotFound", True)
+    result = site.discover("eth7")
+    assert (result["error"], "no network interface eth7 is up" in result["message"]) == ("InterfaceNotFound", True)
 
 
 def test_interface_that_is_down_is_not_used(site: Site) -> None:
@@ -149,9 +149,9 @@ def test_interface_that_is_down_is_not_used(site: Site) -> None:
 
 
 def test_missing_permission_is_reported(site: Site) -> None:
-    told = site.discover(before=("setpriv", "--bounding-set=-net_bind_service"))
-    assert told["error"] == "DhcpNotAllowed"
-    assert "port 68: permission denied; run it once as root or with CAP_NET_BIND_SERVICE" in told["says"]
+    result = site.discover(before=("setpriv", "--bounding-set=-net_bind_service"))
+    assert result["error"] == "DhcpNotAllowed"
+    assert "port 68: permission denied; run it once as root or with CAP_NET_BIND_SERVICE" in result["message"]
 
 
 @pytest.mark.parametrize("is_shared", [True, False], ids=["shared", "exclusive"])
@@ -164,8 +164,11 @@ def test_port_68_is_shared_with_another_dhcp_client_if_possible(site: Site, tmp_
         "sys.exit(subprocess.run(sys.argv[1:]).returncode)"
     )
     with service(site, tmp_path), dnsmasq(site.host, "guests", ADDRESSES, OF_THE_ENDPOINT):
-        told = site.discover(before=(sys.executable, "-c", holding))
+        result = site.discover(before=(sys.executable, "-c", holding))
     if is_shared:
-        assert told == {"endpoint": "http://10.99.0.1"}
+        assert result == {"endpoint": "http://10.99.0.1"}
     else:
-        assert (told["error"], "another program uses the port exclusively" in told["says"]) == ("DhcpNotAllowed", True)
+        assert (result["error"], "another program uses the port exclusively" in result["message"]) == (
+            "DhcpNotAllowed",
+            True,
+        )

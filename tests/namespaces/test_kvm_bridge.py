@@ -98,8 +98,8 @@ def test_each_guest_sees_itself_and_its_own_events_behind_the_rules(bridge_host:
     bridge_host.load_rules(tmp_path)
     with service(bridge_host, tmp_path):
         for number, curl in enumerate(curls(bridge_host, tmp_path)):
-            told = curl(*METADATA, NAME)
-            assert (told.status, told.body) == (200, f"web-{number}".encode())
+            response = curl(*METADATA, NAME)
+            assert (response.status, response.body) == (200, f"web-{number}".encode())
             assert curl(*METADATA, EVENTS).status == 200
 
 
@@ -123,8 +123,8 @@ def test_without_the_rules_a_guest_can_use_the_address_of_a_stopped_guest(
         _, second = curls(bridge_host, tmp_path)
         bridge_host.guests[0].ip("link set eth0 down")
         bridge_host.guests[1].ip("address add 192.0.2.10/24 dev eth0")
-        told = second(*METADATA, "--interface", "192.0.2.10", NAME)
-        assert (told.status, told.body) == (200, b"web-0")
+        response = second(*METADATA, "--interface", "192.0.2.10", NAME)
+        assert (response.status, response.body) == (200, b"web-0")
 
 
 def test_with_the_rules_a_guest_cannot_use_another_address(bridge_host: BridgeHost, tmp_path: Path) -> None:

@@ -39,8 +39,8 @@ def exit_status(curl: Curl, *arguments: str) -> int:
 @pytest.mark.parametrize(("vm", "name"), [("left", b"left-0"), ("right", b"right-0")])
 def test_vm_is_identified_by_its_address(request: pytest.FixtureRequest, vm: str, name: bytes) -> None:
     curl = request.getfixturevalue(vm)
-    told = curl(*METADATA, f"{ENDPOINT}/metadata/instance/compute/name?api-version=2020-07-01&format=text")
-    assert (told.status, told.body) == (200, name)
+    response = curl(*METADATA, f"{ENDPOINT}/metadata/instance/compute/name?api-version=2020-07-01&format=text")
+    assert (response.status, response.body) == (200, name)
 
 
 def test_vm_sees_only_the_events_of_its_scope(operator: Operator, left: Curl, right: Curl) -> None:
@@ -60,9 +60,9 @@ def test_vm_can_approve_only_events_of_its_scope(operator: Operator, left: Curl,
 
 @pytest.mark.parametrize("question", [METADATA, (*METADATA, "--data", '{"StartRequests":[]}')], ids=["GET", "POST"])
 def test_unknown_address_is_refused(lab: Lab, operator: Operator, tmp_path: Path, question: tuple[str, ...]) -> None:
-    told = Curl(tmp_path, *lab.stranger.within)(*question, EVENTS)
+    response = Curl(tmp_path, *lab.stranger.within)(*question, EVENTS)
     refusal = {"error": "Forbidden: the address of this request belongs to no known VM"}
-    assert (told.status, json.loads(told.body)) == (403, refusal)
+    assert (response.status, json.loads(response.body)) == (403, refusal)
 
 
 def test_vm_in_another_network_is_not_served(lab: Lab, operator: Operator, tmp_path: Path) -> None:
@@ -135,8 +135,8 @@ def test_guest_address_does_not_serve_the_operator_api(operator: Operator, left:
 def test_the_python_program_of_2017_runs_unmodified(lab: Lab, operator: Operator) -> None:
     event = operator.schedule("Reboot", "left-0")
     url = ENDPOINT + events_path("2017-03-01")
-    told = lab.left.run(sys.executable, str(PROGRAMS / "python_of_2017.py"), url, "_left-0")
-    assert json.loads(told) == {"seen": 1, "mine": [event], "answers": [200]}
+    response = lab.left.run(sys.executable, str(PROGRAMS / "python_of_2017.py"), url, "_left-0")
+    assert json.loads(response) == {"seen": 1, "mine": [event], "answers": [200]}
     assert operator.status(event) == "Started"
 
 

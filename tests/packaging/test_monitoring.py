@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import promql_parser
 import pytest
-import yaml  # type: ignore[import-untyped]  # its stubs are a package of their own, for one call
+import yaml  # type: ignore[import-untyped]  # its stubs are in a separate package, not worth it for one call
 from prometheus_client.parser import text_string_to_metric_families
 
 from forewarn.guest.counters import Counters

@@ -109,7 +109,7 @@ def test_program_can_need_more_than_one_package(machine: Machine) -> None:
     assert machine.run("need", "no-such-1=one,two", "no-such-2=three") == (0, ["install-debian: one two three"])
 
 
-@pytest.mark.parametrize(("options", "status"), [([], 0), (["--required"], 1)], ids=["wished", "required"])
+@pytest.mark.parametrize(("options", "status"), [([], 0), (["--required"], 1)], ids=["optional", "required"])
 def test_missing_programs_are_reported_to_an_ordinary_user(machine: Machine, options: list[str], status: int) -> None:
     machine.has("id", NOT_ROOT)
     assert machine.run("need", *options, "sh=dash", "no-such-1=one") == (

@@ -42,14 +42,14 @@ class Running:
 
     def finish(self) -> tuple[int, str]:
         """Wait until it exits; return its exit status and output."""
-        told, complaint = self._process.communicate(timeout=GUARD)
-        return self._process.returncode, told or complaint
+        output, complaint = self._process.communicate(timeout=GUARD)
+        return self._process.returncode, output or complaint
 
     def answers(self) -> list[Answer]:
         """Wait until it exits, and return the responses."""
-        status, told = self.finish()
-        assert status == 0, f"curl ended with {status}: {told}"
-        figures = [msgspec.json.decode(line, type=Figures) for line in told.splitlines()]
+        status, output = self.finish()
+        assert status == 0, f"curl ended with {status}: {output}"
+        figures = [msgspec.json.decode(line, type=Figures) for line in output.splitlines()]
         return [_answer(*files, each) for files, each in zip(self._files, figures, strict=True)]
 
 

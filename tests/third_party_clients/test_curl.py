@@ -35,11 +35,11 @@ class TestAsking:
     def test_document_matches_the_protocol_exactly(self, service: EmulatorProcess, vm: Vm, curl: Curl) -> None:
         quiet = curl(*METADATA, vm.events())
         (event,) = service.schedule(EventType.REBOOT, vm)
-        told = curl(*METADATA, vm.events())
+        response = curl(*METADATA, vm.events())
         assert (quiet.status, quiet.body) == (200, b'{"DocumentIncarnation":1,"Events":[]}')
-        not_before = re.search(rb'"NotBefore":"(\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT)"', told.body)
+        not_before = re.search(rb'"NotBefore":"(\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT)"', response.body)
         assert not_before is not None
-        assert told.body == (
+        assert response.body == (
             b'{"DocumentIncarnation":2,"Events":[{"EventId":"%b","EventStatus":"Scheduled","EventType":"Reboot",'
             b'"ResourceType":"VirtualMachine","Resources":["vm-0"],"NotBefore":"%b",'
             b'"Description":"The VM restarts because its host is maintained.","EventSource":"Platform",'
@@ -62,18 +62,18 @@ class TestAsking:
             assert re.fullmatch(pattern, answer.headers[name]), name
 
     def test_instance_name(self, vm: Vm, curl: Curl) -> None:
-        told = curl(*METADATA, f"{vm.url}/metadata/instance/compute/name?api-version=2017-08-01&format=text")
-        assert (told.status, told.body) == (200, b"vm-0")
+        response = curl(*METADATA, f"{vm.url}/metadata/instance/compute/name?api-version=2017-08-01&format=text")
+        assert (response.status, response.body) == (200, b"vm-0")
 
     def test_supported_versions(self, vm: Vm, curl: Curl) -> None:
-        told = curl(*METADATA, f"{vm.url}/metadata/versions")
+        response = curl(*METADATA, f"{vm.url}/metadata/versions")
         versions = ("2017-03-01", "2017-08-01", "2017-11-01", "2019-01-01", "2019-04-01", "2019-08-01", "2020-07-01")
-        assert json.loads(told.body) == {"apiVersions": list(versions)}
+        assert json.loads(response.body) == {"apiVersions": list(versions)}
 
     @pytest.mark.parametrize("path", ["/Metadata/ScheduledEvents?", "/metadata/scheduledevents/?"])
     def test_path_ignores_case_and_trailing_slash(self, vm: Vm, curl: Curl, path: str) -> None:
-        told = curl("--header", "METADATA: True", f"{vm.url}{path}api-version=2020-07-01")
-        assert (told.status, told.body) == (200, b'{"DocumentIncarnation":1,"Events":[]}')
+        response = curl("--header", "METADATA: True", f"{vm.url}{path}api-version=2020-07-01")
+        assert (response.status, response.body) == (200, b'{"DocumentIncarnation":1,"Events":[]}')
 
     def test_one_connection_serves_many_requests(self, service: EmulatorProcess, vm: Vm, curl: Curl) -> None:
         (event,) = service.schedule(EventType.FREEZE, vm)
@@ -97,8 +97,8 @@ class TestAsking:
         assert [answer.connects for answer in answers] == [1, 0]
 
     def test_connection_close_is_confirmed(self, vm: Vm, curl: Curl) -> None:
-        told = curl("--header", "Connection: close", *METADATA, vm.events())
-        assert (told.status, told.headers["connection"]) == (200, "close")
+        response = curl("--header", "Connection: close", *METADATA, vm.events())
+        assert (response.status, response.headers["connection"]) == (200, "close")
 
     def test_http_2_upgrade_is_ignored(self, vm: Vm, curl: Curl) -> None:
         """Java's client sends this upgrade offer with its first request."""
@@ -134,22 +134,22 @@ class TestConditions:
     def test_etag_has_no_effect_on_an_approval(self, service: EmulatorProcess, vm: Vm, curl: Curl) -> None:
         (event,) = service.schedule(EventType.REBOOT, vm)
         etag = curl(*METADATA, vm.events()).headers["etag"]
-        told = curl(*approving(event), "--header", f"If-None-Match: {etag}", vm.events())
-        assert (told.status, told.body) == (200, b"")
+        response = curl(*approving(event), "--header", f"If-None-Match: {etag}", vm.events())
+        assert (response.status, response.body) == (200, b"")
 
     def test_long_poll_ends_with_the_next_change(self, service: EmulatorProcess, vm: Vm, curl: Curl) -> None:
         etag = curl(*METADATA, vm.events()).headers["etag"]
         held = curl.start((*METADATA, "--header", f"If-None-Match: {etag}", vm.events() + "&wait=60"))
         (event,) = service.schedule(EventType.REBOOT, vm)
-        (told,) = held.answers()
-        assert told.status == 200
-        assert [one["EventId"] for one in json.loads(told.body)["Events"]] == [event]
+        (response,) = held.answers()
+        assert response.status == 200
+        assert [one["EventId"] for one in json.loads(response.body)["Events"]] == [event]
 
     def test_long_poll_ends_after_its_wait_time(self, vm: Vm, curl: Curl) -> None:
         etag = curl(*METADATA, vm.events()).headers["etag"]
-        told = curl(*METADATA, "--header", f"If-None-Match: {etag}", vm.events() + "&wait=1")
-        assert (told.status, told.headers["etag"]) == (304, etag)
-        assert told.seconds > 0.9
+        response = curl(*METADATA, "--header", f"If-None-Match: {etag}", vm.events() + "&wait=1")
+        assert (response.status, response.headers["etag"]) == (304, etag)
+        assert response.seconds > 0.9
 
 
 class TestApproving:
@@ -168,22 +168,22 @@ class TestApproving:
         self, service: EmulatorProcess, vm: Vm, curl: Curl, options: tuple[str, ...]
     ) -> None:
         (event,) = service.schedule(EventType.REBOOT, vm)
-        told = curl(*approving(event), *options, vm.events())
-        assert (told.status, told.body, told.headers["content-length"]) == (200, b"", "0")
+        response = curl(*approving(event), *options, vm.events())
+        assert (response.status, response.body, response.headers["content-length"]) == (200, b"", "0")
         assert service.statuses(vm) == {event: "Started"}
 
     @pytest.mark.parametrize("coding", ["", " chunked"], ids=["length", "chunked"])
     def test_expect_header_gets_100_continue(self, service: EmulatorProcess, vm: Vm, curl: Curl, coding: str) -> None:
         (event,) = service.schedule(EventType.REBOOT, vm)
         waiting = ("--header", "Expect: 100-continue", "--expect100-timeout", str(GUARD))
-        told = curl(*approving(event), *waiting, "--header", f"Transfer-Encoding:{coding}", vm.events())
-        assert (told.status, told.body, told.continued) == (200, b"", True)
+        response = curl(*approving(event), *waiting, "--header", f"Transfer-Encoding:{coding}", vm.events())
+        assert (response.status, response.body, response.continued) == (200, b"", True)
         assert service.statuses(vm) == {event: "Started"}
 
     def test_one_unknown_id_rejects_the_whole_request(self, service: EmulatorProcess, vm: Vm, curl: Curl) -> None:
         (event,) = service.schedule(EventType.REBOOT, vm)
-        told = curl(*approving(event, NO_SUCH_EVENT), vm.events())
-        assert (told.status, told.body) == (
+        response = curl(*approving(event, NO_SUCH_EVENT), vm.events())
+        assert (response.status, response.body) == (
             400,
             b'{"error":"Bad request: there is no event %b"}' % NO_SUCH_EVENT.encode(),
         )
@@ -193,8 +193,11 @@ class TestApproving:
         self, service: EmulatorProcess, vm: Vm, role_instance: Vm, curl: Curl
     ) -> None:
         (event,) = service.schedule(EventType.REBOOT, role_instance)
-        told = curl(*approving(event), vm.events())
-        assert (told.status, told.body) == (400, b'{"error":"Bad request: there is no event %b"}' % event.encode())
+        response = curl(*approving(event), vm.events())
+        assert (response.status, response.body) == (
+            400,
+            b'{"error":"Bad request: there is no event %b"}' % event.encode(),
+        )
         assert service.statuses(role_instance) == {event: "Scheduled"}
 
 
@@ -266,10 +269,20 @@ REFUSALS: dict[str, tuple[tuple[str, ...], str, int, bytes]] = {
         error("Bad request: wait is given once, as a whole number of seconds from 1 to 60"),
     ),
     "no body": ((*METADATA, "--request", "POST"), EVENTS, 400, error("Bad request: the body is not JSON")),
-    "no JSON": ((*METADATA, "--data", "StartRequests"), EVENTS, 400, error("Bad request: the body is not JSON")),
-    "no object": ((*METADATA, "--data", "[]"), EVENTS, 400, error("Bad request: the body is not a JSON object")),
+    "body is not JSON": (
+        (*METADATA, "--data", "StartRequests"),
+        EVENTS,
+        400,
+        error("Bad request: the body is not JSON"),
+    ),
+    "body is not an object": (
+        (*METADATA, "--data", "[]"),
+        EVENTS,
+        400,
+        error("Bad request: the body is not a JSON object"),
+    ),
     "no StartRequests": ((*METADATA, "--data", "{}"), EVENTS, 400, error("Bad request: the body has no StartRequests")),
-    "StartRequests is no list": (
+    "StartRequests is not a list": (
         (*METADATA, "--data", '{"StartRequests":{}}'),
         EVENTS,
         400,
@@ -281,20 +294,20 @@ REFUSALS: dict[str, tuple[tuple[str, ...], str, int, bytes]] = {
         400,
         error("Bad request: an entry of StartRequests has no string EventId"),
     ),
-    "EventId is no GUID": (
+    "EventId is not a GUID": (
         approving("x"),
         EVENTS,
         400,
         error("Bad request: EventId x is not a GUID"),
     ),
-    "the path comes before the method": (
+    "path is checked before the method": (
         ("--request", "DELETE"),
         "/",
         404,
         error("Not found: here are /metadata/scheduledevents, /metadata/instance and /metadata/versions"),
     ),
-    "the header comes before the version": ((), "/metadata/scheduledevents", 400, NO_HEADER),
-    "the version comes before the body": (
+    "header is checked before the version": ((), "/metadata/scheduledevents", 400, NO_HEADER),
+    "version is checked before the body": (
         (*METADATA, "--data", "x"),
         "/metadata/scheduledevents",
         400,

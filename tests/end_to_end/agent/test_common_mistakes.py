@@ -179,7 +179,7 @@ def test_agent_survives_a_failing_handler(tmp_path: Path) -> None:
         assert sorted(alone.hook_runs) == ["prepare FIRST", "prepare SECOND"]
 
 
-@pytest.mark.parametrize("works", [True, False], ids=["all is well", "nothing works"])
+@pytest.mark.parametrize("works", [True, False], ids=["receivers respond", "receivers fail"])
 def test_secrets_are_not_logged(tmp_path: Path, works: bool) -> None:
     told: list[str] = []
 

@@ -10,7 +10,7 @@ from forewarn.client.discovery import NotDiscovered, discover_endpoint
 discovery.RECEIVE_LIMIT = 3.0
 
 try:
-    told = {"endpoint": discover_endpoint(*sys.argv[1:])}
+    result = {"endpoint": discover_endpoint(*sys.argv[1:])}
 except NotDiscovered as error:
-    told = {"error": type(error).__name__, "says": str(error)}
-json.dump(told, sys.stdout)
+    result = {"error": type(error).__name__, "message": str(error)}
+json.dump(result, sys.stdout)
