@@ -1,4 +1,4 @@
--- Prints what wrk counted as one line of JSON. It runs once, at the end: no request is slowed down by it.
+-- Prints the counters of wrk as one line of JSON. It runs once, at the end, so it slows no request down.
 function done(summary, latency, requests)
    local errors = summary.errors
    print(string.format(
