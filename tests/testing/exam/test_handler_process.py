@@ -81,13 +81,15 @@ def test_stopped_program_has_not_ended_by_itself(tmp_path: Path) -> None:
 
 @pytest.mark.process
 def test_stop_ends_the_children_too(tmp_path: Path) -> None:
-    """The pipe reaches its end only when every process that inherited it has ended."""
-    reader, writer = os.pipe()
-    script = "import os, signal, sys; os.fork(); os.write(int(sys.argv[1]), b'x'); signal.pause()"
-    os.set_inheritable(writer, True)
-    process, _ = launch(tmp_path, script, str(writer))
-    os.close(writer)
-    with os.fdopen(reader, "rb") as pipe:
+    """The pipe reaches its end only when both processes have ended."""
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    script = (
+        "import os, signal, sys; pipe = os.open(sys.argv[1], os.O_WRONLY); os.fork(); "
+        "os.write(pipe, b'x'); signal.pause()"
+    )
+    process, _ = launch(tmp_path, script, str(path))
+    with path.open("rb") as pipe:
         assert pipe.read(2) == b"xx"
         process.stop()
         assert pipe.read() == b""

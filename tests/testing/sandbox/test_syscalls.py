@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from forewarn.testing.sandbox import syscalls
 from tests.testing.sandbox.vm_socket import GUARD
 
-NEW_NETWORK = "import os, socket\nfrom forewarn.testing.sandbox import syscalls\nsyscalls.unshare({flags})\n"
-USER_AND_NETWORK = NEW_NETWORK.format(flags="syscalls.CLONE_NEWUSER | syscalls.CLONE_NEWNET")
+if sys.platform != "linux":
+    pytest.skip("only Linux has these system calls", allow_module_level=True)
+
+from forewarn.testing.sandbox import syscalls
 
 
 def run_program(script: str) -> str:
@@ -58,7 +59,10 @@ print(before, signal_at_end_of_parent())
 @pytest.mark.process
 @pytest.mark.usefixtures("sandboxes")
 def test_loopback_gets_a_second_address() -> None:
-    script = f"""{USER_AND_NETWORK}
+    script = """
+import socket
+from forewarn.testing.sandbox import syscalls
+syscalls.unshare(syscalls.CLONE_NEWUSER | syscalls.CLONE_NEWNET)
 syscalls.bring_up("lo")
 syscalls.add_address("lo:1", "169.254.169.254")
 with socket.create_server(("169.254.169.254", 80)) as server, socket.create_connection(server.getsockname()) as client:
