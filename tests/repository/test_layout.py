@@ -2,13 +2,9 @@
 
 import ast
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
-
-from tests.conftest import PROCESS_FOLDERS
 
 ROOT = Path(__file__).parents[2]
 ALLOWED = ("forewarn.core", "forewarn.testing.scenario")
@@ -163,30 +159,6 @@ def test_misplaced_test_is_found(tmp_path: Path) -> None:
     ]
 
 
-TESTED_ELSEWHERE = ROOT / "tests/repository/tested_elsewhere.txt"
-"""Modules without a test file of their own, each with the test file that tests it, and the reason."""
-
-MAX_TESTED_ELSEWHERE = 0
-"""The list may get shorter, not longer."""
-
-
-class ListedModule(NamedTuple):
-    """The test file of a module, and why it does not have the module's name."""
-
-    test: str
-    reason: str
-
-
-def read_tested_elsewhere() -> dict[str, ListedModule]:
-    found: dict[str, ListedModule] = {}
-    for line in TESTED_ELSEWHERE.read_text().splitlines():
-        if not line.startswith("#"):
-            module, _, rest = line.partition(": ")
-            test, _, reason = rest.partition("; ")
-            found[module] = ListedModule(test, reason)
-    return found
-
-
 def modules_without_a_test_file(root: Path) -> list[str]:
     """Return the modules after which, and after whose package, no test file is named."""
     tests = root / "tests"
@@ -200,58 +172,8 @@ def modules_without_a_test_file(root: Path) -> list[str]:
     ]
 
 
-def test_every_module_has_a_test_file_of_its_name_or_is_listed_with_the_one_that_tests_it() -> None:
-    assert sorted(set(modules_without_a_test_file(ROOT)) - set(read_tested_elsewhere())) == []
-
-
-def test_list_of_modules_tested_elsewhere_is_current() -> None:
-    listed = read_tested_elsewhere()
-    assert list(listed) == sorted(listed)
-    assert sorted(set(listed) - set(modules_without_a_test_file(ROOT))) == []
-    assert {each.test for each in listed.values() if not (ROOT / "tests" / each.test).is_file()} == set()
-    assert len(listed) <= MAX_TESTED_ELSEWHERE
-
-
-def test_every_module_tested_elsewhere_has_a_reason() -> None:
-    assert [module for module, each in read_tested_elsewhere().items() if len(each.reason.split()) < 5] == []
-
-
-LOADED_BY_NAME = {"src/forewarn/cli/app.py": "src/forewarn/cli/commands"}
-"""Modules that import all modules of a folder, by the names in a table."""
-
-
-@cache
-def reached_files(root: Path, test: Path) -> set[Path]:
-    """Return the files that a test file imports, directly or through others or the conftest files of its folders."""
-    found: set[Path] = set()
-    todo = [test, *(folder / "conftest.py" for folder in test.parents if (folder / "conftest.py").is_file())]
-    while todo:
-        if (file := todo.pop()) not in found:
-            found.add(file)
-            todo += _imported_files(root, file) - found
-    return found
-
-
-@cache
-def _imported_files(root: Path, file: Path) -> set[Path]:
-    places = [
-        (root / "src" if is_within(module, "forewarn") else root) / module.replace(".", "/")
-        for module in {*imported_modules(file)}
-        if is_within(module, "forewarn") or is_within(module, "tests")
-    ]
-    named = [each for place in places for each in (place.with_suffix(".py"), place / "__init__.py") if each.is_file()]
-    folder = LOADED_BY_NAME.get(str(file.relative_to(root)))
-    return {*named, *(() if folder is None else (root / folder).glob("*.py"))}
-
-
-def test_listed_test_file_imports_the_module_or_starts_the_program() -> None:
-    wrong = [
-        f"{module}: {each.test}"
-        for module, each in read_tested_elsewhere().items()
-        if not any(each.test.startswith(f"{folder}/") for folder in PROCESS_FOLDERS)
-        if ROOT / f"src/forewarn/{module}.py" not in reached_files(ROOT, ROOT / "tests" / each.test)
-    ]
-    assert wrong == []
+def test_every_module_has_a_test_file_of_its_name() -> None:
+    assert modules_without_a_test_file(ROOT) == []
 
 
 def test_module_without_a_test_file_is_found(tmp_path: Path) -> None:
