@@ -95,6 +95,7 @@ def test_stop_ends_the_children_too(tmp_path: Path) -> None:
         assert pipe.read() == b""
 
 
+@pytest.mark.process
 def test_missing_program_cannot_be_launched(tmp_path: Path) -> None:
     options = LaunchOptions(command=(str(tmp_path / "missing"),))
     context = LaunchContext(url="", host_name="web-0", directory=tmp_path, environment={})

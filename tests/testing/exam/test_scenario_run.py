@@ -108,6 +108,7 @@ def test_run_ends_at_its_time_limit() -> None:
     assert result.problem == "the scenario did not end within 0 s"
 
 
+@pytest.mark.process
 def test_missing_program_cannot_be_launched(tmp_path: Path) -> None:
     way = LaunchOptions(command=(str(tmp_path / "missing"),), url_variable="URL")
     with pytest.raises(LaunchFailed, match="No such file or directory"):
