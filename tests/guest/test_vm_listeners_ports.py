@@ -195,7 +195,7 @@ async def test_added_and_removed_vms_do_not_exhaust_open_files(monkeypatch: pyte
 
 
 async def test_internal_error_while_opening_ports_ends_the_service(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise nobody would notice that new VMs get no ports."""
+    """Otherwise the missing ports of new VMs would not be noticed."""
 
     async def fail(*_: object) -> bool:
         raise RuntimeError("a bug")

@@ -91,7 +91,7 @@ async def test_large_plan_runs_in_a_separate_process_with_progress(monkeypatch: 
 
 
 async def test_disconnect_cancels_planning(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody needs the plan after a disconnect."""
+    """The plan is not needed after a disconnect."""
     begun, ended = asyncio.Event(), asyncio.Event()
 
     async def endless(*_: object) -> campaign_planner.EncodedPlan:
