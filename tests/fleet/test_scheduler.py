@@ -3,12 +3,15 @@
 import asyncio
 from datetime import datetime, timedelta
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from forewarn.clock import ManualClock, SystemClock
 from forewarn.fleet.scheduler import WAKE_BATCH, TimerHeap
 from tests.core.sample_scopes import TEN
+from tests.fleet.campaign.campaigns import single
+from tests.fleet.fleets import run_fleet, until
 
 MINUTE = timedelta(minutes=1)
 
@@ -130,3 +133,31 @@ def test_each_scope_is_woken_only_at_its_last_due_time(
     let_time_go_on(TEN + timedelta(days=1))
     assert woken == expected
     assert (timers._heap, timers._queued, timers._moments) == ([], {}, {})
+
+
+async def test_scopes_beyond_the_slots_are_ticked_when_one_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("forewarn.fleet.scheduler.TICK_CONCURRENCY", 2)
+    ticked: list[str] = []
+    async with run_fleet(*(single(n) for n in range(5))) as fleet:
+        fleet.scopes.observers.append(lambda change: ticked.append(change.id))
+        for n in range(5):
+            fleet.scheduler.wake(f"db-{n}")
+        assert fleet.scheduler.busy == 5
+        await until(lambda: fleet.scheduler.busy == 0)
+    assert ticked == [f"db-{n}" for n in range(5)]
+
+
+async def test_nothing_waits_for_a_slot_after_a_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("forewarn.fleet.scheduler.TICK_CONCURRENCY", 2)
+    ticked: list[str] = []
+    async with run_fleet(*(single(n) for n in range(5))) as fleet:
+        fleet.scopes.observers.append(lambda change: ticked.append(change.id))
+        for n in range(5):
+            fleet.scheduler.wake(f"db-{n}")
+        await fleet.scheduler.stop()
+        await fleet.scheduler.wait_idle()
+        assert (fleet.scheduler.busy, ticked) == (0, [])
+        await fleet.scheduler.start()
+        fleet.scheduler.wake("db-3")
+        await until(lambda: fleet.scheduler.busy == 0)
+    assert ticked == ["db-3"]

@@ -186,10 +186,10 @@ class Scheduler:
         """Stop the duty. On return none of its tasks is running, and the time of the stop is saved."""
         if self.is_running:
             self.halt()
-            await self._tasks.cancel()
             self._ticking -= len(self._due)
             self._due.clear()
             self._none_due.set()
+            await self._tasks.cancel()
             self._free_slots = TICK_CONCURRENCY
             await self._outages.stop()
 
