@@ -11,14 +11,18 @@ export PYTHON
 # pytest caches rewritten assertions as bytecode; without the cache each process rewrites all of them.
 unexport PYTHONDONTWRITEBYTECODE
 
-PIP := $(BIN)/python -m pip --disable-pip-version-check install --constraint constraints.txt
+PIP := $(BIN)/python -m pip --disable-pip-version-check install
+# The hashes of all packages are in requirements/; tools/lock writes them.
+LOCKED := tools/install-packages $(PIP) --require-hashes
+# pip cannot check a directory: Forewarn itself is installed without its dependencies, and built with what is installed.
+SELF := $(PIP) --quiet --no-deps --no-build-isolation --editable .
 MONO := mcs=mono-mcs,libmono-system-net-http4.0-cil,libmono-system-runtime-serialization4.0-cil
-PROGRAMS_OF_TESTS := curl=curl strace=strace ip=iproute2 dnsmasq=dnsmasq-base nft=nftables systemd-analyze=systemd jq=jq haproxy=haproxy \
+PROGRAMS_OF_TESTS := curl=curl strace=strace gcc=gcc,libc6-dev ip=iproute2 dnsmasq=dnsmasq-base nft=nftables systemd-analyze=systemd jq=jq haproxy=haproxy \
     slirp4netns=slirp4netns pasta=passt setpriv=util-linux chromium=chromium \
     pg_ctlcluster=postgresql-common,postgresql $(MONO)
 CODE := $(strip src tests $(wildcard bench tools))
 
-.PHONY: help install run test test-fast test-long check pictures docs bench clean
+.PHONY: help install run test test-fast test-long check pictures docs lock release bench clean
 
 help:  ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -51,6 +55,12 @@ pictures: $(VENV)/.server  ## render the pictures of the documentation into docs
 docs: $(VENV)/.docs  ## build the documentation site into build/docs/site
 	@$(BIN)/python -m tools.docs_site $(ARGS)
 
+lock: $(VENV)/.lock  ## write the hashes of all packages into requirements (ARGS=--upgrade)
+	@UV=$(BIN)/uv tools/lock $(ARGS)
+
+release: $(VENV)/.tests  ## build and check sdist, wheel and SBOM in dist
+	@$(BIN)/python -m tools.release $(ARGS)
+
 bench: $(VENV)/.tests  ## measure performance, with nginx as the baseline
 	@tools/need --required nginx=nginx-light wrk=wrk
 	$(BIN)/python -m bench $(ARGS)
@@ -65,15 +75,20 @@ $(VENV)/.made:
 	@tools/make-venv $(VENV)
 	@touch $@
 
-$(VENV)/.server: pyproject.toml constraints.txt | $(VENV)/.made
-	@tools/install-packages $(PIP) --editable '.[server]'
+$(VENV)/.server: pyproject.toml requirements/build.txt requirements/server.txt | $(VENV)/.made
+	@$(LOCKED) --requirement requirements/build.txt --requirement requirements/server.txt
+	@$(SELF)
 	@touch $@
 
-$(VENV)/.docs: constraints.txt requirements-docs.txt | $(VENV)/.made
-	@tools/install-packages $(PIP) --requirement requirements-docs.txt
+$(VENV)/.docs: requirements/docs.txt | $(VENV)/.made
+	@$(LOCKED) --requirement requirements/docs.txt
 	@touch $@
 
-$(VENV)/.tests: pyproject.toml constraints.txt requirements-dev.txt requirements-docs.txt | $(VENV)/.made
-	@tools/install-packages $(PIP) --editable '.[server,testing,notify]' --requirement requirements-dev.txt \
-	    --requirement requirements-docs.txt
+$(VENV)/.tests: pyproject.toml requirements/development.txt | $(VENV)/.made
+	@$(LOCKED) --requirement requirements/development.txt
+	@$(SELF)
 	@touch $@ $(VENV)/.server $(VENV)/.docs
+
+$(VENV)/.lock: requirements/lock.txt | $(VENV)/.made
+	@$(LOCKED) --requirement requirements/lock.txt
+	@touch $@
