@@ -28,9 +28,10 @@ def scope(
     approval: ApprovalRule = ApprovalRule.ANY,
     low_priority: bool = False,
 ) -> Scope:
-    """Return a new scope."""
+    """Return a new scope. Its VMs get ids that no other scope has."""
+    own = tuple(msgspec.structs.replace(one, vm_id=derive_id(SEED, id_, one.name).lower()) for one in vms)
     traits = Traits(priority=Priority.LOW) if low_priority else Traits()
-    return Scope(id=id_, kind=kind, epoch="e1", changed_at=TEN, roster=Roster(vms), approval=approval, traits=traits)
+    return Scope(id=id_, kind=kind, epoch="e1", changed_at=TEN, roster=Roster(own), approval=approval, traits=traits)
 
 
 def web_scope() -> Scope:

@@ -77,7 +77,9 @@ def test_request_with_an_unknown_event_approves_nothing() -> None:
 def test_event_that_was_never_announced_cannot_be_approved() -> None:
     """The scope is not enabled, so no VM can have seen it."""
     production = RuleContext()
-    scope = saved_scope(schedule(a_scope([a_vm("v0")]), a_request("v0", notice=HOUR), production, now=NOW))
+    scope = saved_scope(
+        schedule(a_scope([a_vm("v0")]), a_request("v0", notice=HOUR, unannounced=True), production, now=NOW)
+    )
     assert [event.announced for event in scope.events] == [False]
     with pytest.raises(ScopeEventNotFound):
         approve(scope, "v0", [scope.events[0].id], production, now=NOW)

@@ -117,7 +117,12 @@ def test_transition_of_an_announced_event_increments_the_incarnation() -> None:
 
 def test_transition_of_an_unannounced_event_leaves_the_incarnation() -> None:
     scope = saved_scope(
-        schedule(a_scope([a_vm("v0")]), a_request("v0", notice=timedelta(hours=1)), RuleContext(), now=NOW)
+        schedule(
+            a_scope([a_vm("v0")]),
+            a_request("v0", notice=timedelta(hours=1), unannounced=True),
+            RuleContext(),
+            now=NOW,
+        )
     )
     draft = Draft(scope, NOW)
     assert draft.apply(scope.events[0], Trigger.CANCEL, by="ann") is None
@@ -169,9 +174,10 @@ def test_ended_events_and_keys_are_forgotten_after_a_day() -> None:
 def test_number_of_remembered_keys_is_limited() -> None:
     draft = Draft(a_scope(), NOW)
     for n in range(MAX_RECENT_ITEMS + 2):
-        draft.remember_key(f"k{n}", guid(n), "digest")
+        draft.remember_key(f"k{n}", guid(n), "digest", "tk_ann")
     seen = saved_scope(draft.finish(None)).seen_keys
-    assert (len(seen), seen[0]) == (MAX_RECENT_ITEMS, SeenKey(key="k2", request=guid(2), at=NOW, digest="digest"))
+    oldest = SeenKey(key="k2", request=guid(2), at=NOW, digest="digest", caller="tk_ann")
+    assert (len(seen), seen[0]) == (MAX_RECENT_ITEMS, oldest)
 
 
 def test_removed_scope_leaves_its_entries() -> None:

@@ -36,7 +36,7 @@ def test_first_request_enables_the_scope_and_keeps_its_epoch() -> None:
 
 def test_scope_that_is_enabled_again_begins_a_new_epoch_with_its_open_events() -> None:
     disabled = msgspec.structs.replace(enabled_scope(), enabled=False)
-    disabled = saved_scope(schedule(disabled, a_request("v0", notice=HOUR), CONTEXT, now=NOW))
+    disabled = saved_scope(schedule(disabled, a_request("v0", notice=HOUR, unannounced=True), CONTEXT, now=NOW))
     assert [event.announced for event in disabled.events] == [False]
     change = mark_seen(disabled, now=NOW, epoch="e2")
     scope = saved_scope(change)

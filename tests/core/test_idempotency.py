@@ -15,7 +15,14 @@ from forewarn.core.impact import Failed
 from forewarn.core.impact_lifecycle import begin, resolve, retry, settle
 from forewarn.core.inventory import add_vm, change_scope, change_vm, create_scope, remove_scope, remove_vm
 from forewarn.core.journal import EntryKind
-from forewarn.core.limits import DIGEST_LENGTH, MAX_KEY_LENGTH, MAX_RECENT_AGE, MAX_RECENT_ITEMS, MAX_RECORD_BYTES
+from forewarn.core.limits import (
+    DIGEST_LENGTH,
+    MAX_CALLER_LENGTH,
+    MAX_KEY_LENGTH,
+    MAX_RECENT_AGE,
+    MAX_RECENT_ITEMS,
+    MAX_RECORD_BYTES,
+)
 from forewarn.core.operations import cancel, delete, hold, release
 from forewarn.core.policy import EMULATOR, RuleContext
 from forewarn.core.schedule import schedule
@@ -193,13 +200,38 @@ def test_key_of_a_schedule_request_cannot_be_used_for_another_command() -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "digest"),
-    [("", "d"), ("k" * (MAX_KEY_LENGTH + 1), "d"), ("a b", "d"), ("k", "d" * (DIGEST_LENGTH + 1)), ("k", "ü")],
-    ids=["no key", "long key", "key with a space", "long digest", "digest that is not ASCII"],
+    ("key", "digest", "caller"),
+    [
+        ("", "d", ""),
+        ("k" * (MAX_KEY_LENGTH + 1), "d", ""),
+        ("a b", "d", ""),
+        ("k", "d" * (DIGEST_LENGTH + 1), ""),
+        ("k", "ü", ""),
+        ("k", "d", "c" * (MAX_CALLER_LENGTH + 1)),
+        ("k", "d", "ü"),
+    ],
+    ids=[
+        "no key",
+        "long key",
+        "key with a space",
+        "long digest",
+        "digest that is not ASCII",
+        "long caller",
+        "caller that is not ASCII",
+    ],
 )
-def test_key_and_digest_have_limits(key: str, digest: str) -> None:
+def test_key_digest_and_caller_have_limits(key: str, digest: str, caller: str) -> None:
     with pytest.raises(Invalid):
-        IdempotencyKey(key, digest)
+        IdempotencyKey(key, digest, caller)
+
+
+@pytest.mark.parametrize(("before", "rule"), COMMANDS.values(), ids=COMMANDS)
+def test_key_without_a_caller_belongs_to_every_caller(before: Callable[[], Scope], rule: Rule) -> None:
+    """Older versions stored such keys; their digests tell whether a request is repeated."""
+    first = saved_scope(apply_once(before(), KEY, rule, now=LATER))
+    assert apply_once(first, IdempotencyKey(KEY.key, KEY.digest, "tk_ann"), rule, now=LATER) == Change(first, (), False)
+    with pytest.raises(KeyConflict):
+        apply_once(first, IdempotencyKey(KEY.key, "d2", "tk_bob"), rule, now=LATER)
 
 
 def test_full_scope_has_room_for_every_key_that_it_may_have_to_remember() -> None:
@@ -215,7 +247,7 @@ def test_full_scope_has_room_for_every_key_that_it_may_have_to_remember() -> Non
         number += 1
     largest = 0
     for n in range(MAX_RECENT_ITEMS + 1):
-        asked = IdempotencyKey(f"{n:04}".ljust(MAX_KEY_LENGTH, "k"), "d" * DIGEST_LENGTH)
+        asked = IdempotencyKey(f"{n:04}".ljust(MAX_KEY_LENGTH, "k"), "d" * DIGEST_LENGTH, "c" * MAX_CALLER_LENGTH)
         scope = saved_scope(
             apply_once(scope, asked, lambda value: hold(value, by="a" * 60, reason="r" * 500, now=LATER), now=LATER)
         )

@@ -209,3 +209,30 @@ def test_changed_approval_rule_starts_what_has_enough_approvals_now() -> None:
     scope = saved_scope(approve(scope, "v0", [scope.events[0].id], ALWAYS, now=NOW))
     change = change_scope(scope, ALWAYS, by="ann", now=NOW, approval=ApprovalRule.ANY)
     assert kinds(change) == [EntryKind.SCOPE_CHANGED, EntryKind.STARTED]
+
+
+def test_vm_of_an_older_record_keeps_what_a_new_one_could_not_have() -> None:
+    """A zone index, one address twice, and the id of another VM do not prevent other changes."""
+    twice = (Address(ip="fe80::1%eth0"), Address(ip="fe80::1%eth0"))
+    old = msgspec.structs.replace(a_vm("web_0"), addresses=twice)
+    other = msgspec.structs.replace(a_vm("web_1"), vm_id=old.vm_id.upper())
+    scope = msgspec.structs.replace(a_scope(), roster=Roster((old, other)))
+    moved = msgspec.structs.replace(old, fault_domain=3)
+    change = change_vm(scope, moved, RuleContext(policy=EMULATOR), by="ann", now=NOW)
+    assert saved_scope(change).vm("web_0") == moved
+    for wrong in ((Address(ip="fe80::2%eth0"),), (Address(ip="10.0.0.1"), Address(ip="10.0.0.1"))):
+        with pytest.raises(Invalid):
+            change_vm(
+                scope,
+                msgspec.structs.replace(old, addresses=wrong),
+                RuleContext(policy=EMULATOR),
+                by="ann",
+                now=NOW,
+            )
+
+
+def test_id_of_another_vm_is_refused_in_any_case() -> None:
+    scope = a_scope([a_vm("web_0")])
+    vm = msgspec.structs.replace(a_vm("web_1"), vm_id=a_vm("web_0").vm_id.upper())
+    with pytest.raises(ResourceExists, match=r"vm_id .*, of VM web_0,"):
+        add_vm(scope, vm, by="ann", now=NOW)

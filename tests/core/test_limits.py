@@ -17,6 +17,7 @@ from forewarn.core.impact_lifecycle import begin, resolve, settle
 from forewarn.core.inventory import add_vm
 from forewarn.core.limits import (
     DIGEST_LENGTH,
+    MAX_CALLER_LENGTH,
     MAX_KEY_LENGTH,
     MAX_RECENT_ITEMS,
     MAX_RECORD_BYTES,
@@ -136,7 +137,9 @@ FULL_ENDED = tuple(
     EndedEvent(id=guid(n), request=guid(n), at=LATE, outcome=EventOutcome.COMPLETED) for n in range(MAX_RECENT_ITEMS)
 )
 FULL_ANSWERED = tuple(
-    SeenKey(key="k" * MAX_KEY_LENGTH, request=guid(n), at=LATE, digest="d" * DIGEST_LENGTH)
+    SeenKey(
+        key="k" * MAX_KEY_LENGTH, request=guid(n), at=LATE, digest="d" * DIGEST_LENGTH, caller="c" * MAX_CALLER_LENGTH
+    )
     for n in range(MAX_RECENT_ITEMS)
 )
 

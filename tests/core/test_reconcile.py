@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from forewarn.core import reconcile as reshaping
 from forewarn.core.errors import Invalid
 from forewarn.core.policy import PRODUCTION, RuleContext
-from forewarn.core.reconcile import AddressKey, plan_changes, reconcile
+from forewarn.core.reconcile import plan_changes, reconcile
 from forewarn.core.scope import Scope
-from forewarn.core.vm import Roster, Traits, Vm
+from forewarn.core.vm import Roster, Traits, UniqueKey, Vm, unique_keys
 from tests.core.sample_scopes import TEN, scope, vm
 
 CHAIN = 200
@@ -39,14 +39,13 @@ def test_addresses_can_be_exchanged() -> None:
 def test_cascade_of_refusals_checks_each_vm_only_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each VM should get the address of the next one, and the last VM must keep its own."""
     looked = 0
-    look = reshaping.address_keys
 
-    def places(one: Vm) -> set[AddressKey]:
+    def places(one: Vm) -> set[UniqueKey]:
         nonlocal looked
         looked += 1
-        return look(one)
+        return unique_keys(one)
 
-    monkeypatch.setattr(reshaping, "address_keys", places)
+    monkeypatch.setattr(reshaping, "unique_keys", places)
     present = group({f"v{n}": n for n in range(CHAIN)})
     wanted = group({f"v{n}": n + 1 for n in range(CHAIN)})
     found = plan_changes(present, wanted, prune=False, refused={f"v{CHAIN - 1}": "it is busy"})

@@ -8,6 +8,7 @@ from datetime import timedelta
 import msgspec
 import pytest
 
+from forewarn.core.api_version import ApiVersion
 from forewarn.core.change import (
     derive_id,
 )
@@ -16,6 +17,7 @@ from forewarn.core.errors import (
     EvictionNotAllowed,
     Invalid,
     KeyConflict,
+    NotAnnounced,
     NoticeTooShort,
     RefusedError,
     SourceNotAllowed,
@@ -35,6 +37,7 @@ from forewarn.core.schedule import (
     ceil_to_second,
     events_of_request,
     group_vms,
+    join_refusals,
     minimum_notice,
     request_of_key,
     schedule,
@@ -127,6 +130,11 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
         lambda: a_request("v0", failure=True, source=Source.USER),
         "a hardware failure has no notice, and its source is Platform",
     ),
+    "now with a notice": (
+        lambda: a_request("v0", at_once=True, notice=timedelta(0)),
+        "now excludes notice and not_before",
+    ),
+    "now with a start": (lambda: a_request("v0", at_once=True, not_before=NOW), "now excludes notice and not_before"),
     "negative notice": (lambda: a_request("v0", notice=timedelta(seconds=-1)), "notice must be 0 to 366 days"),
     "failing Freeze": (
         lambda: a_request("v0", type=EventType.FREEZE, failure=True),
@@ -173,7 +181,7 @@ def test_created_event_has_everything_that_was_asked_for() -> None:
             update_domain=0,
             host="hv-0",
             created_at=NOW,
-            not_before=NOW,
+            not_before=NOW + timedelta(minutes=7, seconds=30),
             duration=timedelta(seconds=15),
             description=EVENT_TYPES[EventType.REBOOT].descriptions[Cause.MAINTENANCE],
             by="test",
@@ -187,7 +195,7 @@ def test_created_event_has_everything_that_was_asked_for() -> None:
         (
             EntryKind.SCHEDULED,
             {
-                "not_before": "2030-01-07T10:00:00Z",
+                "not_before": "2030-01-07T10:07:30Z",
                 "type": "Reboot",
                 "source": "Platform",
                 "campaign": "c1",
@@ -260,13 +268,48 @@ def test_only_low_priority_vms_are_preempted() -> None:
 def test_open_operations_of_users_are_limited_by_request() -> None:
     """Two events of one request are one operation."""
     context = RuleContext(policy=Policy(user_operations=2))
-    scope = a_scope([a_vm("v0", host="hv-0"), a_vm("v1", host="hv-1")])
+    scope = a_scope([a_vm("v0", host="hv-0"), a_vm("v1", host="hv-1")], enabled=True)
     for n in range(2):
         scope = saved_scope(schedule(scope, a_request("v0", "v1", id=guid(n), source=Source.USER), context, now=NOW))
     assert len(scope.events) == 4
     with pytest.raises(TooManyOperations) as refused:
         schedule(scope, a_request("v0", id=guid(2), source=Source.USER), context, now=NOW)
     assert (refused.value.scope, refused.value.limit) == ("web", 2)
+
+
+@pytest.mark.parametrize("fields", [{}, {"notice": timedelta(days=1)}, {"at_once": True}], ids=str)
+def test_event_that_vms_will_not_hear_of_needs_consent(fields: dict[str, object]) -> None:
+    scope = a_scope([a_vm("v0"), a_vm("v1")])
+    with pytest.raises(NotAnnounced) as refused:
+        schedule(scope, a_request("v0", "v1", **fields), RuleContext(), now=NOW)
+    assert refused.value.details == {"scopes": ("web",), "scope_count": 1, "vm_count": 2}
+    (event,) = saved_scope(
+        schedule(scope, a_request("v0", "v1", unannounced=True, **fields), RuleContext(), now=NOW)
+    ).events
+    assert event.announced is False
+
+
+def test_repeated_request_needs_no_further_consent() -> None:
+    scope = saved_scope(
+        schedule(a_scope([a_vm("v0")]), a_request("v0", key="k", unannounced=True), RuleContext(), now=NOW)
+    )
+    again = schedule(scope, a_request("v0", key="k"), RuleContext(), now=NOW)
+    assert (again.entries, again.result) == ((), (scope.events[0].id,))
+
+
+def test_scope_that_polls_with_an_old_version_keeps_its_minimum_notice() -> None:
+    scope = a_scope([a_vm("v0", traits=Traits(priority=Priority.LOW))], enabled=True)
+    request = a_request("v0", type=EventType.PREEMPT, at_once=True, unannounced=True)
+    with pytest.raises(NoticeTooShort):
+        schedule(scope, request, RuleContext(), now=NOW, poll_version=ApiVersion.V2017_08_01)
+
+
+def test_joined_refusal_names_all_scopes_and_explains_the_first_ones() -> None:
+    refusals = [NotAnnounced(f"scope s{n} will not", (f"s{n}",), 1, 2) for n in range(7)]
+    joined = join_refusals(refusals)
+    assert joined.details == {"scopes": tuple(f"s{n}" for n in range(7)), "scope_count": 7, "vm_count": 14}
+    assert str(joined).startswith("scope s0 will not; scope s1 will not; ")
+    assert "scope s4 will not; and 2 more; nothing has happened" in str(joined)
 
 
 def test_auto_approved_event_of_a_user_starts_at_once() -> None:
@@ -278,8 +321,8 @@ def test_auto_approved_event_of_a_user_starts_at_once() -> None:
 
 def test_key_of_another_request_is_refused() -> None:
     scope = saved_scope(schedule(a_scope([a_vm("v0")]), a_request("v0", key="k", digest="a"), ALWAYS, now=NOW))
-    assert request_of_key(scope, "k") == guid("request")
-    assert request_of_key(scope, "other") == ""
+    assert request_of_key(scope, "k", "") == guid("request")
+    assert request_of_key(scope, "other", "") == ""
     with pytest.raises(KeyConflict) as refused:
         schedule(scope, a_request("v0", id=guid(2), key="k", digest="b"), ALWAYS, now=NOW)
     assert refused.value.key == "k"

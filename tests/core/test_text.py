@@ -1,9 +1,13 @@
 """Names, keys and texts: which are accepted, and how longer ones are shortened."""
 
+import json
 import re
+import unicodedata
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from forewarn.core.errors import Invalid
 from forewarn.core.limits import (
@@ -12,9 +16,12 @@ from forewarn.core.limits import (
     MAX_TEXT_LENGTH,
 )
 from forewarn.core.text import (
+    CONTROL_CLASS,
     check_key,
     check_name,
     check_text,
+    escape_controls,
+    escape_json,
     is_guid,
     join_choices,
     natural_sort_key,
@@ -113,3 +120,22 @@ def test_choices_are_joined_as_in_a_sentence() -> None:
 def test_names_are_sorted_by_the_numbers_in_them() -> None:
     names = ["web-10", "Web-2", "web-2", "db", "web-1", "10", "9"]
     assert sorted(names, key=natural_sort_key) == ["9", "10", "db", "web-1", "Web-2", "web-2", "web-10"]
+
+
+@given(st.text(max_size=30))
+def test_escaped_text_is_one_line_without_control_characters(text: str) -> None:
+    escaped = escape_controls(text)
+    assert len(escaped.splitlines()) <= 1
+    assert not [char for char in escaped if unicodedata.category(char) in ("Cc", "Cs", "Zl", "Zp")]
+    assert (escaped == text) is not any(map(re.compile(CONTROL_CLASS).fullmatch, text))
+
+
+def test_escape_sequences_are_those_of_python() -> None:
+    assert escape_controls("a\tb\n\x1b[2J\x9b\u202ec\\nä") == r"a\tb\n\x1b[2J\x9b\u202ec\nä"
+
+
+@given(st.text(max_size=30))
+def test_escaped_json_has_the_same_value(text: str) -> None:
+    escaped = escape_json(json.dumps(text, ensure_ascii=False))
+    assert json.loads(escaped) == text
+    assert not re.search(CONTROL_CLASS, escaped)

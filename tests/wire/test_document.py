@@ -6,11 +6,17 @@ from typing import Any
 
 import pytest
 
+from forewarn.core.api_version import ApiVersion
+from forewarn.core.errors import NotAnnounced
 from forewarn.core.event import Cause, EventType, Source, State
+from forewarn.core.policy import RuleContext
+from forewarn.core.schedule import schedule, unannounced_reason
 from forewarn.core.scope import Scope
-from forewarn.wire.document import encode_document, etag, etag_matches
+from forewarn.core.vm import Priority, Traits
+from forewarn.wire.document import encode_document, etag, etag_matches, has_events
 from forewarn.wire.document_parser import Document, DocumentEvent, parse_document
 from forewarn.wire.protocol import NEWEST_VERSION, VERSIONS
+from tests.core.builders import NOW, a_request, a_scope, a_vm, saved_scope
 from tests.wire.samples import EVENT_ID, NOT_BEFORE, event, numbered_id, scope
 
 ONE = (
@@ -198,3 +204,20 @@ def test_etag_matches(field: str) -> None:
 @pytest.mark.parametrize("field", ["", '""', "k3Jx9.2.2020-07-01", etag(scope(), "2019-08-01"), '"old", "older"', "**"])
 def test_etag_does_not_match(field: str) -> None:
     assert not etag_matches(field, CURRENT)
+
+
+@pytest.mark.parametrize("type_", EventType)
+@pytest.mark.parametrize("version", [*ApiVersion, None])
+def test_event_is_heard_of_if_a_document_of_the_polled_version_has_its_type(
+    type_: EventType, version: ApiVersion | None
+) -> None:
+    """The rule agrees with the document that the VMs would get."""
+    polling = a_scope([a_vm("v0", traits=Traits(priority=Priority.LOW))], enabled=True)
+    request = a_request("v0", type=type_, unannounced=True)
+    after = saved_scope(schedule(polling, request, RuleContext(), now=NOW, poll_version=version))
+    is_shown = version is None or has_events(after, version)
+    reason = unannounced_reason(polling, type_, RuleContext(), version)
+    assert (reason == "") is is_shown
+    if reason:
+        with pytest.raises(NotAnnounced, match=f"poll with api-version {version}, which has no {type_.value}"):
+            schedule(polling, a_request("v0", type=type_), RuleContext(), now=NOW, poll_version=version)

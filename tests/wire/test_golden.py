@@ -128,6 +128,7 @@ REFUSALS: dict[str, object] = {
     "too-slow": error_responses.REQUEST_TIMEOUT,
     "too-many-connections": error_responses.TOO_MANY_CONNECTIONS,
     "not-saved": error_responses.NOT_SAVED,
+    "outcome-unknown": error_responses.OUTCOME_UNKNOWN,
     "fault-410": fault_response(FaultKind.STATUS_410),
     "fault-429": fault_response(FaultKind.STATUS_429),
     "fault-500": fault_response(FaultKind.STATUS_500),

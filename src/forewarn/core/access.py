@@ -3,6 +3,16 @@
 from collections.abc import Sequence
 from enum import StrEnum
 from fnmatch import fnmatchcase
+from typing import Annotated
+
+from msgspec import Meta
+
+from forewarn.core.text import schema_pattern
+
+SCOPE_PATTERN = r"[A-Za-z0-9*?][A-Za-z0-9._*?-]{0,127}"
+
+ScopePattern = Annotated[str, Meta(min_length=1, max_length=128, extra_json_schema=schema_pattern(SCOPE_PATTERN))]
+"""The name of a scope, or a pattern such as `web-*`, to which a token is limited."""
 
 
 class Role(StrEnum):

@@ -24,15 +24,15 @@ from forewarn.core.text import truncate_text
 
 R = TypeVar("R")
 
-SCOPE_RESERVE = 98 * 1024
+SCOPE_RESERVE = 105 * 1024
 EVENT_RESERVE = 64 + MAX_NAME_LENGTH
 CLEARED_RESERVE = 16
 IMPACT_RESERVE = 160 + MAX_IMPACT_TEXT_BYTES
 APPROVAL_RESERVE = 64
 """Bytes that are kept free in a record, so that accepted events can always be approved, held, started, failed and
-ended. Per scope: a full `ended` list and a hold. Per event: its start, a host name, and a clearance if a campaign made
-it. Per affected VM: its impact and, when that is done, the name of another host. Per missing approval: the approval,
-plus the length of the VM's name."""
+ended. Per scope: full lists `ended` and `seen_keys`, and a hold. Per event: its start, a host name, and a clearance if
+a campaign made it. Per affected VM: its impact and, when that is done, the name of another host. Per missing approval:
+the approval, plus the length of the VM's name."""
 
 OUTCOMES = {
     EntryKind.COMPLETED: EventOutcome.COMPLETED,
@@ -133,9 +133,9 @@ class Draft:
         impacts = tuple(impact if other.vm == impact.vm else other for other in event.impacts)
         self.put(msgspec.structs.replace(event, impacts=impacts))
 
-    def remember_key(self, key: str, request: str, digest: str) -> None:
-        """Remember that a request with this key was answered."""
-        seen = SeenKey(key=key, request=request, at=self.now, digest=digest)
+    def remember_key(self, key: str, request: str, digest: str, caller: str) -> None:
+        """Remember that a request of this caller with this key was answered."""
+        seen = SeenKey(key=key, request=request, at=self.now, digest=digest, caller=caller)
         self.set(seen_keys=(*self.scope.seen_keys, seen))
 
     @property

@@ -10,6 +10,7 @@ CoreError
 └── RefusedError
     ├── InvalidTransition      the event's state does not allow it
     ├── NoticeTooShort         the event would start before the minimum notice of its type is over
+    ├── NotAnnounced           VMs would not hear of the maintenance, and the request does not consent to that
     ├── EvictionNotAllowed     Preempt of a VM that is not low-priority
     ├── SourceNotAllowed       this source cannot create events of this type
     ├── KeyConflict            the idempotency key was used for another request
@@ -102,18 +103,32 @@ class NoticeTooShort(RefusedError):
 
     template = (
         "notice must be at least {minimum} for {type}: the earliest start is {earliest_start_at} "
-        "(requested: {requested_start_at})"
+        "(requested: {requested_start_at}){advice}"
     )
+    hidden_fields = frozenset({"advice"})
     type: str
     minimum_notice: timedelta
     earliest_start_at: datetime
     requested_start_at: datetime
+    advice: str = ""
 
     @property
     def minimum(self) -> str:
         """The minimum notice in minutes, or in seconds if it is shorter than one."""
         seconds = self.minimum_notice.total_seconds()
         return f"{seconds:g}s" if seconds < 60 else f"{seconds / 60:g}m"
+
+
+class NotAnnounced(RefusedError):
+    """The document of some VMs would not show the maintenance, and the request does not consent to that."""
+
+    template = "{problem}; nothing has happened; to go ahead anyway, set unannounced"
+    hidden_fields = frozenset({"problem"})
+    problem: str
+    scopes: tuple[str, ...]
+    """The scopes that would not hear of it; of many the first ones."""
+    scope_count: int
+    vm_count: int
 
 
 class EvictionNotAllowed(RefusedError):

@@ -46,6 +46,10 @@ class EventTypeSpec(msgspec.Struct, frozen=True, kw_only=True):
         """The sources that may request it."""
         return tuple(self.causes)
 
+    def is_visible(self, version: str) -> bool:
+        """Return whether documents of this api-version have the type."""
+        return version >= self.since
+
     @property
     def removes_vm(self) -> bool:
         """Whether the VM leaves the scope when the event has completed."""

@@ -209,28 +209,18 @@ def external_blockers(scope: Scope, event: Event, context: RuleContext) -> tuple
     """Return the blockers that come from other events, operators and campaigns. Only planned maintenance has these."""
     if not event.is_planned:
         return ()
-    ahead = [
-        other
-        for other in scope.events
-        if other.state is State.STARTED and other.update_domain != event.update_domain and other.is_planned
+    blockers: list[Blocker] = [
+        OperatorHold(hold=hold, whole_fleet=hold is context.hold) for hold in (context.hold, scope.hold) if hold
     ]
-    busy = [
-        DomainInUse(update_domain=domain, events=tuple(other.id for other in ahead if other.update_domain == domain))
-        for domain in sorted({other.update_domain for other in ahead})
-    ]
-    held = tuple(
-        OperatorHold(hold=held, whole_fleet=whole)
-        for held, whole in ((context.hold, True), (scope.hold, False))
-        if held is not None
-    )
-    return (*held, *busy, *_campaign_blockers(event))
-
-
-def _campaign_blockers(event: Event) -> tuple[Blocker, ...]:
-    if not event.campaign or event.cleared:
-        return ()
-    name = event.by.removeprefix(CAMPAIGN_PREFIX) if event.by.startswith(CAMPAIGN_PREFIX) else ""
-    return (CampaignPending(campaign=event.campaign, name=name),)
+    in_use: dict[int, list[str]] = {}
+    for other in scope.events:
+        if other.state is State.STARTED and other.update_domain != event.update_domain and other.is_planned:
+            in_use.setdefault(other.update_domain, []).append(other.id)
+    blockers += [DomainInUse(update_domain=domain, events=tuple(ids)) for domain, ids in sorted(in_use.items())]
+    if event.campaign and not event.cleared:
+        name = event.by.removeprefix(CAMPAIGN_PREFIX) if event.by.startswith(CAMPAIGN_PREFIX) else ""
+        blockers.append(CampaignPending(campaign=event.campaign, name=name))
+    return tuple(blockers)
 
 
 def is_approved(scope: Scope, event: Event) -> bool:

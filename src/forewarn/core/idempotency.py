@@ -8,21 +8,27 @@ import msgspec
 from forewarn.core.change import Change, Draft
 from forewarn.core.errors import Invalid, KeyConflict
 from forewarn.core.journal import REQUEST_KEY, Entry
-from forewarn.core.limits import DIGEST_LENGTH, MAX_RECENT_AGE, MAX_RECENT_ITEMS
+from forewarn.core.limits import DIGEST_LENGTH, MAX_CALLER_LENGTH, MAX_RECENT_AGE, MAX_RECENT_ITEMS
 from forewarn.core.scope import Scope, SeenKey
 from forewarn.core.text import check_key
 
 
 class IdempotencyKey(msgspec.Struct, frozen=True):
-    """A request's idempotency key, and a digest of the request that detects a different request with the same key."""
+    """A request's idempotency key, and a digest of the request that detects a different request with the same key.
+
+    Keys belong to their caller: `caller` is the id of its token, and the keys of two callers are independent.
+    """
 
     key: str
     digest: str
+    caller: str = ""
 
     def __post_init__(self) -> None:
         check_key(self.key)
         if len(self.digest) > DIGEST_LENGTH or not self.digest.isascii():
             raise Invalid(f"a digest is at most {DIGEST_LENGTH} ASCII characters")
+        if len(self.caller) > MAX_CALLER_LENGTH or not self.caller.isascii():
+            raise Invalid(f"a caller is at most {MAX_CALLER_LENGTH} ASCII characters")
 
 
 def apply_once(
@@ -42,14 +48,19 @@ def apply_once(
     if change.scope is None:
         return Change(None, attach_key(change.entries, idempotency_key), True)
     draft = Draft(change.scope, now)
-    draft.remember_key(idempotency_key.key, "", idempotency_key.digest)
+    draft.remember_key(idempotency_key.key, "", idempotency_key.digest, idempotency_key.caller)
     return Change(draft.finish(None).scope, change.entries, True)
 
 
 def is_repeated_request(seen_keys: Sequence[SeenKey], idempotency_key: IdempotencyKey, *, now: datetime) -> bool:
     """Return whether the request was answered before; raise KeyConflict if its key was used for another request."""
     found = next(
-        (item for item in seen_keys if item.key == idempotency_key.key and item.at > now - MAX_RECENT_AGE), None
+        (
+            item
+            for item in seen_keys
+            if item.belongs_to(idempotency_key.key, idempotency_key.caller) and item.at > now - MAX_RECENT_AGE
+        ),
+        None,
     )
     if found is not None and found.digest != idempotency_key.digest:
         raise KeyConflict(idempotency_key.key)
@@ -64,7 +75,15 @@ def add_seen_key(
     new = (
         ()
         if idempotency_key is None
-        else (SeenKey(key=idempotency_key.key, request="", at=now, digest=idempotency_key.digest),)
+        else (
+            SeenKey(
+                key=idempotency_key.key,
+                request="",
+                at=now,
+                digest=idempotency_key.digest,
+                caller=idempotency_key.caller,
+            ),
+        )
     )
     return (*kept, *new)[-MAX_RECENT_ITEMS:]
 
@@ -72,17 +91,24 @@ def add_seen_key(
 REQUEST_DIGEST = "digest"
 """The fact, next to the request's key, that has the digest of the request."""
 
+REQUEST_CALLER = "caller"
+"""The fact, next to the request's key, that has the token of the caller; older entries have none."""
+
 
 def attach_key(entries: tuple[Entry, ...], idempotency_key: IdempotencyKey) -> tuple[Entry, ...]:
-    """Return the entries, with key and digest of the request in the facts of the last one."""
+    """Return the entries, with key, digest and caller of the request in the facts of the last one."""
     *others, last = entries
     facts = {**last.facts, REQUEST_KEY: idempotency_key.key, REQUEST_DIGEST: idempotency_key.digest}
+    if idempotency_key.caller:
+        facts[REQUEST_CALLER] = idempotency_key.caller
     return (*others, msgspec.structs.replace(last, facts=facts))
 
 
 def has_key(entry: Entry, idempotency_key: IdempotencyKey) -> bool:
     """Return whether this request wrote the entry; raise KeyConflict if its key was used for another request."""
     if entry.facts.get(REQUEST_KEY) != idempotency_key.key:
+        return False
+    if entry.facts.get(REQUEST_CALLER, idempotency_key.caller) != idempotency_key.caller:
         return False
     if entry.facts.get(REQUEST_DIGEST) != idempotency_key.digest:
         raise KeyConflict(idempotency_key.key)

@@ -31,6 +31,8 @@ class Failed(msgspec.Struct, frozen=True):
 
     why: str
     output: str = ""
+    unavailable: bool = False
+    """Whether it has failed because the platform cannot work on the VM's host at all."""
 
 
 class Retry(msgspec.Struct, frozen=True):
@@ -39,6 +41,8 @@ class Retry(msgspec.Struct, frozen=True):
     after: timedelta
     why: str = ""
     output: str = ""
+    unavailable: bool = False
+    """Whether the platform cannot work on the VM's host at all, because its connection is lost."""
 
     def __post_init__(self) -> None:
         if not timedelta(0) <= self.after <= MAX_RETRY_DELAY:

@@ -143,6 +143,8 @@ def _record_impact(
 ) -> None:
     draft.put_impact(event, impact)
     facts |= {"attempt": str(impact.attempt)} | _output_fact(outcome)
+    if not isinstance(outcome, Unknown) and outcome.unavailable:
+        facts["unavailable"] = "the platform cannot work on the host"
     draft.add_entry(entry_kind, by=PLATFORM, why=outcome.why, event=event, vms=(impact.vm,), **facts)
 
 

@@ -1,6 +1,6 @@
 """Inventory rules: create, change and remove scopes and VMs, and adjust the open events of a VM that leaves or moves.
 
-Addresses are unique over all scopes; the fleet checks that.
+Addresses and VM ids are unique over all scopes (`core.vm.unique_keys`); here within a scope, in the fleet over all.
 """
 
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ from forewarn.core.lifecycle import end_if_settled, start_ready_events
 from forewarn.core.policy import RuleContext
 from forewarn.core.schedule import event_facts
 from forewarn.core.scope import ApprovalRule, Scope, ScopeKind
-from forewarn.core.vm import Traits, Vm
+from forewarn.core.vm import Traits, Vm, check_addresses, describe_key, unique_keys
 
 
 def detach_vm(draft: Draft, vm: Vm, *, by: str, why: str) -> None:
@@ -115,11 +115,11 @@ def create_scope(
     if scope.events or scope.entries:
         raise Invalid("a new scope must have no events and no journal")
     check_traits(scope, scope.roster)
-    _check_addresses(scope, scope.roster)
+    _check_identity(scope, scope.roster)
     draft = Draft(scope, now)
     draft.add_entry(EntryKind.SCOPE_CREATED, by=by, vms=(vm.name for vm in scope.roster), kind=scope.kind.value)
     if idempotency_key is not None:
-        draft.remember_key(idempotency_key.key, "", idempotency_key.digest)
+        draft.remember_key(idempotency_key.key, "", idempotency_key.digest, idempotency_key.caller)
     draft.check_room()
     change = draft.finish(None)
     return (
@@ -156,14 +156,16 @@ def check_traits(scope: Scope, vms: Iterable[Vm]) -> None:
         scope.traits_of(vm)
 
 
-def _check_addresses(scope: Scope, vms: Iterable[Vm]) -> None:
-    """Refuse an address that another VM of the scope has; the fleet checks uniqueness over all scopes."""
-    owners = {(address.network, address.ip): vm.name for vm in scope.roster for address in vm.addresses}
+def _check_identity(scope: Scope, vms: Iterable[Vm], *, old: Vm | None = None) -> None:
+    """Refuse wrong addresses, and an address or id that another VM of the scope has. `old` keeps what it has."""
+    owners = {key: vm.name for vm in scope.roster for key in unique_keys(vm)}
     for vm in vms:
-        for address in vm.addresses:
-            owner = owners.get((address.network, address.ip), vm.name)
+        if old is None or vm.addresses != old.addresses:
+            check_addresses(vm.addresses)
+        for key in sorted(unique_keys(vm) - (unique_keys(old) if old is not None else set())):
+            owner = owners.get(key, vm.name)
             if owner != vm.name:
-                raise ResourceExists(f"address {address.ip} in network {address.network}, of VM {owner},")
+                raise ResourceExists(f"{describe_key(key)}, of VM {owner},")
 
 
 def add_vm(scope: Scope, vm: Vm, *, by: str, now: datetime) -> Change[None]:
@@ -171,7 +173,7 @@ def add_vm(scope: Scope, vm: Vm, *, by: str, now: datetime) -> Change[None]:
     draft = Draft(scope, now)
     draft.set(roster=scope.roster.with_vm(vm))
     check_traits(scope, [vm])
-    _check_addresses(scope, [vm])
+    _check_identity(scope, [vm])
     draft.check_room()
     draft.add_entry(EntryKind.VM_ADDED, by=by, vms=(vm.name,))
     return draft.finish(None)
@@ -190,7 +192,7 @@ def change_vm(scope: Scope, vm: Vm, context: RuleContext, *, by: str, now: datet
     if settled != old:
         draft.set(roster=scope.roster.with_replaced(settled))
         check_traits(scope, [settled])
-        _check_addresses(scope, [settled])
+        _check_identity(scope, [settled], old=old)
         draft.add_entry(
             EntryKind.VM_CHANGED, by=by, vms=(old.name,), fields=", ".join(changed_field_names(old, settled))
         )

@@ -61,6 +61,8 @@ class EntryKind(StrEnum):
     GATE_OPENED = "gate-opened"
     TOKEN_CREATED = "token-created"  # noqa: S105 - the name of an entry kind, not a secret
     TOKEN_REVOKED = "token-revoked"  # noqa: S105
+    RESTORED = "restored"
+    WAVE_UNANNOUNCED = "wave-unannounced"
 
 
 EVENT_CHANGE_KINDS = frozenset(

@@ -21,6 +21,9 @@ MAX_IMPACT_TEXT_BYTES = 96
 MAX_KEY_LENGTH = 64
 """Idempotency keys (`Idempotency-Key`)."""
 
+MAX_CALLER_LENGTH = 16
+"""The id of the token that an idempotency key belongs to."""
+
 DIGEST_LENGTH = 16
 """The digest of the request that an idempotency key belongs to."""
 

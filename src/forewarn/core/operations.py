@@ -21,14 +21,22 @@ DELETED_REASON = "deleted by its owner"
 PREDICTED_DESCRIPTION = "The VM moves to another host because its own is expected to fail."
 
 
-def restart(vm: str, *, request: str, by: str, why: str = "", key: str | None = None) -> ScheduleRequest:
+def restart(
+    vm: str, *, request: str, by: str, notice: timedelta | None = None, why: str = "", key: str | None = None
+) -> ScheduleRequest:
     """Restart a VM on request of its owner."""
-    return ScheduleRequest(id=request, type=EventType.REBOOT, vms=(vm,), by=by, source=Source.USER, why=why, key=key)
+    return ScheduleRequest(
+        id=request, type=EventType.REBOOT, vms=(vm,), by=by, source=Source.USER, notice=notice, why=why, key=key
+    )
 
 
-def redeploy(vm: str, *, request: str, by: str, why: str = "", key: str | None = None) -> ScheduleRequest:
+def redeploy(
+    vm: str, *, request: str, by: str, notice: timedelta | None = None, why: str = "", key: str | None = None
+) -> ScheduleRequest:
     """Move a VM to another host on request of its owner."""
-    return ScheduleRequest(id=request, type=EventType.REDEPLOY, vms=(vm,), by=by, source=Source.USER, why=why, key=key)
+    return ScheduleRequest(
+        id=request, type=EventType.REDEPLOY, vms=(vm,), by=by, source=Source.USER, notice=notice, why=why, key=key
+    )
 
 
 def evict(
@@ -76,6 +84,9 @@ def delete(
     by: str,
     now: datetime,
     why: str = "",
+    at_once: bool = False,
+    unannounced: bool = False,
+    poll_version: str | None = None,
     idempotency_key: IdempotencyKey | None = None,
 ) -> Change[tuple[str, ...]]:
     """Delete a VM: with a Terminate event if it has a terminate profile, else at once and without an event.
@@ -85,13 +96,21 @@ def delete(
     if idempotency_key is not None and is_repeated_request(
         scope.seen_keys, idempotency_key, now=max(now, scope.changed_at)
     ):
-        return Change(scope, (), events_of_request(scope, request_of_key(scope, idempotency_key.key)))
-    if scope.traits_of(scope.vm(vm)).terminate_notice is not None:
-        key, digest = (None, "") if idempotency_key is None else (idempotency_key.key, idempotency_key.digest)
-        schedule_request = ScheduleRequest(
-            id=request, type=EventType.TERMINATE, vms=(vm,), by=by, source=Source.USER, why=why, key=key, digest=digest
+        return Change(
+            scope, (), events_of_request(scope, request_of_key(scope, idempotency_key.key, idempotency_key.caller))
         )
-        return schedule(scope, schedule_request, context, now=now)
+    if scope.traits_of(scope.vm(vm)).terminate_notice is not None:
+        schedule_request = ScheduleRequest(
+            id=request,
+            type=EventType.TERMINATE,
+            vms=(vm,),
+            by=by,
+            source=Source.USER,
+            why=why,
+            at_once=at_once,
+            unannounced=unannounced,
+        ).with_key(idempotency_key)
+        return schedule(scope, schedule_request, context, now=now, poll_version=poll_version)
     removed = apply_once(
         scope,
         idempotency_key,

@@ -40,6 +40,10 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
         if self.user_operations < 1:
             raise Invalid("user_operations must be at least 1")
 
+    def announces(self, *, enabled: bool) -> bool:
+        """Return whether the document shows new events of a scope that is enabled, or is not."""
+        return enabled or self.announce is AnnouncePolicy.ALWAYS
+
 
 EMULATOR = Policy(announce=AnnouncePolicy.ALWAYS, enforce_notice=False, idle_after=None)
 """Always announces, never disables a scope, accepts any notice."""

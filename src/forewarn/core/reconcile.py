@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from forewarn.core.change import Change, Draft
+from forewarn.core.change import Change, Draft, derive_id
 from forewarn.core.diff import SCOPE_FIELDS, FieldDiff, changed_field_names, diff_scopes
 from forewarn.core.errors import ResourceInUse
 from forewarn.core.inventory import apply_host_change, check_traits
@@ -17,10 +17,7 @@ from forewarn.core.journal import EntryKind
 from forewarn.core.lifecycle import start_ready_events
 from forewarn.core.policy import RuleContext
 from forewarn.core.scope import Scope
-from forewarn.core.vm import Roster, Vm
-
-AddressKey = tuple[str, str]
-"""What an address is unique by: its network and its IP."""
+from forewarn.core.vm import VM_ID, Roster, UniqueKey, Vm, describe_key, unique_keys
 
 KIND_NOT_CHANGEABLE = "the kind of a scope cannot change: remove the scope, and import it again"
 IMPORT = "import"
@@ -74,7 +71,7 @@ def plan_changes(
         vm = present.get(name.casefold())
         reasons[vm.name if vm is not None else name] = why
     found = ReconcilePlan(fields=fields, added=added, changed=changed, removed=removed, refused=reasons)
-    return _without_address_conflicts(scope, found)
+    return _without_conflicts(scope, found)
 
 
 def _with_name(vm: Vm, name: str) -> Vm:
@@ -92,55 +89,55 @@ def _in_use_reason(scope: Scope, old: Vm, new: Vm | None) -> str | None:
     return str(ResourceInUse(f"VM {old.name}", named, advice=advice))
 
 
-def _without_address_conflicts(scope: Scope, found: ReconcilePlan) -> ReconcilePlan:
-    """Refuse changes that would give a VM the address of another one that keeps it, until no conflict is left."""
-    if not found.added and all(old.addresses == new.addresses for old, new in found.changed):
+def _without_conflicts(scope: Scope, found: ReconcilePlan) -> ReconcilePlan:
+    """Refuse changes that would give a VM the address or id of another one that keeps it, until none is left."""
+    if not found.added and all(unique_keys(old) == unique_keys(new) for old, new in found.changed):
         return found
-    taken = _AddressClaims(scope, found).refused()
+    taken = _Claims(scope, found).refused()
     return msgspec.structs.replace(found, refused={**taken, **found.refused}) if taken else found
 
 
-class _AddressClaims:
-    """Which VMs would have each address. A refused VM claims its current addresses again, which may cause a conflict.
+class _Claims:
+    """Which VMs would have each address and id. A refused VM claims its current ones again, which may cause a conflict.
 
-    So one refusal can cause the next, through a scope of a thousand VMs; each step looks at one VM's addresses only.
+    So one refusal can cause the next, through a scope of a thousand VMs; each step looks at one VM's keys only.
     """
 
     def __init__(self, scope: Scope, found: ReconcilePlan) -> None:
         self._before = {old.name: old for old, _ in found.changed if found.allows(old)}
         self._after = {new.name: new for _, new in found.changed if found.allows(new)}
         self._after |= {vm.name: vm for vm in found.added if found.allows(vm)}
-        self._claims: dict[AddressKey, list[str]] = {}
+        self._claims: dict[UniqueKey, list[str]] = {}
         for vm in _resulting_vms(scope, found):
-            for address in address_keys(vm):
-                self._claims.setdefault(address, []).append(vm.name)
-        self._contested = [address for address, names in self._claims.items() if len(names) > 1]
+            for key in unique_keys(vm):
+                self._claims.setdefault(key, []).append(vm.name)
+        self._contested = [key for key, names in self._claims.items() if len(names) > 1]
 
     def refused(self) -> dict[str | None, str]:
         """Return why some VMs cannot get their desired state."""
         refused: dict[str | None, str] = {}
         while self._contested:
-            network, ip = address = self._contested.pop()
-            claims = tuple(self._claims[address])
+            key = self._contested.pop()
+            claims = tuple(self._claims[key])
             for name in claims if len(claims) > 1 else ():
-                if name in self._after and address not in self._current_addresses(name):
+                if name in self._after and key not in self._current_keys(name):
                     other = next(claimant for claimant in claims if claimant != name)
-                    refused[name] = f"address {ip} in network {network} belongs to {other}"
+                    refused[name] = f"{describe_key(key)} belongs to {other}"
                     self._revert(name)
         return refused
 
     def _revert(self, name: str) -> None:
-        for address in address_keys(self._after.pop(name)):
-            self._claims[address].remove(name)
-        for address in self._current_addresses(name):
-            claims = self._claims.setdefault(address, [])
+        for key in unique_keys(self._after.pop(name)):
+            self._claims[key].remove(name)
+        for key in self._current_keys(name):
+            claims = self._claims.setdefault(key, [])
             claims.append(name)
             if len(claims) > 1:
-                self._contested.append(address)
+                self._contested.append(key)
 
-    def _current_addresses(self, name: str) -> set[AddressKey]:
-        """Return the addresses that a VM has now."""
-        return address_keys(self._before[name]) if name in self._before else set()
+    def _current_keys(self, name: str) -> set[UniqueKey]:
+        """Return the addresses and the id that a VM has now."""
+        return unique_keys(self._before[name]) if name in self._before else set()
 
 
 def _resulting_vms(scope: Scope, found: ReconcilePlan) -> list[Vm]:
@@ -149,11 +146,6 @@ def _resulting_vms(scope: Scope, found: ReconcilePlan) -> list[Vm]:
     changed = {change.old.name: change.new for change in found.changed if found.allows(change.old)}
     kept = [changed.get(vm.name, vm) for vm in scope.roster if vm.name not in gone]
     return kept + [vm for vm in found.added if found.allows(vm)]
-
-
-def address_keys(vm: Vm) -> set[AddressKey]:
-    """Return what the VM's addresses are unique by."""
-    return {(address.network, address.ip) for address in vm.addresses}
 
 
 def reconcile(
@@ -217,27 +209,28 @@ def _group_by_fields(changed: Iterable[VmChange]) -> dict[str, list[str]]:
     return groups
 
 
-def release_addresses(
-    scope: Scope, wanted: Scope | None, addresses: Collection[AddressKey], *, by: str, now: datetime, prune: bool
+def release_keys(
+    scope: Scope, wanted: Scope | None, keys: Collection[UniqueKey], *, by: str, now: datetime, prune: bool
 ) -> Change[None]:
-    """Take addresses from VMs that are about to lose them, so that VMs of other scopes can get them.
+    """Take addresses and ids from VMs that are about to lose them, so that VMs of other scopes can get them.
 
-    `wanted` None: the scope itself will be removed. Refused VMs keep their addresses.
+    `wanted` None: the scope itself will be removed. Refused VMs keep what they have.
     """
     draft = Draft(scope, now)
     losing = [
         VmChange(vm, lost)
-        for vm in _vms_losing_addresses(scope, wanted, prune)
-        if (lost := _without_addresses(vm, addresses)) != vm
+        for vm in _vms_losing_keys(scope, wanted, prune)
+        if (lost := _without_keys(scope, vm, keys)) != vm
     ]
     if losing:
         changed = {old.name: new for old, new in losing}
         draft.set(roster=Roster(tuple(changed.get(vm.name, vm) for vm in scope.roster)))
-        draft.add_entry(EntryKind.VM_CHANGED, by=by, why=IMPORT, vms=changed, fields="addresses")
+        fields = dict.fromkeys(name for old, new in losing for name in changed_field_names(old, new))
+        draft.add_entry(EntryKind.VM_CHANGED, by=by, why=IMPORT, vms=changed, fields=", ".join(fields))
     return draft.finish(None)
 
 
-def _vms_losing_addresses(scope: Scope, wanted: Scope | None, prune: bool) -> list[Vm]:
+def _vms_losing_keys(scope: Scope, wanted: Scope | None, prune: bool) -> list[Vm]:
     if wanted is None:
         return [] if scope.events else list(scope.roster)
     found = plan_changes(scope, wanted, prune=prune)
@@ -246,6 +239,10 @@ def _vms_losing_addresses(scope: Scope, wanted: Scope | None, prune: bool) -> li
     return [vm for vm in scope.roster if vm.name in leaving or vm.name in staying]
 
 
-def _without_addresses(vm: Vm, addresses: Collection[AddressKey]) -> Vm:
-    kept = tuple(address for address in vm.addresses if (address.network, address.ip) not in addresses)
-    return msgspec.structs.replace(vm, addresses=kept)
+def _without_keys(scope: Scope, vm: Vm, keys: Collection[UniqueKey]) -> Vm:
+    """Return the VM without these addresses. A VM always has an id: instead of this one, it gets a derived one."""
+    lost = unique_keys(vm) & set(keys)
+    kept = tuple(address for address in vm.addresses if (address.network, address.ip) not in lost)
+    loses_id = any(kind == VM_ID for kind, _ in lost)
+    vm_id = derive_id(vm.vm_id, scope.id, vm.name).lower() if loses_id else vm.vm_id
+    return msgspec.structs.replace(vm, addresses=kept, vm_id=vm_id)

@@ -47,13 +47,21 @@ class EndedEvent(msgspec.Struct, frozen=True, kw_only=True):
     outcome: EventOutcome
 
 
-class SeenKey(msgspec.Struct, frozen=True, kw_only=True):
-    """An idempotency key that was answered; its events are those with the id `request`."""
+class SeenKey(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An idempotency key that was answered; its events are those with the id `request`.
+
+    `caller` is the token that the key belongs to. A key of an older record has none, and belongs to every caller.
+    """
 
     key: str
     request: str
     at: datetime
     digest: str = ""
+    caller: str = ""
+
+    def belongs_to(self, key: str, caller: str) -> bool:
+        """Return whether it is this key of this caller."""
+        return self.key == key and self.caller in (caller, "")
 
 
 class Hold(msgspec.Struct, frozen=True, kw_only=True):
@@ -139,10 +147,10 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         wanted = id_.upper()
         return any(ended.id == wanted for ended in self.ended)
 
-    def has_seen_key(self, key: str, *, now: datetime) -> bool:
-        """Return whether a request with this key was answered and is still remembered."""
+    def has_seen_key(self, key: str, caller: str = "", *, now: datetime) -> bool:
+        """Return whether a request of this caller with this key was answered and is still remembered."""
         since = max(now, self.changed_at) - MAX_RECENT_AGE
-        return any(seen.key == key and seen.at > since for seen in self.seen_keys)
+        return any(seen.belongs_to(key, caller) and seen.at > since for seen in self.seen_keys)
 
     def traits_of(self, vm: Vm) -> Traits:
         """Return the VM's effective traits: its own, with those of its scope as defaults."""

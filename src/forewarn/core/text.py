@@ -9,15 +9,39 @@ from msgspec import Meta
 from forewarn.core.errors import Invalid
 from forewarn.core.limits import MAX_KEY_LENGTH, MAX_NAME_LENGTH, MAX_OUTPUT_BYTES, MAX_TEXT_LENGTH
 
-Name = Annotated[str, Meta(min_length=1, max_length=MAX_NAME_LENGTH, extra={"is_name": True})]
+NAME_PATTERN = rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{MAX_NAME_LENGTH - 1}}}"
+KEY_CHARACTER = r"[!#-\[\]-~]"
+GUID_PATTERN = r"[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}"
+
+
+def schema_pattern(pattern: str) -> dict[str, str]:
+    """Return the JSON schema of a pattern that a rule checks, for the `extra_json_schema` of a type.
+
+    The decoder does not check it, so that a caller gets the message of the rule and not one about an expression.
+    """
+    return {"pattern": f"^({pattern})$"}
+
+
+Name = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=MAX_NAME_LENGTH,
+        extra={"is_name": True},
+        extra_json_schema=schema_pattern(NAME_PATTERN),
+    ),
+]
 """A name. `check_name` checks the rest of the rule."""
+
+Guid = Annotated[str, Meta(max_length=36, extra_json_schema=schema_pattern(GUID_PATTERN))]
+"""A GUID, in any case. `is_guid` checks it."""
 
 Text = Annotated[str, Meta(max_length=MAX_TEXT_LENGTH)]
 """A text such as a description or a reason."""
 
-_NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{MAX_NAME_LENGTH - 1}}}")
-_KEY = re.compile(rf"[!#-\[\]-~]{{1,{MAX_KEY_LENGTH}}}")
-_GUID = re.compile(r"[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
+_NAME = re.compile(NAME_PATTERN)
+_KEY = re.compile(rf"{KEY_CHARACTER}{{1,{MAX_KEY_LENGTH}}}")
+_GUID = re.compile(GUID_PATTERN)
 
 
 def check_name(name: str, what: str) -> None:
@@ -67,6 +91,28 @@ def tail_text(text: str, limit: int = MAX_OUTPUT_BYTES) -> str:
     )
     encoded = "\n".join(lines).strip("\n").encode(errors="replace")
     return encoded.decode() if len(encoded) <= limit else "…" + encoded[3 - limit :].decode(errors="ignore")
+
+
+CONTROL_CLASS = r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+"""A regular expression for what could end a line, control a terminal or turn the direction of text around."""
+
+_CONTROL = re.compile(CONTROL_CLASS)
+_JSON_CONTROL = re.compile(CONTROL_CLASS.replace(r"\x00-\x1f", ""))
+
+
+def escape_controls(text: str) -> str:
+    r"""Return the text on one line, with control characters as escape sequences: `\n`, `\x1b`, `\u202e`."""
+    return _CONTROL.sub(lambda found: escape_control(found[0]), text)
+
+
+def escape_control(char: str) -> str:
+    """Return the escape sequence of one character."""
+    return char.encode("unicode_escape", "surrogatepass").decode("ascii")
+
+
+def escape_json(text: str) -> str:
+    r"""Return JSON of the same value without control characters: encoders escape only those below U+0020."""
+    return _JSON_CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def join_choices(words: Iterable[str]) -> str:

@@ -1,7 +1,7 @@
 """A virtual machine: name, host, domains, addresses, and traits of its own or inherited from its scope."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from enum import StrEnum
 from ipaddress import ip_address
@@ -17,11 +17,25 @@ from forewarn.core.text import check_name, check_text, is_guid
 
 MAX_TAGS = 50
 _OCTET = "(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
-_IPV4 = re.compile(rf"{_OCTET}(?:\.{_OCTET}){{3}}")
+IPV4_PATTERN = rf"{_OCTET}(?:\.{_OCTET}){{3}}"
+_IPV4 = re.compile(IPV4_PATTERN)
 """The canonical form of an IPv4 address. `ip_address` takes eight times as long, and a start reads 100,000 of them."""
-_MAC = re.compile(r"[0-9A-Fa-f]{2}([:-]?[0-9A-Fa-f]{2}){5}")
+IPV6_CHARACTERS = r"[0-9a-f:.]{2,45}"
+"""All characters of an IPv6 address in its canonical form."""
+MAC_PATTERN = r"[0-9A-Fa-f]{2}([:-]?[0-9A-Fa-f]{2}){5}"
+TAG_NAME_PATTERN = r"[^:;]*"
+_MAC = re.compile(MAC_PATTERN)
+_TAG_NAME = re.compile(TAG_NAME_PATTERN)
+MAX_ADDRESSES = 16
 TERMINATE_NOTICE_RANGE = (timedelta(minutes=5), timedelta(minutes=15))
 """PROTOCOL §6: 5 to 15 minutes, default 5."""
+
+
+UniqueKey = tuple[str, str]
+"""What only one VM of the fleet can have: an address, by its network and IP, or an id, as `VM_ID` and the id."""
+
+VM_ID = ""
+"""The first part of the key of an id. No network has this name."""
 
 
 class Priority(StrEnum):
@@ -56,6 +70,21 @@ class Address(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=
                 raise Invalid(f"address {self.ip!r}: write it as {canonical}")
         if self.mac and not _MAC.fullmatch(self.mac):
             raise Invalid(f"MAC address {self.mac!r}: write it as six pairs of hex digits, 00:0d:3a:12:34:56")
+
+
+def check_addresses(addresses: Iterable[Address]) -> None:
+    """Refuse zone indexes, and one address twice. For new addresses only: older records may have such ones."""
+    seen: set[UniqueKey] = set()
+    for address in addresses:
+        if "%" in address.ip:
+            raise Invalid(
+                f"address {address.ip!r} has a zone index, which only its own machine understands: "
+                f"write {address.ip.partition('%')[0]}, and give the address a network"
+            )
+        key = (address.network, address.ip)
+        if key in seen:
+            raise Invalid(f"{describe_key(key)} is given twice: remove one of them")
+        seen.add(key)
 
 
 class Traits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -95,7 +124,7 @@ def check_tags(tags: dict[str, str]) -> None:
     for key, value in tags.items():
         check_text(key, "a tag's name")
         check_text(value, f"tag {key[:40]}")
-        if ";" in key or ":" in key:
+        if not _TAG_NAME.fullmatch(key):
             raise Invalid(f"tag {key!r}: ':' and ';' separate tags in the instance document and cannot be in a name")
 
 
@@ -122,8 +151,22 @@ class Vm(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False
             raise Invalid(f"VM {self.name}: domains must be 0 to {MAX_DOMAIN}")
         if self.host is not None:
             check_name(self.host, "host")
-        if len(self.addresses) > 16:
-            raise Invalid(f"VM {self.name}: at most 16 addresses are allowed")
+        if len(self.addresses) > MAX_ADDRESSES:
+            raise Invalid(f"VM {self.name}: at most {MAX_ADDRESSES} addresses are allowed")
+
+
+def unique_keys(vm: Vm) -> set[UniqueKey]:
+    """Return what no other VM of the fleet can have. Ids are not case-sensitive."""
+    keys = {(address.network, address.ip) for address in vm.addresses}
+    # Most ids are in lower case already: the same text takes no memory in an index.
+    keys.add((VM_ID, vm.vm_id if vm.vm_id.islower() else vm.vm_id.lower()))
+    return keys
+
+
+def describe_key(key: UniqueKey) -> str:
+    """Format a unique key for messages."""
+    kind, value = key
+    return f"vm_id {value}" if kind == VM_ID else f"address {value} in network {kind}"
 
 
 class Roster(msgspec.Struct, frozen=True):

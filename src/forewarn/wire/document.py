@@ -59,7 +59,7 @@ def etag_matches(if_none_match: str, current: str) -> bool:
 
 
 def _visible_events(scope: Scope, version: str) -> Iterator[Event]:
-    return (event for event in scope.events if event.announced and version >= EVENT_TYPES[event.type].since)
+    return (event for event in scope.events if event.announced and EVENT_TYPES[event.type].is_visible(version))
 
 
 def _wire_event(event: Event, version: str) -> _Event:

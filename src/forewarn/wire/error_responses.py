@@ -145,6 +145,12 @@ NOT_SAVED = error_response(
     "Service unavailable: the request could not be saved and has had no effect, try again",
     headers=(("Retry-After", "1"),),
 )
+OUTCOME_UNKNOWN = error_response(
+    503,
+    ErrorReason.UNAVAILABLE,
+    "Service unavailable: it is not known whether the request was saved, repeat it",
+    headers=(("Retry-After", "1"),),
+)
 
 
 def method_not_allowed(method: str, allowed: tuple[str, ...]) -> ErrorResponse:

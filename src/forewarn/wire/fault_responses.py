@@ -5,7 +5,7 @@ from collections.abc import Callable
 import msgspec
 
 from forewarn.core.fault import STATUSES, FaultKind
-from forewarn.wire.error_responses import TOO_MANY_REQUESTS, ErrorReason, ErrorResponse, error_response
+from forewarn.wire.error_responses import JSON, TOO_MANY_REQUESTS, ErrorReason, ErrorResponse, error_response
 
 HTML = "text/html; charset=utf-8"
 
@@ -63,3 +63,8 @@ BODY_FAULTS: dict[FaultKind, Callable[[bytes], bytes]] = {
     FaultKind.EXTRA_FIELD: with_extra_field,
 }
 """How each fault that affects documents changes them."""
+
+
+def faulty_document(kind: FaultKind, document: bytes) -> tuple[str, bytes]:
+    """Return the content type and the body that a fault of BODY_FAULTS makes of a document."""
+    return HTML if kind is FaultKind.WRONG_CONTENT_TYPE else JSON, BODY_FAULTS[kind](document)

@@ -27,9 +27,10 @@ from forewarn.core.campaign.record import (
     WaveState,
 )
 from forewarn.core.campaign.spec import CampaignPolicy, CampaignSpec, Limit, Selection
-from forewarn.core.errors import CampaignScopeNotFound, Invalid, InvalidCampaignState, PlacementFailed
+from forewarn.core.errors import CampaignScopeNotFound, Invalid, InvalidCampaignState, NotAnnounced, PlacementFailed
 from forewarn.core.event import EventType
 from forewarn.core.journal import Entry, EntryKind
+from forewarn.core.policy import RuleContext
 from forewarn.core.scope import EventOutcome, Scope
 from tests.core.campaign.rollout_driver import (
     CONDITIONS,
@@ -115,6 +116,29 @@ def test_started_campaign_has_its_plan_and_its_first_entry() -> None:
     facts = {"name": "kernel", "type": "Reboot", "scopes": "1", "waves": "2", "vms": "2"}
     assert decision.entries == (
         Entry(n=1, at=late, kind=EntryKind.CAMPAIGN_STARTED, by="ann", why="patch", facts=facts),
+    )
+
+
+def test_plan_that_vms_will_not_hear_of_is_started_only_with_consent() -> None:
+    spec, production = a_spec(), RuleContext()
+    silent = [scope(f"s{n:02}", vm(f"s{n:02}-0"), vm(f"s{n:02}-1")) for n in range(30)]
+    made = plan(spec, plan_scopes(silent, spec, production, now=TEN), production, now=TEN, zones=zones)
+    progress = [plan_progress([wave], started_at=TEN, seen=0) for wave in made.waves]
+    with pytest.raises(
+        NotAnnounced, match="0 of 30 scopes poll for events: 60 of 60 VMs will not hear of it"
+    ) as refused:
+        start(spec, made, progress, id_=KERNEL, by="ann", now=TEN)
+    assert refused.value.details == {
+        "scopes": tuple(f"s{n:02}" for n in range(20)),
+        "scope_count": 30,
+        "vm_count": 60,
+    }
+    started = start(spec, made, progress, id_=KERNEL, by="ann", now=TEN, unannounced=True)
+    facts = started.entries[0].facts
+    assert (started.record.unannounced, facts["unannounced_scopes"], facts["unannounced_vms"]) == (
+        made.unannounced,
+        "30",
+        "60",
     )
 
 

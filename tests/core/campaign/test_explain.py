@@ -11,6 +11,9 @@ from forewarn.core.campaign.explain import WaitReasons, stop_reason
 from forewarn.core.campaign.limits import ExceededLimit
 from forewarn.core.campaign.record import Campaign, CampaignState, ClosedGate
 from forewarn.core.campaign.spec import HttpCheck, Limit, Window
+from forewarn.core.policy import EMULATOR, RuleContext
+from forewarn.core.schedule import schedule
+from tests.core.builders import NOW, a_request, a_scope, a_vm, saved_scope
 from tests.core.campaign.test_estimate import (
     ANNOUNCED,
     CLEARED,
@@ -159,6 +162,22 @@ def test_campaign_needs_an_operator_if_nothing_else_lets_it_continue(
     value: Campaign, blockers: CampaignBlockers, is_stuck: bool
 ) -> None:
     assert waits(value, blockers).needs_operator is is_stuck
+
+
+def test_waves_that_no_document_shows_are_not_called_announced() -> None:
+    value = campaign(((16, ANNOUNCED, 16),), ((15, ANNOUNCED, 15),), ((15, ANNOUNCED, 15),))
+    reasons = WaitReasons(
+        value, calendar_of(value, CONDITIONS, zones, since=minutes(10)), CONDITIONS, NONE, now=minutes(10)
+    )
+    for progress, announced in zip(value.scopes, (True, False, False), strict=True):
+        scope = a_scope([a_vm("v0")], id=progress.scope)
+        request = a_request("v0", id=value.request(progress.scope, 1), campaign=value.id)
+        context = RuleContext(policy=EMULATOR) if announced else RuleContext()
+        reasons.add(progress, saved_scope(schedule(scope, request, context, now=NOW)))
+    assert reasons.messages == (
+        "1 wave is announced, for 2026-03-02 10:16:00Z",
+        "2 waves are scheduled, the first for 2026-03-02 10:15:00Z, and not announced: no VM there polls for events",
+    )
 
 
 def test_stop_reason_names_state_or_gate() -> None:

@@ -16,7 +16,7 @@ from forewarn.core.event import EventType
 from forewarn.core.impact import Failed
 from forewarn.core.impact_lifecycle import begin, settle
 from forewarn.core.operations import hold
-from forewarn.core.policy import EMULATOR, Policy, RuleContext
+from forewarn.core.policy import EMULATOR, AnnouncePolicy, Policy, RuleContext
 from forewarn.core.schedule import schedule
 from forewarn.core.scope import Hold, Scope
 from tests.core.builders import NOW, a_request, a_scope, a_vm, guid, saved_scope
@@ -25,7 +25,9 @@ MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
 
 
-def a_set(id_: str, domains: int = 2, vms_each: int = 1, hosts: Iterable[str] = ("hv-0", "hv-1")) -> Scope:
+def a_set(
+    id_: str, domains: int = 2, vms_each: int = 1, hosts: Iterable[str] = ("hv-0", "hv-1"), *, enabled: bool = True
+) -> Scope:
     """Return a scope with this many VMs in each update domain, and a host for each domain."""
     where = list(hosts)
     vms = [
@@ -33,7 +35,7 @@ def a_set(id_: str, domains: int = 2, vms_each: int = 1, hosts: Iterable[str] = 
         for domain in range(domains)
         for number in range(vms_each)
     ]
-    return a_scope(vms, id=id_)
+    return a_scope(vms, id=id_, enabled=enabled)
 
 
 def a_plan(*fleet: Scope, now: datetime = NOW, conditions: RuleContext | None = None, **fields: Any) -> Plan:
@@ -342,6 +344,37 @@ def test_failed_maintenance_that_waits_for_a_person_is_remarked() -> None:
     assert a_plan(scope, a_set("b")).remarks == (
         "failed maintenance waits for a person, and further waves wait for it: a",
     )
+
+
+def test_scopes_that_will_not_hear_of_it_are_counted_and_remarked() -> None:
+    fleet = a_set("a", vms_each=2), a_set("b", vms_each=3, enabled=False), a_set("c", 1, enabled=False)
+    made = a_plan(*fleet)
+    remark = "1 of 3 scopes polls for events: 7 of 11 VMs will not hear of it"
+    assert made.unannounced_text == remark
+    assert (made.unannounced, made.needs_consent, made.remarks) == (
+        Counts(2, 2, 7),
+        True,
+        (f"{remark}; to start it, consent with unannounced",),
+    )
+    assert {wave.scope: wave.announced for wave in made.waves} == {"a": True, "b": False, "c": False}
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [
+        (Policy(announce=AnnouncePolicy.ALWAYS), (Counts(), False, ())),
+        (
+            Policy(enforce_notice=False),
+            (Counts(1, 2, 2), False, ("0 of 1 scopes poll for events: 2 of 2 VMs will not hear of it",)),
+        ),
+    ],
+    ids=["always announced", "any notice"],
+)
+def test_consent_is_needed_only_where_notices_are_enforced_and_not_every_event_is_announced(
+    policy: Policy, expected: tuple[Counts, bool, tuple[str, ...]]
+) -> None:
+    made = a_plan(a_set("a", enabled=False), conditions=RuleContext(policy=policy))
+    assert (made.unannounced, made.needs_consent, made.remarks) == expected
 
 
 def test_progress_is_reported_in_some_hundred_steps_up_to_the_total() -> None:

@@ -24,7 +24,6 @@ from forewarn.core.campaign.record import (
     decode,
     encode,
     failed_waves,
-    iterate_waves,
 )
 from forewarn.core.campaign.spec import Limit
 from forewarn.core.errors import Invalid
@@ -147,15 +146,21 @@ def test_waves_are_counted_by_state_and_what_an_abort_left_is_not_planned() -> N
     assert aborted.effective_state(scopes[0].wave(1)) is WaveState.DONE
 
 
-def test_every_wave_is_given_with_its_scope_and_number() -> None:
-    campaign = campaign_over(web("a"), web("b"))
-    assert [(scope, n, wave.update_domain) for scope, n, wave in iterate_waves(campaign)] == [
-        ("a", 1, 0),
-        ("a", 2, 1),
-        ("b", 1, 0),
-        ("b", 2, 1),
-    ]
-    assert (campaign.progress("b"), campaign.progress("c")) == (campaign.scopes[1], None)
+def test_announced_wave_whose_events_no_document_shows_is_unannounced() -> None:
+    driver = RolloutDriver(web())
+    driver.announce_next()
+    shown = driver.scopes["web"]
+    events = tuple(msgspec.structs.replace(event, announced=False) for event in shown.events)
+    hidden = msgspec.structs.replace(shown, events=events)
+    (progress,) = driver.record.scopes
+    assert progress.current_state is WaveState.ANNOUNCED
+    cases = {shown: False, hidden: True, web(): False, None: False}
+    assert {scope: driver.record.is_unannounced(progress, scope) for scope in cases} == cases
+    counts = count_waves(driver.record, lambda _: hidden)
+    assert (counts[WaveState.ANNOUNCED], counts[WaveState.UNANNOUNCED]) == (WaveCount(0, 0), WaveCount(1, 1))
+    assert count_waves(driver.record, lambda _: shown)[WaveState.ANNOUNCED] == WaveCount(1, 1)
+    cleared = progress.with_wave(1, progress.wave(1).with_state(WaveState.CLEARED, 0))
+    assert not driver.record.is_unannounced(cleared, hidden)
 
 
 def test_failed_waves_without_a_kept_reason_come_first() -> None:

@@ -14,6 +14,7 @@ from forewarn.core.campaign.actions import (
     GateOpened,
     ReadOutcome,
     ScopeClosed,
+    WaveAnnounced,
     WithdrawEvent,
 )
 from forewarn.core.campaign.calendar import calendar_of
@@ -55,6 +56,14 @@ def test_waves_are_announced_and_cleared_when_their_notice_is_over() -> None:
     assert clear == ClearWave("web", 1, (event.id,), (load,))
     assert [entry.kind for entry in hand.entries] == [EntryKind.WAVE_ANNOUNCED, EntryKind.WAVE_CLEARED]
     assert ([entry.n for entry in hand.entries], hand.record.entries) == ([2, 3], 3)
+
+
+def test_wave_that_no_document_shows_is_not_journalled_as_announced() -> None:
+    hand = RolloutDriver(web())
+    (action,) = hand.decide()
+    hand.report(action, WaveAnnounced("web", 1, 1, TEN + timedelta(minutes=15), seen=0, announced=False))
+    assert hand.wave("web", 1).state is WaveState.ANNOUNCED
+    assert [(entry.kind, entry.facts["vms"]) for entry in hand.entries] == [(EntryKind.WAVE_UNANNOUNCED, "1")]
 
 
 def test_cleared_wave_that_has_not_started_is_cleared_again_after_a_crash() -> None:

@@ -1,5 +1,7 @@
 """The effects of a campaign's actions on a scope."""
 
+import msgspec
+
 from forewarn.core.campaign.actions import AnnounceWave, ClearWave, RetryEvent, ScopeClosed, WithdrawEvent
 from forewarn.core.campaign.commands import pause, skip
 from forewarn.core.campaign.history import ScopeHistory, read_history
@@ -8,6 +10,7 @@ from forewarn.core.campaign.record import WaveState
 from forewarn.core.campaign.scope_rules import announce_wave, clear_wave, close_scope, retry_event, withdraw_event
 from forewarn.core.campaign.spec import Window
 from forewarn.core.event import State
+from forewarn.core.policy import RuleContext
 from tests.core.campaign.rollout_driver import CONDITIONS, KERNEL, MINUTE, RolloutDriver, web
 from tests.core.sample_scopes import TEN
 
@@ -24,6 +27,15 @@ def test_wave_includes_only_vms_that_are_not_done() -> None:
     change = announce_wave(web(), ANNOUNCE, hand.record, hand.index, done, CONDITIONS, now=TEN)
     assert change.result is not None
     assert (change.scope, change.result.not_before) == (web(), None)
+
+
+def test_wave_is_announced_only_if_a_document_shows_its_events() -> None:
+    hand, production = RolloutDriver(web()), RuleContext()
+    for enabled in (False, True):
+        scope = msgspec.structs.replace(web(), enabled=enabled)
+        change = announce_wave(scope, ANNOUNCE, hand.record, hand.index, NOTHING, production, now=TEN)
+        assert change.result is not None
+        assert (change.result.announced, change.result.not_before) == (enabled, TEN + 15 * MINUTE)
 
 
 def test_stopped_campaign_announces_and_clears_nothing() -> None:

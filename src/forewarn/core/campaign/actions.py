@@ -95,6 +95,8 @@ class WaveAnnounced(NamedTuple):
     seen: int
     """The last line of the scope's journal that was read."""
     differences: ScopeDiff = ScopeDiff()
+    announced: bool = True
+    """Whether the document of the VMs shows them."""
 
 
 class WaveRefused(NamedTuple):

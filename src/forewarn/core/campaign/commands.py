@@ -7,6 +7,7 @@ from forewarn.core.campaign.draft import CampaignDecision, CampaignDraft
 from forewarn.core.campaign.load import has_stuck_work
 from forewarn.core.campaign.plan import Plan, PlannedWave
 from forewarn.core.campaign.record import (
+    ALL_ANNOUNCED,
     MAX_ATTEMPTS,
     SECOND,
     Campaign,
@@ -17,10 +18,13 @@ from forewarn.core.campaign.record import (
     WaveState,
 )
 from forewarn.core.campaign.spec import CampaignSpec
-from forewarn.core.errors import CampaignScopeNotFound, Invalid, InvalidCampaignState, PlacementFailed
+from forewarn.core.errors import CampaignScopeNotFound, Invalid, InvalidCampaignState, NotAnnounced, PlacementFailed
 from forewarn.core.journal import EntryKind
 from forewarn.core.scope import Scope
 from forewarn.core.text import check_text, truncate_text
+
+MAX_SCOPES_NAMED = 20
+"""How many of the scopes that will not hear of a campaign a refusal names."""
 
 TRANSITIONS: dict[tuple[CampaignState, str], CampaignState] = {
     (CampaignState.RUNNING, "pause"): CampaignState.PAUSED,
@@ -54,16 +58,21 @@ def start(
     why: str = "",
     now: datetime,
     notify: bool = False,
+    unannounced: bool = False,
 ) -> CampaignDecision:
     """Start a campaign as planned; `plan_progress` returns its scopes.
 
-    A plan with unplaced VMs is refused.
+    A plan with unplaced VMs is refused, and one that VMs will not hear of, unless the caller consents to that.
     """
     if plan.unplaced:
         first, *others = plan.unplaced
         raise PlacementFailed(first.scope, len(first.vms), first.rule, first.why, len(others))
     if not plan.waves:
         raise Invalid("the selection matches no VM: run `forewarn vm list` to see all VMs")
+    if plan.needs_consent and not unannounced:
+        silent = tuple(dict.fromkeys(wave.scope for wave in plan.waves if not wave.announced))
+        counts = plan.unannounced
+        raise NotAnnounced(plan.unannounced_text, silent[:MAX_SCOPES_NAMED], counts.scopes, counts.vms)
     why, totals = truncate_text(why), plan.totals
     facts = {
         "name": spec.name,
@@ -72,6 +81,11 @@ def start(
         "waves": str(len(plan.waves)),
         "vms": str(totals.vms),
     }
+    if plan.unannounced.scopes:
+        facts |= {
+            "unannounced_scopes": str(plan.unannounced.scopes),
+            "unannounced_vms": str(plan.unannounced.vms),
+        }
     record = Campaign(
         id=id_,
         spec=spec,
@@ -81,6 +95,7 @@ def start(
         state_change=StateChange(by=by, at=now, why=why),
         scopes=tuple(scopes),
         selected=totals,
+        unannounced=plan.unannounced if plan.unannounced.scopes else ALL_ANNOUNCED,
         why=why,
         planned_end=plan.ends_at,
     )

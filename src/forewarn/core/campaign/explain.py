@@ -9,6 +9,7 @@ from forewarn.core.campaign.limits import ExceededLimit
 from forewarn.core.campaign.record import Campaign, CampaignState, ClosedGate, ScopeProgress, WaveState, failed_waves
 from forewarn.core.campaign.spec import CampaignPolicy, CampaignSpec, gate_name
 from forewarn.core.policy import RuleContext
+from forewarn.core.scope import Scope
 
 MAX_NAMES_SHOWN = 10
 """How many failed waves, or scopes that wait for a gate, are listed by name."""
@@ -40,13 +41,15 @@ class WaitReasons:
         self._failed: dict[str, ScopeProgress] = {}
         self._announced: list[datetime] = []
         """The planned starts of announced waves."""
+        self._unannounced: list[datetime] = []
+        """Those of them that no document shows."""
         self._resting: list[datetime] = []
         """The ends of the gaps of scopes."""
         self._held: list[str] = []
         self._in_progress = self._waiting = self._closing = 0
 
-    def add(self, progress: ScopeProgress) -> None:
-        """Add the progress of a scope."""
+    def add(self, progress: ScopeProgress, scope: Scope | None = None) -> None:
+        """Add the progress of a scope. Without the scope, its events count as announced."""
         if (state := progress.current_state) is None:
             self._closing += not progress.closed
         elif state is WaveState.FAILED:
@@ -54,6 +57,8 @@ class WaitReasons:
         elif state is WaveState.ANNOUNCED:
             at = progress.wave(progress.current).at
             self._announced.append(self._campaign.moment(progress, at))
+            if self._campaign.is_unannounced(progress, scope):
+                self._unannounced.append(self._announced[-1])
         elif state in (WaveState.CLEARED, WaveState.RETRYING):
             self._in_progress += 1
         elif progress.scope in self._blockers.held_scopes:
@@ -109,13 +114,19 @@ class WaitReasons:
     def _progress_messages(self) -> Iterator[str]:
         resting, held = self._resting, self._held
         due = [at for at in self._announced if at <= self._now]
+        silent = [at for at in self._unannounced if at > self._now]
         coming = [at for at in self._announced if at > self._now]
+        for at in silent:
+            coming.remove(at)
         if self._in_progress:
             yield f"{_wave_text(self._in_progress)} in progress"
         if due:
             yield f"{_wave_text(len(due))} due, {_first_text(due)}since {_format_time(min(due))}"
         if coming:
             yield f"{_wave_text(len(coming))} announced, {_first_text(coming)}for {_format_time(min(coming))}"
+        if silent:
+            starts = f"{_first_text(silent)}for {_format_time(min(silent))}"
+            yield f"{_wave_text(len(silent))} scheduled, {starts}, and not announced: no VM there polls for events"
         if len(resting) == 1:
             yield f"1 scope waits until {_format_time(resting[0])}, when the gap after its wave is over"
         elif resting:

@@ -40,6 +40,8 @@ class PlannedWave(msgspec.Struct, frozen=True, kw_only=True):
     hosts: tuple[str, ...]
     """The known hosts."""
     vms: tuple[str, ...]
+    announced: bool = True
+    """Whether its VMs would hear of it now."""
 
 
 class UnplacedVms(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,8 +66,23 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """When the last wave is expected to end; None if there is no wave."""
     totals: Counts
     """All that are selected: the base of percentages."""
+    unannounced: Counts = Counts()
+    """Those of them that would not hear of it now: no document would show its events."""
+    needs_consent: bool = False
+    """Whether a start needs consent to that."""
     remarks: tuple[str, ...] = ()
-    """Remarks for operators: names that select nothing, scopes that are held or stuck."""
+    """Remarks for operators: names that select nothing, scopes that are held or stuck, or do not poll."""
+
+    @property
+    def unannounced_text(self) -> str:
+        """How many scopes and VMs will not hear of it; empty if all will."""
+        if not self.unannounced.scopes:
+            return ""
+        polling = self.totals.scopes - self.unannounced.scopes
+        return (
+            f"{polling} of {self.totals.scopes} scopes poll{'s' if polling == 1 else ''} for events: "
+            f"{self.unannounced.vms} of {self.totals.vms} VMs will not hear of it"
+        )
 
 
 class _ScopePlan(msgspec.Struct, frozen=True):
@@ -98,13 +115,20 @@ def plan(
     limits = resolve_limits(spec.policy, totals)
     scope_plans = [_scope_plan(rank, scope, limits) for rank, scope in enumerate(scopes)]
     waves = tuple(_with_progress(_placed(spec, scope_plans, context, limits, begin, zones), totals.vms, progress))
-    return Plan(
+    unannounced = count_selected(scope for scope in scopes if not scope.announced)
+    whole = Plan(
         waves=waves,
         unplaced=(*_too_large(scope_plans, limits), *_too_late(spec, scope_plans, context, begin, zones)),
         ends_at=max((wave.ends_at for wave in waves), default=None),
         totals=totals,
+        unannounced=unannounced,
+        needs_consent=context.policy.enforce_notice and unannounced.scopes > 0,
         remarks=tuple(_remarks(spec, scopes, context)),
     )
+    if not whole.unannounced.scopes:
+        return whole
+    remark = whole.unannounced_text + ("; to start it, consent with unannounced" if whole.needs_consent else "")
+    return msgspec.structs.replace(whole, remarks=(*whole.remarks, remark))
 
 
 def _begin(spec: CampaignSpec, context: RuleContext, now: datetime) -> datetime:
@@ -149,7 +173,7 @@ def _placed(
     for placement in timetable.placements(until=begin + MAX_CAMPAIGN_DURATION):
         scope_plan = scope_plans[placement.rank]
         yield _wave(
-            scope_plan.scope.id,
+            scope_plan.scope,
             scope_plan.groups[placement.n - 1],
             placement.n,
             placement.at,
@@ -159,10 +183,10 @@ def _placed(
 
 
 def _wave(
-    scope: str, group: WaveGroup, n: int, not_before: datetime, *, notice: timedelta, length: timedelta
+    scope: PlanScope, group: WaveGroup, n: int, not_before: datetime, *, notice: timedelta, length: timedelta
 ) -> PlannedWave:
     return PlannedWave(
-        scope=scope,
+        scope=scope.id,
         n=n,
         update_domain=group.update_domain,
         announce_at=not_before - notice,
@@ -170,6 +194,7 @@ def _wave(
         ends_at=not_before + length,
         hosts=tuple([host for host in group.hosts if not is_unknown_host(host)]),
         vms=group.vms,
+        announced=scope.announced,
     )
 
 

@@ -49,6 +49,8 @@ class PlanScope(msgspec.Struct, frozen=True):
     """Whether failed maintenance waits for a person and blocks the other update domains."""
     excluded: tuple[tuple[str, str], ...] = ()
     """The exclusions that match VMs of this scope, and of none before."""
+    announced: bool = True
+    """Whether the document of its VMs would show events now."""
 
 
 def plan_scopes(
@@ -64,7 +66,8 @@ def plan_scopes(
         if groups or busy or excluded:
             hold_text = f"{scope.hold.by}: {scope.hold.reason}" if scope.hold is not None else ""
             stuck = any(event.is_planned and has_stuck_work(event) for event in scope.events)
-            yield PlanScope(scope.id, groups, busy, hold_text, stuck, excluded)
+            announced = context.policy.announces(enabled=scope.enabled)
+            yield PlanScope(scope.id, groups, busy, hold_text, stuck, excluded, announced)
 
 
 def count_selected(scopes: Iterable[PlanScope]) -> Counts:

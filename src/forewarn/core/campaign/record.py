@@ -3,7 +3,7 @@
 It is one value, saved as a whole, for up to about 5,000 scopes; it has numbers per wave, but no lists of VMs.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from enum import IntEnum, StrEnum
 from typing import NamedTuple
@@ -16,7 +16,7 @@ from forewarn.core.campaign.spec import CampaignSpec
 from forewarn.core.errors import Invalid
 from forewarn.core.explain import CAMPAIGN_PREFIX
 from forewarn.core.limits import MAX_RECORD_BYTES
-from forewarn.core.scope import SeenKey
+from forewarn.core.scope import Scope, SeenKey
 from forewarn.core.text import is_guid
 
 SECOND = timedelta(seconds=1)
@@ -38,6 +38,10 @@ MAX_ATTEMPTS = 300
 
 MAX_WAVES = 1_100
 """How many waves a scope can have: more than it can have update domains."""
+
+
+ALL_ANNOUNCED = Counts()
+"""All scopes and VMs hear of it; a record omits it."""
 
 
 class CampaignState(StrEnum):
@@ -80,6 +84,8 @@ class WaveState(IntEnum):
     """A person has skipped or canceled it, or the scope was removed."""
     LEFT = 7
     """It will never be done, because the campaign is aborted. Never stored: see `Campaign.effective_state`."""
+    UNANNOUNCED = 8
+    """It is announced, but no document shows its events. Never stored: see `Campaign.is_unannounced`."""
 
     @property
     def is_settled(self) -> bool:
@@ -201,6 +207,8 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     scopes: tuple[ScopeProgress, ...]
     selected: Counts
     """All that were selected when it was planned: the base of percentages."""
+    unannounced: Counts = ALL_ANNOUNCED
+    """Those of them that would not hear of it when it was planned."""
     why: str = ""
     """Why it was started."""
     planned_end: datetime | None = None
@@ -236,6 +244,14 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """Return the state of a wave as shown to users: in an aborted campaign, no wave is planned."""
         return WaveState.LEFT if wave.state is WaveState.PLANNED and self.state.is_aborted else wave.state
 
+    def is_unannounced(self, progress: ScopeProgress, scope: Scope | None) -> bool:
+        """Return whether the current wave of a scope is announced, but no document shows its events."""
+        if scope is None or progress.current_state is not WaveState.ANNOUNCED:
+            return False
+        request = self.request(progress.scope, progress.current)
+        announced = [event.announced for event in scope.events if event.request == request]
+        return bool(announced) and not any(announced)
+
     def progress(self, scope: str) -> ScopeProgress | None:
         """Return the progress of a scope; None if the campaign does not include it."""
         return next((progress for progress in self.scopes if progress.scope == scope), None)
@@ -270,13 +286,19 @@ class WaveCount(NamedTuple):
     vms: int
 
 
-def count_waves(campaign: Campaign) -> dict[WaveState, WaveCount]:
-    """Count the waves and their VMs by state."""
+def count_waves(
+    campaign: Campaign, find_scope: Callable[[str], Scope | None] = lambda _: None
+) -> dict[WaveState, WaveCount]:
+    """Count the waves and their VMs by state. Without `find_scope`, unannounced waves count as announced."""
     waves: dict[WaveState, int] = dict.fromkeys(WaveState, 0)
     vms: dict[WaveState, int] = dict.fromkeys(WaveState, 0)
-    for _, _, wave in iterate_waves(campaign):
-        waves[wave.state] += 1
-        vms[wave.state] += wave.vms
+    for progress in campaign.scopes:
+        for wave in progress.waves:
+            state = wave.state
+            if state is WaveState.ANNOUNCED and campaign.is_unannounced(progress, find_scope(progress.scope)):
+                state = WaveState.UNANNOUNCED
+            waves[state] += 1
+            vms[state] += wave.vms
     waves, vms = effective_counts(campaign, waves), effective_counts(campaign, vms)
     return {state: WaveCount(waves[state], vms[state]) for state in WaveState}
 
@@ -286,13 +308,6 @@ def effective_counts(campaign: Campaign, counts: dict[WaveState, int]) -> dict[W
     if not campaign.state.is_aborted:
         return counts
     return counts | {WaveState.LEFT: counts[WaveState.PLANNED], WaveState.PLANNED: 0}
-
-
-def iterate_waves(campaign: Campaign) -> Iterator[tuple[str, int, Wave]]:
-    """Yield every wave with its scope and its number there."""
-    for progress in campaign.scopes:
-        for n, wave in enumerate(progress.waves, 1):
-            yield progress.scope, n, wave
 
 
 def failed_waves(

@@ -158,7 +158,8 @@ def _take_announced(draft: CampaignDraft, finding: WaveAnnounced, now: datetime)
         draft.add_wave_entry(EntryKind.WAVE_SETTLED, scope, n, now=now, why="it has no VMs left", vms="0")
     else:
         facts = {"vms": str(finding.vms), "not_before": format_timestamp(not_before)}
-        draft.add_wave_entry(EntryKind.WAVE_ANNOUNCED, scope, n, now=now, **facts)
+        entry_kind = EntryKind.WAVE_ANNOUNCED if finding.announced else EntryKind.WAVE_UNANNOUNCED
+        draft.add_wave_entry(entry_kind, scope, n, now=now, **facts)
 
 
 def _take_removed(draft: CampaignDraft, scope: str, now: datetime) -> None:

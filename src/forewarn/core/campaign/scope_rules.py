@@ -63,7 +63,9 @@ def announce_wave(
     events = [event for event in (change.scope or scope).events if event.request == request]
     vms = sum(len(event.vms) for event in events) or len(names)
     not_before = max((event.not_before for event in events), default=start)
-    return Change(change.scope, change.entries, announced._replace(vms=vms, not_before=not_before))
+    is_visible = any(event.announced for event in events) or not events
+    finding = announced._replace(vms=vms, not_before=not_before, announced=is_visible)
+    return Change(change.scope, change.entries, finding)
 
 
 def clear_wave(

@@ -31,10 +31,11 @@ class RosterSnapshot(msgspec.Struct, frozen=True, gc=False):
 
 
 class ScopeSnapshot(msgspec.Struct, frozen=True, gc=False):
-    """A scope's VMs, its open events and its hold."""
+    """A scope's VMs, its open events, its enablement and its hold."""
 
     id: str
     roster: RosterSnapshot = RosterSnapshot()
     traits: TraitsSnapshot = TraitsSnapshot()
     events: tuple[Event, ...] = ()
+    enabled: bool = False
     hold: Hold | None = msgspec.field(default=None, name="held")
