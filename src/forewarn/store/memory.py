@@ -99,8 +99,9 @@ class MemoryStore:
         self._pruned = max(batch | {self._pruned})
         return len(batch)
 
-    async def check(self) -> None:
+    async def check(self, size: int = 0) -> None:
         """Do nothing: writing to memory always works."""
+        del size
         await self._yield_to_loop()
 
     async def aclose(self) -> None:

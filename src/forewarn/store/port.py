@@ -11,6 +11,7 @@ StoreError
 ├── StoreCorrupt      the data cannot be read as a store
 ├── StoreFull         the disk is full; nothing was saved
 ├── StoreFailed       the operating system refused another operation
+├── SaveUnknown       the disk failed at the end of a save, which may or may not have happened
 └── StoreClosed       the store has been closed
 """
 
@@ -237,6 +238,14 @@ class StoreFailed(StoreError):
     reason: str
 
 
+class SaveUnknown(StoreError):
+    """The disk failed at the end of a save. It may or may not have happened; until that is known, nothing is saved."""
+
+    template = "it is not known whether the change was saved to {path} ({reason}): repeat it"
+    path: Path
+    reason: str
+
+
 class StoreClosed(StoreError):
     """The store has been closed."""
 
@@ -269,8 +278,9 @@ class Store(Protocol):
         per key and are never reused, even after deletion. Raises RevisionConflict if the record is not at `expected`,
         and GuardConflict, which names the guard, if a guard is not at its revision; then nothing was saved. Guards
         are compared in the same transaction in which the record is saved, and are not changed. If several revisions
-        have changed, the error names any one of them. A cancelled save may or may not have happened. Raises the errors
-        of `check_save` before anything else is checked.
+        have changed, the error names any one of them. A cancelled save may or may not have happened, and so may one
+        that raises SaveUnknown: if it has, the watch yields it later. After any other error nothing was saved, and no
+        crash changes that. Raises the errors of `check_save` before anything else is checked.
         """
         ...
 
@@ -301,8 +311,8 @@ class Store(Protocol):
         """Remove one small batch of journal rows beyond the retention; return how many. 0 means that none is left."""
         ...
 
-    async def check(self) -> None:
-        """Make a durable test write without effect; raise the error that a save would raise if that fails."""
+    async def check(self, size: int = 0) -> None:
+        """Make a durable test write without effect; raise the error that a save of this size would raise."""
         ...
 
     async def aclose(self) -> None:

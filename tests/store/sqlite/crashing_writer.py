@@ -2,7 +2,8 @@
 
 Each save of a key has the next number of that key. It brings one value, or at every seventh number a deletion, and two
 journal entries, from which anyone can tell which number was the last to be saved as a whole. Half of the keys are
-guarded by the first one: their entries tell at which of its numbers.
+guarded by the first one: their entries tell at which of its numbers. A key whose save has an unknown outcome is left
+alone from then on.
 """
 
 import asyncio
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from forewarn.core.journal import Entry, EntryKind
-from forewarn.store.port import GuardConflict, JournalQuery, RecordKey, RecordKind, Store
+from forewarn.store.port import GuardConflict, JournalQuery, RecordKey, RecordKind, SaveUnknown, Store, StoreError
 from forewarn.store.sqlite.store import SqliteStore
 
 NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
@@ -61,6 +62,10 @@ async def write_for_ever(store: Store, key: RecordKey, newest: dict[RecordKey, _
                 guards={GUARD: guard.revision} if guard else {},
             )
         except GuardConflict:
+            continue
+        except SaveUnknown:
+            return
+        except StoreError:  # nothing was saved, so the same number can be saved again
             continue
         os.write(sys.stdout.fileno(), f"{key.id} {number}\n".encode())
         newest[key] = _Newest(number, None if value is None else revision)

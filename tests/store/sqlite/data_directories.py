@@ -11,6 +11,7 @@ from forewarn.store.port import (
 )
 from forewarn.store.sqlite.directory import LOCK_FILE
 from forewarn.store.sqlite.store import SqliteStore
+from forewarn.store.sqlite.writer import Writer
 from tests.store.contract import entries
 
 
@@ -36,3 +37,9 @@ async def fill(directory: Path, records: int = 200) -> None:
     keys = [RecordKey(RecordKind.SCOPE, f"scope-{n}") for n in range(records)]
     await asyncio.gather(*(store.save(key, bytes(100), entries(1), expected=None) for key in keys))
     await store.aclose()
+
+
+def writer_of(store: SqliteStore) -> Writer:
+    """Return the writer of a store that can be written."""
+    assert isinstance(store._database.writer, Writer)
+    return store._database.writer

@@ -22,7 +22,7 @@ from forewarn.store.sqlite.directory import LOCK_FILE
 from forewarn.store.sqlite.schema import APPLICATION_ID, SCHEMA_VERSION, read_version
 from forewarn.store.sqlite.store import SqliteStore
 from tests.store.contract import WEB, entries
-from tests.store.sqlite.data_directories import fill, fingerprints, mode_of, names_in
+from tests.store.sqlite.data_directories import fill, fingerprints, mode_of, names_in, writer_of
 
 
 async def copy_unclean(source: Path, target: Path) -> None:
@@ -150,7 +150,7 @@ async def test_interrupted_creation_is_repeated(tmp_path: Path) -> None:
 
 
 async def test_file_is_written_as_promised(store: SqliteStore) -> None:
-    connection = store._database.writer._connection
+    connection = writer_of(store)._connection
     assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     assert connection.execute("PRAGMA synchronous").fetchone() == (2,), "2 is FULL"
 

@@ -12,9 +12,11 @@ from forewarn.store.port import (
     Record,
     RecordKey,
     RecordKind,
+    SaveUnknown,
     StoreError,
     StoreFull,
 )
+from forewarn.store.sqlite import group_commit
 from forewarn.store.sqlite.group_commit import BATCH_SAVES, GroupCommit
 from forewarn.store.sqlite.store import SqliteStore
 from forewarn.store.sqlite.writer import Save, SaveResult
@@ -72,7 +74,7 @@ async def test_size_of_a_batch_is_limited(store: SqliteStore, monkeypatch: pytes
     batches = count_batches(store, monkeypatch)
     keys = [RecordKey(RecordKind.SCOPE, f"scope-{n}") for n in range(40)]
     await asyncio.gather(*(store.save(key, bytes(700_000), [], expected=None) for key in keys))
-    assert batches == [24, 16]
+    assert batches == [6, 6, 6, 6, 6, 6, 4]
 
 
 async def test_unexpected_error_reaches_every_caller_and_the_store_continues(
@@ -117,7 +119,7 @@ def thread() -> Iterator[ThreadPoolExecutor]:
 async def test_each_save_has_its_own_revision_or_error(thread: ThreadPoolExecutor) -> None:
     commit = ScriptedCommit()
     commit.errors["b"] = StoreFull(Path("/test"))
-    group = GroupCommit(thread, commit, commit.published.append)
+    group = GroupCommit(thread, commit, list, commit.published.append)
     saves = [a_save("a"), a_save("b"), a_save("c", None)]
     results = await asyncio.gather(*map(group.save, saves), return_exceptions=True)
     assert results == [1, commit.errors["b"], 3]
@@ -128,7 +130,7 @@ async def test_each_save_has_its_own_revision_or_error(thread: ThreadPoolExecuto
 
 async def test_cancelled_save_is_saved_all_the_same(thread: ThreadPoolExecutor) -> None:
     commit = ScriptedCommit()
-    group = GroupCommit(thread, commit, commit.published.append)
+    group = GroupCommit(thread, commit, list, commit.published.append)
     saving = asyncio.create_task(group.save(a_save("a")))
     await asyncio.sleep(0)
     saving.cancel()
@@ -138,11 +140,41 @@ async def test_cancelled_save_is_saved_all_the_same(thread: ThreadPoolExecutor) 
 
 async def test_number_of_saves_in_a_transaction_is_limited(thread: ThreadPoolExecutor) -> None:
     commit = ScriptedCommit()
-    group = GroupCommit(thread, commit, commit.published.append)
+    group = GroupCommit(thread, commit, list, commit.published.append)
     await asyncio.gather(*(group.save(a_save(f"s{n}")) for n in range(BATCH_SAVES + 1)))
     assert list(map(len, commit.batches)) == [BATCH_SAVES, 1]
 
 
 async def test_group_without_saves_is_drained(thread: ThreadPoolExecutor) -> None:
     async with asyncio.timeout(GUARD_SECONDS):
-        await GroupCommit(thread, ScriptedCommit(), lambda _: None).drain()
+        await GroupCommit(thread, ScriptedCommit(), list, lambda _: None).drain()
+
+
+async def test_unknown_outcome_is_settled_in_the_background_and_published_if_it_was_saved(
+    thread: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(group_commit, "MIN_BACKOFF", 0.001)
+    commit, saves = ScriptedCommit(), [a_save("a"), a_save("b")]
+    commit.errors |= {save.key.id: SaveUnknown(Path("/test"), "disk I/O error") for save in saves}
+    record, refusal = saves[0].at_revision(1), StoreFull(Path("/test"))
+    answers: list[list[SaveResult] | StoreError] = [StoreFull(Path("/test")), [record, refusal]]
+    settled = asyncio.Event()
+
+    def settle() -> list[SaveResult]:
+        answer = answers.pop(0)
+        if isinstance(answer, StoreError):
+            raise answer
+        return answer
+
+    def publish(change: Record | Deleted) -> None:
+        commit.published.append(change)
+        settled.set()
+
+    group = GroupCommit(thread, commit, settle, publish)
+    results = await asyncio.gather(*map(group.save, saves), return_exceptions=True)
+    assert [type(result) for result in results] == [SaveUnknown, SaveUnknown]
+    async with asyncio.timeout(GUARD_SECONDS):
+        await settled.wait()
+    await group.drain()
+    assert commit.published == [record]
+    assert "1 were saved and 1 were not" in caplog.text

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from forewarn.core.journal import EntryKind
-from forewarn.store.port import JournalQuery, Record, RecordKey, RecordKind
-from forewarn.store.sqlite.database import prepare_database
+from forewarn.store.port import JournalQuery, Record, RecordKey, RecordKind, StoreFull
+from forewarn.store.sqlite.database import DATABASE_FILE, open_unused, prepare_database
 from forewarn.store.sqlite.reader import PAGE_BYTES, Reader, _journal_statement
 from forewarn.store.sqlite.writer import Save, Writer, encode_entries
 from tests.store.contract import NOON, WEB, entries
@@ -111,3 +111,20 @@ def test_journal_is_searched_and_never_scanned(path: Path, query: JournalQuery, 
     assert any(plan in step for step in steps), steps
     scanned = [step for step in steps if step.startswith("SCAN") and not step.startswith("SCAN json_each")]
     assert not scanned, steps
+
+
+def test_unchanging_file_is_opened_again_beside_its_writer(tmp_path: Path) -> None:
+    path = tmp_path / DATABASE_FILE
+    prepare_database(path)
+    with closing(Reader(path, open_unused)) as reader:
+        assert reader.load(WEB) is None
+        with pytest.raises(StoreFull):
+            reader.open_beside(full)
+        assert reader.load(WEB) is None
+        with closing(reader.open_beside(lambda: Writer(path))) as writer:
+            writer.commit([Save(WEB, b"value", (), None)])
+            assert reader.load(WEB) == Record(WEB, b"value", 1)
+
+
+def full() -> Writer:
+    raise StoreFull(Path("/test"))

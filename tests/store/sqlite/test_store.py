@@ -1,6 +1,7 @@
 """The SQLite store keeps the contract, and is sound where its surroundings are not."""
 
 import asyncio
+import os
 import resource
 import sqlite3
 import threading
@@ -24,6 +25,7 @@ from tests.store.contract import (
     read_snapshot,
     whole_journal,
 )
+from tests.store.sqlite.data_directories import writer_of
 from tests.support.disks import fill_disk, mount_disk
 
 
@@ -34,7 +36,7 @@ class TestSqliteStore(DurableStoreContract):
 
 
 def make_room(store: SqliteStore) -> None:
-    store._database.writer._connection.execute("PRAGMA max_page_count = 1000000")
+    writer_of(store)._connection.execute("PRAGMA max_page_count = 1000000")
 
 
 def assert_sound(directory: Path) -> None:
@@ -276,3 +278,64 @@ async def test_backup_of_a_running_store_is_a_store(store: SqliteStore, tmp_path
     assert await backup.load(WEB) == Record(WEB, b"value", revision)
     assert await backup.journal(JournalQuery()) == rows
     await backup.aclose()
+
+
+async def test_log_stays_small_while_saves_and_reads_never_pause(store: SqliteStore, tmp_path: Path) -> None:
+    """Reads keep SQLite from restarting the log; then the writer waits for them."""
+    log, largest, saves = tmp_path / "data/forewarn.db-wal", 0, 60
+    keys = [RecordKey(RecordKind.SCOPE, f"scope-{n}") for n in range(8)]
+    writing = True
+
+    async def read() -> None:
+        while writing:
+            async with store.watch() as changes:
+                await read_snapshot(changes)
+            await store.journal(JournalQuery(limit=10_000))
+
+    async def write(key: RecordKey) -> None:
+        nonlocal largest
+        revision = None
+        for number in range(saves):
+            value = bytes([number]) * 100_000
+            revision = await store.save(key, value, entries(20, first=20 * number + 1), expected=revision)
+            largest = max(largest, log.stat().st_size)
+
+    reading = [asyncio.create_task(read()) for _ in range(4)]
+    await asyncio.gather(*map(write, keys))
+    writing = False
+    await asyncio.gather(*reading)
+    assert 4 << 20 < largest < 14 << 20
+
+
+async def test_log_that_another_program_keeps_is_emptied_when_that_ends(store: SqliteStore, tmp_path: Path) -> None:
+    log, revision = tmp_path / "data/forewarn.db-wal", None
+    revision = await store.save(WEB, b"value", entries(1), expected=None)
+    with closing(sqlite3.connect(tmp_path / "data/forewarn.db", isolation_level=None)) as other:
+        other.execute("BEGIN")
+        other.execute("SELECT * FROM records").fetchall()
+        for number in range(15):
+            revision = await store.save(WEB, bytes([number]) * 700_000, [], expected=revision)
+        assert log.stat().st_size > 10_000_000
+        other.execute("ROLLBACK")
+    for number in range(3):
+        revision = await store.save(WEB, bytes([number]) * 700_000, [], expected=revision)
+    assert log.stat().st_size < 4 << 20
+
+
+@pytest.mark.process
+async def test_check_notices_that_a_large_save_has_no_room(tmp_path: Path) -> None:
+    """The log may have room for a small write on a full disk."""
+    disk = tmp_path / "disk"
+    with mount_disk(disk, "4m"):
+        store = await SqliteStore.open(disk / "data")
+        try:
+            ballast = fill_disk(disk)
+            os.truncate(ballast, ballast.stat().st_size - 200_000)
+            await store.check()
+            with pytest.raises(StoreFull):
+                await store.check(700_000)
+            ballast.unlink()
+            await store.check(700_000)
+            assert not (disk / "data/forewarn.room").exists()
+        finally:
+            await store.aclose()

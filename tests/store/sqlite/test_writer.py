@@ -1,10 +1,11 @@
 """The writer: commits, compare-and-swap, guards and pruning, in one thread."""
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -21,12 +22,15 @@ from forewarn.store.port import (
     RecordKind,
     Retention,
     RevisionConflict,
+    SaveUnknown,
+    StoreError,
     StoreFailed,
 )
 from forewarn.store.sqlite import database
+from forewarn.store.sqlite import writer as sqlite_writer
 from forewarn.store.sqlite.database import DATABASE_FILE, prepare_database
 from forewarn.store.sqlite.store import SqliteStore
-from forewarn.store.sqlite.writer import EncodedEntry, Save, Writer, encode_entries
+from forewarn.store.sqlite.writer import ROWS_PER_INSERT, EncodedEntry, Save, Writer, encode_entries
 from tests.store.contract import (
     BATCH,
     HOLD,
@@ -34,6 +38,7 @@ from tests.store.contract import (
     WEB,
     entries,
 )
+from tests.store.sqlite.data_directories import writer_of
 
 
 async def test_batch_waits_once_for_a_lock_of_another_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -41,7 +46,7 @@ async def test_batch_waits_once_for_a_lock_of_another_program(tmp_path: Path, mo
     monkeypatch.setattr(database, "BUSY_TIMEOUT", 0.01)
     store = await SqliteStore.open(tmp_path)
     statements: list[str] = []
-    store._database.writer._connection.set_trace_callback(statements.append)
+    writer_of(store)._connection.set_trace_callback(statements.append)
     saves = [Save(RecordKey(RecordKind.SCOPE, f"scope-{n}"), b"value", (), None) for n in range(64)]
     with closing(sqlite3.connect(tmp_path / "forewarn.db", isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
@@ -123,6 +128,19 @@ def test_entry_is_stored_with_what_it_is_found_by() -> None:
     assert msgspec.json.decode(encoded.entry, type=Entry) == entry
 
 
+@pytest.mark.parametrize("count", [1, ROWS_PER_INSERT - 1, ROWS_PER_INSERT, ROWS_PER_INSERT + 1, 3 * ROWS_PER_INSERT])
+def test_all_entries_of_a_batch_are_stored_in_order(writer: Writer, count: int) -> None:
+    encoded = encode_entries(entries(count))
+    writer.commit([Save(WEB, b"value", encoded[:1], None), Save(BATCH, b"value", encoded[1:], None)])
+    rows = writer._connection.execute(
+        "SELECT position, kind, id, at, entry, event, did, author, request FROM journal ORDER BY position"
+    ).fetchall()
+    keys = [WEB] + [BATCH] * (count - 1)
+    assert rows == [
+        (n, key.kind.value, key.id, *row) for n, (key, row) in enumerate(zip(keys, encoded, strict=True), 1)
+    ]
+
+
 def test_journal_is_pruned_by_age_then_by_number_in_small_batches(writer: Writer) -> None:
     old = Save(WEB, b"value", encode_entries(entries(PRUNE_BATCH - 1, at=NOON - timedelta(days=2))), None)
     new = Save(BATCH, b"value", encode_entries(entries(5)), None)
@@ -150,3 +168,69 @@ def test_check_of_a_file_that_cannot_be_written_is_refused(writer: Writer) -> No
     writer._connection.execute("PRAGMA query_only = ON")
     with pytest.raises(StoreFailed):
         writer.check()
+
+
+class FailingCommits:
+    """A connection whose next commits fail; those that are `done` all the same were written before."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self.failures = 0
+        self.done = False
+
+    def execute(self, statement: str, *parameters: Any) -> sqlite3.Cursor:
+        if statement == "COMMIT" and self.failures:
+            self.failures -= 1
+            if self.done:
+                self._connection.execute(statement)
+            raise sqlite3.OperationalError("disk I/O error")
+        return self._connection.execute(statement, *parameters)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._connection, name)
+
+
+@pytest.fixture
+def commits(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> FailingCommits:
+    """Let commits fail whose frames are complete in the log, as far as the writer can see."""
+    monkeypatch.setattr(sqlite_writer, "has_uncommitted_end", lambda _: True)
+    commits = FailingCommits(writer._connection)
+    writer._connection = commits  # type: ignore[assignment]  # it is used like one
+    return commits
+
+
+def test_failed_commit_is_refused_after_another_commit_has_replaced_it(writer: Writer, commits: FailingCommits) -> None:
+    commits.failures = 1
+    (refused,) = writer.commit([a_save(WEB)])
+    assert isinstance(refused, StoreFailed)
+    assert writer.commit([a_save(WEB)]) == [Record(WEB, b"value", 1)]
+
+
+def test_commit_that_was_done_all_the_same_is_reported_as_saved(writer: Writer, commits: FailingCommits) -> None:
+    commits.failures, commits.done = 1, True
+    assert writer.commit([a_save(WEB)]) == [Record(WEB, b"value", 1)]
+    assert writer.commit([a_save(BATCH)]) == [Record(BATCH, b"value", 2)]
+
+
+@pytest.mark.parametrize("done", [False, True])
+def test_outcome_is_unknown_and_nothing_is_saved_until_it_is_settled(
+    writer: Writer, commits: FailingCommits, *, done: bool
+) -> None:
+    commits.failures, commits.done = 2, done
+    (unknown,) = writer.commit([a_save(WEB)])
+    assert isinstance(unknown, SaveUnknown)
+    commits.failures = 0
+    for change in (lambda: writer.commit([a_save(BATCH)])[0], writer.check, lambda: writer.prune(Retention(), NOON)):
+        assert isinstance(error_of(change), StoreFailed)
+    (settled,) = writer.settle()
+    assert settled == Record(WEB, b"value", 1) if done else isinstance(settled, StoreFailed)
+    assert writer.settle() == []
+    writer.check()
+    assert writer.commit([a_save(BATCH)]) == [Record(BATCH, b"value", 2 if done else 1)]
+
+
+def error_of(change: Callable[[], object]) -> object:
+    try:
+        return change()
+    except StoreError as error:
+        return error

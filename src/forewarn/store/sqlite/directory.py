@@ -1,11 +1,11 @@
-"""Data directory of the SQLite store: permissions, and a lock file so that one process owns it at a time."""
+"""Data directory of the SQLite store: a lock file, so that one process owns it at a time, and errors of the system."""
 
 import errno
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
-from forewarn.files import FileLock, FileLocked, sync_directory
+from forewarn.files import FileLock, FileLocked
 from forewarn.store.port import StoreError, StoreFailed, StoreFull, StoreInUse
 
 LOCK_FILE = "forewarn.lock"
@@ -14,19 +14,9 @@ LOCK_FILE = "forewarn.lock"
 def lock_directory(directory: Path) -> FileLock:
     """Lock the directory until the lock is released; raise StoreInUse if another process owns it."""
     try:
-        return FileLock.acquire(directory / LOCK_FILE)
+        return FileLock.acquire(directory / LOCK_FILE, may_be_read_only=True)
     except FileLocked as error:
         raise StoreInUse(directory, error.pid) from error
-
-
-def prepare_directory(directory: Path) -> None:
-    """Create the directory, or make an empty one private. A directory with files keeps its mode."""
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if any(directory.iterdir()):
-        return
-    with suppress(PermissionError):  # a mounted volume may belong to another user; new files in it are still ours
-        directory.chmod(0o700)
-    sync_directory(directory.parent)
 
 
 @contextmanager

@@ -5,17 +5,24 @@ load. Everything here runs on the store's event loop; only the transaction itsel
 """
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from functools import partial
 from typing import NamedTuple
 
-from forewarn.store.port import Deleted, Record, StoreError
+from forewarn.core.backoff import backoff
+from forewarn.store.port import Deleted, Record, SaveUnknown, StoreError
 from forewarn.store.sqlite.writer import Save, SaveResult
 
+log = logging.getLogger(__name__)
+
+MIN_BACKOFF, MAX_BACKOFF = 0.1, 5.0
+"""The pauses, in seconds, between attempts to find out what became of saves."""
+
 BATCH_SAVES = 1_000
-BATCH_BYTES = 16 << 20
+BATCH_BYTES = 4 << 20
 
 
 class _PendingSave(NamedTuple):
@@ -30,11 +37,14 @@ class GroupCommit:
         self,
         thread: Executor,
         commit: Callable[[Sequence[Save]], list[SaveResult]],
+        settle: Callable[[], list[SaveResult]],
         publish: Callable[[Record | Deleted], None],
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._thread = thread
         self._commit = commit
+        self._settle = settle
+        self._settling: asyncio.Task[None] | None = None
         self._publish = publish
         self._pending: deque[_PendingSave] = deque()
         self._idle = asyncio.Event()
@@ -50,8 +60,11 @@ class GroupCommit:
         return await result
 
     async def drain(self) -> None:
-        """Wait until every save has its result."""
+        """Wait until every save has its result. What became of saves whose outcome is unknown stays open."""
         await self._idle.wait()
+        if self._settling is not None:
+            self._settling.cancel()
+            await asyncio.wait({self._settling})
 
     def _start_batch(self) -> None:
         batch = self._take_batch()
@@ -77,10 +90,33 @@ class GroupCommit:
             # Savers first, then watchers: a task that does both knows its value before the watch yields it.
             for waiting, outcome in zip(batch, commit.result(), strict=True):
                 _resolve(waiting, outcome)
-            for outcome in commit.result():
-                if not isinstance(outcome, StoreError):
-                    self._publish(outcome)
+            self._publish_saved(commit.result())
+            if any(isinstance(outcome, SaveUnknown) for outcome in commit.result()):
+                self._settling = self._loop.create_task(self._settle_later(), name="settle the log")
         self._loop.call_soon(self._start_batch)  # after the callers that just got results: they may save more
+
+    def _publish_saved(self, outcomes: Sequence[SaveResult]) -> None:
+        for outcome in outcomes:
+            if not isinstance(outcome, StoreError):
+                self._publish(outcome)
+
+    async def _settle_later(self) -> None:
+        """Retry until it is known what became of the saves; until then the writer refuses others."""
+        for pause in backoff(MIN_BACKOFF, MAX_BACKOFF):
+            await asyncio.sleep(pause)
+            try:
+                outcomes = await self._loop.run_in_executor(self._thread, self._settle)
+            except StoreError as error:
+                log.warning("it is not known whether the last changes were saved, no change is accepted: %s", error)
+                continue
+            saved = sum(not isinstance(outcome, StoreError) for outcome in outcomes)
+            log.warning(
+                "changes are accepted again; of the changes whose outcome was unknown, %d were saved and %d were not",
+                saved,
+                len(outcomes) - saved,
+            )
+            self._publish_saved(outcomes)
+            return
 
 
 def _resolve(pending: _PendingSave, outcome: SaveResult) -> None:

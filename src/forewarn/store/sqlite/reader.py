@@ -1,16 +1,21 @@
 """SQLite reader: blocking queries of records, snapshot pages and journal, for one thread."""
 
-from collections.abc import Iterator
+import sqlite3
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Lock
+from typing import TypeVar
 
 import msgspec
 
 from forewarn.core.journal import Entry
 from forewarn.store.port import Extent, JournalQuery, JournalRow, Record, RecordKey, RecordKind, StoreCorrupt
-from forewarn.store.sqlite.database import open_for_reading, wrap_sqlite_errors
+from forewarn.store.sqlite.database import open_for_reading, open_unused, wrap_sqlite_errors
 from forewarn.store.sqlite.schema import to_microseconds
 from forewarn.store.watch import SnapshotPage
+
+W = TypeVar("W")
 
 PAGE_BYTES = 1 << 20
 """How many bytes of the snapshot are read at a time."""
@@ -21,9 +26,25 @@ _decode_entry = msgspec.json.Decoder(Entry).decode
 class Reader:
     """A read-only connection, next to the writer's."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, connect: Callable[[Path], sqlite3.Connection] = open_for_reading) -> None:
         self._path = path
-        self._connection = open_for_reading(path)
+        self._connection = connect(path)
+        self.lock = Lock()
+        """Held during each read."""
+
+    def open_beside(self, open_writer: Callable[[], W]) -> W:
+        """Close a file that nothing writes, open its writer, and open the file again beside the writer.
+
+        Both at once are not possible: all connections of a process share the log's index, which is read-only then.
+        """
+        self._connection.close()
+        connect = open_unused
+        try:
+            writer = open_writer()
+            connect = open_for_reading
+        finally:
+            self._connection = connect(self._path)
+        return writer
 
     def load(self, key: RecordKey) -> Record | None:
         """Return the newest saved value, or None if the record does not exist."""
@@ -59,6 +80,14 @@ class Reader:
                 for position, kind, record_id, entry in self._connection.execute(statement, parameters)
             ]
 
+    def records(self) -> Iterator[Record]:
+        """Yield all records, of a file that no service changes meanwhile."""
+        number: int | None = 0
+        while number is not None:
+            page = self.page(number)
+            yield from page.records
+            number = page.next
+
     def extent(self, _: None) -> Extent:
         """Return the extent of the journal."""
         with self._wrap_errors():
@@ -80,7 +109,7 @@ class Reader:
     @contextmanager
     def _wrap_errors(self) -> Iterator[None]:
         try:
-            with wrap_sqlite_errors(self._path):
+            with self.lock, wrap_sqlite_errors(self._path):
                 yield
         except (msgspec.DecodeError, ValueError) as error:
             raise StoreCorrupt(self._path, str(error)) from error

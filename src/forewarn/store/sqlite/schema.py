@@ -121,6 +121,8 @@ def migrate(connection: sqlite3.Connection, migrations: Sequence[Migration] = MI
 @contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
     """Run the statements of the context as one transaction."""
+    if connection.in_transaction:  # an earlier rollback failed
+        connection.execute("ROLLBACK")
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield

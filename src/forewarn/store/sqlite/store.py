@@ -4,14 +4,17 @@ Nothing here blocks the event loop: one thread writes, another one reads.
 """
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, asynccontextmanager, suppress
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from forewarn.core.journal import Entry
+from forewarn.files import prepare_directory
 from forewarn.store.port import (
     NO_GUARDS,
     Extent,
@@ -23,15 +26,31 @@ from forewarn.store.port import (
     Retention,
     StoreClosed,
     StoreError,
+    StoreFailed,
+    StoreFull,
     WatchItem,
     check_save,
 )
-from forewarn.store.sqlite.database import DATABASE_FILE, prepare_database
-from forewarn.store.sqlite.directory import lock_directory, prepare_directory, wrap_os_errors
+from forewarn.store.sqlite.database import (
+    DATABASE_FILE,
+    SUFFIXES,
+    is_current,
+    is_unwritable,
+    open_unused,
+    prepare_database,
+)
+from forewarn.store.sqlite.directory import LOCK_FILE, lock_directory, wrap_os_errors
 from forewarn.store.sqlite.group_commit import GroupCommit
+from forewarn.store.sqlite.pending_writer import PendingWriter
 from forewarn.store.sqlite.reader import Reader
+from forewarn.store.sqlite.restore import finish_restore
 from forewarn.store.sqlite.writer import Save, Writer, encode_entries
 from forewarn.store.watch import SnapshotPage, Watchers
+
+log = logging.getLogger(__name__)
+
+STORE_FILES = (LOCK_FILE, *(f"{DATABASE_FILE}{suffix}" for suffix in SUFFIXES))
+"""The files of the store. SQLite follows symbolic links, so they are checked before it opens them."""
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -40,24 +59,50 @@ R = TypeVar("R")
 class _OpenDatabase(NamedTuple):
     """The resources of an open store, and how to release them."""
 
-    writer: Writer
+    writer: Writer | PendingWriter
     reader: Reader
+    reading_thread: ThreadPoolExecutor
     cleanup: ExitStack
 
     @classmethod
     def open(cls, directory: Path) -> "_OpenDatabase":
         with ExitStack() as undo:
             with wrap_os_errors(directory):
-                prepare_directory(directory)
+                if warning := prepare_directory(directory, STORE_FILES):
+                    log.warning("%s", warning)
                 lock = lock_directory(directory)
             undo.callback(lock.release)
+            finish_restore(directory)
             path = directory / DATABASE_FILE
             prepare_database(path)
-            writer = Writer(path)
+            reading_thread = ThreadPoolExecutor(1, "forewarn-store-reader")
+            writer, reader = _open_connections(path, reading_thread)
             undo.callback(writer.close)
-            reader = Reader(path)
             undo.callback(reader.close)
-            return cls(writer, reader, undo.pop_all())
+            undo.callback(reading_thread.shutdown)
+            return cls(writer, reader, reading_thread, undo.pop_all())
+
+
+def _open_connections(path: Path, reading_thread: ThreadPoolExecutor) -> tuple[Writer | PendingWriter, Reader]:
+    """Open a file for reading and writing, or only for reading if its disk cannot be written."""
+    try:
+        writer = Writer(path)
+    except (StoreFull, StoreFailed) as error:
+        if not is_unwritable(error) or not is_current(path):
+            raise
+        log.error("changes are refused until %s can be written, everything else is served: %s", path, error)  # noqa: TRY400 - the message has the reason
+        reader = Reader(path, open_unused)
+
+        def open_writer() -> Writer:
+            """Open the file in the reading thread, between two reads."""
+            writer = reading_thread.submit(reader.open_beside, partial(Writer, path)).result()
+            writer.read_lock = reader.lock
+            return writer
+
+        return PendingWriter(path, error, open_writer), reader
+    reader = Reader(path)
+    writer.read_lock = reader.lock
+    return writer, reader
 
 
 class SqliteStore:
@@ -67,9 +112,11 @@ class SqliteStore:
         self._database = database
         self._loop = asyncio.get_running_loop()
         self._writing_thread = ThreadPoolExecutor(1, "forewarn-store-writer")
-        self._reading_thread = ThreadPoolExecutor(1, "forewarn-store-reader")
+        self._reading_thread = database.reading_thread
         self._watchers = Watchers()
-        self._group = GroupCommit(self._writing_thread, database.writer.commit, self._watchers.publish)
+        self._group = GroupCommit(
+            self._writing_thread, database.writer.commit, database.writer.settle, self._watchers.publish
+        )
         self._close_task: asyncio.Task[None] | None = None
 
     @classmethod
@@ -120,10 +167,10 @@ class SqliteStore:
         self._check_open()
         return await self._loop.run_in_executor(self._writing_thread, self._database.writer.prune, retention, now)
 
-    async def check(self) -> None:
+    async def check(self, size: int = 0) -> None:
         """Make a durable test write without effect."""
         self._check_open()
-        await self._loop.run_in_executor(self._writing_thread, self._database.writer.check)
+        await self._loop.run_in_executor(self._writing_thread, self._database.writer.check, size)
 
     async def aclose(self) -> None:
         """Finish accepted saves and release everything. A second call does nothing."""
@@ -137,8 +184,8 @@ class SqliteStore:
         await asyncio.to_thread(self._release)
 
     def _release(self) -> None:
-        self._reading_thread.shutdown()
         self._writing_thread.shutdown()
+        self._reading_thread.shutdown()
         self._database.cleanup.close()
 
     async def _read_page(self, number: int) -> SnapshotPage:

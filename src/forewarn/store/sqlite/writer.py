@@ -1,14 +1,25 @@
-"""SQLite writer: blocking commits, compare-and-swap and journal pruning, for one thread."""
+"""SQLite writer: blocking commits, compare-and-swap and journal pruning, for one thread.
 
+An error at COMMIT leaves a question: SQLite regards the transaction as rolled back, but if its frames are complete in
+the log, recovery after a crash finds and applies them. So before the writer reports an error, it makes sure that they
+cannot come back: it commits another transaction over them. While that fails too, the outcome of the saves is unknown
+and every further save is refused, until `settle` succeeds.
+"""
+
+import os
 import sqlite3
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime
+from itertools import chain
 from pathlib import Path
+from threading import Lock
 from typing import NamedTuple
 
 import msgspec
 
 from forewarn.core.journal import REQUEST_KEY, Entry
+from forewarn.files import check_room
 from forewarn.store.port import (
     NO_GUARDS,
     PRUNE_BATCH,
@@ -19,10 +30,14 @@ from forewarn.store.port import (
     RecordKey,
     Retention,
     RevisionConflict,
+    SaveUnknown,
     StoreError,
+    StoreFailed,
 )
-from forewarn.store.sqlite.database import open_for_writing, to_store_error, wrap_sqlite_errors
+from forewarn.store.sqlite.database import BUSY_TIMEOUT, open_for_writing, to_store_error, wrap_sqlite_errors
+from forewarn.store.sqlite.directory import wrap_os_errors
 from forewarn.store.sqlite.schema import to_microseconds, transaction
+from forewarn.store.sqlite.wal import has_uncommitted_end, log_path
 
 
 class EncodedEntry(NamedTuple):
@@ -73,6 +88,36 @@ PER_SAVE_ERRORS = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_TOOBIG, sqlite3
 lock of another process only after its whole timeout."""
 
 
+ROWS_PER_INSERT = 50
+"""How many journal rows one statement inserts. The writer thread waits for its turn after each statement while the
+event loop computes, so fewer statements mean faster commits."""
+
+INSERT_ONE = """
+    INSERT INTO journal (position, kind, id, at, entry, event, did, author, request)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+INSERT_SEVERAL = INSERT_ONE + ", (?, ?, ?, ?, ?, ?, ?, ?, ?)" * (ROWS_PER_INSERT - 1)
+
+
+ROOM_FILE = "forewarn.room"
+"""The name of the file that is written to find out how much room there is, and removed at once."""
+
+ROOM_FACTOR, MIN_ROOM = 2, 1 << 18
+"""How much room a save may need in log and database, from the size of its value."""
+
+TEST_WRITE = "UPDATE counters SET checks = checks + 1"
+"""A change without meaning."""
+
+
+MAX_LOG_BYTES = 8 << 20
+"""The size of the log at which the writer waits for readers, in order to empty it; if that fails, it tries again after
+every further `LOG_STEP_BYTES`. Without long reads of other programs the log stays below twice this size."""
+
+LOG_STEP_BYTES = 1 << 20
+
+CHECKPOINT_WAIT_MS = 200
+"""How long the writer waits for other programs then, in milliseconds."""
+
+
 class _Counters(NamedTuple):
     revision: int
     position: int
@@ -80,34 +125,70 @@ class _Counters(NamedTuple):
     pruned: int
 
 
+class _FailedCommit(NamedTuple):
+    """A commit that ended with an error, what it would have saved, and the counters that it would have left."""
+
+    error: StoreError
+    results: list[SaveResult]
+    counters: _Counters
+
+
 class Writer:
     """The only writing connection."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._unsettled: _FailedCommit | None = None
+        self._log = str(log_path(path))
+        self._log_limit = MAX_LOG_BYTES
+        self.read_lock = Lock()
+        """Held by the store's own reads."""
         self._connection = open_for_writing(path)
         with wrap_sqlite_errors(path):
-            self._counters = _Counters(
-                *self._connection.execute("SELECT revision, position, journal_rows, pruned FROM counters").fetchone()
-            )
+            self._counters = self._read_counters()
 
     def commit(self, saves: Sequence[Save]) -> list[SaveResult]:
         """Write the saves in one transaction, in order; each has its own result. On return everything is durable."""
         results: list[SaveResult] = []
+        counters = self._counters
         try:
+            self._check_settled()
             with transaction(self._connection):
                 results, counters = self._apply(saves)
+        except StoreError as refusal:
+            return [refusal] * len(saves)
         except sqlite3.Error as error:
-            # The commit itself failed, or there is only one save, or the error does not depend on a single save.
-            if results or len(saves) == 1 or getattr(error, "sqlite_errorcode", None) not in PER_SAVE_ERRORS:
+            if results:
+                return self._after_failed_commit(_FailedCommit(self._to_store_error(error), results, counters))
+            # There is only one save, or the error does not depend on a single save.
+            if len(saves) == 1 or getattr(error, "sqlite_errorcode", None) not in PER_SAVE_ERRORS:
                 return [self._to_store_error(error) for _ in saves]
             # One save may be the cause, such as a large one on a nearly full disk: retry one by one, so it fails alone.
             return [outcome for save in saves for outcome in self.commit([save])]
         self._counters = counters
+        self._limit_log()
         return results
+
+    def settle(self) -> list[SaveResult]:
+        """Find out what became of the saves whose outcome is unknown; return their results.
+
+        Raises a StoreError while that is not possible. Without such saves the result is empty.
+        """
+        if self._unsettled is None:
+            return []
+        failed = self._unsettled
+        # This commit overwrites the frames of the failed one, and syncs the log: they can never come back. If SQLite
+        # regards the failed commit as done after all, this one follows it.
+        with wrap_sqlite_errors(self._path), transaction(self._connection):
+            self._connection.execute(TEST_WRITE)
+            counters = self._read_counters()
+        self._counters = counters
+        self._unsettled = None
+        return failed.results if counters == failed.counters else [failed.error] * len(failed.results)
 
     def prune(self, retention: Retention, now: datetime) -> int:
         """Remove one batch of journal rows beyond the retention, in a separate transaction."""
+        self._check_settled()
         with wrap_sqlite_errors(self._path), transaction(self._connection):
             removed = self._remove_expired(retention, now)
             removed += self._remove_surplus(retention, already_removed=len(removed))
@@ -119,15 +200,60 @@ class Writer:
         self._counters = counters
         return len(removed)
 
-    def check(self) -> None:
-        """Make a test write, to find out whether that is possible."""
+    def check(self, size: int = 0) -> None:
+        """Make a test write, to find out whether that is possible; also whether a save of this size has room."""
+        self._check_settled()
         with wrap_sqlite_errors(self._path), transaction(self._connection):
-            self._connection.execute("UPDATE counters SET checks = checks + 1")
+            self._connection.execute(TEST_WRITE)
+        if size:  # the log may have room for a small write on a full disk
+            with wrap_os_errors(self._path):
+                check_room(self._path.with_name(ROOM_FILE), ROOM_FACTOR * size + MIN_ROOM)
 
     def close(self) -> None:
         """Checkpoint the log into the file, and close it."""
+        with suppress(StoreError):
+            self.settle()
         with wrap_sqlite_errors(self._path):
             self._connection.close()
+
+    def _after_failed_commit(self, failed: _FailedCommit) -> list[SaveResult]:
+        """Return the results of a failed commit: refused, if nothing can come back after a crash; else unknown."""
+        if not has_uncommitted_end(self._path):
+            return [failed.error] * len(failed.results)
+        self._unsettled = failed
+        try:
+            return self.settle()
+        except StoreError:
+            return [SaveUnknown(self._path, str(failed.error.__cause__)) for _ in failed.results]
+
+    def _limit_log(self) -> None:
+        """Empty the log if it has grown although SQLite copies it into the file: then readers were in the way."""
+        if self._log_size() < self._log_limit:
+            return
+        with self.read_lock, suppress(sqlite3.Error):  # everything is saved; the next attempt may succeed
+            self._connection.execute(f"PRAGMA busy_timeout = {CHECKPOINT_WAIT_MS}")
+            try:
+                self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            finally:
+                self._connection.execute(f"PRAGMA busy_timeout = {int(1_000 * BUSY_TIMEOUT)}")
+        self._log_limit = max(MAX_LOG_BYTES, self._log_size() + LOG_STEP_BYTES)
+
+    def _log_size(self) -> int:
+        try:
+            return os.stat(self._log).st_size
+        except OSError:
+            return 0
+
+    def _check_settled(self) -> None:
+        if self._unsettled is not None:
+            raise StoreFailed(
+                self._path, f"after {self._unsettled.error.__cause__}, nothing is saved until the log can be written"
+            )
+
+    def _read_counters(self) -> _Counters:
+        return _Counters(
+            *self._connection.execute("SELECT revision, position, journal_rows, pruned FROM counters").fetchone()
+        )
 
     def _apply(self, saves: Sequence[Save]) -> tuple[list[SaveResult], _Counters]:
         revision = self._counters.revision
@@ -156,13 +282,11 @@ class Writer:
 
     def _write_entries(self, entries: Sequence[tuple[RecordKey, EncodedEntry]]) -> None:
         first = self._counters.position + 1
-        self._connection.executemany(
-            """
-            INSERT INTO journal (position, kind, id, at, entry, event, did, author, request)
-            VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
-            """,
-            [(position, key.kind.value, key.id, *line) for position, (key, line) in enumerate(entries, first)],
-        )
+        rows = [(position, key.kind.value, key.id, *line) for position, (key, line) in enumerate(entries, first)]
+        several = len(rows) - len(rows) % ROWS_PER_INSERT
+        for start in range(0, several, ROWS_PER_INSERT):
+            self._connection.execute(INSERT_SEVERAL, tuple(chain.from_iterable(rows[start : start + ROWS_PER_INSERT])))
+        self._connection.executemany(INSERT_ONE, rows[several:])
 
     def _compare_and_swap(self, save: Save, revision: int) -> bool:
         """Write the record if it is at the expected revision, and return whether it was."""

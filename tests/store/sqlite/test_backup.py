@@ -1,11 +1,9 @@
 """A backup made while a service saves is complete and consistent, and the restored store continues from it."""
 
 import asyncio
-import re
 import sqlite3
-import subprocess
-import sys
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -13,29 +11,32 @@ import pytest
 from forewarn.fleet.errors import PositionNotFound
 from forewarn.fleet.event_loop import tasks_until_exit
 from forewarn.fleet.journal import Journal
-from forewarn.store.port import JournalQuery, Record, RecordKey, RecordKind, RevisionConflict
-from forewarn.store.sqlite.database import DATABASE_FILE
+from forewarn.store.port import (
+    JournalQuery,
+    Record,
+    RecordKey,
+    RecordKind,
+    RevisionConflict,
+    StoreCorrupt,
+    StoreFull,
+    StoreTooNew,
+)
+from forewarn.store.sqlite.backup import BackupSource, check_backup, copy_database, finish_backup, forget_origin
+from forewarn.store.sqlite.database import DATABASE_FILE, open_for_reading
 from forewarn.store.sqlite.store import SqliteStore
 from tests.store.contract import entries, whole_journal
+from tests.support.disks import mount_disk
 
-pytestmark = pytest.mark.process
-
-PAGE = Path(__file__).parents[3] / "docs/howto/back-up-and-restore.md"
+ORIGIN = BackupSource(made_at=datetime(2030, 1, 7, 10, tzinfo=UTC), version="1.0", preset="production")
 KEYS = [RecordKey(RecordKind.SCOPE, f"scope-{n}") for n in range(8)]
-
-
-def documented() -> str:
-    """Return the program that the page tells to use where there is no sqlite3."""
-    [program] = re.findall(
-        r"^python3 -c '(.+)' \"\$DATA/forewarn.db\" \"\$BACKUP/forewarn.db\"$", PAGE.read_text(), re.MULTILINE
-    )
-    return str(program)
 
 
 def back_up(data: Path, backup: Path) -> None:
     backup.mkdir()
-    command = [sys.executable, "-c", documented(), str(data / DATABASE_FILE), str(backup / DATABASE_FILE)]
-    subprocess.run(command, check=True)
+    copy = backup / DATABASE_FILE
+    with closing(open_for_reading(data / DATABASE_FILE)) as original:
+        copy_database(original, data / DATABASE_FILE, copy, lambda *_: None)
+    finish_backup(copy, ORIGIN)
 
 
 class Writers:
@@ -122,3 +123,82 @@ async def test_stream_position_after_the_backup_is_refused(tmp_path: Path) -> No
         with pytest.raises(PositionNotFound):
             await feeds.resolve_position(last + 1)
     await restored.aclose()
+
+
+async def a_database(data: Path) -> Path:
+    store = await SqliteStore.open(data)
+    for key in KEYS:
+        await store.save(key, bytes(100_000), entries(1), expected=None)
+    await store.aclose()
+    return data / DATABASE_FILE
+
+
+async def test_backup_is_one_file_that_names_its_origin(tmp_path: Path) -> None:
+    await a_database(tmp_path / "data")
+    back_up(tmp_path / "data", tmp_path / "backup")
+    assert [file.name for file in (tmp_path / "backup").iterdir()] == [DATABASE_FILE]
+    copy = tmp_path / "backup" / DATABASE_FILE
+    assert check_backup(copy) == ORIGIN
+    assert [file.name for file in (tmp_path / "backup").iterdir()] == [DATABASE_FILE], "reading leaves nothing behind"
+    forget_origin(copy)
+    assert check_backup(copy) is None
+
+
+async def test_progress_is_reported_in_bytes(tmp_path: Path) -> None:
+    source = await a_database(tmp_path / "data")
+    reports: list[tuple[int, int]] = []
+    (tmp_path / "copy").touch()
+    with closing(open_for_reading(source)) as original:
+        copy_database(original, source, tmp_path / "copy", lambda done, total: reports.append((done, total)))
+    assert reports[-1] == (source.stat().st_size, source.stat().st_size)
+
+
+async def test_incomplete_copy_is_refused(tmp_path: Path) -> None:
+    """A copy that lacks a record of its original is sound for SQLite, but not a backup."""
+    source = await a_database(tmp_path / "data")
+
+    class Lossy(sqlite3.Connection):
+        def backup(self, target: sqlite3.Connection, **options: object) -> None:
+            super().backup(target)
+            target.execute("DELETE FROM records WHERE id = 'scope-3'")
+
+    connection = sqlite3.connect(source, factory=Lossy, isolation_level=None)
+    with closing(connection) as original, pytest.raises(StoreCorrupt, match="the copy has"):
+        copy_database(original, source, tmp_path / "copy", lambda *_: None)
+
+
+@pytest.mark.process
+async def test_full_disk_is_named(tmp_path: Path) -> None:
+    source = await a_database(tmp_path / "data")
+    with mount_disk(tmp_path / "disk", "256k"), closing(open_for_reading(source)) as original:
+        copy = tmp_path / "disk/copy"
+        with pytest.raises(StoreFull, match=str(copy)):
+            copy_database(original, source, copy, lambda *_: None)
+
+
+async def test_damaged_page_is_found(tmp_path: Path) -> None:
+    await a_database(tmp_path / "data")
+    back_up(tmp_path / "data", tmp_path / "backup")
+    copy = tmp_path / "backup" / DATABASE_FILE
+    with closing(sqlite3.connect(copy)) as connection:
+        ((root,),) = connection.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'journal_by_time'").fetchall()
+    with copy.open("r+b") as file:
+        file.seek((root - 1) * 4096)
+        file.write(bytes(4096))
+    with pytest.raises(StoreCorrupt):
+        check_backup(copy)
+
+
+@pytest.mark.parametrize("content", [b"", b"no database", b"SQLite format 3\0 and no more"])
+def test_other_file_is_not_a_backup(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "file").write_bytes(content)
+    with pytest.raises(StoreCorrupt):
+        check_backup(tmp_path / "file")
+
+
+async def test_backup_of_a_newer_version_is_refused(tmp_path: Path) -> None:
+    source = await a_database(tmp_path / "data")
+    with closing(sqlite3.connect(source)) as connection:
+        connection.execute("PRAGMA user_version = 99")
+    with pytest.raises(StoreTooNew):
+        check_backup(source)
