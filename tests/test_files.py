@@ -1,7 +1,9 @@
 """A file is replaced completely and durably or not at all; a lock has one holder at a time."""
 
+import errno
 import os
 import stat
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -9,10 +11,17 @@ import pytest
 from forewarn.files import (
     FileLock,
     FileLocked,
+    UnsafeDirectory,
+    check_directory,
+    check_room,
     is_locked,
+    open_file,
+    prepare_directory,
+    read_file,
     remove_file,
     remove_unfinished,
     replace_file,
+    rewrite_file,
     write_file,
 )
 
@@ -123,3 +132,111 @@ def test_lock_of_a_file_is_held_after_the_file_is_closed(file: Path) -> None:
         assert not is_locked(reader.fileno())
         assert not is_locked(other_reader.fileno())
     assert file.read_bytes() == b"old"
+
+
+def test_rewritten_file_has_the_same_content(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    for content in (b"", b"short", bytes(range(256)) * 10_000):
+        path.write_bytes(content)
+        rewrite_file(path)
+        assert path.read_bytes() == content
+
+
+def test_symbolic_link_is_neither_read_nor_written(tmp_path: Path, file: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(file)
+    for use in (read_file, FileLock.acquire, lambda path: open_file(path, os.O_WRONLY | os.O_TRUNC)):
+        with pytest.raises(OSError, match="is a symbolic link, which is not followed here"):
+            use(link)
+    assert file.read_bytes() == b"old"
+
+
+def test_file_above_its_limit_is_refused(file: Path) -> None:
+    assert read_file(file, 3) == b"old"
+    with pytest.raises(ValueError, match="larger than 2 bytes"):
+        read_file(file, 2)
+
+
+def test_missing_directories_are_created_private_and_an_empty_one_is_made_so(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        assert prepare_directory(tmp_path / "a/b") is None
+    finally:
+        os.umask(before)
+    assert [mode_of(tmp_path / "a"), mode_of(tmp_path / "a/b")] == [0o700, 0o700]
+    (tmp_path / "a/b").chmod(0o777)
+    assert prepare_directory(tmp_path / "a/b") is None
+    assert mode_of(tmp_path / "a/b") == 0o700
+
+
+@pytest.mark.process
+def test_directory_that_everyone_can_write_is_refused_with_the_command(tmp_path: Path, file: Path) -> None:
+    tmp_path.chmod(0o777)
+    with pytest.raises(UnsafeDirectory) as refused:
+        prepare_directory(tmp_path)
+    message = f"{tmp_path} is writable by every user: run `chmod o-w {tmp_path}`, or choose another directory"
+    assert str(refused.value) == message
+    assert subprocess.run(["chmod", "o-w", str(tmp_path)], check=True, timeout=60).returncode == 0
+    assert prepare_directory(tmp_path) == (
+        f"{tmp_path} is writable by its group, whose members could replace its files: run `chmod g-w {tmp_path}`"
+    )
+    tmp_path.chmod(0o755)
+    assert prepare_directory(tmp_path) is None
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a directory away")
+def test_directory_of_another_user_is_refused_with_the_command(tmp_path: Path, file: Path) -> None:
+    os.chown(tmp_path, 12345, -1)
+    with pytest.raises(UnsafeDirectory) as refused:
+        check_directory(tmp_path)
+    message = f"{tmp_path} belongs to 12345: run `chown root {tmp_path}`, or choose another directory"
+    assert str(refused.value) == message
+    tmp_path.chmod(0o702)
+    with pytest.raises(UnsafeDirectory, match=f"run `chown root {tmp_path} && chmod o-w {tmp_path}`"):
+        check_directory(tmp_path)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
+def test_directory_of_root_may_be_used_by_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with a volume of a container that its group can write."""
+    tmp_path.chmod(0o770)
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert "is writable by its group" in (check_directory(tmp_path) or "")
+
+
+def test_link_is_refused_in_a_directory_of_a_listed_name(tmp_path: Path, file: Path) -> None:
+    (tmp_path / "journal").mkdir()
+    (tmp_path / "journal/link").symlink_to(file)
+    check_directory(tmp_path, ["other"])
+    with pytest.raises(UnsafeDirectory, match=f"{tmp_path}/journal/link is a symbolic link.*run `rm {tmp_path}"):
+        check_directory(tmp_path, ["journal"])
+
+
+def test_room_is_checked_and_nothing_is_left(tmp_path: Path) -> None:
+    path = tmp_path / "room"
+    path.write_bytes(b"left by a killed process")
+    check_room(path, 3_000_000)
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(OSError, match="No such file"):
+        check_room(tmp_path / "missing" / "room", 1)
+
+
+def test_read_only_lock_file_is_locked_without_a_process_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "lock"
+    path.write_bytes(b"")
+    open_file = os.open
+
+    def refuse_writing(target: Path, flags: int, *mode: int) -> int:
+        if flags & os.O_RDWR:
+            raise OSError(errno.EROFS, "Read-only file system")
+        return open_file(target, flags, *mode)
+
+    monkeypatch.setattr(os, "open", refuse_writing)
+    with pytest.raises(OSError, match="Read-only"):
+        FileLock.acquire(path)
+    lock = FileLock.acquire(path, may_be_read_only=True)
+    with pytest.raises(FileLocked):
+        FileLock.acquire(path, may_be_read_only=True)
+    lock.release()
+    FileLock.acquire(path, may_be_read_only=True).release()
+    assert path.read_bytes() == b""

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from forewarn import process
-from forewarn.process import OutputFile, Process, ProcessResult, check_program, run_process
+from forewarn.process import OutputFile, Process, ProcessResult, boot_id, check_program, run_process
 
 GUARD = 60.0
+ENVIRON = {"PATH": os.defpath}
 
 
 def is_gone(pid: int) -> bool:
@@ -83,6 +84,89 @@ async def test_termination_ends_children_in_other_process_groups(tmp_path: Path)
         async with asyncio.timeout(GUARD):
             await running.terminate(timedelta(seconds=30))
         await until(partial(is_gone, child))
+
+
+def can_create_cgroup() -> bool:
+    group = process._cgroup_of("self")
+    return group is not None and os.access(group, os.W_OK)
+
+
+SLEEP = "setsid sh -c 'echo $$ > {0}.new; mv {0}.new {0}; exec sleep 4242'"
+OWN_SESSION = f"{SLEEP} & wait"
+DAEMON = f"until [ -e {{0}}.go ]; do sleep 0.01; done; ({SLEEP} &); exec sleep 4242"
+"""A process in its own session, whose parent waits for it or has ended."""
+
+
+@pytest.mark.process
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux shows the sessions of processes")
+@pytest.mark.parametrize("has_cgroup", [True, False], ids=["control group", "no control group"])
+@pytest.mark.parametrize("script", [OWN_SESSION, DAEMON], ids=["child", "daemon"])
+async def test_child_in_its_own_session_does_not_outlive_the_time_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, has_cgroup: bool
+) -> None:
+    """Without a control group, a daemon is the documented limit."""
+    if has_cgroup and not can_create_cgroup():
+        pytest.skip("this user may not create control groups")
+    if not has_cgroup:
+        monkeypatch.setattr(process, "_create_cgroup", lambda _: None)
+    argv = ["/bin/sh", "-c", script.format(tmp_path / "pid")]
+    running = asyncio.ensure_future(run_process(argv, ENVIRON, on_start=lambda _: (tmp_path / "pid.go").touch()))
+    await until((tmp_path / "pid").exists)
+    child = int((tmp_path / "pid").read_text())
+    assert os.getsid(child) == child
+    running.cancel()  # as the agent does at the end of a time limit
+    await asyncio.wait([running])
+    if script == DAEMON and not has_cgroup:
+        assert not is_gone(child)
+        os.kill(child, signal.SIGKILL)
+    await until(partial(is_gone, child))
+    assert cgroups() == []
+
+
+def cgroups() -> list[str]:
+    """Return the control groups of programs that this process has left."""
+    own = process._cgroup_of("self")
+    return [] if own is None else [path.name for path in own.glob(f"{process.CGROUP_PREFIX}{os.getpid()}-*")]
+
+
+@pytest.mark.process
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has control groups")
+async def test_program_that_is_found_again_is_ended_with_its_daemons(tmp_path: Path) -> None:
+    if not can_create_cgroup():
+        pytest.skip("this user may not create control groups")
+    with OutputFile.unnamed() as output:
+        started = Process.start(["/bin/sh", "-c", DAEMON.format(tmp_path / "pid")], ENVIRON, None, output, output)
+        (tmp_path / "pid.go").touch()
+        await until((tmp_path / "pid").exists)
+        child = int((tmp_path / "pid").read_text())
+        found = Process.attach(started.pid, started.start_ticks, [output])
+        async with asyncio.timeout(GUARD):
+            await found.terminate(timedelta(seconds=30))
+        await until(partial(is_gone, child))
+
+
+@pytest.mark.process
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has control groups")
+async def test_background_process_of_a_program_that_has_ended_keeps_running(tmp_path: Path) -> None:
+    script = f"sleep 4242 > /dev/null & echo $! > {tmp_path / 'pid'}"
+    assert (await run_process(["/bin/sh", "-c", script], ENVIRON)).code == 0
+    child = int((tmp_path / "pid").read_text())
+    assert not is_gone(child)
+    os.kill(child, signal.SIGKILL)
+    await until(partial(is_gone, child))
+
+
+def test_control_group_of_this_process_is_never_taken_for_that_of_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For example if this process was started by a program of a handler, and the program could not be moved."""
+    for own, found, expected in (
+        ("a/forewarn-1-0123456789ab", "a/forewarn-1-0123456789ab", None),
+        ("a/forewarn-1-0123456789ab/b", "a/forewarn-1-0123456789ab", None),
+        ("a", "a/b", None),
+        ("a", "a/forewarn-agent.service", None),
+        ("a", "a/forewarn-1-0123456789ab", Path("a/forewarn-1-0123456789ab")),
+    ):
+        monkeypatch.setattr(process, "_cgroup_of", {"self": Path(own), 7: Path(found)}.get)
+        assert process._find_cgroup(7) == expected
 
 
 async def test_program_that_survives_sigkill_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,3 +285,13 @@ def test_output_during_trimming_is_kept(monkeypatch: pytest.MonkeyPatch) -> None
         monkeypatch.undo()
         assert (was_too_large, output.is_too_large) == (True, False)
         assert output.text.endswith("xthe last\n")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has a boot id")
+def test_boot_id_is_stable() -> None:
+    assert boot_id() == boot_id() != ""
+
+
+def test_unreadable_boot_id_is_empty(tmp_path: Path) -> None:
+    (tmp_path / "odd").write_bytes(b"\xff")
+    assert (boot_id(tmp_path / "nowhere"), boot_id(tmp_path / "odd")) == ("", "")

@@ -1,8 +1,10 @@
 """Process runner: starts a program in its own session, keeps the end of its output, and ends the whole session.
 
 On Linux the session is all processes whose session ID is the program's pid, including those in other process groups
-(such as jobs of a shell with `set -m`). A process that starts a new session, as `setsid` and daemons do, survives. On
-other systems only the program itself is ended.
+(such as jobs of a shell with `set -m`). A process that starts a new session, as `setsid` does, is ended too: where this
+process may create a control group (cgroup v2), the program has its own, which no process can leave without privileges.
+Elsewhere the program's descendants are found through their parents, so a daemon survives: it has its own session, and
+its parent has ended. On systems other than Linux only the program itself is ended.
 
 Input and output are files, not pipes. So a program that leaves a child behind does not keep us waiting for that child,
 the child does not die when it prints later, and a program that outlives this process can still write.
@@ -11,14 +13,17 @@ the child does not die when it prints later, and a program that outlives this pr
 import asyncio
 import logging
 import os
+import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import IO, NamedTuple, Self
+
+import msgspec
 
 from forewarn.core.backoff import backoff
 
@@ -40,13 +45,22 @@ KILL_ROUNDS = 10
 MAX_OUTPUT, KEPT_OUTPUT = 1024 * 1024, 64 * 1024
 """Above how many bytes the beginning of a program's output is dropped, and how many bytes of its end are kept."""
 
+NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
 BLOCK_BYTES = 512
 """The unit of `st_blocks`."""
+
+CGROUP_PREFIX = "forewarn-"
+CGROUP_NAME = re.compile(rf"{CGROUP_PREFIX}([0-9]+)-[0-9a-f]{{12}}")
+"""The control group of a program is named after it and the pid of its starter, within the starter's control group."""
 
 FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE = 0x01, 0x02
 """From the kernel's linux/falloc.h."""
 
 LONGEST_SUMMARY = 500
+
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+MEMORY_FILE = "forewarn"
+"""The name of memory files. It is visible in /proc/PID/fd."""
 
 RESTORED_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ) if sys.platform != "win32" else ()
 """Signals that Python ignores. A child would inherit that, so they are reset for it."""
@@ -73,6 +87,23 @@ class ProcessResult(NamedTuple):
         return f"{how}: {_printable(lines[-1])}" if lines else how
 
 
+class ProcessNote(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is needed to find a program again after this process was killed.
+
+    `start_ticks` and `boot` distinguish it from a later process with the same pid. The note is written before the
+    program starts, when it has no `pid` yet, and again when it has one. The pid is also the program's process group.
+    """
+
+    pid: int | None
+    start_ticks: str | None = msgspec.field(name="born")
+    started_at: datetime = msgspec.field(name="since")
+    attempt: int
+    boot: str = ""
+    """The machine's boot id; empty if unknown."""
+    label: str = ""
+    """The name of the program's memory files; empty if its input and output have names on disk."""
+
+
 class OutputFile:
     """A file to which a program appends its output. `trim` limits its size."""
 
@@ -81,16 +112,18 @@ class OutputFile:
 
     @classmethod
     @contextmanager
-    def unnamed(cls) -> Iterator[Self]:
+    def unnamed(cls, label: str = MEMORY_FILE) -> Iterator[Self]:
         """Create one in memory, or on disk if the system has no memory files."""
-        with _unnamed_file() as file:
+        with _unnamed_file(label) as file:
             yield cls(file)
 
     @classmethod
     @contextmanager
     def at(cls, path: Path) -> Iterator[Self]:
         """Create or open one on disk, readable only by its owner."""
-        with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600), "r+b", buffering=0) as file:
+        with os.fdopen(
+            os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | NOFOLLOW, 0o600), "r+b", buffering=0
+        ) as file:
             yield cls(file)
 
     def fileno(self) -> int:
@@ -143,6 +176,9 @@ class Process:
         """`start_ticks` distinguishes it from a later process with the same pid."""
         self._outputs = outputs
         self._child = child
+        self._cgroup: Path | None = None
+        self._strays: dict[int, str | None] = {}
+        """The start times of descendants in other sessions, which are found while their parents live."""
         self._code: int | None = None
 
     @classmethod
@@ -179,21 +215,36 @@ class Process:
             setsigmask=(),
             setsigdef=RESTORED_SIGNALS,
         )
-        return cls(pid, _start_ticks(pid), (stdout, stderr))
+        started = cls(pid, _start_ticks(pid), (stdout, stderr))
+        started._cgroup = _create_cgroup(pid)
+        return started
 
     @classmethod
     def attach(cls, pid: int, start_ticks: str | None, outputs: Sequence[OutputFile]) -> Self:
         """Attach to a program that an earlier process started."""
-        return cls(pid, start_ticks, outputs)
+        attached = cls(pid, start_ticks, outputs)
+        if sys.platform == "linux" and _start_ticks(pid) == start_ticks:
+            attached._cgroup = _find_cgroup(pid)
+        return attached
 
     @classmethod
-    def find(cls, files: Iterable[Path], outputs: Sequence[OutputFile]) -> Self | None:
-        """Find a running program by a file that it was started with. Works only on Linux."""
+    def find(cls, note: ProcessNote, files: Iterable[Path] = (), outputs: Sequence[OutputFile] = ()) -> Self | None:
+        """Find the program of a note, which may have ended; None if it is not there.
+
+        If the note has no pid yet, look for a running program by a file that it was started with, which works only on
+        Linux.
+        """
+        if note.boot and note.boot != boot_id():
+            return None
+        if note.pid is not None:
+            return cls.attach(note.pid, note.start_ticks, outputs)
         names = {str(path.resolve()) for path in files}
+        if note.label:
+            names.add(f"/memfd:{note.label} (deleted)")
         for entry in Path("/proc").glob("[0-9]*"):
             pid = int(entry.name)
             if _is_session_leader(pid) and not names.isdisjoint(_standard_streams(pid)):
-                return cls(pid, _start_ticks(pid), outputs)
+                return cls.attach(pid, _start_ticks(pid), outputs)
         return None
 
     async def wait(self) -> int | None:
@@ -228,9 +279,9 @@ class Process:
             return None
 
     def signal(self, number: int, *, is_for_all: bool = True) -> None:
-        """Send a signal to the program and all processes of its session, or to the program alone.
+        """Send a signal to the program and all that it started, or to the program alone.
 
-        Only on Linux can the session be found; elsewhere only the program gets the signal.
+        Only on Linux can the others be found (see the module's docstring); elsewhere only the program gets the signal.
         """
         if self._child is not None:
             with suppress(OSError):
@@ -239,12 +290,26 @@ class Process:
             with suppress(OSError):
                 os.kill(self.pid, number)
         elif _start_ticks(self.pid) in (None, self.start_ticks):  # else the pid belongs to another program now
+            self._strays |= {pid: _start_ticks(pid) for pid in _descendants({self.pid, *self._strays})}
             with suppress(OSError):
                 os.killpg(self.pid, number)
-            _signal_other_groups(self.pid, number)
+            _signal_others(number, lambda pid: _is_in_other_group(pid, self.pid))
+            for pid, ticks in self._strays.items():
+                if ticks is not None and _start_ticks(pid) == ticks:
+                    with suppress(OSError):
+                        os.kill(pid, number)
+            if self._cgroup is not None:
+                _signal_cgroup(self._cgroup, number, kept=self.pid)
 
     def has_exited(self) -> bool:
         """Return whether it has ended."""
+        has_exited = self._has_exited()
+        if has_exited and self._cgroup is not None:
+            with suppress(OSError):  # background processes may still be in it
+                self._cgroup.rmdir()
+        return has_exited
+
+    def _has_exited(self) -> bool:
         if self._child is not None:
             self._code = self._child.poll()
             return self._code is not None
@@ -266,20 +331,25 @@ async def run_process(
     *,
     time_limit: timedelta | None = None,
     merge: bool = False,
+    label: str = MEMORY_FILE,
+    on_start: Callable[[Process], None] | None = None,
 ) -> ProcessResult:
     """Run a program to its end. If the caller is cancelled or the time limit is over (TimeoutError), it is ended.
 
-    Raises OSError if it cannot be started. With `merge`, stderr is part of `stdout`, in the original order.
+    Raises OSError if it cannot be started. With `merge`, stderr is part of `stdout`, in the original order. `on_start`
+    is called with the started program; `label` names its memory files, by which `Process.find` finds it.
     """
     with ExitStack() as files:
-        input_file = files.enter_context(_unnamed_file())
-        stdout = files.enter_context(OutputFile.unnamed())
-        stderr = stdout if merge else files.enter_context(OutputFile.unnamed())
+        input_file = files.enter_context(_unnamed_file(label))
+        stdout = files.enter_context(OutputFile.unnamed(label))
+        stderr = stdout if merge else files.enter_context(OutputFile.unnamed(label))
         input_file.write(stdin)
         input_file.flush()
         input_file.seek(0)
         process = Process.start(argv, environ, input_file, stdout, stderr)
         try:
+            if on_start is not None:
+                on_start(process)
             async with asyncio.timeout(None if time_limit is None else time_limit.total_seconds()):
                 code = await process.wait()
         except BaseException:
@@ -313,13 +383,21 @@ def check_program(path: str | Path) -> str | None:
     return None if os.access(path, os.X_OK) else f"{path} is not executable: run chmod +x {path}"
 
 
+def boot_id(file: Path = BOOT_ID) -> str:
+    """Return the boot id of the Linux kernel, or an empty string if it cannot be read."""
+    try:
+        return file.read_text(encoding="ascii").strip()
+    except (OSError, ValueError):
+        return ""
+
+
 @contextmanager
-def _unnamed_file() -> Iterator[IO[bytes]]:
+def _unnamed_file(label: str = MEMORY_FILE) -> Iterator[IO[bytes]]:
     """Create a file in memory if the system supports it, because a full disk must not stop a handler."""
     if sys.platform == "linux":
         import fcntl
 
-        with os.fdopen(os.memfd_create("forewarn", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING), "w+b") as file:
+        with os.fdopen(os.memfd_create(label, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING), "w+b") as file:
             # Scripts that write to /dev/stderr reopen it, each with its own position: append mode is needed.
             fcntl.fcntl(file, fcntl.F_SETFL, os.O_APPEND)
             try:
@@ -339,18 +417,94 @@ def _bytes(text: str) -> bytes:
     return text.encode(errors="surrogateescape")
 
 
-def _signal_other_groups(session: int, number: int) -> None:
-    """Send a signal once to each process of a session that is in another process group than the session leader."""
+def _all_pids() -> list[int]:
+    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+
+
+def _signal_others(number: int, is_member: Callable[[int], bool]) -> None:
+    """Send a signal once to each process that belongs to a program, also to those that start meanwhile."""
     signalled: set[int] = set()
     for _ in range(KILL_ROUNDS):
-        pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
-        new = {pid for pid in pids if pid not in signalled and _is_in_other_group(pid, session)}
+        new = {pid for pid in _all_pids() if pid not in signalled and is_member(pid)}
         if not new:
             return
         for pid in new:
             with suppress(OSError):
                 os.kill(pid, number)
         signalled |= new
+
+
+def _descendants(roots: set[int]) -> set[int]:
+    """Return the processes that these have started, except in the sessions of `roots`: those are signalled anyway."""
+    parents = {pid: (int(fields[1]), int(fields[3])) for pid in _all_pids() if len(fields := _stat(pid)) > 3}
+    found, sessions = set(roots), set(roots)
+    while new := {pid for pid, (parent, _) in parents.items() if parent in found and pid not in found}:
+        found |= new
+    return {pid for pid in found - roots if parents[pid][1] not in sessions}
+
+
+def _cgroup_of(pid: int | str) -> Path | None:
+    """Return the directory of a process's control group; None without cgroup v2."""
+    with suppress(OSError):
+        mounts = Path("/proc/self/mounts").read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+        root = next((fields[1] for line in mounts if (fields := line.split())[2] == "cgroup2"), None)
+        groups = Path(f"/proc/{pid}/cgroup").read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+        name = next((line.removeprefix("0::/") for line in groups if line.startswith("0::/")), None)
+        return None if root is None or name is None else Path(root) / name
+    return None
+
+
+def _create_cgroup(pid: int) -> Path | None:
+    """Move a program that has just started into its own control group; return None if that is not allowed."""
+    own = _cgroup_of("self")
+    if own is None or not os.access(own, os.W_OK):
+        return None
+    for left in own.glob(f"{CGROUP_PREFIX}*"):
+        name = CGROUP_NAME.fullmatch(left.name)
+        if name is not None and not _is_alive(int(name[1])):
+            with suppress(OSError):  # it still has processes
+                left.rmdir()
+    group = own / f"{CGROUP_PREFIX}{os.getpid()}-{os.urandom(6).hex()}"
+    try:
+        group.mkdir(mode=0o700)
+        (group / "cgroup.procs").write_text(str(pid))
+        _signal_others(0, lambda member: _join_cgroup(member, pid, group))  # what it has started meanwhile
+    except OSError:
+        with suppress(OSError):
+            group.rmdir()
+        return None
+    return group
+
+
+def _join_cgroup(pid: int, session: int, group: Path) -> bool:
+    """Move a process into a control group if it belongs to a session and is not there yet; return whether it was."""
+    match _stat(pid):
+        case [_, parent, _, found, *_] if str(session) in (parent, found) and _cgroup_of(pid) != group:
+            with suppress(OSError):
+                (group / "cgroup.procs").write_text(str(pid))
+                return True
+    return False
+
+
+def _find_cgroup(pid: int) -> Path | None:
+    """Return the control group that an earlier process created for a program. It never contains this process."""
+    own, found = _cgroup_of("self"), _cgroup_of(pid)
+    if own is None or found is None or found in (own, *own.parents):
+        return None
+    return found if CGROUP_NAME.fullmatch(found.name) else None
+
+
+def _signal_cgroup(group: Path, number: int, *, kept: int) -> None:
+    """Send a signal to every process of a control group and the groups in it, except `kept`, which has it already."""
+    if sys.platform != "win32" and number == signal.SIGKILL:
+        with suppress(OSError):  # older kernels have no such file
+            (group / "cgroup.kill").write_text("1")
+            return
+    members: set[int] = set()
+    for path in (group / "cgroup.procs", *group.rglob("*/cgroup.procs")):
+        with suppress(OSError):
+            members |= {int(line) for line in path.read_text().split()}
+    _signal_others(number, lambda pid: pid in members and pid != kept)
 
 
 def _is_in_other_group(pid: int, session: int) -> bool:

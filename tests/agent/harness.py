@@ -101,6 +101,7 @@ class RecordingHandler:
         self.retries: int = more.get("retries", 0)
         self.pause = seconds(more.get("pause", 1))
         self.ready_despite_failure: bool = more.get("ready_despite_failure", False)
+        self.recovers_at_most_once: bool = more.get("recovers_at_most_once", False)
         self.contexts: list[HandlerContext] = []
         self.notifications: list[HandlerContext] = []
         self.results: list[CallResult | Exception] = []

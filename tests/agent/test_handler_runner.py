@@ -167,3 +167,36 @@ async def test_dry_run_logs_calls_and_changes_nothing(
         "would prepare with drain",
         "would recover with drain",
     ]
+
+
+@pytest.mark.parametrize(
+    ("result", "state"),
+    [(Failed("half done"), CallState.UNKNOWN), (Retry("not now"), CallState.FAILED), (Done(), None)],
+    ids=["failed", "asks for a retry", "done"],
+)
+async def test_recovery_at_most_once_is_repeated_only_on_request(
+    tmp_path: Path, diary: list[str], result: CallResult, state: CallState | None
+) -> None:
+    once = RecordingHandler("once", diary, recovers_at_most_once=True)
+    harness = AgentHarness(tmp_path, FakeService(), [once])
+    async with harness.run_agent() as agent:
+        await harness.show(event())
+        once.results = [result]
+        await harness.show()
+        states = [workflow.steps[0].recover.state for workflow in agent.workflows.values()]
+        assert states == ([] if state is None else [state])
+        await harness.advance(seconds(3600))
+        assert once.attempts(HandlerCall.RECOVER) == ([1, 2] if state is CallState.FAILED else [1])
+        assert len(agent.workflows) == (1 if state is CallState.UNKNOWN else 0)
+
+
+async def test_recovery_at_most_once_is_unknown_after_its_time_limit(tmp_path: Path, diary: list[str]) -> None:
+    once = RecordingHandler("once", diary, recovers_at_most_once=True, time_limit=5, retries=3)
+    harness = AgentHarness(tmp_path, FakeService(), [once])
+    async with harness.run_agent() as agent:
+        await harness.show(event())
+        once.gate.clear()
+        await harness.show()
+        await harness.advance(seconds(3600))
+        recover = agent.workflows[ID].steps[0].recover
+        assert (recover.state, recover.attempt, recover.reason) == (CallState.UNKNOWN, 1, "timed out after 5 s")

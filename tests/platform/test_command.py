@@ -141,7 +141,7 @@ ENDINGS = [
     pytest.param(
         WORK,
         "echo host is busy; exit 75",
-        Retry(timedelta(seconds=10), "{program} ended with 75: host is busy", "host is busy\n"),
+        Retry(timedelta(seconds=10), "{program} ended with 75: host is busy", "host is busy\n", unavailable=True),
         id="not now",
     ),
 ]
@@ -172,7 +172,9 @@ async def test_program_that_cannot_be_started_is_a_failure_with_a_reason(
 ) -> None:
     platform = make("exit 0")
     break_it(tmp_path / "maintain")
-    assert await platform.carry_out(WORK) == Failed(f"maintain cannot be started: {why} ({tmp_path / 'maintain'})")
+    assert await platform.carry_out(WORK) == Failed(
+        f"maintain cannot be started: {why} ({tmp_path / 'maintain'})", unavailable=True
+    )
     assert await platform.probe(WORK) == Unknown(f"cannot probe with maintain: {why} ({tmp_path / 'maintain'})")
 
 
@@ -462,7 +464,7 @@ async def test_work_without_a_free_slot_is_postponed_and_loses_no_attempt(
         assert await running == Done(output="begun\nstill here\n")
     monkeypatch.setattr(command, "QUEUE_TIMEOUT", GUARD)
     assert platform._retry_later(msgspec.structs.replace(other, attempt=3), "busy", "") == Failed(
-        "busy, in attempt 1 of 1", ""
+        "busy, in attempt 1 of 1", "", unavailable=True
     )
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from forewarn.platform.processes import BackgroundProcess, ProcessFiles, ProcessNote
+from forewarn.platform.processes import BackgroundProcess, ProcessFiles
+from forewarn.process import ProcessNote
 
 NOTE = ProcessNote(pid=1, start_ticks="2", started_at=datetime(2026, 3, 2, tzinfo=UTC), attempt=1)
 

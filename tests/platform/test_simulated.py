@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from forewarn.clock import ManualClock
+from forewarn.core.campaign.spec import HttpCheck
 from forewarn.core.event import EventType
 from forewarn.core.event_type import EVENT_TYPES
 from forewarn.core.impact import Done, Failed, NotStarted, Retry
-from forewarn.platform.port import Work
-from forewarn.platform.simulated import MAX_RESULTS, SimulatedPlatform, WorkResult
+from forewarn.platform.port import GatePassed, GateRequest, Work
+from forewarn.platform.simulated import MAX_RESULTS, SimulatedGateChecker, SimulatedPlatform, WorkResult
 from tests.core.sample_scopes import TEN
 
 SECOND = timedelta(seconds=1)
@@ -96,3 +97,14 @@ async def test_probe_knows_the_work_that_was_done_in_this_process() -> None:
 
 def test_number_of_kept_results_is_limited() -> None:
     assert SimulatedPlatform(ManualClock(TEN)).results.maxlen == MAX_RESULTS
+
+
+async def test_simulated_gates_are_open_unless_they_are_closed_or_unknown() -> None:
+    checker = SimulatedGateChecker(["web", "db"], closed=["db"])
+
+    async def check(gate: str | HttpCheck) -> bool:
+        result = await checker.check(GateRequest(gate=gate, campaign="c", name="kernel"))
+        return isinstance(result, GatePassed)
+
+    assert [await check(gate) for gate in ("web", "db", "other")] == [True, False, False]
+    assert await check(HttpCheck(url="http://127.0.0.1:1/"))

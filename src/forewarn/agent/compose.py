@@ -4,21 +4,22 @@ import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
-from pathlib import Path
 
 from forewarn.agent.context import AgentContext
 from forewarn.agent.handlers.readiness import ReadinessHandler
 from forewarn.agent.handlers.registry import create_handlers
 from forewarn.agent.handlers.secret_files import Hide, InvalidSecret, hide_nothing, read_secret
 from forewarn.agent.handlers.secret_files import check_secret_file as secret_problems
+from forewarn.agent.lock import STATE_NAMES
 from forewarn.agent.peers import Peers
 from forewarn.agent.rules import choose_handlers
 from forewarn.agent.settings import AgentSettings, ApprovalSettings, PeersSettings
 from forewarn.agent.workflow.approval import ApprovalPolicy
 from forewarn.client.aio import AsyncScheduledEvents
+from forewarn.files import UnsafeDirectory, check_directory
+from forewarn.process import boot_id
 
 NO_SHORT_FREEZE = timedelta(0)
-BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 class AgentStartFailed(Exception):
@@ -79,14 +80,6 @@ def load_peers(settings: PeersSettings, hide: Hide) -> Peers | None:
         ) from None
 
 
-def boot_id(file: Path = BOOT_ID) -> str:
-    """Return the boot id of the Linux kernel, or an empty string if it cannot be read."""
-    try:
-        return file.read_text(encoding="ascii").strip()
-    except (OSError, ValueError):
-        return ""
-
-
 def check_agent(settings: AgentSettings) -> list[str]:
     """Return the problems that would keep the agent from running with these settings. Changes nothing."""
     problems = [] if settings.peers.secret_file is None else secret_problems(settings.peers.secret_file)
@@ -96,6 +89,11 @@ def check_agent(settings: AgentSettings) -> list[str]:
         except AgentStartFailed as error:
             problems.append(str(error))
     there = next(path for path in (settings.state, *settings.state.absolute().parents) if os.path.exists(path))
+    if there == settings.state:
+        try:
+            check_directory(there, STATE_NAMES)
+        except UnsafeDirectory as error:
+            problems.append(f"state: {error}")
     if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
         problems.append(f"state: this user cannot create or write {settings.state}")
     return problems

@@ -41,7 +41,7 @@ class EventClient(Protocol):
         """Yield every change after the document `since`."""
         ...
 
-    async def approve(self, event: Event) -> None:
+    async def approve(self, event: Event) -> object:
         """Approve the event, so that it may start early."""
         ...
 

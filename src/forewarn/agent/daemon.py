@@ -14,14 +14,15 @@ from typing import Any
 
 from forewarn.agent.context import AgentContext
 from forewarn.agent.handler_runner import HandlerRunner
-from forewarn.agent.handlers.base import Handler
+from forewarn.agent.handlers.base import Done, Handler
+from forewarn.agent.handlers.programs import DIRECTORY, OrphanProgram, find_orphans, remove_stale_notes
 from forewarn.agent.http_api import AgentApi
 from forewarn.agent.http_server import HttpServer
 from forewarn.agent.lock import acquire_lock
 from forewarn.agent.log_events import log_events, write_log
 from forewarn.agent.metrics import AgentMetrics
 from forewarn.agent.peers import check_peers
-from forewarn.agent.phases import Phase
+from forewarn.agent.phases import HandlerCall, Phase
 from forewarn.agent.status import JOURNAL, SOCKET, AgentStatus
 from forewarn.agent.workflow.planner import WorkflowContext, advance, handlers_in_use, resume, start
 from forewarn.agent.workflow.reducer import apply_input, infer_ending
@@ -30,6 +31,8 @@ from forewarn.agent.workflow.state import (
     ApprovalFailed,
     Approve,
     Approved,
+    CallEnded,
+    CallState,
     CancelCall,
     CheckPeers,
     ClockChanged,
@@ -41,6 +44,7 @@ from forewarn.agent.workflow.state import (
     Input,
     NotifyHandlers,
     PeersChecked,
+    RecoveredLater,
     StartCall,
     WorkflowChange,
 )
@@ -54,6 +58,8 @@ RETRY_INTERVAL = timedelta(seconds=5)
 """Pause before a retry of an operation that normally succeeds."""
 CLOCK_CHECK_INTERVAL = 2.0
 """How often, in monotonic seconds, to check whether the wall clock was set back."""
+ORPHAN_POLL = 0.1
+"""How often, in seconds, to check whether a program of an earlier agent has ended: it is no child of this process."""
 ENABLE_TIMEOUT = timedelta(seconds=150)
 """How long an empty first document is not taken as "no events": the service may still be enabling the scope."""
 
@@ -73,7 +79,11 @@ class Agent:
             on_error=lambda _: self._metrics.count_store_error(),
         )
         self._workflows: dict[str, EventWorkflow] = {}
-        self._api = AgentApi(context, self._store, self._metrics, self._workflows, started_at=started_at)
+        self._orphans: list[OrphanProgram] = []
+        """The programs of an earlier agent that are still running."""
+        self._held: set[str] = set()
+        """The workflows that are not resumed yet, because a call of an earlier agent is still running."""
+        self._api = AgentApi(context, self._store, self._metrics, self._workflows, self._orphans, started_at=started_at)
         self._logged: dict[str, EventWorkflow] = {}
         self._unconfirmed: set[str] = set()
         """The workflows whose event has not been seen in a document since the start."""
@@ -145,8 +155,11 @@ class Agent:
             self._store.flush()
 
     async def _run(self) -> None:
+        self._find_orphans()
         for workflow in self._store.load():
-            self._resume(workflow)
+            self._load(workflow)
+        for program in tuple(self._orphans):
+            self._watch_orphan(program)
         # Events that have ended are recovered even if the service does not answer.
         self._advance_all()
         self._api.vm_name = vm_name = await self._fetch_name()
@@ -227,13 +240,81 @@ class Agent:
             self._workflows[id_] = apply_input(workflow, ClockChanged(by), now=self._clock.now())
         self._advance_all()
 
-    def _resume(self, stored: EventWorkflow) -> None:
-        """Resume a stored workflow. If its event had not ended, it waits for the first document."""
-        self._logged[stored.id] = stored
+    def _load(self, stored: EventWorkflow) -> None:
+        """Resume a stored workflow, unless a call of an earlier agent is still running.
+
+        If its event had not ended, it waits for the first document.
+        """
+        self._workflows[stored.id] = self._logged[stored.id] = stored
         if stored.ending is None:
             self._unconfirmed.add(stored.id)
+        if self._orphaned_calls(stored.id):
+            self._held.add(stored.id)
+        else:
+            self._resume(stored)
+
+    def _resume(self, stored: EventWorkflow) -> None:
         with _logged_errors("internal error while resuming a stored workflow"):
-            self._apply(resume(stored, now=self._clock.now()))
+            handlers = self._context.handlers.values()
+            at_most_once = frozenset(handler.name for handler in handlers if handler.recovers_at_most_once)
+            self._apply(resume(stored, now=self._clock.now(), at_most_once=at_most_once))
+
+    def _find_orphans(self) -> None:
+        if self._context.dry_run:
+            return
+        directory = self._context.state_directory / DIRECTORY
+        with _logged_errors("internal error while looking for programs of an earlier agent"):
+            self._orphans += find_orphans(directory)
+            remove_stale_notes(directory, self._orphans)
+
+    def _orphaned_calls(self, id_: str) -> list[OrphanProgram]:
+        return [each for each in self._orphans if each.note.event.upper() == id_ and each.note.call is not None]
+
+    def _watch_orphan(self, program: OrphanProgram) -> None:
+        LOG.warning(
+            "%s of an earlier agent is still running; waiting for it until %s",
+            program.note,
+            program.note.until.isoformat(timespec="seconds"),
+            extra={"event": program.note.event},
+        )
+        waiting = self._spawn(self._wait_for_orphan(program))
+        if program.note.call is None:
+            self._runner.notify_after(program.note.event.upper(), program.note.handler, waiting)
+
+    async def _wait_for_orphan(self, program: OrphanProgram) -> None:
+        """Wait for a program of an earlier agent, or end it if it is not needed any more; then resume its workflow."""
+        note, facts = program.note, {"event": program.note.event}
+        # The monotonic clock limits the wait if the machine's clock was set back.
+        limit = min(note.until - self._clock.now(), note.until - note.process.started_at)
+        give_up_at = asyncio.get_running_loop().time() + limit.total_seconds()
+        while not program.has_exited():
+            is_over = asyncio.get_running_loop().time() >= give_up_at
+            if reason := "timed out" if is_over else self._reason_to_end(program):
+                LOG.warning("ending %s of an earlier agent: %s", note, reason, extra=facts)
+                await program.terminate()
+                break
+            await asyncio.sleep(ORPHAN_POLL)
+        LOG.warning("%s of an earlier agent has ended", note, extra=facts)
+        program.remove_note()
+        self._orphans.remove(program)
+        id_ = note.event.upper()
+        if id_ in self._held and not self._orphaned_calls(id_):
+            self._held.remove(id_)
+            self._resume(self._workflows[id_])
+            self._advance_all()
+
+    def _reason_to_end(self, program: OrphanProgram) -> str:
+        note = program.note
+        workflow = self._workflows.get(note.event.upper())
+        if workflow is None or note.call is None:
+            return ""
+        if note.call is HandlerCall.PREPARE and workflow.ending is not None:
+            return f"the event is {workflow.ending.value}"
+        step = workflow.step(note.handler)
+        progress = None if step is None else step.progress(note.call)
+        if progress is None or progress.state is not CallState.RUNNING or progress.until is None:
+            return ""
+        return "timed out" if self._clock.now() >= progress.until else ""
 
     def _reconcile(self, mine: Document) -> None:
         """Apply to the stored workflows what the first document shows: changes made while no agent was running."""
@@ -279,6 +360,11 @@ class Agent:
         if id_ not in self._workflows:
             return
         self._workflows[id_] = apply_input(self._workflows[id_], input_, now=self._clock.now())
+        if isinstance(input_, CallEnded) and input_.call is HandlerCall.RECOVER and isinstance(input_.result, Done):
+            for other, workflow in self._workflows.items():
+                if other != id_:
+                    settled = apply_input(workflow, RecoveredLater(input_.handler), now=self._clock.now())
+                    self._workflows[other] = settled
         self._advance_all()
 
     def _advance_all(self) -> None:
@@ -286,7 +372,7 @@ class Agent:
         while any(
             self._advance(workflow)
             for workflow in tuple(self._workflows.values())
-            if workflow.id not in self._unconfirmed
+            if workflow.id not in self._unconfirmed | self._held
         ):
             pass
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from forewarn.agent.handlers.base import CallResult, Done, Failed, Handler, HandlerContext, Retry
+from forewarn.agent.handlers.base import CallResult, Done, Failed, Handler, HandlerContext, Retry, Unknown
 from forewarn.agent.phases import HandlerCall, Phase
 from forewarn.agent.workflow.state import CallEnded, CancelCall, EventWorkflow, Input, StartCall
 from forewarn.client.leader_election import is_leader
@@ -82,6 +82,11 @@ class HandlerRunner:
             self._notifications[key] = task
             task.add_done_callback(partial(self._remove_notification, key))
 
+    def notify_after(self, id_: str, handler: str, previous: asyncio.Task[None]) -> None:
+        """Let the notifications of a handler wait for one that an earlier agent has started."""
+        self._notifications[id_, handler] = previous
+        previous.add_done_callback(partial(self._remove_notification, (id_, handler)))
+
     def close(self) -> None:
         """Stop reporting. Calls that are cancelled from now on stay marked as started in the workflow store."""
         self._is_closed = True
@@ -115,7 +120,11 @@ class HandlerRunner:
             return
         del self._calls[key]
         id_, handler, call = key
-        self._report(id_, CallEnded(handler, call, run.attempt, _sanitize_result(result)))
+        result = _sanitize_result(result)
+        found = self._handlers.get(handler)
+        if call is HandlerCall.RECOVER and found is not None and found.recovers_at_most_once:
+            result = _not_repeated(result, is_cancelled=bool(run.cancel_reason))
+        self._report(id_, CallEnded(handler, call, run.attempt, result))
 
     async def _await_cancelled(self, key: Key, run: _RunningCall) -> None:
         """Wait at most `GRACE` for a cancelled call to end."""
@@ -159,7 +168,7 @@ class HandlerRunner:
             LOG.exception("internal error in handler %s", handler.name, extra={"event": context.event.id})
             return
         match result:
-            case Retry(why) | Failed(why):
+            case Retry(why) | Failed(why) | Unknown(why):
                 facts = {"event": context.event.id, "phase": context.phase}
                 LOG.warning("%s: notification of %s failed: %s", handler.name, context.phase, why, extra=facts)
             case Done():
@@ -179,6 +188,19 @@ def _sanitize_result(result: CallResult) -> CallResult:
             return Retry(_sanitize(why))
         case Failed(why):
             return Failed(_sanitize(why))
+        case Unknown(why):
+            return Unknown(_sanitize(why))
+
+
+def _not_repeated(result: CallResult, *, is_cancelled: bool) -> CallResult:
+    """Return the result of a recovery that runs at most once: repeated only if it asks for that itself."""
+    match result:
+        case Failed(why):
+            return Unknown(why)
+        case Retry(why) if is_cancelled:
+            return Unknown(why)
+        case _:
+            return result
 
 
 def _sanitize(reason: str) -> str:

@@ -1,17 +1,18 @@
 """HTTP API of the agent: /readyz, /metrics and /v1/ready/<EventId> on its TCP port, /v1/status on its Unix socket."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 import msgspec
 
 from forewarn.agent.context import AgentContext
+from forewarn.agent.handlers.programs import OrphanProgram
 from forewarn.agent.http_server import JSON, TEXT, Request, Response, error_response
 from forewarn.agent.metrics import CONTENT_TYPE, AgentMetrics
 from forewarn.agent.peers import PATH as READY_PATH
 from forewarn.agent.peers import peer_response
 from forewarn.agent.status import PATH as STATUS_PATH
-from forewarn.agent.status import AgentStatus, workflow_statuses
+from forewarn.agent.status import AgentStatus, orphan_problems, workflow_statuses
 from forewarn.agent.workflow.state import EventWorkflow
 from forewarn.agent.workflow.store import WorkflowStore
 
@@ -25,6 +26,7 @@ class AgentApi:
         store: WorkflowStore,
         metrics: AgentMetrics,
         workflows: Mapping[str, EventWorkflow],
+        orphans: Sequence[OrphanProgram],
         *,
         started_at: datetime,
     ) -> None:
@@ -32,6 +34,7 @@ class AgentApi:
         self._store = store
         self._metrics = metrics
         self._workflows = workflows
+        self._orphans = orphans
         self._started_at = started_at
         self._listen_error: str | None = None
         self.vm_name: str | None = None
@@ -46,7 +49,11 @@ class AgentApi:
             name=self.vm_name,
             endpoint=self._context.client.endpoint,
             started_at=self._started_at,
-            problems=(*filter(None, self._troubles().values()), *self._store.unreadable),
+            problems=(
+                *filter(None, self._troubles().values()),
+                *self._store.unreadable,
+                *orphan_problems(self._orphans),
+            ),
             workflows=workflow_statuses(self._workflows.values()),
         )
 

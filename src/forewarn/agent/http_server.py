@@ -93,6 +93,7 @@ class HttpServer:
             raise OSError("this system has no Unix sockets")
         _remove(path)
         self._servers.append(await asyncio.start_unix_server(self._accept, path, limit=LARGEST_HEAD))
+        _restrict(path)
 
     async def aclose(self) -> None:
         """Close all listeners and connections, also those that are just being accepted."""
@@ -168,6 +169,10 @@ def _header(line: str) -> tuple[str, str]:
 
 def _remove(path: Path) -> None:
     path.unlink(missing_ok=True)
+
+
+def _restrict(path: Path) -> None:
+    path.chmod(0o600)
 
 
 async def _send(writer: asyncio.StreamWriter, response: Response, method: str) -> None:

@@ -1,11 +1,18 @@
 """Lock file of the state directory: only one agent at a time may use it."""
 
 import errno
+import logging
 from pathlib import Path
 
-from forewarn.files import FileLock, FileLocked
+from forewarn.agent.handlers.programs import DIRECTORY as HANDLERS
+from forewarn.agent.status import JOURNAL, SOCKET
+from forewarn.files import FileLock, FileLocked, UnsafeDirectory, prepare_directory
 
 LOCK_FILE = "agent.lock"
+STATE_NAMES = (LOCK_FILE, SOCKET, JOURNAL, HANDLERS)
+"""Everything in a state directory."""
+
+log = logging.getLogger("forewarn.agent")
 
 CONFIGURATION_ERRNOS = frozenset(
     {
@@ -33,8 +40,11 @@ class StateDirectoryInUse(StateDirectoryError):
 def acquire_lock(directory: Path) -> FileLock:
     """Create and lock the directory. Raises StateDirectoryError, or OSError for disk errors such as no space."""
     try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if warning := prepare_directory(directory, STATE_NAMES):
+            log.warning("%s", warning)
         return FileLock.acquire(directory / LOCK_FILE)
+    except UnsafeDirectory as error:
+        raise StateDirectoryError(f"state: {error}") from error
     except FileLocked as error:
         what = f"another agent uses {directory}; stop it, or configure another state directory"
         raise StateDirectoryInUse(what) from error

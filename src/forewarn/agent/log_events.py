@@ -20,7 +20,7 @@ from forewarn.agent.workflow.state import (
 
 LOG = logging.getLogger(__name__)
 
-ENDED = frozenset({CallState.PAUSING, CallState.DONE, CallState.FAILED})
+ENDED = frozenset({CallState.PAUSING, CallState.DONE, CallState.FAILED, CallState.UNKNOWN})
 LOGGED = ENDED | {CallState.RUNNING, CallState.SKIPPED}
 
 CALL_TEXTS: dict[CallState, tuple[int, str]] = {
@@ -29,6 +29,7 @@ CALL_TEXTS: dict[CallState, tuple[int, str]] = {
     CallState.DONE: (logging.INFO, "done"),
     CallState.FAILED: (logging.ERROR, "failed"),
     CallState.SKIPPED: (logging.WARNING, "skipped"),
+    CallState.UNKNOWN: (logging.ERROR, "ended in an unknown state and is not repeated"),
 }
 
 APPROVAL_TEXTS: dict[ApprovalState, tuple[int, str]] = {

@@ -68,7 +68,7 @@ class AgentMetrics:
         yield from _family(
             "unrecovered_steps",
             "gauge",
-            "Steps whose recovery failed and is being retried.",
+            "Steps whose recovery failed, or ended in an unknown state.",
             [((), _unrecovered(workflows))],
         )
         yield from _family(
@@ -99,7 +99,8 @@ class AgentMetrics:
 
 
 def _unrecovered(workflows: tuple[EventWorkflow, ...]) -> int:
-    return sum(step.recover.state is CallState.FAILED for workflow in workflows for step in workflow.steps)
+    lost = {CallState.FAILED, CallState.UNKNOWN}
+    return sum(step.recover.state in lost for workflow in workflows for step in workflow.steps)
 
 
 def _family(name: str, kind: str, what: str, samples: list[tuple[Labels, float]]) -> Iterator[str]:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from forewarn.agent.handlers.programs import DIRECTORY, OrphanProgram, find_orphans
 from forewarn.agent.phases import Phase
 from forewarn.agent.workflow.state import ApprovalState, CallState, EventWorkflow
 from forewarn.agent.workflow.store import read_workflow
@@ -68,6 +69,15 @@ def workflow_statuses(workflows: Iterable[EventWorkflow]) -> tuple[WorkflowStatu
     return tuple(_workflow_status(workflow) for workflow in sorted(workflows, key=lambda workflow: workflow.noticed_at))
 
 
+def orphan_problems(programs: Iterable[OrphanProgram]) -> list[str]:
+    """Return a sentence about each program of an agent that has ended."""
+    return [
+        f"{each.note} for event {each.note.event} is still running, but its agent has ended; "
+        f"it is ended at {each.note.until.isoformat(timespec='seconds')}"
+        for each in programs
+    ]
+
+
 def read_status(state_directory: Path) -> AgentStatus:
     """Ask the running agent of a state directory; if none answers, read its stored workflows.
 
@@ -82,6 +92,7 @@ def read_status(state_directory: Path) -> AgentStatus:
             workflows.append(read_workflow(path))
         except (OSError, ValueError) as error:
             troubles.append(f"cannot read workflow file {path.name}: {error}")
+    troubles += orphan_problems(find_orphans(state_directory / DIRECTORY))
     return AgentStatus(is_running=False, problems=tuple(troubles), workflows=workflow_statuses(workflows))
 
 

@@ -87,7 +87,8 @@ class CommandPlatform:
         except SlotTimeout:
             return self._postpone(work)
         except OSError as error:
-            return self._failed(work, f"{self._program} cannot be started: {error.strerror} ({self._path})")
+            why = f"{self._program} cannot be started: {error.strerror} ({self._path})"
+            return self._failed(work, why, unavailable=True)
         outcome = self._outcome(work, ran) if isinstance(ran, ProcessResult) else await self._handle_timeout(work, ran)
         self._files(work, CommandPhase.CARRY_OUT).remove()
         return outcome
@@ -191,12 +192,14 @@ class CommandPlatform:
         """Retry the work later, with exponential backoff, up to the limit of attempts."""
         tries = work.attempt - self._discounted.get(work.id, 0)
         if tries >= self.settings.attempts:
-            return self._failed(work, f"{why}, in attempt {tries} of {self.settings.attempts}", output)
-        return Retry(pause_after(tries, self.settings.first_pause, self.settings.longest_pause), why, output)
+            why = f"{why}, in attempt {tries} of {self.settings.attempts}"
+            return self._failed(work, why, output, unavailable=True)
+        pause = pause_after(tries, self.settings.first_pause, self.settings.longest_pause)
+        return Retry(pause, why, output, unavailable=True)
 
-    def _failed(self, work: Work, why: str, output: str = "") -> Failed:
+    def _failed(self, work: Work, why: str, output: str = "", *, unavailable: bool = False) -> Failed:
         self._reset_attempts(work)
-        return Failed(why, output)
+        return Failed(why, output, unavailable)
 
     def _reset_attempts(self, work: Work) -> None:
         """Count the attempts from the start again, after an operator's retry."""

@@ -1,6 +1,7 @@
 """Programs that outlive the service: each has its files, and a note (pid and start time) to find it after a restart."""
 
 import logging
+import os
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from datetime import datetime, timedelta
@@ -9,25 +10,13 @@ from typing import Self
 
 import msgspec
 
-from forewarn.files import remove_unfinished, write_file
-from forewarn.process import OutputFile, Process, ProcessResult
+from forewarn.files import open_file, read_file, remove_unfinished, write_file
+from forewarn.process import OutputFile, Process, ProcessNote, ProcessResult
 
 log = logging.getLogger(__name__)
 
 GRACE = timedelta(seconds=10)
 """Time between SIGTERM and SIGKILL: the program may have to leave a VM in a consistent state."""
-
-
-class ProcessNote(msgspec.Struct, frozen=True, kw_only=True):
-    """What is needed to find a program again. `start_ticks` distinguishes it from a later process with the same pid.
-
-    The note is written before the program starts, when it has no `pid` yet, and again when it has one.
-    """
-
-    pid: int | None
-    start_ticks: str | None = msgspec.field(name="born")
-    started_at: datetime = msgspec.field(name="since")
-    attempt: int
 
 
 class ProcessFiles:
@@ -84,8 +73,9 @@ class BackgroundProcess:
     ) -> Self:
         """Start a program; raise OSError if it cannot be started."""
         files.remove()
-        files.stdin.write_bytes(stdin)
-        with ExitStack() as opened, files.stdin.open("rb") as input_file:
+        with os.fdopen(open_file(files.stdin, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as written:
+            written.write(stdin)
+        with ExitStack() as opened, os.fdopen(open_file(files.stdin, os.O_RDONLY), "rb") as input_file:
             outputs = files.open_outputs(opened)
             note = ProcessNote(pid=None, start_ticks=None, started_at=now, attempt=attempt)
             files.write_note(note)
@@ -98,13 +88,10 @@ class BackgroundProcess:
     def find(cls, files: ProcessFiles) -> Self | None:
         """Find a program by its note."""
         try:
-            note = msgspec.json.decode(files.note.read_bytes(), type=ProcessNote)
+            note = msgspec.json.decode(read_file(files.note), type=ProcessNote)
             with ExitStack() as opened:
                 outputs = files.open_outputs(opened)
-                if note.pid is None:  # the service was killed while it was starting the program
-                    process = Process.find((files.stdin, files.stdout, files.stderr), outputs)
-                else:
-                    process = Process.attach(note.pid, note.start_ticks, outputs)
+                process = Process.find(note, (files.stdin, files.stdout, files.stderr), outputs)
                 return cls(note, process, outputs, opened.pop_all())
         except (OSError, msgspec.MsgspecError):
             return None

@@ -1,16 +1,17 @@
 """Simulated platform: work only takes time, on the service's clock."""
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import timedelta
 
 import msgspec
 
 from forewarn.clock import Clock, wait_until
+from forewarn.core.campaign.spec import HttpCheck
 from forewarn.core.event import EventType
 from forewarn.core.event_type import EVENT_TYPES
 from forewarn.core.impact import Done, Failed, NotStarted, Retry, Unknown
-from forewarn.platform.port import Work
+from forewarn.platform.port import GateFailed, GatePassed, GateRequest, Work
 
 MAX_RESULTS = 10_000
 """How many results, the newest ones, are kept."""
@@ -21,6 +22,22 @@ class WorkResult(msgspec.Struct, frozen=True):
 
     work: Work
     outcome: Done | Failed | Retry
+
+
+class SimulatedGateChecker:
+    """Answers for gates without running or calling anything: all are open, except those that are given as closed."""
+
+    def __init__(self, gates: Sequence[str], closed: Collection[str] = ()) -> None:
+        self.gates: Sequence[str] = tuple(gates)
+        self._closed = frozenset(closed)
+
+    async def check(self, request: GateRequest) -> GatePassed | GateFailed:
+        """Return the simulated result; a gate that the settings do not have fails, as it would in production."""
+        if isinstance(request.gate, HttpCheck):
+            return GatePassed()
+        if request.gate not in self.gates:
+            return GateFailed(f"the settings have no gate {request.gate}: define [gates.{request.gate}]")
+        return GateFailed("closed in this rehearsal") if request.gate in self._closed else GatePassed()
 
 
 class SimulatedPlatform:

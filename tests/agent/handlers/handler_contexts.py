@@ -1,11 +1,13 @@
 """Handler contexts (event, phase, attempt) for tests of handlers."""
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from forewarn.agent.handlers.base import HandlerCall, HandlerContext, Phase
+from forewarn.agent.handlers.programs import HandlerPrograms
 from forewarn.client.document import Event, Status
 from forewarn.core.event import EventType, Source
 
@@ -37,5 +39,8 @@ def handler_context(phase: Phase = Phase.PREPARE, **more: Any) -> HandlerContext
     )
     return msgspec.structs.replace(known, **more)
 
+
+NO_NOTES = HandlerPrograms(Path("/dev/null/nowhere"), "any")
+"""Programs without notes on disk."""
 
 PREPARE, RECOVER = handler_context(Phase.PREPARE), handler_context(Phase.RECOVER)

@@ -16,10 +16,11 @@ from forewarn import process
 from forewarn.agent.handlers.base import CallResult, Done, Failed, Phase, Retry
 from forewarn.agent.handlers.env import event_variables
 from forewarn.agent.handlers.exec import ExecHandler, hooks_of
+from forewarn.agent.handlers.programs import HandlerPrograms
 from forewarn.agent.settings import ExecSettings
 from forewarn.client.document import Status
 from forewarn.clock import ManualClock
-from tests.agent.handlers.handler_contexts import EVENT, NOW, PREPARE, RECOVER, handler_context
+from tests.agent.handlers.handler_contexts import EVENT, NO_NOTES, NOW, PREPARE, RECOVER, handler_context
 
 GUARD = 60
 
@@ -43,7 +44,8 @@ def make(tmp_path: Path) -> Make:
             call: (str(script(tmp_path / call, text)), "an argument") for call, text in scripts.items() if text
         }
         known = {"PATH": os.environ["PATH"], "HERE": str(tmp_path)} | environ
-        return ExecHandler(ExecSettings(name="own", **own), environ=known, clock=ManualClock(NOW))
+        programs = HandlerPrograms(tmp_path / "programs", "own")
+        return ExecHandler(ExecSettings(name="own", **own), programs, environ=known, clock=ManualClock(NOW))
 
     return make
 
@@ -51,7 +53,9 @@ def make(tmp_path: Path) -> Make:
 @pytest.fixture
 def hooks(tmp_path: Path) -> ExecHandler:
     environ = {"PATH": os.environ["PATH"], "HERE": str(tmp_path)}
-    return ExecHandler(ExecSettings(name="hooks", hooks=tmp_path / "hooks.d"), environ=environ, clock=ManualClock(NOW))
+    settings = ExecSettings(name="hooks", hooks=tmp_path / "hooks.d")
+    programs = HandlerPrograms(tmp_path / "programs", "hooks")
+    return ExecHandler(settings, programs, environ=environ, clock=ManualClock(NOW))
 
 
 def variables(path: Path) -> dict[str, str]:
@@ -146,7 +150,7 @@ async def test_call_without_a_program_does_nothing(make: Make) -> None:
 
 @pytest.mark.process
 async def test_missing_program_fails(tmp_path: Path) -> None:
-    handler = ExecHandler(ExecSettings(name="own", prepare=(str(tmp_path / "nothing"),)))
+    handler = ExecHandler(ExecSettings(name="own", prepare=(str(tmp_path / "nothing"),)), NO_NOTES)
     ended = await handler.prepare(PREPARE)
     assert isinstance(ended, Failed)
     assert f"cannot start {tmp_path / 'nothing'}" in ended.reason
@@ -157,7 +161,9 @@ async def test_file_that_is_not_executable_fails(tmp_path: Path) -> None:
     path = tmp_path / "text"
     path.write_text("hello")
     path.chmod(0o755)
-    assert isinstance(await ExecHandler(ExecSettings(name="own", prepare=(str(path),))).prepare(PREPARE), Failed)
+    assert isinstance(
+        await ExecHandler(ExecSettings(name="own", prepare=(str(path),)), NO_NOTES).prepare(PREPARE), Failed
+    )
 
 
 def is_alive(pid: int) -> bool:
@@ -336,5 +342,5 @@ async def test_check_finds_unusable_hooks(hooks: ExecHandler, tmp_path: Path) ->
 
 
 async def test_check_finds_a_missing_program() -> None:
-    handler = ExecHandler(ExecSettings(name="own", recover=("/nowhere/at-all",)))
+    handler = ExecHandler(ExecSettings(name="own", recover=("/nowhere/at-all",)), NO_NOTES)
     assert await handler.check() == ["no such program: /nowhere/at-all"]

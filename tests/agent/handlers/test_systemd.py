@@ -10,7 +10,7 @@ import pytest
 from forewarn.agent.handlers.base import Done, Retry
 from forewarn.agent.handlers.systemd import SystemdHandler
 from forewarn.agent.settings import SystemdSettings
-from tests.agent.handlers.handler_contexts import PREPARE, RECOVER
+from tests.agent.handlers.handler_contexts import NO_NOTES, PREPARE, RECOVER
 
 pytestmark = pytest.mark.process
 
@@ -66,7 +66,7 @@ class Machine:
         """Create the handler, like a newly started agent."""
         environ = {"PATH": f"{self.home / 'bin'}:{os.environ['PATH']}", "UNITS": str(self.units)}
         settings = SystemdSettings(name="stop", units=tuple(f"{unit}.service" for unit in units))
-        return SystemdHandler(settings, self.home / "state" / "handlers", environ=environ)
+        return SystemdHandler(settings, self.home / "state" / "handlers", NO_NOTES, environ=environ)
 
 
 @pytest.fixture
@@ -174,7 +174,8 @@ async def test_check_queries_every_unit_and_changes_nothing(machine: Machine) ->
 
 
 async def test_missing_systemctl_is_reported(tmp_path: Path) -> None:
-    handler = SystemdHandler(SystemdSettings(name="stop", units=("a.service",)), tmp_path, environ={"PATH": ""})
+    settings = SystemdSettings(name="stop", units=("a.service",))
+    handler = SystemdHandler(settings, tmp_path, NO_NOTES, environ={"PATH": ""})
     why = "systemctl is not on the PATH"
     assert await handler.check() == [why]
     assert (await handler.recover(RECOVER), await handler.prepare(PREPARE)) == (Retry(why), Retry(why))

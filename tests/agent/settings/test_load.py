@@ -24,6 +24,7 @@ from forewarn.agent.settings import (
     NotifySettings,
     PeersSettings,
     ReadinessSettings,
+    RecoverMode,
     Rule,
     SystemdSettings,
     WebhookSettings,
@@ -74,6 +75,7 @@ pause = "3s"
 ready_despite_failure = true
 prepare = ["/usr/local/bin/drain", "--now"]
 recover = ["/usr/local/bin/undrain"]
+recovery = "at-most-once"
 
 [handlers.hooks]
 kind = "exec"
@@ -171,6 +173,7 @@ def test_every_key_is_read(tmp_path: Path) -> None:
                 ready_despite_failure=True,
                 prepare=("/usr/local/bin/drain", "--now"),
                 recover=("/usr/local/bin/undrain",),
+                recovery=RecoverMode.AT_MOST_ONCE,
             ),
             ExecSettings(name="hooks", hooks=tmp_path / "hooks.d"),
             SystemdSettings(name="stop", units=("nginx.service", "getty@tty1.service")),

@@ -16,7 +16,7 @@ from forewarn.agent.settings.handlers import (
     WebhookSettings,
 )
 from forewarn.agent.settings.schema import AgentSettings, HttpSettings, PeersSettings, Rule
-from forewarn.agent.settings.types import Address
+from forewarn.agent.settings.types import Address, RecoverMode
 from forewarn.agent.settings.validation import find_problems, validate
 from forewarn.settings.errors import SettingsConflict
 from forewarn.settings.file_reader import read_toml
@@ -31,6 +31,7 @@ PEERS = (("web_1", Address("h", 1)),)
     [
         (ExecSettings(name="x"), "prepare"),
         (ExecSettings(name="x", prepare=("/a",), hooks=FILE), "hooks"),
+        (ExecSettings(name="x", hooks=FILE, recovery=RecoverMode.AT_MOST_ONCE), "recovery"),
         (SystemdSettings(name="x"), "units"),
         (HaproxySettings(name="x"), "servers"),
         (HaproxySettings(name="x", servers=("b/s",), wait=timedelta(seconds=30)), "wait"),

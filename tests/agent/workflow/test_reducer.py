@@ -27,6 +27,7 @@ from forewarn.agent.workflow.state import (
     HandlerStep,
     PeersChecked,
     PeerState,
+    RecoveredLater,
     Restarted,
 )
 from forewarn.client.changes import Ending
@@ -126,6 +127,19 @@ def test_restart_repeats_what_was_under_way_and_does_not_trust_an_approval_in_fl
     assert (resumed.approval.state, resumed.approval.retry_at) == (ApprovalState.FAILED, None)
     assert (resumed.restarts, resumed.is_asking_peers) == (1, False)
     assert apply_input(a_workflow(), Restarted(), now=TEN).approval.state is ApprovalState.NOT_YET
+
+
+def test_recovery_at_most_once_is_unknown_after_a_restart_until_a_later_one_succeeds() -> None:
+    running = CallProgress(state=CallState.RUNNING, attempt=1, tries=1, started_at=TEN, until=TEN)
+    steps = tuple(HandlerStep(handler=name, recover=running) for name in ("once", "again"))
+    resumed = apply_input(a_workflow(steps=steps), Restarted(frozenset({"once"})), now=TEN)
+    assert [(step.recover.state, step.recover.attempt) for step in resumed.steps] == [
+        (CallState.UNKNOWN, 1),
+        (CallState.WAITING, 1),
+    ]
+    assert apply_input(resumed, RecoveredLater("again"), now=TEN) == resumed
+    settled = apply_input(resumed, RecoveredLater("once"), now=TEN)
+    assert [step.recover.state for step in settled.steps] == [CallState.DONE, CallState.WAITING]
 
 
 def test_clock_that_was_set_back_shifts_the_times_of_the_machine_only() -> None:

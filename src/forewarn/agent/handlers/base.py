@@ -11,7 +11,7 @@ from forewarn.agent.settings import HandlerSettings
 from forewarn.client.document import Event
 from forewarn.clock import Clock, SystemClock, wait_until
 
-__all__ = ["CallResult", "Done", "Failed", "Handler", "HandlerCall", "HandlerContext", "Phase", "Retry"]
+__all__ = ["CallResult", "Done", "Failed", "Handler", "HandlerCall", "HandlerContext", "Phase", "Retry", "Unknown"]
 
 
 class HandlerContext(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,7 +53,13 @@ class Failed(msgspec.Struct, frozen=True):
     reason: str
 
 
-CallResult = Done | Retry | Failed
+class Unknown(msgspec.Struct, frozen=True):
+    """The call may have done its work, part of it or nothing, and must not be repeated."""
+
+    reason: str
+
+
+CallResult = Done | Retry | Failed | Unknown
 
 
 class Handler(Protocol):
@@ -92,6 +98,11 @@ class Handler(Protocol):
     @property
     def ready_despite_failure(self) -> bool:
         """Whether the VM counts as ready although this handler's prepare call failed."""
+        ...
+
+    @property
+    def recovers_at_most_once(self) -> bool:
+        """Whether a recover call is not repeated once it may have done something."""
         ...
 
     async def prepare(self, context: HandlerContext) -> CallResult:
@@ -150,6 +161,11 @@ class HandlerBase(Generic[S]):
     def ready_despite_failure(self) -> bool:
         """Whether the VM counts as ready although this handler's prepare call failed."""
         return self.settings.ready_despite_failure
+
+    @property
+    def recovers_at_most_once(self) -> bool:
+        """Whether a recover call is not repeated once it may have done something."""
+        return False
 
     async def prepare(self, context: HandlerContext) -> CallResult:
         """Do nothing before the event."""

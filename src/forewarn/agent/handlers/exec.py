@@ -15,9 +15,10 @@ from pathlib import Path
 
 from forewarn.agent.handlers.base import CallResult, Done, Failed, HandlerBase, HandlerContext, Phase, Retry
 from forewarn.agent.handlers.env import event_json, event_variables, inherited_variables
-from forewarn.agent.settings import ExecSettings
+from forewarn.agent.handlers.programs import HandlerPrograms
+from forewarn.agent.settings import ExecSettings, RecoverMode
 from forewarn.clock import Clock
-from forewarn.process import check_program, run_process
+from forewarn.process import check_program
 
 EX_TEMPFAIL = 75
 """EX_TEMPFAIL of sysexits.h."""
@@ -34,18 +35,29 @@ class ExecHandler(HandlerBase[ExecSettings]):
     """Runs the user's programs."""
 
     def __init__(
-        self, settings: ExecSettings, *, environ: Mapping[str, str] = os.environ, clock: Clock | None = None
+        self,
+        settings: ExecSettings,
+        programs: HandlerPrograms,
+        *,
+        environ: Mapping[str, str] = os.environ,
+        clock: Clock | None = None,
     ) -> None:
         super().__init__(settings, clock)
+        self._programs = programs
         self._environ = inherited_variables(environ)
+
+    @property
+    def recovers_at_most_once(self) -> bool:
+        """Whether a recover call is not repeated once it may have done something."""
+        return self.settings.recovery is RecoverMode.AT_MOST_ONCE
 
     async def prepare(self, context: HandlerContext) -> CallResult:
         """Run the program of this call, or the hooks of the phase."""
-        return await self._run_all(self._programs(Phase.PREPARE), context)
+        return await self._run_all(self._programs_of(Phase.PREPARE), context)
 
     async def recover(self, context: HandlerContext) -> CallResult:
         """Run the program of this call, or the hooks of the phase."""
-        return await self._run_all(self._programs(Phase.RECOVER), context)
+        return await self._run_all(self._programs_of(Phase.RECOVER), context)
 
     async def notify(self, context: HandlerContext) -> CallResult:
         """Run the hooks of a phase that has no handler call."""
@@ -54,13 +66,13 @@ class ExecHandler(HandlerBase[ExecSettings]):
     async def check(self) -> list[str]:
         """Check every program without running it."""
         problems = [] if self.settings.hooks is None else _check_directory(self.settings.hooks)
-        programs = {argv[0] for phase in Phase for argv in self._programs(phase)}
+        programs = {argv[0] for phase in Phase for argv in self._programs_of(phase)}
         return problems + [problem for path in sorted(programs) for problem in _check_program(Path(path))]
 
     async def _notify_once(self, context: HandlerContext) -> CallResult:
-        return await self._run_all(self._programs(context.phase), context)
+        return await self._run_all(self._programs_of(context.phase), context)
 
-    def _programs(self, phase: Phase) -> list[Sequence[str]]:
+    def _programs_of(self, phase: Phase) -> list[Sequence[str]]:
         if self.settings.hooks is not None:
             return [[str(path)] for path in hooks_of(self.settings.hooks, phase)]
         own = {Phase.PREPARE: self.settings.prepare, Phase.RECOVER: self.settings.recover}.get(phase)
@@ -77,9 +89,11 @@ class ExecHandler(HandlerBase[ExecSettings]):
     async def _run(self, argv: Sequence[str], context: HandlerContext) -> CallResult:
         environ = self._environ | event_variables(context, self._clock.now())
         try:
-            ran = await run_process(argv, environ, event_json(context.event), merge=True)
+            ran = await self._programs.run(argv, environ, context, event_json(context.event))
         except (OSError, ValueError) as error:
-            return Failed(f"cannot start {argv[0]}: {error}")
+            reason = f"cannot start {argv[0]}: {error}"
+            # It has not run, so that even a recovery that runs at most once may be tried again.
+            return Retry(reason) if self.recovers_at_most_once else Failed(reason)
         if ran.code == 0:
             return Done()
         reason = f"{Path(argv[0]).name} {ran.summary}"

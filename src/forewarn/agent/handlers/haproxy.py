@@ -1,7 +1,6 @@
 """HAProxy handler: drains servers before the event and sets them ready after it, over the runtime socket."""
 
 import asyncio
-import csv
 import logging
 import sys
 from collections.abc import Iterable
@@ -93,6 +92,8 @@ class HaproxyHandler(HandlerBase[HaproxySettings]):
 
     async def _count_sessions(self) -> int:
         """Return the number of current and queued sessions on all servers."""
+        import csv  # late: an idle agent does not need it
+
         response = await self._command("show stat -1 4 -1")
         rows = csv.DictReader(response.removeprefix("# ").splitlines())
         mine = (row for row in rows if f"{row.get('pxname')}/{row.get('svname')}" in self.settings.servers)

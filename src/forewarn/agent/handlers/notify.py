@@ -9,14 +9,14 @@ import msgspec
 from forewarn.agent.handlers.apprise_main import APPRISE_MISSING, INVALID_URL, SEND_FAILED, Message
 from forewarn.agent.handlers.base import CallResult, Done, Failed, HandlerBase, HandlerContext, Retry
 from forewarn.agent.handlers.env import inherited_variables
+from forewarn.agent.handlers.programs import HandlerPrograms
 from forewarn.agent.handlers.secret_files import Hide, InvalidSecret, check_secret_file, hide_nothing, read_secrets
 from forewarn.agent.handlers.templates import fill_template, template_facts
 from forewarn.agent.settings import NotifySettings
 from forewarn.clock import Clock
-from forewarn.process import run_process
 
 PROGRAM = (sys.executable, "-P", "-m", "forewarn.agent.handlers.apprise_main")
-MISSING = "notify needs Apprise: pip install 'forewarn[notify]'"
+MISSING = "notify needs Apprise: install Forewarn with its extra [notify]"
 
 
 class NotifyHandler(HandlerBase[NotifySettings]):
@@ -25,12 +25,14 @@ class NotifyHandler(HandlerBase[NotifySettings]):
     def __init__(
         self,
         settings: NotifySettings,
+        programs: HandlerPrograms,
         *,
         hide: Hide = hide_nothing,
         environ: Mapping[str, str] = os.environ,
         clock: Clock | None = None,
     ) -> None:
         super().__init__(settings, clock)
+        self._programs = programs
         self._hide = hide
         self._environ = inherited_variables(environ)
 
@@ -40,26 +42,24 @@ class NotifyHandler(HandlerBase[NotifySettings]):
 
     async def _notify_once(self, context: HandlerContext) -> CallResult:
         values = template_facts(context, self._clock.now())
-        return await self._send(
-            title=fill_template(self.settings.title, values), body=fill_template(self.settings.body, values)
-        )
+        title, body = fill_template(self.settings.title, values), fill_template(self.settings.body, values)
+        return await self._send(context, title=title, body=body)
 
     async def check(self) -> list[str]:
         """Check that Apprise is installed and supports every URL. Sends nothing."""
         path = self.settings.urls_file
         if problems := [] if path is None else check_secret_file(path):
             return problems
-        result = await self._send(body=None)
+        result = await self._send(None, body=None)
         return [] if isinstance(result, Done) else [result.reason]
 
-    async def _send(self, *, title: str = "", body: str | None) -> CallResult:
+    async def _send(self, context: HandlerContext | None, *, title: str = "", body: str | None) -> CallResult:
         """Send the message in a subprocess. Errors name a URL by its number, because the URL itself is secret."""
         path = self.settings.urls_file
         try:
             urls = [] if path is None else read_secrets(path, self._hide)
-            ran = await run_process(
-                PROGRAM, self._environ, msgspec.json.encode(Message(urls=urls, title=title, body=body)), merge=True
-            )
+            message = msgspec.json.encode(Message(urls=urls, title=title, body=body))
+            ran = await self._programs.run(PROGRAM, self._environ, context, message)
         except InvalidSecret as error:
             return Failed(str(error))
         except OSError as error:

@@ -8,6 +8,7 @@ from forewarn.agent.handlers.exec import ExecHandler
 from forewarn.agent.handlers.haproxy import HaproxyHandler
 from forewarn.agent.handlers.log import LogHandler
 from forewarn.agent.handlers.notify import NotifyHandler
+from forewarn.agent.handlers.programs import DIRECTORY, HandlerPrograms
 from forewarn.agent.handlers.readiness import ReadinessHandler
 from forewarn.agent.handlers.secret_files import Hide, hide_nothing
 from forewarn.agent.handlers.systemd import SystemdHandler
@@ -35,14 +36,15 @@ def create_handlers(
 ) -> dict[str, Handler]:
     """Create all configured handlers, by name, without starting any."""
     clock = clock or SystemClock()
-    directory = settings.state / "handlers"
+    directory = settings.state / DIRECTORY
 
     def create(each: HandlerSettings) -> Handler:
+        programs = HandlerPrograms(directory, each.name, clock)
         match each:
             case ExecSettings():
-                return ExecHandler(each, environ=environ, clock=clock)
+                return ExecHandler(each, programs, environ=environ, clock=clock)
             case SystemdSettings():
-                return SystemdHandler(each, directory, environ=environ)
+                return SystemdHandler(each, directory, programs, environ=environ)
             case WebhookSettings():
                 return WebhookHandler(each, hide=hide, clock=clock)
             case HaproxySettings():
@@ -50,7 +52,7 @@ def create_handlers(
             case ReadinessSettings():
                 return ReadinessHandler(each, clock=clock)
             case NotifySettings():
-                return NotifyHandler(each, hide=hide, environ=environ, clock=clock)
+                return NotifyHandler(each, programs, hide=hide, environ=environ, clock=clock)
             case LogHandlerSettings():
                 return LogHandler(each, clock=clock)
             case _:

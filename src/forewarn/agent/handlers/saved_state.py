@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from forewarn.files import write_file
+from forewarn.files import read_file, write_file
 
 log = logging.getLogger("forewarn.agent")
 
@@ -55,7 +55,7 @@ class SavedStateFile:
     def _load(self) -> SavedState | None:
         if self._cached is None:
             with suppress(OSError, msgspec.MsgspecError):
-                self._cached = msgspec.json.decode(self._path.read_bytes(), type=SavedState)
+                self._cached = msgspec.json.decode(read_file(self._path), type=SavedState)
         return self._cached
 
     def _save(self, state: SavedState) -> None:

@@ -11,7 +11,7 @@ from forewarn.agent.settings.handlers import (
     SystemdSettings,
     WebhookSettings,
 )
-from forewarn.agent.settings.load import read_settings, settings_file, variable
+from forewarn.agent.settings.load import read_settings, searched_files, settings_file, variable
 from forewarn.agent.settings.schema import (
     AgentSettings,
     ApprovalSettings,
@@ -19,7 +19,7 @@ from forewarn.agent.settings.schema import (
     PeersSettings,
     Rule,
 )
-from forewarn.agent.settings.types import TEMPLATE_FIELDS, Address, ApprovalMode
+from forewarn.agent.settings.types import TEMPLATE_FIELDS, Address, ApprovalMode, RecoverMode
 
 __all__ = [
     "KINDS",
@@ -36,10 +36,12 @@ __all__ = [
     "NotifySettings",
     "PeersSettings",
     "ReadinessSettings",
+    "RecoverMode",
     "Rule",
     "SystemdSettings",
     "WebhookSettings",
     "read_settings",
+    "searched_files",
     "settings_file",
     "variable",
 ]

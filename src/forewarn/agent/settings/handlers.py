@@ -13,6 +13,8 @@ from forewarn.agent.settings.types import (
     Method,
     Phases,
     Prefix,
+    RecoverMode,
+    Recovery,
     Servers,
     SocketAddress,
     TemplateOrNone,
@@ -51,6 +53,7 @@ class ExecSettings(HandlerSettings, frozen=True, kw_only=True):
     prepare: Program = ()
     recover: Program = ()
     hooks: PathOrNone = None
+    recovery: Recovery = RecoverMode.AT_LEAST_ONCE
 
 
 class SystemdSettings(HandlerSettings, frozen=True, kw_only=True):

@@ -46,7 +46,12 @@ def settings_file(given: str | None, environ: Mapping[str, str], here: Path) -> 
     """Return the settings file: the given one, else `agent.toml` in `here`, else the system's file, else None."""
     if named := given or environ.get(AGENT_PREFIX + "CONFIG"):
         return Path(named).expanduser()
-    return next((file for file in (here / FILE_NAME, SYSTEM_FILE) if file.is_file()), None)
+    return next((file for file in searched_files(here) if file.is_file()), None)
+
+
+def searched_files(here: Path) -> tuple[Path, ...]:
+    """Return where a settings file is looked for if none is given, in this order."""
+    return (here / FILE_NAME, SYSTEM_FILE)
 
 
 def read_settings(file: Path | None, environ: Mapping[str, str]) -> AgentSettings:

@@ -64,6 +64,15 @@ class ApprovalMode(StrEnum):
     """Every VM approves for itself: correct only if the service waits for the approval of all VMs."""
 
 
+class RecoverMode(StrEnum):
+    """How often a recovery runs if the agent is killed during it."""
+
+    AT_LEAST_ONCE = "at-least-once"
+    """It runs again."""
+    AT_MOST_ONCE = "at-most-once"
+    """It does not run again; whether it succeeded is unknown."""
+
+
 def parse_address(text: str) -> Address:
     """Parse `host:port`. Raises ValueError."""
     host, _, port = text.rpartition(":")
@@ -199,6 +208,7 @@ UpToDayOrNone = Annotated[
 Tries = Annotated[int, SettingType(_between(0, 100), "an integer from 0 to 100")]
 Importance = Annotated[int, SettingType(_between(0, 100), "an integer from 0 to 100")]
 Approvers = Annotated[ApprovalMode, SettingType(_one_of(ApprovalMode), _words(ApprovalMode))]
+Recovery = Annotated[RecoverMode, SettingType(_one_of(RecoverMode), _words(RecoverMode))]
 Agents = Annotated[
     tuple[tuple[str, Address], ...],
     SettingType(_or_none(_agents, ()), 'a table such as { web_1 = "10.0.0.5:8160" }: the agents of other VMs, by name'),

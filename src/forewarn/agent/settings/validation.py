@@ -12,6 +12,7 @@ from forewarn.agent.settings.handlers import (
     WebhookSettings,
 )
 from forewarn.agent.settings.schema import AgentSettings, Rule
+from forewarn.agent.settings.types import RecoverMode
 from forewarn.settings.errors import SettingsConflict
 from forewarn.settings.file_reader import FileValue
 from forewarn.settings.loader import place
@@ -44,6 +45,8 @@ def _handler_problems(handler: HandlerSettings) -> Iterator[str]:
             yield "prepare is missing: set prepare or recover (a program each), or both, or hooks (a directory)"
         case ExecSettings() if handler.hooks is not None and (handler.prepare or handler.recover):
             yield "hooks cannot be combined with prepare or recover; configure two handlers instead"
+        case ExecSettings(recover=(), recovery=RecoverMode.AT_MOST_ONCE):
+            yield "recovery is at-most-once, which needs recover, a program: hooks run again from the first one"
         case SystemdSettings(units=()):
             yield 'units is missing: expected a list of units with their suffix, such as ["nginx.service"]'
         case HaproxySettings(servers=()):

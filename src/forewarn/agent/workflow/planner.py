@@ -93,12 +93,12 @@ def start(
     return replace(change, actions=(NotifyHandlers(Phase.NOTICE, 1), *change.actions))
 
 
-def resume(workflow: EventWorkflow, *, now: datetime) -> WorkflowChange:
+def resume(workflow: EventWorkflow, *, now: datetime, at_most_once: frozenset[str] = frozenset()) -> WorkflowChange:
     """Resume a stored workflow, and notify the handlers of its current phase again.
 
     Everything else waits until the agent knows whether the event still exists.
     """
-    workflow = apply_input(workflow, Restarted(), now=now)
+    workflow = apply_input(workflow, Restarted(at_most_once), now=now)
     return WorkflowChange(workflow=workflow, actions=(NotifyHandlers(workflow.phase, workflow.restarts + 1),))
 
 

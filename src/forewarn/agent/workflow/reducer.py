@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
-from forewarn.agent.handlers.base import CallResult, Done, Failed, Retry
+from forewarn.agent.handlers.base import CallResult, Done, Failed, Retry, Unknown
 from forewarn.agent.phases import HandlerCall, Phase, PhaseTrigger, next_phase
 from forewarn.agent.workflow.deadlines import MARGIN, prepare_deadline
 from forewarn.agent.workflow.state import (
@@ -27,6 +27,7 @@ from forewarn.agent.workflow.state import (
     HandlerStep,
     Input,
     PeersChecked,
+    RecoveredLater,
     Restarted,
 )
 from forewarn.client.changes import Ending
@@ -92,6 +93,14 @@ def apply_input(workflow: EventWorkflow, input_: Input, *, now: datetime) -> Eve
             return replace(workflow, reannounced=None) if workflow.ending else replace(workflow, ending=how)
         case CallEnded():
             return _call_ended(workflow, input_, now)
+        case RecoveredLater(handler):
+            settled = (
+                replace(step, recover=replace(step.recover, state=CallState.DONE))
+                if step.handler == handler and step.recover.state is CallState.UNKNOWN
+                else step
+                for step in workflow.steps
+            )
+            return replace(workflow, steps=tuple(settled))
         case PeersChecked(words):
             if not workflow.is_asking_peers:
                 return workflow
@@ -103,8 +112,8 @@ def apply_input(workflow: EventWorkflow, input_: Input, *, now: datetime) -> Eve
             return _approval_ended(
                 workflow, replace(workflow.approval, state=ApprovalState.FAILED, retry_at=retry_at, reason=why)
             )
-        case Restarted():
-            return _restarted(workflow)
+        case Restarted(at_most_once):
+            return _restarted(workflow, at_most_once)
         case ClockChanged(by):
             return _shift_clock(workflow, by)
 
@@ -172,9 +181,8 @@ def _call_ended(workflow: EventWorkflow, ended: CallEnded, now: datetime) -> Eve
         may_try_again = workflow.ending is None and workflow.phase is Phase.PREPARE
         changed = replace(step, prepare=_next_progress(step, progress, ended.result, now, may_try_again=may_try_again))
     else:
-        changed = replace(
-            step, recover=_retry_recovery(_next_progress(step, progress, ended.result, now, may_try_again=True), now)
-        )
+        progress = _retry_recovery(_next_progress(step, progress, ended.result, now, may_try_again=True), now)
+        changed = replace(step, recover=progress)
     return replace(workflow, steps=tuple(changed if step.handler == ended.handler else step for step in workflow.steps))
 
 
@@ -186,6 +194,8 @@ def _next_progress(
             return replace(progress, state=CallState.DONE, until=None)
         case Retry(why) if may_try_again and progress.tries <= step.retries:
             return replace(progress, state=CallState.PAUSING, until=now + step.pause, reason=why)
+        case Unknown(why):
+            return replace(progress, state=CallState.UNKNOWN, until=None, reason=why)
         case Retry(why) | Failed(why):
             return replace(progress, state=CallState.FAILED, until=None, reason=why)
 
@@ -203,7 +213,7 @@ def _approval_ended(workflow: EventWorkflow, approval: Approval) -> EventWorkflo
     return replace(workflow, approval=approval) if workflow.approval.state is ApprovalState.IN_FLIGHT else workflow
 
 
-def _restarted(workflow: EventWorkflow) -> EventWorkflow:
+def _restarted(workflow: EventWorkflow, at_most_once: frozenset[str]) -> EventWorkflow:
     approval = workflow.approval
     if approval.state is not ApprovalState.GIVEN:
         state = ApprovalState.NOT_YET if approval.state is ApprovalState.NOT_YET else ApprovalState.FAILED
@@ -211,7 +221,7 @@ def _restarted(workflow: EventWorkflow) -> EventWorkflow:
     resumed = replace(
         workflow,
         restarts=workflow.restarts + 1,
-        steps=tuple(_resume_step(step) for step in workflow.steps),
+        steps=tuple(_resume_step(step, at_most_once) for step in workflow.steps),
         approval=approval,
         peers=(),
         peers_asked_at=None,
@@ -220,10 +230,13 @@ def _restarted(workflow: EventWorkflow) -> EventWorkflow:
     return resumed if workflow.phase in BEFORE_IMPACT else abandon_prepare(resumed, "the agent was restarted")
 
 
-def _resume_step(step: HandlerStep) -> HandlerStep:
+def _resume_step(step: HandlerStep, at_most_once: frozenset[str]) -> HandlerStep:
     under_way = {CallState.RUNNING, CallState.PAUSING}
     prepare = reset_call(step.prepare) if step.prepare.state in under_way else step.prepare
     recover = reset_call(step.recover) if step.recover.state in under_way | {CallState.FAILED} else step.recover
+    if step.recover.state is CallState.RUNNING and step.handler in at_most_once:
+        reason = "the agent ended during recovery; check whether it succeeded"
+        recover = replace(step.recover, state=CallState.UNKNOWN, until=None, reason=reason)
     return replace(step, prepare=prepare, recover=recover)
 
 

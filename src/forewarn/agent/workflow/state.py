@@ -32,6 +32,8 @@ class CallState(StrEnum):
     """All attempts failed. A recover call is still retried, with an exponential backoff."""
     SKIPPED = "skipped"
     """Not started, because there was no time or the event started or ended first."""
+    UNKNOWN = "unknown"
+    """Started, and it may have succeeded or not. Only a recover call that runs at most once: it is not repeated."""
 
 
 class CallProgress(msgspec.Struct, frozen=True, kw_only=True):
@@ -179,6 +181,12 @@ class CallEnded(msgspec.Struct, frozen=True):
     result: CallResult
 
 
+class RecoveredLater(msgspec.Struct, frozen=True):
+    """The handler has recovered after a later event, so that an unknown end of an earlier recovery is settled."""
+
+    handler: str
+
+
 class PeersChecked(msgspec.Struct, frozen=True):
     """All peers that were asked have answered or timed out."""
 
@@ -198,6 +206,9 @@ class ApprovalFailed(msgspec.Struct, frozen=True):
 class Restarted(msgspec.Struct, frozen=True):
     """The agent has restarted and loaded the workflow from its store; nothing is in flight."""
 
+    at_most_once: frozenset[str] = frozenset()
+    """The handlers that recover at most once."""
+
 
 class ClockChanged(msgspec.Struct, frozen=True):
     """The machine's clock was set back by `by`; stored times must be shifted by the same amount."""
@@ -206,7 +217,15 @@ class ClockChanged(msgspec.Struct, frozen=True):
 
 
 Input: TypeAlias = (
-    EventSeen | EventRemoved | CallEnded | PeersChecked | Approved | ApprovalFailed | Restarted | ClockChanged
+    EventSeen
+    | EventRemoved
+    | CallEnded
+    | RecoveredLater
+    | PeersChecked
+    | Approved
+    | ApprovalFailed
+    | Restarted
+    | ClockChanged
 )
 
 

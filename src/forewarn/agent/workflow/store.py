@@ -5,7 +5,6 @@ as soon as the disk works again.
 """
 
 import asyncio
-import hashlib
 import logging
 import re
 from collections.abc import Callable, Iterator
@@ -168,11 +167,7 @@ class WorkflowStore:
 
 def read_workflow(path: Path) -> EventWorkflow:
     """Read a workflow file. Raises OSError or ValueError."""
-    with path.open("rb") as file:
-        text = file.read(LARGEST + 1)
-    if len(text) > LARGEST:
-        raise ValueError(f"larger than {LARGEST} bytes")
-    return decode_workflow(text)
+    return decode_workflow(files.read_file(path, LARGEST))
 
 
 def decode_workflow(text: bytes) -> EventWorkflow:
@@ -223,6 +218,8 @@ def file_name(id_: str) -> str:
     """Return the file name for an event id: the id itself if it is safe, else its hash."""
     if PLAIN_ID.fullmatch(id_):
         return id_
+    import hashlib  # late: an idle agent does not need it
+
     return "sha256-" + hashlib.sha256(id_.encode(errors="surrogatepass")).hexdigest()
 
 
