@@ -15,7 +15,17 @@ from forewarn.fleet.service import Fleet
 from forewarn.platform.port import GateChecker, Notifier, Platform
 from forewarn.platform.simulated import SimulatedPlatform
 from forewarn.store.memory import MemoryStore
-from forewarn.store.port import NO_GUARDS, Guards, JournalQuery, JournalRow, RecordKey, RecordKind, Store, StoreFull
+from forewarn.store.port import (
+    NO_GUARDS,
+    Guards,
+    JournalQuery,
+    JournalRow,
+    RecordKey,
+    RecordKind,
+    SaveUnknown,
+    Store,
+    StoreFull,
+)
 from tests.core.sample_scopes import TEN
 
 
@@ -86,6 +96,29 @@ class FailingStore(MemoryStore):
             raise StoreFull(Path("/test"))
         self.saves += 1
         return await super().save(key, value, entries, expected=expected, guards=guards)
+
+
+class UnsureStore(MemoryStore):
+    """A store that does not know whether it has saved while `is_unsure` is set; it has if `saves` is set, too."""
+
+    is_unsure = False
+    saves = False
+
+    async def save(
+        self,
+        key: RecordKey,
+        value: bytes | None,
+        entries: Sequence[Entry],
+        *,
+        expected: int | None,
+        guards: Guards = NO_GUARDS,
+    ) -> int:
+        """Save, and raise SaveUnknown in any case while it is unsure."""
+        if not self.is_unsure:
+            return await super().save(key, value, entries, expected=expected, guards=guards)
+        if self.saves:
+            await super().save(key, value, entries, expected=expected, guards=guards)
+        raise SaveUnknown(Path("/test"), "disk I/O error")
 
 
 class GatedStore(MemoryStore):

@@ -12,6 +12,7 @@ from forewarn.fleet.errors import (
     FleetError,
     GateNotFound,
     JournalPruned,
+    OutcomeUnknown,
     PartialSchedule,
     SaveFailed,
 )
@@ -35,6 +36,7 @@ def test_message_has_the_fields_of_the_error() -> None:
         (JournalPruned(3, 17), ["3", "17"]),
         (PartialSchedule(("web/E1", "db/E2"), "it is full"), ["web/E1, db/E2", "it is full"]),
         (SaveFailed("disk full"), ["disk full"]),
+        (OutcomeUnknown("disk I/O error"), ["it is not known whether", "disk I/O error", "same idempotency key"]),
     ):
         assert [value for value in values if value not in str(error)] == []
 

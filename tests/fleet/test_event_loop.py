@@ -5,7 +5,7 @@ import gc
 
 import pytest
 
-from forewarn.fleet.event_loop import FairShare, clear_gradually, iterate_gradually, pause_gc
+from forewarn.fleet.event_loop import GC_THRESHOLDS, FairShare, clear_gradually, freeze_gc, iterate_gradually, pause_gc
 
 
 class Rounds:
@@ -89,6 +89,17 @@ def test_gc_is_enabled_again_after_a_pause_even_a_failed_one() -> None:
     with pytest.raises(ZeroDivisionError), pause_gc():
         _ = 1 / gc.isenabled()  # False: paused
     assert gc.isenabled()
+
+
+def test_objects_of_the_start_are_not_scanned_again() -> None:
+    thresholds, frozen = gc.get_threshold(), gc.get_freeze_count()
+    try:
+        freeze_gc()
+        assert gc.get_threshold() == GC_THRESHOLDS
+        assert gc.get_freeze_count() > frozen
+    finally:
+        gc.unfreeze()
+        gc.set_threshold(*thresholds)
 
 
 def test_pause_does_not_enable_gc_that_was_disabled() -> None:

@@ -5,12 +5,20 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from forewarn.core.errors import EvictionNotAllowed, Invalid, InvalidTransition, ScopeVmNotFound, TooManyOperations
+from forewarn.core.errors import (
+    EvictionNotAllowed,
+    Invalid,
+    InvalidTransition,
+    NotAnnounced,
+    ScopeVmNotFound,
+    TooManyOperations,
+)
 from forewarn.core.event import Cause, EventType, Source, State
 from forewarn.core.idempotency import IdempotencyKey
 from forewarn.core.impact import Done, Failed, ImpactState, NotStarted
 from forewarn.core.journal import EntryKind
 from forewarn.core.operations import evict, fail, predict_failure, redeploy, restart
+from forewarn.core.policy import PRODUCTION
 from forewarn.core.scope import Hold, ScopeKind
 from forewarn.core.vm import Traits
 from forewarn.fleet.errors import EventNotFound, VmNotFound
@@ -194,3 +202,17 @@ async def test_last_entry_of_a_removed_scope_is_its_removal() -> None:
         await fleet.events.delete("db", request=new_request_id(), by="ann", idempotency_key=IdempotencyKey("k", "d"))
         last = (await read_journal(store, RecordKey(RecordKind.SCOPE, "db")))[-1].entry
         assert (last.kind, last.facts["key"]) == (EntryKind.SCOPE_REMOVED, "k")
+
+
+async def test_refusal_names_every_scope_that_will_not_hear_of_it() -> None:
+    async with run_fleet(web_scope(), scope("db", vm("db")), scope("mq", vm("mq")), policy=PRODUCTION) as fleet:
+        saved = fleet.last_seen.record_request(fleet.replica.view("web"))
+        assert saved is not None
+        await saved
+        request = schedule_request(EventType.REBOOT, "web-0", "db", "mq")
+        with pytest.raises(NotAnnounced) as refused:
+            await fleet.events.schedule(request)
+        assert [view.scope.events for view in fleet.replica.views() if view.scope is not None] == [()] * 3
+        created = await fleet.events.schedule(msgspec.structs.replace(request, unannounced=True))
+    assert refused.value.details == {"scopes": ("db", "mq"), "scope_count": 2, "vm_count": 2}
+    assert [id_ for id_, _ in created] == ["web", "db", "mq"]

@@ -8,7 +8,7 @@ import pytest
 from forewarn.fleet import health
 from forewarn.fleet.errors import SaveFailed
 from forewarn.store.port import StoreFull
-from tests.core.sample_scopes import web_scope
+from tests.core.sample_scopes import scope, vm, web_scope
 from tests.fleet.fleets import FailingStore, run_fleet
 
 
@@ -16,10 +16,12 @@ class SickStore(FailingStore):
     """A store whose check fails when it is full, hangs when told so, and is counted."""
 
     checks = 0
+    checked_size = 0
     hangs = False
 
-    async def check(self) -> None:
+    async def check(self, size: int = 0) -> None:
         self.checks += 1
+        self.checked_size = size
         if self.hangs:
             await asyncio.Event().wait()
         if self.full:
@@ -43,6 +45,22 @@ async def test_full_store_makes_the_service_unready_until_there_is_room() -> Non
         assert problem.startswith("the store cannot write: no space left for")
         store.full = False
         assert await fleet.health.problems() == ()
+
+
+async def test_small_save_does_not_prove_that_a_large_one_is_possible() -> None:
+    """After a refused save the service is not ready until one of that size can be saved."""
+    store = SickStore()
+    async with run_fleet(web_scope(), store=store) as fleet:
+        store.full = True
+        with pytest.raises(SaveFailed):
+            await fleet.inventory.add_scope(scope("large", *(vm(f"vm-{n}") for n in range(100))), by="ada")
+        store.full = False
+        await fleet.holds.set(by="ada", reason="audit")
+        assert await fleet.health.problems() == ()
+        assert store.checked_size > 5_000
+        checks = store.checks
+        await fleet.health.problems()
+        assert store.checks == checks
 
 
 async def test_concurrent_health_checks_share_one_store_check(monkeypatch: pytest.MonkeyPatch) -> None:

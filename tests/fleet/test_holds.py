@@ -36,6 +36,19 @@ async def test_fleet_hold_stops_planned_events_until_its_release() -> None:
         await until(lambda: all(fleet.events.find(id_)[1].state is State.STARTED for _, id_ in pairs))
 
 
+async def test_holds_are_listed_with_that_of_the_fleet_first() -> None:
+    async with run_fleet(scope("b", vm("b-0")), scope("a", vm("a-0")), scope("c", vm("c-0"))) as fleet:
+        assert list(fleet.holds.all()) == []
+        for name in ("b", "a"):
+            await fleet.holds.set(by="operator:test", reason=f"of {name}", scope=name)
+        await fleet.holds.set(by="operator:test", reason="storm")
+        assert [(held, hold.reason) for held, hold in fleet.holds.all()] == [
+            (None, "storm"),
+            ("a", "of a"),
+            ("b", "of b"),
+        ]
+
+
 async def test_nothing_starts_after_a_hold_was_acknowledged() -> None:
     """A start that was being decided when the hold was set is decided again."""
     async with run_fleet(web_scope()) as fleet:

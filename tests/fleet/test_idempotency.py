@@ -11,7 +11,7 @@ import pytest
 
 from forewarn.clock import ManualClock
 from forewarn.core.access import Role
-from forewarn.core.errors import InvalidTransition, KeyConflict
+from forewarn.core.errors import CoreError, InvalidTransition, KeyConflict
 from forewarn.core.event import EventType
 from forewarn.core.idempotency import IdempotencyKey
 from forewarn.core.impact import Failed, NotStarted
@@ -190,7 +190,7 @@ COMMANDS: dict[str, tuple[Callable[[Fleet], Awaitable[None]], Command]] = {
     "schedule": (
         nothing,
         lambda f, k: f.events.schedule(
-            schedule_request(EventType.REBOOT, "web-1", "db", key=k.key, id=new_request_id(), by="ann")
+            schedule_request(EventType.REBOOT, "web-1", "db", key=k.key, caller=k.caller, id=new_request_id(), by="ann")
         ),
     ),
     "cancel": (planned, lambda f, k: f.events.cancel(event_of(f, "web"), by="ann", idempotency_key=k)),
@@ -214,7 +214,10 @@ COMMANDS: dict[str, tuple[Callable[[Fleet], Awaitable[None]], Command]] = {
     "hold everything": (planned, lambda f, k: f.holds.set(by="ann", reason="flood", idempotency_key=k)),
     "release everything": (held, lambda f, k: f.holds.release(by="ann", idempotency_key=k)),
     "create a token": (nothing, lambda f, k: f.tokens.create("ci", Role.VIEWER, by="ann", idempotency_key=k)),
-    "revoke a token": (token, lambda f, k: f.tokens.revoke(f.tokens.all()[0].id, by="ann", idempotency_key=k)),
+    "revoke a token": (
+        token,
+        lambda f, k: f.tokens.revoke(f.tokens.all()[0].id, by="ann", force=True, idempotency_key=k),
+    ),
 }
 
 TABLE = pytest.mark.parametrize(("before", "command"), COMMANDS.values(), ids=COMMANDS)
@@ -324,6 +327,45 @@ async def resumed(store: MemoryStore) -> AsyncIterator[Fleet]:
     """Run a fleet on what is in the store, and add nothing."""
     async with run_fleet(store=store, clock=ManualClock(TEN), platform=Broken()) as fleet:
         yield fleet
+
+
+async def outcome(fleet: Fleet, command: Command, key: IdempotencyKey) -> str:
+    """Ask, and return whether the request was done or why it was refused."""
+    try:
+        await asked(fleet, command, key)
+    except (CoreError, FleetError) as refusal:
+        return type(refusal).__name__
+    return "done"
+
+
+@TABLE
+async def test_keys_of_two_callers_are_independent(
+    before: Callable[[Fleet], Awaitable[None]], command: Command
+) -> None:
+    """The second caller's request has the same effect as one with another key."""
+    effects = []
+    for second in (IdempotencyKey(KEY.key, "d2", "tk_bob"), IdempotencyKey("other", "d2", "tk_ann")):
+        store = Lossy()
+        async with run_seeded_fleet(store) as fleet:
+            await before(fleet)
+            remember(fleet)
+            await asked(fleet, command, IdempotencyKey(KEY.key, "d1", "tk_ann"))
+            effects.append((await outcome(fleet, command, second), await journal_lines(store)))
+    assert effects[0] == effects[1]
+    assert effects[0][0] != KeyConflict.__name__
+
+
+@TABLE
+async def test_key_that_was_stored_without_a_caller_answers_its_repeat(
+    before: Callable[[Fleet], Awaitable[None]], command: Command
+) -> None:
+    store = Lossy()
+    async with run_seeded_fleet(store) as fleet:
+        await before(fleet)
+        await asked(fleet, command, KEY)
+    async with resumed(store) as fleet:
+        await asked(fleet, command, IdempotencyKey(KEY.key, KEY.digest, "tk_ann"))
+        assert await journal_lines(store) == await as_asked_once(before, command)
 
 
 DIGESTED = {name: each for name, each in COMMANDS.items() if not name.startswith(("delete", "schedule"))}

@@ -369,3 +369,18 @@ async def test_work_begins_after_all_due_events_have_started(monkeypatch: pytest
     started = [number for number, did in enumerate(told) if did is EntryKind.STARTED]
     assert (len(begun), len(started)) == (10, 10)
     assert min(begun) > started[-2], "only the last one has its turn already, and may not be saved yet"
+
+
+async def test_work_begins_although_scopes_are_always_due(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a busy fleet there is always a scope that is due; impacts wait for them only for a short time."""
+    monkeypatch.setattr(impacts, "MAX_BEGIN_DELAY", 0.01)
+
+    async def wait_forever() -> None:
+        await asyncio.Event().wait()
+
+    async with run_fleet(web_scope()) as fleet:
+        monkeypatch.setattr(type(fleet.scheduler), "is_idle", False)
+        monkeypatch.setattr(fleet.scheduler, "wait_idle", wait_forever)
+        ((_, id_),) = await fleet.events.schedule(schedule_request(EventType.FREEZE, "web-0"))
+        await fleet.events.approve("web", "web-0", [id_])
+        await until(lambda: fleet.events.find(id_)[1].impacts[0].state is ImpactState.BEGUN)

@@ -9,9 +9,16 @@ import pytest
 from forewarn.core.event import EventType
 from forewarn.core.journal import EntryKind
 from forewarn.core.scope import ApprovalRule, Scope, ScopeKind
-from forewarn.core.vm import Roster, Traits, Vm
-from forewarn.fleet.errors import SaveFailed
-from forewarn.fleet.importer import IMPORT_CONCURRENCY, Comparison, Difference, apply_import, compare_fleet
+from forewarn.core.vm import VM_ID, Roster, Traits, Vm
+from forewarn.fleet.errors import OutcomeUnknown, SaveFailed
+from forewarn.fleet.importer import (
+    IMPORT_CONCURRENCY,
+    Comparison,
+    Difference,
+    apply_import,
+    compare_fleet,
+    run_in_batches,
+)
 from forewarn.fleet.service import Fleet
 from forewarn.store.memory import MemoryStore
 from forewarn.store.port import RecordKey, RecordKind
@@ -191,6 +198,22 @@ async def test_vm_moves_from_one_scope_to_another_with_its_address() -> None:
         assert addresses(fleet) == {"left/b": [], "right/c": [], "right/a": ["10.1.0.1"]}
 
 
+async def test_vm_moves_from_one_scope_to_another_with_its_id() -> None:
+    moving = msgspec.structs.replace(vm("a"), vm_id="0A1B2C3D-0000-4000-8000-000000000001")
+    left, right = with_vms(scope("left"), moving, vm("b")), scope("right", vm("c"))
+    async with run_fleet(left, right) as fleet:
+        wanted = (with_vms(right, *right.roster, moving), with_vms(left, vm("b")))
+        _, kept = await compared(fleet, *wanted)
+        assert [(one.vm, one.refused) for one in kept.refused] == [
+            ("a", f"vm_id {moving.vm_id.lower()} belongs to left/a")
+        ]
+        assert (await imported(fleet, *wanted, prune=True)).refused == []
+        assert [f"{view.id}/{one.name}" for view, one in fleet.replica.claims(VM_ID, moving.vm_id.lower())] == [
+            "right/a"
+        ]
+        assert fleet.replica.scope("left").roster.find("a") is None
+
+
 @pytest.mark.parametrize("scopes", [("left", "right"), ("left", "left")], ids=["two scopes", "one scope"])
 async def test_two_vms_exchange_their_addresses(scopes: tuple[str, str]) -> None:
     def fleet_of(first: str, second: str) -> list[Scope]:
@@ -310,3 +333,17 @@ async def test_scope_that_would_be_too_large_is_refused_as_a_whole() -> None:
         assert [(one.scope, "is full" in one.refused) for one in done.refused] == [("web", True)]
         assert len(fleet.replica.scope("web").roster) == 6
         assert fleet.replica.scope("new").roster
+
+
+async def test_failed_batch_yields_what_was_done_before_its_error() -> None:
+    """So an import can report how many scopes it has saved; an unknown outcome is reported before others."""
+
+    async def apply(number: int) -> int:
+        if number % 3 == 1:
+            raise SaveFailed("full") if number == 1 else OutcomeUnknown("disk I/O error")
+        return number
+
+    batches = run_in_batches(range(20), apply, at_once=5)
+    assert await anext(batches) == [0, 2, 3]
+    with pytest.raises(OutcomeUnknown):
+        await anext(batches)

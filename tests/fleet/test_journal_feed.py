@@ -1,7 +1,7 @@
 """A feed yields every row of the journal once and in order, whatever happens while it is read."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
 from pathlib import Path
 
@@ -55,6 +55,14 @@ async def save(store: Store, count: int, name: str = "web") -> None:
     await store.save(key, b"value", entries(count), expected=record.revision if record else None)
 
 
+async def rows_after(feeds: Journal, after: int | None) -> AsyncGenerator[JournalRow, None]:
+    async with aclosing(feeds.follow(after)) as pages:
+        async for page in pages:
+            assert page
+            for row in page:
+                yield row
+
+
 async def take(rows: AsyncIterator[JournalRow], count: int) -> list[int]:
     async with asyncio.timeout(GUARD):
         return [(await anext(rows)).position for _ in range(count)]
@@ -63,7 +71,7 @@ async def take(rows: AsyncIterator[JournalRow], count: int) -> list[int]:
 async def test_feed_yields_existing_rows_then_new_ones() -> None:
     store = MemoryStore()
     await save(store, 3)
-    async with fed(store) as feeds, aclosing(feeds.follow(1)) as rows:
+    async with fed(store) as feeds, aclosing(rows_after(feeds, 1)) as rows:
         assert await take(rows, 2) == [2, 3]
         waiting = asyncio.ensure_future(take(rows, 2))
         await save(store, 2)
@@ -73,7 +81,7 @@ async def test_feed_yields_existing_rows_then_new_ones() -> None:
 async def test_feed_from_now_on_yields_only_new_rows() -> None:
     store = MemoryStore()
     await save(store, 3)
-    async with fed(store) as feeds, aclosing(feeds.follow(None)) as rows:
+    async with fed(store) as feeds, aclosing(rows_after(feeds, None)) as rows:
         waiting = asyncio.ensure_future(take(rows, 1))
         await until(lambda: feeds.open == 1)
         for _ in range(10):
@@ -85,7 +93,7 @@ async def test_feed_from_now_on_yields_only_new_rows() -> None:
 async def test_feed_far_behind_reads_page_by_page(monkeypatch: pytest.MonkeyPatch) -> None:
     store = MemoryStore()
     await save(store, 5_000)
-    async with fed(store) as feeds, aclosing(feeds.follow(0)) as rows:
+    async with fed(store) as feeds, aclosing(rows_after(feeds, 0)) as rows:
         assert await take(rows, 5_000) == list(range(1, 5_001))
 
 
@@ -102,7 +110,7 @@ class CountingStore(MemoryStore):
 async def test_newest_rows_are_read_once_for_all_feeds() -> None:
     store = CountingStore()
     async with fed(store) as feeds:
-        readers = [feeds.follow(0) for _ in range(200)]
+        readers = [rows_after(feeds, 0) for _ in range(200)]
         waiting = [asyncio.ensure_future(take(rows, 1)) for rows in readers]
         await until(lambda: feeds.open == 200)
         await save(store, 1)
@@ -119,7 +127,11 @@ async def test_newest_rows_are_read_once_for_all_feeds() -> None:
 
 async def test_slow_reader_behind_the_tail_misses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     store = MemoryStore()
-    async with fed(store) as feeds, aclosing(feeds.follow(None)) as slow, aclosing(feeds.follow(None)) as quick:
+    async with (
+        fed(store) as feeds,
+        aclosing(rows_after(feeds, None)) as slow,
+        aclosing(rows_after(feeds, None)) as quick,
+    ):
         waiting = [asyncio.ensure_future(take(rows, 1)) for rows in (slow, quick)]
         await until(lambda: feeds.open == 2)
         for _ in range(10):
@@ -141,8 +153,8 @@ async def test_feed_reports_pruned_rows() -> None:
             await feeds.resolve_position(5)
         assert (refusal.value.after, refusal.value.pruned_to) == (5, 6)
         with pytest.raises(JournalPruned):
-            await take(feeds.follow(2), 1)
-        async with aclosing(feeds.follow(6)) as rows:
+            await take(rows_after(feeds, 2), 1)
+        async with aclosing(rows_after(feeds, 6)) as rows:
             assert await take(rows, 4) == [7, 8, 9, 10]
 
 
@@ -150,7 +162,7 @@ async def test_feed_reports_rows_that_are_pruned_while_it_is_read(monkeypatch: p
     monkeypatch.setattr(journal, "FEED_PAGE", 2)
     store = MemoryStore()
     await save(store, 10)
-    async with fed(store) as feeds, aclosing(feeds.follow(0)) as rows:
+    async with fed(store) as feeds, aclosing(rows_after(feeds, 0)) as rows:
         assert await take(rows, 2) == [1, 2]
         await store.prune(Retention(rows=4), now=NOON)
         with pytest.raises(JournalPruned):
@@ -161,7 +173,7 @@ async def test_feed_reports_that_all_rows_are_pruned_while_it_is_read(monkeypatc
     monkeypatch.setattr(journal, "FEED_PAGE", 2)
     store = MemoryStore()
     await save(store, 10)
-    async with fed(store) as feeds, aclosing(feeds.follow(0)) as rows:
+    async with fed(store) as feeds, aclosing(rows_after(feeds, 0)) as rows:
         assert await take(rows, 2) == [1, 2]
         await store.prune(Retention(rows=0), now=NOON)
         with pytest.raises(JournalPruned) as refusal:
@@ -182,12 +194,12 @@ async def test_close_ends_every_feed() -> None:
     store = MemoryStore()
     await save(store, 2)
     async with fed(store) as feeds:
-        waiting = [asyncio.ensure_future(_positions(feeds.follow(0))) for _ in range(3)]
+        waiting = [asyncio.ensure_future(_positions(rows_after(feeds, 0))) for _ in range(3)]
         await until(lambda: feeds.open == 3)
         feeds.close()
         async with asyncio.timeout(GUARD):
             assert all(found in ([], [1, 2]) for found in await asyncio.gather(*waiting))
-            assert await _positions(feeds.follow(0)) == []
+            assert await _positions(rows_after(feeds, 0)) == []
 
 
 async def _positions(rows: AsyncIterator[JournalRow]) -> list[int]:
@@ -197,7 +209,7 @@ async def _positions(rows: AsyncIterator[JournalRow]) -> list[int]:
 async def test_feed_of_a_closed_store_fails() -> None:
     store = MemoryStore()
     async with fed(store) as feeds:
-        waiting = asyncio.ensure_future(take(feeds.follow(None), 1))
+        waiting = asyncio.ensure_future(take(rows_after(feeds, None), 1))
         await until(lambda: feeds.open == 1)
         await store.aclose()
         feeds.wake()
@@ -221,7 +233,7 @@ class FailingJournal(MemoryStore):
 async def test_feeds_continue_after_the_store_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal, "RETRY_DELAY", 0.0)
     store = FailingJournal()
-    async with fed(store) as feeds, aclosing(feeds.follow(0)) as rows:
+    async with fed(store) as feeds, aclosing(rows_after(feeds, 0)) as rows:
         waiting = asyncio.ensure_future(take(rows, 1))
         await until(lambda: feeds.open == 1)
         for _ in range(10):
@@ -232,7 +244,7 @@ async def test_feeds_continue_after_the_store_has_failed(monkeypatch: pytest.Mon
             async with asyncio.timeout(GUARD):
                 await waiting
         store.broken = False
-        async with aclosing(feeds.follow(0)) as again:
+        async with aclosing(rows_after(feeds, 0)) as again:
             assert await take(again, 1) == [1]
 
 
@@ -262,7 +274,7 @@ async def _live_through(steps: Sequence[tuple[str, int]]) -> None:
     given: list[int] = []
     saved = 0
     async with fed(store) as feeds:
-        rows = feeds.follow(0)
+        rows = rows_after(feeds, 0)
         for what, count in steps:
             match what:
                 case "save":
@@ -275,7 +287,7 @@ async def _live_through(steps: Sequence[tuple[str, int]]) -> None:
                         await asyncio.sleep(0)
                 case _:
                     await rows.aclose()
-                    rows = feeds.follow(given[-1] if given else 0)
+                    rows = rows_after(feeds, given[-1] if given else 0)
         given += await take(rows, saved - len(given))
         await rows.aclose()
     assert given == list(range(1, saved + 1))
@@ -285,7 +297,7 @@ async def test_feed_continues_after_a_restart(tmp_path: Path) -> None:
     given: list[int] = []
     for life in range(4):
         store = await SqliteStore.open(tmp_path)
-        async with fed(store) as feeds, aclosing(feeds.follow(given[-1] if given else 0)) as rows:
+        async with fed(store) as feeds, aclosing(rows_after(feeds, given[-1] if given else 0)) as rows:
             for _ in range(3):
                 await save(store, 5, f"scope-{life}")
             given += await take(rows, 11)  # the rest is unread when it ends
@@ -295,7 +307,7 @@ async def test_feed_continues_after_a_restart(tmp_path: Path) -> None:
 
 async def test_feed_has_rows_of_this_and_other_processes() -> None:
     store = MemoryStore()
-    async with run_fleet(store=store) as fleet, aclosing(fleet.journal.follow(None)) as rows:
+    async with run_fleet(store=store) as fleet, aclosing(rows_after(fleet.journal, None)) as rows:
         waiting = asyncio.ensure_future(take(rows, 2))
         await until(lambda: fleet.journal.open == 1)
         for _ in range(10):

@@ -14,13 +14,13 @@ from forewarn.core.event import EventType, State
 from forewarn.core.inventory import add_vm, change_scope, remove_scope
 from forewarn.core.journal import Entry, EntryKind
 from forewarn.core.scope import ApprovalRule, Scope
-from forewarn.fleet.errors import SaveFailed, ScopeExists, ScopeNotFound
+from forewarn.fleet.errors import OutcomeUnknown, SaveFailed, ScopeExists, ScopeNotFound
 from forewarn.fleet.event_loop import tasks_until_exit
 from forewarn.fleet.main_loop import Decision, MainLoop, RecordChange, RecordCodec, RecordLoop, RecordTable
 from forewarn.store.memory import MemoryStore
 from forewarn.store.port import MAX_GUARDS, RecordKey, RecordKind
 from tests.core.sample_scopes import TEN, schedule_request, scope, vm, web_scope
-from tests.fleet.fleets import FailingStore, read_journal, run_fleet, until
+from tests.fleet.fleets import FailingStore, UnsureStore, read_journal, run_fleet, until
 
 WEB = RecordKey(RecordKind.SCOPE, "web")
 
@@ -113,6 +113,24 @@ async def test_nothing_changes_when_the_store_cannot_save() -> None:
         store.full = False
         await fleet.events.schedule(schedule_request(EventType.REBOOT, "web-0"))
         assert len(fleet.replica.scope("web").events) == 1
+
+
+@pytest.mark.parametrize("is_saved", [False, True])
+async def test_unknown_outcome_is_reported_as_such_and_becomes_visible_if_it_was_saved(*, is_saved: bool) -> None:
+    """It is neither confirmed nor refused. If it was saved, replica and observers get it from the store's watch."""
+    store = UnsureStore()
+    store.saves = is_saved
+    async with run_fleet(web_scope(), store=store) as fleet:
+        observed: list[int] = []
+        fleet.scopes.observers.append(lambda change: observed.append(len(change.after.events) if change.after else 0))
+        store.is_unsure = True
+        with pytest.raises(OutcomeUnknown) as unknown:
+            await fleet.events.schedule(schedule_request(EventType.REBOOT, "web-0"))
+        assert (unknown.value.code, unknown.value.reason) == ("outcome-unknown", "disk I/O error")
+        store.is_unsure = False
+        if is_saved:
+            await until(lambda: bool(observed))
+        assert (len(fleet.replica.scope("web").events), observed) == ((1, [1]) if is_saved else (0, []))
 
 
 async def test_command_that_changes_nothing_is_not_saved() -> None:

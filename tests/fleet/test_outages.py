@@ -101,7 +101,7 @@ async def test_short_correction_of_the_clock_is_no_outage() -> None:
     async with run_fleet(web_scope(), clock=clock, policy=PRODUCTION) as fleet:
         clock.step = timedelta(seconds=30)
         await fleet._outages.record_outage()
-        assert fleet.scopes.rule_context.outages == ()
+        assert len(fleet.scopes.rule_context.outages) == 0
 
 
 async def test_service_without_idle_timeout_keeps_no_outages() -> None:
@@ -109,7 +109,7 @@ async def test_service_without_idle_timeout_keeps_no_outages() -> None:
     async with run_fleet(web_scope(), clock=clock, policy=EMULATOR) as fleet:
         clock.step = 30 * HOUR
         await fleet._outages.record_outage()
-        assert fleet.scopes.rule_context.outages == ()
+        assert len(fleet.scopes.rule_context.outages) == 0
 
 
 async def test_end_of_the_service_is_saved_and_a_full_store_does_not_keep_it_from_ending() -> None:
@@ -123,3 +123,18 @@ async def test_end_of_the_service_is_saved_and_a_full_store_does_not_keep_it_fro
     record = await store.load(FLEET_STATE)
     assert record is not None
     assert decode(record.value).alive_at == TEN + HOUR
+
+
+async def test_start_that_cannot_be_saved_does_not_prevent_it_and_is_saved_later() -> None:
+    """A full disk: guests are served, and the time without service counts as an outage when there is room again."""
+    store, clock = FailingStore(), ManualClock(TEN)
+    async with run_fleet(web_scope(), store=store, clock=clock):
+        pass
+    store.full = True
+    clock = ManualClock(TEN + timedelta(hours=2))
+    async with run_fleet(store=store, clock=clock) as fleet:
+        before = list(fleet.scopes.rule_context.outages)
+        store.full = False
+        await fleet._outages.record_outage()
+        after = [(outage.began_at, outage.ended_at) for outage in fleet.scopes.rule_context.outages]
+        assert (before, after) == ([], [(TEN, TEN + timedelta(hours=2))])

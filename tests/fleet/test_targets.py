@@ -10,7 +10,15 @@ from forewarn.core.errors import Invalid, NoticeTooShort
 from forewarn.core.event import EventType
 from forewarn.core.schedule import ScheduleRequest
 from forewarn.core.scope import Scope, SeenKey
-from forewarn.fleet.errors import AmbiguousVm, HostNotFound, PartialSchedule, ScopeNotFound, VmNotFound
+from forewarn.fleet.errors import (
+    AmbiguousVm,
+    HostNotFound,
+    OutcomeUnknown,
+    PartialSchedule,
+    SaveFailed,
+    ScopeNotFound,
+    VmNotFound,
+)
 from forewarn.fleet.replica import Replica
 from forewarn.fleet.targets import collect_scheduled, select_vms, split_by_scope
 from tests.core.sample_scopes import TEN, schedule_request, scope, vm
@@ -117,6 +125,13 @@ def test_error_of_one_scope_has_what_the_others_created() -> None:
         collect_scheduled({"web": ("E1", "E2"), "db": error})
     assert (raised.value.created, raised.value.reason) == (("web/E1", "web/E2"), str(error))
     assert raised.value.__cause__ is error
+
+
+def test_unknown_outcome_of_one_scope_says_nothing_about_the_rest() -> None:
+    error = OutcomeUnknown("disk I/O error")
+    with pytest.raises(OutcomeUnknown) as raised:
+        collect_scheduled({"web": ("E1",), "app": SaveFailed("full"), "db": error})
+    assert raised.value is error
 
 
 def test_cancellation_is_raised_whatever_was_created() -> None:

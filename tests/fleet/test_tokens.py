@@ -12,7 +12,7 @@ from forewarn.core.errors import Invalid, ResourceExists
 from forewarn.core.idempotency import IdempotencyKey
 from forewarn.core.journal import EntryKind
 from forewarn.core.policy import EMULATOR
-from forewarn.fleet.errors import SaveFailed, SecretUnavailable, TokenNotFound
+from forewarn.fleet.errors import LastToken, SaveFailed, SecretUnavailable, TokenNotFound
 from forewarn.fleet.service import Fleet
 from forewarn.fleet.tokens import MAX_TOKENS, Token
 from forewarn.platform.simulated import SimulatedPlatform
@@ -105,7 +105,7 @@ async def test_token_of_the_token_file_is_created_once_and_stays_revoked() -> No
     async with fleet_on(store, wall) as fleet:
         await fleet.tokens.adopt("the owner's", by="owner")
         assert fleet.tokens.all() == (found,)
-        await fleet.tokens.revoke(found.id, by="ann")
+        await fleet.tokens.revoke(found.id, by="ann", force=True)
         await fleet.tokens.adopt("the owner's", by="owner")
         assert fleet.tokens.find("the owner's") is None
         await fleet.tokens.adopt("a new one", by="owner")
@@ -201,3 +201,49 @@ def test_token_is_valid_until_it_expires_or_is_revoked() -> None:
     )
     assert token.is_valid(now=TEN)
     assert not token.is_valid(now=TEN + HOUR)
+
+
+OTHERS: dict[str, tuple[Role, tuple[str, ...], timedelta | None, bool]] = {
+    "another admin": (Role.ADMIN, (), None, True),
+    "an admin whose token expires later": (Role.ADMIN, (), 2 * HOUR, True),
+    "an admin whose token has expired": (Role.ADMIN, (), HOUR, False),
+    "an admin of some scopes": (Role.ADMIN, ("*",), None, False),
+    "an operator": (Role.OPERATOR, (), None, False),
+}
+
+
+@pytest.mark.parametrize(("role", "scopes", "valid_for", "is_enough"), OTHERS.values(), ids=OTHERS)
+async def test_last_token_that_can_manage_tokens_is_revoked_only_by_force(
+    role: Role, scopes: tuple[str, ...], valid_for: timedelta | None, is_enough: bool
+) -> None:
+    store, wall = MemoryStore(), ManualClock(TEN)
+    async with fleet_on(store, wall) as fleet:
+        await fleet.tokens.adopt("secret", by="owner")
+        admin = fleet.tokens.all()[0].id
+        expires_at = None if valid_for is None else TEN + valid_for
+        other, _ = await fleet.tokens.create("other", role, scopes, by="ann", expires_at=expires_at)
+        wall.set(TEN + HOUR)
+        if is_enough:
+            await fleet.tokens.revoke(admin, by="ann")
+        else:
+            before = await values(store)
+            with pytest.raises(LastToken, match="create another admin token first, or revoke it with force"):
+                await fleet.tokens.revoke(admin, by="ann")
+            assert (await values(store), fleet.tokens.find("secret") is not None) == (before, True)
+            await fleet.tokens.revoke(other.id, by="ann")  # this one is not the last
+            await fleet.tokens.revoke(admin, by="ann", force=True)
+        assert fleet.tokens.find("secret") is None
+
+
+async def test_two_admins_cannot_revoke_each_other() -> None:
+    async with fleet_on(MemoryStore(), ManualClock(TEN)) as fleet:
+        made = [(await fleet.tokens.create(name, Role.ADMIN, by="test"))[0].id for name in ("ann", "bob")]
+        results = await asyncio.gather(*(fleet.tokens.revoke(id_, by="test") for id_ in made), return_exceptions=True)
+        assert [type(each) for each in results] == [type(None), LastToken]
+
+
+async def test_revoking_a_revoked_admin_token_again_changes_nothing() -> None:
+    async with fleet_on(MemoryStore(), ManualClock(TEN)) as fleet:
+        token, _ = await fleet.tokens.create("ann", Role.ADMIN, by="test")
+        await fleet.tokens.revoke(token.id, by="test", force=True)
+        await fleet.tokens.revoke(token.id, by="test")

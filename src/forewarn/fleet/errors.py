@@ -13,12 +13,15 @@ FleetError
 ├── AmbiguousCampaign      several open campaigns have the name
 ├── ScopeExists
 ├── SecretUnavailable      the request created a token before, and its secret is shown only once
+├── LastToken              no other valid token can manage tokens
 ├── AddressInUse           another VM has this address in this network
+├── VmIdInUse              another VM has this id
 ├── ManualTimeUnavailable  the clock cannot be moved: the service runs in real time
 ├── PositionNotFound       the position is beyond the end of the journal
 ├── JournalPruned          the next rows of the journal have been removed
 ├── PartialSchedule        a request over several scopes was refused by one that had changed meanwhile
-└── SaveFailed             the store could not save; nothing has changed
+├── SaveFailed             the store could not save; nothing has changed
+└── OutcomeUnknown         the disk failed at the end of a save, which may or may not have happened
 """
 
 from collections.abc import Sequence
@@ -136,12 +139,32 @@ class SecretUnavailable(FleetError):
     token_name: str
 
 
+class LastToken(FleetError):
+    """No other valid token can manage tokens."""
+
+    code = "last-admin-token"
+    template = (
+        "token {token} ({token_name}) is the last valid admin token for all scopes, and only such a token can create "
+        "others: create another admin token first, or revoke it with force"
+    )
+    token: str
+    token_name: str
+
+
 class AddressInUse(FleetError):
     """Another VM has this address in this network."""
 
     template = "address {ip} in network {network} belongs to {vm}"
     ip: str
     network: str
+    vm: str
+
+
+class VmIdInUse(FleetError):
+    """Another VM has this id."""
+
+    template = "vm_id {vm_id} belongs to {vm}"
+    vm_id: str
     vm: str
 
 
@@ -188,3 +211,18 @@ class SaveFailed(FleetError):
 
     template = "nothing has changed, because the change could not be saved: {reason}"
     reason: str
+
+
+class OutcomeUnknown(FleetError):
+    """The disk failed at the end of a save. It may or may not have happened."""
+
+    template = (
+        "it is not known whether this was saved ({reason}): repeat the request with the same idempotency key, "
+        "or read the state when the service is ready again"
+    )
+    reason: str
+
+
+SAVE_ERRORS = (SaveFailed, OutcomeUnknown)
+"""The errors of a change that was not confirmed. The service repeats its own changes after both: it decides again on
+what is saved by then."""

@@ -9,8 +9,9 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import TypeVar
 
 YOUNG_GENERATION = 1
-FULL_COLLECTION_THRESHOLD = 1_000
-"""How many young collections happen before a full one."""
+GC_THRESHOLDS = (10_000, 5, 200)
+"""When GC collects the youngest objects, the middle generation and all. Python's default of 700 young objects makes a
+thousand starts of events a quarter slower; at most 50,000 objects are scanned at once, in a few milliseconds."""
 
 T = TypeVar("T")
 
@@ -40,8 +41,7 @@ def freeze_gc() -> None:
     """Freeze the objects that exist after the start, so that GC does not scan them."""
     gc.collect()
     gc.freeze()
-    young, middle, _ = gc.get_threshold()
-    gc.set_threshold(young, middle, FULL_COLLECTION_THRESHOLD)
+    gc.set_threshold(*GC_THRESHOLDS)
 
 
 def refreeze_gc() -> None:

@@ -8,10 +8,11 @@ from forewarn.clock import Clock
 from forewarn.core import impact_lifecycle, operations
 from forewarn.core.approval import approve
 from forewarn.core.change import Change
+from forewarn.core.errors import NotAnnounced
 from forewarn.core.event import Event
 from forewarn.core.idempotency import IdempotencyKey
 from forewarn.core.policy import RuleContext
-from forewarn.core.schedule import ScheduleRequest, schedule
+from forewarn.core.schedule import ScheduleRequest, join_refusals, schedule
 from forewarn.core.scope import Scope
 from forewarn.fleet.errors import EventNotFound, ScopeNotFound, VmNotFound
 from forewarn.fleet.idempotency import IdempotentScopes
@@ -58,17 +59,25 @@ class Events:
         PartialSchedule names the events that the others created.
         """
         requests = split_by_scope(self._replica, request, now=self._clock.now())
+        unannounced: list[NotAnnounced] = []
         for scope, part in requests.items():
-            schedule(self._replica.scope(scope), part, self._rule_context, now=self._clock.now())
+            try:
+                self._schedule_rule(self._replica.scope(scope), part)
+            except NotAnnounced as refusal:
+                unannounced.append(refusal)
+        if unannounced:
+            raise join_refusals(unannounced)
         results = await asyncio.gather(
             *(self._schedule(scope, part) for scope, part in requests.items()), return_exceptions=True
         )
         return collect_scheduled(dict(zip(requests, results, strict=True)))
 
     async def _schedule(self, scope: str, request: ScheduleRequest) -> tuple[str, ...]:
-        return await self._scopes.apply(
-            scope, lambda value: schedule(value, request, self._rule_context, now=self._clock.now())
-        )
+        return await self._scopes.apply(scope, lambda value: self._schedule_rule(value, request))
+
+    def _schedule_rule(self, scope: Scope, request: ScheduleRequest) -> Change[tuple[str, ...]]:
+        poll_version = self._replica.view(scope.id).poll_version
+        return schedule(scope, request, self._rule_context, now=self._clock.now(), poll_version=poll_version)
 
     async def approve(self, scope: str, vm: str, ids: Sequence[str], *, by: str | None = None) -> None:
         """Record a VM's approval of events of its own scope."""
@@ -147,7 +156,15 @@ class Events:
             raise EventNotFound(event)
 
     async def delete(
-        self, vm: str, *, request: str, by: str, why: str = "", idempotency_key: IdempotencyKey | None = None
+        self,
+        vm: str,
+        *,
+        request: str,
+        by: str,
+        why: str = "",
+        at_once: bool = False,
+        unannounced: bool = False,
+        idempotency_key: IdempotencyKey | None = None,
     ) -> tuple[tuple[str, str], ...]:
         """Delete a VM: at once, or with a Terminate event, returned with its scope, if it has a terminate profile."""
         answered_by = self._idempotent.scope_of(idempotency_key)
@@ -162,27 +179,31 @@ class Events:
         else:
             self._idempotent.check(idempotency_key, view.id)
             id_, name = view.id, found.name
-        return await self._delete(id_, name, request=request, by=by, why=why, idempotency_key=idempotency_key)
+
+        def rule(scope: Scope) -> Change[tuple[str, ...]]:
+            return operations.delete(
+                scope,
+                name,
+                self._rule_context,
+                request=request,
+                by=by,
+                now=self._clock.now(),
+                why=why,
+                at_once=at_once,
+                unannounced=unannounced,
+                poll_version=self._replica.view(scope.id).poll_version,
+                idempotency_key=idempotency_key,
+            )
+
+        return await self._delete(id_, rule, idempotency_key)
 
     async def _delete(
-        self, scope: str, vm: str, *, request: str, by: str, why: str, idempotency_key: IdempotencyKey | None
+        self, scope: str, rule: Callable[[Scope], Change[tuple[str, ...]]], idempotency_key: IdempotencyKey | None
     ) -> tuple[tuple[str, str], ...]:
         if await self._idempotent.was_created_or_removed(scope, idempotency_key):
             return ()
         try:
-            events = await self._scopes.apply(
-                scope,
-                lambda value: operations.delete(
-                    value,
-                    vm,
-                    self._rule_context,
-                    request=request,
-                    by=by,
-                    now=self._clock.now(),
-                    why=why,
-                    idempotency_key=idempotency_key,
-                ),
-            )
+            events = await self._scopes.apply(scope, rule)
         except ScopeNotFound:
             if await self._idempotent.was_created_or_removed(scope, idempotency_key):
                 return ()

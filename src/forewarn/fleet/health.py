@@ -22,11 +22,20 @@ class HealthCheck:
     def __init__(self, store: MetricsStore) -> None:
         self._store = store
         self._checks: list[Callable[[], str | None]] = []
+        self._limitations: list[Callable[[], str | None]] = []
         self._store_check: asyncio.Future[str | None] | None = None
 
     def add_check(self, check: Callable[[], str | None]) -> None:
         """Add a check: a function that returns the problem as a sentence, or None."""
         self._checks.append(check)
+
+    def add_limitation(self, check: Callable[[], str | None]) -> None:
+        """Add a check for a problem of single VMs, with which the service is ready nevertheless."""
+        self._limitations.append(check)
+
+    def limitations(self) -> tuple[str, ...]:
+        """Return the problems with which the service is ready nevertheless."""
+        return tuple(problem for check in self._limitations if (problem := check()) is not None)
 
     async def problems(self) -> tuple[str, ...]:
         """Return the problems of the service; empty if it is ready."""

@@ -1,5 +1,6 @@
 """Holds: an operator's stop of planned maintenance, on the whole fleet or on one scope."""
 
+from collections.abc import Iterator
 from functools import partial
 
 from forewarn.core import operations
@@ -23,6 +24,14 @@ class Holds:
     def current(self) -> Hold | None:
         """The hold on the whole fleet, if there is one."""
         return self._record.current
+
+    def all(self) -> Iterator[tuple[str | None, Hold]]:
+        """Yield every hold with its scope: first that of the whole fleet, with None, then by the scope's id."""
+        if self._record.current is not None:
+            yield None, self._record.current
+        scopes = (view.scope for view in self._scopes.replica.views())
+        held = [(scope.id, scope.hold) for scope in scopes if scope is not None and scope.hold is not None]
+        yield from sorted(held, key=lambda pair: pair[0])
 
     async def set(
         self, *, by: str, reason: str, scope: str | None = None, idempotency_key: IdempotencyKey | None = None

@@ -48,7 +48,9 @@ class IdempotentScopes:
         return next(iter(self._views_with_key(idempotency_key)), None) if idempotency_key is not None else None
 
     def _views_with_key(self, idempotency_key: IdempotencyKey) -> list[ScopeView]:
-        return self._scopes.replica.views_with_key(idempotency_key.key, now=self._scopes.clock.now())
+        return self._scopes.replica.views_with_key(
+            idempotency_key.key, idempotency_key.caller, now=self._scopes.clock.now()
+        )
 
     async def was_created_or_removed(self, id_: str | None, idempotency_key: IdempotencyKey | None) -> bool:
         """Return whether the request has created or removed this scope, or any scope, as far as keys are remembered."""

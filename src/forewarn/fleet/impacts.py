@@ -2,19 +2,20 @@
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable, Collection
+from contextlib import suppress
 from datetime import datetime
 from typing import TypeVar
 
 from forewarn.core.backoff import backoff
 from forewarn.core.change import Change
 from forewarn.core.errors import CoreError
-from forewarn.core.event import Event
 from forewarn.core.impact import Done, Failed, Impact, ImpactOutcome, ImpactState, NotStarted, Unknown
 from forewarn.core.impact_lifecycle import begin, impacts_to_begin, settle
 from forewarn.core.scope import Scope
 from forewarn.fleet.duty import DutyWork
-from forewarn.fleet.errors import SaveFailed, ScopeNotFound
+from forewarn.fleet.errors import SAVE_ERRORS, ScopeNotFound
 from forewarn.fleet.main_loop import MainLoop
 from forewarn.fleet.replica import ScopeView
 from forewarn.fleet.scheduler import Scheduler
@@ -32,8 +33,11 @@ WORK_TIMEOUT = PROBE_TIMEOUT = 25 * 3600.0
 have to wait for work that is still running."""
 
 MAX_CONCURRENT = 16
-"""How many impacts are saved as begun at the same time. When a thousand events start in one second, waiting guests
-are notified first; work that begins slightly later is not late."""
+"""How many impacts are saved as begun at the same time."""
+
+MAX_BEGIN_DELAY = 1.0
+"""How long, in seconds, impacts wait for due events to start. When a thousand events start in one second, waiting
+guests are notified first; work that begins slightly later is not late."""
 
 
 class Impacts:
@@ -45,14 +49,16 @@ class Impacts:
         self._scheduler = scheduler
         self._tasks = DutyWork(main_loop)
         self._in_flight: set[tuple[str, str]] = set()
+        self._to_begin: deque[tuple[ScopeView, str, str]] = deque()
+        """Impacts in flight that have no task yet, with event and VM."""
         self._begin_slots = asyncio.Semaphore(MAX_CONCURRENT)
         self._is_running = False
         self._hosts: frozenset[str] | None = None
 
     @property
     def busy(self) -> int:
-        """Always 0: an impact waits for the clock, or for its save, which counts itself."""
-        return 0
+        """How many impacts have no task yet; the others wait for the clock, or for a save, which counts itself."""
+        return len(self._to_begin)
 
     @property
     def waiting(self) -> int:
@@ -76,6 +82,7 @@ class Impacts:
             self.halt()
             await self._tasks.cancel()
             self._in_flight.clear()
+            self._to_begin.clear()
 
     def observe(self, change: ScopeChange) -> None:
         """Begin the pending impacts of a changed scope."""
@@ -89,21 +96,45 @@ class Impacts:
             return
         now = max(self._scopes.clock.now(), scope.changed_at)
         for event, impact in impacts_to_begin(scope, now=now):
-            self._spawn(view, event, impact.vm, self._begin_and_carry_out)
+            if not self._claim(view, event.id, impact.vm):
+                continue
+            if self._scheduler.is_idle and not self._to_begin:
+                self._start(view, event.id, impact.vm, self._begin_and_carry_out)
+                continue
+            self._to_begin.append((view, event.id, impact.vm))
+            if len(self._to_begin) == 1:
+                self._tasks.create(self._start_queued(), name="begin impacts")
         for event in scope.events:
             for impact in event.impacts:
-                if impact.state is ImpactState.BEGUN:
-                    self._spawn(view, event, impact.vm, self._recover)
+                if impact.state is ImpactState.BEGUN and self._claim(view, event.id, impact.vm):
+                    self._start(view, event.id, impact.vm, self._recover)
 
-    def _spawn(self, view: ScopeView, event: Event, vm: str, work: Callable[[str, str, str], Awaitable[None]]) -> None:
-        if (event.id, vm) not in self._in_flight and self._is_ours(view, vm):
-            self._in_flight.add((event.id, vm))
-            self._tasks.create(self._run(view, event.id, vm, work), name=f"{event.type.value} {view.id}/{vm}")
+    def _claim(self, view: ScopeView, event: str, vm: str) -> bool:
+        """Return whether this process is to carry out the impact, and does not do so yet."""
+        if (event, vm) in self._in_flight or not self._is_ours(view, vm):
+            return False
+        self._in_flight.add((event, vm))
+        return True
 
     def _is_ours(self, view: ScopeView, vm: str) -> bool:
         """Return whether this process carries out impacts on the VM's host."""
+        if self._hosts is None:
+            return True
         found = view.roster.find(vm) if view.roster is not None else None
-        return self._hosts is None or (found is not None and found.host in self._hosts)
+        return found is not None and found.host in self._hosts
+
+    async def _start_queued(self) -> None:
+        """Start the tasks of queued impacts after the due events: creating a thousand tasks would delay those."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(MAX_BEGIN_DELAY):
+                await self._scheduler.wait_idle()
+        fair_share = self._scopes.new_fair_share()
+        while self._to_begin:
+            await fair_share.wait_turn()
+            self._start(*self._to_begin.popleft(), self._begin_and_carry_out)
+
+    def _start(self, view: ScopeView, event: str, vm: str, work: Callable[[str, str, str], Awaitable[None]]) -> None:
+        self._tasks.create(self._run(view, event, vm, work), name=f"{event} {view.id}/{vm}")
 
     async def _run(
         self, view: ScopeView, event: str, vm: str, work: Callable[[str, str, str], Awaitable[None]]
@@ -118,7 +149,6 @@ class Impacts:
 
     async def _begin_and_carry_out(self, scope: str, event: str, vm: str, *, again: bool = False) -> None:
         async with self._begin_slots:
-            await self._scheduler.wait_idle()
             work = await self._apply_until_saved(
                 scope, lambda value: _begin_work(value, event, vm, again=again, now=self._scopes.clock.now())
             )
@@ -170,7 +200,7 @@ class Impacts:
         while True:
             try:
                 return await self._scopes.apply(scope, rule)
-            except SaveFailed as error:
+            except SAVE_ERRORS as error:
                 pause = next(pauses)
                 log.warning("%s; retrying in %.1f s", error, pause)
                 await asyncio.sleep(pause)

@@ -15,17 +15,16 @@ from forewarn.core.diff import FieldDiff, diff_vms
 from forewarn.core.errors import CoreError, ResourceInUse
 from forewarn.core.reconcile import (
     IMPORT,
-    AddressKey,
     ReconcilePlan,
-    address_keys,
     plan_changes,
     reconcile,
-    release_addresses,
+    release_keys,
 )
 from forewarn.core.scope import Scope
-from forewarn.core.vm import Roster, Vm
-from forewarn.fleet.errors import AddressInUse, FleetError, SaveFailed, ScopeExists, ScopeNotFound
+from forewarn.core.vm import Roster, UniqueKey, Vm, unique_keys
+from forewarn.fleet.errors import SAVE_ERRORS, FleetError, OutcomeUnknown, ScopeExists, ScopeNotFound
 from forewarn.fleet.event_loop import FairShare
+from forewarn.fleet.inventory import in_use
 from forewarn.fleet.replica import Replica
 from forewarn.fleet.service import Fleet
 
@@ -68,7 +67,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     unchanged: int
     wanted: tuple[Scope, ...]
     unwanted: tuple[str, ...]
-    released: dict[str, frozenset[AddressKey]]
+    released: dict[str, frozenset[UniqueKey]]
     prune: bool
 
 
@@ -87,7 +86,7 @@ class _AddressTransfer(NamedTuple):
 
     scope: str
     vm: str
-    address_key: AddressKey
+    key: UniqueKey
     owner: str
     owner_vm: str
 
@@ -120,11 +119,11 @@ class _Comparer:
     def _plan(self, scope: Scope) -> None:
         present, _ = self._replica.newest(scope.id)
         if present is None:
-            self._transfers += _find_transfers(self._replica, scope.id, ((vm, address_keys(vm)) for vm in scope.roster))
+            self._transfers += _find_transfers(self._replica, scope.id, ((vm, unique_keys(vm)) for vm in scope.roster))
             return
         self._present[scope.id] = present
         self._plans[scope.id] = found = plan_changes(present, scope, prune=self._prune)
-        self._transfers += _find_transfers(self._replica, scope.id, _new_address_keys(found))
+        self._transfers += _find_transfers(self._replica, scope.id, _new_keys(found))
 
     async def _refuse_kept_addresses(self) -> None:
         """Refuse VMs an address that its owner keeps; a refused VM keeps its own addresses, so this may cascade."""
@@ -138,22 +137,19 @@ class _Comparer:
                     is_settled = False
 
     def _refuse(self, transfer: _AddressTransfer) -> None:
-        network, ip = transfer.address_key
         refused = self._refused.setdefault(transfer.scope, {})
-        refused[transfer.vm] = str(AddressInUse(ip, network, f"{transfer.owner}/{transfer.owner_vm}"))
+        refused[transfer.vm] = str(in_use(transfer.key, f"{transfer.owner}/{transfer.owner_vm}"))
         if transfer.scope in self._plans:
             present, wanted = self._present[transfer.scope], self._wanted[transfer.scope]
             self._plans[transfer.scope] = plan_changes(present, wanted, prune=self._prune, refused=refused)
 
     def _owner_releases(self, transfer: _AddressTransfer) -> bool:
-        """Return whether the owner of an address loses it in this import."""
+        """Return whether the owner of an address or id loses it in this import."""
         if transfer.owner not in self._wanted:
             owner, _ = self._replica.newest(transfer.owner)
             return owner is None or (self._prune and not owner.events)
         found = self._plans.get(transfer.owner)
-        return found is not None and transfer.address_key not in _kept_address_keys(
-            found, transfer.owner_vm, transfer.address_key
-        )
+        return found is not None and transfer.key not in _kept_keys(found, transfer.owner_vm, transfer.key)
 
     async def _build_comparison(self, unwanted: Sequence[Scope], report: ReportDifferences | None) -> Comparison:
         differing: list[Scope] = []
@@ -183,32 +179,32 @@ class _Comparer:
             return tuple(_plan_differences(scope.id, found))
         return tuple(_added_differences(scope, self._refused.get(scope.id, {})))
 
-    def _released_addresses(self) -> dict[str, frozenset[AddressKey]]:
-        released: dict[str, frozenset[AddressKey]] = {}
+    def _released_addresses(self) -> dict[str, frozenset[UniqueKey]]:
+        released: dict[str, frozenset[UniqueKey]] = {}
         for transfer in self._transfers:
             if transfer.vm not in self._refused.get(transfer.scope, {}):
-                released[transfer.owner] = released.get(transfer.owner, frozenset()) | {transfer.address_key}
+                released[transfer.owner] = released.get(transfer.owner, frozenset()) | {transfer.key}
         return released
 
 
-def _new_address_keys(found: ReconcilePlan) -> Iterator[tuple[Vm, set[AddressKey]]]:
+def _new_keys(found: ReconcilePlan) -> Iterator[tuple[Vm, set[UniqueKey]]]:
     for vm in found.added:
-        yield vm, address_keys(vm)
+        yield vm, unique_keys(vm)
     for old, new in found.changed:
-        yield new, address_keys(new) - address_keys(old)
+        yield new, unique_keys(new) - unique_keys(old)
 
 
-def _kept_address_keys(found: ReconcilePlan, vm: str, address_key: AddressKey) -> set[AddressKey]:
+def _kept_keys(found: ReconcilePlan, vm: str, key: UniqueKey) -> set[UniqueKey]:
     """Return which of its addresses the VM in this place keeps."""
     for old, new in found.changed:
         if old.name == vm and found.allows(old):
-            return address_keys(new)
+            return unique_keys(new)
     is_gone = any(gone.name == vm and found.allows(gone) for gone in found.removed)
-    return set() if is_gone else {address_key}
+    return set() if is_gone else {key}
 
 
 def _find_transfers(
-    replica: Replica, scope: str, wanted: Iterable[tuple[Vm, set[AddressKey]]]
+    replica: Replica, scope: str, wanted: Iterable[tuple[Vm, set[UniqueKey]]]
 ) -> Iterator[_AddressTransfer]:
     for vm, new in wanted:
         for network, ip in new:
@@ -265,8 +261,8 @@ async def apply_import(
     """
     work = _Import(fleet, comparison, by=by)
     items: list[Scope | str] = [*comparison.wanted, *comparison.unwanted]
-    async for _ in run_in_batches(comparison.released, work.release_addresses, at_once=IMPORT_CONCURRENCY):
-        pass
+    async for _ in run_in_batches(comparison.released, work.release_keys, at_once=IMPORT_CONCURRENCY):
+        on_progress(0, len(items))
     number = 0
     async for done in run_in_batches(items, work.reconcile_item, at_once=IMPORT_CONCURRENCY, weight=_weight):
         if report is not None:
@@ -285,10 +281,15 @@ async def run_in_batches(
 ) -> AsyncIterator[list[R]]:
     """Process all items in batches of concurrent calls, and yield the results of each batch.
 
-    A batch has at most `at_once` items, and ends with the item that makes its weight 1 or more.
+    A batch has at most `at_once` items, and ends with the item that makes its weight 1 or more. If calls fail, the
+    results of the other calls of the batch come first; then an error is raised, an unknown outcome before others.
     """
     for batch in _batches(items, at_once, weight):
-        yield await asyncio.gather(*(apply(item) for item in batch))
+        results = await asyncio.gather(*(apply(item) for item in batch), return_exceptions=True)
+        yield [result for result in results if not isinstance(result, BaseException)]
+        errors = [result for result in results if isinstance(result, BaseException)]
+        if errors:
+            raise min(errors, key=lambda error: not isinstance(error, OutcomeUnknown))
 
 
 def _batches(items: Iterable[T], at_once: int, weight: Callable[[T], float]) -> Iterator[list[T]]:
@@ -313,13 +314,13 @@ class _Import:
         self._by = by
         self._fair_share = FairShare()
 
-    async def release_addresses(self, id_: str) -> None:
+    async def release_keys(self, id_: str) -> None:
         """Take from a scope the addresses that other scopes get: no two VMs ever have the same address."""
         await self._fair_share.wait_turn()
         with suppress(ScopeNotFound):
             await self._fleet.scopes.apply(
                 id_,
-                lambda scope: release_addresses(
+                lambda scope: release_keys(
                     scope,
                     self._wanted.get(id_),
                     self._released[id_],
@@ -336,7 +337,7 @@ class _Import:
             return await self._remove(item)
         try:
             return await self._reconcile_with_retry(item)
-        except SaveFailed:
+        except SAVE_ERRORS:
             raise
         except (CoreError, FleetError) as error:
             return (Difference(what="changed", scope=item.id, refused=str(error)),)
@@ -352,9 +353,9 @@ class _Import:
         if present is None:
             return await self._add(wanted)
         found = plan_changes(present, wanted, prune=self._prune)
-        refused = self._address_conflicts(wanted.id, _new_address_keys(found))
-        given = [vm for vm, new in _new_address_keys(found) if new and vm.name not in refused]
-        with self._fleet.inventory.addresses.claim(wanted.id, given, other_scopes_only=True):
+        refused = self._conflicts(wanted.id, _new_keys(found))
+        given = [vm for vm, new in _new_keys(found) if new and vm.name not in refused]
+        with self._fleet.inventory.claims.claim(wanted.id, given, other_scopes_only=True):
             done = await self._fleet.scopes.apply(
                 wanted.id,
                 lambda scope: reconcile(
@@ -371,7 +372,7 @@ class _Import:
         return tuple(_plan_differences(wanted.id, done))
 
     async def _add(self, wanted: Scope) -> Sequence[Difference]:
-        refused = self._address_conflicts(wanted.id, ((vm, address_keys(vm)) for vm in wanted.roster))
+        refused = self._conflicts(wanted.id, ((vm, unique_keys(vm)) for vm in wanted.roster))
         if not _refusal_reason(wanted, refused):
             vms = tuple(vm for vm in wanted.roster if vm.name not in refused)
             await self._fleet.inventory.add_scope(
@@ -381,14 +382,14 @@ class _Import:
         await self._fair_share.wait_turn()
         return tuple(_added_differences(wanted, refused))
 
-    def _address_conflicts(self, scope: str, wanted: Iterable[tuple[Vm, set[AddressKey]]]) -> dict[str, str]:
-        """Return which VMs cannot get an address because a VM of another scope has it or is about to get it."""
-        owner = self._fleet.inventory.addresses.owner
+    def _conflicts(self, scope: str, wanted: Iterable[tuple[Vm, set[UniqueKey]]]) -> dict[str, str]:
+        """Return which VMs cannot get an address or id because a VM of another scope has it or is about to get it."""
+        owner = self._fleet.inventory.claims.owner
         return {
-            vm.name: str(AddressInUse(ip, network, other))
+            vm.name: str(in_use(key, other))
             for vm, new in wanted
-            for network, ip in new
-            if (other := owner(network, ip, excluding=f"{scope}/")) is not None
+            for key in new
+            if (other := owner(key, excluding=f"{scope}/")) is not None
         }
 
     async def _remove(self, id_: str) -> Sequence[Difference]:

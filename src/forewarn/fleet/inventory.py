@@ -1,6 +1,7 @@
 """Inventory commands: add, change and remove scopes and VMs.
 
-An address belongs to one VM of its network; claims prevent two concurrent commands from assigning the same one.
+An address belongs to one VM of its network, and an id to one VM (`core.vm.unique_keys`); claims prevent two concurrent
+commands from assigning the same one.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,9 +15,9 @@ from forewarn.core.event import EventType
 from forewarn.core.idempotency import IdempotencyKey, is_repeated_request
 from forewarn.core.policy import RuleContext
 from forewarn.core.scope import ApprovalRule, Scope
-from forewarn.core.vm import Traits, Vm
+from forewarn.core.vm import VM_ID, Traits, UniqueKey, Vm, unique_keys
 from forewarn.fleet import fleet_state
-from forewarn.fleet.errors import AddressInUse, ScopeExists
+from forewarn.fleet.errors import AddressInUse, ScopeExists, VmIdInUse
 from forewarn.fleet.fleet_state_record import FleetStateRecord
 from forewarn.fleet.idempotency import IdempotentScopes
 from forewarn.fleet.main_loop import Decision
@@ -25,48 +26,57 @@ from forewarn.fleet.scopes import Scopes
 from forewarn.fleet.targets import select_vms
 
 
-class AddressClaims:
-    """The addresses of VMs, which the replica has, and those that are claimed until they are saved."""
+class IdentityClaims:
+    """The addresses and ids of VMs, which the replica has, and those that are claimed until they are saved."""
 
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
-        self._claimed: dict[tuple[str, str], list[str]] = {}
+        self._claimed: dict[UniqueKey, list[str]] = {}
 
     @contextmanager
-    def claim(self, scope: str, vms: Iterable[Vm], *, other_scopes_only: bool = False) -> Iterator[None]:
-        """Claim the addresses of a scope's VMs while these are being saved; refuse if one of them is taken.
+    def claim(
+        self, scope: str, vms: Iterable[Vm], *, old: Vm | None = None, other_scopes_only: bool = False
+    ) -> Iterator[None]:
+        """Claim addresses and ids of a scope's VMs while these are being saved; refuse if one of them is taken.
 
-        `other_scopes_only`: check only VMs of other scopes; the rule that is applied checks the scope itself.
+        `old` is the VM before its change; what it has already is not checked again, because older records may have
+        duplicates. `other_scopes_only`: the rule that is applied checks the scope itself.
         """
-        wanted: dict[tuple[str, str], str] = {}
+        wanted: dict[UniqueKey, str] = {}
+        kept = unique_keys(old) if old is not None else set()
         for vm in vms:
             owner = f"{scope}/{vm.name}"
-            for address in vm.addresses:
-                address_key = (address.network, address.ip)
-                other = self.owner(*address_key, excluding=f"{scope}/" if other_scopes_only else owner) or wanted.get(
-                    address_key
-                )
+            for key in unique_keys(vm) - kept:
+                other = self.owner(key, excluding=f"{scope}/" if other_scopes_only else owner) or wanted.get(key)
                 if other is not None and other != owner:
-                    raise AddressInUse(address.ip, address.network, other)
-                wanted[address_key] = owner
-        for address_key, owner in wanted.items():
-            self._claimed.setdefault(address_key, []).append(owner)
+                    raise in_use(key, other)
+                wanted[key] = owner
+        for key, owner in wanted.items():
+            self._claimed.setdefault(key, []).append(owner)
         try:
             yield
         finally:
-            for address_key, owner in wanted.items():
-                self._release(address_key, owner)
+            for key, owner in wanted.items():
+                self._release(key, owner)
 
-    def owner(self, network: str, ip: str, *, excluding: str) -> str | None:
-        """Return who has or claims an address, other than this VM (`scope/name`) or this scope (`scope/`)."""
-        claims = (f"{view.id}/{vm.name}" for view, vm in self._replica.claims(network, ip))
-        owners = [*self._claimed.get((network, ip), ()), *claims]
+    def owner(self, key: UniqueKey, *, excluding: str) -> str | None:
+        """Return who has or claims an address or id, other than this VM (`scope/name`) or this scope (`scope/`)."""
+        scope, _, name = excluding.rpartition("/")
+        found = self._replica.claims(*key, except_scope=None if name else scope)
+        claims = (f"{view.id}/{vm.name}" for view, vm in found)
+        owners = [*self._claimed.get(key, ()), *claims]
         return next((owner for owner in owners if not _matches(owner, excluding)), None)
 
-    def _release(self, address_key: tuple[str, str], owner: str) -> None:
-        self._claimed[address_key].remove(owner)
-        if not self._claimed[address_key]:
-            del self._claimed[address_key]
+    def _release(self, key: UniqueKey, owner: str) -> None:
+        self._claimed[key].remove(owner)
+        if not self._claimed[key]:
+            del self._claimed[key]
+
+
+def in_use(key: UniqueKey, owner: str) -> AddressInUse | VmIdInUse:
+    """Return the error for an address or id that another VM has."""
+    kind, value = key
+    return VmIdInUse(value, owner) if kind == VM_ID else AddressInUse(value, kind, owner)
 
 
 def _matches(vm: str, name: str) -> bool:
@@ -88,7 +98,7 @@ class Inventory:
         idempotent: IdempotentScopes,
         state_record: FleetStateRecord,
     ) -> None:
-        self.addresses = AddressClaims(scopes.replica)
+        self.claims = IdentityClaims(scopes.replica)
         self._scopes = scopes
         self._replica = scopes.replica
         self._idempotent = idempotent
@@ -127,7 +137,7 @@ class Inventory:
             raise ScopeExists(other)
 
     async def add_scope(self, scope: Scope, *, by: str, idempotency_key: IdempotencyKey | None = None) -> None:
-        """Create a scope. Its addresses must be free."""
+        """Create a scope. Its addresses and ids must be free."""
 
         def command(present: Scope | None) -> Decision[Scope, None]:
             if present is not None:
@@ -143,7 +153,7 @@ class Inventory:
         if present is not None:
             self._check_created_by(present, idempotency_key)
         else:
-            with self.addresses.claim(scope.id, scope.roster):
+            with self.claims.claim(scope.id, scope.roster):
                 await self._scopes.decide(scope.id, command)
 
     def _check_created_by(self, present: Scope, idempotency_key: IdempotencyKey | None) -> None:
@@ -194,10 +204,10 @@ class Inventory:
         )
 
     async def add_vm(self, scope: str, vm: Vm, *, by: str, idempotency_key: IdempotencyKey | None = None) -> None:
-        """Add a VM. Its addresses must be free."""
+        """Add a VM. Its addresses and ids must be free."""
         if self._has_seen_key(scope, idempotency_key):
             return
-        with self.addresses.claim(scope, [vm]):
+        with self.claims.claim(scope, [vm]):
             await self._idempotent.apply(
                 scope, lambda value: rules.add_vm(value, vm, by=by, now=self._clock.now()), idempotency_key
             )
@@ -238,7 +248,7 @@ class Inventory:
                 raise AddressConflict
             return rules.change_vm(value, new, self._rule_context(), by=by, now=self._clock.now())
 
-        with self.addresses.claim(scope, [wanted]):
+        with self.claims.claim(scope, [wanted], old=self._replica.scope(scope).vm(name)):
             await self._idempotent.apply(scope, rule, idempotency_key)
 
     async def remove_vm(

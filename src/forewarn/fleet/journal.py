@@ -7,7 +7,7 @@ row is skipped or repeated, whichever process saved it.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from itertools import islice, takewhile
@@ -31,8 +31,8 @@ from forewarn.store.port import (
 
 log = logging.getLogger(__name__)
 
-FEED_PAGE = 500
-"""How many rows are read at a time."""
+FEED_PAGE = 200
+"""How many rows are read and passed to a stream at a time."""
 
 TAIL_ROWS = 1_000
 """How many of the newest rows are kept in memory for all streams."""
@@ -98,20 +98,20 @@ class Journal:
             raise JournalPruned(after, extent.pruned)
         return after
 
-    async def follow(self, after: int | None = None) -> AsyncGenerator[JournalRow, None]:
-        """Yield the rows after the position, then each new one, until `close`; None: from now on.
+    async def follow(self, after: int | None = None) -> AsyncGenerator[Sequence[JournalRow], None]:
+        """Yield the rows after the position, then new ones, as they come, until `close`; None: from now on.
 
-        Raises the errors of `resolve_position`.
+        Each page has at least one row. Raises the errors of `resolve_position`.
         """
         with self._subscribed():
             position = await self.resolve_position(after)
             while not self._is_closed:
                 grown = self._grown
                 rows = await self._next_rows(position)
-                for row in rows:
-                    position = row.position
-                    yield row
-                if not rows:
+                if rows:
+                    position = rows[-1].position
+                    yield rows
+                else:
                     await grown.wait()
 
     @contextmanager
@@ -167,7 +167,8 @@ class Journal:
     async def _next_rows(self, position: int) -> list[JournalRow]:
         """Return the next rows that are available; empty means wait."""
         if self._tail and self._tail[0].position <= position + 1:
-            return list(islice(self._tail, position + 1 - self._tail[0].position, None))
+            start = position + 1 - self._tail[0].position
+            return list(islice(self._tail, start, start + FEED_PAGE))
         rows = await self._store.journal(JournalQuery(after=position, limit=FEED_PAGE))
         if not rows and (extent := await self._store.extent()).pruned > position:
             raise JournalPruned(position, extent.pruned)

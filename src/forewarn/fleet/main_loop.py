@@ -6,8 +6,9 @@ save       The store saves the value and its journal entries in one transaction,
            are still at the revisions that were read. If not, the loop takes the newest value and decides again.
 replica    The saved value becomes the newest one in memory. Only saved values do, so all values in memory are durable.
 observers  The observers of the record's kind get the change, in the order of their list. Those of scopes: timers,
-           impacts, campaigns, metrics, guests' long polls (`fleet.service` has the list).
-reply      Each caller gets the result of its own command, or the error that refused it.
+           impacts, campaigns, metrics, logs, long polls of guests (`fleet.service` has the list).
+reply      Each caller gets the result of its own command, or the error that refused it. If the disk failed at the end
+           of the save, it gets OutcomeUnknown; should the change be saved after all, it comes from the store's watch.
 
 Changes of other processes come from the store's watch and enter at "replica"; the rest is the same. So nothing here
 depends on being the only writer, and observers act on saved changes of any process.
@@ -23,7 +24,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from forewarn.core.journal import Entry
-from forewarn.fleet.errors import SaveFailed
+from forewarn.fleet.errors import OutcomeUnknown, SaveFailed
 from forewarn.fleet.event_loop import FairShare
 from forewarn.store.port import (
     MAX_GUARDS,
@@ -34,6 +35,7 @@ from forewarn.store.port import (
     RecordKey,
     RecordKind,
     RevisionConflict,
+    SaveUnknown,
     SnapshotEnd,
     Store,
     StoreError,
@@ -284,9 +286,15 @@ class RecordLoop(Generic[V]):
 
         The command may be called more than once and must have no side effects.
         """
+        return await self.submit(id_, command)
+
+    def submit(self, id_: str, command: Callable[[V | None], Decision[V, R]]) -> asyncio.Future[R]:
+        """Queue a command as `apply` does, and return the future of its result."""
         if len(self._pending.get(id_, ())) >= MAX_PENDING:
-            raise SaveFailed(f"{id_} already has {MAX_PENDING} pending requests")
-        return await self._enqueue(id_, command)
+            refused: asyncio.Future[R] = asyncio.get_running_loop().create_future()
+            refused.set_exception(SaveFailed(f"{id_} already has {MAX_PENDING} pending requests"))
+            return refused
+        return self._enqueue(id_, command)
 
     async def drain(self) -> None:
         """Return when every queued command has its reply."""
@@ -336,6 +344,8 @@ class RecordLoop(Generic[V]):
                 results = await self._decide_and_save(id_, batch)
             except SaveFailed as error:
                 results = [error] * len(batch)
+            except SaveUnknown as error:
+                results = [OutcomeUnknown(error.reason)] * len(batch)
             except StoreError as error:
                 results = [SaveFailed(str(error))] * len(batch)
             except asyncio.CancelledError:

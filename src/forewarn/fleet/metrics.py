@@ -30,6 +30,7 @@ from forewarn.store.port import (
     JournalRow,
     Record,
     RecordKey,
+    RecordTooLarge,
     Retention,
     RevisionConflict,
     Store,
@@ -250,6 +251,8 @@ class MetricsStore:
         self._metrics = metrics
         self.last_write_at: float | None = None
         """When, on the event loop's clock, the store last wrote; None if never, or if it has failed since."""
+        self._refused_size = 0
+        """The size of the largest refused value, until the store can save one of that size."""
 
     async def save(
         self,
@@ -268,22 +271,26 @@ class MetricsStore:
         except RevisionConflict:
             self._metrics.conflicts += 1
             raise
-        except StoreError:
+        except StoreError as error:
             self._metrics.failures += 1
-            self.last_write_at = None
+            if not isinstance(error, RecordTooLarge):
+                self.last_write_at = None
+                self._refused_size = max(self._refused_size, _size_of(value), 1)
             raise
-        self.last_write_at = clock()
-        self._metrics.saves.observe(self.last_write_at - started)
+        ended = clock()
+        if _size_of(value) >= self._refused_size:
+            self.last_write_at, self._refused_size = ended, 0
+        self._metrics.saves.observe(ended - started)
         return revision
 
-    async def check(self) -> None:
-        """Make a test write."""
+    async def check(self, size: int = 0) -> None:
+        """Make a test write; after a refused save, one of its size."""
         try:
-            await self._store.check()
+            await self._store.check(max(size, self._refused_size))
         except StoreError:
             self.last_write_at = None
             raise
-        self.last_write_at = asyncio.get_running_loop().time()
+        self.last_write_at, self._refused_size = asyncio.get_running_loop().time(), 0
 
     async def load(self, key: RecordKey) -> Record | None:
         """Return the newest saved value."""
@@ -308,3 +315,7 @@ class MetricsStore:
     async def aclose(self) -> None:
         """Close the store."""
         await self._store.aclose()
+
+
+def _size_of(value: bytes | None) -> int:
+    return 0 if value is None else len(value)

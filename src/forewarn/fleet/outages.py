@@ -1,17 +1,20 @@
 """Outage tracking: heartbeats, and times in which the service was down, which do not count towards idle timeouts."""
 
 import asyncio
+import logging
 import time
 from contextlib import suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 
 from forewarn.clock import ManualClock
 from forewarn.core.policy import Outage
 from forewarn.fleet import fleet_state
-from forewarn.fleet.errors import SaveFailed
+from forewarn.fleet.errors import SAVE_ERRORS
 from forewarn.fleet.fleet_state_record import FleetStateRecord
 from forewarn.fleet.scopes import Scopes
+
+log = logging.getLogger(__name__)
 
 HEARTBEAT_INTERVAL = 300.0
 """The pause in seconds between heartbeats of a service with an idle timeout."""
@@ -35,34 +38,49 @@ class OutageTracker:
         self._state_record = state_record
         self._clock = scopes.clock
         self._lock = asyncio.Lock()
+        self._started_at: datetime | None = None
+        """When the service started, until that is saved."""
         self._reset_baseline()
 
     async def start(self) -> None:
-        """Save that the service has started."""
-        await self._state_record.apply(partial(fleet_state.record_start, now=self._clock.now()))
+        """Save that the service has started. If that fails, it is saved before anything depends on it."""
+        self._started_at = self._clock.now()
+        try:
+            await self._record_start()
+        except SAVE_ERRORS as error:
+            log.warning("could not save the start of the service, it is saved with the next change: %s", error)
 
     async def run(self) -> None:
         """Save a heartbeat every few minutes, if there is an idle timeout."""
         while True:
             await asyncio.sleep(HEARTBEAT_INTERVAL)
             if self._tracks_idle:
-                with suppress(SaveFailed):
+                with suppress(*SAVE_ERRORS):
                     await self._save_alive()
 
     async def stop(self) -> None:
         """Save the time at which the service stops, if that is quickly possible."""
-        with suppress(SaveFailed, TimeoutError):
+        with suppress(*SAVE_ERRORS, TimeoutError):
             async with asyncio.timeout(FINAL_SAVE_TIMEOUT):
                 await self._save_alive()
 
     async def record_outage(self) -> None:
         """Save the outage since the last call, if any; call this before idle timeouts are evaluated."""
-        if isinstance(self._clock, ManualClock) or not self._tracks_idle:
-            return
         async with self._lock:
+            await self._record_start()
             if (outage := self._detect_outage()) is not None:
                 await self._state_record.apply(partial(fleet_state.record_outage, outage=outage))
                 self._reset_baseline()
+
+    @property
+    def has_unsaved_outage(self) -> bool:
+        """Whether there was an outage since the last one that was saved, or the start is not saved."""
+        return self._started_at is not None or self._detect_outage() is not None
+
+    async def _record_start(self) -> None:
+        if (started_at := self._started_at) is not None:
+            await self._state_record.apply(partial(fleet_state.record_start, now=started_at))
+            self._started_at = None
 
     @property
     def _tracks_idle(self) -> bool:
@@ -73,7 +91,9 @@ class OutageTracker:
         await self._state_record.apply(partial(fleet_state.record_heartbeat, now=self._clock.now()))
 
     def _detect_outage(self) -> Outage | None:
-        """Return the time that has passed on the clock but not in this process."""
+        """Return the time that has passed on the clock but not in this process, if it matters to idle timeouts."""
+        if isinstance(self._clock, ManualClock) or not self._tracks_idle:
+            return None
         present = self._baseline + timedelta(seconds=time.monotonic() - self._baseline_monotonic)
         now = self._clock.now()
         if now < present:

@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 from forewarn.core.enablement import SEEN_SAVE_INTERVAL
 from forewarn.core.event import Event
 from forewarn.core.scope import Scope
-from forewarn.core.vm import Roster, Vm
+from forewarn.core.vm import VM_ID, Roster, Vm, unique_keys
 from forewarn.fleet.errors import AmbiguousVm, ScopeNotFound, VmNotFound
 from forewarn.fleet.main_loop import RecordChange
 
@@ -21,7 +21,8 @@ class ScopeView:
     """One scope in the replica. There is only one view per id while anything refers to it.
 
     `prepared` belongs to the guest endpoint: its content is valid for this document only, and it is replaced when epoch
-    or incarnation change. Before `fresh_until` a request changes nothing that is saved.
+    or incarnation change. Before `fresh_until` a request changes nothing that is saved. `poll_version` is the newest
+    api-version with which a VM of the scope has polled, in this process and while the scope was enabled.
     """
 
     __slots__ = (
@@ -30,6 +31,7 @@ class ScopeView:
         "credited_at",
         "fresh_until",
         "id",
+        "poll_version",
         "prepared",
         "revision",
         "scope",
@@ -43,6 +45,7 @@ class ScopeView:
         self.seen_at: datetime | None = None
         self.credited_at: datetime | None = None
         self.fresh_until = FAR_PAST
+        self.poll_version: str | None = None
         self.prepared: dict[object, object] = {}
         self._waiters: dict[Callable[[], None], None] | None = None
 
@@ -77,6 +80,8 @@ class ScopeView:
         old, self.scope, self.revision = self.scope, scope, revision
         seen_at = scope.seen_at if scope is not None and scope.enabled else None
         self.fresh_until = seen_at + SEEN_SAVE_INTERVAL if seen_at is not None else FAR_PAST
+        if scope is None or not scope.enabled:
+            self.poll_version = None
         if is_new_document(old, scope):
             self.prepared = {}
 
@@ -205,10 +210,16 @@ class Replica:
         claims = self.claims(network, ip)
         return claims[0] if len(claims) == 1 else None
 
-    def claims(self, network: str, ip: str) -> list[tuple[ScopeView, Vm]]:
-        """Return every VM with this address; more than one is an error of the inventory."""
+    def claims(self, network: str, ip: str, *, except_scope: str | None = None) -> list[tuple[ScopeView, Vm]]:
+        """Return every VM with this address, or with this id in the network VM_ID; more than one is an error."""
         views = _as_unique_list(self._address_indexes[network].get(ip)) if network in self._address_indexes else []
-        return [(view, vm) for view in views for vm in view.roster or () if _has_address(vm, network, ip)]
+        return [
+            (view, vm)
+            for view in views
+            if view.id != except_scope
+            for vm in view.roster or ()
+            if _has_key(vm, network, ip)
+        ]
 
     def address_index(self, network: str) -> AddressIndex:
         """Return the live index of a network's addresses; compare its `changes` to detect a change quickly."""
@@ -223,10 +234,10 @@ class Replica:
         event = view.scope.find_event(id_) if view is not None and view.scope is not None else None
         return None if view is None or event is None else (view, event)
 
-    def views_with_key(self, key: str, *, now: datetime) -> list[ScopeView]:
-        """Return the views of the scopes that have answered a request with this key."""
+    def views_with_key(self, key: str, caller: str, *, now: datetime) -> list[ScopeView]:
+        """Return the views of the scopes that have answered a request of this caller with this key."""
         views = _as_unique_list(self._keys.get(key))
-        return [view for view in views if view.scope is not None and view.scope.has_seen_key(key, now=now)]
+        return [view for view in views if view.scope is not None and view.scope.has_seen_key(key, caller, now=now)]
 
     def hosts(self) -> Mapping[str, Sequence[tuple[ScopeView, Vm]]]:
         """Return the hosts with their VMs, as a live view."""
@@ -267,15 +278,15 @@ class Replica:
         if vm.host is not None:
             views = self._hosts.setdefault(vm.host, {})
             views[view] = views.get(view, 0) + 1
-        for address in vm.addresses:
-            self.address_index(address.network).add(address.ip, view)
+        for network, ip in unique_keys(vm):
+            self.address_index(network).add(ip, view)
 
     def _drop(self, view: ScopeView, vm: Vm) -> None:
         _drop(self._names, vm.name.casefold(), view)
         if vm.host is not None:
             self._remove_from_host(vm.host, view)
-        for address in vm.addresses:
-            self.address_index(address.network).drop(address.ip, view)
+        for network, ip in unique_keys(vm):
+            self.address_index(network).drop(ip, view)
 
     def _remove_from_host(self, host: str, view: ScopeView) -> None:
         views = self._hosts[host]
@@ -318,7 +329,10 @@ class HostIndex(Mapping[str, Sequence[tuple[ScopeView, Vm]]]):
         return host in self._views
 
 
-def _has_address(vm: Vm, network: str, ip: str) -> bool:
+def _has_key(vm: Vm, network: str, ip: str) -> bool:
+    """Return whether the VM has this unique key; faster than `unique_keys`."""
+    if network == VM_ID:
+        return vm.vm_id == ip or vm.vm_id.lower() == ip
     return any(address.ip == ip and address.network == network for address in vm.addresses)
 
 

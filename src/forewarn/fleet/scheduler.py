@@ -9,12 +9,15 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from functools import partial
 
 from forewarn.clock import Clock, Timer
+from forewarn.core.change import Change
 from forewarn.core.enablement import SEEN_SAVE_INTERVAL
 from forewarn.core.lifecycle import tick, wake_at
+from forewarn.core.scope import Scope
 from forewarn.fleet.duty import DutyWork
-from forewarn.fleet.errors import SaveFailed, ScopeNotFound
+from forewarn.fleet.errors import SAVE_ERRORS, ScopeNotFound
 from forewarn.fleet.fleet_state_record import FleetStateRecord
 from forewarn.fleet.main_loop import MainLoop
 from forewarn.fleet.outages import OutageTracker
@@ -143,8 +146,8 @@ class Scheduler:
         self._timer_heap = TimerHeap(scopes.clock, self.wake)
         self._due: deque[str] = deque()
         """Scopes that wait for a free slot."""
-        self._none_due = asyncio.Event()
-        self._none_due.set()
+        self._idle = asyncio.Event()
+        self._idle.set()
         self._free_slots = TICK_CONCURRENCY
         self.is_running = False
         """Whether this process has the duty."""
@@ -188,7 +191,7 @@ class Scheduler:
             self.halt()
             self._ticking -= len(self._due)
             self._due.clear()
-            self._none_due.set()
+            self._idle.set()
             await self._tasks.cancel()
             self._free_slots = TICK_CONCURRENCY
             await self._outages.stop()
@@ -202,16 +205,15 @@ class Scheduler:
         """Tick a scope."""
         self._ticking += 1
         self._due.append(id_)
-        self._none_due.clear()
+        self._idle.clear()
         self._start_ticks()
 
     def _start_ticks(self) -> None:
         while self._due and self._free_slots:
             self._free_slots -= 1
-            id_ = self._due.popleft()
-            self._tasks.create(self._tick_until_saved(id_), name=f"tick {id_}", on_done=self._on_ticked)
-        if not self._due:
-            self._none_due.set()
+            self._start_tick(self._due.popleft())
+        if not self._due and self._free_slots == TICK_CONCURRENCY:
+            self._idle.set()
 
     def wake_all(self, *, include_idle: bool = False) -> None:
         """Tick every scope that has events, or all scopes, in short time slices."""
@@ -221,9 +223,14 @@ class Scheduler:
                 self._wake_each(include_idle=include_idle), name="tick all scopes", on_done=self._on_ticked
             )
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether every due scope has had its tick, or a failed attempt."""
+        return self._idle.is_set()
+
     async def wait_idle(self) -> None:
-        """Return when no scope waits for its tick, for work that can wait."""
-        await self._none_due.wait()
+        """Return when `is_idle`, for work that can wait."""
+        await self._idle.wait()
 
     def _on_ticked(self) -> None:
         self._ticking -= 1
@@ -252,33 +259,67 @@ class Scheduler:
             else:
                 self._scopes.notify(view)
 
-    async def _tick_until_saved(self, id_: str) -> None:
+    def _start_tick(self, id_: str) -> None:
+        """Tick a scope. This needs no task unless something goes wrong: a thousand may be due in one second."""
+        view = self._scopes.replica.get_or_create_view(id_)
+        if self._outages.has_unsaved_outage:
+            self._start_task(view, None)
+        else:
+            now, revision = self._scopes.clock.now(), view.revision
+            self._submit(view, now).add_done_callback(partial(self._on_first_try, view, now, revision))
+
+    def _submit(self, view: ScopeView, now: datetime) -> asyncio.Future[None]:
+        if view.has_waiters:
+            view.seen_at = now
+
+        def rule(scope: Scope) -> Change[None]:
+            if not self.is_running:
+                return Change(scope, (), None)
+            return tick(scope, self._scopes.rule_context, now=now, seen_at=view.alive_at)
+
+        return self._scopes.submit(view.id, rule)
+
+    def _on_first_try(self, view: ScopeView, now: datetime, revision: int, applied: asyncio.Future[None]) -> None:
+        if not applied.cancelled() and applied.exception() is not None and self.is_running:
+            self._start_task(view, applied)
+            return
+        if not applied.cancelled() and applied.exception() is None:
+            self._on_applied(view, now, revision)
+        self._on_ticked()
+        self._free_slot()
+
+    def _start_task(self, view: ScopeView, failed: asyncio.Future[None] | None) -> None:
+        self._tasks.create(self._tick_until_saved(view, failed), name=f"tick {view.id}", on_done=self._on_ticked)
+
+    async def _tick_until_saved(self, view: ScopeView, failed: asyncio.Future[None] | None) -> None:
         """Tick a scope, and retry until it is saved, for example while the disk is full."""
-        is_done = await self._try_tick(id_)
-        self._free_slots += 1
-        self._start_ticks()
+        is_done = await self._try_tick(view, failed)
+        self._free_slot()
         while not is_done:
             await asyncio.sleep(RETRY_DELAY)
-            is_done = await self._try_tick(id_)
+            is_done = await self._try_tick(view)
 
-    async def _try_tick(self, id_: str) -> bool:
+    def _free_slot(self) -> None:
+        self._free_slots += 1
+        self._start_ticks()
+
+    async def _try_tick(self, view: ScopeView, failed: asyncio.Future[None] | None = None) -> bool:
+        """Tick a scope, or take the result of a tick that failed. Return whether nothing is left to do."""
         try:
+            if failed is not None:
+                await failed
             await self._outages.record_outage()
-            await self._tick(self._scopes.replica.get_or_create_view(id_))
+            now, revision = self._scopes.clock.now(), view.revision
+            await self._submit(view, now)
+            self._on_applied(view, now, revision)
         except ScopeNotFound:
             return True
-        except SaveFailed as error:
-            log.warning("could not save due changes of scope %s, retrying: %s", id_, error)
+        except SAVE_ERRORS as error:
+            log.warning("could not save due changes of scope %s, retrying: %s", view.id, error)
             return False
         return True
 
-    async def _tick(self, view: ScopeView) -> None:
-        now, revision = self._scopes.clock.now(), view.revision
-        if view.has_waiters:
-            view.seen_at = now
-        await self._scopes.apply(
-            view.id, lambda scope: tick(scope, self._scopes.rule_context, now=now, seen_at=view.alive_at)
-        )
-        if view.revision == revision:  # else `observe` has set the timer
+    def _on_applied(self, view: ScopeView, now: datetime, revision: int) -> None:
+        if self.is_running and view.revision == revision:  # else `observe` has set the timer
             self._scopes.notify(view)
             self._set_timer(view, now)

@@ -1,5 +1,6 @@
 """Scopes in the main loop: applies rules to them, and determines the guards of their changes."""
 
+import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -71,6 +72,12 @@ class Scopes:
         `guards` is called right after the rule and returns the records besides the scope that the rule has read. A rule
         that starts an event is always guarded by the fleet's hold.
         """
+        return await self.submit(id_, rule, guards)
+
+    def submit(
+        self, id_: str, rule: Callable[[Scope], Change[R]], guards: Callable[[], Guards] = no_guards
+    ) -> asyncio.Future[R]:
+        """Queue a rule as `apply` does, and return the future of its result."""
 
         def command(scope: Scope | None) -> Decision[Scope, R]:
             if scope is None:
@@ -80,7 +87,7 @@ class Scopes:
             rests_on = {**guards(), **self._hold.guards} if is_start else guards()
             return Decision(change.scope, change.entries, change.result, rests_on)
 
-        return await self._loop.apply(id_, command)
+        return self._loop.submit(id_, command)
 
     async def decide(self, id_: str, command: Callable[[Scope | None], Decision[Scope, R]]) -> R:
         """Apply a command to a scope that may not exist."""

@@ -23,6 +23,7 @@ from forewarn.fleet.impacts import Impacts
 from forewarn.fleet.inventory import Inventory
 from forewarn.fleet.journal import DEFAULT_RETENTION, Journal, JournalPruner
 from forewarn.fleet.last_seen import LastSeenTracker
+from forewarn.fleet.log_observer import LogObserver
 from forewarn.fleet.main_loop import MainLoop, RecordChange
 from forewarn.fleet.manual_time import ManualTime
 from forewarn.fleet.metrics import FleetCounts, FleetMetrics, MetricsObserver, MetricsStore
@@ -99,15 +100,18 @@ class Fleet:
         )
 
         # The order of the observers of a scope; those that are added later come after these.
+        log = LogObserver()
         self.scopes.observers.extend(
             (
                 self.scheduler.observe,
                 self.impacts.observe,
                 self.campaigns.duty.observe,
                 MetricsObserver(self.metrics, self.counts, self.scopes).observe,
+                log.observe_scope,
                 LongPollObserver(self.replica).observe,
             )
         )
+        self.campaigns.observers.append(log.observe_campaign)
         hold_record.observers.append(self._on_hold_changed)
 
     @classmethod

@@ -10,7 +10,7 @@ import msgspec
 from forewarn.core.errors import Invalid
 from forewarn.core.schedule import ScheduleRequest
 from forewarn.core.vm import Vm
-from forewarn.fleet.errors import HostNotFound, PartialSchedule, ScopeNotFound, VmNotFound
+from forewarn.fleet.errors import HostNotFound, OutcomeUnknown, PartialSchedule, ScopeNotFound, VmNotFound
 from forewarn.fleet.replica import Replica, ScopeView
 
 ScheduleResult = tuple[str, ...] | BaseException
@@ -39,24 +39,34 @@ def split_by_scope(replica: Replica, request: ScheduleRequest, *, now: datetime)
 def _answered_parts(replica: Replica, request: ScheduleRequest, now: datetime) -> dict[str, ScheduleRequest]:
     if request.key is None:
         return {}
-    return {view.id: request for view in replica.views_with_key(request.key, now=now)}
+    return {view.id: request for view in replica.views_with_key(request.key, request.caller, now=now)}
 
 
 def _digest(request: ScheduleRequest) -> str:
-    """Return a digest of everything that a request asks for, without its caller and its id."""
-    normalized = msgspec.structs.replace(request, id="00000000-0000-0000-0000-000000000000", by="", key=None)
-    return blake2s(msgspec.json.encode(normalized), digest_size=8).hexdigest()
+    """Return a digest of everything that a request asks for, without its caller, its id and its consent.
+
+    A field that is newer than stored digests counts only if it is set.
+    """
+    fields = msgspec.structs.asdict(request) | {"id": "00000000-0000-0000-0000-000000000000", "by": "", "key": None}
+    del fields["caller"], fields["unannounced"]
+    if not fields["at_once"]:
+        del fields["at_once"]
+    return blake2s(msgspec.json.encode(fields), digest_size=8).hexdigest()
 
 
 def collect_scheduled(results: Mapping[str, ScheduleResult]) -> tuple[tuple[str, str], ...]:
-    """Return pairs of scope and event; if a scope failed, raise its error, with the events of the other scopes."""
+    """Return pairs of scope and event; if a scope failed, raise its error, with the events of the other scopes.
+
+    An unknown outcome is raised first: then nothing can be said about the rest.
+    """
     events = tuple((scope, event) for scope, each in results.items() if _is_scheduled(each) for event in each)
     errors = [each for each in results.values() if isinstance(each, BaseException)]
     if not errors:
         return events
-    if not events or not isinstance(errors[0], Exception):
-        raise errors[0]
-    raise PartialSchedule(tuple(f"{scope}/{event}" for scope, event in events), str(errors[0])) from errors[0]
+    error = min(errors, key=lambda each: not isinstance(each, OutcomeUnknown))
+    if not events or isinstance(error, OutcomeUnknown) or not isinstance(error, Exception):
+        raise error
+    raise PartialSchedule(tuple(f"{scope}/{event}" for scope, event in events), str(error)) from error
 
 
 def _is_scheduled(each: ScheduleResult) -> TypeGuard[tuple[str, ...]]:

@@ -10,24 +10,24 @@ from hmac import compare_digest
 import msgspec
 
 from forewarn.clock import Clock
-from forewarn.core.access import Role
+from forewarn.core.access import SCOPE_PATTERN, Role
 from forewarn.core.errors import Invalid, ResourceExists
 from forewarn.core.idempotency import IdempotencyKey, add_seen_key, is_repeated_request
 from forewarn.core.journal import Entry, EntryKind
 from forewarn.core.scope import SeenKey
 from forewarn.core.text import check_name, truncate_text
-from forewarn.fleet.errors import SecretUnavailable, TokenNotFound
+from forewarn.fleet.errors import LastToken, SecretUnavailable, TokenNotFound
 from forewarn.fleet.main_loop import Decision, MainLoop, RecordChange, RecordCodec, RecordTable
 from forewarn.store.port import RecordKind
 
 MAX_TOKENS = 1_000
 """How many valid tokens there can be."""
 
-RESERVED_NAMES = frozenset({"campaigns", "clock", "guest", "platform"})
+RESERVED_NAMES = frozenset({"campaigns", "clock", "guest", "platform", "restore"})
 """Names of the service's own parts in the journal; a token cannot have one."""
 
 MAX_PATTERNS = 64
-_PATTERN = re.compile(r"[A-Za-z0-9*?][A-Za-z0-9._*?-]{0,127}")
+_PATTERN = re.compile(SCOPE_PATTERN)
 
 
 class Token(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -55,6 +55,10 @@ class Token(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def is_valid(self, *, now: datetime) -> bool:
         """Return whether it is neither expired nor revoked."""
         return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
+
+    def can_manage_tokens(self, *, now: datetime) -> bool:
+        """Return whether it is a valid admin token for all scopes; a limited one cannot manage tokens."""
+        return self.role is Role.ADMIN and not self.scopes and self.is_valid(now=now)
 
 
 class Tokens:
@@ -140,8 +144,10 @@ class Tokens:
             )
             await self._loop.apply(token.id, lambda present: self._create_record(present, token, by=by))
 
-    async def revoke(self, id_: str, *, by: str, why: str = "", idempotency_key: IdempotencyKey | None = None) -> None:
-        """Revoke a token, immediately and permanently."""
+    async def revoke(
+        self, id_: str, *, by: str, why: str = "", force: bool = False, idempotency_key: IdempotencyKey | None = None
+    ) -> None:
+        """Revoke a token, immediately and permanently; the last one that can manage tokens only by force."""
 
         def command(token: Token | None) -> Decision[Token, None]:
             if token is None:
@@ -150,12 +156,30 @@ class Tokens:
             is_repeated = idempotency_key is not None and is_repeated_request(token.seen_keys, idempotency_key, now=now)
             if token.revoked_at is not None or is_repeated:
                 return Decision(token, (), None)
+            if not force and self._is_last_admin(token, now=now):
+                raise LastToken(token.id, token.name)
             revoked = msgspec.structs.replace(
                 token, revoked_at=now, seen_keys=add_seen_key(token.seen_keys, idempotency_key, now=now)
             )
             return Decision(revoked, (self._entry(2, EntryKind.TOKEN_REVOKED, token, by=by, why=why),), None)
 
-        await self._loop.apply(id_, command)
+        async with self._lock:  # two admins that revoke each other: the second one is refused
+            await self._loop.apply(id_, command)
+
+    def _is_last_admin(self, token: Token, *, now: datetime) -> bool:
+        others = (other for other in self._tokens.values() if other.id != token.id)
+        return token.can_manage_tokens(now=now) and not any(other.can_manage_tokens(now=now) for other in others)
+
+    async def keep_revoked(self, revoked: Token, *, by: str, why: str) -> None:
+        """Revoke a token that other data of this service names as revoked, also if it is unknown here."""
+
+        def command(token: Token | None) -> Decision[Token, None]:
+            if token is not None and token.revoked_at is not None:
+                return Decision(token, (), None)
+            kept = msgspec.structs.replace(token or revoked, revoked_at=revoked.revoked_at)
+            return Decision(kept, (self._entry(2, EntryKind.TOKEN_REVOKED, kept, by=by, why=why),), None)
+
+        await self._loop.apply(revoked.id, command)
 
     def _observe(self, change: RecordChange[Token]) -> None:
         """Update the index by secret."""

@@ -10,6 +10,7 @@ import pytest
 from forewarn.clock import ManualClock, wait_until
 from forewarn.core.campaign.record import CampaignState, WaveState
 from forewarn.core.campaign.spec import Window
+from forewarn.core.errors import NotAnnounced
 from forewarn.core.event import EventType
 from forewarn.core.impact import Done, Failed, NotStarted
 from forewarn.core.journal import Entry, EntryKind
@@ -98,7 +99,9 @@ async def test_campaign_started_within_a_second_announces_at_once_and_keeps_the_
 async def test_scope_that_is_not_enabled_has_unannounced_waves_by_the_same_rules() -> None:
     store, clock = PolicyCheckingStore(), ManualClock(TEN)
     async with run_fleet(web_scope(), store=store, clock=clock, policy=PRODUCTION) as fleet:
-        await start_campaign(fleet, campaign_spec())
+        with pytest.raises(NotAnnounced, match="0 of 1 scopes poll for events: 6 of 6 VMs will not hear of it"):
+            await start_campaign(fleet, campaign_spec())
+        await start_campaign(fleet, campaign_spec(), unannounced=True)
         await fleet.time.advance(timedelta(0))
         (event,) = fleet.replica.scope("web").events
         assert (event.announced, event.not_before) == (False, at(10, 15))

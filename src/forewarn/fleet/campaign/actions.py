@@ -35,7 +35,7 @@ from forewarn.core.change import Change
 from forewarn.core.errors import CoreError
 from forewarn.core.journal import Entry
 from forewarn.core.scope import Scope
-from forewarn.fleet.errors import SaveFailed
+from forewarn.fleet.errors import SAVE_ERRORS
 from forewarn.fleet.event_loop import FairShare
 from forewarn.fleet.scopes import Scopes, no_guards
 from forewarn.platform.port import GateChecker, GateFailed, GatePassed, GateRequest
@@ -154,7 +154,7 @@ class CampaignActions:
 
         try:
             await self._scopes.apply(action.scope, rule, self._owner.guards)
-        except SaveFailed as error:
+        except SAVE_ERRORS as error:
             log.warning("%s; campaign %s decides again in %.1f s", error, self._owner.record.name, MIN_BACKOFF)
             await asyncio.sleep(MIN_BACKOFF)
         finally:
@@ -215,7 +215,7 @@ class CampaignActions:
         while True:
             try:
                 return await operation()
-            except (SaveFailed, StoreError) as error:
+            except (*SAVE_ERRORS, StoreError) as error:
                 pause = next(pauses)
                 log.warning("%s; retrying in %.1f s", error, pause)
                 await asyncio.sleep(pause)

@@ -12,7 +12,7 @@ from forewarn.core.event import State
 from forewarn.core.scope import Scope
 from forewarn.fleet.campaign.actions import MAX_BACKOFF, MIN_BACKOFF
 from forewarn.fleet.duty import DutyWork
-from forewarn.fleet.errors import SaveFailed, ScopeNotFound
+from forewarn.fleet.errors import SAVE_ERRORS, ScopeNotFound
 from forewarn.fleet.event_loop import iterate_gradually
 from forewarn.fleet.main_loop import MainLoop, RecordLoop
 from forewarn.fleet.scopes import Scopes
@@ -88,7 +88,7 @@ class OrphanEvents:
                 await self._scopes.apply(scope, rule, guards)
             except (ScopeNotFound, CoreError):
                 return
-            except SaveFailed as error:
+            except SAVE_ERRORS as error:
                 log.warning("could not cancel event %s in scope %s: %s; retrying in %.1f s", event, scope, error, pause)
                 await asyncio.sleep(pause)
             else:

@@ -22,7 +22,7 @@ from forewarn.core.journal import Entry
 from forewarn.fleet.campaign.actions import MAX_BACKOFF, MIN_BACKOFF, CampaignActions
 from forewarn.fleet.campaign.notifications import deliver_notifications
 from forewarn.fleet.campaign.time_zones import find_zone
-from forewarn.fleet.errors import SaveFailed, ScopeNotFound
+from forewarn.fleet.errors import SAVE_ERRORS, ScopeNotFound
 from forewarn.fleet.event_loop import FairShare
 from forewarn.fleet.main_loop import Decision, RecordLoop
 from forewarn.fleet.scopes import Scopes
@@ -164,7 +164,7 @@ class CampaignRunner:
                 try:
                     async with self._lock:
                         await self._step()
-                except SaveFailed as error:
+                except SAVE_ERRORS as error:
                     pause = next(pauses)
                     log.warning("campaign %s waits: %s; retrying in %.1f s", self.record.name, error, pause)
                     self._reset()
@@ -320,7 +320,7 @@ class CampaignRunner:
                     self._decided = msgspec.structs.replace(self._decided, notifications=notifications)
                     self.index.rebase(self._decided)
                     await self._save()
-            except SaveFailed as error:
+            except SAVE_ERRORS as error:
                 log.warning("campaign %s: could not save that %s was delivered: %s", self.id, notification.what, error)
                 self._reset()
                 await asyncio.sleep(MIN_BACKOFF)

@@ -34,9 +34,9 @@ from forewarn.core.journal import Entry
 from forewarn.core.text import check_text
 from forewarn.fleet.campaign.duty import CampaignDuty
 from forewarn.fleet.campaign.time_zones import find_zone
-from forewarn.fleet.errors import AmbiguousCampaign, CampaignNotFound, GateNotFound, SaveFailed
+from forewarn.fleet.errors import SAVE_ERRORS, AmbiguousCampaign, CampaignNotFound, GateNotFound
 from forewarn.fleet.event_loop import iterate_gradually
-from forewarn.fleet.main_loop import Decision, MainLoop, RecordCodec, RecordTable
+from forewarn.fleet.main_loop import Decision, MainLoop, Observer, RecordCodec, RecordTable
 from forewarn.fleet.scopes import Scopes
 from forewarn.platform.port import GateChecker, Notifier
 from forewarn.store.port import RecordKind
@@ -85,6 +85,11 @@ class Campaigns:
         self.duty = CampaignDuty(scopes, main_loop, self._loop, self._records, checker=checker, notifier=notifier)
         self._loop.observers.append(self.duty.observe_record)
 
+    @property
+    def observers(self) -> list[Observer[Campaign]]:
+        """The observers of every change of a campaign, in order."""
+        return self._loop.observers
+
     # Queries.
 
     def all(self) -> tuple[Campaign, ...]:
@@ -132,7 +137,7 @@ class Campaigns:
         waits = WaitReasons(campaign, calendar, rule_context, blockers, now=now)
         estimate = CompletionEstimate(campaign, calendar, rule_context, now=now)
         async for progress in iterate_gradually(() if campaign.state.is_over else campaign.scopes):
-            waits.add(progress)
+            waits.add(progress, self._scopes.replica.newest(progress.scope)[0])
             estimate.add(progress)
         return CampaignStatus(waits.messages, estimate.end, waits.needs_operator)
 
@@ -199,14 +204,17 @@ class Campaigns:
         idempotency_key: IdempotencyKey | None = None,
         id_: str | None = None,
         is_visible: IsVisible = _all_visible,
+        unannounced: bool = False,
     ) -> Campaign:
-        """Start a campaign as planned. A plan with unplaced VMs is refused."""
+        """Start a campaign as planned, `unannounced` even if VMs will not hear of it. Unplaced VMs are refused."""
         check_text(why, "reason")
         async with self._lock:
             if (before := self.find_by_key(idempotency_key)) is not None:
                 return before
             self.check(spec, is_visible)
-            decision = await self._start(spec, plan, id_=(id_ or str(uuid4())).upper(), by=by, why=why)
+            decision = await self._start(
+                spec, plan, id_=(id_ or str(uuid4())).upper(), by=by, why=why, unannounced=unannounced
+            )
             campaign = decision.record
             if idempotency_key is not None:
                 keys = add_seen_key((), idempotency_key, now=campaign.state_change.at)
@@ -219,10 +227,12 @@ class Campaigns:
     async def _drop_oldest(self) -> None:
         over = [campaign.id for campaign in self.all() if campaign.state.is_over and not self.duty.is_running(campaign)]
         for id_ in over[: max(len(over) - MAX_FINISHED, 0)]:
-            with suppress(SaveFailed):
+            with suppress(*SAVE_ERRORS):
                 await self._loop.apply(id_, lambda _: Decision(None, (), None))
 
-    async def _start(self, spec: CampaignSpec, plan: Plan, *, id_: str, by: str, why: str) -> CampaignDecision:
+    async def _start(
+        self, spec: CampaignSpec, plan: Plan, *, id_: str, by: str, why: str, unannounced: bool
+    ) -> CampaignDecision:
         now = self._scopes.clock.now()
         waves: dict[str, list[PlannedWave]] = {}
         async for wave in iterate_gradually(plan.waves):
@@ -233,7 +243,7 @@ class Campaigns:
             seen = scope.entries if scope is not None else 0
             scopes.append(plan_progress(planned, started_at=now.replace(microsecond=0), seen=seen))
         notify = self._notifier.has_receivers
-        return start(spec, plan, scopes, id_=id_, by=by, why=why, now=now, notify=notify)
+        return start(spec, plan, scopes, id_=id_, by=by, why=why, now=now, notify=notify, unannounced=unannounced)
 
     # Commands of operators.
 
