@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from forewarn.client.changes import Change
-from forewarn.client.effects import Command, Failure, Flow, Reply, Response, Send, Sleep, T, Yield
+from forewarn.client.effects import Command, Failure, Flow, Log, Reply, Response, Send, Sleep, T, Yield
 from forewarn.client.flow import ClientFlows, FlowOptions
 
 ENDPOINT = "http://service"
@@ -76,6 +76,7 @@ class ScriptedFlow:
         self.sent: list[Send] = []
         self.pauses: list[float] = []
         self.changes: list[Change] = []
+        self.messages: list[str] = []
 
     @property
     def targets(self) -> list[str]:
@@ -125,6 +126,8 @@ class ScriptedFlow:
             case Sleep(seconds):
                 self.pauses.append(seconds)
                 self.time.now += seconds
+            case Log(message):
+                self.messages.append(message)
             case Yield(changes):
                 assert changes, "Yield without changes"
                 self.changes.extend(changes)

@@ -1,6 +1,6 @@
 """Effects of a client flow, as plain values."""
 
-from forewarn.client.effects import Command, Failure, Reply, Request, Response, Send, Sleep, Yield
+from forewarn.client.effects import Command, Failure, Log, Reply, Request, Response, Send, Sleep, Yield
 from forewarn.client.errors import TooSlow
 
 
@@ -14,6 +14,7 @@ def test_effects_and_replies_are_matched_by_their_class() -> None:
     values: list[Command | Reply] = [
         Send(Request("GET", "/x"), 5.0),
         Sleep(1.0),
+        Log("x"),
         Yield(()),
         Response(200, {}, b""),
         Failure(TooSlow, "x"),
@@ -25,6 +26,8 @@ def test_effects_and_replies_are_matched_by_their_class() -> None:
                 found.append(("send", timeout))
             case Sleep(seconds):
                 found.append(("sleep", seconds))
+            case Log(message):
+                found.append(("log", float(len(message))))
             case Yield(changes):
                 found.append(("yield", float(len(changes))))
             case Response(status):
@@ -33,4 +36,4 @@ def test_effects_and_replies_are_matched_by_their_class() -> None:
                 found.append(("failure", 0.0))
             case _:
                 raise AssertionError(value)
-    assert found == [("send", 5.0), ("sleep", 1.0), ("yield", 0.0), ("response", 200.0), ("failure", 0.0)]
+    assert found == [("send", 5.0), ("sleep", 1.0), ("log", 1.0), ("yield", 0.0), ("response", 200.0), ("failure", 0.0)]

@@ -16,6 +16,8 @@ from forewarn.client.endpoint import Endpoint, parse_endpoint, resolve_endpoint
         ("127.0.0.1:8180", Endpoint("127.0.0.1", 8180), "http://127.0.0.1:8180"),
         ("http://127.0.0.1:8180", Endpoint("127.0.0.1", 8180), "http://127.0.0.1:8180"),
         ("http://127.0.0.1:8180/", Endpoint("127.0.0.1", 8180), "http://127.0.0.1:8180"),
+        ("http://e:8180/vm/web-0", Endpoint("e", 8180, "/vm/web-0"), "http://e:8180/vm/web-0"),
+        ("http://e/vm/web/web-0/", Endpoint("e", 80, "/vm/web/web-0"), "http://e/vm/web/web-0"),
         ("HTTP://Host", Endpoint("host", 80), "http://host"),
         ("[::1]:81", Endpoint("::1", 81), "http://[::1]:81"),
         ("http://[fe80::1]", Endpoint("fe80::1", 80), "http://[fe80::1]"),
@@ -33,7 +35,7 @@ def test_endpoint_is_parsed(text: str, endpoint: Endpoint, shown: str) -> None:
         "", " ", "http://", "https://127.0.0.1", "ftp://127.0.0.1", "127.0.0.1:0", "127.0.0.1:x", "127.0.0.1:99999",
         "http://127.0.0.1/metadata/scheduledevents", "http://127.0.0.1?api-version=1", "http://me@127.0.0.1", "[::1",
         "http://127.0.0.1#x", "a b", "::1", "http://[]", "http://[::1]x", "127.0.0.1:65536", "127.0.0.1:",
-        "127.0.0.1:٣", "host\r\nX: y", "x" * 300,
+        "127.0.0.1:٣", "http://e/vm", "http://e/vm/a/b/c", "http://e/vm/a/../b", "host\r\nX: y", "x" * 300,
     ],
 )  # fmt: skip
 def test_invalid_endpoint_is_refused_by_the_constructor(text: str) -> None:

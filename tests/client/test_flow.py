@@ -297,6 +297,35 @@ def test_approval_contains_the_event_ids() -> None:
     assert send.request == ("POST", EVENTS, (("Content-Type", "application/json"),), body.encode())
 
 
+def started(id_: str = ID) -> Event:
+    found = read_document(document(event(id_, "Started")))
+    assert found is not None
+    return found.events[0]
+
+
+def test_started_event_is_not_approved_and_the_client_says_so() -> None:
+    talk = ScriptedFlow()
+    assert talk.run(talk.flows.approve([started()], None)) == ()
+    assert (talk.sent, talk.messages) == ([], [f"event {ID} has started: it needs no approval, and none is sent"])
+
+
+def test_scheduled_events_are_approved_without_the_started_ones() -> None:
+    talk = ScriptedFlow()
+    assert talk.run(talk.flows.approve([started(OTHER_ID), one()], None), response(200)) == (ID,)
+    assert [send.request.body for send in talk.sent] == [f'{{"StartRequests":[{{"EventId":"{ID}"}}]}}'.encode()]
+    assert len(talk.messages) == 1
+
+
+@pytest.mark.parametrize("given", [ID.lower(), one()], ids=["id", "older event"])
+def test_event_that_was_started_in_the_last_document_is_not_approved(given: Event | str) -> None:
+    talk = ScriptedFlow()
+    talk.run(talk.flows.document(None), ok(document(event(ID, "Started"))))
+    talk.run(talk.flows.document(None), response(200, b""))
+    assert talk.run(talk.flows.approve([given], None)) == ()
+    talk.run(talk.flows.document(None), ok(document()))
+    assert talk.run(talk.flows.approve([given], None), response(200)) == (getattr(given, "id", given),)
+
+
 def test_approval_is_retried_until_it_is_acknowledged() -> None:
     talk = ScriptedFlow()
     talk.run(talk.flows.approve([ID], None), SLOW, DOWN, response(500), response(204))

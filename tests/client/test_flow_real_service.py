@@ -1,5 +1,6 @@
 """Both clients against the real service in a separate process with a manual clock."""
 
+import logging
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -141,6 +142,18 @@ def test_repeated_and_late_approvals_have_no_effect(vms: Vms, user: User) -> Non
     vms.api.advance("1h")
     user.approve(vms.urls[0], id_)
     assert user.get(vms.urls[0]).events == ()
+
+
+def test_started_event_is_not_sent_for_approval(vms: Vms, user: User, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "forewarn.client")
+    vms.api.fail(Fail(vms=(f"{vms.scope}/vm-0",)))
+    failure = user.get(vms.urls[0]).events[0]
+    id_ = vms.schedule("vm-0")
+    assert user.approve(vms.urls[0], failure) == ()
+    assert user.approve(vms.urls[0], failure, id_) == (id_,)
+    assert [record.getMessage() for record in caplog.records] == [
+        f"event {failure.id} has started: it needs no approval, and none is sent"
+    ] * 2
 
 
 def test_unknown_event_cannot_be_approved(vms: Vms, user: User) -> None:

@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from forewarn.client import ScheduledEvents, Unreachable
-from forewarn.client.retry import RetryLog
+from forewarn.client.retry import RetryLog, log_message
 from tests.client.faulty_server import responds, run_faulty_server
 from tests.client.scripted_flow import FakeMonotonic
 
@@ -19,6 +19,12 @@ def test_retry_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     (record,) = caplog.records
     assert (record.name, record.levelname) == ("forewarn.client", "WARNING")
     assert "answered 503: busy; try again later" in record.getMessage()
+
+
+def test_message_is_logged_as_information(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "forewarn.client")
+    log_message("100% of x")
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [("INFO", "100% of x")]
 
 
 def test_same_error_is_warned_about_every_ten_minutes_and_another_one_immediately(

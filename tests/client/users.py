@@ -12,7 +12,7 @@ from itertools import islice
 from queue import Queue
 from typing import Any, Protocol, TypeVar
 
-from forewarn.client import AsyncScheduledEvents, Change, ClientError, Document, ScheduledEvents
+from forewarn.client import AsyncScheduledEvents, Change, ClientError, Document, Event, ScheduledEvents
 from tests.client.faulty_server import GUARD
 
 T = TypeVar("T")
@@ -29,7 +29,7 @@ class User(Protocol):
 
     def name(self, url: str, **settings: Any) -> str: ...
 
-    def approve(self, url: str, *ids: str, **settings: Any) -> None: ...
+    def approve(self, url: str, *events: Event | str, **settings: Any) -> tuple[str, ...]: ...
 
     def changes(self, url: str, count: int, *, mine: bool = False, **settings: Any) -> list[Change]:
         """Watch until `count` changes have arrived."""
@@ -104,8 +104,8 @@ class SyncUser(UserBase):
     def name(self, url: str, **settings: Any) -> str:
         return self._use(url, settings, lambda se: se.name)
 
-    def approve(self, url: str, *ids: str, **settings: Any) -> None:
-        self._use(url, settings, lambda se: se.approve(*ids))
+    def approve(self, url: str, *events: Event | str, **settings: Any) -> tuple[str, ...]:
+        return self._use(url, settings, lambda se: se.approve(*events))
 
     def changes(self, url: str, count: int, *, mine: bool = False, **settings: Any) -> list[Change]:
         return self._use(url, settings, lambda se: list(islice(se.watch(mine=mine), count)))
@@ -152,8 +152,8 @@ class AsyncUser(UserBase):
     def name(self, url: str, **settings: Any) -> str:
         return self._use(url, settings, AsyncScheduledEvents.name)
 
-    def approve(self, url: str, *ids: str, **settings: Any) -> None:
-        self._use(url, settings, lambda se: se.approve(*ids))
+    def approve(self, url: str, *events: Event | str, **settings: Any) -> tuple[str, ...]:
+        return self._use(url, settings, lambda se: se.approve(*events))
 
     def changes(self, url: str, count: int, *, mine: bool = False, **settings: Any) -> list[Change]:
         async def take(se: AsyncScheduledEvents) -> list[Change]:

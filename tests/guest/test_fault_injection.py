@@ -261,3 +261,15 @@ async def test_faults_change_neither_document_nor_etag() -> None:
         await peer.request()
         after = await peer.request()
         assert (after.body, after.headers["etag"]) == (before.body, before.headers["etag"])
+
+
+async def test_preview_shows_the_fault_and_uses_up_nothing() -> None:
+    async with run_endpoint(enable_delay=LONG) as endpoint:
+        await endpoint.faults.set(FaultKind.STATUS_410, vm="web-0", times=1, by="test")
+        slow = await endpoint.faults.set(FaultKind.SLOW, amount=timedelta(seconds=5), by="test")
+        found = [endpoint.server.preview("web/web-0") for _ in range(3)][-1]
+        assert (found.status, found.delay) == (410, LONG + timedelta(seconds=5))
+        assert [(fault.kind, fault.hits) for fault in found.faults] == [(FaultKind.SLOW, 0), (FaultKind.STATUS_410, 0)]
+        assert endpoint.server.preview("web/web-1").faults == (slow,)
+        assert [fault.hits for fault in endpoint.faults.list()] == [0, 0]
+        assert endpoint.fleet.replica.scope("web").enabled is False

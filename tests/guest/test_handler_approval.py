@@ -12,7 +12,7 @@ from forewarn.guest.connection_state import ConnectionState
 from forewarn.store.port import NO_GUARDS, Guards, RecordKey
 from forewarn.wire.error_responses import ErrorReason
 from tests.core.sample_scopes import schedule_request, scope, vm
-from tests.fleet.fleets import FailingStore, until
+from tests.fleet.fleets import FailingStore, UnsureStore, until
 from tests.guest.running_endpoint import EVENTS, GET, approval, request, run_endpoint
 
 UNKNOWN = "602D9444-D2CD-49C7-8624-8643E7171297"
@@ -81,6 +81,24 @@ async def test_approval_that_cannot_be_saved_is_503_and_has_no_effect() -> None:
         assert "could not be saved" in answer.document["error"]
         assert (await peer.request()).document["Events"][0]["EventStatus"] == "Scheduled"
         store.full = False
+        assert (await peer.post(approval(event))).status == 200
+        assert (await peer.request()).document["Events"][0]["EventStatus"] == "Started"
+
+
+@pytest.mark.parametrize("is_saved", [False, True])
+async def test_approval_with_an_unknown_outcome_is_503_and_can_be_repeated(*, is_saved: bool) -> None:
+    """The response neither confirms the approval nor says that it had no effect."""
+    store = UnsureStore()
+    store.saves = is_saved
+    async with run_endpoint(store=store) as endpoint:
+        ((_, event),) = await endpoint.fleet.events.schedule(schedule_request(EventType.REBOOT, "web/web-0"))
+        peer = await endpoint.connect()
+        await peer.request()
+        store.is_unsure = True
+        answer = await peer.post(approval(event))
+        assert (answer.status, answer.headers["retry-after"]) == (503, "1")
+        assert "it is not known whether the request was saved" in answer.document["error"]
+        store.is_unsure = False
         assert (await peer.post(approval(event))).status == 200
         assert (await peer.request()).document["Events"][0]["EventStatus"] == "Started"
 

@@ -5,6 +5,7 @@ from datetime import timedelta
 
 import pytest
 
+from forewarn.core.errors import NotAnnounced
 from forewarn.core.event import EventType
 from forewarn.core.policy import PRODUCTION
 from forewarn.guest.connection_state import ConnectionState
@@ -13,12 +14,15 @@ from tests.fleet.fleets import FailingStore, until
 from tests.guest.running_endpoint import GET, approval, request, run_endpoint
 
 LONG = timedelta(hours=1)
+PATH = "/metadata/scheduledevents?api-version="
 
 
 async def test_first_response_follows_after_the_scope_is_enabled() -> None:
     """It shows the events that waited for that."""
     async with run_endpoint(policy=PRODUCTION) as endpoint:
-        await endpoint.fleet.events.schedule(schedule_request(EventType.REBOOT, "web/web-0", notice=LONG))
+        await endpoint.fleet.events.schedule(
+            schedule_request(EventType.REBOOT, "web/web-0", notice=LONG, unannounced=True)
+        )
         answer = await (await endpoint.connect()).request()
         assert endpoint.fleet.replica.scope("web").enabled
         assert len(answer.document["Events"]) == 1
@@ -115,3 +119,18 @@ async def test_peer_that_resets_during_the_delay_is_removed() -> None:
         await until(lambda: endpoint.connection_states() == [ConnectionState.RESPONDING])
         peer.reset()
         await until(lambda: endpoint.counters.connections == 0)
+
+
+async def test_version_of_the_pollers_tells_whether_they_will_hear_of_an_event() -> None:
+    """Only the newest version counts, because one VM that sees the event is enough."""
+    terminate = schedule_request(EventType.TERMINATE, "web/web-0")
+    async with run_endpoint(policy=PRODUCTION) as endpoint:
+        guest = await endpoint.connect()
+        view = endpoint.fleet.replica.view("web")
+        await guest.get(target=f"{PATH}2017-08-01")
+        with pytest.raises(NotAnnounced, match="poll with api-version 2017-08-01, which has no Terminate"):
+            await endpoint.fleet.events.schedule(terminate)
+        await guest.get(target=f"{PATH}2020-07-01")
+        await guest.get(target=f"{PATH}2017-03-01")
+        assert view.poll_version == "2020-07-01"
+        assert await endpoint.fleet.events.schedule(terminate)

@@ -90,7 +90,12 @@ def test_connections_are_limited_by_the_open_files_of_the_process(monkeypatch: p
     unlimited = resource.RLIM_INFINITY
     for files, asked, expected in [(1024, 32_768, 876), (1024, 10, 10), (64, 10, 1), (unlimited, 32_768, 32_768)]:
         monkeypatch.setattr(resource, "getrlimit", lambda _, files=files: (files, files))
-        assert connection_limit(asked, listening=20) == expected
+        assert connection_limit(Limits(connections=asked), listening=20) == expected
+
+
+def test_open_files_of_operators_are_not_for_guests(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (1024, 1024))
+    assert connection_limit(Limits(reserved_files=SPARE_FILES + 200), listening=20) == 676
 
 
 async def test_listeners_reduce_the_connection_limit(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -129,10 +129,10 @@ async def test_port_that_cannot_be_saved_is_opened_later(monkeypatch: pytest.Mon
         await until(lambda: store.refused > 1)
         await until(lambda: len(given._server._listeners) == 6)
         assert given.url("web", "web-6") is None
-        assert not given.is_complete
+        assert list(given.failures) == [""]
         store.full = False
         await until(lambda: given.url("web", "web-6") is not None)
-        await until(lambda: given.is_complete)
+        await until(lambda: not given.failures)
         assert await answer_at(given.url("web", "web-6")) == (b"HTTP/1.1 200 OK", b"web-6")
         assert len(given._server._listeners) == 7
 
@@ -250,6 +250,69 @@ async def test_port_in_use_is_reported_and_not_saved() -> None:
                 async with ports(fleet, port):
                     pass
             assert fleet.ports.assigned == {}
+
+
+async def test_busy_port_at_the_start_does_not_affect_other_vms(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is retried, and logged once when it fails and once when it is back."""
+    monkeypatch.setattr("forewarn.guest.vm_listeners.MIN_BACKOFF", 0.001)
+    monkeypatch.setattr("forewarn.guest.vm_listeners.MAX_BACKOFF", 0.001)
+    tries = count_attempts(monkeypatch)
+    store = MemoryStore()
+    async with run_fleet(web_scope(), store=store) as fleet, ports(fleet):
+        kept = fleet.ports.assigned["web/web-2"]
+    with socket.create_server((HOST, kept)) as other:
+        tries.clear()
+        async with run_fleet(store=store) as fleet, ports(fleet) as given:
+            assert [name for name in fleet.ports.assigned if given.url(*name.split("/")) is None] == ["web/web-2"]
+            assert await answer_at(given.url("web", "web-5")) == (b"HTTP/1.1 200 OK", b"web-5")
+            await until(lambda: tries.count("web/web-2") > 3)
+            assert list(given.failures) == ["web/web-2"]
+            other.close()
+            await until(lambda: not given.failures)
+            assert await answer_at(given.url("web", "web-2")) == (b"HTTP/1.1 200 OK", b"web-2")
+            assert fleet.ports.assigned["web/web-2"] == kept
+    lines = [record.getMessage() for record in caplog.records if record.name == "forewarn.guest.vm_listeners"]
+    assert [line.partition(":")[0] for line in lines] == [
+        "cannot open a guest port, retrying",
+        "VM web/web-2 has its guest port again",
+    ]
+
+
+def count_attempts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the VMs for which the server is asked to listen."""
+    listen, tries = GuestServer.listen_for_vm, list[str]()
+
+    async def record(server: GuestServer, name: str, host: str, port: int) -> int:
+        tries.append(name)
+        return await listen(server, name, host, port)
+
+    monkeypatch.setattr(GuestServer, "listen_for_vm", record)
+    return tries
+
+
+async def test_removed_vm_with_a_busy_port_is_no_longer_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("forewarn.guest.vm_listeners.MIN_BACKOFF", 0.001)
+    monkeypatch.setattr("forewarn.guest.vm_listeners.MAX_BACKOFF", 0.001)
+    store = MemoryStore()
+    async with run_fleet(web_scope(), store=store) as fleet, ports(fleet):
+        kept = fleet.ports.assigned["web/web-2"]
+    with socket.create_server((HOST, kept)):
+        async with run_fleet(store=store) as fleet, ports(fleet) as given:
+            await fleet.scopes.apply("web", lambda value: without(value, "web-2", fleet))
+            await until(lambda: not given.failures)
+
+
+async def test_start_fails_if_no_saved_port_is_free() -> None:
+    store = MemoryStore()
+    async with run_fleet(scope("s", vm("a"), vm("b")), store=store) as fleet, ports(fleet):
+        kept = list(fleet.ports.assigned.values())
+    with socket.create_server((HOST, kept[0])), socket.create_server((HOST, kept[1])):
+        async with run_fleet(store=store) as fleet:
+            with pytest.raises(ListenFailed, match="VM s/a: cannot listen"):
+                async with ports(fleet):
+                    pass
 
 
 async def test_port_of_the_operator_api_is_not_assigned_to_a_vm() -> None:

@@ -11,12 +11,12 @@ from typing import Self
 
 from forewarn.client.changes import Change
 from forewarn.client.document import Document, Event
-from forewarn.client.effects import Command, Failure, Flow, Reply, Response, Send, Sleep, T, Yield
+from forewarn.client.effects import Command, Failure, Flow, Log, Reply, Response, Send, Sleep, T, Yield
 from forewarn.client.endpoint import Endpoint, resolve_endpoint
 from forewarn.client.errors import ClientError, Closed
 from forewarn.client.flow import ClientFlows, FlowOptions
 from forewarn.client.interruption import InterruptionState
-from forewarn.client.retry import OnTrouble, RetryLog
+from forewarn.client.retry import OnTrouble, RetryLog, log_message
 from forewarn.client.sync import random_fraction
 from forewarn.client.transport import Exchange
 from forewarn.clock import SystemClock
@@ -102,9 +102,9 @@ class AsyncScheduledEvents:
         """Yield every change, starting with the events that exist now; see `ScheduledEvents.watch`."""
         return self._driver.changes(self._flows.watch(mine=mine, since=since))
 
-    async def approve(self, event: Event | str, *more: Event | str, retry_for: float | None = None) -> None:
+    async def approve(self, event: Event | str, *more: Event | str, retry_for: float | None = None) -> tuple[str, ...]:
         """Approve events, so that they may start early; see `ScheduledEvents.approve`."""
-        await self._driver.run(self._flows.approve((event, *more), retry_for))
+        return await self._driver.run(self._flows.approve((event, *more), retry_for))
 
     @asynccontextmanager
     async def interruptible(self, *types: str) -> AsyncIterator[AsyncInterruption]:
@@ -188,6 +188,9 @@ class _AsyncDriver:
                 return await self._exchange(Exchange(self._endpoint, request, timeout))
             case Sleep(seconds, trouble):
                 await self._pause(seconds, trouble)
+                return None
+            case Log(message):
+                log_message(message)
                 return None
             case Yield():
                 raise AssertionError("only watch yields changes")

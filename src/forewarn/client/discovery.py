@@ -183,7 +183,7 @@ def has_events(url: str, pause: Callable[[float], None] = time.sleep) -> bool:
 
 def _is_reachable(endpoint: Endpoint) -> bool:
     try:
-        socket.create_connection(endpoint, CONNECT_TIMEOUT).close()
+        socket.create_connection((endpoint.host, endpoint.port), CONNECT_TIMEOUT).close()
     except OSError:
         return False
     return True

@@ -1,4 +1,4 @@
-"""Effects that a client flow yields (Send, Sleep, Yield) and the results that it is sent (Response, Failure).
+"""Effects that a client flow yields (Send, Sleep, Log, Yield) and the results that it is sent (Response, Failure).
 
 Values only.
 """
@@ -35,13 +35,19 @@ class Sleep(NamedTuple):
     error: ClientError | None = None
 
 
+class Log(NamedTuple):
+    """Log a message for the user; the reply is None."""
+
+    message: str
+
+
 class Yield(NamedTuple):
     """Yield changes to the user; the reply is None, as soon as the user wants more."""
 
     changes: tuple[Change, ...]
 
 
-Command: TypeAlias = Send | Sleep | Yield
+Command: TypeAlias = Send | Sleep | Log | Yield
 
 
 class Response(NamedTuple):

@@ -17,8 +17,8 @@ from typing import NamedTuple
 import msgspec
 
 from forewarn.client.changes import Change, compare_events
-from forewarn.client.document import Document, Event, read_document
-from forewarn.client.effects import Flow, Request, Response, Send, Sleep, T, Yield
+from forewarn.client.document import Document, Event, event_key, read_document
+from forewarn.client.effects import Flow, Log, Request, Response, Send, Sleep, T, Yield
 from forewarn.client.errors import ClientError, NoName, NotAnEvent, NotUnderstood, NoVersion
 from forewarn.client.responses import (
     EVENTS_NEWEST_FIRST,
@@ -102,6 +102,7 @@ class ClientFlows:
         self._version: str | None = None
         self._version_found_at = 0.0
         self._answered_at: float | None = None
+        self._started: frozenset[str] = frozenset()
 
     def watch(self, *, mine: bool, since: Document | None) -> Flow[None]:
         """Yield every change since the document, without end; errors are retried."""
@@ -131,10 +132,22 @@ class ClientFlows:
         result = yield from self._retry(lambda: self._poll(FIRST_POLL), retry_for)
         return result.document or Document()
 
-    def approve(self, events: Iterable[Event | str], retry_for: float | None) -> Flow[None]:
-        """Approve all events or none. Approvals are idempotent, so the request can be retried."""
-        body = _approval_body(events)
-        yield from self._retry(lambda: self._post(body), retry_for)
+    def approve(self, events: Iterable[Event | str], retry_for: float | None) -> Flow[tuple[str, ...]]:
+        """Approve all events or none; return the ids. Events that have started are left out: they need no approval.
+
+        Approvals are idempotent, so the request can be retried.
+        """
+        ids = []
+        for event in events:
+            id_ = _id(event)
+            if (isinstance(event, Event) and event.is_started) or id_.upper() in self._started:
+                yield Log(f"event {id_} has started: it needs no approval, and none is sent")
+            else:
+                ids.append(id_)
+        if ids:
+            body = encode_approval(ids)
+            yield from self._retry(lambda: self._post(body), retry_for)
+        return tuple(ids)
 
     def name(self, retry_for: float | None) -> Flow[str]:
         """Get the resource name of this VM."""
@@ -172,6 +185,8 @@ class ClientFlows:
             document = read_document(response.body)
         except InvalidDocument as error:
             raise NotUnderstood(self.endpoint, str(error)) from error
+        if document is not None:
+            self._started = frozenset(event_key(event) for event in document.events if event.is_started)
         return PollResult(document, None if document is None else etag_of(response), wait)
 
     def _post(self, body: bytes) -> Flow[None]:
@@ -263,10 +278,6 @@ def _approval_request(version: str, body: bytes) -> Request:
 
 def _instance_request(version: str) -> Request:
     return Request("GET", f"{INSTANCE_DOCUMENT}?api-version={version}&format=json")
-
-
-def _approval_body(events: Iterable[Event | str]) -> bytes:
-    return encode_approval([_id(event) for event in events])
 
 
 def _id(event: object) -> str:

@@ -49,6 +49,14 @@ QUIET_FOR = 600.0
 """For how many seconds the same warning is not repeated, so that an outage does not fill the log."""
 
 
+def log_message(message: str) -> None:
+    """Log a message for the user of the library."""
+    # Imported late: most programs never log anything here.
+    import logging
+
+    logging.getLogger(LOGGER).info(message)
+
+
 class RetryLog:
     """Logs a warning before a retry; a repetition within `QUIET_FOR` is logged at debug level."""
 
@@ -58,7 +66,6 @@ class RetryLog:
         self._last_logged_at = 0.0
 
     def __call__(self, error: ClientError, pause: float) -> None:
-        # Imported late: most programs never log anything here.
         import logging
 
         level = logging.WARNING if self._is_new(str(error)) else logging.DEBUG

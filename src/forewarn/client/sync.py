@@ -11,12 +11,12 @@ from typing import Protocol, Self
 
 from forewarn.client.changes import Change
 from forewarn.client.document import Document, Event
-from forewarn.client.effects import Command, Flow, Reply, Response, Send, Sleep, T, Yield
+from forewarn.client.effects import Command, Flow, Log, Reply, Response, Send, Sleep, T, Yield
 from forewarn.client.endpoint import Endpoint, resolve_endpoint
 from forewarn.client.errors import ClientError, Closed
 from forewarn.client.flow import ClientFlows, FlowOptions
 from forewarn.client.interruption import Interruption
-from forewarn.client.retry import OnTrouble, RetryLog
+from forewarn.client.retry import OnTrouble, RetryLog, log_message
 from forewarn.client.transport import Exchange
 from forewarn.clock import SystemClock
 
@@ -99,13 +99,14 @@ class ScheduledEvents:
         """
         return self._driver.changes(self._flows.watch(mine=mine, since=since))
 
-    def approve(self, event: Event | str, *more: Event | str, retry_for: float | None = None) -> None:
+    def approve(self, event: Event | str, *more: Event | str, retry_for: float | None = None) -> tuple[str, ...]:
         """Approve events, so that they may start early. Either all of them are approved or none.
 
-        An event affects all VMs in its `resources`, and one approval counts for all of them. Approving an event again,
-        or after its start, has no effect.
+        An event affects all VMs in its `resources`, and one approval counts for all of them. Approving an event again
+        has no effect. Events that are Started, as given or in the last document, are not sent: they need no approval.
+        The client logs this as "forewarn.client", and returns the ids of the others.
         """
-        self._driver.run(self._flows.approve((event, *more), retry_for))
+        return self._driver.run(self._flows.approve((event, *more), retry_for))
 
     @contextmanager
     def interruptible(self, *types: str) -> Iterator[Interruption]:
@@ -115,8 +116,11 @@ class ScheduledEvents:
             while not stop.is_set():
                 work()
             clean_up(stop.time_left())
-            if stop.event is not None:
-                se.approve(stop.event)
+            for change in se.watch(mine=True):
+                if isinstance(change, Appeared):
+                    se.approve(change.event)
+                elif isinstance(change, Gone):
+                    break
         """
         stop = Interruption(types, self._now)
         with self._driver.child() as driver:
@@ -206,6 +210,11 @@ class _SyncDriver:
                 return self._exchange(Exchange(self._endpoint, request, timeout))
             case Sleep(seconds, trouble):
                 self._pause(seconds, trouble)
+                return None
+            case Log(message):
+                if self._cancelled.is_set():
+                    raise Closed
+                log_message(message)
                 return None
             case Yield():
                 raise AssertionError("only watch yields changes")

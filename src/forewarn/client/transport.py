@@ -193,7 +193,7 @@ def _exchange(sock: _TimedSocket, endpoint: Endpoint, request: Request) -> Respo
     # The Host header must not contain the zone id of a link-local IPv6 address.
     connection = HTTPConnection(endpoint.host.partition("%")[0], endpoint.port)
     connection.sock = sock
-    connection.request(request.method, request.target, request.body, HEADERS | dict(request.headers))
+    connection.request(request.method, endpoint.path + request.target, request.body, HEADERS | dict(request.headers))
     with connection.getresponse() as response:
         body = response.read(LARGEST_RESPONSE + 1)
         if len(body) > LARGEST_RESPONSE:

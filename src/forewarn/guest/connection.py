@@ -39,6 +39,7 @@ class Connection(asyncio.Protocol):
         "_resolver",
         "_server_state",
         "_session",
+        "_session_type",
         "_state",
         "_transport",
         "since",
@@ -48,9 +49,15 @@ class Connection(asyncio.Protocol):
     _transport: asyncio.Transport
     _session: HttpSession
 
-    def __init__(self, server_state: ServerState, resolver: CallerResolver) -> None:
+    def __init__(
+        self,
+        server_state: ServerState,
+        resolver: CallerResolver,
+        session_type: Callable[[ServerState, Peer], HttpSession] = HttpSession,
+    ) -> None:
         self._server_state = server_state
         self._resolver = resolver
+        self._session_type = session_type
         self._backlog = b""
         self._pending: asyncio.Task[Response] | None = None
         self._is_writing_paused = False
@@ -65,7 +72,7 @@ class Connection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=server_state.limits.unread_bytes)
         peer = Peer(self._resolver, transport.get_extra_info("peername"), server_state.rate_limiter)
-        self._session = HttpSession(server_state, peer)
+        self._session = self._session_type(server_state, peer)
         server_state.add_connection(self)
         if server_state.is_closing:
             self._close()

@@ -9,8 +9,9 @@ from forewarn.guest.handler import EnableDelay, RequestHandler, Response
 from forewarn.guest.identity import Caller, Peer
 from forewarn.guest.responses import RESET, PreparedResponse, Reset, ShiftedDate
 from forewarn.wire.document import encode_document, has_events
-from forewarn.wire.error_responses import JSON, ErrorResponse
-from forewarn.wire.fault_responses import BODY_FAULTS, HTML, fault_response
+from forewarn.wire.error_responses import ErrorResponse
+from forewarn.wire.fault_responses import BODY_FAULTS, fault_response, faulty_document
+from forewarn.wire.preview import ResponsePreview, preview_document
 from forewarn.wire.request import ApprovalRequest, DocumentRequest, GuestRequest
 
 
@@ -36,6 +37,15 @@ class FaultInjector:
             return response
         return ShiftedDate(response, fault_set.date.fault.amount)
 
+    def preview(self, request: DocumentRequest, caller: Caller) -> ResponsePreview:
+        """Return what the VM would get, without a hit."""
+        fault_set = self.faults.preview(_vm_name(caller), partial(_applies, request, caller))
+        kind = None if fault_set.response is None else fault_set.response.fault.kind
+        return preview_document(caller.scope, request.version, kind)._replace(
+            delay=self.faults.delay(fault_set, _vm_name(caller)),
+            faults=tuple(active.fault for active in fault_set if active is not None),
+        )
+
     async def _faulty_response(
         self, fault_set: FaultSet, request: GuestRequest, peer: Peer, caller: Caller
     ) -> Response | None:
@@ -57,10 +67,8 @@ class FaultInjector:
             return None
         if (enable_wait := self._enable_delay.record_request(caller)) is not None:
             await enable_wait
-        content_type = HTML if kind is FaultKind.WRONG_CONTENT_TYPE else JSON
-        return PreparedResponse(
-            200, (("Content-Type", content_type),), BODY_FAULTS[kind](encode_document(caller.scope, request.version))
-        )
+        content_type, content = faulty_document(kind, encode_document(caller.scope, request.version))
+        return PreparedResponse(200, (("Content-Type", content_type),), content)
 
     async def _normal_response(self, request: GuestRequest, body: bytes, peer: Peer) -> Response:
         caller = peer.identify()

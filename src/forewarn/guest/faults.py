@@ -5,7 +5,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 from enum import Enum
@@ -75,7 +75,7 @@ class Faults:
         self._fleet = fleet
         self._active: dict[str, ActiveFault] = {}
         self._number = 0
-        self._results_by_key: dict[str, tuple[str, tuple[Fault, ...]]] = {}
+        self._results_by_key: dict[tuple[str, str], tuple[str, tuple[Fault, ...]]] = {}
         self._unrecorded: list[EndedFault] = []
         """Faults that ended by themselves and are not in the journal yet, because saving failed."""
         self._lock = asyncio.Lock()
@@ -199,14 +199,23 @@ class Faults:
         for active in matching.values():
             active.record_hit(vm, now)
         try:
-            yield FaultSet(
-                matching.get(FaultEffect.DELAY), matching.get(FaultEffect.DATE), matching.get(FaultEffect.RESPONSE)
-            )
+            yield _fault_set(matching)
         finally:
             for active in matching.values():
                 active.in_flight -= 1
             for active in tuple(self._active.values()):
                 self._end_if_done(active)
+
+    def preview(self, vm: str, applies: FaultFilter) -> FaultSet:
+        """Return the faults that would affect a request of the VM now, without a hit."""
+        now = asyncio.get_running_loop().time()
+        return _fault_set(self._select(vm, applies, now) if self.has_active else {})
+
+    def delay(self, fault_set: FaultSet, vm: str) -> timedelta:
+        """Return how long the faults would delay a response to the VM."""
+        if fault_set.delay is None:
+            return timedelta(0)
+        return timedelta(seconds=fault_set.delay.remaining(vm, asyncio.get_running_loop().time()))
 
     async def wait(self, active: "ActiveFault", vm: str, owner: object) -> None:
         """Delay a request as long as the fault requires, until the fault ends, or until its owner disconnects.
@@ -320,16 +329,16 @@ class Faults:
 
     def _previous_result(self, idempotency_key: IdempotencyKey | None) -> tuple[Fault, ...] | None:
         """Return the result of an earlier request with the same idempotency key, or None."""
-        if idempotency_key is None or idempotency_key.key not in self._results_by_key:
+        if idempotency_key is None or (idempotency_key.caller, idempotency_key.key) not in self._results_by_key:
             return None
-        digest, faults = self._results_by_key[idempotency_key.key]
+        digest, faults = self._results_by_key[idempotency_key.caller, idempotency_key.key]
         if digest != idempotency_key.digest:
             raise KeyConflict(idempotency_key.key)
         return faults
 
     def _remember_result(self, idempotency_key: IdempotencyKey | None, faults: tuple[Fault, ...]) -> None:
         if idempotency_key is not None:
-            self._results_by_key[idempotency_key.key] = (idempotency_key.digest, faults)
+            self._results_by_key[idempotency_key.caller, idempotency_key.key] = (idempotency_key.digest, faults)
             if len(self._results_by_key) > MAX_IDEMPOTENCY_KEYS:
                 del self._results_by_key[next(iter(self._results_by_key))]
 
@@ -409,6 +418,10 @@ class ActiveFault:
         for done in self.waiters:
             if not done.done():
                 done.set_result(True)
+
+
+def _fault_set(matching: Mapping[FaultEffect, ActiveFault]) -> FaultSet:
+    return FaultSet(*(matching.get(effect) for effect in (FaultEffect.DELAY, FaultEffect.DATE, FaultEffect.RESPONSE)))
 
 
 def _do_nothing() -> None:

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any, TypeAlias
 
 from forewarn.core.errors import ScopeEventNotFound, ScopeVmNotFound
-from forewarn.fleet.errors import SaveFailed, ScopeNotFound
+from forewarn.fleet.errors import OutcomeUnknown, SaveFailed, ScopeNotFound
 from forewarn.fleet.replica import ScopeView
 from forewarn.fleet.service import Fleet
 from forewarn.guest.identity import Caller, Peer
@@ -22,7 +22,14 @@ from forewarn.guest.responses import (
 )
 from forewarn.wire.approval import parse_approval
 from forewarn.wire.document import etag, etag_matches
-from forewarn.wire.error_responses import JSON, NOT_SAVED, UNKNOWN_CALLER, ErrorResponse, event_not_found
+from forewarn.wire.error_responses import (
+    JSON,
+    NOT_SAVED,
+    OUTCOME_UNKNOWN,
+    UNKNOWN_CALLER,
+    ErrorResponse,
+    event_not_found,
+)
 from forewarn.wire.instance import encode_instance, encode_versions
 from forewarn.wire.request import (
     ApprovalRequest,
@@ -50,6 +57,11 @@ class EnableDelay:
             self._begin(caller.view)
         done = self._enabling.get(caller.view)
         return save if done is None else _AwaitBoth(save, done)
+
+    def of(self, caller: Caller) -> timedelta:
+        """Return how long the response to a request would be delayed."""
+        is_delayed = not caller.scope.enabled or caller.view in self._enabling
+        return timedelta(seconds=self._delay) if is_delayed else timedelta(0)
 
     def close(self) -> None:
         """End all delays."""
@@ -108,6 +120,8 @@ class RequestHandler:
         match request:
             case DocumentRequest():
                 enable_wait = self._enable_delay.record_request(caller)
+                if caller.view.poll_version is None or request.version > caller.view.poll_version:
+                    caller.view.poll_version = request.version
                 if enable_wait is None and not _is_long_poll(request, caller):
                     return _document_response(request, caller)
                 return self._query(request, peer, enable_wait)
@@ -155,6 +169,8 @@ class RequestHandler:
             return UNKNOWN_CALLER
         except SaveFailed:
             return NOT_SAVED
+        except OutcomeUnknown:
+            return OUTCOME_UNKNOWN
         return APPROVED
 
 

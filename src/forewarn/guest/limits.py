@@ -1,6 +1,7 @@
 """Limits of the guest endpoint: request rate, connections, sizes and timeouts. A guest can exhaust no resource."""
 
 import resource
+import sys
 from datetime import timedelta
 
 import msgspec
@@ -8,7 +9,7 @@ import msgspec
 from forewarn.core.errors import Invalid
 
 SPARE_FILES = 128
-"""Open files reserved for everything except guest connections: the store, the operator API, the logs."""
+"""Open files reserved for everything except connections: the store, programs, the logs."""
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,6 +24,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     refusals_per_second: int = 50
     """How many requests over the rate limit, or of an unknown caller, are refused with a response. After that, the
     endpoint stops reading from the caller until the next second, because reading takes time from others."""
+
+    reserved_files: int = SPARE_FILES
+    """Open files that neither listeners nor connections of guests use."""
 
     connections: int = 32_768
     connections_per_vm: int = 64
@@ -55,9 +59,12 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
                 raise Invalid(f"{name} must be at least 1, got {value}")
 
 
-def connection_limit(configured: int, *, listening: int) -> int:
-    """Return how many connections the process can have besides its listening sockets, at most `configured`."""
+def file_limit() -> int:
+    """Return how many files, including sockets, the process may have open."""
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if files == resource.RLIM_INFINITY:
-        return configured
-    return max(1, min(configured, files - SPARE_FILES - listening))
+    return sys.maxsize if files == resource.RLIM_INFINITY else files
+
+
+def connection_limit(limits: Limits, *, listening: int) -> int:
+    """Return how many connections of guests the process can have besides its listening sockets."""
+    return max(1, min(limits.connections, file_limit() - limits.reserved_files - listening))

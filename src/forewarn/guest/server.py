@@ -4,27 +4,36 @@ import asyncio
 import errno
 import os
 import socket
+import struct
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from forewarn.clock import SystemClock
+from forewarn.core.vm import Address
 from forewarn.fleet.service import Fleet
 from forewarn.guest.connection import Connection
 from forewarn.guest.counters import Counters
 from forewarn.guest.faults import Faults
-from forewarn.guest.identity import AddressResolver, CallerResolver, FixedVmResolver
+from forewarn.guest.identity import AddressResolver, CallerResolver, FixedVmResolver, Peer
 from forewarn.guest.limits import Limits
 from forewarn.guest.observer import Observer
 from forewarn.guest.server_state import ServerState
+from forewarn.guest.session import HttpSession
+from forewarn.guest.shared_port import NO_VM_NAMED, SharedPortSession, UnknownVmResolver, vm_path
+from forewarn.wire.error_responses import ErrorResponse
+from forewarn.wire.preview import ResponsePreview, preview_error
 
 ACCEPT_QUEUE = 1024
 KEEP_SOCKET_FILE: dict[str, Any] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
 """Python 3.13 and newer would remove the file by the temporary name to which the socket was bound."""
+
+PEER_CREDENTIALS = struct.Struct("3i")
+"""The process id, user id and group id of a peer: `struct ucred` of unix(7)."""
 
 MIN_TICK = 0.5
 """A timer that fires this many seconds early still counts as one tick."""
@@ -62,10 +71,23 @@ class GuestServer:
         """Listen for one VM (`scope/name`) and return the port; port 0 lets the system choose one."""
         return await self._listen(self._resolver_for(vm), host, port)
 
+    async def listen_for_all(self, host: str, port: int) -> int:
+        """Listen for all VMs, which name themselves in the path of each request; return the port."""
+        return await self._listen(
+            UnknownVmResolver(NO_VM_NAMED), host, port, session_type=partial(SharedPortSession, replica=self._replica)
+        )
+
+    def vm_path(self, scope: str, vm: str) -> str:
+        """Return the path that names a VM there."""
+        return vm_path(self._replica, scope, vm)
+
     async def listen_on_unix_socket(self, vm: str, path: Path) -> None:
-        """Listen for one VM on a Unix socket that only its owner can open; the file remains after closing."""
+        """Listen for one VM on a Unix socket that only its owner can open; the file remains after closing.
+
+        A program that runs as a VM is in a user namespace of its own, and is refused: it has its own endpoint.
+        """
         loop = asyncio.get_running_loop()
-        factory = partial(Connection, self._state, self._resolver_for(vm))
+        factory = partial(_LocalConnection, self._state, self._resolver_for(vm))
         self._add_listener(
             path,
             await loop.create_unix_server(factory, sock=_bind_to_path(path), backlog=ACCEPT_QUEUE, **KEEP_SOCKET_FILE),
@@ -77,6 +99,17 @@ class GuestServer:
         With `interface`, only connections on it are accepted, so that other networks cannot impersonate a VM.
         """
         return await self._listen(AddressResolver(self._replica, network), host, port, interface)
+
+    def preview(self, vm: str, *, address: Address | None = None) -> ResponsePreview:
+        """Return what the VM (`scope/name`) gets if it polls now: at a listener of its own, or from the address.
+
+        This is no request: it does not enable the scope, is not counted, and no fault is used up.
+        """
+        if address is None:
+            caller = self._resolver_for(vm).identify("")
+        else:
+            caller = AddressResolver(self._replica, address.network).identify(str(address.ip))
+        return preview_error(caller) if isinstance(caller, ErrorResponse) else self._state.preview(caller)
 
     @property
     def is_listening(self) -> bool:
@@ -109,9 +142,16 @@ class GuestServer:
         view, found = self._replica.find(vm)
         return FixedVmResolver(view, found.name)
 
-    async def _listen(self, resolver: CallerResolver, host: str, port: int, interface: str | None = None) -> int:
+    async def _listen(
+        self,
+        resolver: CallerResolver,
+        host: str,
+        port: int,
+        interface: str | None = None,
+        session_type: Callable[[ServerState, Peer], HttpSession] = HttpSession,
+    ) -> int:
         loop = asyncio.get_running_loop()
-        factory = partial(Connection, self._state, resolver)
+        factory = partial(Connection, self._state, resolver, session_type)
         if interface is None:
             listener = await loop.create_server(factory, host, port, backlog=ACCEPT_QUEUE)
         else:
@@ -141,6 +181,43 @@ class GuestServer:
         left = 1 - SystemClock().now().microsecond / 1_000_000
         delay = left if left >= MIN_TICK else left + 1
         self._tick_timer = asyncio.get_running_loop().call_later(delay, self._tick)
+
+
+class _LocalConnection(Connection):
+    """A connection over a Unix socket, unless its peer is in another user namespace."""
+
+    __slots__ = ("_is_refused",)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._is_refused = _is_in_other_namespace(transport.get_extra_info("socket").fileno())
+        if self._is_refused:
+            self._transport = cast("asyncio.Transport", transport)
+            self._transport.abort()
+        else:
+            super().connection_made(transport)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if not self._is_refused:
+            super().connection_lost(error)
+
+
+def _is_in_other_namespace(connection: int) -> bool:
+    """Return whether the peer of a Unix socket is in another user namespace, as every sandboxed program is.
+
+    A process of root cannot be examined by others; neither can one outside of this container (its pid is 0).
+    """
+    if sys.platform != "linux":
+        return False
+    with socket.socket(fileno=os.dup(connection)) as peer:
+        pid, _, _ = PEER_CREDENTIALS.unpack(
+            peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, PEER_CREDENTIALS.size)
+        )
+    try:
+        return pid != 0 and os.readlink(f"/proc/{pid}/ns/user") != os.readlink("/proc/self/ns/user")
+    except PermissionError:
+        return False
+    except OSError:  # it has already ended
+        return True
 
 
 def _bind_to_interface(interface: str, host: str, port: int) -> socket.socket:

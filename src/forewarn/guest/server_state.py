@@ -13,13 +13,16 @@ from forewarn.guest.counters import Counters
 from forewarn.guest.fault_injection import FaultInjector
 from forewarn.guest.faults import Faults
 from forewarn.guest.handler import EnableDelay, RequestHandler
-from forewarn.guest.identity import Peer
+from forewarn.guest.identity import Caller, Peer
 from forewarn.guest.limits import Limits, connection_limit
 from forewarn.guest.long_poll import LongPolls
 from forewarn.guest.observer import Observer, RequestObserver
 from forewarn.guest.parser import RequestCache
 from forewarn.guest.rate_limit import RateLimiter
 from forewarn.guest.responses import CommonHeaders
+from forewarn.wire.preview import ResponsePreview, preview_document, scope_after_poll
+from forewarn.wire.protocol import NEWEST_VERSION
+from forewarn.wire.request import DocumentRequest
 
 RECORD_LONG_POLLS_EVERY = 60
 """How often, in seconds, a long poll counts as a new request."""
@@ -88,10 +91,20 @@ class ServerState:
         self.timeouts = connection_timeouts(limits)
         self.connections: set[TimedConnection] = set()
         self._listening_sockets = 0
-        self._connection_limit = connection_limit(limits.connections, listening=0)
+        self._connection_limit = connection_limit(limits, listening=0)
         self.ticks = 1
         self.is_closing = False
         self._is_empty = asyncio.Event()
+
+    def preview(self, caller: Caller) -> ResponsePreview:
+        """Return what the VM gets if it polls now, in the newest version."""
+        polled = caller._replace(scope=scope_after_poll(caller.scope, now=self._clock.now()))
+        request = DocumentRequest(NEWEST_VERSION)
+        if self.fault_injector is None:
+            response = preview_document(polled.scope, request.version)
+        else:
+            response = self.fault_injector.preview(request, polled)
+        return response._replace(delay=response.delay + self.enable_delay.of(caller))
 
     @property
     def is_full(self) -> bool:
@@ -112,7 +125,7 @@ class ServerState:
     def count_listening_sockets(self, sockets: int) -> None:
         """Add to the number of listening sockets (negative: closed ones); each uses the open file of a connection."""
         self._listening_sockets += sockets
-        self._connection_limit = connection_limit(self.limits.connections, listening=self._listening_sockets)
+        self._connection_limit = connection_limit(self.limits, listening=self._listening_sockets)
 
     def add_connection(self, connection: TimedConnection) -> None:
         """Count a connection."""

@@ -3,9 +3,7 @@
 import asyncio
 import errno
 import logging
-import resource
 import secrets
-import sys
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, suppress
 from hashlib import blake2s
@@ -22,9 +20,9 @@ from forewarn.fleet.event_loop import tasks_until_exit
 from forewarn.fleet.replica import Replica, ScopeView
 from forewarn.fleet.scopes import ScopeChange
 from forewarn.fleet.service import Fleet
-from forewarn.guest.limits import SPARE_FILES
+from forewarn.guest.limits import SPARE_FILES, file_limit
 from forewarn.guest.server import GuestServer
-from forewarn.settings.types import ListenAddress
+from forewarn.settings.types import ListenAddress, local_address
 
 log = logging.getLogger(__name__)
 
@@ -93,7 +91,10 @@ LISTEN_ERRORS = (ListenFailed, PortUnavailable, TooManyListeners, FleetError, Co
 """Errors that can prevent a listener for a new VM; most are temporary."""
 
 MIN_BACKOFF, MAX_BACKOFF = 1.0, 60.0
-"""First and longest pause, in seconds, before another attempt to listen for a new VM."""
+"""First and longest pause, in seconds, before another attempt to listen for a VM."""
+
+ALL = ""
+"""Stands for all VMs without a listener in `VmPortListeners.failures`."""
 
 
 class VmPortListeners:
@@ -114,12 +115,15 @@ class VmPortListeners:
         self._open: dict[str, int] = {}
         self._changed: set[str] = set()
         self._has_changed = asyncio.Event()
-        self.is_complete = True
-        """Whether every VM had a listener after the last change of the inventory."""
+        self.failures: dict[str, str] = {}
+        """Why VMs (`scope/name`) have no listener; the empty name stands for all new VMs. They are retried."""
 
     @asynccontextmanager
     async def serve(self) -> AsyncIterator[None]:
-        """Listen for all existing VMs, and for new ones while the context is open."""
+        """Listen for all existing VMs, and for new ones while the context is open.
+
+        A VM whose port is in use is retried; if that holds for all of them, raise the error of the first.
+        """
         self._fleet.scopes.observers.append(self.observe)
         await self._open_all(_vm_names(self._fleet.replica.views()))
         async with tasks_until_exit() as tasks:
@@ -131,8 +135,7 @@ class VmPortListeners:
         port = self._open.get(f"{scope}/{vm}")
         if port is None:
             return None
-        host = f"[{self._host}]" if ":" in self._host else self._host
-        return f"http://{host}:{port}"
+        return f"http://{local_address(self._host, port)}"
 
     def observe(self, change: ScopeChange) -> None:
         """Note a scope that has a VM without a port."""
@@ -143,7 +146,7 @@ class VmPortListeners:
 
     async def _open_for_changes(self) -> None:
         pauses = backoff(MIN_BACKOFF, MAX_BACKOFF)
-        pause: float | None = None
+        pause: float | None = next(pauses) if self.failures else None
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause):
@@ -151,23 +154,35 @@ class VmPortListeners:
             self._has_changed.clear()
             changed, self._changed = self._changed, set()
             views = [view for view in self._fleet.replica.views() if view.id in changed]
-            self.is_complete = await self._open_for_new(_vm_names(views))
-            if self.is_complete:
+            await self._open_for_new(_vm_names(views))
+            if not self.failures:
                 pauses, pause = backoff(MIN_BACKOFF, MAX_BACKOFF), None
             else:
                 self._changed |= changed
                 pause = next(pauses)
 
     async def _open_all(self, names: Iterable[str]) -> None:
-        """Listen for the VMs that exist at the start; raise any error."""
+        """Listen for the VMs that exist at the start. A saved port that is in use does not affect the other VMs."""
         new, free = self._vms_without_port(names), self._free_ports()
+        busy: dict[str, ListenFailed] = {}
         async with self._save_ports() as opened:
             for name in new:
-                opened[name] = await self._listen(name, free, skip_busy=self._first == 0)
+                try:
+                    # A busy first port is a mistake that the caller should hear of; a later one is not worth that.
+                    opened[name] = await self._listen(name, free, skip_busy=self._first == 0 or bool(opened))
+                except ListenFailed as error:
+                    if error.is_own or error.error.errno != errno.EADDRINUSE or name not in self._fleet.ports.assigned:
+                        raise
+                    busy[name] = error
+            if busy and not opened:
+                raise next(iter(busy.values()))
+        for name, failure in busy.items():
+            self._changed.add(name.partition("/")[0])
+            self._note_failure(name, failure)
 
-    async def _open_for_new(self, names: Iterable[str]) -> bool:
-        """Listen for new VMs, and return whether all have a listener. An error for one VM does not affect others."""
-        is_complete = True
+    async def _open_for_new(self, names: Iterable[str]) -> None:
+        """Listen for new VMs. An error for one VM does not affect others; `failures` has what failed."""
+        before, failed = set(self.failures), set[str]()
         try:
             new, free = self._vms_without_port(names), self._free_ports()
             async with self._save_ports() as opened:
@@ -177,12 +192,21 @@ class VmPortListeners:
                     except (ScopeNotFound, VmNotFound):
                         log.info("VM %s was removed before it had a guest port", name)
                     except LISTEN_ERRORS as error:
-                        is_complete = False
-                        _log_error(error)
+                        failed.add(name)
+                        self._note_failure(name, error)
         except LISTEN_ERRORS as error:
-            is_complete = False
-            _log_error(error)
-        return is_complete
+            failed |= before | {ALL}
+            self._note_failure(ALL, error)
+        for name in before - failed:
+            del self.failures[name]
+            if (port := self._open.get(name)) is not None:
+                log.warning("VM %s has its guest port again: %s", name, ListenAddress(self._host, port))
+
+    def _note_failure(self, name: str, error: Exception) -> None:
+        """Note why a VM has no listener, and log it once."""
+        if self.failures.get(name) != str(error):
+            log.error("cannot open a guest port, retrying: %s", error)
+        self.failures[name] = str(error)
 
     @asynccontextmanager
     async def _save_ports(self) -> AsyncIterator[dict[str, int]]:
@@ -208,7 +232,7 @@ class VmPortListeners:
         if new and excess:
             self._close_removed(excess)
             if _excess_listeners(listeners := len(self._open) + len(new)):
-                raise TooManyListeners(listeners, _file_limit())
+                raise TooManyListeners(listeners, file_limit())
         return new
 
     def _close_removed(self, limit: int) -> None:
@@ -242,18 +266,9 @@ class VmPortListeners:
         return chain(FREE_PORT_RANGE[begin:], FREE_PORT_RANGE[:begin], range(FREE_PORT_RANGE.stop, HIGHEST_PORT + 1))
 
 
-def _file_limit() -> int:
-    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return sys.maxsize if files == resource.RLIM_INFINITY else files
-
-
 def _excess_listeners(listeners: int) -> int:
     """Return the number of listeners over the limit: a VM needs open files for its listener and one connection."""
-    return max(0, listeners - (_file_limit() - SPARE_FILES) // 2)
-
-
-def _log_error(error: Exception) -> None:
-    log.error("cannot open the guest port of a new VM, retrying: %s", error)
+    return max(0, listeners - (file_limit() - SPARE_FILES) // 2)
 
 
 def _vm_names(views: Iterable[ScopeView]) -> list[str]:
