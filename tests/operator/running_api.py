@@ -23,11 +23,13 @@ from forewarn.fleet.service import Fleet
 from forewarn.guest.counters import Counters
 from forewarn.guest.faults import Faults
 from forewarn.operator.app import operator_app
+from forewarn.operator.counters import Counters as OperatorCounters
 from forewarn.operator.http_server import run_server
 from forewarn.operator.state import SocketControl
 from forewarn.platform.simulated import SimulatedPlatform
 from forewarn.store.memory import MemoryStore
 from forewarn.store.port import JournalQuery, JournalRow, SnapshotEnd, WatchItem
+from forewarn.wire.preview import ResponsePreview
 
 TEN = datetime(2026, 3, 2, 10, 0, tzinfo=UTC)
 TOKEN = "a-token-for-tests"
@@ -127,9 +129,20 @@ class FakeGuests:
     faults: Faults | None = None
     sockets: SocketControl | None = None
 
+    response: ResponsePreview | None = None
+
     def url(self, scope: str, vm: Vm) -> str | None:
         """Return the URL."""
         return f"http://{scope}.{vm.name}"
+
+    def preview(self, scope: str, vm: Vm) -> ResponsePreview | None:
+        """Return the given response."""
+        return self.response
+
+    def port_problem(self, scope: str, vm: Vm) -> str | None:
+        """Return that no reason is known."""
+        del scope, vm
+        return None
 
 
 @asynccontextmanager
@@ -154,8 +167,9 @@ async def run_api(
             await fleet.tokens.adopt(TOKEN, by="test")
             guests = guests or FakeGuests()
             guests.faults = Faults(fleet) if emulates else None
-            app = operator_app(fleet, guests=guests)
-            async with run_server(app, listener):
+            counters = OperatorCounters()
+            app = operator_app(fleet, guests=guests, counters=counters)
+            async with run_server(app, listener, counters=counters):
                 try:
                     yield RunningApi(fleet, store, platform, listener.getsockname()[1])
                 finally:

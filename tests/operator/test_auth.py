@@ -13,9 +13,10 @@ from litestar.exceptions import ImproperlyConfiguredException
 from litestar.routes import HTTPRoute
 
 from forewarn.core.access import Role
+from forewarn.operator import limits
 from forewarn.operator.app import litestar_app
 from forewarn.operator.auth import Permission, check_permissions_declared
-from tests.operator.running_api import TOKEN, RunningApi, run_api
+from tests.operator.running_api import GUARD, TOKEN, RunningApi, run_api
 
 HEADERS = {
     "none": ({}, "token-required"),
@@ -255,3 +256,22 @@ async def test_tokens_appear_in_no_log(caplog: pytest.LogCaptureFixture) -> None
     assert not {secret, secret.removeprefix("fw_"), "fw_not_a_token", TOKEN} & set(caplog.text.split())
     assert secret not in caplog.text
     assert secret not in kept
+
+
+async def test_many_wrong_tokens_are_429_and_a_valid_one_still_works(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Behind a proxy all callers have one address: one of them must not lock out the others."""
+    monkeypatch.setattr(limits, "LOG_INTERVAL", 100 * GUARD)
+    async with run_api() as service:
+        replies = [await service.request("GET", "/v1/me", token="wrong") for _ in range(limits.WRONG_TOKENS + 3)]
+        missing = await service.request("GET", "/v1/me", token=None)
+        valid = await service.request("GET", "/v1/me")
+        metrics = (await service.request("GET", "/metrics")).body.decode()
+    assert [reply.status for reply in replies] == [401] * limits.WRONG_TOKENS + [429] * 3
+    last = replies[-1]
+    assert (last.code, last.headers["connection"]) == ("too-many-wrong-tokens", "close")
+    assert 0 < int(last.headers["retry-after"]) <= 100 * GUARD
+    assert (missing.status, valid.status) == (401, 200)
+    assert f"forewarn_operator_wrong_tokens_total {limits.WRONG_TOKENS + 3}.0" in metrics
+    assert caplog.messages == ["127.0.0.1: more than 30 requests with a wrong token in a minute"]

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from forewarn.api.fleet_file import derived_id
 from forewarn.core.access import Role
 from tests.operator.running_api import RunningApi, run_api
 
@@ -31,6 +32,7 @@ vms = [{ name = "same" }]
 """
 
 EVENT = "E0E0E0E0-0000-0000-0000-000000000000"
+DB_ID = derived_id("vm", "hidden", "db-0")
 ADDRESS = {"addresses": [{"ip": "10.0.0.4", "network": "n"}]}
 
 ASKED: dict[str, tuple[str, str, object, int, str]] = {
@@ -49,6 +51,7 @@ ASKED: dict[str, tuple[str, str, object, int, str]] = {
     "host in part": ("POST", "/v1/events", {"type": "Reboot", "host": "hv-0"}, 403, "scope-forbidden"),
     "failing host": ("POST", "/v1/operations/fail", {"host": "hv-7"}, 404, "host-not-found"),
     "address": ("PATCH", "/v1/vms/web-0", ADDRESS, 409, "address-in-use"),
+    "id": ("POST", "/v1/vms", {"name": "new", "scope": "web", "vm_id": DB_ID}, 409, "vm-id-in-use"),
     "figures": ("GET", "/metrics", None, 403, "forbidden"),
     "diagnosis": ("GET", "/v1/diagnosis?vm=db-0", None, 200, ""),
     "diagnosis of a bare name": ("GET", "/v1/diagnosis?vm=same", None, 200, ""),

@@ -15,7 +15,7 @@ async def test_past_start_is_refused() -> None:
     assert (refused.status, refused.code, open_events) == (422, "invalid-value", [])
     assert refused.json["error"]["message"] == (
         "not_before 2026-03-02 09:58:59Z is in the past: the service's time is 2026-03-02 10:00:00Z; "
-        "to start at once, use a notice of 0s"
+        "to start at once, use now"
     )
 
 

@@ -1,21 +1,33 @@
 """The server of the operator API: responses, timeouts, limits and shutdown."""
 
 import asyncio
+import errno
 import logging
 import socket
 import ssl
+import struct
+import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import msgspec
 import pytest
+import trustme
+import uvloop
 from litestar import Litestar, get, post
+from litestar.enums import ScopeType
 from litestar.params import JSONBody
 from litestar.types import ASGIApp, Receive, Scope, Send
 
+from forewarn.guest.parser import KEEP_ALIVE
 from forewarn.operator import http_server
+from forewarn.operator.counters import Counters, ProtocolError, RefuseReason
 from forewarn.operator.http_server import run_server
+from forewarn.operator.limits import ConnectionLimits
+from tests.fleet.fleets import until
+from tests.guest.test_parser import EVERY
+from tests.operator.test_request_reader import OTHER_STATUS, REFUSED, with_host
 
 GUARD = 60
 
@@ -41,16 +53,22 @@ async def ignore() -> str:
     return "ignored"
 
 
+ONE_CONNECTION = ConnectionLimits(total=1)
 HELLO = b"GET /hello HTTP/1.1\r\nHost: x\r\n\r\n"
 HEAD = b"POST /sum HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 7\r\n\r\n"
 
 
 @asynccontextmanager
 async def connected(
-    listener: socket.socket, app: ASGIApp | None = None
+    listener: socket.socket,
+    app: ASGIApp | None = None,
+    *,
+    limits: ConnectionLimits | None = None,
+    counters: Counters | None = None,
 ) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
     """Serve an application, and connect a client to it."""
-    async with asyncio.timeout(GUARD), run_server(app or Litestar([hello, add_up, ignore]), listener):
+    app = app or Litestar([hello, add_up, ignore], logging_config=None)
+    async with asyncio.timeout(GUARD), run_server(app, listener, limits=limits, counters=counters):
         reader, writer = await asyncio.open_connection(*listener.getsockname())
         try:
             yield reader, writer
@@ -68,20 +86,20 @@ async def read_end(reader: asyncio.StreamReader) -> bytes:
 
 
 async def test_server_stops_with_its_context(listener: socket.socket) -> None:
-    async with asyncio.timeout(GUARD), run_server(Litestar([]), listener):
+    async with asyncio.timeout(GUARD), run_server(Litestar([], logging_config=None), listener):
         pass
 
 
 async def test_start_error_is_raised(listener: socket.socket) -> None:
     listener.close()
     with pytest.raises(OSError, match="Bad file descriptor"):
-        async with run_server(Litestar([]), listener):
+        async with run_server(Litestar([], logging_config=None), listener):
             pass
 
 
 async def test_error_in_the_context_is_not_changed(listener: socket.socket) -> None:
     with pytest.raises(RuntimeError, match="a bug"):
-        async with run_server(Litestar([]), listener):
+        async with run_server(Litestar([], logging_config=None), listener):
             raise RuntimeError("a bug")
 
 
@@ -153,7 +171,7 @@ REFUSALS = {
         "the chunk header or trailer of the request body is larger than 16 KiB",
     ),
     "unknown coding": (
-        HEAD.replace(b"Content-Length: 7", b"Transfer-Encoding: gzip"),
+        HEAD.replace(b"Content-Length: 7", b"Transfer-Encoding: gzip, chunked"),
         501,
         "the only supported Transfer-Encoding is a single chunked",
     ),
@@ -183,6 +201,65 @@ async def test_refusal_has_a_reason_and_closes_the_connection(listener: socket.s
         {"code": "invalid-request", "message": message, "details": {}},
     )
     assert head.count(b"connection: close") == 1
+
+
+class Echo:
+    """An application that records requests, and reads their bodies or not."""
+
+    def __init__(self, *, reads_body: bool) -> None:
+        self._reads_body = reads_body
+        self.asked: list[tuple[str, str, bytes]] = []
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        body, is_complete = b"", not self._reads_body
+        while not is_complete and (message := await receive())["type"] == "http.request":
+            body += message["body"]
+            is_complete = not message["more_body"]
+        query = f"?{scope['query_string'].decode()}" if scope["query_string"] else ""
+        if is_complete:
+            assert scope["type"] == ScopeType.HTTP
+            self.asked.append((scope["method"], scope["path"] + query, body))
+        await send({"type": "http.response.start", "status": 403, "headers": [(b"content-length", b"5")]})
+        await send({"type": "http.response.body", "body": b"hello", "more_body": False})
+
+
+@pytest.mark.parametrize("case", REFUSED)
+async def test_ambiguous_request_is_refused_and_the_connection_closed(listener: socket.socket, case: str) -> None:
+    """The hard cases of the guest endpoint and those of RFC 9112. What follows such a request is not read."""
+    app, counters = Echo(reads_body=True), Counters()
+    async with connected(listener, app, counters=counters) as (reader, writer):
+        writer.write(HELLO + REFUSED[case] + HELLO)
+        assert (await reader.readuntil(b"\r\n\r\nhello")).startswith(b"HTTP/1.1 403 ")
+        head, _, refusal = (await read_end(reader)).partition(b"\r\n\r\n")
+    assert int(head.split()[1]) == OTHER_STATUS.get(case, 400)
+    assert head.count(b"connection: close") == 1
+    assert msgspec.json.decode(refusal)["error"]["code"] == "invalid-request"
+    assert app.asked == [("GET", "/hello", b"")]
+    assert counters.protocol_errors[ProtocolError.MALFORMED] == 1
+
+
+@pytest.mark.parametrize("case", REFUSED)
+async def test_nothing_is_read_after_an_ambiguous_body_that_nobody_needs(listener: socket.socket, case: str) -> None:
+    """As if the token is missing: the response may be sent before the body is read."""
+    app = Echo(reads_body=False)
+    async with connected(listener, app) as (reader, writer):
+        writer.write(HELLO + REFUSED[case] + HELLO)
+        await read_end(reader)
+    assert [asked for asked in app.asked if asked[1] == "/hello"] == [("GET", "/hello", b"")]
+
+
+@pytest.mark.parametrize("case", EVERY)
+async def test_hard_but_valid_request_is_answered_and_nothing_of_it_is_the_next(
+    listener: socket.socket, case: str
+) -> None:
+    """The hard cases of the guest endpoint: chunks, trailers, offers to upgrade, expectations."""
+    raw, read = EVERY[case]
+    app = Echo(reads_body=True)
+    async with connected(listener, app) as (reader, writer):
+        writer.write(with_host(raw) + HELLO.replace(b"Host", b"Connection: close\r\nHost"))
+        await read_end(reader)
+    is_last = read.connection_line != KEEP_ALIVE  # HTTP/1.0 is always closed here
+    assert app.asked == [(read.method, read.target, read.body), *([] if is_last else [("GET", "/hello", b"")])]
 
 
 async def test_refusal_of_a_body_is_sent_before_the_connection_closes(
@@ -406,9 +483,8 @@ async def test_client_with_short_pauses_is_answered(listener: socket.socket, mon
         assert limits.count(http_server.READ_TIMEOUT) >= 4
 
 
-async def test_connection_over_the_limit_is_refused(listener: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_server, "CONNECTIONS", 1)
-    async with connected(listener) as (first, first_writer):
+async def test_connection_over_the_limit_is_refused(listener: socket.socket) -> None:
+    async with connected(listener, limits=ONE_CONNECTION) as (first, first_writer):
         first_writer.write(HELLO)
         await first.readuntil(b"\r\n\r\nhello")
         second, second_writer = await asyncio.open_connection(*listener.getsockname())
@@ -419,18 +495,127 @@ async def test_connection_over_the_limit_is_refused(listener: socket.socket, mon
     assert head.startswith(b"HTTP/1.1 503 Service Unavailable\r\n")
     assert msgspec.json.decode(refusal)["error"] == {
         "code": "too-many-connections",
-        "message": "the limit of 1 connections is reached; try again later",
+        "message": "the limit of connections is reached; try again later",
         "details": {},
     }
 
 
-async def test_tls_handshake_has_a_timeout(listener: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_dashboards_behind_one_proxy_are_within_the_limits(listener: socket.socket) -> None:
+    """50 of them, each with a stream and six other connections, as browsers open them."""
+    async with asyncio.timeout(GUARD), run_server(Litestar([hello], logging_config=None), listener):
+        opened = [await asyncio.open_connection(*listener.getsockname()) for _ in range(50 * 7)]
+        for _, writer in opened:
+            writer.write(HELLO)
+        for reader, writer in opened:
+            assert (await reader.readuntil(b"\r\n\r\nhello")).startswith(b"HTTP/1.1 200 OK\r\n")
+            writer.close()
+
+
+async def test_one_address_cannot_shut_out_another(listener: socket.socket) -> None:
+    counters = Counters()
+    async with connected(listener, limits=ConnectionLimits(per_address=1), counters=counters) as (reader, writer):
+        writer.write(HELLO)
+        await reader.readuntil(b"\r\n\r\nhello")
+        same, same_writer = await asyncio.open_connection(*listener.getsockname())
+        assert (await read_end(same)).startswith(b"HTTP/1.1 503 ")
+        other, other_writer = await asyncio.open_connection(*listener.getsockname(), local_addr=("127.0.0.2", 0))
+        other_writer.write(HELLO)
+        assert (await other.readuntil(b"\r\n\r\nhello")).startswith(b"HTTP/1.1 200 ")
+        same_writer.close()
+        other_writer.close()
+    assert counters.refusals[RefuseReason.ADDRESS] == 1
+    assert counters.connections == 0
+
+
+async def test_lack_of_open_files_ends_nothing(
+    listener: socket.socket, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also a caller that disconnects before it is accepted."""
+    monkeypatch.setattr(http_server, "ACCEPT_PAUSE", 0)
+    counters = Counters()
+    loop = asyncio.get_running_loop()
+    accept = loop.sock_accept
+    errors = [OSError(errno.EMFILE, "too many"), OSError(errno.ECONNABORTED, "gone")]
+
+    async def fail_first(sock: socket.socket) -> Any:
+        if errors:
+            raise errors.pop(0)
+        return await accept(sock)
+
+    monkeypatch.setattr(loop, "sock_accept", fail_first)
+    async with connected(listener, counters=counters) as (reader, writer):
+        writer.write(HELLO)
+        assert (await reader.readuntil(b"\r\n\r\nhello")).startswith(b"HTTP/1.1 200 ")
+    assert counters.refusals[RefuseReason.OPEN_FILES] == 1
+    assert [record.levelno for record in caplog.records] == [logging.WARNING]
+
+
+@pytest.fixture
+def tls() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    trustme.CA().issue_cert("127.0.0.1").configure_cert(context)
+    return context
+
+
+async def test_tls_handshake_has_a_timeout(
+    listener: socket.socket, tls: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(http_server, "TLS_TIMEOUT", 0.1)
-    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    async with asyncio.timeout(GUARD), run_server(Litestar([]), listener, tls):
+    counters = Counters()
+    async with asyncio.timeout(GUARD), run_server(Litestar([], logging_config=None), listener, tls, counters=counters):
         reader, writer = await asyncio.open_connection(*listener.getsockname())
         assert await read_end(reader) == b""
         writer.close()
+        await until(lambda: counters.connections == 0)
+    assert counters.timed_out == 1
+
+
+async def test_silence_after_the_tls_handshake_has_a_timeout(
+    listener: socket.socket, tls: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_server, "IDLE_TIMEOUT", 0.1)
+    trusting = ssl.create_default_context()
+    trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
+    counters = Counters()
+    async with asyncio.timeout(GUARD), run_server(Litestar([], logging_config=None), listener, tls, counters=counters):
+        reader, writer = await asyncio.open_connection(*listener.getsockname(), ssl=trusting)
+        assert await read_end(reader) == b""
+        writer.close()
+        await until(lambda: counters.connections == 0)
+    assert counters.timed_out == 1
+
+
+async def test_failed_tls_handshakes_are_counted_and_logged_once(
+    listener: socket.socket, tls: ssl.SSLContext, caplog: pytest.LogCaptureFixture
+) -> None:
+    counters = Counters()
+    async with asyncio.timeout(GUARD), run_server(Litestar([], logging_config=None), listener, tls, counters=counters):
+        for _ in range(3):
+            reader, writer = await asyncio.open_connection(*listener.getsockname())
+            writer.write(HELLO)
+            assert not (await read_end(reader)).startswith(b"HTTP")
+            writer.close()
+        await until(lambda: counters.connections == 0)
+    assert counters.protocol_errors[ProtocolError.TLS] == 3
+    assert caplog.messages == ["127.0.0.1: the TLS handshake failed: http request"]
+    assert caplog.records[0].exc_info is None
+
+
+@pytest.mark.parametrize("case", ["request line", "head too large", "chunk footer"])
+async def test_protocol_errors_are_counted_and_logged_once_without_a_traceback(
+    listener: socket.socket, caplog: pytest.LogCaptureFixture, case: str
+) -> None:
+    request, _, message = REFUSALS[case]
+    counters = Counters()
+    async with asyncio.timeout(GUARD), run_server(Litestar([add_up], logging_config=None), listener, counters=counters):
+        for _ in range(5):
+            reader, writer = await asyncio.open_connection(*listener.getsockname())
+            writer.write(request)
+            await read_end(reader)
+            writer.close()
+    assert sum(counters.protocol_errors.values()) == 5
+    assert counters.protocol_errors[ProtocolError.TOO_LARGE] == (5 if "large" in case else 0)
+    assert [(record.getMessage(), record.exc_info) for record in caplog.records] == [(f"127.0.0.1: {message}", None)]
 
 
 @pytest.fixture
@@ -451,9 +636,8 @@ async def answer_and_close(_: Scope, __: Receive, send: Send) -> None:
 
 
 async def test_connection_counts_until_its_response_is_sent(
-    listener: socket.socket, deaf_caller: socket.socket, monkeypatch: pytest.MonkeyPatch
+    listener: socket.socket, deaf_caller: socket.socket
 ) -> None:
-    monkeypatch.setattr(http_server, "CONNECTIONS", 1)
     is_answered = asyncio.Event()
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -463,7 +647,7 @@ async def test_connection_counts_until_its_response_is_sent(
     def read_answer() -> int:
         return sum(iter(lambda: len(deaf_caller.recv(100_000)), 0))
 
-    async with asyncio.timeout(GUARD), run_server(app, listener):
+    async with asyncio.timeout(GUARD), run_server(app, listener, limits=ONE_CONNECTION):
         await is_answered.wait()
         reader, writer = await asyncio.open_connection(*listener.getsockname())
         assert (await read_end(reader)).startswith(b"HTTP/1.1 503 ")
@@ -476,8 +660,7 @@ async def test_client_that_never_reads_the_rest_is_disconnected(
 ) -> None:
     """The system may keep its buffered data; the next client gets the free connection."""
     monkeypatch.setattr(http_server, "WRITE_TIMEOUT", 0.1)
-    monkeypatch.setattr(http_server, "CONNECTIONS", 1)
-    async with asyncio.timeout(GUARD), run_server(answer_and_close, listener):
+    async with asyncio.timeout(GUARD), run_server(answer_and_close, listener, limits=ONE_CONNECTION):
         answer = b"HTTP/1.1 503 "
         while answer.startswith(b"HTTP/1.1 503 "):
             reader, writer = await asyncio.open_connection(*listener.getsockname())
@@ -532,3 +715,34 @@ async def test_each_chunk_of_a_response_has_its_own_timeout(
         assert (await read_end(reader)).count(b"x") == 4_000_000
     assert limits.count(http_server.WRITE_TIMEOUT) >= 4_000_000 / http_server.WRITE_BYTES
     assert max(unsent) <= 2 * http_server.WRITE_BYTES
+
+
+def test_reset_in_the_middle_of_a_stream_is_no_internal_error(
+    listener: socket.socket, caplog: pytest.LogCaptureFixture
+) -> None:
+    """On uvloop, which the service uses: it raises RuntimeError for a write to a connection that was reset."""
+    is_over = threading.Event()
+
+    async def stream(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        try:
+            for _ in range(50):
+                await send({"type": "http.response.body", "body": b"x" * 1_000, "more_body": True})
+                await asyncio.sleep(0.01)
+        finally:
+            is_over.set()
+
+    def reset() -> None:
+        with socket.create_connection(listener.getsockname()) as client:
+            client.sendall(HELLO)
+            client.recv(1_000)
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        is_over.wait(GUARD)
+
+    async def serve() -> None:
+        async with asyncio.timeout(GUARD), run_server(stream, listener):
+            await asyncio.to_thread(reset)
+
+    uvloop.run(serve())
+    assert is_over.is_set()
+    assert [record.message for record in caplog.records if record.levelno >= logging.WARNING] == []

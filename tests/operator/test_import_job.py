@@ -6,11 +6,13 @@ import msgspec
 import pytest
 
 from forewarn.api.errors import RequestRefused
-from forewarn.fleet.errors import SaveFailed
-from forewarn.fleet.importer import apply_import
+from forewarn.api.fleet_file import FleetFormat
+from forewarn.fleet.errors import OutcomeUnknown, SaveFailed
+from forewarn.fleet.importer import IMPORT_CONCURRENCY, apply_import
 from forewarn.operator import import_job
-from forewarn.operator.import_job import SMALL_FILE_BYTES
-from tests.fleet.fleets import CallbackObserver
+from forewarn.operator.errors import ImportCanceled, InvalidFleetFile
+from forewarn.operator.import_job import SMALL_FILE_BYTES, ImportJob, ImportJobs, ImportLimits, ImportRequest
+from tests.fleet.fleets import CallbackObserver, run_fleet
 from tests.operator.running_api import ApiResponse, run_api
 from tests.operator.sample_fleet_file import ONE_MORE, imported
 
@@ -110,6 +112,18 @@ async def test_failed_import_reports_its_progress(monkeypatch: pytest.MonkeyPatc
     )
 
 
+async def test_import_with_an_unknown_outcome_is_not_reported_as_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def doubt(*_: object, **__: object) -> None:
+        raise OutcomeUnknown("disk I/O error")
+
+    async with run_api() as service, asyncio.timeout(60):
+        with monkeypatch.context() as patched:
+            patched.setattr(import_job, "apply_import", doubt)
+            reply = await service.request("POST", "/v1/fleet/import", ONE_MORE.encode())
+    assert (reply.status, reply.code) == (503, "outcome-unknown")
+    assert reply.json["error"]["details"] == {"reason": "disk I/O error, after 0 of 1 scopes of the import"}
+
+
 async def test_scope_in_another_case_is_refused_unless_pruned() -> None:
     async with run_api(fleet_file=ONE_MORE) as service:
         text = ONE_MORE.replace('"new"', '"New"')
@@ -121,3 +135,98 @@ async def test_scope_in_another_case_is_refused_unless_pruned() -> None:
     assert (reply.status, reply.code, untouched) == (422, "invalid-fleet-file", True)
     assert reply.json["error"]["message"] == "scope New is in the fleet as new; use that spelling, or import with prune"
     assert left == ["New"]
+
+
+MANY = "".join(f'[[scopes]]\nname = "s{n}"\nkind = "standalone"\n' for n in range(3 * IMPORT_CONCURRENCY))
+
+
+async def test_canceled_import_ends_between_scopes_and_reports_what_was_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    gate = Gate(monkeypatch)
+    async with run_api(fleet_file=ONE_MORE) as service, asyncio.timeout(60):
+        first = asyncio.create_task(service.request("POST", "/v1/fleet/import", MANY.encode()))
+        await gate.reached.wait()
+        canceled = asyncio.Event()
+        cancel = ImportJob.cancel
+
+        def cancel_and_tell(job: ImportJob, by: str) -> None:
+            cancel(job, by)
+            canceled.set()
+
+        monkeypatch.setattr(ImportJob, "cancel", cancel_and_tell)
+        second = asyncio.create_task(service.request("DELETE", "/v1/fleet/import"))
+        await canceled.wait()
+        gate.open.set()
+        imported_reply, reply = await first, await second
+        present = {view.id for view in service.fleet.replica.views()} - {"new"}
+        again = await service.request("POST", "/v1/fleet/import", MANY.encode())
+        left = await service.request("DELETE", "/v1/fleet/import")
+    total = 3 * IMPORT_CONCURRENCY
+    assert reply.json == {"canceled": True, "created_by": "admin", "done": IMPORT_CONCURRENCY, "total": total}
+    assert (imported_reply.status, imported_reply.code) == (409, "import-canceled")
+    assert imported_reply.json["error"]["message"] == (
+        f"admin has canceled the import after {IMPORT_CONCURRENCY} of {total} scopes; these stay changed; "
+        "import the file again to continue with the differences"
+    )
+    assert present == {f"s{n}" for n in range(IMPORT_CONCURRENCY)}
+    assert (again.json["unchanged_count"], len(again.json["differences"])) == (
+        IMPORT_CONCURRENCY,
+        2 * (total - IMPORT_CONCURRENCY),
+    )
+    assert (left.status, left.code) == (404, "import-not-found")
+
+
+def asked(text: str) -> ImportRequest:
+    return ImportRequest(content=text.encode(), format=FleetFormat.TOML, dry_run=False, prune=False, by="ann")
+
+
+async def test_import_is_canceled_while_its_file_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading = asyncio.Event()
+
+    async def read(*_: object) -> list[bytes]:
+        reading.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    monkeypatch.setattr(import_job, "_parse", read)
+    async with run_fleet() as fleet, asyncio.timeout(60):
+        jobs = ImportJobs(fleet, ImportLimits())
+        job = jobs.start(asked(MANY))
+        await reading.wait()
+        assert await jobs.cancel(by="bob") is job
+        with pytest.raises(ImportCanceled, match=r"bob has canceled the import .*; nothing has changed"):
+            await job.wait()
+
+
+@pytest.mark.parametrize(
+    ("limits", "problem"),
+    [
+        (ImportLimits(seconds=0.0), "it could not be read within 0 s; split it, or set imports.time_limit"),
+        (ImportLimits(vms=11), "the file defines more than 11 VMs; split it, or set imports.vms of the service"),
+    ],
+    ids=["time", "VMs"],
+)
+async def test_limits_of_a_file(limits: ImportLimits, problem: str) -> None:
+    async with run_fleet() as fleet, asyncio.timeout(60):
+        job = ImportJobs(fleet, limits).start(asked(MANY))
+        with pytest.raises(InvalidFleetFile, match=problem):
+            await job.wait()
+        assert list(fleet.replica.views()) == []
+
+
+@pytest.mark.parametrize(
+    ("format_", "text"),
+    [
+        ("toml", "# [[\nscopes = " + "[" * 20_000),
+        ("toml", '# [[\nx = "[[[["\na = ' + "[" * 20_000 + "]" * 20_000),
+        ("json", '{"a": "[[",\n"scopes": ' + "[" * 20_000),
+    ],
+    ids=["toml", "toml with texts", "json"],
+)
+async def test_deep_nesting_is_refused_with_its_position(format_: str, text: str) -> None:
+    async with run_api() as service:
+        reply = await service.request("POST", f"/v1/fleet/import?format={format_}", text.encode())
+    details = reply.json["error"]["details"]
+    start = text.index("[" * 100) + 64 - (1 if format_ == "json" else 0)
+    line, column = text.count("\n", 0, start) + 1, start - text.rfind("\n", 0, start)
+    assert (reply.status, reply.code, details["line"]) == (422, "invalid-fleet-file", str(line))
+    assert details["problem"] == f"invalid {format_.upper()}: more than 64 levels of brackets, in column {column}"

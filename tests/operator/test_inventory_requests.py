@@ -1,15 +1,25 @@
 """Inventory requests as values of the core."""
 
+import asyncio
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import msgspec
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from forewarn.api import v1
-from forewarn.api.fleet_file import derived_id
+from forewarn.api.fleet_export import write_fleet_json, write_fleet_toml
+from forewarn.api.fleet_file import CreationContext, derived_id, read_fleet_file, read_fleet_json
+from forewarn.core.errors import CoreError
 from forewarn.core.event import EventType
 from forewarn.core.scope import ApprovalRule, Scope, ScopeKind
 from forewarn.core.vm import Address, Priority, Roster, Traits, Vm
+from forewarn.fleet.errors import FleetError
+from forewarn.fleet.importer import Difference, compare_fleet, fill_fleet
+from forewarn.fleet.service import Fleet
 from forewarn.operator.inventory_requests import new_scope, new_vm, standalone_scope, traits_updater, vm_updater
+from tests.fleet.fleets import run_fleet
 
 TEN = datetime(2026, 3, 2, 10, tzinfo=UTC)
 ID = "0a1b2c3d-0000-4000-8000-000000000001"
@@ -80,3 +90,100 @@ def test_change_leaves_what_is_not_named_and_clears_what_is_null() -> None:
     )
     assert vm_updater(v1.ChangeVm())(vm) == vm
     assert traits_updater(v1.ChangeVm())(vm.traits) == vm.traits
+
+
+SCOPES = st.sampled_from(["a", "A", "b", "c.d"])
+VMS = st.sampled_from(["v0", "V0", "v1", "b"])
+IDS = st.sampled_from([ID, ID.upper(), derived_id("vm", "a", "v0"), derived_id("vm", "b", "b").upper()])
+ADDRESSES = st.lists(
+    st.fixed_dictionaries(
+        {"ip": st.sampled_from(["10.0.0.1", "10.0.0.2", "fe80::1", "fe80::1%eth0", "fe80::1%1"])},
+        optional={"network": st.sampled_from(["n", "N", "default"]), "mac": st.just("00:0d:3a:12:34:56")},
+    ),
+    max_size=3,
+)
+TRAITS: dict[str, Any] = {
+    "location": st.text(max_size=5),
+    "tags": st.dictionaries(st.text(max_size=3), st.text(max_size=3), max_size=2),
+    "terminate_notice": st.sampled_from(["5m", "7m30s"]),
+    "priority": st.sampled_from(["low", "regular"]),
+}
+VM_FIELDS: dict[str, Any] = {
+    "host": st.sampled_from(["hv-0", "hv-1"]),
+    "update_domain": st.integers(0, 1000),
+    "fault_domain": st.integers(0, 30),
+    "addresses": ADDRESSES,
+}
+ADD_SCOPE = st.fixed_dictionaries(
+    {"id": SCOPES, "kind": st.sampled_from(list(ScopeKind)).map(str)},
+    optional=TRAITS | {"scale_set": st.just("set"), "placement_group": st.just(ID)},
+)
+ADD_VM = st.fixed_dictionaries(
+    {"name": VMS},
+    optional=TRAITS | VM_FIELDS | {"scope": SCOPES, "vm_id": IDS, "role_instance": st.booleans()},
+)
+CHANGE_VM = st.tuples(SCOPES, VMS, st.fixed_dictionaries({}, optional=TRAITS | VM_FIELDS))
+
+
+async def send(fleet: Fleet, body: Any) -> None:
+    """Do what the routes do with a request; a refusal changes nothing."""
+    try:
+        match body:
+            case {"kind": _}:
+                request = msgspec.convert(body, v1.AddScope)
+                fleet.inventory.check_new(request.id)
+                await fleet.inventory.add_scope(new_scope(request, epoch="e1", now=TEN), by="ann")
+            case {"name": _}:
+                add = msgspec.convert(body, v1.AddVm)
+                if add.scope is None:
+                    fleet.inventory.check_new(add.name)
+                    await fleet.inventory.add_scope(standalone_scope(new_vm(add), epoch="e1", now=TEN), by="ann")
+                else:
+                    await fleet.inventory.add_vm(add.scope, new_vm(add), by="ann")
+            case _:
+                scope, vm, changes = body
+                await fleet.inventory.change_vm(scope, vm, vm_updater(msgspec.convert(changes, v1.ChangeVm)), by="ann")
+    except (CoreError, FleetError, msgspec.ValidationError):
+        pass
+
+
+def scopes_of(fleet: Fleet) -> tuple[Scope, ...]:
+    return tuple(view.scope for view in fleet.replica.views() if view.scope is not None)
+
+
+def inventory_of(scopes: tuple[Scope, ...]) -> list[Any]:
+    """Return what a fleet file has of scopes."""
+    return [
+        (one.id, one.kind, one.roster, one.traits, one.scale_set, one.placement_group, one.approval) for one in scopes
+    ]
+
+
+async def check_round_trip(bodies: list[Any]) -> None:
+    found: list[Difference] = []
+    async with run_fleet() as fleet, run_fleet() as other:
+        for body in bodies:
+            await send(fleet, body)
+        scopes = scopes_of(fleet)
+        context = CreationContext(TEN, lambda: "e1")
+        wanted = read_fleet_file("".join(write_fleet_toml(scopes)), file="export", context=context)
+        assert inventory_of(wanted) == inventory_of(scopes)
+        assert read_fleet_json("".join(write_fleet_json(scopes)), file="export", context=context) == wanted
+        comparison = await compare_fleet(fleet.replica, wanted, prune=True, report=found.extend)
+        assert (found, comparison.wanted, comparison.unwanted) == ([], (), ())
+        await fill_fleet(other, wanted, by="ann", on_saved=lambda _: None)
+        assert inventory_of(scopes_of(other)) == inventory_of(scopes)
+
+
+TWICE = [{"ip": "10.0.0.1"}, {"ip": "10.0.0.1"}]
+
+
+@given(st.lists(ADD_SCOPE | ADD_VM | CHANGE_VM, max_size=12))
+@example([{"name": "v0", "vm_id": ID}, {"name": "v1", "vm_id": ID.upper()}])
+@example([{"name": "v0"}, {"name": "v1", "vm_id": derived_id("vm", "v0", "v0")}])
+@example([{"name": "v0", "addresses": TWICE}])
+@example([{"name": "v0"}, ("v0", "v0", {"addresses": TWICE})])
+@example([{"name": "v0", "addresses": [{"ip": "fe80::1%eth0"}]}])
+@example([{"name": "v0", "addresses": [{"ip": "10.0.0.1", "network": "n"}, {"ip": "10.0.0.1", "network": "N"}]}])
+@example([{"id": "a", "kind": "cloud-service"}, {"id": "A", "kind": "cloud-service"}])
+def test_whatever_was_accepted_exports_to_a_file_that_imports_unchanged(bodies: list[Any]) -> None:
+    asyncio.run(check_round_trip(bodies))

@@ -13,8 +13,8 @@ from tests.fleet.campaign.campaigns import campaign_spec, start_campaign
 from tests.fleet.fleets import run_fleet
 
 SCOPES = (scope("web", vm("web-0"), vm("same")), scope("db", vm("db-0"), vm("same")), scope("web-2", vm("same")))
-ALL = Caller(name="ann", role=Role.ADMIN, scopes=())
-WEB = Caller(name="ci", role=Role.OPERATOR, scopes=("web",))
+ALL = Caller(token="tk_ann", name="ann", role=Role.ADMIN, scopes=())
+WEB = Caller(token="tk_ci", name="ci", role=Role.OPERATOR, scopes=("web",))
 
 
 async def test_bare_name_is_looked_for_among_the_vms_that_the_caller_may_see() -> None:
@@ -22,7 +22,7 @@ async def test_bare_name_is_looked_for_among_the_vms_that_the_caller_may_see() -
         assert find_vm(fleet, ALL, "DB-0")[1].name == "db-0"
         assert find_vm(fleet, WEB, "same")[0].id == "web"
         with pytest.raises(AmbiguousVm) as ambiguous:
-            find_vm(fleet, Caller(name="ci", role=Role.VIEWER, scopes=("web*",)), "same")
+            find_vm(fleet, Caller(token="tk_ci", name="ci", role=Role.VIEWER, scopes=("web*",)), "same")
         assert ambiguous.value.candidates == ("web/same", "web-2/same")
         with pytest.raises(TokenVmNotFound):
             find_vm(fleet, WEB, "db-0")
@@ -53,7 +53,7 @@ async def test_event_is_known_while_it_is_open_and_after_it_has_ended() -> None:
 async def test_campaign_is_seen_by_those_who_see_all_its_scopes() -> None:
     async with run_fleet(*SCOPES) as fleet:
         campaign = await start_campaign(fleet, campaign_spec())
-        every = Caller(name="ci", role=Role.VIEWER, scopes=("web*", "db"))
+        every = Caller(token="tk_ci", name="ci", role=Role.VIEWER, scopes=("web*", "db"))
         assert [can_see_campaign(caller, campaign) for caller in (ALL, every, WEB)] == [True, True, False]
         assert find_campaign(fleet, every, "kernel").id == campaign.id
         with pytest.raises(CampaignNotFound):

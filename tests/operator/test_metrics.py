@@ -14,7 +14,9 @@ from forewarn.core.event import Cause, EventType
 from forewarn.fleet.metrics import COUNTED_CHANGES, COUNTED_OUTCOMES
 from forewarn.fleet.service import Fleet
 from forewarn.guest.counters import Counters
-from forewarn.operator.metrics import STATUSES, metrics_text, new_status_counts
+from forewarn.operator.counters import STATUSES, ProtocolError, RefuseReason
+from forewarn.operator.counters import Counters as OperatorCounters
+from forewarn.operator.metrics import metrics_text
 from forewarn.wire.error_responses import REASON_PHRASES, ErrorReason
 from tests.core.sample_scopes import schedule_request, web_scope
 from tests.fleet.fleets import run_fleet
@@ -22,7 +24,7 @@ from tests.fleet.fleets import run_fleet
 LABELS: dict[str, set[str]] = {
     "version": {__version__},
     "status": {str(status) for status in (*REASON_PHRASES, *STATUSES)} | {"Scheduled", "Started"},
-    "reason": {reason.value for reason in ErrorReason},
+    "reason": {reason.value for reasons in (ErrorReason, RefuseReason, ProtocolError) for reason in reasons},
     "type": {type_.value for type_ in EventType},
     "cause": {cause.value for cause in Cause},
     "state": {"failed", "unknown", *CampaignState, *(state.text for state in WaveState)},
@@ -33,7 +35,12 @@ LABELS: dict[str, set[str]] = {
 
 
 def read(fleet: Fleet, guests: Counters) -> dict[str, Metric]:
-    text = metrics_text(fleet, guests, new_status_counts() | {401: 1}).decode()
+    operators = OperatorCounters()
+    operators.responses[401] = 1
+    operators.connections, operators.accepted, operators.timed_out, operators.wrong_tokens = 3, 9, 2, 7
+    operators.refusals[RefuseReason.ADDRESS] = 4
+    operators.protocol_errors[ProtocolError.TLS] = 5
+    text = metrics_text(fleet, guests, operators).decode()
     return {metric.name: metric for metric in text_string_to_metric_families(text)}
 
 
@@ -137,5 +144,5 @@ async def test_metrics_do_not_iterate_over_the_fleet(monkeypatch: pytest.MonkeyP
         await lived_through(fleet)
         for method in ("views", "hosts", "find"):
             monkeypatch.setattr(fleet.replica, method, refuse)
-        assert b"forewarn_vms 6.0" in metrics_text(fleet, Counters(), new_status_counts())
+        assert b"forewarn_vms 6.0" in metrics_text(fleet, Counters(), OperatorCounters())
         monkeypatch.undo()

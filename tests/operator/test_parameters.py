@@ -14,7 +14,7 @@ class FakeRequest:
 
     def __init__(self, path: str, body: bytes, query: bytes, user: str, method: str) -> None:
         self.scope = {"path": path, "query_string": query}
-        self.user, self.method = SimpleNamespace(name=user), method
+        self.user, self.method = SimpleNamespace(name=user, token=f"tk_{user}"), method
         self._body = body
 
     async def body(self) -> bytes:
@@ -44,7 +44,7 @@ async def test_digest_stands_for_method_path_query_caller_and_body() -> None:
         await key_of(user="bob"),
         await key_of(method="PUT"),
     ]
-    assert {key.key for key in keys} == {"k"}
+    assert {(key.key, key.caller) for key in keys} == {("k", "tk_ann"), ("k", "tk_bob")}
     assert len({key.digest for key in keys}) == len(keys)
     assert await key_of() == keys[0]
 
@@ -64,11 +64,20 @@ async def test_renamed_field_has_the_digest_that_was_stored_under_its_first_name
     assert await key_of("/v1/holds", now) != await key_of("/v1/holds", first)
 
 
+async def test_consent_and_defaults_of_new_fields_are_not_part_of_the_digest() -> None:
+    first = await key_of(body=b'{"type":"Reboot","reason":""}')
+    for more in (b',"now":false', b',"unannounced":false', b',"unannounced":true', b',"now":false,"unannounced":true'):
+        assert await key_of(body=b'{"type":"Reboot","reason":""' + more + b"}") == first
+    assert await key_of(body=b'{"type":"Reboot","reason":"","now":true}') != first
+    text = rb'{"type":"Reboot","reason":",\"unannounced\":true"}'
+    assert await key_of(body=text) != first
+
+
 async def test_renamed_parameter_has_the_digest_that_was_stored_under_its_first_name() -> None:
     assert await key_of(query=b"reason=x") == await key_of(query=b"why=x")
 
 
 def test_responses_of_a_path_are_its_own_and_those_of_every_path() -> None:
-    assert sorted(error_specs(_404="no such VM")) == [400, 401, 403, 404]
-    assert sorted(change_error_specs(_409="no")) == [400, 401, 403, 409, 413, 422, 503]
+    assert sorted(error_specs(_404="no such VM")) == [400, 401, 403, 404, 421, 429]
+    assert sorted(change_error_specs(_409="no")) == [400, 401, 403, 409, 413, 421, 422, 429, 503]
     assert error_specs(_403="mine")[403].description == "mine"

@@ -21,7 +21,7 @@ def test_places_are_limited_and_given_back() -> None:
 
 def parts(name: str) -> ServiceState:
     value: Any = name
-    return ServiceState(value, value, value, value, value, value, value)
+    return ServiceState(*[value] * len(ServiceState._fields))
 
 
 async def test_each_request_has_the_parts_of_its_own_service() -> None:

@@ -193,6 +193,10 @@ class ApiClient:
         for line in self._long_transport.lines("POST", f"/v1/fleet/import{query}", text, headers):
             yield self._decode(line, v1.ImportProgress)
 
+    def cancel_import(self) -> v1.CanceledImport:
+        """Cancel the running import, and wait for its end."""
+        return self._decode(self._transport.request("DELETE", "/v1/fleet/import", None, {}), v1.CanceledImport)
+
     # Events.
 
     def events(
@@ -219,11 +223,11 @@ class ApiClient:
         """Schedule events."""
         return self._change("POST", "/v1/events", request, v1.ScheduleResponse, key)
 
-    def restart(self, request: v1.Operate, *, key: str | None = None) -> v1.ScheduleResponse:
+    def restart(self, request: v1.Operate | v1.Restart, *, key: str | None = None) -> v1.ScheduleResponse:
         """Restart a VM."""
         return self._change("POST", "/v1/operations/restart", request, v1.ScheduleResponse, key)
 
-    def redeploy(self, request: v1.Operate, *, key: str | None = None) -> v1.ScheduleResponse:
+    def redeploy(self, request: v1.Operate | v1.Restart, *, key: str | None = None) -> v1.ScheduleResponse:
         """Redeploy a VM to another host."""
         return self._change("POST", "/v1/operations/redeploy", request, v1.ScheduleResponse, key)
 
@@ -397,9 +401,9 @@ class ApiClient:
         """Create a token."""
         return self._change("POST", "/v1/tokens", request, v1.NewToken, key)
 
-    def revoke_token(self, id_: str, *, reason: str = "", key: str | None = None) -> None:
-        """Revoke a token."""
-        self._remove(_path("tokens", id_), key, reason=reason)
+    def revoke_token(self, id_: str, *, force: bool = False, reason: str = "", key: str | None = None) -> None:
+        """Revoke a token; the last admin token for all scopes only by force."""
+        self._remove(_path("tokens", id_), key, force=_flag_text(force or None), reason=reason)
 
     # Requests.
 

@@ -5,6 +5,7 @@ ApiError
 ├── ServiceUnreachable     no response from the URL
 │   └── ConnectionClosed   the connection ended before the response was complete
 ├── CertificateError       the service's TLS certificate could not be verified
+│   └── CertificateMismatch  the certificate is valid for other names
 ├── InvalidResponse        the response is not one of this API
 ├── ServiceNotFound        no URL given, and no service runs on this machine
 ├── DirectoryNotAllowed    no URL given, and the data directory belongs to another user
@@ -51,6 +52,18 @@ class CertificateError(ApiError):
     template = "{url} is not trusted: {why}; if it was signed by your own CA, use --ca FILE"
     url: str
     why: str
+
+
+class CertificateMismatch(CertificateError):
+    """The service's TLS certificate is valid, but for other names than the one in the URL."""
+
+    template = (
+        "{url} is not trusted: its certificate is not valid for {host}, only for {names}; use one of these names "
+        "in the URL, as in --url {example}, or give the service a certificate for {host}"
+    )
+    host: str
+    names: str
+    example: str
 
 
 class InvalidResponse(ApiError):

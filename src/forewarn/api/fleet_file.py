@@ -22,7 +22,17 @@ from forewarn.core.inventory import create_scope
 from forewarn.core.limits import MAX_DOMAIN, MAX_VMS_PER_SCOPE
 from forewarn.core.scope import ApprovalRule, Scope, ScopeKind
 from forewarn.core.text import check_name, is_guid
-from forewarn.core.vm import Address, Roster, Traits, Vm
+from forewarn.core.vm import (
+    VM_ID,
+    Address,
+    Roster,
+    Traits,
+    UniqueKey,
+    Vm,
+    check_addresses,
+    describe_key,
+    unique_keys,
+)
 from forewarn.settings.file_reader import FileError, FileTable, FileValue, read_json, read_toml
 
 DEMONSTRATION = "the demonstration fleet"
@@ -40,22 +50,43 @@ class AutoApproved(StrEnum):
     REDEPLOY = EventType.REDEPLOY.value
 
 
+MAX_FLEET_VMS = 200_000
+"""The most VMs that a fleet file can define, unless the settings say otherwise."""
+
+
 class CreationContext(NamedTuple):
-    """What a new scope needs besides the file: the time and a source of random epochs."""
+    """What a new scope needs besides the file: the time, a source of random epochs, and how many VMs are allowed."""
 
     at: datetime
     new_epoch: Callable[[], str]
+    max_vms: int = MAX_FLEET_VMS
 
 
 class NameClaims:
-    """Names, ids and addresses, each of which must be unique."""
+    """Names, ids and addresses, each of which must be unique, and the number of VMs."""
 
-    def __init__(self) -> None:
-        self._owners: dict[str, str] = {}
+    def __init__(self, max_vms: int) -> None:
+        self._owners: dict[str | UniqueKey, str] = {}
+        self._max_vms = max_vms
+        self._vm_count = 0
+
+    def add_vms(self, count: int, raw: FileValue) -> None:
+        """Count VMs before they are created; refuse too many."""
+        self._vm_count += count
+        if self._vm_count > self._max_vms:
+            raise raw.error(
+                f"the file defines more than {self._max_vms} VMs; split it, or set imports.vms of the service"
+            )
 
     def add(self, what: str, raw: FileValue) -> None:
-        """Add a claim; refuse one that exists already, ignoring case."""
-        claim = what.casefold()
+        """Add the claim of a name; refuse one that exists already, ignoring case."""
+        self._add(what.casefold(), what, raw)
+
+    def add_key(self, key: UniqueKey, what: str, raw: FileValue) -> None:
+        """Add the claim of an address or id; refuse one that exists already."""
+        self._add(key, what, raw)
+
+    def _add(self, claim: str | UniqueKey, what: str, raw: FileValue) -> None:
         if claim in self._owners:
             raise raw.error(f"{what} is already defined at {self._owners[claim]}")
         self._owners[claim] = raw.key
@@ -98,7 +129,7 @@ def read_fleet(document: FileValue, context: CreationContext) -> tuple[Scope, ..
     top = document.table(TOP_KEYS)
     defaults = top.get("defaults", _defaults, Traits())
     scopes = top.require("scopes", FileValue.items, "[[scopes]], each with a name and a kind")
-    unique_names = NameClaims()
+    unique_names = NameClaims(context.max_vms)
     return tuple(_scope(item, defaults, context, unique_names) for item in scopes)
 
 
@@ -231,15 +262,18 @@ def _expand_vms(raw: FileValue, scope_template: ScopeTemplate, unique_names: Nam
     table = raw.table(VM_KEYS)
     vm_template = _vm_template(table, scope_template)
     _merge_traits(table, vm_template.traits, scope_template.traits)
+    unique_names.add_vms(vm_template.count, table.at("count") if table.has("count") else raw)
     with raw.wrap_errors():
         vms = [_vm(vm_template, scope_template, n, position=first + n) for n in range(vm_template.count)]
     name, vm_id = table.at("name"), table.at("vm_id")
     addresses = table.at("first_address" if vm_template.first_address else "addresses")
     for vm in vms:
         unique_names.add(f"VM {scope_template.scope}/{vm.name}", name)
-        unique_names.add(f"vm_id {vm.vm_id}", vm_id)
-        for address in vm.addresses:
-            unique_names.add(f"address {address.ip} in network {address.network}", addresses)
+        for key in unique_keys(vm):
+            if key[0] == VM_ID:
+                unique_names.add_key(key, f"vm_id {vm.vm_id}", vm_id)
+            else:
+                unique_names.add_key(key, describe_key(key), addresses)
     return vms
 
 
@@ -326,7 +360,10 @@ def _vm(vm_template: VmTemplate, scope_template: ScopeTemplate, n: int, *, posit
 
 
 def _addresses(raw: FileValue) -> tuple[Address, ...]:
-    return tuple(_address(item) for item in raw.items())
+    addresses = tuple(_address(item) for item in raw.items())
+    with raw.wrap_errors():
+        check_addresses(addresses)
+    return addresses
 
 
 def _address(raw: FileValue) -> Address:
@@ -342,7 +379,9 @@ def _address(raw: FileValue) -> Address:
 
 def _checked_address(raw: FileValue, **fields: str) -> Address:
     with raw.wrap_errors():
-        return Address(**fields)
+        address = Address(**fields)
+        check_addresses([address])
+    return address
 
 
 def _first_address(count: int, raw: FileValue) -> Address:
@@ -382,12 +421,14 @@ class FleetFormat(StrEnum):
     JSON = "json"
 
 
-def parse_fleet(content: bytes, *, file: str, format_: FleetFormat, at: datetime) -> list[bytes]:
+def parse_fleet(
+    content: bytes, *, file: str, format_: FleetFormat, at: datetime, max_vms: int = MAX_FLEET_VMS
+) -> list[bytes]:
     """Read a fleet file; return its scopes, each encoded as JSON. Raise FileError if it is invalid."""
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise FileError(file, "", f"not valid UTF-8: {error}") from error
-    context = CreationContext(at=at, new_epoch=lambda: secrets.token_hex(6))
+    context = CreationContext(at=at, new_epoch=lambda: secrets.token_hex(6), max_vms=max_vms)
     read = read_fleet_json if format_ is FleetFormat.JSON else read_fleet_file
     return [_encode(scope) for scope in read(text, file=file, context=context)]

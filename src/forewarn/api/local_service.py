@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from forewarn.api.errors import AmbiguousService, DirectoryNotAllowed, InvalidToken, ServiceNotFound
-from forewarn.files import FileLock, is_locked, remove_unfinished, replace_file, write_file
+from forewarn.files import FileLock, is_locked, open_file, remove_unfinished, replace_file, write_file
 
 SERVICE_FILE = "service.json"
 TOKEN_FILE = "token"  # noqa: S105 - the name of the file, not its content
@@ -57,7 +57,7 @@ def read_service(directory: Path) -> LocalService | None:
     """Return the service that runs on this data directory, or None."""
     path = directory / SERVICE_FILE
     try:
-        with path.open("rb") as file:
+        with os.fdopen(open_file(path, os.O_RDONLY), "rb") as file:
             service = msgspec.json.decode(file.read(), type=LocalService)
             return service if is_locked(file.fileno()) else None
     except PermissionError as error:

@@ -1,16 +1,19 @@
 """HTTP transport of the API client: http.client, TLS verification, and foreign errors wrapped as ApiError."""
 
 import http.client
+import socket
 import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 
 from forewarn.api.errors import (
     CertificateError,
+    CertificateMismatch,
     ConnectionClosed,
     InvalidResponse,
     InvalidUrl,
@@ -23,6 +26,12 @@ from forewarn.api.v1 import ErrorResponse
 MAX_RESPONSE_BYTES = 64 * 1024 * 1024
 CHUNK_BYTES = 64 * 1024
 
+NAME_MISMATCHES = frozenset({62, 63, 64})
+"""OpenSSL's codes (X509_V_ERR) for a certificate of another host, mail address or IP address."""
+
+MAX_NAMES = 8
+"""How many names of a certificate an error lists."""
+
 
 class Transport:
     """The transport to one service. Each request opens a connection."""
@@ -34,6 +43,7 @@ class Transport:
         self._parts = _parse_url(url)
         self._token = token
         self._timeout = timeout
+        self._ca, self._pinned = ca, pinned
         self._ssl_context = _create_ssl_context(ca, pinned) if self._parts.scheme == "https" else None
 
     def request(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> bytes:
@@ -77,7 +87,7 @@ class Transport:
         except ConnectionRefusedError as error:
             raise ServiceUnreachable(self.url, f"{error.strerror}; is it running?") from error
         except ssl.SSLCertVerificationError as error:
-            raise CertificateError(self.url, error.verify_message) from error
+            raise self._certificate_error(error) from error
         except (ConnectionResetError, BrokenPipeError, http.client.IncompleteRead) as error:
             if is_sent:
                 raise self._connection_lost(method) from error
@@ -88,6 +98,31 @@ class Transport:
             raise InvalidResponse(self.url, f"{type(error).__name__} {error}".strip()) from error
         finally:
             connection.close()
+
+    def _certificate_error(self, error: ssl.SSLCertVerificationError) -> CertificateError:
+        """Return the error; if only the name is wrong, with the names for which the certificate is valid."""
+        if error.verify_code in NAME_MISMATCHES and (names := self._certificate_names()):
+            port = "" if self._parts.port is None else f":{self._parts.port}"
+            example = f"https://{f'[{names[0]}]' if ':' in names[0] else names[0]}{port}{self._parts.path}"
+            return CertificateMismatch(
+                self.url, error.verify_message, self._parts.hostname or "", ", ".join(names[:MAX_NAMES]), example
+            )
+        return CertificateError(self.url, error.verify_message)
+
+    def _certificate_names(self) -> list[str]:
+        """Return the names of the service's certificate, which is verified except for the name."""
+        context = _create_ssl_context(self._ca, self._pinned)
+        context.check_hostname = False
+        address = self._parts.hostname or "", self._parts.port or http.client.HTTPS_PORT
+        try:
+            with (
+                socket.create_connection(address, timeout=self._timeout) as plain,
+                context.wrap_socket(plain, server_hostname=self._parts.hostname) as secured,
+            ):
+                certificate: Mapping[str, Any] = secured.getpeercert() or {}
+        except OSError:
+            return []
+        return [name for kind, name in certificate.get("subjectAltName", ()) if kind in ("DNS", "IP Address")]
 
     def _connection_lost(self, method: str) -> ConnectionClosed:
         """Return the error with advice; a GET has changed nothing, so it can be repeated."""

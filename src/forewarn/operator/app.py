@@ -12,6 +12,7 @@ from forewarn.fleet.errors import FleetError
 from forewarn.fleet.service import Fleet
 from forewarn.operator.auth import TokenMiddleware, check_permission, check_permissions_declared, provide_caller
 from forewarn.operator.campaign_planner import CampaignPlanner
+from forewarn.operator.counters import Counters
 from forewarn.operator.error_responses import (
     domain_error_response,
     http_error_response,
@@ -20,8 +21,9 @@ from forewarn.operator.error_responses import (
 )
 from forewarn.operator.errors import OperatorError
 from forewarn.operator.event_creation import provide_event_creation
-from forewarn.operator.import_job import ImportJobs
-from forewarn.operator.metrics import StatusCounterMiddleware, new_status_counts
+from forewarn.operator.hosts import AllowedHosts, HostMiddleware
+from forewarn.operator.import_job import ImportJobs, ImportLimits
+from forewarn.operator.metrics import StatusCounterMiddleware
 from forewarn.operator.openapi import openapi_config
 from forewarn.operator.pagination import SortedScopeIds
 from forewarn.operator.parameters import before_request, provide_idempotency_key
@@ -41,6 +43,7 @@ from forewarn.operator.routes.system import ClockController, health, me, metrics
 from forewarn.operator.routes.tokens import TokenController
 from forewarn.operator.state import AppState, GuestEndpoints, ServiceState, StreamSlots, with_parts
 from forewarn.operator.strict_request import StrictRequest
+from forewarn.operator.views.journal import RowEncoder
 from forewarn.store.port import StoreError
 
 BODY_BYTES = 1024 * 1024
@@ -69,20 +72,29 @@ PATHS: list[ControllerRouterHandler] = [
 ]
 
 
-def operator_app(fleet: Fleet, *, guests: GuestEndpoints) -> ASGIApp:
+def operator_app(
+    fleet: Fleet,
+    *,
+    guests: GuestEndpoints,
+    counters: Counters | None = None,
+    hosts: AllowedHosts | None = None,
+    import_limits: ImportLimits | None = None,
+) -> ASGIApp:
     """Return the ASGI application of one service, with authentication and metrics."""
     scope_ids = SortedScopeIds(fleet)
     parts = ServiceState(
         fleet=fleet,
         guests=guests,
-        status_counts=new_status_counts(),
+        counters=counters or Counters(),
         scope_ids=scope_ids,
         stream_slots=StreamSlots(),
-        import_jobs=ImportJobs(fleet),
+        encode_row=RowEncoder().encode,
+        import_jobs=ImportJobs(fleet, import_limits or ImportLimits()),
         planner=CampaignPlanner(fleet, scope_ids.ids),
     )
     app = with_parts(litestar_app(), parts)
-    return StatusCounterMiddleware(TokenMiddleware(app, fleet.tokens.find), parts.status_counts)
+    authenticated = TokenMiddleware(app, fleet.tokens.find, parts.counters)
+    return StatusCounterMiddleware(HostMiddleware(authenticated, hosts or AllowedHosts()), parts.counters)
 
 
 def preload() -> None:

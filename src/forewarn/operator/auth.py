@@ -1,8 +1,10 @@
 """Authentication and authorization: the token middleware, the caller, and the role that each route requires."""
 
+import asyncio
 import base64
 import binascii
 from collections.abc import Callable, Container, Iterable, Mapping
+from math import ceil
 from typing import Any, Protocol
 
 import msgspec
@@ -16,8 +18,10 @@ from litestar.routes import BaseRoute, HTTPRoute
 from litestar.types import ASGIApp, Receive, Scope, Send
 
 from forewarn.core.access import Role, is_within
+from forewarn.operator.counters import Counters
 from forewarn.operator.error_responses import error_body
 from forewarn.operator.errors import ScopeNotAllowed, TokenNotAllowed
+from forewarn.operator.limits import WRONG_TOKENS, CallerLog, WrongTokenLimit, caller_address
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 
@@ -43,11 +47,19 @@ _TOKEN_MISSING = msgspec.json.encode(
 _TOKEN_INVALID = msgspec.json.encode(
     error_body("invalid-token", f"invalid, expired or revoked token; {_WHERE_TOKENS_ARE}")
 )
+_TOO_MANY_WRONG_TOKENS = msgspec.json.encode(
+    error_body(
+        "too-many-wrong-tokens",
+        f"more than {WRONG_TOKENS} requests with a wrong token came from your address in a minute; valid tokens still "
+        f"work; {_WHERE_TOKENS_ARE}",
+    )
+)
 
 
 class Caller(msgspec.Struct, frozen=True, kw_only=True):
-    """The caller: its name for the journal, and the role and scopes of its token."""
+    """The caller: the id of its token, its name for the journal, and the role and scopes of its token."""
 
+    token: str
     name: str
     role: Role
     scopes: tuple[str, ...] = ()
@@ -71,6 +83,11 @@ class TokenRecord(Protocol):
     """A stored token."""
 
     @property
+    def id(self) -> str:
+        """The public id."""
+        ...
+
+    @property
     def name(self) -> str:
         """The name for the journal."""
         ...
@@ -91,14 +108,22 @@ FindToken = Callable[[str], TokenRecord | None]
 
 
 class TokenMiddleware:
-    """ASGI middleware that requires a valid token and sets the caller."""
+    """ASGI middleware that requires a valid token and sets the caller.
 
-    def __init__(self, app: ASGIApp, find: FindToken) -> None:
+    An address with many wrong tokens gets 429 for further wrong ones. A valid token always works: behind a proxy, all
+    callers have one address, and one of them must not lock out the others. Guessing stays hopeless, because a secret
+    has 256 random bits.
+    """
+
+    def __init__(self, app: ASGIApp, find: FindToken, counters: Counters) -> None:
         self._app = app
         self._find = find
+        self._counters = counters
+        self._limit = WrongTokenLimit()
+        self._log = CallerLog()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Forward the request, or answer 401."""
+        """Forward the request, or answer 401 or 429."""
         method = scope["method"] if scope["type"] == ScopeType.HTTP else ""
         if method in PROBE_METHODS and scope["path"] in OPEN_PATHS:
             # Many load balancers probe with HEAD; the server omits the body of the response.
@@ -107,13 +132,26 @@ class TokenMiddleware:
         schemes = READ_SCHEMES if method in SAFE_METHODS else WRITE_SCHEMES
         token = _find_token(scope["headers"], schemes)
         if token is None:
-            await _send_unauthorized(send, _TOKEN_MISSING, schemes)
+            await _send_error(send, 401, _TOKEN_MISSING, _challenges(schemes))
         elif (principal := self._find(token)) is not None:
-            scope["user"] = Caller(name=principal.name, role=principal.role, scopes=tuple(principal.scopes))
+            scope["user"] = Caller(
+                token=principal.id, name=principal.name, role=principal.role, scopes=tuple(principal.scopes)
+            )
             scope[IS_STILL_VALID] = lambda: self._find(token) is not None  # type: ignore[literal-required]  # our own key
             await self._app(scope, receive, send)
         else:
-            await _send_unauthorized(send, _TOKEN_INVALID, schemes)
+            await self._refuse_token(scope, send, schemes)
+
+    async def _refuse_token(self, scope: Scope, send: Send, schemes: Mapping[bytes, bytes]) -> None:
+        self._counters.wrong_tokens += 1
+        now = asyncio.get_running_loop().time()
+        address = caller_address(scope["client"][0]) if scope["client"] is not None else ""
+        if wait := ceil(self._limit.count(address, now=now)):
+            self._log.warn(address, f"more than {WRONG_TOKENS} requests with a wrong token in a minute", now=now)
+            headers = [(b"retry-after", str(wait).encode()), (b"connection", b"close")]
+            await _send_error(send, 429, _TOO_MANY_WRONG_TOKENS, headers)
+        else:
+            await _send_error(send, 401, _TOKEN_INVALID, _challenges(schemes))
 
 
 def _find_token(headers: Iterable[tuple[bytes, bytes]], schemes: Container[bytes]) -> str | None:
@@ -135,13 +173,13 @@ def _password(pair: bytes) -> str | None:
     return password.decode("latin-1") or None
 
 
-async def _send_unauthorized(send: Send, body: bytes, schemes: Mapping[bytes, bytes]) -> None:
-    headers = [
-        (b"content-type", b"application/json"),
-        (b"content-length", str(len(body)).encode()),
-        *((b"www-authenticate", challenge) for challenge in schemes.values()),
-    ]
-    await send({"type": "http.response.start", "status": 401, "headers": headers})
+def _challenges(schemes: Mapping[bytes, bytes]) -> list[tuple[bytes, bytes]]:
+    return [(b"www-authenticate", challenge) for challenge in schemes.values()]
+
+
+async def _send_error(send: Send, status: int, body: bytes, more: Iterable[tuple[bytes, bytes]]) -> None:
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()), *more]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body, "more_body": False})
 
 

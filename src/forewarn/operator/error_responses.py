@@ -36,6 +36,7 @@ STATUS_BY_ERROR: dict[type[DomainError], int] = {
     core.RefusedError: 409,
     core.InvalidTransition: 409,
     core.NoticeTooShort: 409,
+    core.NotAnnounced: 409,
     core.EvictionNotAllowed: 409,
     core.SourceNotAllowed: 409,
     core.KeyConflict: 409,
@@ -55,20 +56,25 @@ STATUS_BY_ERROR: dict[type[DomainError], int] = {
     fleet.CampaignNotFound: 404,
     fleet.FaultNotFound: 404,
     fleet.SecretUnavailable: 409,
+    fleet.LastToken: 409,
     fleet.AmbiguousVm: 409,
     fleet.AmbiguousCampaign: 409,
     fleet.ScopeExists: 409,
     fleet.AddressInUse: 409,
+    fleet.VmIdInUse: 409,
     fleet.ManualTimeUnavailable: 409,
     fleet.PositionNotFound: 404,
     fleet.JournalPruned: 410,
     fleet.PartialSchedule: 409,
     fleet.SaveFailed: 503,
+    fleet.OutcomeUnknown: 503,
     operator.OperatorError: 409,
     operator.TokenNotAllowed: 403,
     operator.ScopeNotAllowed: 403,
     operator.ImportConflict: 409,
     operator.ImportFailed: 503,
+    operator.ImportCanceled: 409,
+    operator.ImportNotFound: 404,
     operator.FaultNotAllowed: 409,
     operator.SocketNotAllowed: 409,
     operator.SocketUnavailable: 503,
@@ -102,6 +108,8 @@ OTHER_STATUSES = {
     "invalid-request": 400,
     "token-required": 401,
     "invalid-token": 401,
+    "host-not-allowed": 421,
+    "too-many-wrong-tokens": 429,
     "internal-error": 500,
     "store-unavailable": 503,
     "too-many-connections": 503,
@@ -131,8 +139,10 @@ def domain_error_body(error: DomainError) -> v1.ErrorResponse:
 
 def domain_error_response(request: AnyRequest, error: DomainError) -> Response[v1.ErrorResponse]:
     """Return the response for an error of the core, the fleet or the operator API."""
-    if isinstance(error, fleet.AddressInUse) and not request.user.can_see(error.vm.rpartition("/")[0]):
-        error = fleet.AddressInUse(error.ip, error.network, HIDDEN_VM)
+    if isinstance(error, fleet.AddressInUse | fleet.VmIdInUse) and not request.user.can_see(
+        error.vm.rpartition("/")[0]
+    ):
+        error = type(error)(**error.details | {"vm": HIDDEN_VM})
     return Response(domain_error_body(error), status_code=STATUS_BY_ERROR[type(error)])
 
 

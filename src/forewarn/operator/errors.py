@@ -10,6 +10,8 @@ OperatorError
 ├── TooManyStreams        the limit of open journal streams is reached
 ├── ImportConflict        another import is running
 ├── ImportFailed          an import ended before it was complete
+├── ImportCanceled        an operator has canceled the import
+├── ImportNotFound        no import is running
 ├── SocketUnavailable     the system cannot open a VM's socket
 ├── SocketNotAllowed      VM sockets exist only in the emulator, and not on Windows
 ├── FaultNotAllowed       faults exist only in the emulator
@@ -131,6 +133,30 @@ class ImportFailed(OperatorError):
     done: int
     total: int
     reason: str
+
+
+class ImportCanceled(OperatorError):
+    """An operator has canceled the import; the scopes that it had changed stay changed."""
+
+    template = "{by} has canceled the import after {done} of {total} scopes; {kept}"
+    by: str
+    done: int
+    total: int
+    dry_run: bool = False
+    hidden_fields = frozenset({"dry_run"})
+
+    @property
+    def kept(self) -> str:
+        """What has changed."""
+        if self.dry_run or not self.done:
+            return "nothing has changed"
+        return "these stay changed; import the file again to continue with the differences"
+
+
+class ImportNotFound(OperatorError):
+    """No import is running."""
+
+    template = "no import is running"
 
 
 class SocketUnavailable(OperatorError):

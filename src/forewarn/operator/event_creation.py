@@ -47,10 +47,13 @@ class EventCreation:
         host: str | None = None,
         scope: str | None = None,
         update_domain: int | None = None,
+        at_once: bool = False,
+        unannounced: bool = False,
     ) -> v1.ScheduleResponse:
         """Create events for the selected VMs. A repeated request gets the same response as before.
 
-        This also holds if its VMs no longer exist, perhaps because the request removed them.
+        This also holds if its VMs no longer exist, perhaps because the request removed them. Events that VMs will not
+        hear of need `unannounced`.
         """
         try:
             names = self._select(vms=vms, host=host, scope=scope, update_domain=update_domain)
@@ -58,12 +61,13 @@ class EventCreation:
             if created := self._previously_created():
                 return self._show(created)
             raise
-        return self._show(await self._schedule(build_request(names)))
+        request = msgspec.structs.replace(build_request(names), at_once=at_once, unannounced=unannounced)
+        return self._show(await self._schedule(request))
 
-    async def delete_vm(self, vm: str, why: str) -> v1.ScheduleResponse:
+    async def delete_vm(self, data: v1.Operate) -> v1.ScheduleResponse:
         """Delete a VM, with an event if it has a terminate notice, else at once."""
         try:
-            name = self._full_name(vm)
+            name = self._full_name(data.vm)
         except (VmNotFound, ScopeNotFound):  # the same request may have deleted it before
             created = self._previously_created()
             if not created and not await self._fleet.inventory.is_repeated(self._idempotency_key):
@@ -71,7 +75,13 @@ class EventCreation:
             return self._show(created)
         return self._show(
             await self._fleet.events.delete(
-                name, request=self.request_id, by=self.by, why=why, idempotency_key=self._idempotency_key
+                name,
+                request=self.request_id,
+                by=self.by,
+                why=data.reason,
+                at_once=data.now,
+                unannounced=data.unannounced,
+                idempotency_key=self._idempotency_key,
             )
         )
 
@@ -81,17 +91,19 @@ class EventCreation:
         if scope is not None:
             self._caller.check_scope(scope)
         names = [self._full_name(vm) for vm in self._existing_vms(vms)]
-        found = self._fleet.inventory.select(vms=names, host=host, scope=scope, update_domain=update_domain)
         if host is not None:
-            self._check_host(host, found)
-        return found
+            self._check_host(host, is_alone=scope is None)
+        return self._fleet.inventory.select(vms=names, host=host, scope=scope, update_domain=update_domain)
 
-    def _check_host(self, host: str, vms: Sequence[str]) -> None:
-        """Refuse a host that also has VMs the caller may not see; report one that has only such VMs as not found."""
-        visible = {self._caller.can_see(vm.rpartition("/")[0]) for vm in vms}
+    def _check_host(self, host: str, *, is_alone: bool) -> None:
+        """Report a host without VMs that the caller may see as not found.
+
+        Without a scope, all VMs of the host are selected: refuse a host that also has VMs the caller may not see.
+        """
+        visible = {self._caller.can_see(view.id) for view, _ in self._fleet.replica.hosts().get(host, ())}
         if True not in visible:
             raise HostNotFound(host)
-        if False in visible:
+        if is_alone and False in visible:
             raise HostNotAllowed(self._caller.name, host, self._caller.scopes)
 
     def _full_name(self, vm: str) -> str:
@@ -111,11 +123,7 @@ class EventCreation:
 
     async def _schedule(self, request: ScheduleRequest) -> CreatedEvents:
         self._check_future(request)
-        if self._idempotency_key is not None:
-            request = msgspec.structs.replace(
-                request, key=self._idempotency_key.key, digest=self._idempotency_key.digest
-            )
-        return await self._fleet.events.schedule(request)
+        return await self._fleet.events.schedule(request.with_key(self._idempotency_key))
 
     def _previously_created(self) -> CreatedEvents:
         """Return the events that an earlier request with the same key created."""
@@ -124,20 +132,20 @@ class EventCreation:
         for view in self._scopes_with_key():
             if (
                 view.scope is not None
-                and self._idempotency_key
-                and is_repeated_request(view.scope.seen_keys, self._idempotency_key, now=now)
+                and (asked := self._idempotency_key)
+                and is_repeated_request(view.scope.seen_keys, asked, now=now)
             ):
                 self._caller.check_scope(view.id)
-                created += [
-                    (view.id, event)
-                    for event in events_of_request(view.scope, request_of_key(view.scope, self._idempotency_key.key))
-                ]
+                request = request_of_key(view.scope, asked.key, asked.caller)
+                created += [(view.id, event) for event in events_of_request(view.scope, request)]
         return tuple(created)
 
     def _scopes_with_key(self) -> Sequence[ScopeView]:
         if self._idempotency_key is None:
             return ()
-        return self._fleet.replica.views_with_key(self._idempotency_key.key, now=self._fleet.clock.now())
+        return self._fleet.replica.views_with_key(
+            self._idempotency_key.key, self._idempotency_key.caller, now=self._fleet.clock.now()
+        )
 
     def _show(self, created: CreatedEvents) -> v1.ScheduleResponse:
         """Return the created events, and those of them that are still open: some end at once."""
@@ -161,7 +169,7 @@ class EventCreation:
             return
         raise Invalid(
             f"not_before {request.not_before:%Y-%m-%d %H:%M:%SZ} is in the past: the service's time is "
-            f"{now:%Y-%m-%d %H:%M:%SZ}; to start at once, use a notice of 0s"
+            f"{now:%Y-%m-%d %H:%M:%SZ}; to start at once, use now"
         )
 
 

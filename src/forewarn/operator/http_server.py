@@ -1,16 +1,17 @@
-"""HTTP server of the operator API: HTTP/1.1 by h11 for one ASGI application, with timeouts and a connection limit.
+"""HTTP server of the operator API: HTTP/1.1 by h11 for one ASGI application, with timeouts and connection limits.
 
-Forewarn has its own server because it must stop together with its owner, must not touch signals, and must limit the
-time of every read. General-purpose servers allow this only by patching private parts.
+Forewarn has its own server because it must stop together with its owner, must not touch signals, must limit the time of
+every read, and must count connections before their TLS handshake. General-purpose servers allow this only by patching
+private parts.
 """
 
 import asyncio
+import errno
 import logging
-import re
 import socket
 import ssl
 from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from email.utils import formatdate
 from http import HTTPStatus
 from typing import Any, TypeAlias
@@ -21,12 +22,12 @@ import msgspec
 from litestar.types import ASGIApp
 
 from forewarn.fleet.event_loop import tasks_until_exit
+from forewarn.operator.counters import Counters, ProtocolError, RefuseReason
 from forewarn.operator.error_responses import error_body
+from forewarn.operator.limits import CallerLog, ConnectionLimits, ConnectionSlots, caller_address
+from forewarn.operator.request_reader import ABSOLUTE_FORM, HEAD_BYTES, RequestReader
 
 log = logging.getLogger(__name__)
-
-CONNECTIONS = 256
-"""The limit of open connections; each counts until it is closed on our side too."""
 
 BACKLOG = 2_048
 """How many further connections may wait to be accepted."""
@@ -34,14 +35,15 @@ BACKLOG = 2_048
 SHUTDOWN_TIMEOUT = 5.0
 """How long, in seconds, unfinished responses may take when the service stops."""
 
-TLS_TIMEOUT = 10.0
-"""How long, in seconds, a TLS handshake may take."""
+TLS_TIMEOUT = 5.0
+"""How long, in seconds, a TLS handshake may take: two round trips, which take less than a second on slow links, too."""
 
 READ_TIMEOUT = 30.0
 """How long, in seconds, a client may take to send the head of a request, and each chunk of its body."""
 
 IDLE_TIMEOUT = 5.0
-"""How long, in seconds, an idle connection is kept open."""
+"""How long, in seconds, a connection may be silent before its first request, which clients send at once, and between
+requests."""
 
 WRITE_TIMEOUT = 60.0
 """How long, in seconds, a client may take to read each chunk of a response, and the rest when the connection ends."""
@@ -51,61 +53,151 @@ WRITE_BYTES = 64 * 1024
 
 READ_BYTES = 64 * 1024
 
-HEAD_BYTES = 16 * 1024
-"""The limit for the head of a request, and for each line that frames a chunk of its body."""
+ACCEPT_PAUSE = 1.0
+"""How long, in seconds, no connection is accepted after the system had no resources for one."""
 
-ABSOLUTE_FORM = re.compile(rb"https?://([^/?#@]+)(.*)", re.IGNORECASE)
-"""A request target in absolute form (RFC 9112 section 3.2.2)."""
+OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 Headers: TypeAlias = Iterable[tuple[bytes, bytes]]
 
 
 @asynccontextmanager
-async def run_server(app: ASGIApp, listener: socket.socket, tls: ssl.SSLContext | None = None) -> AsyncIterator[None]:
+async def run_server(
+    app: ASGIApp,
+    listener: socket.socket,
+    tls: ssl.SSLContext | None = None,
+    *,
+    limits: ConnectionLimits | None = None,
+    counters: Counters | None = None,
+) -> AsyncIterator[None]:
     """Serve the application while the context is open, then finish the unfinished responses."""
-    connections: dict[_Connection, asyncio.Task[None]] = {}
     async with tasks_until_exit() as tasks:
-
-        def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            connection = _Connection(app, reader, writer)
-            if len(connections) >= CONNECTIONS:
-                message = f"the limit of {CONNECTIONS} connections is reached; try again later"
-                connection.refuse(503, "too-many-connections", message)
-                return
-            task = tasks.create_task(connection.serve(), name="connection of the operator API")
-            connections[connection] = task
-            task.add_done_callback(lambda _: connections.pop(connection))
-
-        server = await asyncio.start_server(
-            accept,
-            sock=listener,
-            ssl=tls,
-            ssl_handshake_timeout=None if tls is None else TLS_TIMEOUT,
-            backlog=BACKLOG,
-            limit=READ_BYTES,
-        )
+        server = _Server(app, listener, tls, limits or ConnectionLimits(), counters or Counters(), tasks)
+        accepting = tasks.create_task(server.accept(), name="listener of the operator API")
         try:
             yield
         finally:
-            server.close()
-            for connection in connections:
-                connection.stop()
-            if answering := [task for connection, task in connections.items() if connection.is_answering]:
-                await asyncio.wait(answering, timeout=SHUTDOWN_TIMEOUT)
+            await server.stop(accepting)
+
+
+class _Server:
+    """Accepts connections, each in its own task, up to the limits."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        listener: socket.socket,
+        tls: ssl.SSLContext | None,
+        limits: ConnectionLimits,
+        counters: Counters,
+        tasks: asyncio.TaskGroup,
+    ) -> None:
+        self._app, self._listener, self._tls, self._tasks = app, listener, tls, tasks
+        self._counters = counters
+        self._slots = ConnectionSlots(limits, counters)
+        self._log = CallerLog()
+        self._connections: dict[_Connection, asyncio.Task[None] | None] = {}
+        listener.listen(BACKLOG)
+        listener.setblocking(False)
+
+    async def accept(self) -> None:
+        """Accept connections until the task is cancelled. A refused one costs neither a task nor a TLS handshake."""
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                accepted, name = await loop.sock_accept(self._listener)
+            except OSError as error:
+                if error.errno in OUT_OF_RESOURCES:
+                    self._slots.refuse(RefuseReason.OPEN_FILES)
+                    await asyncio.sleep(ACCEPT_PAUSE)
+                continue  # otherwise the caller has disconnected in the meantime
+            address = caller_address(name[0])
+            if self._slots.acquire(address):
+                self._tasks.create_task(self._serve(accepted, address), name="connection of the operator API")
+            else:
+                self._refuse(accepted)
+
+    async def stop(self, accepting: asyncio.Task[None]) -> None:
+        """Accept no more connections, and finish the unfinished responses."""
+        accepting.cancel()
+        for connection in self._connections:
+            connection.stop()
+        await asyncio.wait((accepting,))
+        self._listener.close()
+        answering = [
+            task for connection, task in self._connections.items() if task is not None and connection.is_answering
+        ]
+        if answering:
+            await asyncio.wait(answering, timeout=SHUTDOWN_TIMEOUT)
+        self._slots.close()
+
+    def _refuse(self, accepted: socket.socket) -> None:
+        """Answer in plain HTTP if that is spoken here: a new connection has room for it. Then close."""
+        with accepted, suppress(OSError):
+            if self._tls is None:
+                accepted.send(_TOO_MANY_CONNECTIONS)
+
+    async def _serve(self, accepted: socket.socket, address: str) -> None:
+        try:
+            streams = await self._open_streams(accepted, address)
+            if streams is None:
+                return
+            connection = _Connection(self._app, *streams, self._counters, self._log, address)
+            self._connections[connection] = asyncio.current_task()
+            try:
+                await connection.serve()
+            finally:
+                del self._connections[connection]
+        finally:
+            self._slots.release(address)
+
+    async def _open_streams(
+        self, accepted: socket.socket, address: str
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | None:
+        """Return the streams of a new connection, after its TLS handshake; None if the handshake fails."""
+        loop = asyncio.get_running_loop()
+        reader = asyncio.StreamReader(limit=READ_BYTES)
+        protocol = asyncio.StreamReaderProtocol(reader)
+        try:
+            async with asyncio.timeout(TLS_TIMEOUT):
+                transport, _ = await loop.connect_accepted_socket(lambda: protocol, accepted, ssl=self._tls)
+        except ssl.SSLError as error:
+            self._counters.protocol_errors[ProtocolError.TLS] += 1
+            reason = (error.reason or "unknown reason").replace("_", " ").lower()
+            self._log.warn(address, f"the TLS handshake failed: {reason}", now=loop.time())
+        except TimeoutError:
+            self._counters.timed_out += 1
+        except OSError:
+            pass  # the caller has disconnected
+        else:
+            return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
+        return None
 
 
 class _Connection:
     """A client's connection: requests one after the other, each answered by the application."""
 
-    def __init__(self, app: ASGIApp, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        counters: Counters,
+        caller_log: CallerLog,
+        address: str,
+    ) -> None:
         self._app, self._reader, self._writer = app, reader, writer
+        self._counters, self._log, self._address = counters, caller_log, address
         self._socket: socket.socket = writer.get_extra_info("socket")
         writer.transport.set_write_buffer_limits(high=WRITE_BYTES)
         self._protocol = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES)
+        self._requests = RequestReader()
         self._is_between_requests = True
         self._is_stopping = False
         self._is_lost = False
         self._is_head_request = False
+        self._is_connect_request = False
+        """Whether the client takes us for a proxy, and would send another protocol next."""
         self._is_body_unwanted = False
         """Whether the response was sent before the client, which expects `100 Continue`, sent its body."""
         self._reading: asyncio.Future[bytes] | None = None
@@ -119,9 +211,13 @@ class _Connection:
         try:
             while await self._serve_request():
                 self._protocol.start_next_cycle()
+                self._requests.start_next()
         except h11.RemoteProtocolError as error:
             self._refuse_request(error)
-        except (OSError, TimeoutError):
+        except TimeoutError:
+            self._counters.timed_out += 1
+            self._abort()
+        except OSError:
             self._abort()
         except asyncio.CancelledError:
             self._abort()  # the server does not wait for slow clients
@@ -170,6 +266,7 @@ class _Connection:
             return False
         self._is_between_requests = False
         self._is_head_request = request.method == b"HEAD"
+        self._is_connect_request = request.method == b"CONNECT"
         self._is_answered = asyncio.Event()
         await self._run_app(request)
         if self._is_lost or self._is_stopping:
@@ -180,24 +277,20 @@ class _Connection:
 
     async def _read_head(self) -> h11.Request | None:
         """Read the whole head of a request within the time limit; None if the client has disconnected."""
-        is_first = self._protocol.their_http_version is None
-        has_begun = is_first or bool(self._protocol.trailing_data[0])
-        if not has_begun:
+        if not self._requests:
             async with asyncio.timeout(IDLE_TIMEOUT):
                 await self._read()
         async with asyncio.timeout(READ_TIMEOUT):
             event = await self._next_event()
-        if not isinstance(event, h11.Request):
-            return None
-        if {name for name, _ in event.headers} >= {b"content-length", b"transfer-encoding"}:
-            # A proxy may use the other header and see different requests (request smuggling, RFC 9112 section 6.1).
-            raise h11.RemoteProtocolError("Content-Length and Transfer-Encoding are mutually exclusive")
-        return event
+        return event if isinstance(event, h11.Request) else None
 
     async def _next_event(self) -> Any:
         while (event := self._protocol.next_event()) is h11.NEED_DATA:
+            if (received := self._requests.take()) or self._requests.is_closed:
+                self._protocol.receive_data(received)
+                continue
             if self._protocol.they_are_waiting_for_100_continue:
-                self._writer.write(self._protocol.send(h11.InformationalResponse(status_code=100, headers=[])) or b"")
+                self._write_now(self._protocol.send(h11.InformationalResponse(status_code=100, headers=[])))
             await self._read()
         return event
 
@@ -207,7 +300,7 @@ class _Connection:
         await asyncio.wait((reading, *others), return_when=asyncio.FIRST_COMPLETED)
         if reading.done() and self._reading is reading:
             self._reading = None
-            self._protocol.receive_data(reading.result())
+            self._requests.receive(reading.result())
 
     async def _run_app(self, request: h11.Request) -> None:
         try:
@@ -226,7 +319,7 @@ class _Connection:
     def _scope(self, request: h11.Request) -> Any:
         target, headers = request.target, list(request.headers)
         if match := ABSOLUTE_FORM.fullmatch(target):
-            host, rest = match.groups()
+            host, rest = match["host"], match["rest"]
             target = rest if rest.startswith(b"/") else b"/" + rest
             headers = [(b"host", host), *(header for header in headers if header[0] != b"host")]
         path, _, query = target.partition(b"?")
@@ -275,8 +368,7 @@ class _Connection:
         try:
             while not (self._is_lost or answered.done()):
                 await self._read(answered)
-                received, is_closed = self._protocol.trailing_data
-                if is_closed or len(received) > READ_BYTES:
+                if self._requests.is_closed or len(self._requests) > READ_BYTES:
                     self._lose()
         except OSError:
             self._lose()
@@ -298,11 +390,19 @@ class _Connection:
             self._is_answered.set()
         await self._write(b"".join(piece or b"" for piece in pieces))
 
+    def _write_now(self, data: bytes | None) -> None:
+        """Write a short message, unless the client has reset the connection: uvloop would raise RuntimeError."""
+        if data and not self._writer.is_closing():
+            self._writer.write(data)
+
     async def _write(self, answer: bytes) -> None:
         """Write a response as fast as the client reads it."""
         unsent = memoryview(answer)
         try:
             while unsent and not self._is_lost:
+                if self._writer.is_closing():  # as above
+                    self._lose()
+                    break
                 self._writer.write(unsent[:WRITE_BYTES])
                 unsent = unsent[WRITE_BYTES:]
                 async with asyncio.timeout(WRITE_TIMEOUT):
@@ -313,22 +413,21 @@ class _Connection:
     def _response(self, status: int, headers: Headers) -> h11.Response:
         own = [(b"date", formatdate(usegmt=True).encode())]
         self._is_body_unwanted = self._protocol.they_are_waiting_for_100_continue
-        if self._is_stopping or self._is_body_unwanted:
+        if self._is_stopping or self._is_body_unwanted or self._is_connect_request:
             own.append((b"connection", b"close"))
         return h11.Response(status_code=status, headers=[*headers, *own], reason=HTTPStatus(status).phrase.encode())
 
     def _refuse_request(self, error: h11.RemoteProtocolError) -> None:
-        """Answer invalid HTTP with an error, unless the response is already complete."""
-        if self._protocol.our_state is not h11.DONE:
-            message = _refusal_message(error, is_head=self._is_between_requests)
-            self.refuse(error.error_status_hint, "invalid-request", message)
-
-    def refuse(self, status: int, code: str, message: str) -> None:
-        """Answer with an error, unless a response has started, and close the connection without further reads."""
+        """Answer invalid HTTP with an error, unless a response has started, and close without further reads."""
+        is_too_large = error.error_status_hint == HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
+        self._counters.protocol_errors[ProtocolError.TOO_LARGE if is_too_large else ProtocolError.MALFORMED] += 1
+        message = _refusal_message(error, is_head=self._is_between_requests)
+        self._log.warn(self._address, message, now=asyncio.get_running_loop().time())
         if self._protocol.our_state in (h11.IDLE, h11.SEND_RESPONSE):
-            body = msgspec.json.encode(error_body(code, message))
-            for event in (self._response(status, _final_headers(body)), h11.Data(data=body), h11.EndOfMessage()):
-                self._writer.write(self._protocol.send(event) or b"")
+            body = msgspec.json.encode(error_body("invalid-request", message))
+            response = self._response(error.error_status_hint, _final_headers(body))
+            for event in (response, h11.Data(data=body), h11.EndOfMessage()):
+                self._write_now(self._protocol.send(event))
         self._is_lost = True
         self._writer.close()
 
@@ -348,6 +447,15 @@ class _Connection:
         async with asyncio.timeout(READ_TIMEOUT):
             while self._protocol.their_state is h11.SEND_BODY:
                 await self._next_event()
+
+
+_TOO_MANY_CONNECTIONS_BODY = msgspec.json.encode(
+    error_body("too-many-connections", "the limit of connections is reached; try again later")
+)
+_TOO_MANY_CONNECTIONS = (
+    b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\ncontent-length: %d\r\n"
+    b"retry-after: 5\r\nconnection: close\r\n\r\n%b" % (len(_TOO_MANY_CONNECTIONS_BODY), _TOO_MANY_CONNECTIONS_BODY)
+)
 
 
 def _final_headers(body: bytes) -> list[tuple[bytes, bytes]]:

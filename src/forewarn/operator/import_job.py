@@ -9,13 +9,20 @@ from functools import partial
 import msgspec
 
 from forewarn.api import v1
-from forewarn.api.fleet_file import FleetFormat, parse_fleet
+from forewarn.api.fleet_file import MAX_FLEET_VMS, FleetFormat, parse_fleet
 from forewarn.core.scope import Scope
-from forewarn.fleet.errors import FleetError, SaveFailed
+from forewarn.fleet.errors import FleetError, OutcomeUnknown, SaveFailed
 from forewarn.fleet.event_loop import clear_gradually, iterate_gradually, refreeze_gc
 from forewarn.fleet.importer import Difference, apply_import, compare_fleet
 from forewarn.fleet.service import Fleet
-from forewarn.operator.errors import ImportConflict, ImportFailed, InvalidFleetFile, OperatorError
+from forewarn.operator.errors import (
+    ImportCanceled,
+    ImportConflict,
+    ImportFailed,
+    ImportNotFound,
+    InvalidFleetFile,
+    OperatorError,
+)
 from forewarn.operator.process_worker import ProgressCallback, run_in_process
 from forewarn.settings.file_reader import FileError
 
@@ -24,11 +31,21 @@ log = logging.getLogger(__name__)
 SMALL_FILE_BYTES = 32 * 1024
 """Files up to this size are parsed in a thread; larger ones need a separate process."""
 
+SMALL_FILE_TEMPLATES = 8
+"""A small file with more `count`s than this may define many VMs, and needs a separate process, too."""
+
 CHUNK_SIZE = 64 * 1024
 """The approximate size of the chunks in which the result is sent."""
 
 _decode = msgspec.json.Decoder(Scope).decode
 _encode = msgspec.json.Encoder().encode
+
+
+class ImportLimits(msgspec.Struct, frozen=True):
+    """How many VMs a file can define, and how many seconds it may take to read it."""
+
+    vms: int = MAX_FLEET_VMS
+    seconds: float = 60.0
 
 
 class ImportRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,7 +70,7 @@ class EncodedImportResult(msgspec.Struct, frozen=True, kw_only=True):
 class ImportJob:
     """An import from its start to its result or error. Any number of clients can follow it."""
 
-    def __init__(self, fleet: Fleet, request: ImportRequest) -> None:
+    def __init__(self, fleet: Fleet, request: ImportRequest, limits: ImportLimits) -> None:
         self.by = request.by
         self.done = 0
         self.total = 0
@@ -61,7 +78,10 @@ class ImportJob:
         self.error: OperatorError | FleetError | None = None
         self._fleet = fleet
         self._request = request
+        self._limits = limits
         self._changed = asyncio.Event()
+        self._canceled_by: str | None = None
+        self._reading: asyncio.Task[list[bytes]] | None = None
 
     @property
     def is_over(self) -> bool:
@@ -74,6 +94,8 @@ class ImportJob:
             self.result = await self._import()
         except SaveFailed as error:
             self.error = self._failure(f"the next change could not be saved: {error.reason}")
+        except OutcomeUnknown as error:
+            self.error = OutcomeUnknown(f"{error.reason}, after {self.done} of {self.total} scopes of the import")
         except (OperatorError, FleetError) as error:
             self.error = error
         except Exception as error:
@@ -85,11 +107,34 @@ class ImportJob:
             refreeze_gc()
             self._notify()
 
+    def cancel(self, by: str) -> None:
+        """Cancel the import: at once while the file is read or compared, else after the scopes that are being saved."""
+        self._canceled_by = self._canceled_by or by
+        if self._reading is not None:
+            self._reading.cancel()
+
+    def _check_canceled(self) -> None:
+        if self._canceled_by is not None:
+            raise ImportCanceled(self._canceled_by, self.done, self.total, self._request.dry_run)
+
+    async def _read(self) -> list[bytes]:
+        """Read the file; cancelling ends the process that does."""
+        self._reading = asyncio.create_task(_parse(self._request, self._fleet.clock.now(), self._limits))
+        try:
+            return await self._reading
+        except asyncio.CancelledError:
+            self._reading.cancel()
+            self._check_canceled()
+            raise
+        finally:
+            self._reading = None
+
     def _failure(self, why: str) -> ImportFailed:
         return ImportFailed(self.done, self.total, why)
 
     async def _import(self) -> EncodedImportResult:
-        parsed = await _parse(self._request, self._fleet.clock.now())
+        parsed = await self._read()
+        self._check_canceled()
         scopes = [_decode(scope) async for scope in iterate_gradually(parsed)]
         if not self._request.prune:
             await self._check_names(scopes)
@@ -102,6 +147,7 @@ class ImportJob:
         on_differences = report.write if request.dry_run else None
         found = await compare_fleet(self._fleet.replica, scopes, prune=request.prune, report=on_differences)
         self._progress(0, len(found.wanted) + len(found.unwanted))
+        self._check_canceled()
         if not request.dry_run:
             await apply_import(self._fleet, found, by=request.by, on_progress=self._progress, report=report.write)
         return EncodedImportResult(
@@ -117,8 +163,11 @@ class ImportJob:
                 )
 
     def _progress(self, done: int, total: int) -> None:
+        """Report the progress, and stop here if the import was canceled."""
         self.done, self.total = done, total
         self._notify()
+        if done < total:
+            self._check_canceled()
 
     def _notify(self) -> None:
         self._changed.set()
@@ -164,17 +213,28 @@ def _show_difference(one: Difference) -> v1.Difference:
 class ImportJobs:
     """Starts imports, one at a time, because two would undo each other's changes."""
 
-    def __init__(self, fleet: Fleet) -> None:
+    def __init__(self, fleet: Fleet, limits: ImportLimits) -> None:
         self._fleet = fleet
+        self._limits = limits
         self._running: ImportJob | None = None
 
     def start(self, request: ImportRequest) -> ImportJob:
         """Start an import, which completes even if the client disconnects."""
         if self._running is not None:
             raise ImportConflict(self._running.by, self._running.done, self._running.total)
-        self._running = ImportJob(self._fleet, request)
+        self._running = ImportJob(self._fleet, request, self._limits)
         self._fleet.start_task(self._run(self._running), name=f"import of {request.by}")
         return self._running
+
+    async def cancel(self, *, by: str) -> ImportJob:
+        """Cancel the running import, and return it when it has ended."""
+        job = self._running
+        if job is None:
+            raise ImportNotFound
+        job.cancel(by)
+        async for _ in job.follow():
+            pass
+        return job
 
     async def _run(self, job: ImportJob) -> None:
         """Run an import and drop it afterwards, because the file may be large."""
@@ -184,15 +244,17 @@ class ImportJobs:
             self._running = None
 
 
-async def _parse(request: ImportRequest, at: datetime) -> list[bytes]:
+async def _parse(request: ImportRequest, at: datetime, limits: ImportLimits) -> list[bytes]:
     """Parse the file without blocking the event loop; return the encoded scopes."""
-    parse = partial(parse_fleet, request.content, file="", format_=request.format, at=at)
+    parse = partial(parse_fleet, request.content, file="", format_=request.format, at=at, max_vms=limits.vms)
+    is_small = len(request.content) <= SMALL_FILE_BYTES and request.content.count(b"count") <= SMALL_FILE_TEMPLATES
     try:
-        return await (
-            asyncio.to_thread(parse)
-            if len(request.content) <= SMALL_FILE_BYTES
-            else run_in_process(partial(_parse_in_process, parse))
-        )
+        async with asyncio.timeout(limits.seconds):
+            return await (asyncio.to_thread(parse) if is_small else run_in_process(partial(_parse_in_process, parse)))
+    except TimeoutError as error:
+        raise InvalidFleetFile(
+            "", f"it could not be read within {limits.seconds:g} s; split it, or set imports.time_limit of the service"
+        ) from error
     except FileError as error:
         raise InvalidFleetFile(error.key, error.problem, str(error.line or "")) from error
     except EOFError as error:

@@ -3,9 +3,10 @@
 No id, name or time is ever a label.
 """
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Protocol
+from enum import Enum
+from typing import Protocol, TypeVar
 
 from litestar.enums import ScopeType
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
@@ -19,37 +20,29 @@ from forewarn.core.event import EventType, State
 from forewarn.core.impact import STUCK
 from forewarn.fleet.metrics import COUNTED_CHANGES, COUNTED_OUTCOMES, Histogram
 from forewarn.fleet.service import Fleet
+from forewarn.operator.counters import Counters
 from forewarn.wire.error_responses import ErrorReason
-
-STATUSES = (200, 201, 204, 400, 401, 403, 404, 405, 409, 410, 413, 422, 500, 503)
-"""Statuses that are exported from the start with 0, because Prometheus cannot compute a rate of a new series."""
-
-StatusCounts = dict[int, int]
-"""The number of responses by status."""
 
 
 class StatusCounterMiddleware:
     """ASGI middleware that counts responses by status."""
 
-    def __init__(self, app: ASGIApp, counts: StatusCounts) -> None:
+    def __init__(self, app: ASGIApp, counters: Counters) -> None:
         self._app = app
-        self._counts = counts
+        self._responses = counters.responses
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Forward the request and count the status of the response."""
 
         async def send_and_count(message: Message) -> None:
             if message["type"] == "http.response.start":
-                self._counts[message["status"]] += 1
+                self._responses[message["status"]] += 1
             await send(message)
 
         await self._app(scope, receive, send_and_count if scope["type"] == ScopeType.HTTP else send)
 
 
-def new_status_counts() -> StatusCounts:
-    """Return the counts of a new service."""
-    return defaultdict(int, dict.fromkeys(STATUSES, 0))
-
+R = TypeVar("R", bound=Enum)
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -67,7 +60,7 @@ class GuestCounters(Protocol):
     long_polls: int
 
 
-def metrics_text(fleet: Fleet, guests: GuestCounters, operators: StatusCounts) -> bytes:
+def metrics_text(fleet: Fleet, guests: GuestCounters, operators: Counters) -> bytes:
     """Return all metrics in Prometheus text format."""
     registry = CollectorRegistry()
     registry.register(FleetCollector(fleet, guests, operators))
@@ -78,7 +71,7 @@ def metrics_text(fleet: Fleet, guests: GuestCounters, operators: StatusCounts) -
 class FleetCollector(Collector):
     """Collects the metrics. Its cost grows with the number of open campaigns, not with the fleet."""
 
-    def __init__(self, fleet: Fleet, guests: GuestCounters, operators: StatusCounts) -> None:
+    def __init__(self, fleet: Fleet, guests: GuestCounters, operators: Counters) -> None:
         self._fleet = fleet
         self._guests = guests
         self._operators = operators
@@ -90,6 +83,7 @@ class FleetCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         """Yield every metric with its current value."""
         yield from self._service()
+        yield from self._operator_port()
         yield from self._endpoint()
         yield from self._inventory()
         yield from self._events()
@@ -106,15 +100,33 @@ class FleetCollector(Collector):
             self._fleet.scheduler.overdue.total_seconds(),
         )
         yield _gauge("forewarn_journal_feeds", "Open journal streams.", self._fleet.journal.open)
-        yield _by_status("forewarn_operator_answers", "Responses to operators by status.", self._operators)
+
+    def _operator_port(self) -> Iterator[Metric]:
+        operators = self._operators
+        yield _by_status("forewarn_operator_answers", "Responses to operators by status.", operators.responses)
+        yield _gauge("forewarn_operator_connections", "Open connections of operators.", operators.connections)
+        yield _counter(
+            "forewarn_operator_connections_accepted", "Accepted connections of operators.", operators.accepted
+        )
+        yield _by_reason(
+            "forewarn_operator_connections_refused", "Connections of operators over a limit.", operators.refusals
+        )
+        yield _counter(
+            "forewarn_operator_connections_cut_off",
+            "Connections of operators closed by a timeout.",
+            operators.timed_out,
+        )
+        yield _by_reason(
+            "forewarn_operator_protocol_errors", "Invalid HTTP or TLS of operators.", operators.protocol_errors
+        )
+        yield _counter(
+            "forewarn_operator_wrong_tokens", "Requests of operators with a wrong token.", operators.wrong_tokens
+        )
 
     def _endpoint(self) -> Iterator[Metric]:
         guests = self._guests
         yield _by_status("forewarn_guest_answers", "Responses to guests by status.", guests.responses)
-        refusals = CounterMetricFamily("forewarn_guest_refusals", "Refused requests of guests.", labels=["reason"])
-        for reason, count in guests.refusals.items():
-            refusals.add_metric([reason.value], count)
-        yield refusals
+        yield _by_reason("forewarn_guest_refusals", "Refused requests of guests.", guests.refusals)
         yield _counter(
             "forewarn_guest_contested",
             "Requests refused because several VMs claim the address.",
@@ -181,7 +193,7 @@ class FleetCollector(Collector):
         known = self._fleet.campaigns.all()
         not_over = [campaign for campaign in known if not campaign.state.is_over]
         states = Counter(campaign.state for campaign in known)
-        wave_counts = [count_waves(campaign) for campaign in not_over]
+        wave_counts = [count_waves(campaign, lambda id_: self._fleet.replica.newest(id_)[0]) for campaign in not_over]
         for state in CampaignState:
             campaigns.add_metric([state.value], states[state])
         for wave in WaveState:
@@ -218,6 +230,13 @@ def _by_status(name: str, meaning: str, counts: Mapping[int, int]) -> Metric:
     family = CounterMetricFamily(name, meaning, labels=["status"])
     for status, count in sorted(counts.items()):
         family.add_metric([str(status)], count)
+    return family
+
+
+def _by_reason(name: str, meaning: str, counts: Mapping[R, int]) -> Metric:
+    family = CounterMetricFamily(name, meaning, labels=["reason"])
+    for reason, count in counts.items():
+        family.add_metric([reason.value], count)
     return family
 
 

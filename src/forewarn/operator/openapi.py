@@ -34,6 +34,7 @@ _REQUESTS: tuple[v1.Request, ...] = (
         reason="ticket 4711",
     ),
     v1.Operate(vm="web/web-0", reason="it hangs"),
+    v1.Restart(vm="web/web-0", notice="30m", reason="it hangs"),
     v1.Evict(vm="batch/batch_1", notice="45s"),
     v1.Fail(host="hv-1", reason="memory error"),
     v1.PredictFailure(host="hv-1", notice="7d", reason="a disk reports errors"),

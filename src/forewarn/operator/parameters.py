@@ -14,6 +14,7 @@ from litestar.typing import FieldDefinition
 from forewarn.api import v1
 from forewarn.core.idempotency import IdempotencyKey
 from forewarn.core.limits import DIGEST_LENGTH, MAX_KEY_LENGTH
+from forewarn.core.text import KEY_CHARACTER
 
 Limit = Annotated[int, QueryParameter(ge=1, le=v1.LARGEST_PAGE, description="The maximum number of items.")]
 After = Annotated[str, QueryParameter(max_length=512, description="`next` of the previous page.")]
@@ -39,8 +40,8 @@ Key = Annotated[
         name="Idempotency-Key",
         min_length=1,
         max_length=MAX_KEY_LENGTH,
-        pattern=r"^[!#-\[\]-~]+$",
-        description="A repeated request with the same key has no effect and gets the same response.",
+        pattern=f"^{KEY_CHARACTER}+$",
+        description="A repeated request of the same caller with the same key has no effect and gets the same response.",
     ),
 ]
 
@@ -51,6 +52,8 @@ def error_specs(**meanings: str) -> Mapping[int, ResponseSpec]:
         "_400": "The request is malformed.",
         "_401": "The token is missing or invalid.",
         "_403": "The token lacks the required role or scopes.",
+        "_421": "The request is for another host name.",
+        "_429": "Too many wrong tokens came from this address.",
     } | meanings
     return {
         int(status[1:]): ResponseSpec(data_container=v1.ErrorResponse, description=text, generate_examples=False)
@@ -68,12 +71,15 @@ def change_error_specs(**meanings: str) -> Mapping[int, ResponseSpec]:
     return error_specs(**defaults | meanings)
 
 
+OMITTED_FROM_DIGEST = (b',"now":false', b',"unannounced":false', b',"unannounced":true')
+"""Defaults of fields that were added later, and consent: a request is the same with and without them."""
+
 IdempotencyKeyDep = NamedDependency[IdempotencyKey | None]
 """The request's key and digest, as handlers take them: `idempotency_key: IdempotencyKeyDep`."""
 
 
 async def provide_idempotency_key(request: Request[Any, Any, Any], key: Key = None) -> IdempotencyKey | None:
-    """Provide the request's key with a digest of the request and of the caller's name."""
+    """Provide the request's key with its caller, and a digest of the request and of the caller's name."""
     if key is None:
         return None
     digest = blake2s(digest_size=DIGEST_LENGTH // 2)
@@ -82,15 +88,17 @@ async def provide_idempotency_key(request: Request[Any, Any, Any], key: Key = No
     query, body = _with_first_names(path, scope["query_string"], await request.body())
     for part in (request.method.encode(), path.encode(), query, request.user.name.encode(), body):
         digest.update(len(part).to_bytes(8, "big") + part)
-    return IdempotencyKey(key, digest.hexdigest())
+    return IdempotencyKey(key, digest.hexdigest(), request.user.token)
 
 
 def _with_first_names(path: str, query: bytes, body: bytes) -> tuple[bytes, bytes]:
-    """Return query and body with the names that their fields had when digests were first stored.
+    """Return query and body with the names and fields that they had when digests were first stored.
 
     Digests are stored: a key that came with `why` identifies the same request with `reason`. The old names
-    themselves are refused, so that no two requests share a digest.
+    themselves are refused, so that no two requests share a digest. A consent does not change what is requested.
     """
+    for default in OMITTED_FROM_DIGEST:
+        body = body.replace(default, b"")
     if path != "/v1/holds":  # its field was always called `reason`
         body = body.replace(b'"reason":', b'"why":')
     if path == "/v1/faults":

@@ -14,10 +14,13 @@ from forewarn.core.idempotency import IdempotencyKey
 from forewarn.core.vm import Vm
 from forewarn.fleet.service import Fleet
 from forewarn.operator.campaign_planner import CampaignPlanner
+from forewarn.operator.counters import Counters
 from forewarn.operator.errors import TooManyStreams
 from forewarn.operator.import_job import ImportJobs
-from forewarn.operator.metrics import GuestCounters, StatusCounts
+from forewarn.operator.metrics import GuestCounters
 from forewarn.operator.pagination import SortedScopeIds
+from forewarn.store.port import JournalRow
+from forewarn.wire.preview import ResponsePreview
 
 MAX_STREAMS = 64
 """The limit of open journal streams, so that other requests still get connections."""
@@ -91,6 +94,14 @@ class GuestEndpoints(Protocol):
         """Return the URL of a VM's endpoint; None if it has none."""
         ...
 
+    def preview(self, scope: str, vm: Vm) -> ResponsePreview | None:
+        """Return what the VM gets if it polls now; None if it has no endpoint."""
+        ...
+
+    def port_problem(self, scope: str, vm: Vm) -> str | None:
+        """Return why a VM has no port of its own; None if no reason is known."""
+        ...
+
     @property
     def networks(self) -> Mapping[str, str]:
         """The networks that are served at 169.254.169.254, each with its interface."""
@@ -122,9 +133,10 @@ class ServiceState(NamedTuple):
 
     fleet: Fleet
     guests: GuestEndpoints
-    status_counts: StatusCounts
+    counters: Counters
     scope_ids: SortedScopeIds
     stream_slots: StreamSlots
+    encode_row: Callable[[JournalRow], bytes]
     import_jobs: ImportJobs
     planner: CampaignPlanner
 
@@ -150,9 +162,10 @@ class AppState(State):
 
     fleet: Fleet
     guests: GuestEndpoints
-    status_counts: StatusCounts
+    counters: Counters
     scope_ids: SortedScopeIds
     stream_slots: StreamSlots
+    encode_row: Callable[[JournalRow], bytes]
     import_jobs: ImportJobs
     planner: CampaignPlanner
 

@@ -17,7 +17,7 @@ from forewarn.core.campaign.record import CampaignState
 from forewarn.core.event import EventType
 from forewarn.core.explain import BlockerCode
 from forewarn.core.journal import EntryKind
-from forewarn.core.policy import EMULATOR
+from forewarn.core.policy import EMULATOR, PRODUCTION
 from forewarn.operator import campaign_planner
 from tests.operator.running_api import GUARD, TEN, run_api
 from tests.operator.sample_campaign import HOUR, asked, shown, start
@@ -470,3 +470,53 @@ async def test_event_of_a_campaign_waits_for_its_clearance() -> None:
         [v1.Blocker(code=BlockerCode.CAMPAIGN, text=text)],
         True,
     )
+
+
+async def test_campaign_that_vms_will_not_hear_of_needs_unannounced() -> None:
+    async with run_api(policy=PRODUCTION) as service:
+        noted = service.fleet.last_seen.record_request(service.fleet.replica.view("web"))
+        assert noted is not None
+        await noted
+        plan = await service.client(lambda api: planned(api, asked()))
+        with pytest.raises(
+            RequestRefused, match=r"1 of 4 scopes polls for events: 9 of 15 VMs will not hear"
+        ) as refused:
+            await start(service, asked())
+        assert await service.client(lambda api: list(api.campaigns())) == []
+        begun = await start(service, msgspec.structs.replace(asked(), unannounced=True))
+    assert (plan.unannounced_scope_count, plan.unannounced_vm_count) == (3, 9)
+    assert plan.warnings == [
+        "1 of 4 scopes polls for events: 9 of 15 VMs will not hear of it; to start it, consent with unannounced"
+    ]
+    assert {wave.scope for wave in plan.waves if wave.announced} == {"web"}
+    assert (refused.value.status, refused.value.code) == (409, "not-announced")
+    assert (refused.value.details["scope_count"], refused.value.details["vm_count"]) == ("3", "9")
+    assert (begun.unannounced_scope_count, begun.unannounced_vm_count) == (3, 9)
+
+
+async def test_wave_whose_vms_got_no_notice_is_unannounced_until_they_poll() -> None:
+    async with run_api(policy=PRODUCTION) as service:
+        begun = await start(service, msgspec.structs.replace(asked("kernel", "web", "db-0"), unannounced=True))
+        await service.client(lambda api: api.advance("1m"))
+
+        def look(api: ApiClient) -> tuple[dict[str, v1.WaveState], v1.WaveProgress, list[str]]:
+            waves = {wave.scope: wave.state for wave in api.waves(begun.id) if wave.number == 1}
+            found = api.campaign(begun.id)
+            return waves, found.progress[0], list(found.explanation)
+
+        hidden = await service.client(look)
+        only = await service.client(
+            lambda api: [wave.scope for wave in api.waves(begun.id, state=v1.WaveState.ANNOUNCED)]
+        )
+        noted = service.fleet.last_seen.record_request(service.fleet.replica.view("web"))
+        assert noted is not None
+        await noted
+        shown_now = await service.client(look)
+        kinds = await service.client(lambda api: [entry.action for entry in api.journal(campaign=begun.id)])
+    assert hidden[0] == {"web": v1.WaveState.UNANNOUNCED, "db-0": v1.WaveState.UNANNOUNCED}
+    assert (hidden[1].unannounced, hidden[1].announced, only) == (2, 0, [])
+    assert not any(" announced, " in line for line in hidden[2])
+    assert shown_now[0] == {"web": v1.WaveState.ANNOUNCED, "db-0": v1.WaveState.UNANNOUNCED}
+    assert (shown_now[1].unannounced, shown_now[1].announced) == (1, 1)
+    assert kinds.count(EntryKind.WAVE_UNANNOUNCED) == 2
+    assert EntryKind.WAVE_ANNOUNCED not in kinds

@@ -1,13 +1,19 @@
 """Diagnosis of a VM that does not see its events."""
 
 from collections.abc import Mapping
+from datetime import timedelta
 
 import msgspec
+import pytest
 
 from forewarn.api import v1
 from forewarn.core.event import EventType
+from forewarn.core.fault import Fault, FaultKind
 from forewarn.core.policy import PRODUCTION
-from forewarn.core.vm import Address, Roster
+from forewarn.core.vm import Address, Roster, Vm
+from forewarn.wire.error_responses import JSON
+from forewarn.wire.preview import ResponsePreview
+from tests.core.sample_scopes import TEN
 from tests.operator.running_api import FakeGuests, RunningApi, run_api
 
 
@@ -24,8 +30,12 @@ class Nowhere(LinkLocal):
     networks: Mapping[str, str] = {}
 
 
+async def diagnose(service: RunningApi, vm: str) -> v1.Diagnosis:
+    return await service.client(lambda api: api.diagnosis(vm))
+
+
 async def findings(service: RunningApi, vm: str) -> dict[str, tuple[bool, str]]:
-    diagnosis = await service.client(lambda api: api.diagnosis(vm))
+    diagnosis = await diagnose(service, vm)
     return {check.question: (check.passed, check.message) for check in diagnosis.checks}
 
 
@@ -41,8 +51,10 @@ async def test_diagnosis_of_a_working_vm() -> None:
         "Is its address unique?",
         "Is its scope enabled?",
         "Are there events to see?",
+        "Are faults active?",
         "Can its maintenance start?",
     ]
+    assert diagnosis.response is None
 
 
 async def test_diagnosis_of_a_vm_with_its_own_port() -> None:
@@ -50,6 +62,22 @@ async def test_diagnosis_of_a_vm_with_its_own_port() -> None:
         found = await findings(service, "web-0")
     assert found["Does the endpoint listen for it?"] == (True, "Yes, at its own port: http://web.web-0.")
     assert "Is its address known?" not in found
+
+
+class BusyPort(FakeGuests):
+    """An endpoint that cannot open the port of a VM."""
+
+    def url(self, scope: str, vm: Vm) -> str | None:
+        return None if vm.name == "web-0" else super().url(scope, vm)
+
+    def port_problem(self, scope: str, vm: Vm) -> str | None:
+        return "its port is in use" if (scope, vm.name) == ("web", "web-0") else None
+
+
+async def test_port_in_use_is_a_finding() -> None:
+    async with run_api(guests=BusyPort()) as service:
+        found = [(await findings(service, name))["Does the endpoint listen for it?"] for name in ("web-0", "web-1")]
+    assert found == [(False, "No: its port is in use."), (True, "Yes, at its own port: http://web.web-1.")]
 
 
 async def test_unknown_name_is_a_finding_with_suggestions() -> None:
@@ -105,7 +133,7 @@ async def test_duplicate_address_is_a_finding() -> None:
 
 async def test_scope_that_never_polled_is_a_finding() -> None:
     async with run_api(guests=LinkLocal(), policy=PRODUCTION) as service:
-        ask = v1.ScheduleEvents(type=EventType.REBOOT, vms=["db-0"], notice="1h")
+        ask = v1.ScheduleEvents(type=EventType.REBOOT, vms=["db-0"], notice="1h", unannounced=True)
         await service.client(lambda api: api.schedule(ask))
         off = await findings(service, "db-0")
         noted = service.fleet.last_seen.record_request(service.fleet.replica.view("db-0"))
@@ -143,11 +171,117 @@ async def test_api_version_of_event_types_and_hold_are_shown() -> None:
         await service.client(lambda api: api.schedule(v1.ScheduleEvents(type=EventType.PREEMPT, vms=["batch_0"])))
         await service.fleet.holds.set(by="ann", reason="a demonstration", scope="batch")
         found = await findings(service, "batch_1")
+        (check,) = (check for check in (await diagnose(service, "batch_1")).checks if "maintenance" in check.question)
     assert found["Are there events to see?"] == (
         True,
         "Yes: 1 open event, seen by every VM of the scope; Preempt only with api-version 2017-11-01 or later.",
     )
-    assert found["Can its maintenance start?"] == (
-        True,
-        "No planned maintenance: ann holds its scope: a demonstration",
+    assert check == v1.DiagnosisCheck(
+        question="Can its maintenance start?",
+        passed=True,
+        message="No planned maintenance: ann holds its scope: a demonstration",
+        hint="`forewarn release --scope batch` ends the hold.",
+        warning=True,
     )
+
+
+async def response_check(response: ResponsePreview) -> v1.DiagnosisCheck:
+    guests = FakeGuests()
+    guests.response = response
+    async with run_api(guests=guests) as service:
+        diagnosis = await diagnose(service, "web-0")
+    assert diagnosis.response == v1.GuestResponse(
+        status=response.status,
+        content_type=response.content_type,
+        body=response.body.decode(),
+        delay="5s" if response.delay else "0s",
+        faults=[fault.id for fault in response.faults],
+    )
+    (check,) = (check for check in diagnosis.checks if check.question == "What does it get if it polls now?")
+    return check
+
+
+def fault(kind: FaultKind) -> Fault:
+    return Fault(id="F1", kind=kind, by="ann", set_at=TEN)
+
+
+EVENT = b'{"EventId":"E1","EventStatus":"Scheduled","EventType":"Reboot","Resources":["web-0"]}'
+
+
+@pytest.mark.parametrize(
+    ("response", "passed", "warning", "message"),
+    [
+        (ResponsePreview(200, JSON, b'{"Events":[]}'), True, False, "A document with no events."),
+        (
+            ResponsePreview(200, JSON, b'{"Events":[' + EVENT + b"]}"),
+            True,
+            False,
+            "A document with 1 event: Reboot of web-0 (Scheduled).",
+        ),
+        (
+            ResponsePreview(200, JSON, b'{"Events":[]}', timedelta(seconds=5), (fault(FaultKind.SLOW),)),
+            True,
+            False,
+            "A document with no events after 5s.",
+        ),
+        (
+            ResponsePreview(200, JSON, b'{"Events":[]}', faults=(fault(FaultKind.EXTRA_FIELD),)),
+            True,
+            True,
+            "A document with no events, because of fault F1 (extra-field).",
+        ),
+        (
+            ResponsePreview(200, JSON, b"", faults=(fault(FaultKind.EMPTY_BODY),)),
+            False,
+            False,
+            "Status 200, because of fault F1 (empty-body), without a document: an empty body",
+        ),
+        (
+            ResponsePreview(410, JSON, b"Gone", faults=(fault(FaultKind.STATUS_410),)),
+            False,
+            False,
+            "Status 410, because of fault F1 (status-410), without a document: Gone",
+        ),
+        (
+            ResponsePreview(None, faults=(fault(FaultKind.HANG),)),
+            False,
+            False,
+            "No response, because of fault F1 (hang).",
+        ),
+        (ResponsePreview(403, JSON, b"unknown"), False, False, "Status 403, without a document: unknown"),
+    ],
+)
+async def test_response_of_the_vm_is_checked(
+    response: ResponsePreview, passed: bool, warning: bool, message: str
+) -> None:
+    check = await response_check(response)
+    assert (check.passed, check.warning, check.message) == (passed, warning, message)
+    assert bool(check.hint) == (warning or not passed)
+
+
+async def test_active_faults_are_a_warning() -> None:
+    async with run_api() as service:
+        for body in ({"vm": "web-0"}, {"vm": "web-1"}, {}):
+            await service.request("POST", "/v1/faults", {"kind": "slow"} | body)
+        (check,) = (check for check in (await diagnose(service, "web-0")).checks if "faults" in check.question)
+    assert (check.passed, check.warning) == (True, True)
+    assert check.message == "Yes: F1 (slow, for web/web-0), F3 (slow, for all VMs)."
+
+
+async def test_scope_that_is_not_enabled_is_a_warning_even_if_events_are_always_announced() -> None:
+    async with run_api() as service:
+        (check,) = (check for check in (await diagnose(service, "web-0")).checks if "enabled" in check.question)
+    assert (check.passed, check.warning, check.message) == (
+        True,
+        True,
+        "No: none of its 6 VMs has ever polled, but here events are announced all the same.",
+    )
+
+
+async def test_service_that_is_not_ready_may_not_save_an_approval() -> None:
+    async with run_api() as service:
+        service.fleet.health.add_check(lambda: "the store cannot write")
+        diagnosis = await service.client(lambda api: api.diagnosis("web-0"))
+    assert [(check.question, check.message) for check in diagnosis.checks if not check.passed] == [
+        ("Can the service save its approval?", "Perhaps not: the store cannot write.")
+    ]

@@ -10,8 +10,9 @@ from forewarn.core.access import Role
 from forewarn.core.event import EventType, Source
 from forewarn.core.impact import Failed, ImpactState
 from forewarn.core.journal import EntryKind
+from forewarn.core.policy import PRODUCTION
 from forewarn.core.scope import EventOutcome
-from tests.operator.running_api import TEN, event_detail, run_api, schedule_event, timeline_lines
+from tests.operator.running_api import TEN, RunningApi, event_detail, run_api, schedule_event, timeline_lines
 
 NEVER = "11111111-2222-3333-4444-555555555555"
 
@@ -262,3 +263,58 @@ async def test_client_sends_empty_names() -> None:
     async with run_api() as service:
         with pytest.raises(RequestRefused, match="scope: must not be empty; omit it to match everything"):
             await service.client(lambda api: list(api.events(scope="")))
+
+
+async def poll(service: RunningApi, scope: str) -> None:
+    """Let a VM of the scope poll, which enables it."""
+    saved = service.fleet.last_seen.record_request(service.fleet.replica.view(scope))
+    assert saved is not None
+    await saved
+
+
+async def test_event_that_vms_will_not_hear_of_needs_unannounced() -> None:
+    body = {"type": "Reboot", "vms": ["web-0", "db-0"]}
+    async with run_api(policy=PRODUCTION) as service:
+        before = await service.stored_state()
+        refused = await service.request("POST", "/v1/events", body)
+        unchanged = await service.stored_state() == before
+        made = await service.request("POST", "/v1/events", body | {"unannounced": True})
+    assert (refused.status, refused.code, unchanged) == (409, "not-announced", True)
+    assert refused.json["error"]["details"] == {"scopes": ["web", "db-0"], "scope_count": "2", "vm_count": "2"}
+    assert [(event["status"], event["not_before"], event["announced"]) for event in made.json["events"]] == [
+        ("Scheduled", "2026-03-02T10:15:00Z", False)
+    ] * 2
+
+
+async def test_now_starts_only_where_no_vm_polls() -> None:
+    body = {"type": "Reboot", "vms": ["db-0"], "now": True}
+    async with run_api(policy=PRODUCTION) as service:
+        refused = await service.request("POST", "/v1/events", body)
+        made = await service.request("POST", "/v1/events", body | {"unannounced": True})
+        await poll(service, "web")
+        polling = await service.request("POST", "/v1/events", body | {"vms": ["web-0"], "unannounced": True})
+        both = await service.request("POST", "/v1/events", body | {"notice": "15m"})
+    assert (refused.status, refused.code) == (409, "not-announced")
+    assert [event["status"] for event in made.json["events"]] == ["Started"]
+    assert (polling.status, polling.code) == (409, "notice-too-short")
+    assert (both.status, both.code) == (422, "invalid-value")
+
+
+async def test_scope_that_polls_needs_no_consent() -> None:
+    async with run_api(policy=PRODUCTION) as service:
+        await poll(service, "web")
+        made = await service.request("POST", "/v1/events", {"type": "Reboot", "vms": ["web-0"]})
+    assert [(event["announced"], event["not_before"]) for event in made.json["events"]] == [
+        (True, "2026-03-02T10:15:00Z")
+    ]
+
+
+async def test_repeated_request_is_the_same_with_and_without_its_consent() -> None:
+    ask = v1.ScheduleEvents(type=EventType.REBOOT, vms=["db-0"])
+    consent = v1.ScheduleEvents(type=EventType.REBOOT, vms=["db-0"], unannounced=True)
+    async with run_api(policy=PRODUCTION) as service:
+        with pytest.raises(RequestRefused):
+            await service.client(lambda api: api.schedule(ask, key="k"))
+        first = await service.client(lambda api: api.schedule(consent, key="k"))
+        again = await service.client(lambda api: api.schedule(ask, key="k"))
+    assert again.created == first.created

@@ -10,7 +10,7 @@ from forewarn.core.event import Cause, EventType, Source
 from forewarn.core.explain import BlockerCode
 from forewarn.core.impact import ImpactState
 from forewarn.core.policy import PRODUCTION, AnnouncePolicy
-from tests.fleet.fleets import FailingStore
+from tests.fleet.fleets import FailingStore, UnsureStore
 from tests.operator.running_api import TEN, run_api
 
 
@@ -225,6 +225,21 @@ async def test_full_disk_is_reported_and_nothing_changes() -> None:
         assert (reply.status, reply.code) == (503, "save-failed")
         store.full = False
         assert await service.client(lambda api: list(api.events())) == []
+
+
+@pytest.mark.parametrize("is_saved", [False, True])
+async def test_request_with_an_unknown_outcome_can_be_repeated_with_its_key(*, is_saved: bool) -> None:
+    store = UnsureStore()
+    store.saves = is_saved
+    body = {"type": "Reboot", "vms": ["db-0"]}
+    async with run_api(store=store) as service:
+        store.is_unsure = True
+        reply = await service.request("POST", "/v1/events", body, Idempotency_Key="once")
+        store.is_unsure = False
+        again = await service.request("POST", "/v1/events", body, Idempotency_Key="once")
+        events = await service.client(lambda api: list(api.events()))
+    assert (reply.status, reply.code) == (503, "outcome-unknown")
+    assert (again.status, len(events)) == (201, 1)
 
 
 async def test_internal_error_is_reported_without_details() -> None:

@@ -8,7 +8,7 @@ from forewarn.api import v1
 from forewarn.core.access import Role
 from forewarn.core.fault import FaultKind
 from forewarn.core.journal import EntryKind
-from tests.operator.running_api import TEN, RunningApi, run_api
+from tests.operator.running_api import TEN, TOKEN, RunningApi, run_api
 
 SLOW = {"kind": "slow", "vm": "web-0", "duration": "30s", "times": 4, "amount": "2.5s", "reason": "patience?"}
 
@@ -66,6 +66,14 @@ async def test_fault_ends_after_its_duration_and_is_journaled() -> None:
         assert await ids(service) == []
         (line,) = await service.client(lambda api: list(api.journal(actions=[EntryKind.FAULT_ENDED])))
     assert (line.at, line.actor, line.reason) == (TEN + timedelta(seconds=30), "faults", "it expired")
+
+
+async def test_same_key_of_another_caller_is_independent() -> None:
+    async with run_api() as service:
+        other = await service.token("other", Role.OPERATOR)
+        for body, token in ((SLOW, TOKEN), ({"kind": "hang"}, other), (SLOW, TOKEN)):
+            assert (await service.request("POST", "/v1/faults", body, token=token, Idempotency_Key="k")).status == 201
+        assert await ids(service) == ["F1", "F2"]
 
 
 async def test_same_key_has_no_second_effect() -> None:
@@ -153,6 +161,6 @@ async def test_token_of_one_scope_is_limited_to_its_vms() -> None:
             reply = await service.request("POST", path, body, token=web)
             assert (reply.status, reply.code) == expected
         refused = [(await service.request("DELETE", f"/v1/faults/F{n}", token=web)).code for n in (1, 2)]
-        assert refused == ["forbidden", "scope-forbidden"]
+        assert refused == ["forbidden", "fault-not-found"]
         cleared = (await service.request("DELETE", "/v1/faults", token=web)).json["faults"]
         assert ([fault["id"] for fault in cleared], await ids(service)) == (["F3"], ["F1", "F2"])

@@ -6,13 +6,14 @@ import pytest
 
 from forewarn.api import v1
 from forewarn.api.errors import NotFound
+from forewarn.api.fleet_file import derived_id
 from forewarn.core.access import Role
 from forewarn.core.event import EventType
 from forewarn.core.journal import EntryKind
 from forewarn.core.scope import ApprovalRule, ScopeKind
 from forewarn.core.vm import Os, Priority
 from forewarn.store.port import JournalQuery, RecordKey, RecordKind
-from tests.operator.running_api import TEN, RunningApi, run_api
+from tests.operator.running_api import TEN, TOKEN, RunningApi, run_api
 
 MANY = """
     [[scopes]]
@@ -329,12 +330,14 @@ async def test_same_key_changes_nothing_again(case: str) -> None:
     assert (other.status, other.code) == (409, "idempotency-key-reused")
 
 
-async def test_same_key_of_another_caller_is_another_request() -> None:
+async def test_same_key_of_another_caller_is_independent() -> None:
     async with run_api() as service:
         other = await service.token("other", Role.OPERATOR)
-        await service.request("PATCH", "/v1/vms/web-0", {"host": "hv-7"}, Idempotency_Key="k")
-        reply = await service.request("PATCH", "/v1/vms/web-0", {"host": "hv-7"}, Idempotency_Key="k", token=other)
-    assert (reply.status, reply.code) == (409, "idempotency-key-reused")
+        for host, token in (("hv-7", TOKEN), ("hv-8", other), ("hv-7", TOKEN)):
+            reply = await service.request("PATCH", "/v1/vms/web-0", {"host": host}, Idempotency_Key="k", token=token)
+            assert reply.status == 200
+        vm = await service.client(lambda api: api.vm("web-0"))
+    assert vm.host == "hv-8"
 
 
 async def test_concurrent_changes_are_all_applied() -> None:
@@ -397,6 +400,24 @@ IMPOSSIBLE: dict[str, tuple[str, str, object, int, str]] = {
     ),
     "change to the address of another VM": (
         "PATCH", "/v1/vms/web-0", {"addresses": [{"ip": "10.20.2.5"}]}, 409, "address-in-use",
+    ),
+    "address twice": (
+        "POST", "/v1/vms", {"name": "x", "addresses": [{"ip": "10.8.8.8"}, {"ip": "10.8.8.8", "mac": "000d3a123456"}]},
+        422, "invalid-value",
+    ),
+    "address twice in a change": (
+        "PATCH", "/v1/vms/web-0", {"addresses": [{"ip": "10.8.8.8"}, {"ip": "10.8.8.8"}]}, 422, "invalid-value",
+    ),
+    "zone index": ("POST", "/v1/vms", {"name": "x", "addresses": [{"ip": "fe80::1%eth0"}]}, 422, "invalid-value"),
+    "zone index in a change": (
+        "PATCH", "/v1/vms/web-0", {"addresses": [{"ip": "fe80::1%1"}]}, 422, "invalid-value",
+    ),
+    "id of another VM, in another case": (
+        "POST", "/v1/vms", {"name": "x", "vm_id": derived_id("vm", "web", "web-0").upper()}, 409, "vm-id-in-use",
+    ),
+    "id of another VM of the scope": (
+        "POST", "/v1/vms", {"name": "x", "scope": "web", "vm_id": derived_id("vm", "web", "web-0")},
+        409, "vm-id-in-use",
     ),
 }  # fmt: skip
 

@@ -7,6 +7,7 @@ import pytest
 from forewarn.api import v1
 from forewarn.api.errors import RequestRefused
 from forewarn.core.event import Cause, EventType, Source
+from forewarn.core.policy import PRODUCTION
 from tests.operator.running_api import TEN, run_api
 
 Shape = tuple[EventType, Source, Cause, str, str]
@@ -175,3 +176,40 @@ async def test_integral_float_is_accepted_as_integer(number: str, status: int) -
     async with run_api() as service:
         body = f'{{"type": "Freeze", "scope": "web", "update_domain": {number}}}'
         assert (await service.request("POST", "/v1/events", body.encode())).status == status
+
+
+OPERATIONS: dict[str, dict[str, object]] = {
+    "restart": {"vm": "batch_1"},
+    "redeploy": {"vm": "batch_1"},
+    "delete": {"vm": "batch_1"},
+    "evict": {"vm": "batch_1"},
+    "predict-failure": {"vms": ["batch_1"], "notice": "3d"},
+}
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+async def test_operation_that_vms_will_not_hear_of_needs_unannounced(operation: str) -> None:
+    path, body = f"/v1/operations/{operation}", OPERATIONS[operation]
+    async with run_api(policy=PRODUCTION) as service:
+        before = await service.stored_state()
+        refused = await service.request("POST", path, body)
+        unchanged = await service.stored_state() == before
+        made = await service.request("POST", path, body | {"unannounced": True})
+    assert (refused.status, refused.code, unchanged) == (409, "not-announced", True)
+    assert [event["status"] for event in made.json["events"]] == ["Scheduled"]
+
+
+@pytest.mark.parametrize("operation", sorted(OPERATIONS.keys() - {"predict-failure"}))
+async def test_operation_starts_without_notice_only_with_now(operation: str) -> None:
+    body = OPERATIONS[operation] | {"now": True, "unannounced": True}
+    async with run_api(policy=PRODUCTION) as service:
+        made = await service.request("POST", f"/v1/operations/{operation}", body)
+    assert [event["status"] for event in made.json["events"]] == ["Started"]
+
+
+async def test_failures_and_operations_approved_in_advance_need_no_consent() -> None:
+    async with run_api(policy=PRODUCTION) as service:
+        await service.client(lambda api: api.change_scope("web", v1.ChangeScope(auto_approve=[EventType.REBOOT])))
+        failed = await service.client(lambda api: api.fail(v1.Fail(vms=["web-0"])))
+        restarted = await service.client(lambda api: api.restart(v1.Operate(vm="web-1")))
+    assert [event.status for event in (*failed.events, *restarted.events)] == ["Started", "Started"]

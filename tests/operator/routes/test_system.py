@@ -74,6 +74,13 @@ async def test_service_that_cannot_save_is_not_ready() -> None:
     assert health.status == 200
 
 
+async def test_service_with_a_problem_of_single_vms_is_ready_and_says_so() -> None:
+    async with run_api() as service:
+        service.fleet.health.add_limitation(lambda: "one port is busy")
+        reply = await service.request("GET", "/readyz", token=None)
+    assert (reply.status, reply.json) == (200, {"ready": True, "problems": ["one port is busy"]})
+
+
 async def test_metrics_are_served() -> None:
     async with run_api() as service:
         for token in (None, "wrong"):

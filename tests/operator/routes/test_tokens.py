@@ -80,7 +80,10 @@ async def test_revoking_again_changes_nothing() -> None:
 async def test_first_token_can_be_revoked_permanently() -> None:
     async with run_api() as service:
         (admin,) = (await service.client(lambda api: api.tokens())).tokens
-        await service.client(lambda api: api.revoke_token(admin.id))
+        refused = await service.request("DELETE", f"/v1/tokens/{admin.id}")
+        assert (refused.status, refused.code) == (409, "last-admin-token")
+        assert refused.json["error"]["details"] == {"token": admin.id, "token_name": "admin"}
+        await service.client(lambda api: api.revoke_token(admin.id, force=True))
         await service.fleet.tokens.adopt(TOKEN, by="next start")
         with pytest.raises(RequestRefused):
             await service.client(lambda api: api.me())

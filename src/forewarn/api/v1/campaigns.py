@@ -53,7 +53,8 @@ __all__ = [
 class WaveState(StrEnum):
     """The state of a wave. A cleared wave may start or has started; a failed wave needs an operator.
 
-    An abandoned wave will never run, because the campaign was aborted.
+    An abandoned wave will never run, because the campaign was aborted. An unannounced wave is scheduled, but its VMs do
+    not hear of it.
     """
 
     PLANNED = "planned"
@@ -64,6 +65,7 @@ class WaveState(StrEnum):
     RETRYING = "retrying"
     SKIPPED = "skipped"
     ABANDONED = "abandoned"
+    UNANNOUNCED = "unannounced"
 
 
 _ZoneName = Annotated[str, msgspec.Meta(pattern=f"^{core.ZONE}$")]
@@ -129,9 +131,14 @@ else:
     CampaignSpec = _RESPONSES.derive(core.CampaignSpec)
 
     class StartCampaign(CampaignRequest, frozen=True, kw_only=True):
-        """Roll out maintenance over a selection of VMs, wave by wave. Planning takes the same request."""
+        """Roll out maintenance over a selection of VMs, wave by wave. Planning takes the same request.
+
+        `unannounced` consents to maintenance that VMs will not hear of; without it the start is refused
+        (`not-announced`).
+        """
 
         reason: Text = ""
+        unannounced: bool = False
 
 
 def spec_from_request(request: CampaignRequest | CampaignSpec) -> core.CampaignSpec:
@@ -146,7 +153,10 @@ def spec_view(spec: core.CampaignSpec) -> CampaignSpec:
 
 
 class PlannedWave(Response, frozen=True):
-    """A wave of a plan: an update domain of a scope. `number` counts the waves of the scope from 1."""
+    """A wave of a plan: an update domain of a scope. `number` counts the waves of the scope from 1.
+
+    `announced`: whether its VMs would hear of it now.
+    """
 
     scope: str
     number: int
@@ -156,6 +166,7 @@ class PlannedWave(Response, frozen=True):
     ends_at: datetime
     hosts: Sequence[str]
     vms: Sequence[str]
+    announced: bool = True
 
 
 class UnplacedVms(Response, frozen=True):
@@ -172,7 +183,8 @@ class UnplacedVms(Response, frozen=True):
 class CampaignPlan(Response, frozen=True):
     """A plan: every wave in the order of their starts. Each selected VM is in one wave or unplaced.
 
-    The counts include everything that is selected; percentages refer to them.
+    The counts include everything that is selected; percentages refer to them. `unannounced_…` count those that would
+    not hear of it now.
     """
 
     waves: Sequence[PlannedWave]
@@ -182,6 +194,8 @@ class CampaignPlan(Response, frozen=True):
     host_count: int
     vm_count: int
     warnings: Sequence[str] = ()
+    unannounced_scope_count: int = 0
+    unannounced_vm_count: int = 0
 
 
 class PlanProgress(Response, frozen=True):
@@ -207,10 +221,11 @@ class WaveProgress(Response, frozen=True):
     retrying: int = 0
     skipped: int = 0
     abandoned: int = 0
+    unannounced: int = 0
 
 
 class CampaignWave(Response, frozen=True):
-    """A wave of a scope. `state_changed_at` is the time of its state; for an announced wave its not_before."""
+    """A wave of a scope. `state_changed_at` is the time of its state; its not_before until it is cleared."""
 
     scope: str
     number: int
@@ -252,9 +267,9 @@ class Campaign(Response, frozen=True):
 
     `created_by` and `reason`: who started it and why. `state_changed_by`, `state_changed_at` and `state_reason`: who
     changed its state, when and why. `scope_count`, `host_count` and `vm_count` count what was selected at planning,
-    `finished_…` what is done or skipped. Of very many failures, only the newest have a reason. `is_stuck`: the campaign
-    is Running but needs an operator, because every unfinished scope has a failed wave or waits for limits that failed
-    waves use up.
+    `finished_…` what is done or skipped, `unannounced_…` what would not hear of it at planning. Of very many failures,
+    only the newest have a reason. `is_stuck`: the campaign is Running but needs an operator, because every unfinished
+    scope has a failed wave or waits for limits that failed waves use up.
     """
 
     id: str
@@ -282,6 +297,8 @@ class Campaign(Response, frozen=True):
     spec: CampaignSpec
     reason: str = ""
     is_stuck: bool = False
+    unannounced_scope_count: int = 0
+    unannounced_vm_count: int = 0
 
 
 class CampaignPage(Response, frozen=True):

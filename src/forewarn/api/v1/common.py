@@ -7,6 +7,7 @@ import msgspec
 
 from forewarn.core.duration import DURATION_PATTERN
 from forewarn.core.limits import MAX_TEXT_LENGTH
+from forewarn.core.text import NAME_PATTERN, schema_pattern
 
 __all__ = ["LARGEST_PAGE", "PAGE", "ErrorBody", "ErrorResponse", "Hold", "Request", "Response"]
 
@@ -16,7 +17,10 @@ LARGEST_PAGE = 1_000
 Duration = Annotated[str, msgspec.Meta(pattern=DURATION_PATTERN, min_length=2, max_length=35)]
 Moment = Annotated[datetime, msgspec.Meta(tz=True)]
 Reason = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_TEXT_LENGTH)]
-VmName = Annotated[str, msgspec.Meta(min_length=1, max_length=257)]
+VmName = Annotated[
+    str,
+    msgspec.Meta(min_length=1, max_length=257, extra_json_schema=schema_pattern(f"({NAME_PATTERN}/)?{NAME_PATTERN}")),
+]
 """`scope/name`, or the bare name if it is unambiguous."""
 
 

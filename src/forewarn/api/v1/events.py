@@ -36,6 +36,7 @@ __all__ = [
     "PredictFailure",
     "ReleaseHold",
     "ResolveImpact",
+    "Restart",
     "RetryImpact",
     "ScheduleEvents",
     "ScheduleResponse",
@@ -169,6 +170,9 @@ class ScheduleEvents(Request, frozen=True):
 
     Specify VMs, a host, a scope, or a scope with an update domain.
     A VM is specified as `scope/name`, or by its bare name if that is unambiguous.
+
+    `now` starts without notice; a scope whose VMs poll for events keeps its minimum notice. `unannounced` consents to
+    events that VMs will not hear of; without it they are refused (`not-announced`).
     """
 
     type: EventType
@@ -183,21 +187,36 @@ class ScheduleEvents(Request, frozen=True):
     source: Source = Source.PLATFORM
     failure: bool = False
     reason: Text = ""
+    now: bool = False
+    unannounced: bool = False
 
 
 class Operate(Request, frozen=True):
-    """Restart, redeploy or delete a VM for its owner."""
+    """Restart, redeploy or delete a VM for its owner. `now` and `unannounced` are those of ScheduleEvents."""
 
     vm: VmName
     reason: Text = ""
+    now: bool = False
+    unannounced: bool = False
+
+
+class Restart(Operate, frozen=True):
+    """Restart or redeploy a VM for its owner; without `notice`, after the default notice of the event type."""
+
+    notice: Duration | None = None
 
 
 class Evict(Request, frozen=True):
-    """Evict a low-priority VM, as the platform does when it needs the capacity."""
+    """Evict a low-priority VM, as the platform does when it needs the capacity.
+
+    `now` and `unannounced` are those of ScheduleEvents.
+    """
 
     vm: VmName
     notice: Duration | None = None
     reason: Text = ""
+    now: bool = False
+    unannounced: bool = False
 
 
 class Fail(Request, frozen=True):
@@ -210,12 +229,16 @@ class Fail(Request, frozen=True):
 
 
 class PredictFailure(Request, frozen=True):
-    """Report that the hardware of VMs or of a host is expected to fail: they are redeployed, days ahead."""
+    """Report that the hardware of VMs or of a host is expected to fail: they are redeployed, days ahead.
+
+    `unannounced` is that of ScheduleEvents.
+    """
 
     notice: Duration
     vms: Vms = ()
     host: Name | None = None
     reason: Text = ""
+    unannounced: bool = False
 
 
 class CreatedEvent(Response, frozen=True):

@@ -8,19 +8,31 @@ import msgspec
 
 from forewarn.api.v1.common import Duration, ErrorResponse, Hold, Request, Response, VmName
 from forewarn.core.event import EventType
+from forewarn.core.limits import MAX_DOMAIN, MAX_TEXT_LENGTH
 from forewarn.core.scope import ApprovalRule, ScopeKind
-from forewarn.core.text import Name, Text
-from forewarn.core.vm import Os, Priority
+from forewarn.core.text import Guid, Name, Text, schema_pattern
+from forewarn.core.vm import (
+    IPV4_PATTERN,
+    IPV6_CHARACTERS,
+    MAC_PATTERN,
+    MAX_ADDRESSES,
+    MAX_TAGS,
+    TAG_NAME_PATTERN,
+    Os,
+    Priority,
+)
 
 __all__ = [
     "AddScope",
     "AddVm",
     "Address",
+    "CanceledImport",
     "ChangeScope",
     "ChangeVm",
     "Diagnosis",
     "DiagnosisCheck",
     "Difference",
+    "GuestResponse",
     "Host",
     "HostPage",
     "ImportProgress",
@@ -34,7 +46,16 @@ __all__ = [
     "VmPage",
 ]
 
-Domain = Annotated[int, msgspec.Meta(ge=0, le=1_000)]
+Domain = Annotated[int, msgspec.Meta(ge=0, le=MAX_DOMAIN)]
+Tags = Annotated[
+    dict[str, str],
+    msgspec.Meta(
+        extra_json_schema={
+            "maxProperties": MAX_TAGS,
+            "propertyNames": {"maxLength": MAX_TEXT_LENGTH, **schema_pattern(TAG_NAME_PATTERN)},
+        }
+    ),
+]
 
 
 class Address(Response, frozen=True):
@@ -158,9 +179,14 @@ class HostPage(Response, frozen=True):
 class NewAddress(Request, frozen=True):
     """An address that identifies a VM; unique within its network."""
 
-    ip: Annotated[str, msgspec.Meta(max_length=45)]
+    ip: Annotated[
+        str, msgspec.Meta(max_length=45, extra_json_schema=schema_pattern(f"{IPV4_PATTERN}|{IPV6_CHARACTERS}"))
+    ]
     network: Name = "default"
-    mac: Annotated[str, msgspec.Meta(max_length=17)] = ""
+    mac: Annotated[str, msgspec.Meta(max_length=17, extra_json_schema=schema_pattern(f"({MAC_PATTERN})?"))] = ""
+
+
+Addresses = Annotated[Sequence[NewAddress], msgspec.Meta(max_length=MAX_ADDRESSES)]
 
 
 class NewTraits(Request, frozen=True):
@@ -173,7 +199,7 @@ class NewTraits(Request, frozen=True):
     resource_group: Text | None = None
     subscription: Text | None = None
     os: Os | None = None
-    tags: dict[str, str] | None = None
+    tags: Tags | None = None
 
 
 class ChangedTraits(Request, frozen=True):
@@ -186,7 +212,7 @@ class ChangedTraits(Request, frozen=True):
     resource_group: Text | msgspec.UnsetType | None = msgspec.UNSET
     subscription: Text | msgspec.UnsetType | None = msgspec.UNSET
     os: Os | msgspec.UnsetType | None = msgspec.UNSET
-    tags: dict[str, str] | msgspec.UnsetType | None = msgspec.UNSET
+    tags: Tags | msgspec.UnsetType | None = msgspec.UNSET
 
 
 class AddVm(NewTraits, frozen=True, kw_only=True):
@@ -194,12 +220,12 @@ class AddVm(NewTraits, frozen=True, kw_only=True):
 
     name: Name
     scope: Name | None = None
-    vm_id: Annotated[str, msgspec.Meta(max_length=36)] | None = None
+    vm_id: Guid | None = None
     host: Name | None = None
     update_domain: Domain = 0
     fault_domain: Domain = 0
     role_instance: bool = False
-    addresses: Annotated[Sequence[NewAddress], msgspec.Meta(max_length=16)] = ()
+    addresses: Addresses = ()
 
 
 class ChangeVm(ChangedTraits, frozen=True, kw_only=True):
@@ -208,7 +234,7 @@ class ChangeVm(ChangedTraits, frozen=True, kw_only=True):
     host: Name | msgspec.UnsetType | None = msgspec.UNSET
     update_domain: Domain | msgspec.UnsetType = msgspec.UNSET
     fault_domain: Domain | msgspec.UnsetType = msgspec.UNSET
-    addresses: Annotated[Sequence[NewAddress], msgspec.Meta(max_length=16)] | msgspec.UnsetType = msgspec.UNSET
+    addresses: Addresses | msgspec.UnsetType = msgspec.UNSET
 
 
 class AddScope(NewTraits, frozen=True, kw_only=True):
@@ -219,7 +245,7 @@ class AddScope(NewTraits, frozen=True, kw_only=True):
     approval: ApprovalRule = ApprovalRule.ANY
     auto_approve: Annotated[Sequence[EventType], msgspec.Meta(max_length=2)] = ()
     scale_set: Name | None = None
-    placement_group: Annotated[str, msgspec.Meta(max_length=36)] | None = None
+    placement_group: Guid | None = None
 
 
 class ChangeScope(ChangedTraits, frozen=True, kw_only=True):
@@ -257,18 +283,45 @@ class ImportProgress(Response, frozen=True):
     error: ErrorResponse | None = None
 
 
+class CanceledImport(Response, frozen=True):
+    """An import that was asked to stop: whether it was canceled or complete, and how many scopes were done."""
+
+    canceled: bool
+    created_by: str
+    done: int
+    total: int
+
+
 class DiagnosisCheck(Response, frozen=True):
-    """One check of a VM, as question and answer."""
+    """One check of a VM, as question and answer. `warning`: it passed, but what it found needs attention."""
 
     question: str
     passed: bool
     message: str
     hint: str = ""
+    warning: bool = False
+
+
+class GuestResponse(Response, frozen=True):
+    """What a VM gets if it polls now; `status` is null if it gets no response.
+
+    `delay` is how long the response takes, and `faults` are the ids of the faults that affect it.
+    """
+
+    status: int | None
+    content_type: str
+    body: str
+    delay: Duration
+    faults: Sequence[str]
 
 
 class Diagnosis(Response, frozen=True):
-    """The checks that show why a VM does not see its events. A failed check has a hint."""
+    """The checks that show why a VM does not see its events. A failed check has a hint.
+
+    `response` is what the VM gets if it polls now, or null if it is unknown or has no endpoint.
+    """
 
     vm: str
     guest_url: str | None
     checks: Sequence[DiagnosisCheck]
+    response: GuestResponse | None = None

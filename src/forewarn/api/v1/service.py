@@ -8,7 +8,7 @@ import msgspec
 
 from forewarn.api.v1.common import Duration, Moment, Request, Response
 from forewarn.api.v1.events import JournalEntry
-from forewarn.core.access import Role
+from forewarn.core.access import Role, ScopePattern
 from forewarn.core.text import Name
 
 __all__ = [
@@ -61,7 +61,7 @@ class Health(Response, frozen=True):
 
 
 class Readiness(Response, frozen=True):
-    """Whether the service is ready; if not, why."""
+    """Whether the service is ready, and its problems. A service that is ready may have problems of single VMs."""
 
     ready: bool
     problems: Sequence[str]
@@ -98,7 +98,7 @@ class CreateToken(Request, frozen=True):
 
     name: Name
     role: Role
-    scopes: Annotated[Sequence[Name], msgspec.Meta(max_length=64)] = ()
+    scopes: Annotated[Sequence[ScopePattern], msgspec.Meta(max_length=64)] = ()
     expires_at: Moment | None = None
 
 

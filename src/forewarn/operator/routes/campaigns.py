@@ -63,7 +63,7 @@ Accept = Annotated[
 
 PLAN_ERRORS = change_error_specs(
     _404="The settings have no gate of this name.",
-    _409="The notice is too short, or (to start it) an open campaign has this name.",
+    _409="The notice is too short, or (to start it) an open campaign has this name or VMs would not hear of it.",
     _503="The plan could not be made or saved; nothing has changed.",
 )
 CHANGE_ERRORS = change_error_specs(
@@ -132,7 +132,7 @@ class CampaignController(Controller):
     async def start(
         self, state: AppState, caller: CallerDep, idempotency_key: IdempotencyKeyDep, data: JSONBody[v1.StartCampaign]
     ) -> v1.Campaign:
-        """Plan a campaign and start it. If VMs cannot be placed, nothing is started."""
+        """Plan a campaign and start it. If VMs cannot be placed, or would not hear of it, nothing is started."""
         if (before := state.fleet.campaigns.find_by_key(idempotency_key)) is not None:
             return await show_campaign(state.fleet, before)
         spec = checked_spec(caller, data)
@@ -140,7 +140,13 @@ class CampaignController(Controller):
         state.fleet.campaigns.check(spec, sees)
         plan = await (await _plan(state, caller, spec)).decode()
         started = await state.fleet.campaigns.start(
-            spec, plan, by=caller.name, why=data.reason, idempotency_key=idempotency_key, is_visible=sees
+            spec,
+            plan,
+            by=caller.name,
+            why=data.reason,
+            idempotency_key=idempotency_key,
+            is_visible=sees,
+            unannounced=data.unannounced,
         )
         return await show_campaign(state.fleet, started)
 
@@ -174,7 +180,7 @@ class CampaignController(Controller):
     ) -> v1.WavePage:
         """List the waves of a campaign by scope, each with its planned time and state."""
         found = find_campaign(state.fleet, caller, campaign)
-        return show_waves(found, scope=waves_of, state=waves_that, after=after, limit=limit)
+        return show_waves(state.fleet, found, scope=waves_of, state=waves_that, after=after, limit=limit)
 
     @post(
         "/{campaign:str}/pause",

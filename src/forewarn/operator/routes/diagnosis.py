@@ -1,6 +1,6 @@
 """Diagnosis route: checks everything that can prevent a VM from seeing its events."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from difflib import get_close_matches
 from typing import Annotated
@@ -12,6 +12,7 @@ from forewarn.api import v1
 from forewarn.core.access import Role
 from forewarn.core.duration import format_duration
 from forewarn.core.event_type import EVENT_TYPES
+from forewarn.core.fault import Fault, FaultKind
 from forewarn.core.policy import AnnouncePolicy
 from forewarn.core.scope import Scope
 from forewarn.core.vm import Vm
@@ -24,11 +25,22 @@ from forewarn.operator.error_responses import HIDDEN_VM
 from forewarn.operator.lookup import find_vm
 from forewarn.operator.parameters import error_specs
 from forewarn.operator.state import AppState, GuestEndpoints
+from forewarn.wire.document_parser import Document, InvalidDocument, parse_document
+from forewarn.wire.preview import ResponsePreview
 from forewarn.wire.protocol import PREVIEW_VERSION
 
 ENDPOINT = "169.254.169.254"
 MAX_SIMILAR = 300
 """How many names are compared with an unknown one."""
+
+MAX_EVENTS = 5
+"""How many events or faults a check lists."""
+
+MAX_BODY = 200
+"""How many characters of an unexpected body a check shows."""
+
+HARMLESS_FAULTS = frozenset({FaultKind.SLOW, FaultKind.LATE_FIRST_ANSWER, FaultKind.WRONG_DATE})
+"""Faults that leave the response itself as it is."""
 
 WhichVm = Annotated[
     str, QueryParameter(name="vm", min_length=1, max_length=257, description="`scope/name`, or the bare name.")
@@ -50,10 +62,22 @@ async def diagnose(state: AppState, caller: CallerDep, only_vm: WhichVm) -> v1.D
     except (VmNotFound, ScopeNotFound, AmbiguousVm) as unknown:
         check = await _check_unknown(state.fleet, caller, only_vm, unknown)
         return v1.Diagnosis(vm=only_vm, guest_url=None, checks=(check,))
+    preview = state.guests.preview(view.id, vm)
     return v1.Diagnosis(
         vm=f"{view.id}/{vm.name}",
         guest_url=state.guests.url(view.id, vm),
-        checks=tuple(_checks(state, caller, view, vm)),
+        checks=(*_checks(state, caller, view, vm, preview), *_check_ready(await state.fleet.health.problems())),
+        response=None if preview is None else _show_preview(preview),
+    )
+
+
+def _show_preview(preview: ResponsePreview) -> v1.GuestResponse:
+    return v1.GuestResponse(
+        status=preview.status,
+        content_type=preview.content_type,
+        body=preview.body.decode(errors="replace"),
+        delay=format_duration(preview.delay),
+        faults=tuple(fault.id for fault in preview.faults),
     )
 
 
@@ -80,7 +104,9 @@ async def _similar_names(fleet: Fleet, caller: Caller, name: str) -> list[str]:
     return [similar[match] for match in get_close_matches(name, list(similar)[:MAX_SIMILAR], n=3)]
 
 
-def _checks(state: AppState, caller: Caller, view: ScopeView, vm: Vm) -> Iterator[v1.DiagnosisCheck]:
+def _checks(
+    state: AppState, caller: Caller, view: ScopeView, vm: Vm, preview: ResponsePreview | None
+) -> Iterator[v1.DiagnosisCheck]:
     fleet, guests = state.fleet, state.guests
     scope = fleet.replica.scope(view.id)
     known = f"Yes: {scope.id}/{vm.name}, in a scope of kind {scope.kind.value} with {_vms(scope)}."
@@ -91,7 +117,22 @@ def _checks(state: AppState, caller: Caller, view: ScopeView, vm: Vm) -> Iterato
     yield _check_address_unique(fleet, caller, scope, vm)
     yield _check_enabled(fleet, view, scope)
     yield _check_visible_events(scope)
+    if preview is not None:
+        yield _check_response(preview)
+    if guests.faults is not None:
+        yield _check_faults([fault for fault in guests.faults.list() if fault.vm in (None, f"{scope.id}/{vm.name}")])
     yield _check_hold(fleet, scope)
+
+
+def _check_ready(problems: Sequence[str]) -> Iterator[v1.DiagnosisCheck]:
+    """Show problems of the whole service, if there are any: then it may not be able to save an approval."""
+    if problems:
+        yield v1.DiagnosisCheck(
+            question="Can the service save its approval?",
+            passed=False,
+            message=f"Perhaps not: {'; '.join(problems)}.",
+            hint="See the log of the service; `curl URL/readyz` shows when it is ready again.",
+        )
 
 
 def _check_listener(guests: GuestEndpoints, scope: Scope, vm: Vm) -> v1.DiagnosisCheck:
@@ -100,8 +141,10 @@ def _check_listener(guests: GuestEndpoints, scope: Scope, vm: Vm) -> v1.Diagnosi
         url = guests.url(scope.id, vm)
         if url is not None:
             return v1.DiagnosisCheck(question=question, passed=True, message=f"Yes, at its own port: {url}.")
-        advice = "Ports of new VMs open at once, or are retried every minute; the service's log has the reason."
-        return v1.DiagnosisCheck(question=question, passed=False, message="No: it has no port yet.", hint=advice)
+        reason = guests.port_problem(scope.id, vm)
+        finding = "No: it has no port yet." if reason is None else f"No: {reason}."
+        advice = "Ports of new VMs open at once; a port that cannot be opened is retried at least every minute."
+        return v1.DiagnosisCheck(question=question, passed=False, message=finding, hint=advice)
     if guests.networks:
         where = ", ".join(f"{network} (interface {interface})" for network, interface in guests.networks.items())
         return v1.DiagnosisCheck(
@@ -154,7 +197,11 @@ def _check_enabled(fleet: Fleet, view: ScopeView, scope: Scope) -> v1.DiagnosisC
         return v1.DiagnosisCheck(question=question, passed=True, message=f"Yes: {last_request}.")
     if policy.announce is AnnouncePolicy.ALWAYS:
         return v1.DiagnosisCheck(
-            question=question, passed=True, message=f"Not needed: {last_request}, but events are always announced."
+            question=question,
+            passed=True,
+            message=f"No: {last_request}, but here events are announced all the same.",
+            hint="Check that the VM polls: on Azure, events are announced only after a request.",
+            warning=True,
         )
     silence = (
         "" if policy.idle_after is None else f"; {format_duration(policy.idle_after)} without a request disable it"
@@ -207,4 +254,57 @@ def _check_hold(fleet: Fleet, scope: Scope) -> v1.DiagnosisCheck:
         return v1.DiagnosisCheck(question=question, passed=True, message="Yes: nothing is held.")
     what = "its scope" if scope.hold is not None else "the whole fleet"
     finding = f"No planned maintenance: {hold.by} holds {what}: {hold.reason}"
-    return v1.DiagnosisCheck(question=question, passed=True, message=finding)
+    option = "" if scope.hold is None else f" --scope {scope.id}"
+    advice = f"`forewarn release{option}` ends the hold."
+    return v1.DiagnosisCheck(question=question, passed=True, message=finding, hint=advice, warning=True)
+
+
+def _check_response(preview: ResponsePreview) -> v1.DiagnosisCheck:
+    question = "What does it get if it polls now?"
+    fault = next((fault for fault in preview.faults if fault.kind not in HARMLESS_FAULTS), None)
+    because = "" if fault is None else f", because of fault {fault.id} ({fault.kind.value})"
+    after = "" if not preview.delay else f" after {format_duration(preview.delay)}"
+    document = _document_in(preview)
+    if preview.status is None:
+        found = f"No response{because}."
+    elif document is None:
+        text = preview.body.decode(errors="replace").strip()
+        shown = f"{text[:MAX_BODY]}…" if len(text) > MAX_BODY else text or "an empty body"
+        found = f"Status {preview.status}{after}{because}, without a document: {shown}"
+    else:
+        found = f"A document with {_events_text(document)}{after}{because}."
+    hint = "" if fault is None else f"`forewarn fault clear {fault.id}` ends the fault."
+    if document is None and fault is None:
+        hint = "The service does not recognize the VM: see the checks of its address."
+    return v1.DiagnosisCheck(
+        question=question, passed=document is not None, message=found, hint=hint, warning=bool(document and fault)
+    )
+
+
+def _document_in(preview: ResponsePreview) -> Document | None:
+    if preview.status != 200:
+        return None
+    try:
+        return parse_document(preview.body)
+    except InvalidDocument:
+        return None
+
+
+def _events_text(document: Document) -> str:
+    if not document.events:
+        return "no events"
+    shown = [f"{event.type} of {', '.join(event.resources)} ({event.status})" for event in document.events]
+    more = f", and {len(shown) - MAX_EVENTS} more" if len(shown) > MAX_EVENTS else ""
+    return f"{len(shown)} event{'' if len(shown) == 1 else 's'}: {', '.join(shown[:MAX_EVENTS])}{more}"
+
+
+def _check_faults(faults: Sequence[Fault]) -> v1.DiagnosisCheck:
+    question = "Are faults active?"
+    if not faults:
+        return v1.DiagnosisCheck(question=question, passed=True, message="No.")
+    texts = [f"{fault.id} ({fault.kind.value}, for {fault.vm or 'all VMs'})" for fault in faults[:MAX_EVENTS]]
+    more = f", and {len(faults) - MAX_EVENTS} more" if len(faults) > MAX_EVENTS else ""
+    hint = "`forewarn fault list` shows them, `forewarn fault clear` ends them."
+    return v1.DiagnosisCheck(
+        question=question, passed=True, message=f"Yes: {', '.join(texts)}{more}.", hint=hint, warning=True
+    )

@@ -2,11 +2,10 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing, suppress
 from typing import Annotated, Any
 
-import msgspec
 from litestar import Request, get
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import HeaderParameter, QueryParameter
@@ -18,7 +17,7 @@ from forewarn.operator.auth import IS_STILL_VALID, CallerDep, requires
 from forewarn.operator.lookup import find_campaign
 from forewarn.operator.parameters import OnlyCampaign, OnlyScope, error_specs
 from forewarn.operator.state import AppState, StreamSlots
-from forewarn.operator.views.journal import read_predicate, show_row
+from forewarn.operator.views.journal import read_predicate
 from forewarn.store.port import JournalRow, RecordKey, RecordKind, StoreError
 
 log = logging.getLogger(__name__)
@@ -52,8 +51,6 @@ LastEventId = Annotated[
     ),
 ]
 
-_encode = msgspec.json.Encoder().encode
-
 
 class EventStream:
     """A response that lasts until the client disconnects or the service stops. A slow client reads from the journal.
@@ -63,14 +60,16 @@ class EventStream:
 
     def __init__(
         self,
-        rows: AsyncGenerator[JournalRow, None],
+        pages: AsyncGenerator[Sequence[JournalRow], None],
         *,
         matches: Callable[[JournalRow], bool],
+        encode: Callable[[JournalRow], bytes],
         is_token_valid: Callable[[], bool],
         slots: StreamSlots,
     ) -> None:
-        self._rows = rows
+        self._pages = pages
         self._matches = matches
+        self._encode = encode
         self._is_token_valid = is_token_valid
         self._slots = slots
         self._position: int | None = None
@@ -100,33 +99,33 @@ class EventStream:
     async def _chunks(self, disconnected: asyncio.Task[None]) -> AsyncGenerator[bytes, None]:
         """Yield the preamble, then entries, and a heartbeat while there are none."""
         yield PREAMBLE
-        async with aclosing(self._matching_rows()) as rows:
-            next_row = _next(rows)
+        async with aclosing(self._matching_rows()) as pages:
+            next_page = _next(pages)
             try:
                 while True:
-                    either: set[asyncio.Future[Any]] = {next_row, disconnected}
+                    either: set[asyncio.Future[Any]] = {next_page, disconnected}
                     await asyncio.wait(either, timeout=HEARTBEAT, return_when=asyncio.FIRST_COMPLETED)
                     if disconnected.done() or not self._is_token_valid():
                         return
-                    if not next_row.done():
+                    if not next_page.done():
                         yield self._heartbeat()
-                    elif (row := next_row.result()) is None:
+                    elif (page := next_page.result()) is None:
                         return
                     else:
-                        yield b"id: %d\ndata: %b\n\n" % (row.position, _encode(show_row(row)))
-                        next_row = _next(rows)
+                        yield b"".join(map(self._encode, page))
+                        next_page = _next(pages)
             finally:
-                next_row.cancel()
-                await asyncio.wait([next_row])
+                next_page.cancel()
+                await asyncio.wait([next_page])
 
-    async def _matching_rows(self) -> AsyncGenerator[JournalRow, None]:
+    async def _matching_rows(self) -> AsyncGenerator[Sequence[JournalRow], None]:
         """Yield the matching entries. If the journal cannot be read, stop; a client that reconnects gets the error."""
-        async with aclosing(self._rows) as rows:
+        async with aclosing(self._pages) as pages:
             with suppress(FleetError, StoreError):
-                async for row in rows:
-                    self._position = row.position
-                    if self._matches(row):
-                        yield row
+                async for page in pages:
+                    self._position = page[-1].position
+                    if matching := [row for row in page if self._matches(row)]:
+                        yield matching
 
     def _heartbeat(self) -> bytes:
         """Return a heartbeat with the last examined position, from which a client can resume."""
@@ -134,8 +133,8 @@ class EventStream:
         return seen + b": nothing new\n\n"
 
 
-def _next(rows: AsyncGenerator[JournalRow, None]) -> asyncio.Future[JournalRow | None]:
-    return asyncio.ensure_future(anext(rows, None))
+def _next(pages: AsyncGenerator[Sequence[JournalRow], None]) -> asyncio.Future[Sequence[JournalRow] | None]:
+    return asyncio.ensure_future(anext(pages, None))
 
 
 async def _wait_for_disconnect(receive: Receive) -> None:
@@ -186,6 +185,7 @@ async def watch(
     state.stream_slots.acquire()
     return EventStream(
         state.fleet.journal.follow(position),
+        encode=state.encode_row,
         matches=_row_filter(read_predicate(state.fleet, caller), wanted),
         is_token_valid=request.scope[IS_STILL_VALID],  # type: ignore[literal-required]  # set by TokenMiddleware
         slots=state.stream_slots,

@@ -90,6 +90,8 @@ class EventController(Controller):
             host=data.host,
             scope=data.scope,
             update_domain=data.update_domain,
+            at_once=data.now,
+            unannounced=data.unannounced,
         )
 
     @get(

@@ -10,6 +10,7 @@ from forewarn.api import v1
 from forewarn.core.access import Role
 from forewarn.core.duration import parse_duration
 from forewarn.core.fault import Fault, format_signed_duration, parse_signed_duration
+from forewarn.fleet.errors import FaultNotFound
 from forewarn.operator.auth import Caller, CallerDep, requires
 from forewarn.operator.errors import FaultNotAllowed
 from forewarn.operator.lookup import find_vm
@@ -90,7 +91,7 @@ class FaultController(Controller):
         """Clear a fault. Requests that it delayed are then answered."""
         await _fault_control(state).clear(
             fault_id,
-            check=lambda fault: _check_scope(caller, fault),
+            check=lambda fault: _check_visible(caller, fault),
             by=caller.name,
             why=reason,
             idempotency_key=idempotency_key,
@@ -151,8 +152,9 @@ def _can_see(caller: Caller, fault: Fault) -> bool:
     return fault.vm is None or caller.can_see(fault.vm.rpartition("/")[0])
 
 
-def _check_scope(caller: Caller, fault: Fault) -> None:
+def _check_visible(caller: Caller, fault: Fault) -> None:
+    """Report a fault of another scope as not found; refuse one of all VMs, which every caller can see."""
+    if not _can_see(caller, fault):
+        raise FaultNotFound(fault.id)
     if fault.vm is None:
         caller.check_unlimited()
-    else:
-        caller.check_scope(fault.vm.rpartition("/")[0])

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Annotated
 
 import msgspec
-from litestar import Controller, get, post
+from litestar import Controller, delete, get, post
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import HeaderParameter, QueryParameter, RawBody
 from litestar.response import Stream
@@ -17,6 +17,7 @@ from forewarn.core.scope import Scope
 from forewarn.fleet.event_loop import iterate_gradually
 from forewarn.operator.auth import CallerDep, requires
 from forewarn.operator.error_responses import domain_error_body
+from forewarn.operator.errors import ImportCanceled
 from forewarn.operator.import_job import EncodedImportResult, ImportJob, ImportRequest
 from forewarn.operator.parameters import error_specs
 from forewarn.operator.state import AppState
@@ -105,6 +106,23 @@ class FleetFileController(Controller):
         if NDJSON in (accept or ""):
             return Stream(_progress_lines(job), media_type=NDJSON)
         return Stream(_result_chunks(await job.wait()), media_type="application/json")
+
+    @delete(
+        "/import",
+        operation_id="cancelImport",
+        summary="Cancel the running import",
+        status_code=200,
+        opt=requires(Role.OPERATOR, all_scopes=True),
+        responses=error_specs(_404="No import is running."),
+    )
+    async def cancel_import(self, state: AppState, caller: CallerDep) -> v1.CanceledImport:
+        """Cancel the running import, and return when it has ended. Scopes that it has changed stay changed.
+
+        The importing client gets the error `import-canceled`. An import that was about to end may complete.
+        """
+        job = await state.import_jobs.cancel(by=caller.name)
+        is_canceled = job.error is not None and job.error.code == ImportCanceled.code
+        return v1.CanceledImport(canceled=is_canceled, created_by=job.by, done=job.done, total=job.total)
 
 
 def _scopes(state: AppState) -> Iterator[Scope]:

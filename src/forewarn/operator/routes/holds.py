@@ -75,11 +75,5 @@ def _check_scope(caller: Caller, scope: str | None) -> None:
 
 
 def _show_holds(fleet: Fleet, caller: Caller) -> v1.Holds:
-    holds = (
-        show_hold(view.scope.hold, view.id)
-        for view in fleet.replica.views()
-        if view.scope is not None and view.scope.hold is not None and caller.can_see(view.id)
-    )
-    scopes = sorted((hold for hold in holds if hold is not None), key=lambda hold: hold.scope or "")
-    fleet_hold = show_hold(fleet.holds.current, None)
-    return v1.Holds(holds=scopes if fleet_hold is None else [fleet_hold, *scopes])
+    visible = (pair for pair in fleet.holds.all() if pair[0] is None or caller.can_see(pair[0]))
+    return v1.Holds(holds=[show_hold(hold, scope) for scope, hold in visible])

@@ -13,7 +13,7 @@ from forewarn.operator.parameters import change_error_specs
 
 CREATION_ERRORS = change_error_specs(
     _404="There is no such VM, host or scope.",
-    _409="The rules do not allow it now, or the VM's name is ambiguous.",
+    _409="The rules do not allow it now, VMs would not hear of it, or the VM's name is ambiguous.",
 )
 
 
@@ -25,29 +25,35 @@ class OperationController(Controller):
     opt = requires(Role.OPERATOR)
 
     @post("/restart", operation_id="restartVm", summary="Restart a VM", responses=CREATION_ERRORS)
-    async def restart(self, event_creation: EventCreationDep, data: JSONBody[v1.Operate]) -> v1.ScheduleResponse:
+    async def restart(self, event_creation: EventCreationDep, data: JSONBody[v1.Restart]) -> v1.ScheduleResponse:
         """Restart a VM for its owner: a Reboot with source User."""
+        notice = None if data.notice is None else parse_duration(data.notice)
         return await event_creation.create_events(
             lambda vms: operations.restart(
-                vms[0], request=event_creation.request_id, by=event_creation.by, why=data.reason
+                vms[0], request=event_creation.request_id, by=event_creation.by, notice=notice, why=data.reason
             ),
             vms=(data.vm,),
+            at_once=data.now,
+            unannounced=data.unannounced,
         )
 
     @post("/redeploy", operation_id="redeployVm", summary="Redeploy a VM", responses=CREATION_ERRORS)
-    async def redeploy(self, event_creation: EventCreationDep, data: JSONBody[v1.Operate]) -> v1.ScheduleResponse:
+    async def redeploy(self, event_creation: EventCreationDep, data: JSONBody[v1.Restart]) -> v1.ScheduleResponse:
         """Move a VM to another host for its owner: a Redeploy with source User."""
+        notice = None if data.notice is None else parse_duration(data.notice)
         return await event_creation.create_events(
             lambda vms: operations.redeploy(
-                vms[0], request=event_creation.request_id, by=event_creation.by, why=data.reason
+                vms[0], request=event_creation.request_id, by=event_creation.by, notice=notice, why=data.reason
             ),
             vms=(data.vm,),
+            at_once=data.now,
+            unannounced=data.unannounced,
         )
 
     @post("/delete", operation_id="deleteVm", summary="Delete a VM", status_code=200, responses=CREATION_ERRORS)
     async def delete(self, event_creation: EventCreationDep, data: JSONBody[v1.Operate]) -> v1.ScheduleResponse:
         """Delete a VM for its owner. With a terminate notice: a Terminate with source User; without: at once."""
-        return await event_creation.delete_vm(data.vm, data.reason)
+        return await event_creation.delete_vm(data)
 
     @post("/evict", operation_id="evictVm", summary="Evict a low-priority VM", responses=CREATION_ERRORS)
     async def evict(self, event_creation: EventCreationDep, data: JSONBody[v1.Evict]) -> v1.ScheduleResponse:
@@ -58,6 +64,8 @@ class OperationController(Controller):
                 vms[0], request=event_creation.request_id, by=event_creation.by, notice=notice, why=data.reason
             ),
             vms=(data.vm,),
+            at_once=data.now,
+            unannounced=data.unannounced,
         )
 
     @post("/fail", operation_id="failHardware", summary="Report a hardware failure", responses=CREATION_ERRORS)
@@ -88,4 +96,5 @@ class OperationController(Controller):
             ),
             vms=data.vms,
             host=data.host,
+            unannounced=data.unannounced,
         )

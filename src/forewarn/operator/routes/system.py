@@ -103,9 +103,10 @@ async def health() -> v1.Health:
     },
 )
 async def readiness(state: AppState) -> Response[v1.Readiness]:
-    """Return whether the service is ready, and if not, why. Needs no token."""
+    """Return whether the service is ready, and its problems. Needs no token."""
     problems = await state.fleet.health.problems()
-    return Response(v1.Readiness(ready=not problems, problems=problems), status_code=503 if problems else 200)
+    found = v1.Readiness(ready=not problems, problems=(*problems, *state.fleet.health.limitations()))
+    return Response(found, status_code=503 if problems else 200)
 
 
 @get(
@@ -119,7 +120,7 @@ async def readiness(state: AppState) -> Response[v1.Readiness]:
 )
 async def metrics(state: AppState) -> bytes:
     """Return the service's metrics in Prometheus text format."""
-    return metrics_text(state.fleet, state.guests.counters, state.status_counts)
+    return metrics_text(state.fleet, state.guests.counters, state.counters)
 
 
 @get(

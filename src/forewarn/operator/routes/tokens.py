@@ -3,7 +3,7 @@
 from typing import Annotated
 
 from litestar import Controller, delete, get, post
-from litestar.params import JSONBody, PathParameter
+from litestar.params import JSONBody, PathParameter, QueryParameter
 
 from forewarn.api import v1
 from forewarn.core.access import Role
@@ -14,6 +14,10 @@ from forewarn.operator.state import AppState
 from forewarn.operator.strict_request import to_utc
 
 TokenId = Annotated[str, PathParameter(min_length=1, max_length=64, description="The token's id, never its secret.")]
+
+ForceRevoke = Annotated[
+    bool, QueryParameter(description="Revoke it even if it is the last valid admin token for all scopes.")
+]
 
 
 class TokenController(Controller):
@@ -55,7 +59,7 @@ class TokenController(Controller):
         summary="Revoke a token",
         responses=change_error_specs(
             _404="There is no such token.",
-            _409="The key was used for another request.",
+            _409="It is the last token that can manage tokens, or the key was used for another request.",
         ),
     )
     async def revoke_token(
@@ -64,10 +68,13 @@ class TokenController(Controller):
         caller: CallerDep,
         idempotency_key: IdempotencyKeyDep,
         token_id: TokenId,
+        force: ForceRevoke = False,
         reason: Reason = "",
     ) -> None:
         """Revoke a token permanently. It stays in the list."""
-        await state.fleet.tokens.revoke(token_id, by=caller.name, why=reason, idempotency_key=idempotency_key)
+        await state.fleet.tokens.revoke(
+            token_id, by=caller.name, why=reason, force=force, idempotency_key=idempotency_key
+        )
 
 
 def show_token(token: Token) -> v1.Token:

@@ -23,7 +23,7 @@ from forewarn.fleet.service import Fleet
 
 async def show_campaign(fleet: Fleet, campaign: Campaign) -> v1.Campaign:
     """Return a campaign with its progress and what it waits for. Counting a large one yields to the event loop."""
-    counts = await _count_waves(campaign)
+    counts = await _count_waves(fleet, campaign)
     prospects = await fleet.campaigns.status(campaign.id)
     return v1.Campaign(
         id=campaign.id,
@@ -51,6 +51,8 @@ async def show_campaign(fleet: Fleet, campaign: Campaign) -> v1.Campaign:
         spec=spec_view(campaign.spec),
         reason=campaign.why,
         is_stuck=prospects.needs_operator,
+        unannounced_scope_count=campaign.unannounced.scopes,
+        unannounced_vm_count=campaign.unannounced.vms,
     )
 
 
@@ -64,7 +66,7 @@ class _WaveCounts(NamedTuple):
     """The scopes whose current wave has failed."""
 
 
-async def _count_waves(campaign: Campaign) -> _WaveCounts:
+async def _count_waves(fleet: Fleet, campaign: Campaign) -> _WaveCounts:
     counts: list[dict[WaveState, int]] = []
     vms: list[int] = []
     vms_over = 0
@@ -77,6 +79,8 @@ async def _count_waves(campaign: Campaign) -> _WaveCounts:
                 counts.append(dict.fromkeys(WaveState, 0))
                 vms.append(0)
             state = wave.state
+            if state is WaveState.ANNOUNCED and _is_unannounced(fleet, campaign, scope):
+                state = WaveState.UNANNOUNCED
             counts[number][state] += 1
             vms[number] += wave.vms
             if state is WaveState.DONE or state is WaveState.SKIPPED:
@@ -111,18 +115,28 @@ def _gate(campaign: Campaign) -> v1.ClosedGate | None:
     return v1.ClosedGate(since=gate.since, reason=gate.why, next_check_at=gate.retry_at, name=name)
 
 
+def _is_unannounced(fleet: Fleet, campaign: Campaign, progress: ScopeProgress) -> bool:
+    return campaign.is_unannounced(progress, fleet.replica.newest(progress.scope)[0])
+
+
+def _effective_state(fleet: Fleet, campaign: Campaign, progress: ScopeProgress, wave: Wave) -> v1.WaveState:
+    if wave.state is WaveState.ANNOUNCED and _is_unannounced(fleet, campaign, progress):
+        return v1.WaveState.UNANNOUNCED
+    return _state(campaign.effective_state(wave))
+
+
 def show_waves(
-    campaign: Campaign, *, scope: str | None, state: v1.WaveState | None, after: str, limit: int
+    fleet: Fleet, campaign: Campaign, *, scope: str | None, state: v1.WaveState | None, after: str, limit: int
 ) -> v1.WavePage:
     """Return waves by scope, after the position `after` of the last wave of the previous page."""
     first = int(after or 0)
-    found = list(islice(_waves(campaign, scope, state, first), limit + 1))
+    found = list(islice(_waves(fleet, campaign, scope, state, first), limit + 1))
     shown = [wave for _, wave in found[:limit]]
     return v1.WavePage(waves=shown, next=str(found[limit - 1][0]) if len(found) > limit else None)
 
 
 def _waves(
-    campaign: Campaign, scope: str | None, state: v1.WaveState | None, first: int
+    fleet: Fleet, campaign: Campaign, scope: str | None, state: v1.WaveState | None, first: int
 ) -> Iterator[tuple[int, v1.CampaignWave]]:
     """Yield each matching wave with its position, counted from 1."""
     position = 0
@@ -135,17 +149,17 @@ def _waves(
             if (
                 position > first
                 and scope in (None, progress.scope)
-                and state in (None, _state(campaign.effective_state(wave)))
+                and state in (None, found := _effective_state(fleet, campaign, progress, wave))
             ):
-                yield position, _wave(campaign, progress, n, wave)
+                yield position, _wave(campaign, progress, n, wave, found)
 
 
-def _wave(campaign: Campaign, progress: ScopeProgress, n: int, wave: Wave) -> v1.CampaignWave:
+def _wave(campaign: Campaign, progress: ScopeProgress, n: int, wave: Wave, state: v1.WaveState) -> v1.CampaignWave:
     return v1.CampaignWave(
         scope=progress.scope,
         number=n,
         update_domain=wave.update_domain,
-        state=_state(campaign.effective_state(wave)),
+        state=state,
         planned_at=campaign.moment(progress, wave.planned),
         state_changed_at=_state_since(campaign, progress, wave),
         vm_count=wave.vms,
@@ -176,4 +190,6 @@ def show_plan_summary(plan: Plan) -> v1.CampaignPlan:
         host_count=plan.totals.hosts,
         vm_count=plan.totals.vms,
         warnings=plan.remarks,
+        unannounced_scope_count=plan.unannounced.scopes,
+        unannounced_vm_count=plan.unannounced.vms,
     )

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from datetime import timedelta
 from itertools import islice
-from typing import Any
+from typing import Any, overload
 
 from forewarn.api import v1
 from forewarn.core.duration import format_duration
@@ -15,6 +15,14 @@ from forewarn.fleet.service import Fleet
 
 GuestUrl = Callable[[str, Vm], str | None]
 """Returns the URL of a VM's endpoint, given its scope and the VM; None if it has none."""
+
+
+@overload
+def show_hold(hold: Hold, scope: str | None) -> v1.Hold: ...
+
+
+@overload
+def show_hold(hold: Hold | None, scope: str | None) -> v1.Hold | None: ...
 
 
 def show_hold(hold: Hold | None, scope: str | None) -> v1.Hold | None:

@@ -2,12 +2,17 @@
 
 from collections.abc import Callable
 
+import msgspec
+
 from forewarn.api import v1
 from forewarn.fleet.errors import CampaignNotFound
 from forewarn.fleet.service import Fleet
 from forewarn.operator.auth import Caller
 from forewarn.operator.lookup import find_campaign
 from forewarn.store.port import JournalRow, RecordKind
+
+MAX_ENCODED_ROWS = 1_000
+"""How many encoded rows are kept: about as many as the journal keeps for its streams."""
 
 
 def show_row(row: JournalRow) -> v1.JournalEntry:
@@ -26,6 +31,24 @@ def show_row(row: JournalRow) -> v1.JournalEntry:
         incarnation=entry.incarnation,
         facts=entry.facts,
     )
+
+
+class RowEncoder:
+    """Encodes journal rows as server-sent events, the newest ones only once for all streams."""
+
+    def __init__(self) -> None:
+        self._encode = msgspec.json.Encoder().encode
+        self._known: dict[int, bytes] = {}
+
+    def encode(self, row: JournalRow) -> bytes:
+        """Return the event of a row: its position, and the journal entry."""
+        known = self._known.get(row.position)
+        if known is None:
+            known = b"id: %d\ndata: %b\n\n" % (row.position, self._encode(show_row(row)))
+            if len(self._known) >= MAX_ENCODED_ROWS:
+                del self._known[next(iter(self._known))]
+            self._known[row.position] = known
+        return known
 
 
 def read_predicate(fleet: Fleet, caller: Caller) -> Callable[[JournalRow], bool]:
