@@ -33,16 +33,18 @@ COMMANDS = dict(_commands())
 
 OF_ONE_REQUEST = {
     "--address", "--all", "--amount", "--approval", "--approve", "--at", "--auto-approve", "--blackout", "--burst",
-    "--actor", "--campaign", "--clear", "--core", "--description", "--action", "--done", "--dry-run", "--duration",
+    "--actor", "--campaign", "--clear", "--closed-gate", "--core", "--description", "--action", "--done",
+    "--dry-run", "--duration",
     "--event", "--exclude-host", "--exclude-scope", "--exclude-tag", "--exclude-vm", "--expected", "--expires",
     "--explain", "--failed", "--failure", "--fault-domain", "--for", "--for-others", "--force", "--gap", "--gate",
     "--gate-patience", "--give-up", "--halt-after", "--held", "--host", "--hosts-at-once", "--in", "--key",
-    "--kind", "--location", "--mine", "--must-end-inside", "--name", "--newest", "--advance", "--notice",
+    "--kind", "--like", "--location", "--mine", "--must-end-inside", "--name", "--newest", "--advance", "--notice",
     "--only", "--os", "--placement-group", "--predicted", "--priority", "--private", "--problems", "--prune",
-    "--resource-group", "--role", "--role-instance", "--save", "--scale-set", "--scope", "--scopes-at-once",
-    "--since", "--skip", "--source", "--speed", "--start-at", "--state", "--subscription", "--tag",
+    "--replace", "--resource-group", "--role", "--role-instance", "--save", "--scale-set", "--scope",
+    "--scopes-at-once", "--since", "--skip", "--source", "--speed", "--start-at", "--state", "--subscription", "--tag",
     "--terminate-notice", "--times", "--to-next", "--type", "--until", "--update-domain", "--user", "--vm",
-    "--vm-id", "--vms-at-once", "--wait", "--waves", "--reason", "--window", "-y", "--yes", "--zone",
+    "--vm-id", "--vms-at-once", "--unannounced", "--now", "--wait", "--waves", "--reason", "--window", "-y", "--yes",
+    "--zone",
 }  # fmt: skip
 """Options without a variable: a forgotten variable would change or hide events."""
 
@@ -63,10 +65,10 @@ def _options(page: str) -> list[str]:
 GROUPS = sorted({name.partition(" ")[0] for name in COMMANDS if " " in name})
 
 VERBS = {
-    "Abort", "Add", "Advance", "Approve", "Cancel", "Change", "Check", "Clear", "Create", "Delete", "End", "Evict",
-    "Export", "Find", "Follow", "Import", "Inject", "List", "Manage", "Pause", "Plan", "Prepare", "Redeploy", "Remove",
-    "Resolve", "Restart", "Resume", "Retry", "Revoke", "Roll", "Run", "Schedule", "Set", "Show", "Simulate", "Skip",
-    "Start", "Stop",
+    "Abort", "Add", "Advance", "Approve", "Back", "Cancel", "Change", "Check", "Clear", "Create", "Delete", "End",
+    "Evict", "Export", "Find", "Follow", "Import", "Inject", "List", "Manage", "Pause", "Plan", "Prepare", "Redeploy",
+    "Remove", "Replace", "Resolve", "Restart", "Resume", "Retry", "Revoke", "Roll", "Run", "Schedule", "Set", "Show",
+    "Simulate", "Skip", "Start", "Stop",
 }  # fmt: skip
 
 

@@ -1,9 +1,13 @@
 """Exit codes and error messages of the program."""
 
+import ast
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+import forewarn.cli
 from forewarn.api.errors import AmbiguousService, InvalidUrl, NotFound, RequestRefused, ServiceUnreachable
 from forewarn.cli.errors import HINTS, CliError, ExitCode, error_message, exit_code
 from forewarn.settings.errors import SettingsConflict
@@ -40,3 +44,31 @@ def test_refusal_is_reported_once_with_the_next_step() -> None:
     assert error_message(refused("vm-not-found", 404, f"no{hint}")) == f"no{hint}"
     assert error_message(refused("unknown-code")) == "no"
     assert error_message(CliError(ExitCode.USAGE, "wrong")) == "wrong"
+
+
+NAMES_PARAMETER = re.compile(r"--[a-z]|\b[A-Z]{2,}\b|\b(?:flag|options?|given_options|missing_options)\b")
+"""An option, the metavar of an argument, or a variable that has the option."""
+
+NOT_ABOUT_PARAMETERS = {"the service needs "}
+"""The beginning of messages with the exit code of wrong usage that no option or argument causes."""
+
+
+def usage_errors() -> Iterator[tuple[str, str]]:
+    """Yield the place and the text of every usage error of the commands; variables are in braces."""
+    root = Path(forewarn.cli.__file__).parent
+    for file in sorted(root.rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            match node:
+                case ast.Call(func=ast.Name("CliError"), args=[ast.Attribute(attr="USAGE"), message]):
+                    yield f"{file.relative_to(root)}:{node.lineno}", ast.unparse(message)
+                case _:
+                    pass
+
+
+def test_every_usage_error_names_the_option_or_argument() -> None:
+    found = dict(usage_errors())
+    assert len(found) > 40
+    silent = {place: text for place, text in found.items() if not NAMES_PARAMETER.search(text)}
+    assert {
+        place: text for place, text in silent.items() if not any(each in text for each in NOT_ABOUT_PARAMETERS)
+    } == {}

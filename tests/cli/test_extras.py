@@ -15,7 +15,7 @@ def test_package_that_is_missing_on_import_is_named() -> None:
     def load() -> None:
         raise ModuleNotFoundError("No module named 'uvloop'", name="uvloop")
 
-    with pytest.raises(CliError, match=r"uvloop.*pip install 'forewarn\[server\]'") as refused:
+    with pytest.raises(CliError, match=r"uvloop.*extra \[server\]") as refused:
         require_server(load)
     assert refused.value.code is ExitCode.USAGE
 

@@ -1,10 +1,17 @@
 """The data directory of a service: whose data it has, and which store it opens."""
 
+import asyncio
 import os
+import shutil
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from forewarn.api.client import ApiClient
+from forewarn.compose import run_service
 from forewarn.compose.data_directory import (
     PRESET_FILE,
     DataDirectoryInUse,
@@ -13,6 +20,9 @@ from forewarn.compose.data_directory import (
     claim_directory,
     open_store,
 )
+from forewarn.files import UnsafeDirectory
+from forewarn.platform.processes import BackgroundProcess, ProcessFiles
+from forewarn.settings.load import load_settings
 from forewarn.settings.schema import EMULATOR, PRODUCTION, Settings
 from forewarn.store.memory import MemoryStore
 from forewarn.store.sqlite.store import SqliteStore
@@ -79,3 +89,76 @@ async def test_file_is_no_data_directory(tmp_path: Path) -> None:
         async with open_store(Settings(data=tmp_path / "file"), {}):
             raise AssertionError("it is open")
     assert refused.value.path == tmp_path / "file"
+
+
+@contextmanager
+def umask(value: int) -> Iterator[None]:
+    before = os.umask(value)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+def modes_in(data: Path) -> dict[str, int]:
+    return {str(path.relative_to(data)): stat.S_IMODE(path.lstat().st_mode) for path in data.rglob("*")}
+
+
+async def run_once(data: Path) -> dict[str, int]:
+    """Run a service that uses everything of its directory; return the modes of what is there while it runs."""
+    flags = {"data": str(data), "listen": "127.0.0.1:0", "operator": "127.0.0.1:0"}
+    settings = load_settings(EMULATOR, flags=flags, environ={}, file=None).settings
+    async with run_service(settings, EMULATOR, environ={}, reporter=RecordingReporter()) as running:
+        scope, vm = next((view.id, vm.name) for view in running.fleet.replica.views() for vm in view.roster or ())
+        url, token = running.operator_url, (data / "token").read_text().strip()
+        await asyncio.to_thread(ApiClient(url, token).open_socket, f"{scope}/{vm}")
+        (data / "work").mkdir(mode=0o700, exist_ok=True)
+        files = ProcessFiles(data / "work", "event.web-0.carry-out")
+        with BackgroundProcess.start(["true"], {}, b"", files, attempt=1, now=running.fleet.clock.now()) as process:
+            await process.wait()
+        return modes_in(data)
+
+
+EXPECTED_NAMES = {
+    "forewarn.db",
+    "forewarn.db-shm",
+    "forewarn.db-wal",
+    "forewarn.lock",
+    "preset",
+    "service.json",
+    "sockets",
+    "token",
+    "work",
+}
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("mask", [0, 0o077])
+async def test_modes_do_not_depend_on_the_umask(tmp_path: Path, mask: int) -> None:
+    with umask(mask):
+        modes = await run_once(tmp_path / "new/data")
+    assert {name for name in modes if "/" not in name} == EXPECTED_NAMES
+    assert len(modes) > len(EXPECTED_NAMES) + 3, "a socket, and the files of a program"
+    assert modes == {name: 0o700 if name in {"sockets", "work"} else 0o600 for name in modes}
+    assert [stat.S_IMODE((tmp_path / path).stat().st_mode) for path in ("new", "new/data")] == [0o700, 0o700]
+
+
+@pytest.mark.process
+async def test_symbolic_link_in_place_of_any_file_is_refused_and_not_followed(tmp_path: Path) -> None:
+    names = await run_once(tmp_path / "data")
+    for number, name in enumerate(sorted(names)):
+        data, target = tmp_path / f"copy-{number}", tmp_path / f"target-{number}"
+        shutil.copytree(tmp_path / "data", data, ignore=shutil.ignore_patterns("*.sock"))
+        place = data / name
+        place.parent.mkdir(exist_ok=True)
+        if place.is_dir():
+            place.rename(target)
+        else:
+            target.write_text("of another user")
+            place.unlink(missing_ok=True)
+        place.symlink_to(target)
+        before = sorted(target.iterdir()) if target.is_dir() else target.read_text()
+        with pytest.raises(UnsafeDirectory, match="is a symbolic link") as refused:
+            await run_once(data)
+        assert f"run `rm {place}`" in str(refused.value), name
+        assert (sorted(target.iterdir()) if target.is_dir() else target.read_text()) == before

@@ -1,5 +1,6 @@
 """Guest listeners: where VMs find their endpoint, and what keeps them from being served."""
 
+import socket
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from forewarn.guest.server import GuestServer
 from forewarn.guest.vm_listeners import ListenFailed
 from forewarn.settings.schema import GuestSettings, Settings
 from forewarn.settings.types import GuestInterface, ListenAddress
+from forewarn.store.memory import MemoryStore
 from tests.compose.reporters import RecordingReporter
 from tests.core.sample_scopes import scope, vm
 from tests.fleet.fleets import run_fleet
@@ -58,6 +60,23 @@ async def test_vms_keep_their_ports_and_another_first_port_is_pointed_out() -> N
             assert min(fleet.ports.assigned.values()) == first
     (sentence,) = reporter.sentences
     assert str(first) in sentence
+
+
+async def test_busy_port_of_one_vm_is_shown_and_the_service_is_ready() -> None:
+    store = MemoryStore()
+    async with run_fleet(WEB, store=store) as fleet, serve_guests(PORTS, fleet, RecordingReporter(), operator_port=1):
+        kept = fleet.ports.assigned["web/web-1"]
+    with socket.create_server(("127.0.0.1", kept)):
+        async with (
+            run_fleet(store=store) as fleet,
+            serve_guests(PORTS, fleet, RecordingReporter(), operator_port=1) as guests,
+        ):
+            assert (await fleet.health.problems(), fleet.health.limitations()) == ((), (guests.limitation(),))
+            assert "1 guest port cannot be opened" in (guests.limitation() or "")
+            assert "web-1" not in (guests.limitation() or ""), "anyone may read it"
+            problems = {each.name: guests.port_problem("web", each) for each in WEB.roster}
+            assert [name for name, problem in problems.items() if problem] == ["web-1"]
+            assert f"cannot listen on 127.0.0.1:{kept}" in (problems["web-1"] or "")
 
 
 async def test_endpoint_that_has_stopped_is_a_problem_of_the_service() -> None:

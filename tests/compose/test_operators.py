@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import resource
 import socket
 import ssl
 import time
@@ -12,9 +13,17 @@ import trustme
 from cryptography.hazmat.primitives import serialization
 
 from forewarn.compose import operators
-from forewarn.compose.operators import InvalidCertificate, bind_listener, create_tls_context, listener_url
+from forewarn.compose.operators import (
+    InvalidCertificate,
+    OperatorLimits,
+    bind_listener,
+    create_tls_context,
+    listener_url,
+    operator_limits,
+)
+from forewarn.guest.limits import SPARE_FILES
 from forewarn.guest.vm_listeners import ListenFailed
-from forewarn.settings.schema import TlsSettings
+from forewarn.settings.schema import Settings, TlsSettings
 from forewarn.settings.types import ListenAddress
 
 TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -117,3 +126,24 @@ async def test_operator_api_is_created_by_one_thread_at_a_time(monkeypatch: pyte
     monkeypatch.setattr("forewarn.operator.app.preload", preload)
     await asyncio.gather(*(asyncio.to_thread(operators._prepare) for _ in range(4)))
     assert most == 1
+
+
+@pytest.mark.parametrize(
+    ("files", "limits"),
+    [
+        (100_000, OperatorLimits(1_024, 512)),
+        (SPARE_FILES + 400, OperatorLimits(100, 75)),
+        (SPARE_FILES, OperatorLimits(1, 1)),
+        (resource.RLIM_INFINITY, OperatorLimits(1_024, 512)),
+    ],
+)
+def test_operators_get_a_share_of_the_open_files(
+    monkeypatch: pytest.MonkeyPatch, files: int, limits: OperatorLimits
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (files, files))
+    assert operator_limits(Settings()) == limits
+
+
+def test_operator_limits_are_settings() -> None:
+    settings = Settings(operator_connections=40, operator_connections_per_address=7)
+    assert operator_limits(settings) == OperatorLimits(40, 7)

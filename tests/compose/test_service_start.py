@@ -58,9 +58,9 @@ def ports(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     serve = operators.serve_operators
     noted: list[int] = []
 
-    def serve_noting_ports(fleet: Fleet, *others: Any) -> AbstractAsyncContextManager[None]:
+    def serve_noting_ports(fleet: Fleet, *others: Any, **more: Any) -> AbstractAsyncContextManager[None]:
         noted.extend(fleet.ports.assigned.values())
-        return serve(fleet, *others)
+        return serve(fleet, *others, **more)
 
     monkeypatch.setattr(operators, "serve_operators", serve_noting_ports)
     return noted

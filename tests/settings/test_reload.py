@@ -7,22 +7,31 @@ import msgspec
 
 from forewarn.settings.load import load_settings
 from forewarn.settings.reload import SettingsChange, compare_settings, merge_reloadable
-from forewarn.settings.schema import KEYS, PRODUCTION, CommandSettings, TlsSettings
+from forewarn.settings.schema import (
+    KEYS,
+    PRODUCTION,
+    SIMULATED_TIME_KEYS,
+    UNPROTECTED_KEYS,
+    CommandSettings,
+    TlsSettings,
+)
 from forewarn.settings.types import PlatformName
 from tests.settings.sample_values import EVERY_KEY
+
+ONLY_EMULATOR = {*SIMULATED_TIME_KEYS, *UNPROTECTED_KEYS}
 
 
 def test_running_service_applies_reloadable_settings() -> None:
     running = PRODUCTION.settings
     read = load_settings(
         PRODUCTION,
-        flags={key: text for key, (_, text) in EVERY_KEY.items() if key not in {"manual_time", "speed"}},
+        flags={key: text for key, (_, text) in EVERY_KEY.items() if key not in ONLY_EMULATOR},
         environ={},
     ).settings
     sections = ("policy.", "command.", "campaigns.", "gates", "log.")
     expected = {key for key in KEYS if key.startswith(sections)} | {"guest.requests_per_second"}
     live, after_restart = compare_settings(running, read)
-    unchanged = {"ephemeral", "manual_time", "speed", "policy.announce", "policy.enforce_notice", "log.format"}
+    unchanged = {"ephemeral", *ONLY_EMULATOR, "policy.announce", "policy.enforce_notice", "log.format"}
     assert set(live) == expected - unchanged
     assert set(after_restart) == set(KEYS) - expected - unchanged
     taken = merge_reloadable(running, read)

@@ -60,7 +60,7 @@ def test_production_keeps_the_limits_of_the_protocol() -> None:
 
 ROW = re.compile(r"^\| `([a-z_.]+)` \| ([^|]+) \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", re.MULTILINE)
 # Defaults that the page describes, because they differ between machines or cannot be set.
-SAID_IN_WORDS = {"data", "manual_time", "speed", "platform"}
+SAID_IN_WORDS = {"data", "manual_time", "speed", "platform", "listen_shared", "allow_remote"}
 
 
 def test_reference_names_every_key_with_its_purpose_and_defaults() -> None:

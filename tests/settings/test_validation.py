@@ -23,6 +23,14 @@ from forewarn.settings.types import (
     [
         (EMULATOR, {"operator": "0.0.0.0:8170"}, "--operator: operator takes a loopback address"),
         (EMULATOR, {"listen": "[2001:db8::1]:80"}, "--listen: listen takes a loopback address"),
+        (EMULATOR, {"listen_shared": "0.0.0.0:0"}, "--listen-shared: listen_shared takes a loopback address"),
+        (
+            EMULATOR,
+            {"operator": "0.0.0.0:1", "allow_remote": True},
+            "--operator: operator 0.0.0.0:1 can be reached from other machines",
+        ),
+        (PRODUCTION, {"allow_remote": True}, "--allow-remote: allow_remote is for the emulator only"),
+        (PRODUCTION, {"listen_shared": "127.0.0.1:0"}, "--listen-shared: listen_shared is for the emulator only"),
         (PRODUCTION, {"speed": "2"}, "--speed: speed is for the emulator"),
         (PRODUCTION, {"manual_time": True}, "--manual-time: manual_time is for the emulator"),
         (
@@ -39,6 +47,10 @@ from forewarn.settings.types import (
     ids=[
         "operator beyond loopback",
         "guests beyond loopback",
+        "shared port beyond loopback",
+        "remote operator without TLS",
+        "remote guests of a service",
+        "shared port of a service",
         "speed",
         "manual time",
         "data and ephemeral",
@@ -55,6 +67,14 @@ def test_setting_that_the_preset_does_not_allow_is_refused(
     with pytest.raises(SettingsError) as refused:
         load_settings(preset, flags={"platform": "simulated"} | flags, environ={})
     assert str(refused.value).startswith(complaint)
+
+
+@pytest.mark.parametrize("key", ["listen", "listen_shared"])
+def test_allow_remote_opens_the_guest_ports_only(key: str) -> None:
+    flags = {key: "0.0.0.0:8180", "allow_remote": True}
+    settings = load_settings(EMULATOR, flags=flags, environ={}).settings
+    assert getattr(settings, key) == ListenAddress("0.0.0.0", 8180)
+    assert settings.operator.is_loopback
 
 
 @pytest.mark.parametrize(

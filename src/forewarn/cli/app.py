@@ -28,6 +28,8 @@ COMMAND_SECTIONS: Mapping[str, Sequence[CommandEntry]] = {
         CommandEntry("up", "up:up", "Start the emulator: the whole service in one process."),
         CommandEntry("serve", "serve:serve", "Run the service for real VMs, as set in forewarn.toml."),
         CommandEntry("config", "config:config", "Show the effective settings and where each comes from."),
+        CommandEntry("backup", "backup:backup", "Back up the data of a service into a file, while it runs."),
+        CommandEntry("restore", "restore:restore", "Replace the data of a stopped service by a backup."),
         CommandEntry("token", "token:app", "Create, list and revoke API tokens."),
         CommandEntry("clock", "clock:app", "Show the service's time, and advance a manual clock."),
         CommandEntry("fault", "fault:app", "Inject faults into the emulator's responses, to test handlers."),

@@ -30,7 +30,7 @@ def find_shell() -> str:
     candidates = [*_ancestor_names(), Path(os.environ.get("SHELL", "")).name]
     shell = next((name for name in candidates if name in SCRIPT_FILES), None)
     if shell is None:
-        raise CliError(ExitCode.USAGE, f"cannot detect the shell; specify one of {SHELLS}")
+        raise CliError(ExitCode.USAGE, f"SHELL: cannot detect the shell; specify one of {SHELLS}")
     return shell
 
 
@@ -52,7 +52,7 @@ def completion_script(app: click.Command, shell: str) -> str:
     """Return the completion script for a shell."""
     script_class = get_completion_class(shell) if shell in SCRIPT_FILES else None
     if script_class is None:
-        raise CliError(ExitCode.USAGE, f"no completion for {shell}; specify one of {SHELLS}")
+        raise CliError(ExitCode.USAGE, f"SHELL: no completion for {shell}; specify one of {SHELLS}")
     return script_class(app, {}, PROGRAM, COMPLETE_VARIABLE).source()
 
 

@@ -40,6 +40,7 @@ HINTS = NOT_FOUND_HINTS | {
     "forbidden": " (FOREWARN_TOKEN or --token-file)",
     "scope-forbidden": " (FOREWARN_TOKEN or --token-file)",
     "invalid-token": " (use FOREWARN_TOKEN or --token-file)",
+    "not-announced": " (--unannounced)",
 }
 """What the user can do about a refusal, by its code."""
 

@@ -1,4 +1,4 @@
-"""Optional dependencies (extras): require the packages of `forewarn[server]`, with an installation hint."""
+"""Optional dependencies (extras): require the packages of the extra `[server]`, with an installation hint."""
 
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -30,4 +30,4 @@ def require_server(load: Callable[[], T]) -> T:
 
 
 def _missing_package(name: str) -> CliError:
-    return CliError(ExitCode.USAGE, f"the service needs {name}: pip install 'forewarn[server]'")
+    return CliError(ExitCode.USAGE, f"the service needs {name}: install Forewarn with its extra [server]")

@@ -12,6 +12,7 @@ import msgspec
 
 from forewarn.cli.colours import Colour
 from forewarn.cli.errors import CliError, ExitCode
+from forewarn.core.text import CONTROL_CLASS, escape_control, escape_json
 
 
 class Output(StrEnum):
@@ -22,19 +23,17 @@ class Output(StrEnum):
 
 
 OWN_COLOUR_CODES = "|".join(("0", *(colour.value for colour in Colour)))
-CONTROL_SEQUENCES = re.compile(
-    rf"(\x1b\[(?:{OWN_COLOUR_CODES})m)|[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]"
-)
-"""Terminal control sequences; the group matches our own colour codes."""
+CONTROL_SEQUENCES = re.compile(rf"(\x1b\[(?:{OWN_COLOUR_CODES})m)|{CONTROL_CLASS}")
+"""Line ends and terminal control sequences; the group matches our own colour codes."""
 
 
 def sanitize(text: str) -> str:
-    """Replace terminal control sequences, except our own colours, because the text may come from untrusted sources."""
-    return CONTROL_SEQUENCES.sub(lambda found: found[1] or "\N{REPLACEMENT CHARACTER}", text)
+    """Return the text on one line. Control characters, except our own colours, are escaped: the text may be hostile."""
+    return CONTROL_SEQUENCES.sub(lambda found: found[1] or escape_control(found[0]), text)
 
 
 def write_message(text: str) -> None:
-    """Write a message to stderr."""
+    """Write a message to stderr, on one line."""
     sys.stderr.write(f"{sanitize(text)}\n")
     sys.stderr.flush()
 
@@ -74,12 +73,20 @@ def discard_stdout() -> None:
 
 def write_json(value: Any) -> None:
     """Write the result as formatted JSON."""
-    _write_line(msgspec.json.format(msgspec.json.encode(value)).decode())
+    _write_line(escape_json(msgspec.json.format(msgspec.json.encode(value)).decode()))
 
 
 def write_json_line(value: Any) -> None:
     """Write one result as a line of JSON."""
-    _write_line(msgspec.json.encode(value).decode())
+    _write_line(escape_json(msgspec.json.encode(value).decode()))
+
+
+ISO_TIMES = re.compile(r"\b(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:\.\d+)?(?:Z|\+00:00)")
+
+
+def uniform_times(text: str) -> str:
+    """Write times of the journal's facts like all others on the terminal."""
+    return ISO_TIMES.sub(r"\1 \2Z", text)
 
 
 def moment_text(moment: datetime) -> str:

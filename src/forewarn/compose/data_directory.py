@@ -6,8 +6,9 @@ from pathlib import Path
 
 from forewarn.api import local_service
 from forewarn.compose.initial_fleet import StartupReporter
+from forewarn.compose.platforms import WORK_DIRECTORY
 from forewarn.core.base_error import BaseError
-from forewarn.files import write_file
+from forewarn.files import check_links, read_file, write_file
 from forewarn.settings.paths import user_data_directory
 from forewarn.settings.schema import EMULATOR, PRODUCTION, Preset, Settings
 from forewarn.store.memory import MemoryStore
@@ -16,6 +17,19 @@ from forewarn.store.sqlite.store import SqliteStore
 
 PRESET_FILE = "preset"
 """The file in the data directory that names the preset of the service that used it last."""
+
+
+SOCKET_DIRECTORY = "sockets"
+"""The socket directory, within the data directory, which only one service uses at a time."""
+
+SERVICE_NAMES = (
+    PRESET_FILE,
+    local_service.SERVICE_FILE,
+    local_service.TOKEN_FILE,
+    WORK_DIRECTORY,
+    SOCKET_DIRECTORY,
+)
+"""Everything in a data directory besides the files of the store, which checks those itself."""
 
 
 class EmulatorNotAllowed(BaseError):
@@ -35,7 +49,7 @@ def claim_directory(directory: Path, preset: Preset, reporter: StartupReporter) 
     Only the owner of the directory's lock may call this.
     """
     preset_file = directory / PRESET_FILE
-    before = preset_file.read_text(encoding="utf-8").strip() if preset_file.exists() else ""
+    before = read_file(preset_file).decode().strip() if preset_file.exists() else ""
     if before == preset.name:
         return
     if before == PRODUCTION.name and preset is EMULATOR:
@@ -92,6 +106,7 @@ async def open_store(settings: Settings, environ: Mapping[str, str]) -> AsyncIte
     directory = (settings.data or user_data_directory(environ)).absolute()
     if directory.is_file():
         raise InvalidDataDirectory(directory)
+    check_links(directory, SERVICE_NAMES)
     try:
         store = await SqliteStore.open(directory)
     except StoreInUse as error:

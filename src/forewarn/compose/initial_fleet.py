@@ -49,7 +49,7 @@ async def fill_if_empty(
         if isinstance(source, Path):
             reporter.fleet_file_ignored(source)
         return
-    context = CreationContext(fleet.clock.now(), new_epoch)
+    context = CreationContext(fleet.clock.now(), new_epoch, settings.imports.vms)
     scopes = loader(context) if loader is not None else await asyncio.to_thread(_read_fleet, source, context)
     by = GIVEN_FLEET if loader is not None else str(source if isinstance(source, Path) else DEMONSTRATION)
     await fill_fleet(fleet, scopes, by=by, on_saved=lambda done: reporter.fill_progress(done, len(scopes)))

@@ -3,21 +3,29 @@
 import asyncio
 import socket
 import ssl
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from ipaddress import ip_address
+from fractions import Fraction
 from threading import Lock
+from typing import NamedTuple
 
 from forewarn.compose.guests import GuestListeners
 from forewarn.core.base_error import BaseError
 from forewarn.fleet.service import Fleet
+from forewarn.guest.limits import SPARE_FILES, file_limit
 from forewarn.guest.vm_listeners import ListenFailed
-from forewarn.settings.schema import TlsSettings
-from forewarn.settings.types import ListenAddress
+from forewarn.settings.schema import ImportSettings, Settings, TlsSettings
+from forewarn.settings.types import ListenAddress, local_address
 
 _preparing = Lock()
 """Held while the app is imported and created. Threads that import packages with circular imports at the same time, as
 in an exam of several scenarios, can see half of a module."""
+
+OPERATOR_SHARE = Fraction(1, 4)
+"""The share of the open files that connections of operators can use: guests always find the others."""
+
+ADDRESS_SHARE = Fraction(3, 4)
+"""The share of these connections that one address can have: it cannot shut out the others."""
 
 OTHER_ADDRESS_ADVICE = "choose another one with --operator HOST:PORT (port 0: any free port)"
 
@@ -44,20 +52,50 @@ def bind_listener(endpoint: ListenAddress) -> Iterator[socket.socket]:
         yield listener
 
 
+class OperatorLimits(NamedTuple):
+    """How many connections operators may have open, and how many of them one address."""
+
+    total: int
+    per_address: int
+
+
+def operator_limits(settings: Settings) -> OperatorLimits:
+    """Return the limits of the settings, or lower ones if the process may not open that many files."""
+    total = min(settings.operator_connections, max(1, int((file_limit() - SPARE_FILES) * OPERATOR_SHARE)))
+    per_address = min(settings.operator_connections_per_address, max(1, int(total * ADDRESS_SHARE)))
+    return OperatorLimits(total, per_address)
+
+
 @asynccontextmanager
 async def serve_operators(
-    fleet: Fleet, guests: GuestListeners, listener: socket.socket, tls: ssl.SSLContext | None
+    fleet: Fleet,
+    guests: GuestListeners,
+    listener: socket.socket,
+    tls: ssl.SSLContext | None,
+    *,
+    limits: OperatorLimits,
+    imports: ImportSettings,
+    hosts: Sequence[str] = (),
 ) -> AsyncIterator[None]:
-    """Serve the operator API on the bound listener.
+    """Serve the operator API on the bound listener; `hosts` are further names of the service.
 
     Importing and creating the app takes longer than the rest of the start. So it is done last and in a thread, while
     guests are already served.
     """
     await asyncio.to_thread(_prepare)
     from forewarn.operator.app import operator_app
+    from forewarn.operator.counters import Counters
+    from forewarn.operator.hosts import AllowedHosts
     from forewarn.operator.http_server import run_server
+    from forewarn.operator.import_job import ImportLimits
+    from forewarn.operator.limits import ConnectionLimits
 
-    async with run_server(operator_app(fleet, guests=guests), listener, tls):
+    counters = Counters()
+    import_limits = ImportLimits(imports.vms, imports.time_limit.total_seconds())
+    allowed_hosts = AllowedHosts(hosts, tls)
+    app = operator_app(fleet, guests=guests, counters=counters, hosts=allowed_hosts, import_limits=import_limits)
+    connection_limits = ConnectionLimits(total=limits.total, per_address=limits.per_address)
+    async with run_server(app, listener, tls, limits=connection_limits, counters=counters):
         yield
 
 
@@ -72,9 +110,7 @@ def _prepare() -> None:
 def listener_url(listener: socket.socket, tls: ssl.SSLContext | None) -> str:
     """Return the URL of the listener on this machine."""
     host, port = listener.getsockname()[:2]
-    if ip_address(host).is_unspecified:
-        host = "::1" if ":" in host else "127.0.0.1"
-    return f"{'http' if tls is None else 'https'}://{ListenAddress(host, port)}"
+    return f"{'http' if tls is None else 'https'}://{local_address(host, port)}"
 
 
 def create_tls_context(settings: TlsSettings) -> ssl.SSLContext | None:

@@ -10,9 +10,10 @@ from forewarn.core.scope import Scope
 from forewarn.fleet.scopes import ScopeChange
 from forewarn.platform.command import CommandPlatform
 from forewarn.platform.gate_checker import SettingsGateChecker
-from forewarn.platform.simulated import SimulatedPlatform
+from forewarn.platform.simulated import SimulatedGateChecker, SimulatedPlatform
 from forewarn.platform.webhooks import WebhookNotifier
-from forewarn.settings.schema import Settings
+from forewarn.settings.rehearsal import Rehearsal
+from forewarn.settings.schema import CampaignSettings, Settings
 from forewarn.settings.types import PlatformName
 
 WORK_DIRECTORY = "work"
@@ -43,19 +44,32 @@ class PlatformAdapters(NamedTuple):
     """The adapters through which the service acts on the outside: platform, gate checker, notifier."""
 
     platform: SimulatedPlatform | CommandPlatform
-    gates: SettingsGateChecker
+    gates: SettingsGateChecker | SimulatedGateChecker
     webhooks: WebhookNotifier
 
     def reload(self, settings: Settings) -> None:
         """Apply new settings; the platform itself cannot change."""
         if isinstance(self.platform, CommandPlatform):
             self.platform.reload(settings.command)
-        self.gates.reload(settings.gates)
+        if isinstance(self.gates, SettingsGateChecker):
+            self.gates.reload(settings.gates)
         self.webhooks.reload(settings.campaigns)
 
 
-def create_adapters(settings: Settings, clock: Clock, hosts: HostSet, directory: Path) -> PlatformAdapters:
-    """Create all adapters that the settings name."""
+def create_adapters(
+    settings: Settings,
+    clock: Clock,
+    hosts: HostSet,
+    directory: Path,
+    rehearsal: Rehearsal | None = None,
+) -> PlatformAdapters:
+    """Create all adapters that the settings name. In a rehearsal none of them reaches anything real."""
+    if rehearsal is not None:
+        return PlatformAdapters(
+            _create_simulated(settings, clock, hosts),
+            SimulatedGateChecker([gate.name for gate in settings.gates], rehearsal.closed_gates),
+            WebhookNotifier(CampaignSettings()),
+        )
     return PlatformAdapters(
         create_platform(settings, clock, hosts, directory),
         SettingsGateChecker(settings.gates),

@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 
 import msgspec
@@ -12,7 +12,7 @@ from forewarn import __version__
 from forewarn.api import local_service
 from forewarn.clock import Clock, ManualClock, SystemClock
 from forewarn.compose import operators
-from forewarn.compose.data_directory import claim_directory, open_store
+from forewarn.compose.data_directory import SOCKET_DIRECTORY, claim_directory, open_store
 from forewarn.compose.guests import serve_guests
 from forewarn.compose.initial_fleet import FleetLoader, StartupReporter, fill_if_empty
 from forewarn.compose.platforms import HostSet, PlatformAdapters, create_adapters, create_policy
@@ -22,11 +22,9 @@ from forewarn.fleet.fleet_state import manual_clock_start
 from forewarn.fleet.service import Fleet
 from forewarn.guest.faults import Faults
 from forewarn.guest.observer import Observer
+from forewarn.settings.rehearsal import Rehearsal
 from forewarn.settings.schema import EMULATOR, Preset, Settings
 from forewarn.store.port import Retention, Store
-
-SOCKET_DIRECTORY = "sockets"
-"""The socket directory, within the data directory, which only one service uses at a time."""
 
 
 class RunningService(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,10 +53,12 @@ async def run_service(
     clock: Clock | None = None,
     fleet_loader: FleetLoader | None = None,
     observer: Observer | None = None,
+    rehearsal: Rehearsal | None = None,
 ) -> AsyncIterator[RunningService]:
     """Start the service; when the context ends, stop it in reverse order with everything saved.
 
     `clock` and `fleet_loader` replace the clock and the initial fleet that the settings name.
+    A `rehearsal` calls nothing real.
     The `observer` gets every guest request. Faults can be set only in the emulator.
     """
     async with AsyncExitStack() as stack:
@@ -71,23 +71,35 @@ async def run_service(
         listener = stack.enter_context(operators.bind_listener(settings.operator))
         clock = clock or await _create_clock(settings, store, reporter)
         hosts = HostSet()
-        adapters = create_adapters(settings, clock, hosts, directory)
+        adapters = create_adapters(settings, clock, hosts, directory, rehearsal)
         fleet = await stack.enter_async_context(_run_fleet(settings, store, clock, adapters, hosts))
         await adopt_token(fleet, directory, by="first start")
         await fill_if_empty(fleet, settings, reporter, fleet_loader)
         faults = Faults(fleet) if preset is EMULATOR else None
+        limits = operators.operator_limits(settings)
         guests = await stack.enter_async_context(
             serve_guests(
                 settings,
                 fleet,
                 reporter,
                 operator_port=listener.getsockname()[1],
+                operator_connections=limits.total,
                 faults=faults,
                 observer=observer,
                 socket_directory=_socket_directory(directory, preset),
             )
         )
-        await stack.enter_async_context(operators.serve_operators(fleet, guests, listener, tls))
+        await stack.enter_async_context(
+            operators.serve_operators(
+                fleet,
+                guests,
+                listener,
+                tls,
+                limits=limits,
+                imports=settings.imports,
+                hosts=settings.operator_hosts,
+            )
+        )
         stack.callback(fleet.journal.close)  # do not wait for clients that follow the journal
         stack.callback(fleet.cancel_tasks)  # nor for clients that follow an import
         reloader = SettingsReloader(settings, directory, fleet=fleet, adapters=adapters, guests=guests, tls=tls)
@@ -102,7 +114,9 @@ async def run_service(
             reload=reloader.reload,
             faults=faults,
         )
-        stack.enter_context(_publish(running, certificate=settings.tls.certificate))
+        for problem in await fleet.health.problems():
+            reporter.report(f"The service is not ready: {problem}.")
+        stack.enter_context(_publish(running, reporter, certificate=settings.tls.certificate))
         yield running
 
 
@@ -147,7 +161,7 @@ async def _run_fleet(
 
 
 @contextmanager
-def _publish(running: RunningService, *, certificate: Path | None) -> Iterator[None]:
+def _publish(running: RunningService, reporter: StartupReporter, *, certificate: Path | None) -> Iterator[None]:
     """Publish the service to programs on this machine while it runs."""
     service = local_service.LocalService(
         pid=os.getpid(),
@@ -157,5 +171,12 @@ def _publish(running: RunningService, *, certificate: Path | None) -> Iterator[N
         link_local_url=running.link_local_url,
         certificate=str(certificate.absolute()) if certificate is not None else None,
     )
-    with local_service.publish_service(running.directory, service):
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(local_service.publish_service(running.directory, service))
+        except OSError as error:  # such as a full or read-only disk: guests are served all the same
+            reporter.report(
+                f"Cannot write {running.directory / local_service.SERVICE_FILE} ({error.strerror}): commands on this "
+                f"machine do not find the service by themselves; use --url {running.operator_url}."
+            )
         yield

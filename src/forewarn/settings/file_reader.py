@@ -4,11 +4,11 @@
 `text`, `duration`, …); for other errors raise `FileValue.error`.
 """
 
+import re
 import tomllib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
-from difflib import get_close_matches
 from enum import StrEnum
 from pathlib import Path
 from typing import TypeVar
@@ -24,6 +24,15 @@ from forewarn.settings.key_positions import KeyPositions
 T = TypeVar("T")
 D = TypeVar("D")
 E = TypeVar("E", bound=StrEnum)
+
+
+MAX_DEPTH = 64
+"""How deeply brackets can be nested; more is refused at the latest when it can no longer be parsed."""
+
+_BRACKETS = re.compile(
+    r'"""(?:[^"\\]|\\.|"(?!""))*"""|"(?:[^"\\\n]|\\.)*"|' + r"'''.*?'''|'[^'\n]*'|#[^\n]*|[\[\]{}]", re.DOTALL
+)
+"""Brackets, and the texts and comments in which they have no meaning."""
 
 
 class FileError(BaseError):
@@ -46,8 +55,10 @@ def read_toml(text: str, *, file: str) -> "FileValue":
     """Parse TOML; raise FileError if it is not TOML. `file` is the name that messages use."""
     try:
         content = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise FileError(file, "", f"invalid TOML: {error}") from error
+    except RecursionError as error:
+        raise _nesting_error(file, text, "TOML") from error
     return FileValue(file, "", content, KeyPositions(text))
 
 
@@ -55,8 +66,24 @@ def read_json(text: str | bytes, *, file: str) -> "FileValue":
     """Parse JSON of the same shape; raise FileError if it is not JSON."""
     try:
         return FileValue(file, "", msgspec.json.decode(text))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise FileError(file, "", f"invalid JSON: {error}") from error
+    except RecursionError as error:
+        raise _nesting_error(file, text if isinstance(text, str) else text.decode(errors="replace"), "JSON") from error
+
+
+def _nesting_error(file: str, text: str, format_: str) -> FileError:
+    """Return the error for a file that is nested too deeply to be read, with the position where the limit is passed."""
+    depth = 0
+    position = 0
+    for found in _BRACKETS.finditer(text):
+        depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(found[0], 0)
+        if depth > MAX_DEPTH:
+            position = found.start()
+            break
+    line = text.count("\n", 0, position) + 1
+    column = position - text.rfind("\n", 0, position)
+    return FileError(file, "", f"invalid {format_}: more than {MAX_DEPTH} levels of brackets, in column {column}", line)
 
 
 def read_toml_file(path: Path, *, max_bytes: int | None = None) -> "FileValue":
@@ -146,6 +173,8 @@ class FileValue:
         table = FileTable(self, content)
         for key in content:
             if key not in known:
+                from difflib import get_close_matches  # late: an idle agent does not need it
+
                 close = get_close_matches(key, sorted(known), n=1, cutoff=0.7)
                 meant = f"did you mean {close[0]}? Valid" if close else "valid"
                 raise table.at(key).error(f"unknown key; {meant} keys: {', '.join(sorted(known))}")

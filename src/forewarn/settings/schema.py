@@ -23,6 +23,7 @@ from forewarn.settings.types import (
     ErrorStatus,
     Flag,
     FleetSource,
+    HostNames,
     Interfaces,
     Listen,
     ListenAddress,
@@ -101,6 +102,13 @@ class TlsSettings(msgspec.Struct, frozen=True, kw_only=True):
     key: PathOrNone = None
 
 
+class ImportSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The limits of a fleet file: how many VMs it can define, and how long the service reads one that is imported."""
+
+    vms: Count = 200_000
+    time_limit: DurationWithinDay = timedelta(minutes=1)
+
+
 class JournalSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The retention of the journal."""
 
@@ -115,10 +123,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ephemeral: Flag = False
     fleet: FleetSource = None
     listen: ListenOrNone = None
+    listen_shared: ListenOrNone = None
+    allow_remote: Flag = False
     listen_link_local: Interfaces = ()
     network: Name = "default"
     operator: Listen = ListenAddress("127.0.0.1", 8170)
     operator_without_tls: Flag = False
+    operator_hosts: HostNames = ()
+    operator_connections: Count = 1_024
+    operator_connections_per_address: Count = 512
     manual_time: Flag = False
     speed: Speed = 1.0
     platform: PlatformSetting = PlatformName.SIMULATED
@@ -129,6 +142,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     command: CommandSettings = CommandSettings()
     campaigns: CampaignSettings = CampaignSettings()
     tls: TlsSettings = TlsSettings()
+    imports: ImportSettings = ImportSettings()
     journal: JournalSettings = JournalSettings()
     log: LogSettings = LogSettings()
 
@@ -176,6 +190,9 @@ PRODUCTION = Preset(
 
 SIMULATED_TIME_KEYS = ("manual_time", "speed")
 """Keys that only a preset with manual time allows."""
+
+UNPROTECTED_KEYS = ("listen_shared", "allow_remote")
+"""Keys that only the emulator allows: they let callers name the VM that they are, and come from other machines."""
 
 PRESETS = {preset.command: preset for preset in (EMULATOR, PRODUCTION)}
 """The presets by the command that uses each."""

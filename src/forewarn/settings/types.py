@@ -1,6 +1,7 @@
 """Types of settings: how each value is parsed, and the description of what is allowed."""
 
 import logging
+import re
 import shlex
 from collections.abc import Callable, Iterable
 from datetime import timedelta
@@ -18,6 +19,9 @@ from forewarn.core.text import check_name
 
 VARIABLE_PREFIX = "FOREWARN_"
 """The prefix of all environment variables."""
+
+HOST_NAME = re.compile(r"\*|(\*\.)?[A-Za-z0-9-]{1,63}(\.[A-Za-z0-9-]{1,63})*")
+"""A host name, a pattern for all names below one, or any name."""
 
 NONE = "none"
 """The value that switches a setting off."""
@@ -67,6 +71,13 @@ class ListenAddress(msgspec.Struct, frozen=True):
     def is_loopback(self) -> bool:
         """Whether only programs on this machine can reach it."""
         return ip_address(self.host).is_loopback
+
+
+def local_address(host: str, port: int) -> ListenAddress:
+    """Return where programs on this machine reach a listener; one on all addresses is on the loopback address too."""
+    if ip_address(host).is_unspecified:
+        host = "::1" if ":" in host else "127.0.0.1"
+    return ListenAddress(host, port)
 
 
 class GuestInterface(msgspec.Struct, frozen=True):
@@ -243,6 +254,13 @@ def _urls(value: object) -> tuple[str, ...]:
     return found
 
 
+def _host_names(value: object) -> tuple[str, ...]:
+    names = tuple(part.strip() for part in _texts(value, lambda text: text.split(",")))
+    if not names or not all(map(HOST_NAME.fullmatch, names)):
+        raise ValueError
+    return names
+
+
 def _or_none(parse: Callable[[object], object], nothing: object = None) -> Callable[[object], object]:
     return lambda value: nothing if value == NONE else parse(value)
 
@@ -276,6 +294,13 @@ UrlOrNone = Annotated[
 Urls = Annotated[
     tuple[str, ...],
     SettingType(_or_none(_urls, ()), f'URLs such as ["https://chat.example/hooks/maintenance"], or "{NONE}"'),
+]
+HostNames = Annotated[
+    tuple[str, ...],
+    SettingType(
+        _or_none(_host_names, ()),
+        f'host names without a port such as ["forewarn.example", "*.ops.example"], ["*"] for any, or "{NONE}"',
+    ),
 ]
 ErrorStatus = Annotated[int, SettingType(_integer_between(400, 499), "an HTTP status from 400 to 499")]
 Speed = Annotated[float, SettingType(_speed, "a number above 0, at most 1000000")]

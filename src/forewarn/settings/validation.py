@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from forewarn.settings.errors import InvalidSetting, MissingSetting, SettingsConflict
-from forewarn.settings.schema import KEYS, SIMULATED_TIME_KEYS, Preset, Settings
+from forewarn.settings.schema import KEYS, SIMULATED_TIME_KEYS, UNPROTECTED_KEYS, Preset, Settings
 from forewarn.settings.types import PlatformName
 
 
@@ -12,8 +12,10 @@ def validate(preset: Preset, settings: Settings, sources: Mapping[str, str], uns
     for key, why in preset.required.items():
         if key in unset:
             raise MissingSetting(key, KEYS[key].allowed, why)
-    if preset.loopback_only:
+    if preset.loopback_only and not settings.allow_remote:
         _check_loopback(settings, sources)
+    if not preset.loopback_only:
+        _check_protected(settings, sources)
     if not preset.simulated_time:
         _check_real_time(settings, sources)
     _check_tls(settings, sources)
@@ -21,10 +23,23 @@ def validate(preset: Preset, settings: Settings, sources: Mapping[str, str], uns
 
 
 def _check_loopback(settings: Settings, sources: Mapping[str, str]) -> None:
-    for key, endpoint in (("listen", settings.listen), ("operator", settings.operator)):
+    addresses = {"listen": settings.listen, "listen_shared": settings.listen_shared, "operator": settings.operator}
+    for key, endpoint in addresses.items():
         if endpoint is not None and not endpoint.is_loopback:
-            allowed = "a loopback address such as 127.0.0.1 or [::1] here, because the emulator protects nothing"
+            allowed = (
+                "a loopback address such as 127.0.0.1 or [::1] here, because the emulator protects nothing; "
+                "--allow-remote allows others"
+            )
             raise InvalidSetting(sources[key], key, str(endpoint), allowed)
+
+
+def _check_protected(settings: Settings, sources: Mapping[str, str]) -> None:
+    for key in UNPROTECTED_KEYS:
+        if getattr(settings, key) != getattr(Settings(), key):
+            raise SettingsConflict(
+                f"{sources[key]}: {key} is for the emulator only: any caller could act as any VM. Use "
+                "listen_link_local, which recognises VMs by their addresses"
+            )
 
 
 def _check_real_time(settings: Settings, sources: Mapping[str, str]) -> None:

@@ -14,6 +14,7 @@ from time import monotonic, sleep
 
 import pytest
 
+from forewarn.agent.settings import load
 from tests.cli.in_process import run, run_json
 from tests.end_to_end.agent.single_agent import event
 from tests.repository.test_contents import SERVER_PARTS
@@ -74,6 +75,17 @@ def test_check_passes_with_valid_settings(machine: Machine) -> None:
     assert (ended.code, ended.stderr) == (0, "All checks passed.\n")
     assert ended.stdout.splitlines() == [ITSELF, "✓ drain (exec)", "✓ backup (exec)", "✓ log (log)"]
     assert not (machine.home / "state").exists()
+
+
+def test_check_without_a_file_says_where_it_looked(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(load, "SYSTEM_FILE", machine.home / "etc/agent.toml")
+    ended = run(machine, "agent", "check", "--state", str(machine.home / "state"))
+    first, last = ended.stderr.splitlines()
+    here, system = machine.home / "agent.toml", machine.home / "etc/agent.toml"
+    assert first.startswith(f"No settings file was found: there is neither {here} nor {system}. ")
+    assert (ended.code, last) == (0, "The defaults passed all checks.")
+    planned = run(machine, "agent", "check", "--dry-run", "-o", "json")
+    assert planned.stderr == f"{first}\n"
 
 
 def test_check_reports_failed_self_tests(machine: Machine) -> None:

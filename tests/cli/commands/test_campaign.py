@@ -108,7 +108,7 @@ def test_plan_with_unplaced_vms_exits_with_3_and_start_refuses_it(service_machin
     assert "6 VMs unplaced" in planned.stderr
     started = run(service_machine, "campaign", "start", "kernel.toml", "--vms-at-once", "1")
     assert (started.code, started.stdout) == (3, "")
-    assert "cannot be placed because of vms_at_once" in started.stderr
+    assert "cannot be placed because of --vms-at-once" in started.stderr
 
 
 def test_name_in_use_is_a_warning_of_plan_and_refused_by_start(service_machine: ServiceMachine) -> None:
@@ -472,7 +472,7 @@ def test_halted_campaign_shows_the_next_steps_and_continues_after_them(
     assert (ended["state"], ended["failures"]) == ("Completed", [])
     assert ended["progress"][0] == {
         "number": 1, "wave_count": 2, "vm_count": 3, "planned": 0, "announced": 0, "cleared": 0, "done": 1, "failed": 0,
-        "retrying": 0, "skipped": 1, "abandoned": 0,
+        "retrying": 0, "skipped": 1, "abandoned": 0, "unannounced": 0,
     }  # fmt: skip
 
 
@@ -541,7 +541,7 @@ def test_scopes_and_failed_are_mutually_exclusive(service_machine: ServiceMachin
     run_json(service_machine, "campaign", "start", "kernel.toml")
     ended = run(service_machine, "campaign", "retry", "kernel", *arguments)
     assert (ended.code, ended.stdout) == (2, "")
-    assert "specify scopes, or --failed" in ended.stderr
+    assert "specify SCOPE, or --failed" in ended.stderr
 
 
 def test_list_has_the_expected_end_of_open_campaigns_and_the_end_of_ended_ones(
@@ -661,6 +661,7 @@ def test_reload_applies_gates(tmp_path: Path) -> None:
         type=v1.CampaignType.REBOOT,
         selection=v1.CampaignSelection(scopes=("web",)),
         policy=v1.CampaignPolicy(gate="health"),
+        unannounced=True,
     )
     with run_serve(tmp_path) as service:
         with pytest.raises(NotFound, match="health") as unknown:

@@ -43,7 +43,7 @@ def test_each_value_is_shown_with_its_source(machine: Machine, tmp_path: Path) -
 
 def test_settings_that_a_command_does_not_allow_are_not_shown(machine: Machine) -> None:
     settings = shown(machine, "--for", "serve", FOREWARN_PLATFORM="simulated")
-    assert set(KEYS) - set(settings) == {"manual_time", "speed"}
+    assert set(KEYS) - set(settings) == {"manual_time", "speed", "listen_shared", "allow_remote"}
 
 
 def test_table_has_a_line_for_each_setting(machine: Machine) -> None:

@@ -100,9 +100,9 @@ def test_ambiguous_id_prefix_is_refused(service_machine: ServiceMachine) -> None
     ("arguments", "said"),
     [
         (("journal", "--since", "1h", "--until", "2h"), "is later than --until"),
-        (("event", "schedule", "Freeze", "web-0", "--host", "hv-0"), "VM… and --host are mutually exclusive"),
+        (("event", "schedule", "Freeze", "web-0", "--host", "hv-0"), "VM and --host are mutually exclusive"),
         (("event", "schedule", "Freeze", "web-0", "--update-domain", "1"), "--update-domain requires --scope"),
-        (("event", "schedule", "Freeze", "web-0", "--at", "2001-01-01T00:00Z"), "to start at once, use --in 0s"),
+        (("event", "schedule", "Freeze", "web-0", "--at", "2001-01-01T00:00Z"), "to start at once, use --now"),
         (("event", "schedule", "Freeze", "web-0", "--at", "2101-01-01T00:00"), "has no time zone"),
         (("event", "resolve", "ABCD1234", "--done", "--give-up"), "--done and --give-up are mutually exclusive"),
         (

@@ -207,7 +207,7 @@ def test_explain_lists_the_checks_without_running_anything(machine: Machine) -> 
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        ((), 2, "specify a program"),
+        ((), 2, "specify COMMAND"),
         (("--only", "doomsday", "--", "true"), 4, "the exam has no scenario doomsday"),
         (("--", "./there-is-none"), 2, "program ./there-is-none not found or not executable"),
         (("--expect", "Freeze=dance", "--", "true"), 2, "use approve, ignore or either"),

@@ -81,8 +81,8 @@ WRONG = {
     "zero time": (("set", "slow", "--times", "0"), 2, "--times"),
     "unknown VM": (("set", "slow", "--vm", "web-99"), 4, "there is no VM web-99"),
     "unknown fault": (("clear", "F99"), 4, "there is no fault F99, or it has ended"),
-    "which": (("clear",), 2, "specify a fault, such as `forewarn fault clear F1`, or --all"),
-    "both": (("clear", "F1", "--all"), 2, "specify a fault"),
+    "which": (("clear",), 2, "specify FAULT, such as `forewarn fault clear F1`, or --all"),
+    "both": (("clear", "F1", "--all"), 2, "specify FAULT"),
 }
 
 

@@ -1,13 +1,22 @@
 """The fleet file from the command line, and the lists of scopes, VMs and hosts."""
 
+import asyncio
 import json
 import re
+import threading
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from forewarn.api import v1
+from forewarn.api.client import ApiClient
+from forewarn.fleet.importer import apply_import, compare_fleet
+from forewarn.operator import import_job
+from forewarn.operator.import_job import ImportJob
 from tests.cli.in_process import run, run_details, run_json, run_live, run_on_terminal, run_table
-from tests.cli.service_machine import INVENTORY, ServiceMachine
+from tests.cli.service_machine import INVENTORY, ServiceMachine, run_service_machine
 
 
 def test_inventory_is_listed_and_shown(inventory_machine: ServiceMachine) -> None:
@@ -190,3 +199,52 @@ def test_colours_only_on_terminals_without_no_color(inventory_machine: ServiceMa
     assert "\x1b[" not in "\n".join(run_on_terminal(inventory_machine, "event", "list", columns=120))
     del inventory_machine.environment["NO_COLOR"]
     assert "\x1b[" not in run(inventory_machine, "event", "list").stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "said", "added"),
+    [
+        ((), "Canceled: 4 of 12 scopes are done and stay changed, the others are as before. Run the command again", 4),
+        (("--dry-run",), "Canceled; nothing was changed.", 0),
+    ],
+    ids=["import", "dry run"],
+)
+def test_interrupted_import_is_canceled_on_the_service(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], said: str, added: int
+) -> None:
+    many = "".join(f'[[scopes]]\nname = "s{n}"\nkind = "standalone"\n' for n in range(12))
+    is_reached, is_canceled = threading.Event(), threading.Event()
+    cancel = ImportJob.cancel
+
+    def cancel_and_tell(job: ImportJob, by: str) -> None:
+        cancel(job, by)
+        is_canceled.set()
+
+    async def wait_and_apply(*args: Any, **kwargs: Any) -> None:
+        is_reached.set()
+        await asyncio.to_thread(is_canceled.wait, 60)
+        await apply_import(*args, **kwargs)
+
+    async def wait_and_compare(*args: Any, **kwargs: Any) -> Any:
+        if options:
+            is_reached.set()
+            await asyncio.to_thread(is_canceled.wait, 60)
+        return await compare_fleet(*args, **kwargs)
+
+    def interrupted(self: ApiClient, *args: Any, **kwargs: Any) -> Iterator[v1.ImportProgress]:
+        yield next(importing(self, *args, **kwargs))
+        is_reached.wait(60)
+        raise KeyboardInterrupt
+
+    importing = ApiClient.import_fleet
+    monkeypatch.setattr(ImportJob, "cancel", cancel_and_tell)
+    monkeypatch.setattr(import_job, "apply_import", wait_and_apply)
+    monkeypatch.setattr(import_job, "compare_fleet", wait_and_compare)
+    monkeypatch.setattr(ApiClient, "import_fleet", interrupted)
+    with run_service_machine(tmp_path, INVENTORY) as machine:
+        (tmp_path / "many.toml").write_text(many)
+        ended = run(machine, "fleet", "import", "many.toml", *options)
+        scopes = [scope["id"] for scope in run_json(machine, "scope", "list")]
+    assert (ended.code, ended.stdout) == (130, "")
+    assert said in ended.stderr
+    assert len([scope for scope in scopes if scope.startswith("s")]) == added

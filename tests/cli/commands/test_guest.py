@@ -201,6 +201,20 @@ def test_approved_event_that_still_waits_is_shown_as_scheduled(vm: Vm) -> None:
     assert {event["id"]: event["status"] for event in approved} == {mine: "Started", other: "Scheduled"}
 
 
+def test_event_can_be_approved_by_the_beginning_of_its_id(vm: Vm) -> None:
+    mine, other = vm.told_of("Reboot", "Freeze")
+    assert [event["id"] for event in vm.run_json("guest", "approve", mine[:8].lower())] == [mine]
+    assert vm.statuses() == {mine: "Started", other: "Scheduled"}
+
+
+@pytest.mark.parametrize(("given", "code", "said"), [("", 2, "EVENT:  is ambiguous"), ("0000FFFF0000", 4, "no event")])
+def test_beginning_of_several_or_no_ids_approves_nothing(vm: Vm, given: str, code: int, said: str) -> None:
+    ids = vm.told_of("Reboot", "Freeze")
+    ended = vm.run("guest", "approve", given)
+    assert (ended.returncode, said in ended.stderr) == (code, True), ended.stderr
+    assert vm.statuses() == dict.fromkeys(ids, "Scheduled")
+
+
 def test_approving_without_events_is_not_an_error(vm: Vm) -> None:
     ended = vm.run("guest", "approve", "--all")
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "No events to approve.\n")
@@ -333,9 +347,9 @@ def test_watch_survives_an_outage_of_the_service(tmp_path: Path) -> None:
 
 
 EXITS: dict[str, tuple[tuple[str, ...], int, str]] = {
-    "no events": (("guest", "approve"), 2, "specify event ids, --mine or --all"),
-    "id and all": (("guest", "approve", "X", "--all"), 2, "specify event ids"),
-    "mine and all": (("guest", "approve", "--mine", "--all"), 2, "specify event ids"),
+    "no events": (("guest", "approve"), 2, "specify one or more EVENT, --mine or --all"),
+    "id and all": (("guest", "approve", "X", "--all"), 2, "specify one or more EVENT"),
+    "mine and all": (("guest", "approve", "--mine", "--all"), 2, "specify one or more EVENT"),
     "invalid endpoint": (
         ("guest", "list", "--endpoint", "https://here/there"),
         2,

@@ -76,7 +76,7 @@ def test_service_on_another_machine_is_refused(
     assert run(service_machine, "run", "--vm", "web-0", "--", "true") == (
         2,
         "",
-        f"forewarn: `forewarn run` works only on the machine that runs the service: there is no socket {path} here\n",
+        f"forewarn: --url: `forewarn run` works only on the machine of the service: there is no socket {path} here\n",
     )
     assert started == []
 

@@ -63,8 +63,8 @@ def test_check_of_valid_files_writes_a_message(machine: Machine, stories: Path) 
 
 
 WRONG_USES = {
-    "no scenario": (("run",), 2, "specify a scenario"),
-    "scenario and all": (("run", "user-restart", "--all"), 2, "specify a scenario"),
+    "no scenario": (("run",), 2, "specify SCENARIO"),
+    "scenario and all": (("run", "user-restart", "--all"), 2, "specify SCENARIO"),
     "core with a service": (("run", "user-restart", "--core", "--private"), 2, "--core and --private or --speed are"),
     "speed 0": (("run", "user-restart", "--speed", "0"), 2, "--speed must be greater than 0"),
     "nowhere": (("show", "nowhere"), 4, "there is no scenario or file nowhere"),
@@ -102,7 +102,7 @@ def test_core_option_works_without_the_server_extra(machine: Machine, stories: P
     )
     assert on_rules.returncode == 0, on_rules.stderr
     assert (in_service.returncode, in_service.stdout) == (2, "")
-    assert "pip install 'forewarn[server]'" in in_service.stderr
+    assert "install Forewarn with its extra [server]" in in_service.stderr
 
 
 def test_commands_of_the_guide_work(machine: Machine) -> None:

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.process
 def test_log_is_json_without_tokens(tmp_path: Path) -> None:
     with run_serve(tmp_path, SETTINGS + '[log]\nlevel = "debug"') as service:
         token = read_token(tmp_path / "data/token")
-        service.api.schedule(v1.ScheduleEvents(type=EventType.REBOOT, vms=("db",)))
+        service.api.schedule(v1.ScheduleEvents(type=EventType.REBOOT, vms=("db",), unannounced=True))
         with pytest.raises(RequestRefused):
             ApiClient(service.operator_url, "fw_wrong-token").me()
         made = service.api.create_token(v1.CreateToken(name="eve", role=Role.VIEWER))
@@ -127,3 +127,37 @@ def test_emulator_data_is_logged_once(machine: Machine, tmp_path: Path) -> None:
         [message for message in service.messages() if "is from the emulator" in message] for service in (first, second)
     ]
     assert [len(messages) for messages in pointed_out] == [1, 0]
+
+
+def test_failed_work_a_lost_connection_and_a_campaign_are_logged_with_their_facts(tmp_path: Path) -> None:
+    program = tmp_path / "maintain"
+    program.write_text(f"#!/bin/sh\nif [ -e {tmp_path}/reachable ]; then echo no domain >&2; exit 3; fi\nexit 75\n")
+    program.chmod(0o755)
+    command = f'[command]\nprogram = ["{program}"]\nfirst_pause = "0.1s"\n'
+    with run_serve(tmp_path, SETTINGS.replace('"simulated"', '"command"') + command) as service:
+        (made,) = service.api.fail(v1.Fail(vms=("web-0",), type=EventType.REBOOT)).created
+        lost = service.wait_for("the platform cannot work on host hv-0: ")
+        (tmp_path / "reachable").touch()
+        found = service.wait_for("the platform works on host hv-0 again")
+        failed = service.wait_for("Reboot on web/web-0 has failed: ")
+        request = v1.StartCampaign(
+            name="kernel",
+            type=v1.CampaignType.REBOOT,
+            selection=v1.CampaignSelection(scopes=["db"]),
+            unannounced=True,
+        )
+        service.api.start_campaign(request)
+        started = service.wait_for("campaign kernel has started")
+        service.api.abort_campaign("kernel", v1.AbortCampaign(reason="not today"))
+        ended = service.wait_for("campaign kernel has ended; it is Aborted")
+    records = (lost, found, failed, started, ended)
+    assert [record["level"] for record in records] == ["warning", "info", "error", "info", "info"]
+    assert {record["logger"] for record in records} == {"forewarn.fleet.log_observer"}
+    assert {name: failed[name] for name in ("scope", "vm", "host", "event", "event_type")} == {
+        "scope": "web",
+        "vm": "web-0",
+        "host": "hv-0",
+        "event": made.id,
+        "event_type": "Reboot",
+    }
+    assert (started["campaign"], ended["state"]) == ("kernel", "Aborted")

@@ -13,7 +13,7 @@ import pytest
 import trustme
 
 from forewarn.api.client import ApiClient
-from forewarn.api.errors import ApiError, CertificateError, ServiceUnreachable
+from forewarn.api.errors import ApiError, CertificateError, CertificateMismatch, ServiceUnreachable
 from forewarn.api.local_service import read_token
 from tests.cli.in_process import ProductionService, run, run_production
 from tests.support.program import GUARD, Machine
@@ -72,10 +72,24 @@ def test_client_that_trusts_the_ca_is_served(tmp_path: Path, authority: Authorit
             client(service).me()
 
 
-def test_certificate_of_another_name_is_not_trusted(tmp_path: Path, authority: Authority) -> None:
-    authority.certify("elsewhere.example")
-    with run_production(tmp_path, TLS) as service, pytest.raises(CertificateError):
-        client(service, ca=authority.file).me()
+def test_certificate_of_another_name_is_not_trusted_and_its_names_are_shown(
+    tmp_path: Path, authority: Authority
+) -> None:
+    authority.certify("elsewhere.example", "10.0.0.7")
+    with run_production(tmp_path, TLS) as service:
+        with pytest.raises(CertificateMismatch) as refused:
+            client(service, ca=authority.file).me()
+        assert (refused.value.host, refused.value.names) == ("127.0.0.1", "elsewhere.example, 10.0.0.7")
+        ended = run(
+            Machine(tmp_path), "vm", "list", "--url", service.operator_url, "--token", "x", "--ca", str(authority.file)
+        )
+    port = service.operator_url.rpartition(":")[2]
+    assert ended.code == 5
+    assert ended.stderr == (
+        f"forewarn: {service.operator_url} is not trusted: its certificate is not valid for 127.0.0.1, only for "
+        "elsewhere.example, 10.0.0.7; use one of these names in the URL, "
+        f"as in --url https://elsewhere.example:{port}, or give the service a certificate for 127.0.0.1\n"
+    )
 
 
 def test_plain_http_gets_no_response(tmp_path: Path, authority: Authority) -> None:

@@ -3,6 +3,7 @@
 import json
 import stat
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -119,3 +120,12 @@ def test_journal_records_who_created_and_revoked_tokens(service_machine: Machine
     lines = run(service_machine, "journal", "--action", "token-created", "-o", "json").stdout
     assert "noted" in [line["facts"]["name"] for line in json.loads(lines)]
     assert made["secret"] not in lines
+
+
+def test_last_admin_token_is_revoked_only_with_force(tmp_path: Path) -> None:
+    with run_service_machine(tmp_path, FLEET) as machine:
+        (admin,) = (token["id"] for token in run_json(machine, "token", "list"))
+        refused = run(machine, "token", "revoke", admin)
+        assert (refused.code, "last valid admin token" in refused.stderr) == (3, True), refused.stderr
+        assert run(machine, "token", "revoke", admin, "--force").stderr == f"Token {admin} is revoked.\n"
+        assert run(machine, "token", "list").code == 3

@@ -82,7 +82,7 @@ def test_settings_file_applies_to_up_and_to_client_commands(machine: Machine) ->
     with machine.up() as service:
         assert service.ready["data"] == str(machine.home / "kept")
         refused = machine.run("event", "schedule", "Reboot", "db-0", "--in", "1m")
-        assert (refused.returncode, refused.stderr.startswith("forewarn: notice must be at least ")) == (3, True)
+        assert (refused.returncode, refused.stderr.startswith("forewarn: --in must be at least ")) == (3, True)
 
 
 def test_missing_extra_is_reported_with_the_install_command(machine: Machine) -> None:
@@ -97,7 +97,7 @@ def test_missing_extra_is_reported_with_the_install_command(machine: Machine) ->
     )
     assert (ended.returncode, ended.stderr) == (
         2,
-        "forewarn: the service needs litestar: pip install 'forewarn[server]'\n",
+        "forewarn: the service needs litestar: install Forewarn with its extra [server]\n",
     )
 
 

@@ -1,5 +1,7 @@
 """VMs from the command line: add, change, delete, restart, redeploy, evict and fail."""
 
+from datetime import datetime, timedelta
+
 import pytest
 
 from tests.cli.in_process import run, run_details, run_json, run_table
@@ -84,3 +86,22 @@ def test_vms_are_filtered(inventory_machine: ServiceMachine) -> None:
     assert [vm["name"] for vm in run_json(inventory_machine, "vm", "list", "--host", "hv-0")] == ["web-0"]
     nothing = run(inventory_machine, "vm", "list", "--name", "x*")
     assert (nothing.code, nothing.stdout, nothing.stderr) == (0, "", "No such VMs.\n")
+
+
+def test_vm_is_added_with_the_name_of_its_scope(inventory_machine: ServiceMachine) -> None:
+    added = run_json(inventory_machine, "vm", "add", "web/web-7")
+    assert (added["scope"], added["name"]) == ("web", "web-7")
+    assert run_json(inventory_machine, "vm", "add", "web/web-8", "--scope", "web")["name"] == "web-8"
+    ended = run(inventory_machine, "vm", "add", "web/web-9", "--scope", "db")
+    assert (ended.code, ended.stderr) == (
+        2,
+        "forewarn: VM web/web-9 and --scope db name different scopes; use one of them\n",
+    )
+
+
+@pytest.mark.parametrize(("command", "type_"), [("restart", "Reboot"), ("redeploy", "Redeploy")])
+def test_owner_can_choose_the_notice(service_machine: ServiceMachine, command: str, type_: str) -> None:
+    now = datetime.fromisoformat(run_json(service_machine, "clock", "show")["now"])
+    (event,) = run_json(service_machine, "vm", command, service_machine.take_vm(), "--in", "3h")["events"]
+    assert (event["type"], event["source"]) == (type_, "User")
+    assert datetime.fromisoformat(event["not_before"]) - now >= timedelta(hours=3)

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import click
 import pytest
-from rich.console import Console, RenderableType
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
 from rich.text import Text
 
 from forewarn.api.errors import ApiError, InvalidResponse, ServiceUnreachable
@@ -160,3 +161,14 @@ def test_ctrl_c_stops_watching_with_the_command_to_watch_again(capsys: pytest.Ca
         follow(RecordingContent(9), ScriptedStream(KeyboardInterrupt), Output.TABLE, resume_command="forewarn watch")
     assert ended.value.exit_code == 130
     assert capsys.readouterr().err == "Stopped watching; the maintenance continues. To watch again: forewarn watch\n"
+
+
+def test_hostile_text_is_escaped_wherever_content_draws_it() -> None:
+    hostile = "mark\x1b]0;title\x1b[2J\x9b2J\u202eend"
+    table = Table(hostile)
+    table.add_row(Text(hostile, "red"))
+    console = Console(force_terminal=True, color_system=None, width=200, record=True)
+    with console.capture() as drawn:
+        console.print(live_view.EscapeContent(Group(hostile, Text(hostile), table)))
+    assert "".join(drawn.get().splitlines()).isprintable()
+    assert drawn.get().count(r"\x1b]0;title\x1b[2J\x9b2J\u202eend") == 4

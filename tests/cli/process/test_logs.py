@@ -43,3 +43,28 @@ def test_record_as_text_has_its_facts() -> None:
     record.changed, record.vms = ["log.level", "gates"], 3
     line = TextFormatter().format(record)
     assert line == "1970-01-01 00:00:00Z INFO forewarn.x: taken over (changed=log.level,gates, vms=3)"
+
+
+HOSTILE = "mark\n1970-01-01 00:00:00Z INFO forewarn.x: forged\r\x1b[2J\x9b2J\x85forged\u2028forged\u202eend"
+
+
+def hostile_record() -> logging.LogRecord:
+    """Return a record that has hostile text in its message, its arguments, its facts and its error."""
+    bug = RuntimeError(HOSTILE)
+    failed = (RuntimeError, bug, bug.__traceback__)
+    record = logging.LogRecord("forewarn.x", logging.ERROR, "x.py", 1, f"{HOSTILE} of %s", (HOSTILE,), failed)
+    record.vms, record.why = [HOSTILE], HOSTILE
+    return record
+
+
+def test_text_of_users_cannot_look_like_another_record() -> None:
+    first, *trace = TextFormatter().format(hostile_record()).split("\n")
+    assert first.count(r"mark\n1970-01-01") == 4
+    assert all(line.startswith("    ") for line in trace)
+    assert "".join((first, *trace)).isprintable()
+
+
+def test_json_with_text_of_users_has_no_control_characters_and_the_same_value() -> None:
+    line = JsonFormatter().format(hostile_record())
+    assert line.isprintable()
+    assert json.loads(line)["why"] == HOSTILE

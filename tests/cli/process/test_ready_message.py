@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 from pathlib import Path
@@ -9,6 +10,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from forewarn.api.client import ApiClient
+from forewarn.api.local_service import read_token
+from forewarn.api.v1 import CreateHold
 from tests.support.program import FREE_PORTS, GUARD, LOOPBACK, PROGRAM, Machine, UpProcess
 
 pytestmark = pytest.mark.process
@@ -38,6 +42,54 @@ def test_restart_reports_open_events(machine: Machine, tmp_path: Path) -> None:
     open_events = "Continuing with 2 open events (`forewarn event list`).\n"
     assert ("VMs keep" in first.stderr, "It goes on" in first.stderr) == (False, False)
     assert (kept in second.stderr, open_events in second.stderr) == (True, True), second.stderr
+
+
+def test_restart_reports_holds(machine: Machine, tmp_path: Path) -> None:
+    """A hold that was forgotten is seen before the first event that does not start."""
+    data = ("--data", str(tmp_path / "data"))
+    with machine.up(*data) as first:
+        machine.run_json("hold", "disk swap in rack 4", *data)
+        machine.run_json("hold", "a test", "--scope", "web", *data)
+    with machine.up(*data) as second:
+        pass
+    assert "held" not in first.stderr
+    told = [line for line in second.stderr.splitlines() if "held" in line]
+    assert [re.sub(r"\d{4}-\S+ \S+Z", "<time>", line) for line in told] == [
+        "All planned maintenance is held by admin since <time>: disk swap in rack 4 (`forewarn release` ends it)",
+        "Scope web is held by admin since <time>: a test (`forewarn release --scope web` ends it)",
+    ]
+
+
+def test_many_holds_are_counted(machine: Machine, tmp_path: Path) -> None:
+    fleet = tmp_path / "fleet.toml"
+    fleet.write_text("".join(f'[[scopes]]\nname = "db-{n:02}"\nkind = "standalone"\n' for n in range(12)))
+    data = ("--data", str(tmp_path / "data"))
+    with machine.up(*data, "--fleet", str(fleet)) as first:
+        client = ApiClient(first.ready["operator_url"], read_token(Path(first.ready["token_file"])))
+        for number in range(12):
+            client.hold(CreateHold(reason="a test", scope=f"db-{number:02}"))
+    with machine.up(*data) as second:
+        pass
+    held = [line.split()[1] for line in second.stderr.splitlines() if line.startswith("Scope ")]
+    assert held == [f"db-{number:02}" for number in range(10)]
+    assert "… and 2 more holds: forewarn hold\n" in second.stderr
+
+
+def test_settings_file_is_reported(machine: Machine, tmp_path: Path) -> None:
+    usual, given = machine.home / "forewarn.toml", tmp_path / "given.toml"
+    with machine.up("--ephemeral") as without:
+        pass
+    usual.write_text("speed = 2.0\n")
+    with machine.up("--ephemeral") as found:
+        pass
+    given.write_text("speed = 3.0\n")
+    with machine.up("--ephemeral", FOREWARN_CONFIG=str(given)) as named:
+        pass
+    assert [service.ready["settings_file"] for service in (without, found, named)] == [None, str(usual), str(given)]
+    none = f"No settings file: {usual} does not exist, and neither --config nor FOREWARN_CONFIG is set.\n"
+    lines = (none, f"Settings are from {usual}.\n", f"Settings are from {given}.\n")
+    for service, line in zip((without, found, named), lines, strict=True):
+        assert line in service.stderr
 
 
 def test_message_about_a_fleet_without_vms(machine: Machine, tmp_path: Path) -> None:

@@ -27,6 +27,22 @@ def test_simulated_platform_is_logged(tmp_path: Path) -> None:
     assert "the platform is simulated: maintenance is announced but not carried out on any VM" in service.messages()
 
 
+def test_start_logs_holds_and_the_settings_file(tmp_path: Path) -> None:
+    with run_serve(tmp_path) as service:
+        service.api.hold(v1.CreateHold(reason="disk swap in rack 4"))
+        service.api.hold(v1.CreateHold(reason="a test", scope="web"))
+    assert not [message for message in service.messages() if "held" in message]
+    with run_serve(tmp_path) as service:
+        pass
+    held = [record for record in service.log if "held" in record["message"]]
+    assert [(each["level"], each["message"], each["scope"], each["by"], each["reason"]) for each in held] == [
+        ("warning", "all planned maintenance is held", None, "admin", "disk swap in rack 4"),
+        ("warning", "planned maintenance of a scope is held", "web", "admin", "a test"),
+    ]
+    (ready,) = [record for record in service.log if record["message"] == "ready"]
+    assert ready["settings_file"] == str(tmp_path / "forewarn.toml")
+
+
 def test_missing_program_is_logged_at_start_and_on_reload(tmp_path: Path) -> None:
     settings = SETTINGS.replace('"simulated"', '"command"') + '\n[command]\nprogram = ["{program}"]\n'
     missing, plain = tmp_path / "missing", tmp_path / "fleet.toml"

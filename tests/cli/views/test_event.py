@@ -5,6 +5,7 @@ from typing import Any
 
 from forewarn.api import v1
 from forewarn.cli.views.event import (
+    EVENT_COLUMNS,
     blockers_text,
     entry_location,
     entry_reason,
@@ -120,3 +121,16 @@ def test_hold_is_shown_with_actor_and_reason_and_has_a_column() -> None:
     columns = hold_column([None, HOLD])
     assert (hold_cell(HOLD, columns), hold_cell(None, columns)) == (("held by ann: audit",), ("",))
     assert (hold_column([None]), hold_cell(HOLD, ())) == ((), ())
+
+
+def test_times_in_a_journal_line_have_one_format() -> None:
+    entry = an_entry(reason="not before 2026-03-02 10:15:00Z", facts={"not_before": "2026-03-02T10:15:00.5Z"})
+    assert entry_reason(entry) == "not before 2026-03-02 10:15:00Z; not before: 2026-03-02 10:15:00Z"
+
+
+def test_start_of_an_event_is_the_last_column_to_be_dropped() -> None:
+    droppable = [column for column in EVENT_COLUMNS if column.drop_order]
+    assert [column.title for column in sorted(droppable, key=lambda column: -column.drop_order)] == [
+        "SCOPE",
+        "NOT BEFORE",
+    ]

@@ -20,7 +20,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 
 def set_width(terminal: pytest.MonkeyPatch, columns: int) -> None:
     terminal.setattr(sys.stdout, "isatty", lambda: True)
-    terminal.setattr(shutil, "get_terminal_size", lambda: os.terminal_size((columns, 24)))
+    terminal.setattr(shutil, "get_terminal_size", lambda **_: os.terminal_size((columns, 24)))
 
 
 def test_every_row_is_one_line_where_a_program_reads_it(capsys: pytest.CaptureFixture[str]) -> None:
@@ -74,3 +74,30 @@ def test_long_detail_goes_on_below_itself(terminal: pytest.MonkeyPatch, capsys: 
 @pytest.mark.parametrize(("text", "line"), [("a", "a"), ("a\n b \n", "a / b"), ("", "")])
 def test_text_of_several_lines_is_joined(text: str, line: str) -> None:
     assert single_line(text) == line
+
+
+IDS = ("3F2A91C0-0000-5000-8000-000000000001", "3F2A91C0-1000-5000-8000-000000000002")
+
+
+@pytest.mark.parametrize(
+    ("ids", "shown"),
+    [
+        (IDS[:1], ["3F2A91C0"]),
+        (IDS, ["3F2A91C0-0", "3F2A91C0-1"]),
+        (("same-id-twice", "same-id-twice"), ["same-id-", "same-id-"]),
+        (("short",), ["short"]),
+    ],
+    ids=["one", "same beginning", "same id", "short"],
+)
+def test_ids_are_short_on_a_terminal_and_differ(
+    terminal: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], ids: tuple[str, ...], shown: list[str]
+) -> None:
+    set_width(terminal, 80)
+    columns = (Column("EVENT", has_ids=True), Column("TYPE"))
+    write_table(columns, [(id_, "Reboot") for id_ in ids])
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()[2:]] == shown
+
+
+def test_ids_are_whole_where_a_program_reads_them(capsys: pytest.CaptureFixture[str]) -> None:
+    write_table((Column("EVENT", has_ids=True),), [(id_,) for id_ in IDS])
+    assert capsys.readouterr().out.splitlines()[1:] == list(IDS)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from forewarn.agent.settings import AgentSettings, read_settings, settings_file, variable
+from forewarn.agent.settings import AgentSettings, read_settings, searched_files, settings_file, variable
 from forewarn.cli.colours import Colour, coloured
 from forewarn.cli.errors import CliError, ExitCode
 from forewarn.cli.options.common import FILE_PATH, CommandGroup, option, output_option
@@ -85,9 +85,16 @@ def check(
 
     Example: forewarn agent check --dry-run
     """
-    settings = _settings(config, endpoint, state)
     if event is not None and not dry_run:
         raise CliError(ExitCode.USAGE, "--event requires --dry-run")
+    file = _file(config)
+    settings = read_settings(file, _environ(endpoint, state))
+    if file is None:
+        looked = " nor ".join(map(str, searched_files(Path.cwd())))
+        write_message(
+            f"No settings file was found: there is neither {looked}. "
+            "This checks the defaults, with which the agent logs events and approves nothing; use --config FILE."
+        )
     if dry_run:
         _show_plans(settings, event, output)
         return
@@ -100,7 +107,7 @@ def check(
     if failed:
         write_message(f"The settings are valid, but these self-tests failed: {', '.join(failed)}.")
         raise click.exceptions.Exit(ExitCode.FAILED)
-    write_message("All checks passed.")
+    write_message("All checks passed." if file is not None else "The defaults passed all checks.")
 
 
 @app.command("status")

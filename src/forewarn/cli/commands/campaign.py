@@ -5,6 +5,7 @@ from typing import Protocol
 from uuid import NAMESPACE_OID, uuid5
 
 import click
+import msgspec
 
 from forewarn.api import v1
 from forewarn.api.errors import NotFound, RequestRefused
@@ -13,12 +14,14 @@ from forewarn.cli.options.campaign import with_campaign
 from forewarn.cli.options.common import ChoiceType, CommandGroup, key_option, reason_option
 from forewarn.cli.options.completion import campaign_argument, complete_failed_scopes, complete_scopes
 from forewarn.cli.options.connection import ServiceConnection, with_service
+from forewarn.cli.options.consent import send_with_consent, unannounced_option
 from forewarn.cli.options.lookup import MIN_PREFIX_LENGTH
 from forewarn.cli.output import Output, write_json, write_message
 from forewarn.cli.views.campaign import (
     count_text,
     next_steps,
     plan_summary,
+    unannounced_text,
     write_campaign,
     write_campaigns,
     write_plan,
@@ -44,7 +47,7 @@ def selected_scopes(
 ) -> list[str]:
     """Return the given scopes, or with `failed` those with a failed wave, without duplicates."""
     if bool(named) is failed:
-        raise CliError(ExitCode.USAGE, "specify scopes, or --failed for all scopes with a failed wave")
+        raise CliError(ExitCode.USAGE, "specify SCOPE, or --failed for all scopes with a failed wave")
     if named:
         return list(dict.fromkeys(named))
     return list(dict.fromkeys(wave.scope for wave in connection.api.waves(campaign.id, state=v1.WaveState.FAILED)))
@@ -123,17 +126,30 @@ def plan(connection: ServiceConnection, spec: v1.CampaignSpec) -> None:
 
 @app.command("start")
 @with_campaign
+@unannounced_option
 @reason_option
 @key_option
 @click.option("--wait", is_flag=True, help="Follow it until it ends. Ctrl-C stops watching, not the campaign.")
 @with_service
-def start(connection: ServiceConnection, spec: v1.CampaignSpec, reason: str, key: str | None, wait: bool) -> None:
+def start(
+    connection: ServiceConnection,
+    spec: v1.CampaignSpec,
+    unannounced: bool,
+    reason: str,
+    key: str | None,
+    wait: bool,
+) -> None:
     """Start a campaign. The service plans it again; if a VM does not fit into the plan, nothing is started.
 
-    FILE and the options are the same as for `campaign plan`.
+    FILE and the options are the same as for `campaign plan`. If VMs will not hear of it, because their scope does not
+    poll for events, the command asks on a terminal, and elsewhere needs --unannounced.
 
     Example: forewarn campaign start kernel.toml --wait
     """
+
+    def send(consent: bool) -> v1.Campaign:
+        return connection.api.start_campaign(msgspec.structs.replace(request, unannounced=consent), key=key)
+
     request = v1.StartCampaign(
         name=spec.name,
         type=spec.type,
@@ -144,7 +160,9 @@ def start(connection: ServiceConnection, spec: v1.CampaignSpec, reason: str, key
         start_at=spec.start_at,
         reason=reason,
     )
-    started = connection.api.start_campaign(request, key=key)
+    started = send_with_consent(send, unannounced=unannounced)
+    if text := unannounced_text(started):
+        write_message(text)
     if wait:
         _follow(connection, started)
         return
@@ -342,7 +360,7 @@ def _find_campaign(connection: ServiceConnection, name_or_id: str) -> v1.Campaig
         )
     if len(matches) > 1:
         ids = " or ".join(sorted(campaign.id for campaign in matches))
-        raise CliError(ExitCode.USAGE, f"id prefix {name_or_id} is ambiguous: {ids}")
+        raise CliError(ExitCode.USAGE, f"CAMPAIGN: {name_or_id} is ambiguous: {ids}")
     return matches[0]
 
 

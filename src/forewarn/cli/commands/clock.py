@@ -9,7 +9,8 @@ from forewarn.cli.errors import CliError, ExitCode
 from forewarn.cli.options.common import CommandGroup
 from forewarn.cli.options.connection import ServiceConnection, with_service
 from forewarn.cli.output import Output, moment_text, write, write_json, write_message
-from forewarn.cli.views.event import SHORT_ID, entry_location, entry_reason
+from forewarn.cli.views.event import entry_location, entry_reason
+from forewarn.cli.views.tables import SHORT_ID
 from forewarn.core.duration import format_duration, parse_duration
 from forewarn.core.errors import Invalid
 from forewarn.core.explain import CAMPAIGN_PREFIX
@@ -43,9 +44,9 @@ def advance(connection: ServiceConnection, by: str | None, to_next: bool) -> Non
     Example: forewarn clock advance 15m
     """
     if by is not None and to_next:
-        raise CliError(ExitCode.USAGE, f"{by} and --to-next are mutually exclusive")
+        raise CliError(ExitCode.USAGE, f"DURATION ({by}) and --to-next are mutually exclusive")
     if by is None and not to_next:
-        raise CliError(ExitCode.USAGE, "specify a duration, such as `forewarn clock advance 15m`, or --to-next")
+        raise CliError(ExitCode.USAGE, "specify DURATION, such as `forewarn clock advance 15m`, or --to-next")
     result = connection.api.advance(None if by is None else _parse_distance(by))
     for change in result.changes[:MAX_CHANGES]:
         write_message(_change_line(change))
@@ -58,13 +59,15 @@ def advance(connection: ServiceConnection, by: str | None, to_next: bool) -> Non
 
 def _parse_distance(text: str) -> str:
     if text.startswith("--"):
-        raise CliError(ExitCode.USAGE, f"no such option: {text}; see `forewarn clock advance --help`")
+        raise CliError(ExitCode.USAGE, f"no such option: {text}; `forewarn clock advance --help` shows them")
     if text.startswith("-"):
-        raise CliError(ExitCode.USAGE, f"{text}: the clock cannot go back; specify a positive duration, such as 15m")
+        raise CliError(
+            ExitCode.USAGE, f"DURATION: the clock cannot go back ({text}); specify a positive duration, such as 15m"
+        )
     try:
         return format_duration(parse_duration(text))
     except Invalid as error:
-        raise CliError(ExitCode.USAGE, str(error)) from None
+        raise CliError(ExitCode.USAGE, f"DURATION: {error}") from None
 
 
 def _more_changes(changes: Sequence[v1.JournalEntry]) -> str:

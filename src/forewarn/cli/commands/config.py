@@ -12,7 +12,15 @@ from forewarn.cli.views.tables import Column, write_table
 from forewarn.settings.load import find_settings_file, load_settings
 from forewarn.settings.loader import LoadedSettings, iter_values
 from forewarn.settings.paths import user_data_directory
-from forewarn.settings.schema import KEYS, PRESETS, SIMULATED_TIME_KEYS, Preset, Settings, variable_name
+from forewarn.settings.schema import (
+    KEYS,
+    PRESETS,
+    SIMULATED_TIME_KEYS,
+    UNPROTECTED_KEYS,
+    Preset,
+    Settings,
+    variable_name,
+)
 from forewarn.settings.types import format_value
 
 
@@ -70,7 +78,8 @@ def _effective_settings(resolved: LoadedSettings[Settings], preset: Preset) -> l
             allowed=KEYS[key].allowed,
         )
         for key, value in iter_values(resolved.settings)
-        if preset.simulated_time or key not in SIMULATED_TIME_KEYS
+        if (preset.simulated_time or key not in SIMULATED_TIME_KEYS)
+        and (preset.loopback_only or key not in UNPROTECTED_KEYS)
     ]
 
 

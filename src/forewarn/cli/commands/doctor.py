@@ -5,6 +5,7 @@ from ipaddress import ip_address
 from urllib.parse import SplitResult, urlsplit
 
 import click
+import msgspec
 
 from forewarn.api import v1
 from forewarn.cli.colours import Colour, coloured
@@ -32,31 +33,39 @@ ENDPOINT_QUESTION = "Does its endpoint answer?"
 @vm_argument
 @with_service
 def doctor(connection: ServiceConnection, vm: str) -> None:
-    """Find out why a VM does not see its events. Checks that it is known and enabled, its address, and its endpoint.
+    """Find out why a VM does not see its events. Checks its address, its endpoint, and what it gets if it polls.
 
-    The exit code is 0 if all checks passed, else 1.
+    The check is no request of the VM: its scope is not enabled, and no fault is used up. Faults and holds are warnings
+    (!). The exit code is 0 if all checks passed, else 1.
 
     Example: forewarn doctor web-0
     """
     diagnosis = connection.api.diagnosis(vm)
     checks = [*diagnosis.checks, *endpoint_checks(diagnosis, connection.api.url)]
     if connection.output is Output.JSON:
-        write_json(v1.Diagnosis(vm=diagnosis.vm, guest_url=diagnosis.guest_url, checks=checks))
+        write_json(msgspec.structs.replace(diagnosis, checks=checks))
     else:
         _write_checks(checks)
     failed = sum(not check.passed for check in checks)
     if failed:
         write_message(f"{diagnosis.vm}: {failed} of {len(checks)} checks failed.")
         raise click.exceptions.Exit(ExitCode.FAILED)
-    write_message(f"{diagnosis.vm}: all {len(checks)} checks passed.")
+    warnings = sum(check.warning for check in checks)
+    noted = f", {warnings} of them with a warning" if warnings else ""
+    write_message(f"{diagnosis.vm}: all {len(checks)} checks passed{noted}.")
 
 
 def _write_checks(checks: list[v1.DiagnosisCheck]) -> None:
     for check in checks:
-        mark = coloured("✓", Colour.GOOD) if check.passed else coloured("✗", Colour.BAD)
-        write(f"{mark} {check.question} {check.message}")
-        if check.hint and not check.passed:
+        write(f"{_mark(check)} {check.question} {check.message}")
+        if check.hint and (check.warning or not check.passed):
             write(f"    {check.hint}")
+
+
+def _mark(check: v1.DiagnosisCheck) -> str:
+    if not check.passed:
+        return coloured("✗", Colour.BAD)
+    return coloured("!", Colour.WARNING) if check.warning else coloured("✓", Colour.GOOD)
 
 
 def endpoint_checks(diagnosis: v1.Diagnosis, service_url: str) -> Iterator[v1.DiagnosisCheck]:
@@ -91,7 +100,7 @@ def _is_metadata_endpoint(response: Response) -> bool:
 
 def _check_endpoint(diagnosis: v1.Diagnosis, endpoint: SplitResult) -> v1.DiagnosisCheck:
     url = diagnosis.guest_url
-    guest_endpoint = Endpoint(endpoint.hostname or "", endpoint.port or 80)
+    guest_endpoint = Endpoint(endpoint.hostname or "", endpoint.port or 80, endpoint.path)
     response = Exchange(guest_endpoint, Request("GET", NAME_TARGET), TIMEOUT).run()
     if isinstance(response, Failure):
         advice = "Check for a firewall or a container boundary between this machine and the service."

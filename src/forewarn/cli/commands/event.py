@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 import click
+import msgspec
 
 from forewarn.api import v1
 from forewarn.cli.errors import CliError, ExitCode
@@ -20,10 +21,11 @@ from forewarn.cli.options.completion import (
     vms_argument,
 )
 from forewarn.cli.options.connection import ServiceConnection, with_service
+from forewarn.cli.options.consent import now_option, send_with_consent, unannounced_option
 from forewarn.cli.options.lookup import find_event
 from forewarn.cli.options.times import read_duration, read_future
 from forewarn.cli.output import Output, moment_text, write, write_json, write_message
-from forewarn.cli.views.event import blockers_text, write_events, write_fleet_hold, write_timeline
+from forewarn.cli.views.event import blockers_text, event_json, write_events, write_fleet_hold, write_timeline
 from forewarn.cli.views.tables import write_details
 from forewarn.core.event import EventType, Source
 from forewarn.core.journal import EntryKind
@@ -74,6 +76,8 @@ on_vm_option = click.option("--vm", metavar="VM", help="On this VM.", shell_comp
 @click.option("--update-domain", type=FROM_0, metavar="NUMBER", help="With --scope: only VMs in this update domain.")
 @click.option("--in", "notice", metavar="DURATION", help="Start after this duration: 20m.")
 @click.option("--at", metavar="TIME", help="Start at this time: 2026-01-31T10:15Z, 03:12.")
+@now_option
+@unannounced_option
 @click.option("--duration", metavar="DURATION", help="How long the VMs will be interrupted: 9s.")
 @click.option("--description", metavar="TEXT", default="", help="The description that the VMs see.")
 @click.option(
@@ -99,6 +103,8 @@ def schedule(
     update_domain: int | None,
     notice: str | None,
     at: str | None,
+    now: bool,
+    unannounced: bool,
     duration: str | None,
     description: str,
     source: Source,
@@ -108,46 +114,54 @@ def schedule(
     key: str | None,
     wait: bool,
 ) -> None:
-    """Schedule maintenance of VMs. Without --in and --at, the notice is the default of the event type.
+    """Schedule maintenance of VMs. Without --in, --at and --now, the notice is the minimum of the event type.
 
     TYPE is Freeze, Reboot, Redeploy, Preempt or Terminate. VM is a name, or scope/name if the name is ambiguous.
     Specify one or more VMs, or --host, or --scope, optionally with --update-domain.
 
-    With `announce = when-enabled`, the default of `serve`, events of a scope whose VMs do not poll are not announced:
-    without --in and --at they start at once.
+    With `announce = when-enabled`, the default of `serve`, VMs of a scope that does not poll will not hear of it: the
+    command asks on a terminal, and elsewhere needs --unannounced.
 
     Example: forewarn event schedule Reboot web-0 web-1 --in 20m --reason "new kernel"
     """
-    if notice is not None and at is not None:
-        raise CliError(ExitCode.USAGE, "--in and --at are mutually exclusive")
+    check_start(now=now, **{"--in": notice, "--at": at})
     _check_selection(vms, host, scope, update_domain)
-    scheduled = connection.api.schedule(
-        v1.ScheduleEvents(
-            type=type_,
-            vms=vms,
-            host=host,
-            scope=scope,
-            update_domain=update_domain,
-            notice=read_duration(notice, "--in"),
-            not_before=_start_time(connection, at, key),
-            duration=read_duration(duration, "--duration"),
-            description=description,
-            source=Source.USER if user else source,
-            failure=failure,
-            reason=reason,
-        ),
-        key=key,
+    request = v1.ScheduleEvents(
+        type=type_,
+        vms=vms,
+        host=host,
+        scope=scope,
+        update_domain=update_domain,
+        notice=read_duration(notice, "--in"),
+        not_before=_start_time(connection, at, key),
+        duration=read_duration(duration, "--duration"),
+        description=description,
+        source=Source.USER if user else source,
+        failure=failure,
+        reason=reason,
+        now=now,
+    )
+    scheduled = send_with_consent(
+        lambda consent: connection.api.schedule(msgspec.structs.replace(request, unannounced=consent), key=key),
+        unannounced=unannounced,
     )
     show_scheduled(connection, scheduled, wait=wait)
+
+
+def check_start(*, now: bool, **given: str | None) -> None:
+    """Check that the start is given in at most one way; the keys are the options."""
+    options = [option for option, value in {"--now": now or None, **given}.items() if value is not None]
+    if len(options) > 1:
+        raise CliError(ExitCode.USAGE, f"{' and '.join(options)} are mutually exclusive")
 
 
 def _check_selection(vms: Sequence[str], host: str | None, scope: str | None, update_domain: int | None) -> None:
     """Check that VMs are selected in exactly one way: by name, by host or by scope."""
     if update_domain is not None and scope is None:
         raise CliError(ExitCode.USAGE, "--update-domain requires --scope")
-    given_options = [word for word, given in (("VM…", vms), ("--host", host), ("--scope", scope)) if given]
+    given_options = [word for word, given in (("VM", vms), ("--host", host), ("--scope", scope)) if given]
     if not given_options:
-        raise CliError(ExitCode.USAGE, "specify VMs, --host or --scope")
+        raise CliError(ExitCode.USAGE, "specify VM, --host or --scope")
     if len(given_options) > 1:
         raise CliError(ExitCode.USAGE, f"{' and '.join(given_options)} are mutually exclusive")
 
@@ -161,7 +175,8 @@ def _start_time(connection: ServiceConnection, at: str | None, key: str | None) 
     if moment is not None and moment < now - CLOCK_TOLERANCE and key is None:
         raise CliError(
             ExitCode.USAGE,
-            f"--at: {at} has passed (the service's time is {moment_text(now)}); to start at once, use --in 0s",
+            f"--at: {moment_text(moment)} has passed (the service's time is {moment_text(now)}); "
+            "to start at once, use --now",
         )
     return moment
 
@@ -290,10 +305,12 @@ def resolve(
     """
     if done and give_up:
         raise CliError(ExitCode.USAGE, "--done and --give-up are mutually exclusive")
-    missing = [] if done or give_up else ["the outcome: --done if the work was done after all, --give-up if not"]
-    missing += [] if reason.strip() else ["what you found out: --reason TEXT"]
-    if missing:
-        raise CliError(ExitCode.USAGE, f"specify {'; and '.join(missing)}")
+    missing_options = (
+        [] if done or give_up else ["the outcome: --done if the work was done after all, --give-up if not"]
+    )
+    missing_options += [] if reason.strip() else ["what you found out: --reason TEXT"]
+    if missing_options:
+        raise CliError(ExitCode.USAGE, f"specify {'; and '.join(missing_options)}")
     id_ = find_event(connection.api, event)
     _show_changed(
         connection.api.resolve(id_, v1.ResolveImpact(done=done, reason=reason, vm=vm), key=key), connection.output
@@ -321,7 +338,7 @@ def _follow(connection: ServiceConnection, created: Sequence[v1.CreatedEvent]) -
 def _show_changed(detail: v1.EventDetail, output: Output) -> None:
     """Show a changed event in one line; `event show` shows its history."""
     if output is Output.JSON:
-        write_json(detail)
+        write_json(event_json(detail))
     elif detail.event is not None:
         write_events([detail.event])
     else:
@@ -330,7 +347,7 @@ def _show_changed(detail: v1.EventDetail, output: Output) -> None:
 
 def _show_detail(detail: v1.EventDetail, output: Output) -> None:
     if output is Output.JSON:
-        write_json(detail)
+        write_json(event_json(detail))
         return
     type_ = "" if detail.type is None else detail.type.value
     write_details(

@@ -177,7 +177,7 @@ def exam(
         return
     if not command:
         raise CliError(
-            ExitCode.USAGE, "specify a program, such as `forewarn exam -- ./my-handler`; --explain shows the checks"
+            ExitCode.USAGE, "specify COMMAND, such as `forewarn exam -- ./my-handler`; --explain shows the checks"
         )
     options = kit.ExamOptions(
         way=kit.LaunchOptions(command=tuple(command), url_variable=url_variable, net=net),
@@ -223,7 +223,7 @@ def _check_program(options: "ExamOptions") -> None:
     """Check before the start that the program exists and a sandbox is available."""
     program = options.way.command[0]
     if shutil.which(program) is None:
-        raise CliError(ExitCode.USAGE, f"program {program} not found or not executable")
+        raise CliError(ExitCode.USAGE, f"COMMAND: program {program} not found or not executable")
     if options.way.receives_url:
         return
     from forewarn.testing import sandbox
@@ -248,7 +248,7 @@ def _run_exam(
             found: Report = kit.examine(options, scenarios, jobs=jobs, watcher=progress)
             return found
     except kit.LaunchFailed as error:
-        raise CliError(ExitCode.USAGE, str(error)) from None
+        raise CliError(ExitCode.USAGE, f"COMMAND: {error}") from None
     finally:
         signal.signal(signal.SIGTERM, before)
 
@@ -338,7 +338,9 @@ def _write_unfinished(found: "Report", options: "ExamOptions") -> None:
     only = " ".join(f"--only {name}" for name in names)
     write_message(
         f"Not finished in two tries, the second alone: {', '.join(names)}. This is not a finding about the program. "
-        f"Run them again when the machine is less busy, or give them more time:\n"
+        "Run them again when the machine is less busy, or give them more time:"
+    )
+    write_message(
         f"  forewarn exam {only} --patience {TIME_FACTOR * options.pace:g} … -- {shlex.join(options.way.command)}"
     )
 

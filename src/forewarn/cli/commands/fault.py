@@ -10,9 +10,9 @@ from forewarn.cli.errors import CliError, ExitCode
 from forewarn.cli.options.common import FROM_1, CommandGroup, complete_words, key_option, reason_option
 from forewarn.cli.options.completion import complete_vms, fault_argument
 from forewarn.cli.options.connection import ServiceConnection, with_service
+from forewarn.cli.options.times import read_duration
 from forewarn.cli.output import Output, moment_text, write_json, write_message
 from forewarn.cli.views.tables import Column, write_table
-from forewarn.core.duration import format_duration, parse_duration
 from forewarn.core.errors import Invalid
 from forewarn.core.fault import STATUSES, FaultKind, format_signed_duration, parse_fault_kind, parse_signed_duration
 
@@ -66,16 +66,21 @@ def set_fault(
     Example: forewarn fault set 410 --vm web-0 --times 3
     """
     try:
-        request = v1.SetFault(
-            kind=parse_fault_kind(kind),
-            vm=vm,
-            duration=None if lasting is None else format_duration(parse_duration(lasting)),
-            times=times,
-            amount=None if amount is None else format_signed_duration(parse_signed_duration(amount)),
-            reason=reason,
-        )
+        known_kind = parse_fault_kind(kind)
     except Invalid as error:
-        raise CliError(ExitCode.USAGE, str(error)) from None
+        raise CliError(ExitCode.USAGE, f"KIND: {error}") from None
+    try:
+        its_amount = None if amount is None else format_signed_duration(parse_signed_duration(amount))
+    except Invalid as error:
+        raise CliError(ExitCode.USAGE, f"--amount: {error}") from None
+    request = v1.SetFault(
+        kind=known_kind,
+        vm=vm,
+        duration=read_duration(lasting, "--for"),
+        times=times,
+        amount=its_amount,
+        reason=reason,
+    )
     fault = connection.api.set_fault(request, key=key)
     if connection.output is Output.JSON:
         write_json(fault)
@@ -113,7 +118,7 @@ def clear(connection: ServiceConnection, fault: str | None, all_: bool, reason: 
     Example: forewarn fault clear --all
     """
     if (fault is None) is not all_:
-        raise CliError(ExitCode.USAGE, "specify a fault, such as `forewarn fault clear F1`, or --all")
+        raise CliError(ExitCode.USAGE, "specify FAULT, such as `forewarn fault clear F1`, or --all")
     if fault is not None:
         connection.api.clear_fault(fault, reason=reason, key=key)
         write_message(f"Fault {fault} is cleared.")

@@ -8,9 +8,9 @@ import click
 
 from forewarn.api import v1
 from forewarn.api.client import ApiClient, FileFormat
-from forewarn.api.errors import RequestRefused
+from forewarn.api.errors import ApiError, NotFound, RequestRefused
 from forewarn.cli.colours import Colour, coloured
-from forewarn.cli.errors import CliError, ExitCode
+from forewarn.cli.errors import EXIT_INTERRUPTED, CliError, ExitCode
 from forewarn.cli.files import atomic_write
 from forewarn.cli.options.common import FILE_PATH, CommandGroup
 from forewarn.cli.options.connection import ServiceConnection, with_service
@@ -25,6 +25,10 @@ STDIO = Path("-")
 MAX_LINES = 200
 """The most lines of differences shown on a terminal."""
 
+NOT_STARTED = (
+    "Interrupted before the service confirmed the import; `forewarn fleet import --dry-run` shows what differs."
+)
+
 SIGNS = {"added": ("+", Colour.GOOD), "changed": ("~", Colour.WARNING), "removed": ("-", Colour.BAD)}
 
 
@@ -38,7 +42,8 @@ def import_(connection: ServiceConnection, file: Path, dry_run: bool, prune: boo
     """Import a fleet file: change the fleet to match it. Shows the differences; VMs that match are not touched.
 
     FILE is TOML, or JSON if its name ends in .json; - is stdin. Without --prune nothing is removed; with --prune the
-    command shows what it would remove and asks for confirmation. After an interruption, run it again.
+    command shows what it would remove and asks for confirmation. Ctrl-C cancels the import on the service; what was
+    done stays. After an interruption, run it again.
 
     Example: forewarn fleet import fleet.toml --dry-run
     """
@@ -86,21 +91,47 @@ def _read_file(file: Path) -> bytes:
     try:
         return sys.stdin.buffer.read() if file == STDIO else file.read_bytes()
     except OSError as error:
-        raise CliError(ExitCode.USAGE, f"cannot read {file}: {error.strerror or error}") from error
+        raise CliError(ExitCode.USAGE, f"FILE: cannot read {file}: {error.strerror or error}") from error
 
 
 def _import(
     api: ApiClient, file: Path, text: bytes, format_: FileFormat, *, dry_run: bool, prune: bool
 ) -> v1.ImportResult:
-    """Import the file and show a progress bar."""
-    with ProgressBar("Comparing" if dry_run else "Importing") as bar:
-        for progress in api.import_fleet(text, format_, dry_run=dry_run, prune=prune):
-            bar.show(progress.done, progress.total)
-            if progress.error is not None:
-                raise _import_error(file, progress.error.error)
-            if progress.result is not None:
-                return progress.result
+    """Import the file and show a progress bar. Ctrl-C cancels the import."""
+    is_started = False
+    try:
+        with ProgressBar("Comparing" if dry_run else "Importing") as bar:
+            for progress in api.import_fleet(text, format_, dry_run=dry_run, prune=prune):
+                is_started = True
+                bar.show(progress.done, progress.total)
+                if progress.error is not None:
+                    raise _import_error(file, progress.error.error)
+                if progress.result is not None:
+                    return progress.result
+    except KeyboardInterrupt:
+        write_message(_cancel(api, dry_run=dry_run) if is_started else NOT_STARTED)
+        raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
     raise CliError(ExitCode.FAILED, "the import ended without a result; run the command again to continue it")
+
+
+def _cancel(api: ApiClient, *, dry_run: bool) -> str:
+    """Cancel the import that this command has started; return what was done."""
+    try:
+        ended = api.cancel_import()
+    except NotFound:
+        return "Interrupted, but the import had ended; `forewarn fleet import --dry-run` shows what still differs."
+    except ApiError as error:
+        return f"Interrupted, but the import could not be canceled and may continue on the service: {error}"
+    if dry_run:
+        return "Canceled; nothing was changed."
+    if not ended.canceled:
+        return f"Interrupted, but the import had ended: {ended.done} of {ended.total} scopes are done."
+    if not ended.done:
+        return "Canceled; nothing was changed."
+    return (
+        f"Canceled: {ended.done} of {ended.total} scopes are done and stay changed, the others are as before. "
+        "Run the command again to continue."
+    )
 
 
 def _import_error(file: Path, error: v1.ErrorBody) -> Exception:

@@ -11,6 +11,7 @@ from forewarn.cli.live.guest_follow import GuestEventRow, GuestFollower, GuestSt
 from forewarn.cli.live.live_view import show_live
 from forewarn.cli.options.common import CommandGroup, complete_words
 from forewarn.cli.options.endpoint import EndpointConnection, connect, with_endpoint
+from forewarn.cli.options.lookup import MIN_PREFIX_LENGTH, is_full_id
 from forewarn.cli.output import Output, moment_text, write_json, write_message
 from forewarn.cli.views.tables import Column, write_table
 from forewarn.client import ClientError, Event, Refused
@@ -24,7 +25,7 @@ def write_events(events: Iterable[Event], name: str | None, now: datetime) -> No
     """Write events as a table."""
     write_table(
         (
-            Column("EVENT"),
+            Column("EVENT", has_ids=True),
             Column("STATUS"),
             Column("TYPE"),
             Column("MINE", drop_order=2),
@@ -107,13 +108,16 @@ def watch(connection: EndpointConnection, mine: bool) -> None:
 def approve(connection: EndpointConnection, ids: Sequence[str], mine: bool, all_: bool) -> None:
     """Approve events, so that they can start early. An approval counts for all VMs that the event affects.
 
-    EVENT is an id from `forewarn guest list`; repeatable. Approving an event again changes nothing.
+    EVENT is an id from `forewarn guest list`, or a prefix of it; repeatable. Approving an event again changes nothing.
 
     Example: forewarn guest approve --mine
     """
     if [bool(ids), mine, all_].count(True) != 1:
-        raise CliError(ExitCode.USAGE, "specify event ids, --mine or --all")
-    selected = ids or [event.id for event in _events(connection, mine=mine) if not event.is_started]
+        raise CliError(ExitCode.USAGE, "specify one or more EVENT, --mine or --all")
+    if ids:
+        selected: Sequence[str] = [_full_id(connection, id_) for id_ in ids]
+    else:
+        selected = [event.id for event in _events(connection, mine=mine) if not event.is_started]
     if selected:
         _approve(connection, selected)
     else:
@@ -124,6 +128,21 @@ def approve(connection: EndpointConnection, ids: Sequence[str], mine: bool, all_
 def _events(connection: EndpointConnection, *, mine: bool) -> tuple[Event, ...]:
     document = connection.events.get()
     return document.affecting(connection.events.name).events if mine else document.events
+
+
+def _full_id(connection: EndpointConnection, given: str) -> str:
+    """Return the id of the only event that begins with the given text; an unknown one is left to the service."""
+    if is_full_id(given):
+        return given
+    found = [event.id for event in connection.events.get().events if event.id.upper().startswith(given.upper())]
+    if len(found) > 1:
+        raise CliError(ExitCode.USAGE, f"EVENT: {given} is ambiguous: {' or '.join(found)}")
+    if len(given) < MIN_PREFIX_LENGTH or not found:
+        raise CliError(
+            ExitCode.NOT_FOUND,
+            f"there is no event {given}; nothing was approved; `forewarn guest list` shows the events",
+        )
+    return found[0]
 
 
 def _approve(connection: EndpointConnection, ids: Sequence[str]) -> None:

@@ -36,7 +36,7 @@ def hold(connection: ServiceConnection, reason: str | None, scope: str | None, k
                 f"This replaces the hold of {before.created_by} since {moment_text(before.created_at)}: {before.reason}"
             )
     elif reason is not None or scope is not None or key is not None:
-        raise CliError(ExitCode.USAGE, 'specify a reason, such as `forewarn hold "the switch is being replaced"`')
+        raise CliError(ExitCode.USAGE, 'specify REASON, such as `forewarn hold "the switch is being replaced"`')
     else:
         _show(connection.api.holds(), connection.output)
 

@@ -14,7 +14,8 @@ from forewarn.cli.options.connection import ServiceConnection, with_service
 from forewarn.cli.options.lookup import find_event
 from forewarn.cli.options.times import read_past
 from forewarn.cli.output import Output, moment_text, write_json, write_message
-from forewarn.cli.views.event import SHORT_ID, write_journal
+from forewarn.cli.views.event import write_journal
+from forewarn.cli.views.tables import SHORT_ID
 from forewarn.core.journal import EntryKind
 
 DEFAULT_LINES = 50

@@ -48,7 +48,7 @@ def _local_socket(path: Path) -> Path:
     if not path.is_socket():
         raise CliError(
             ExitCode.USAGE,
-            f"`forewarn run` works only on the machine that runs the service: there is no socket {path} here",
+            f"--url: `forewarn run` works only on the machine of the service: there is no socket {path} here",
         )
     return path
 

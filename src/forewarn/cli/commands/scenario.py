@@ -139,7 +139,7 @@ def run(
     Examples: forewarn scenario run user-restart; forewarn scenario run mine.txt --core
     """
     if bool(scenarios) is all_:
-        raise CliError(ExitCode.USAGE, "specify a scenario, such as `forewarn scenario run user-restart`, or --all")
+        raise CliError(ExitCode.USAGE, "specify SCENARIO, such as `forewarn scenario run user-restart`, or --all")
     if core and (private or speed is not None):
         raise CliError(ExitCode.USAGE, "--core and --private or --speed are mutually exclusive")
     if speed is not None and not speed > 0:
@@ -173,7 +173,7 @@ def _find_scenario(name: str) -> Scenario:
         return parse_scenario(name if is_shipped else Path(name).stem, text)
     except ScenarioError as error:
         raise CliError(
-            ExitCode.USAGE, f"{_error_text(name, error)}{_more_errors(name, len(syntax_errors(text)) - 1)}"
+            ExitCode.USAGE, f"SCENARIO: {_error_text(name, error)}{_more_errors(name, len(syntax_errors(text)) - 1)}"
         ) from None
 
 
@@ -190,9 +190,9 @@ def _read_file(file: Path) -> str:
             ExitCode.NOT_FOUND, f"there is no scenario or file {file}; `forewarn scenario list` lists the scenarios"
         ) from None
     except OSError as error:
-        raise CliError(ExitCode.USAGE, f"cannot read {file}: {error.strerror}") from None
+        raise CliError(ExitCode.USAGE, f"SCENARIO: cannot read {file}: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise CliError(ExitCode.USAGE, f"cannot read {file}: not valid UTF-8") from None
+        raise CliError(ExitCode.USAGE, f"SCENARIO: cannot read {file}: not valid UTF-8") from None
 
 
 def _error_text(file: str, error: ScenarioError) -> str:

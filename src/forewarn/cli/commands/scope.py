@@ -60,11 +60,11 @@ def _write_scopes(scopes: Sequence[v1.Scope]) -> None:
     write_table(
         (
             Column("SCOPE"),
-            Column("KIND", drop_order=1),
+            Column("KIND", drop_order=2),
             Column("VMS"),
             Column("OPEN EVENTS"),
             Column("ENABLED"),
-            Column("LAST SEEN", drop_order=2),
+            Column("LAST SEEN", drop_order=1),
             *held,
         ),
         (

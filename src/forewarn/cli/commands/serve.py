@@ -31,10 +31,10 @@ def serve(config: str | None, **flags: object) -> None:
         return load_settings(PRODUCTION, flags=given_settings(flags), environ=os.environ, file=file).settings
 
     settings = read()
-    require_server(_load_server)(settings, read)
+    require_server(_load_server)(settings, read, file)
 
 
-def _load_server() -> Callable[[Settings, Callable[[], Settings]], None]:
+def _load_server() -> Callable[[Settings, Callable[[], Settings], Path | None], None]:
     from forewarn.cli.process.serve_main import run
 
     return run

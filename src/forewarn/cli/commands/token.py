@@ -120,17 +120,18 @@ def list_tokens(connection: ServiceConnection) -> None:
 
 @app.command("revoke")
 @token_argument
+@click.option("--force", is_flag=True, help="Revoke it even if it is the last admin token for all scopes.")
 @reason_option
 @key_option
 @with_service
-def revoke(connection: ServiceConnection, token_id: str, reason: str, key: str | None) -> None:
+def revoke(connection: ServiceConnection, token_id: str, force: bool, reason: str, key: str | None) -> None:
     """Revoke a token: the service refuses it from now on.
 
-    TOKEN is an id from `forewarn token list`.
+    TOKEN is an id from `forewarn token list`. The last valid admin token for all scopes is revoked only with --force.
 
     Example: forewarn token revoke tk_4f1c9a
     """
-    connection.api.revoke_token(token_id, reason=reason, key=key)
+    connection.api.revoke_token(token_id, force=force, reason=reason, key=key)
     write_message(f"Token {token_id} is revoked.")
 
 

@@ -5,11 +5,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
+from forewarn.cli.errors import CliError, ExitCode
 from forewarn.cli.extras import require_server
-from forewarn.cli.options.common import config_option, given_settings, output_option, setting_option
+from forewarn.cli.options.common import FILE_PATH, config_option, given_settings, output_option, setting_option
 from forewarn.cli.output import Output
 from forewarn.settings.load import find_settings_file, load_settings
+from forewarn.settings.rehearsal import Rehearsal, load_rehearsal
 from forewarn.settings.schema import EMULATOR, Settings
 
 
@@ -18,24 +21,41 @@ from forewarn.settings.schema import EMULATOR, Settings
 @setting_option("ephemeral", "Keep all data in memory; nothing is saved.")
 @setting_option("fleet", "Fill an empty data directory from this fleet file.", "FILE")
 @setting_option("listen", "The first of the VMs' ports; port 0: any free ports.", "HOST:PORT|none")
+@setting_option("listen_shared", "One port for all VMs, named in the path: /vm/NAME/metadata/…", "HOST:PORT|none")
+@setting_option("allow_remote", "Let other machines reach the ports; the emulator protects nothing.")
 @setting_option("operator", "The address of the operator API.", "HOST:PORT")
 @setting_option("listen_link_local", "Serve 169.254.169.254:80 on these interfaces, as root.", "INTERFACE[=NETWORK],…")
 @setting_option("network", "The network of interfaces for which none is given.", "NAME")
 @setting_option("manual_time", "Use a manual clock; `forewarn clock advance` moves it.")
 @setting_option("speed", "Divide notices and durations by this.", "NUMBER")
+@click.option(
+    "--like",
+    type=FILE_PATH,
+    metavar="FILE",
+    help="Rehearse with the policy of this file of `forewarn serve`; nothing real is called.",
+)
+@click.option("--closed-gate", metavar="NAME", multiple=True, help="With --like: a gate that is closed; repeatable.")
 @config_option
 @output_option
-def up(config: str | None, output: Output, **flags: object) -> None:
+def up(config: str | None, output: Output, like: Path | None, closed_gate: tuple[str, ...], **flags: object) -> None:
     """Start the emulator: the whole service in one process, until Ctrl-C.
 
     Without --fleet, start with a demonstration fleet. A restart on the same data continues where it stopped.
     """
+    if like is not None:
+        if click.get_current_context().get_parameter_source("config") is ParameterSource.COMMANDLINE:
+            raise CliError(ExitCode.USAGE, "--like and --config are mutually exclusive: --like is the settings file")
+        settings, rehearsal = load_rehearsal(like, flags=given_settings(flags), closed_gates=closed_gate)
+        require_server(_load_server)(settings, output, like, rehearsal)
+        return
+    if closed_gate:
+        raise CliError(ExitCode.USAGE, "--closed-gate needs --like: other gates are really checked")
     file = find_settings_file(config, os.environ, Path.cwd())
     resolved = load_settings(EMULATOR, flags=given_settings(flags), environ=os.environ, file=file)
-    require_server(_load_server)(resolved.settings, output)
+    require_server(_load_server)(resolved.settings, output, file, None)
 
 
-def _load_server() -> Callable[[Settings, Output], None]:
+def _load_server() -> Callable[[Settings, Output, Path | None, Rehearsal | None], None]:
     from forewarn.fleet.event_loop import pause_gc
 
     with pause_gc():  # importing two hundred modules creates no garbage

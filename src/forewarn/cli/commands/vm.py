@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from forewarn.api import v1
-from forewarn.cli.commands.event import show_scheduled
+from forewarn.cli.commands.event import check_start, show_scheduled
 from forewarn.cli.errors import CliError, ExitCode
 from forewarn.cli.options.common import (
     FROM_0,
@@ -26,6 +26,7 @@ from forewarn.cli.options.completion import (
     vms_argument,
 )
 from forewarn.cli.options.connection import ServiceConnection, with_service
+from forewarn.cli.options.consent import now_option, send_with_consent, unannounced_option
 from forewarn.cli.options.times import read_duration
 from forewarn.cli.options.vm import merge_changes, vm_option_details, with_vm_changes, with_vm_options
 from forewarn.cli.output import Output, write_json, write_message
@@ -44,6 +45,9 @@ address_option = click.option(
     metavar="IP[@NETWORK]",
     multiple=True,
     help="An address by which the endpoint identifies the VM; repeatable.",
+)
+notice_option = click.option(
+    "--in", "notice", metavar="DURATION", help="Start after this duration: 20m; default: the notice of the event type."
 )
 
 
@@ -117,7 +121,7 @@ def show(connection: ServiceConnection, vm: str) -> None:
 
 
 @app.command("add")
-@click.argument("name", metavar="NAME")
+@click.argument("name", metavar="VM")
 @click.option(
     "--scope", metavar="NAME", help="Its scope; default: a new standalone scope.", shell_complete=complete_scopes
 )
@@ -143,13 +147,16 @@ def add(
     role_instance: bool,
     key: str | None,
 ) -> None:
-    """Add a VM to a scope, or standalone.
+    """Add a VM to a scope, or standalone. VM is its name, or scope/name instead of --scope.
 
-    Example: forewarn vm add web-2 --scope web --host hv-1 --update-domain 1 --address 10.0.0.3
+    Example: forewarn vm add web/web-2 --host hv-1 --update-domain 1 --address 10.0.0.3
     """
+    its_scope, slash, its_name = name.rpartition("/")
+    if slash and scope is not None and scope != its_scope:
+        raise CliError(ExitCode.USAGE, f"VM {name} and --scope {scope} name different scopes; use one of them")
     request = v1.AddVm(
-        name=name,
-        scope=scope,
+        name=its_name,
+        scope=its_scope if slash else scope,
         vm_id=vm_id,
         host=host,
         update_domain=update_domain or 0,
@@ -247,44 +254,89 @@ def _address_text(address: v1.Address) -> str:
 
 @app.command("restart")
 @vm_argument
+@notice_option
+@now_option
+@unannounced_option
 @reason_option
 @key_option
 @wait_option
 @with_service
-def restart(connection: ServiceConnection, vm: str, reason: str, key: str | None, wait: bool) -> None:
+def restart(
+    connection: ServiceConnection,
+    vm: str,
+    notice: str | None,
+    now: bool,
+    unannounced: bool,
+    reason: str,
+    key: str | None,
+    wait: bool,
+) -> None:
     """Restart a VM for its owner: a Reboot with source User.
 
-    Example: forewarn vm restart web-0 --wait
+    Example: forewarn vm restart web-0 --in 20m --wait
     """
-    show_scheduled(connection, connection.api.restart(v1.Operate(vm=vm, reason=reason), key=key), wait=wait)
+    ahead = read_duration(notice, "--in")
+    scheduled = send_with_consent(
+        lambda consent: connection.api.restart(
+            v1.Restart(vm=vm, reason=reason, notice=ahead, now=now, unannounced=consent), key=key
+        ),
+        unannounced=unannounced,
+    )
+    show_scheduled(connection, scheduled, wait=wait)
 
 
 @app.command("redeploy")
 @vm_argument
+@notice_option
+@now_option
+@unannounced_option
 @reason_option
 @key_option
 @wait_option
 @with_service
-def redeploy(connection: ServiceConnection, vm: str, reason: str, key: str | None, wait: bool) -> None:
+def redeploy(
+    connection: ServiceConnection,
+    vm: str,
+    notice: str | None,
+    now: bool,
+    unannounced: bool,
+    reason: str,
+    key: str | None,
+    wait: bool,
+) -> None:
     """Redeploy a VM to another host for its owner, with source User.
 
     Example: forewarn vm redeploy web-0
     """
-    show_scheduled(connection, connection.api.redeploy(v1.Operate(vm=vm, reason=reason), key=key), wait=wait)
+    ahead = read_duration(notice, "--in")
+    scheduled = send_with_consent(
+        lambda consent: connection.api.redeploy(
+            v1.Restart(vm=vm, reason=reason, notice=ahead, now=now, unannounced=consent), key=key
+        ),
+        unannounced=unannounced,
+    )
+    show_scheduled(connection, scheduled, wait=wait)
 
 
 @app.command("delete")
 @vm_argument
+@now_option
+@unannounced_option
 @reason_option
 @key_option
 @wait_option
 @with_service
-def delete(connection: ServiceConnection, vm: str, reason: str, key: str | None, wait: bool) -> None:
+def delete(
+    connection: ServiceConnection, vm: str, now: bool, unannounced: bool, reason: str, key: str | None, wait: bool
+) -> None:
     """Delete a VM for its owner. With a terminate notice: a Terminate with source User; without: at once.
 
     Example: forewarn vm delete web-0 --reason "no longer needed"
     """
-    scheduled = connection.api.delete(v1.Operate(vm=vm, reason=reason), key=key)
+    scheduled = send_with_consent(
+        lambda consent: connection.api.delete(v1.Operate(vm=vm, reason=reason, now=now, unannounced=consent), key=key),
+        unannounced=unannounced,
+    )
     show_scheduled(connection, scheduled, wait=wait)
     if not scheduled.created:
         write_message(f"VM {vm} is deleted at once: it has no terminate notice.")
@@ -292,18 +344,36 @@ def delete(connection: ServiceConnection, vm: str, reason: str, key: str | None,
 
 @app.command("evict")
 @vm_argument
-@click.option("--in", "notice", metavar="DURATION", help="Start after this duration: 30s.")
+@notice_option
+@now_option
+@unannounced_option
 @reason_option
 @key_option
 @wait_option
 @with_service
-def evict(connection: ServiceConnection, vm: str, notice: str | None, reason: str, key: str | None, wait: bool) -> None:
+def evict(
+    connection: ServiceConnection,
+    vm: str,
+    notice: str | None,
+    now: bool,
+    unannounced: bool,
+    reason: str,
+    key: str | None,
+    wait: bool,
+) -> None:
     """Evict a low-priority VM with a Preempt. Platforms do this when they need the capacity.
 
     Example: forewarn vm evict batch_3
     """
-    request = v1.Evict(vm=vm, notice=read_duration(notice, "--in"), reason=reason)
-    show_scheduled(connection, connection.api.evict(request, key=key), wait=wait)
+    check_start(now=now, **{"--in": notice})
+    ahead = read_duration(notice, "--in")
+    scheduled = send_with_consent(
+        lambda consent: connection.api.evict(
+            v1.Evict(vm=vm, notice=ahead, reason=reason, now=now, unannounced=consent), key=key
+        ),
+        unannounced=unannounced,
+    )
+    show_scheduled(connection, scheduled, wait=wait)
 
 
 @app.command("fail")
@@ -319,6 +389,7 @@ def evict(connection: ServiceConnection, vm: str, notice: str | None, reason: st
 @click.option(
     "--predicted", metavar="DURATION", help="Predict the failure instead, in this time: 3d. Announces a Redeploy."
 )
+@unannounced_option
 @reason_option
 @key_option
 @wait_option
@@ -329,6 +400,7 @@ def fail(
     host: str | None,
     type_: EventType | None,
     predicted: str | None,
+    unannounced: bool,
     reason: str,
     key: str | None,
     wait: bool,
@@ -338,7 +410,7 @@ def fail(
     Examples: forewarn vm fail web-0; forewarn vm fail --host hv-1 --predicted 3d
     """
     if bool(vms) is (host is not None):
-        raise CliError(ExitCode.USAGE, "specify either VMs or --host")
+        raise CliError(ExitCode.USAGE, "specify either VM or --host")
     if predicted is None:
         request = v1.Fail(vms=vms, host=host, type=type_ or EventType.REDEPLOY, reason=reason)
         show_scheduled(connection, connection.api.fail(request, key=key), wait=wait)
@@ -348,5 +420,10 @@ def fail(
             ExitCode.USAGE, "--predicted and --type are mutually exclusive: a predicted failure is always a Redeploy"
         )
     ahead = read_duration(predicted, "--predicted") or ""
-    prediction = v1.PredictFailure(notice=ahead, vms=vms, host=host, reason=reason)
-    show_scheduled(connection, connection.api.predict_failure(prediction, key=key), wait=wait)
+    scheduled = send_with_consent(
+        lambda consent: connection.api.predict_failure(
+            v1.PredictFailure(notice=ahead, vms=vms, host=host, reason=reason, unannounced=consent), key=key
+        ),
+        unannounced=unannounced,
+    )
+    show_scheduled(connection, scheduled, wait=wait)

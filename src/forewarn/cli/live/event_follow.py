@@ -16,7 +16,8 @@ from forewarn.cli.live.live_view import LiveContent
 from forewarn.cli.live.service_clock import MANUAL_CLOCK_HINT, ServiceClock, countdown_text
 from forewarn.cli.options.connection import ServiceConnection
 from forewarn.cli.output import moment_text, sanitize
-from forewarn.cli.views.event import SHORT_ID, blockers_text
+from forewarn.cli.views.event import blockers_text, event_json
+from forewarn.cli.views.tables import SHORT_ID
 from forewarn.core.explain import BlockerCode
 from forewarn.core.impact import STUCK
 from forewarn.core.scope import EventOutcome
@@ -106,7 +107,7 @@ class EventFollower(LiveContent[v1.JournalEntry]):
 
     def json_objects(self, _: Sequence[v1.JournalEntry]) -> Sequence[object]:
         """Return the events that have changed."""
-        return self._take_changed()
+        return [event_json(detail) for detail in self._take_changed()]
 
     def _take_changed(self) -> Sequence[v1.EventDetail]:
         changed, self._changed = tuple(self._changed.values()), {}

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from forewarn.cli.live.journal_stream import Heartbeat, LiveStream, StreamFailed, StreamItem
 from forewarn.cli.live.live_view import LiveContent
-from forewarn.cli.output import moment_text
+from forewarn.cli.output import moment_text, sanitize
 from forewarn.cli.views.tables import GAP
 from forewarn.client import Appeared, Change, Changed, ClientError, Event, Gone, ScheduledEvents, Started
 from forewarn.client.document import event_key
@@ -122,13 +122,13 @@ class GuestFollower(LiveContent[Change]):
             if not isinstance(change, Gone):
                 self._events[id_] = change.event
             when, what, about = change_line(change, self._clock.now())
-            yield Text.assemble(when, GAP, (what, CHANGE_STYLES[type(change)]), GAP, about)
+            yield Text.assemble(when, GAP, (what, CHANGE_STYLES[type(change)]), GAP, sanitize(about))
 
     def render(self, warning: Sequence[Text], _: Console) -> RenderableType:
         """Draw the time left of each event."""
         lines = countdown_lines(self._events.values(), self._clock.now())
         idle = f"No events. Watching {self._endpoint} until Ctrl-C."
-        return Group(*warning, Text("\n".join(lines or [idle]), "dim"))
+        return Group(*warning, Text("\n".join(map(sanitize, lines or [idle])), "dim"))
 
 
 def change_line(change: Change, now: datetime) -> tuple[str, str, str]:

@@ -16,14 +16,16 @@ from time import monotonic
 from typing import Generic, TypeAlias
 
 import click
-from rich.console import Console, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.live import Live
+from rich.segment import Segment
 from rich.text import Text
 
 from forewarn.api.errors import ServiceUnreachable
 from forewarn.cli.errors import EXIT_INTERRUPTED, ExitCode
 from forewarn.cli.live.journal_stream import SIGNALS, KeyInput, LiveStream, N, StreamItem, connection_error
 from forewarn.cli.output import Output, sanitize, write, write_json_line, write_message
+from forewarn.core.text import escape_controls
 
 REFRESH_INTERVAL = 1.0
 """A countdown is redrawn every second."""
@@ -148,6 +150,19 @@ def _lines(content: LiveContent[N], output: Output) -> Iterator[_Show[N]]:
     yield show
 
 
+class EscapeContent:
+    """Draws content with its control characters escaped, whatever its texts come from."""
+
+    def __init__(self, content: RenderableType) -> None:
+        self._content = content
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Segment]:
+        """Yield the segments of the content; line ends are the content's own."""
+        for segment in console.render(self._content, options):
+            text = "\n".join(map(escape_controls, segment.text.split("\n")))
+            yield segment if segment.control else Segment(text, segment.style)
+
+
 @contextmanager
 def _screen(content: LiveContent[N], stream: LiveStream[N]) -> Iterator[_Show[N]]:
     console = Console(highlight=False)
@@ -156,9 +171,10 @@ def _screen(content: LiveContent[N], stream: LiveStream[N]) -> Iterator[_Show[N]
 
         def show(entries: Sequence[N], error_text: str) -> None:
             for line in list(content.lines_above(entries))[-MAX_LINES_ABOVE:]:
-                console.print(line if isinstance(line, Text) else Text(sanitize(line), "dim"), soft_wrap=True)
-            warning = [Text(DISCONNECTED_MESSAGE + error_text, "red")] if error_text else []
-            live.update(content.render(warning, console), refresh=True)
+                text = line if isinstance(line, Text) else Text(sanitize(line), "dim")
+                console.print(EscapeContent(text), soft_wrap=True)
+            warning = [Text(sanitize(DISCONNECTED_MESSAGE + error_text), "red")] if error_text else []
+            live.update(EscapeContent(content.render(warning, console)), refresh=True)
 
         yield show
 

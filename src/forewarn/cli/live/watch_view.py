@@ -14,8 +14,8 @@ from forewarn.cli.live.event_follow import STYLES
 from forewarn.cli.live.live_view import LiveContent
 from forewarn.cli.live.service_clock import MANUAL_CLOCK_HINT, ServiceClock, countdown_text
 from forewarn.cli.output import moment_text, sanitize
-from forewarn.cli.views.event import SHORT_ID, blockers_text, hold_text, journal_row
-from forewarn.cli.views.tables import GAP, Row
+from forewarn.cli.views.event import blockers_text, hold_text, journal_row
+from forewarn.cli.views.tables import GAP, SHORT_ID, Row
 
 MAX_EVENTS = 500
 """How many events are fetched at most; a screen shows fewer."""

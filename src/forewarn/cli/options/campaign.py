@@ -100,9 +100,9 @@ def _read(file: Path) -> FileValue:
     try:
         text = sys.stdin.read() if file == STDIN else file.read_text(encoding="utf-8")
     except OSError as error:
-        raise CliError(ExitCode.USAGE, f"cannot read {file}: {error.strerror or error}") from error
+        raise CliError(ExitCode.USAGE, f"FILE: cannot read {file}: {error.strerror or error}") from error
     except ValueError as error:
-        raise CliError(ExitCode.USAGE, f"{_name_of(file)}: not valid UTF-8: {error}") from error
+        raise CliError(ExitCode.USAGE, f"FILE: {_name_of(file)}: not valid UTF-8: {error}") from error
     return parse_campaign(text, file=_name_of(file))
 
 

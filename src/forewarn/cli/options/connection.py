@@ -1,13 +1,17 @@
 """Options for commands that talk to the service (--url, --token, --data, …), and the resulting API connection."""
 
 import os
+import re
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
 from typing import Any, Concatenate, NamedTuple, ParamSpec
 
+import click
+from click.core import ParameterSource
+
 from forewarn.api.client import TIMEOUT, ApiClient, LocalApiClient, ServiceAddress
-from forewarn.api.errors import InvalidToken
+from forewarn.api.errors import InvalidToken, RequestRefused
 from forewarn.api.local_service import TOKEN_FILE, ephemeral_root, find_service, read_token
 from forewarn.cli.errors import CliError, ExitCode
 from forewarn.cli.options.common import (
@@ -24,6 +28,16 @@ from forewarn.settings.load import find_data_directory, find_settings_file
 from forewarn.settings.paths import user_data_directory
 
 P = ParamSpec("P")
+
+data_option = option(
+    "--data", envvar="FOREWARN_DATA", metavar="DIR", help="The data directory of a service on this machine."
+)
+
+
+GIVEN = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
+
+FIELDS = {"at": "not_before", "expires": "expires_at", "lasting": "duration"}
+"""The fields of the API whose options have another name in the code."""
 
 SERVICE_OPTIONS: OptionTable = {
     "url": option("--url", envvar="FOREWARN_URL", metavar="URL", help="The URL of the operator API."),
@@ -47,9 +61,7 @@ SERVICE_OPTIONS: OptionTable = {
         metavar="FILE",
         help="Trust the CA certificates in this file, for a service whose certificate no public CA has signed.",
     ),
-    "data": option(
-        "--data", envvar="FOREWARN_DATA", metavar="DIR", help="The data directory of a service on this machine."
-    ),
+    "data": data_option,
     "config": config_option,
 }
 
@@ -67,9 +79,27 @@ def with_service(command: Callable[Concatenate[ServiceConnection, P], None]) -> 
     @wraps(command)
     def wrapped(output: Output, **given: Any) -> None:
         service_options = {name: given.pop(name) for name in SERVICE_OPTIONS}
-        command(ServiceConnection(connect(**service_options), output), **given)  # type: ignore[call-arg]  # the other parameters are the command's own
+        try:
+            command(ServiceConnection(connect(**service_options), output), **given)  # type: ignore[call-arg]  # the other parameters are the command's own
+        except RequestRefused as error:
+            raise _with_option_names(error, click.get_current_context()) from error
 
     return with_options((*SERVICE_OPTIONS.values(), output_option))(wrapped)
+
+
+def _with_option_names(error: RequestRefused, ctx: click.Context) -> RequestRefused:
+    """Return the refusal with the given options in place of the fields of the API, such as --in for `notice`."""
+    options = {
+        param.name: param.opts[0]
+        for param in ctx.command.params
+        if isinstance(param, click.Option) and ctx.get_parameter_source(param.name or "") in GIVEN
+    }
+    message = error.message
+    for field, flag in ((FIELDS.get(name or "", name or ""), flag) for name, flag in options.items()):
+        # Only at the beginning is a plain word certainly a field.
+        pattern = rf"\b{field}\b" if "_" in field else rf"^{field}\b(?=[ :])"
+        message = re.sub(pattern, flag, message)
+    return type(error)(error.status, error.code, message, error.details)
 
 
 def connect(
@@ -93,6 +123,12 @@ def connect(
             raise CliError(ExitCode.USAGE, "--url requires a token: set FOREWARN_TOKEN or use --token-file")
         return ApiClient(url, token, ca=ca, timeout=timeout)
     return LocalApiClient(lambda: _find_address(token, ca, data, config), timeout=timeout)
+
+
+def data_directory(data: str | None, config: str | None) -> Path:
+    """Return the data directory that the options name, else the user's own."""
+    found = find_data_directory(data, os.environ, find_settings_file(config, os.environ, Path.cwd()))
+    return (found or user_data_directory(os.environ)).absolute()
 
 
 def _find_address(token: str | None, ca: Path | None, data: str | None, config: str | None) -> ServiceAddress:

@@ -16,20 +16,25 @@ _FULL_ID = re.compile(r"[0-9A-F]{8}(-[0-9A-F]{4}){3}-[0-9A-F]{12}")
 _ID_PREFIX = re.compile(r"[0-9A-F][0-9A-F-]*")
 
 
+def is_full_id(text: str) -> bool:
+    """Return whether the text is a whole id."""
+    return _FULL_ID.fullmatch(text.upper()) is not None
+
+
 def find_event(api: ApiClient, id_prefix: str) -> str:
     """Return the id of the event with this id prefix. Open events take precedence over ended ones."""
     wanted = id_prefix.upper()
-    if _FULL_ID.fullmatch(wanted):
+    if is_full_id(wanted):
         return wanted
     if len(wanted) < MIN_PREFIX_LENGTH or not _ID_PREFIX.fullmatch(wanted):
         raise CliError(
             ExitCode.USAGE,
-            f"invalid event ID: {id_prefix}; specify at least {MIN_PREFIX_LENGTH} characters (digits and A to F) "
-            "of an id from `forewarn event list`",
+            f"EVENT: {id_prefix} is not the id of an event; specify at least {MIN_PREFIX_LENGTH} characters "
+            "(digits and A to F) of an id from `forewarn event list`",
         )
     found = {event.id for event in api.events() if event.id.startswith(wanted)} or _ended_events(api, wanted)
     if len(found) > 1:
-        raise CliError(ExitCode.USAGE, f"id prefix {id_prefix} is ambiguous: {' or '.join(sorted(found))}")
+        raise CliError(ExitCode.USAGE, f"EVENT: {id_prefix} is ambiguous: {' or '.join(sorted(found))}")
     if not found:
         raise CliError(ExitCode.NOT_FOUND, f"unknown event: {id_prefix}…; `forewarn event list` shows the open events")
     return found.pop()

@@ -4,14 +4,21 @@ import json
 import logging
 import sys
 from datetime import UTC, datetime
+from types import TracebackType
 
 import msgspec
 
+from forewarn.core.text import escape_controls, escape_json
 from forewarn.settings.types import LogFormat, LogSettings
 
 TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 STANDARD_ATTRIBUTES = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 """Attributes of every record; all others are facts of the log call."""
+
+TRACE_INDENT = "    "
+"""Before every line of a stack trace."""
+
+SysExcInfo = tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
 
 REDACTED = "***"
 MIN_SECRET_LENGTH = 4
@@ -46,9 +53,14 @@ class TextFormatter(logging.Formatter):
         return f"{datetime.fromtimestamp(record.created, UTC):%Y-%m-%d %H:%M:%SZ}"
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's
-        """Format the message and the facts."""
+        """Format the message and the facts on one line: text of users cannot look like another record."""
         facts = ", ".join(f"{name}={_value_text(value)}" for name, value in _facts(record).items())
-        return super().formatMessage(record) + (f" ({facts})" if facts else "")
+        return escape_controls(super().formatMessage(record) + (f" ({facts})" if facts else ""))
+
+    def formatException(self, ei: SysExcInfo) -> str:  # noqa: N802 - logging's
+        """Format a stack trace, indented: no line of it can look like another record."""
+        lines = super().formatException(ei).splitlines()
+        return "\n".join(TRACE_INDENT + escape_controls(line) for line in lines)
 
 
 class JsonFormatter(TextFormatter):
@@ -63,9 +75,9 @@ class JsonFormatter(TextFormatter):
         }
         line |= _facts(record)
         if record.exc_info:
-            line["trace"] = self.formatException(record.exc_info)
+            line["trace"] = logging.Formatter.formatException(self, record.exc_info)
         try:
-            return msgspec.json.encode(line, enc_hook=str).decode()
+            return escape_json(msgspec.json.encode(line, enc_hook=str).decode())
         except ValueError:  # text that is not valid Unicode, such as a file name or a program's output
             return json.dumps(line, default=str)
 

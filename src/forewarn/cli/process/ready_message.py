@@ -14,15 +14,18 @@ import msgspec
 from forewarn.api.local_service import TOKEN_FILE
 from forewarn.api.v1 import Vm
 from forewarn.cli.output import Output, write, write_message
+from forewarn.cli.views.event import hold_text
 from forewarn.cli.views.tables import Column, write_table
 from forewarn.compose import RunningService
 from forewarn.core.scope import ScopeKind
 from forewarn.fleet.errors import AmbiguousVm
-from forewarn.operator.views.inventory import first_vms
+from forewarn.operator.views.inventory import first_vms, show_hold
+from forewarn.settings.load import FILE_NAME
 from forewarn.settings.paths import user_data_directory
 from forewarn.wire.protocol import NEWEST_VERSION
 
 MAX_ROWS = 40
+MAX_HOLDS = 10
 
 
 class ReadyMessage(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,17 +37,18 @@ class ReadyMessage(msgspec.Struct, frozen=True, kw_only=True):
     data: str
     token_file: str
     ephemeral: bool
+    settings_file: str | None
     guest_urls: dict[str, str]
     examples: tuple[str, ...]
 
 
-def show_ready(running: RunningService, output: Output) -> None:
-    """Write that the service is ready, and commands to try."""
+def show_ready(running: RunningService, output: Output, settings_file: Path | None) -> None:
+    """Write that the service is ready, what it continues with, and commands to try."""
     vms = first_vms(running.fleet, running.guest_url, MAX_ROWS)
     commands = tuple(example_commands(running, vms))
     count = running.fleet.replica.vms
     if output is Output.JSON:
-        write(msgspec.json.encode(_ready_message(running, commands)).decode())
+        write(msgspec.json.encode(_ready_message(running, commands, settings_file)).decode())
     else:
         _write_vms(vms, count)
         _write_commands(commands)
@@ -55,9 +59,29 @@ def show_ready(running: RunningService, output: Output) -> None:
         write_message(
             f"Continuing with {open_events} open {'event' if open_events == 1 else 'events'} (`forewarn event list`)."
         )
+    _write_holds(running)
+    write_message(_settings_text(settings_file))
     write_message(
         f"Forewarn serves {count} VMs{_link_local_text(running)}; the operator API is at {running.operator_url}; "
         f"data is {kept}. Press Ctrl-C to stop."
+    )
+
+
+def _write_holds(running: RunningService) -> None:
+    """Write what keeps planned maintenance from starting: a user may have forgotten a hold of an earlier run."""
+    holds = tuple(running.fleet.holds.all())
+    for scope, hold in holds[:MAX_HOLDS]:
+        release = "forewarn release" if scope is None else shlex.join(("forewarn", "release", "--scope", scope))
+        write_message(f"{hold_text(show_hold(hold, scope))} (`{release}` ends it)")
+    if len(holds) > MAX_HOLDS:
+        write_message(f"… and {len(holds) - MAX_HOLDS} more holds: forewarn hold")
+
+
+def _settings_text(settings_file: Path | None) -> str:
+    if settings_file is not None:
+        return f"Settings are from {settings_file.absolute()}."
+    return (
+        f"No settings file: {Path.cwd() / FILE_NAME} does not exist, and neither --config nor FOREWARN_CONFIG is set."
     )
 
 
@@ -67,7 +91,7 @@ def _link_local_text(running: RunningService) -> str:
     return f", also at {running.link_local_url} on {running.link_local_interface}"
 
 
-def _ready_message(running: RunningService, commands: tuple[str, ...]) -> ReadyMessage:
+def _ready_message(running: RunningService, commands: tuple[str, ...], settings_file: Path | None) -> ReadyMessage:
     found = (
         (f"{view.id}/{vm.name}", running.guest_url(view.id, vm))
         for view in running.fleet.replica.views()
@@ -80,6 +104,7 @@ def _ready_message(running: RunningService, commands: tuple[str, ...]) -> ReadyM
         data=str(running.directory),
         token_file=str(running.directory / TOKEN_FILE),
         ephemeral=running.is_ephemeral,
+        settings_file=None if settings_file is None else str(settings_file.absolute()),
         guest_urls={vm: url for vm, url in found if url is not None},
         examples=commands,
     )
@@ -107,7 +132,9 @@ def _write_vms(vms: Sequence[Vm], count: int) -> None:
 def _write_commands(commands: Sequence[str]) -> None:
     if not commands:
         return
-    write("\nPaste into another terminal to schedule an event, see what the VM sees, and approve it:\n")
+    write("")
+    write("Paste into another terminal to schedule an event, see what the VM sees, and approve it:")
+    write("")
     for line in commands:
         write(line)
     write("")

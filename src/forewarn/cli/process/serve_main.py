@@ -13,6 +13,7 @@ import uvloop
 
 from forewarn.api.errors import ApiError
 from forewarn.cli.errors import ExitCode
+from forewarn.cli.output import moment_text
 from forewarn.cli.process import logs
 from forewarn.cli.process.systemd_notify import SystemdNotifier
 from forewarn.cli.process.up_main import START_ERRORS, raise_file_limit
@@ -32,19 +33,22 @@ MAX_OVERDUE = timedelta(seconds=10)
 IMPORT_LOG_STEPS = 10
 """How many progress lines the import of a fleet file logs at most."""
 
+MAX_LOGGED_HOLDS = 20
+"""How many holds the start logs one by one."""
+
 READY = "READY=1"
 
 RELOAD_ERRORS = (ApiError, FleetError, OSError, SettingsError, InvalidCertificate)
 """Errors of a reload (settings, token, certificate, storage) that must not stop the service."""
 
 
-def run(settings: Settings, read_again: Callable[[], Settings]) -> None:
+def run(settings: Settings, read_again: Callable[[], Settings], settings_file: Path | None) -> None:
     """Run the service until a stop signal; SIGHUP reloads the settings."""
     logs.configure_logging(settings.log)
     raise_file_limit()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:
-            runner.run(_SupervisedService(settings, read_again).serve())
+            runner.run(_SupervisedService(settings, read_again, settings_file).serve())
         except (*START_ERRORS, FileError) as error:
             log.critical("cannot start: %s", error)
             raise SystemExit(ExitCode.USAGE if isinstance(error, FileError) else ExitCode.REFUSED) from error
@@ -53,9 +57,10 @@ def run(settings: Settings, read_again: Callable[[], Settings]) -> None:
 class _SupervisedService:
     """The service with signal handling, reload and systemd notifications."""
 
-    def __init__(self, settings: Settings, read_again: Callable[[], Settings]) -> None:
+    def __init__(self, settings: Settings, read_again: Callable[[], Settings], settings_file: Path | None) -> None:
         self._settings = settings
         self._read_again = read_again
+        self._settings_file = settings_file
         self._notifier = SystemdNotifier(os.environ)
         self._signalled = asyncio.Event()
         self._is_started = self._is_ending = False
@@ -109,15 +114,27 @@ class _SupervisedService:
         if self._settings.platform is PlatformName.SIMULATED:
             log.warning("the platform is simulated: maintenance is announced but not carried out on any VM")
         self._check_program(self._settings.command)
+        self._log_holds(running)
         facts = {
             "pid": os.getpid(),
             "operator_url": running.operator_url,
             "link_local_url": running.link_local_url,
             "data": str(running.directory),
+            "settings_file": None if self._settings_file is None else str(self._settings_file.absolute()),
             "vms": running.fleet.replica.vms,
         }
         log.info("ready", extra=facts)
         self._notifier.notify(READY, f"STATUS=Serves {running.fleet.replica.vms} VMs.")
+
+    def _log_holds(self, running: RunningService) -> None:
+        """Warn about what keeps planned maintenance from starting."""
+        holds = tuple(running.fleet.holds.all())
+        for scope, hold in holds[:MAX_LOGGED_HOLDS]:
+            what = "all planned maintenance is held" if scope is None else "planned maintenance of a scope is held"
+            facts = {"scope": scope, "by": hold.by, "since": moment_text(hold.at), "reason": hold.reason}
+            log.warning(what, extra=facts)
+        if len(holds) > MAX_LOGGED_HOLDS:
+            log.warning("more scopes are held; `forewarn hold` lists them", extra={"holds": len(holds)})
 
     def _check_program(self, command: CommandSettings) -> None:
         """Warn about a missing program at the start, instead of when the first maintenance fails."""

@@ -22,10 +22,12 @@ from forewarn.compose import (
     run_service,
 )
 from forewarn.core.errors import CoreError
+from forewarn.files import UnsafeDirectory
 from forewarn.fleet.errors import FleetError
 from forewarn.fleet.event_loop import freeze_gc, shorten_switch_interval
 from forewarn.guest.link_local import LinkLocalError
 from forewarn.guest.vm_listeners import ListenFailed, PortUnavailable, TooManyListeners
+from forewarn.settings.rehearsal import Rehearsal
 from forewarn.settings.schema import EMULATOR, Settings
 from forewarn.store.port import StoreError
 
@@ -45,32 +47,37 @@ START_ERRORS = (
     StoreError,
     TooManyListeners,
     InvalidCertificate,
+    UnsafeDirectory,
 )
 """Errors that can prevent a service with valid settings from starting."""
 
 
-def run(settings: Settings, output: Output) -> None:
+def run(settings: Settings, output: Output, settings_file: Path | None, rehearsal: Rehearsal | None = None) -> None:
     """Run the service until a stop signal."""
     logs.configure_logging(settings.log)
     raise_file_limit()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:
-            runner.run(_serve(settings, output))
+            runner.run(_serve(settings, output, settings_file, rehearsal))
         except START_ERRORS as error:
             raise CliError(ExitCode.REFUSED, str(error)) from error
 
 
-async def _serve(settings: Settings, output: Output) -> None:
+async def _serve(settings: Settings, output: Output, settings_file: Path | None, rehearsal: Rehearsal | None) -> None:
     stop = _StopSignal()
     shorten_switch_interval()
     try:
         with _Talk() as talk:
-            async with run_service(settings, EMULATOR, environ=os.environ, reporter=talk) as running:
+            for message in () if rehearsal is None else rehearsal.messages():
+                write_message(message)
+            async with run_service(
+                settings, EMULATOR, environ=os.environ, reporter=talk, rehearsal=rehearsal
+            ) as running:
                 stop.is_started = True
                 freeze_gc()
                 from forewarn.cli.process.ready_message import show_ready  # imported late: guests are already served
 
-                show_ready(running, output)
+                show_ready(running, output, settings_file)
                 await stop.received.wait()
                 write_message("Stopping.")
     except asyncio.CancelledError:

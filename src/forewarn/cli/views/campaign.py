@@ -41,6 +41,7 @@ STATE_COLOURS = {
 
 WAVE_COLOURS = {
     v1.WaveState.ANNOUNCED.value: Colour.WARNING,
+    v1.WaveState.UNANNOUNCED.value: Colour.WARNING,
     UNDER_WAY: Colour.WARNING,
     v1.WaveState.FAILED.value: Colour.BAD,
     v1.WaveState.DONE.value: Colour.GOOD,
@@ -72,9 +73,9 @@ WAVE_COLUMNS = (
     Column("STATE", colours=WAVE_COLOURS),
     Column("NOT BEFORE"),
     Column("SINCE"),
-    Column("PLANNED FOR", drop_order=1),
+    Column("PLANNED FOR", drop_order=2),
     Column("UPDATE DOMAIN", drop_order=3),
-    Column("VMS", drop_order=2),
+    Column("VMS", drop_order=1),
 )
 EXPECTED_END, ENDED = "EXPECTED END", "ENDED"
 CAMPAIGN_COLUMNS = (
@@ -86,7 +87,7 @@ CAMPAIGN_COLUMNS = (
     Column("STARTED", drop_order=3),
     Column(EXPECTED_END, drop_order=1),
     Column(ENDED, drop_order=1),
-    Column("ID", drop_order=4),
+    Column("ID", drop_order=4, has_ids=True),
 )
 
 
@@ -107,7 +108,7 @@ def write_plan(plan: v1.CampaignPlan) -> None:
 
 def _wave_row(wave: v1.PlannedWave) -> Row:
     return (
-        moment_text(wave.announce_at),
+        moment_text(wave.announce_at) if wave.announced else "no",
         moment_text(wave.not_before),
         moment_text(wave.ends_at),
         wave.scope,
@@ -143,11 +144,12 @@ def plan_summary(plan: v1.CampaignPlan) -> str:
     if not plan.waves:
         return f"No wave could be placed: {amounts} in {count_text(plan.scope_count, 'scope')}."
     first = min(wave.announce_at for wave in plan.waves)
+    is_first = "announced" if any(wave.announced for wave in plan.waves) else "scheduled"
     last = "" if plan.ends_at is None else f", expected to end at {moment_text(plan.ends_at)}"
     rest = f"; {count_text(without, 'VM')} unplaced" if without else ""
     return (
         f"{count_text(len(plan.waves), 'wave')} in {count_text(plan.scope_count, 'scope')}: {amounts}; "
-        f"first announced at {moment_text(first)}{last}{rest}."
+        f"first {is_first} at {moment_text(first)}{last}{rest}."
     )
 
 
@@ -191,7 +193,7 @@ def write_waves(waves: Sequence[v1.CampaignWave]) -> None:
 
 def _campaign_wave_row(wave: v1.CampaignWave) -> Row:
     at = "" if wave.state_changed_at is None else moment_text(wave.state_changed_at)
-    announced = wave.state is v1.WaveState.ANNOUNCED
+    announced = wave.state in (v1.WaveState.ANNOUNCED, v1.WaveState.UNANNOUNCED)
     return (
         wave.scope,
         str(wave.number),
@@ -236,6 +238,7 @@ def _details(campaign: v1.Campaign) -> Sequence[tuple[str, str]]:
                 f"in {count_text(campaign.scope_count, 'scope')}"
             ),
         ),
+        ("not announced", _unannounced_amounts(campaign)),
         ("policy", policy_text(spec_from_request(spec).policy)),
         ("started", _attribution(campaign.started_at, campaign.created_by, _start_reason(campaign))),
         ("planned end", "" if campaign.planned_end_at is None else moment_text(campaign.planned_end_at)),
@@ -243,6 +246,19 @@ def _details(campaign: v1.Campaign) -> Sequence[tuple[str, str]]:
         ("resumed", _resumed(campaign)),
         ("ended", _ended(campaign)),
     )
+
+
+def unannounced_text(campaign: v1.Campaign) -> str:
+    """Return how many scopes and VMs will not hear of a campaign; empty if all will."""
+    amounts = _unannounced_amounts(campaign)
+    return f"Will not hear of it, because they do not poll for events: {amounts}." if amounts else ""
+
+
+def _unannounced_amounts(campaign: v1.Campaign) -> str:
+    if not campaign.unannounced_scope_count:
+        return ""
+    vms = f"{campaign.unannounced_vm_count} of {count_text(campaign.vm_count, 'VM')}"
+    return f"{vms} in {campaign.unannounced_scope_count} of {count_text(campaign.scope_count, 'scope')}"
 
 
 def _start_reason(campaign: v1.Campaign) -> str:
@@ -330,7 +346,7 @@ def _bar(wave: v1.WaveProgress) -> str:
     """Draw the shares of finished, open, failed, planned and abandoned waves."""
     parts = (
         (_waves_over(wave), "█", Colour.GOOD),
-        (wave.announced + wave.cleared + wave.retrying, "▒", Colour.WARNING),
+        (wave.announced + wave.unannounced + wave.cleared + wave.retrying, "▒", Colour.WARNING),
         (wave.failed, "▚", Colour.BAD),
         (wave.planned, "░", Colour.DIM),
         (wave.abandoned, "·", Colour.DIM),
@@ -357,6 +373,7 @@ def _states(wave: v1.WaveProgress) -> str:
         "skipped": wave.skipped,
         UNDER_WAY: wave.cleared + wave.retrying,
         "announced": wave.announced,
+        "unannounced": wave.unannounced,
         "failed": wave.failed,
         "planned": wave.planned,
         "abandoned": wave.abandoned,

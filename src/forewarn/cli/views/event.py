@@ -2,17 +2,16 @@
 
 from collections.abc import Iterable, Sequence
 
+import msgspec
+
 from forewarn.api import v1
 from forewarn.cli.colours import Colour
 from forewarn.cli.options.connection import ServiceConnection
-from forewarn.cli.output import moment_text, write_message
-from forewarn.cli.views.tables import Column, Row, single_line, write_table
+from forewarn.cli.output import moment_text, uniform_times, write_message
+from forewarn.cli.views.tables import SHORT_ID, Column, Row, single_line, write_table
 from forewarn.core.explain import CAMPAIGN_PREFIX
 from forewarn.core.impact import STUCK, ImpactState
 from forewarn.core.scope import EventOutcome
-
-SHORT_ID = 8
-"""The length of the id prefix that is shown; commands accept it instead of the whole id."""
 
 MAX_VMS = 2
 """How many VMs a journal line names; of more it shows the number. `-o json` has all names."""
@@ -37,12 +36,12 @@ STATUS = Column(
 )
 
 EVENT_COLUMNS = (
-    Column("EVENT"),
+    Column("EVENT", has_ids=True),
     STATUS,
     Column("TYPE"),
-    Column("SCOPE", drop_order=1),
+    Column("SCOPE", drop_order=2),
     Column("VMS", max_width=32),
-    Column("NOT BEFORE", drop_order=2),
+    Column("NOT BEFORE", drop_order=1),
     Column("WAITS FOR", can_fold=True),
 )
 
@@ -86,6 +85,14 @@ def event_row(event: v1.Event) -> Row:
         moment_text(event.not_before),
         blockers_text(event),
     )
+
+
+def event_json(detail: v1.EventDetail) -> dict[str, object]:
+    """Return an event in detail with the fields that an event has in every list; most are null after its end."""
+    if detail.event is not None:
+        return msgspec.structs.asdict(detail.event) | msgspec.structs.asdict(detail)
+    unknown = dict.fromkeys(field.name for field in msgspec.structs.fields(v1.Event))
+    return unknown | {"status": detail.outcome} | msgspec.structs.asdict(detail)
 
 
 def blockers_text(event: v1.Event) -> str:
@@ -147,7 +154,7 @@ def entry_reason(entry: v1.JournalEntry) -> str:
     facts = (
         f"{name.replace('_', ' ')}: {fact}" for name, fact in entry.facts.items() if _is_relevant(entry, name, fact)
     )
-    return single_line("; ".join((*((entry.reason,) if entry.reason else ()), *facts)))
+    return uniform_times(single_line("; ".join((*((entry.reason,) if entry.reason else ()), *facts))))
 
 
 def _is_relevant(entry: v1.JournalEntry, name: str, fact: str) -> bool:

@@ -1,4 +1,4 @@
-"""Tables fitted to the terminal. Ids and URLs are never cut; a narrow terminal gets fewer columns."""
+"""Tables fitted to the terminal: short ids, whole URLs; a narrow terminal gets fewer columns."""
 
 import shutil
 import sys
@@ -7,9 +7,11 @@ from textwrap import wrap
 from typing import NamedTuple
 
 from forewarn.cli.colours import Colour, coloured
-from forewarn.cli.output import write, write_message
+from forewarn.cli.output import sanitize, write, write_message
 
 GAP = "  "
+SHORT_ID = 8
+"""The length of an id on a terminal; longer if ids of the table begin with the same characters."""
 MIN_WIDTH = 40
 """A column that can fold moves below its row rather than be narrower than this."""
 
@@ -19,13 +21,15 @@ class Column(NamedTuple):
 
     title: str
     drop_order: int = 0
-    """If not 0, the column can be dropped; the highest number is dropped first."""
+    """If not 0, the column can be dropped; the highest number is dropped first, what users came for last."""
     max_width: int | None = None
     """Longer cells are wrapped."""
     can_fold: bool = False
     """Its cells are wrapped into the remaining width, or moved to indented lines below. Only for the last column."""
     colours: Mapping[str, Colour] = {}
     """The colours of cells, by their text."""
+    has_ids: bool = False
+    """Its cells are ids. A terminal shows their beginning, which commands accept instead of the whole id."""
 
 
 Row = Sequence[str]
@@ -33,10 +37,11 @@ Row = Sequence[str]
 
 def write_table(columns: Sequence[Column], rows: Iterable[Row]) -> None:
     """Write a table: fitted to a terminal; otherwise every row complete on one line, for programs that read it."""
+    cells = [[sanitize(single_line(cell)) for cell in row] for row in rows]
     if sys.stdout.isatty():
-        _write_fitted(columns, list(rows), shutil.get_terminal_size().columns)
+        _write_fitted(columns, _shorten_ids(columns, cells), shutil.get_terminal_size().columns)
         return
-    lines = [[column.title for column in columns], *(list(map(single_line, row)) for row in rows)]
+    lines = [[column.title for column in columns], *cells]
     widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
     for line in lines:
         write(_join_cells(line, widths))
@@ -44,13 +49,11 @@ def write_table(columns: Sequence[Column], rows: Iterable[Row]) -> None:
 
 def write_details(rows: Iterable[tuple[str, str]]) -> None:
     """Write the properties of one object, one per line, without empty ones."""
-    known = [(name, value) for name, value in rows if value]
+    known = [(name, sanitize(single_line(value))) for name, value in rows if value]
     widest = max(len(name) for name, _ in known)
     room = shutil.get_terminal_size().columns - widest - len(GAP)
     for name, value in known:
-        lines = (
-            wrap(value, max(room, MIN_WIDTH), break_on_hyphens=False) if sys.stdout.isatty() else [single_line(value)]
-        )
+        lines = wrap(value, max(room, MIN_WIDTH), break_on_hyphens=False) if sys.stdout.isatty() else [value]
         for number, line in enumerate(lines):
             write(_join_cells(("" if number else name, line), (widest, 0)))
 
@@ -60,7 +63,20 @@ def single_line(text: str) -> str:
     return " / ".join(line.strip() for line in text.splitlines()) if "\n" in text else text
 
 
-def _write_fitted(columns: Sequence[Column], rows: list[Row], width: int) -> None:
+def _shorten_ids(columns: Sequence[Column], rows: Sequence[Row]) -> list[Row]:
+    lengths = [short_length([row[n] for row in rows]) if column.has_ids else None for n, column in enumerate(columns)]
+    return [[cell[:length] for cell, length in zip(row, lengths, strict=True)] for row in rows]
+
+
+def short_length(ids: Iterable[str]) -> int:
+    """Return how many characters of these ids are enough to tell them apart, and at least SHORT_ID."""
+    known = set(ids)
+    longest = max(map(len, known), default=0)
+    lengths = range(SHORT_ID, longest)
+    return next((length for length in lengths if len({id_[:length] for id_ in known}) == len(known)), longest)
+
+
+def _write_fitted(columns: Sequence[Column], rows: Sequence[Row], width: int) -> None:
     shown = list(range(len(columns)))
     below: int | None = None
     while _width(columns, rows, shown) > width:
@@ -77,7 +93,7 @@ def _write_fitted(columns: Sequence[Column], rows: list[Row], width: int) -> Non
 
 
 def _table_lines(
-    columns: Sequence[Column], rows: list[Row], shown: list[int], below: int | None, width: int
+    columns: Sequence[Column], rows: Sequence[Row], shown: list[int], below: int | None, width: int
 ) -> Iterator[str]:
     widths = [_cell_width(columns[n], [row[n] for row in rows]) for n in shown]
     if columns[shown[-1]].can_fold:
@@ -96,7 +112,7 @@ def _table_lines(
             yield from wrap(row[below], max(width, MIN_WIDTH), initial_indent=GAP, subsequent_indent=GAP)
 
 
-def _width(columns: Sequence[Column], rows: list[Row], shown: list[int]) -> int:
+def _width(columns: Sequence[Column], rows: Sequence[Row], shown: list[int]) -> int:
     """Return the width that is needed to show these columns completely."""
     widths = [_cell_width(columns[n], [row[n] for row in rows]) for n in shown]
     return sum(widths) + len(GAP) * (len(widths) - 1)
