@@ -350,7 +350,7 @@ def test_fixtures_work_with_xdist_and_asyncio(pytester: pytest.Pytester) -> None
 
 
 class TestWithoutServer:
-    """A plain `pip install forewarn` contains the plugin too: it must not disturb other tests."""
+    """A plain installation contains the plugin too: it must not disturb other tests."""
 
     @pytest.fixture
     def blocked(self, pytester: pytest.Pytester) -> dict[str, str]:
@@ -367,13 +367,15 @@ class TestWithoutServer:
         output = output_of(["-m", "pytest", *QUIET], pytester.path, blocked)
         assert "1 passed, 1 error" in output
         assert "the fixture forewarn needs " in output
-        assert "pip install 'forewarn[testing]'" in output
+        assert "install Forewarn with its extra [testing]" in output
         assert "Traceback" not in output
 
     @pytest.mark.process
     def test_import_error_says_what_to_install(self, pytester: pytest.Pytester, blocked: dict[str, str]) -> None:
         output = output_of(["-c", "from forewarn.testing import Forewarn"], pytester.path, blocked)
-        assert re.search(r"forewarn\.testing\.Forewarn needs \w+: pip install 'forewarn\[testing\]'$", output.strip())
+        assert re.search(
+            r"forewarn\.testing\.Forewarn needs \w+: install Forewarn with its extra \[testing\]$", output.strip()
+        )
 
     @pytest.mark.process
     def test_errors_can_be_imported_without_the_server(

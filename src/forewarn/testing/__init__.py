@@ -80,7 +80,7 @@ else:
         except ModuleNotFoundError as error:
             if (error.name or "").partition(".")[0] == "forewarn":
                 raise
-            needs = f"forewarn.testing.{name} needs {error.name}: pip install 'forewarn[testing]'"
+            needs = f"forewarn.testing.{name} needs {error.name}: install Forewarn with its extra [testing]"
             raise ModuleNotFoundError(needs, name=error.name, path=error.path) from error
 
 

@@ -101,4 +101,4 @@ def _start_service(options: dict[str, Any]) -> "Forewarn":
         except START_ERRORS as error:
             reason = str(error)
         pytest.fail(f"the fixture forewarn cannot start: {reason}", pytrace=False)
-    pytest.fail(f"the fixture forewarn needs {missing}: pip install 'forewarn[testing]'", pytrace=False)
+    pytest.fail(f"the fixture forewarn needs {missing}: install Forewarn with its extra [testing]", pytrace=False)

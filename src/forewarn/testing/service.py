@@ -1,6 +1,6 @@
 """The whole service inside a test: real sockets, the real operator API and a manual clock.
 
-Needs the extra `[server]`; `pip install 'forewarn[testing]'` installs it.
+Needs the extra `[server]`, which `[testing]` includes.
 """
 
 import atexit
@@ -9,7 +9,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -33,7 +33,7 @@ from forewarn.testing.event_actions import EventActions
 from forewarn.testing.fault_actions import FaultActions
 from forewarn.testing.fleet_loader import FleetLike, fleet_reader
 from forewarn.testing.request_queries import RequestQueries
-from forewarn.testing.vm import Vm, VmLike
+from forewarn.testing.vm import Vm, VmLike, VmProgram
 
 
 @contextmanager
@@ -92,6 +92,7 @@ class Forewarn(EventActions, FaultActions, RequestQueries):
         self._background: BackgroundContext[RunningService] | None = None
         self._running: RunningService | None = None
         self._api: ApiClient | None = None
+        self._programs: list[VmProgram] = []
 
     # Start and stop.
 
@@ -105,7 +106,12 @@ class Forewarn(EventActions, FaultActions, RequestQueries):
         return self
 
     def stop(self) -> None:
-        """Stop the service and wait until it has stopped. A second call does nothing."""
+        """Stop the service, and the programs that run as its VMs, and wait for them. A second call does nothing."""
+        with ExitStack() as stack:
+            for program in self._programs:
+                program.terminate()  # all at once, before the first is waited for
+                stack.push(program)
+        self._programs.clear()
         background, self._running = self._background, None
         if background is not None:
             background.stop()
@@ -203,7 +209,7 @@ class Forewarn(EventActions, FaultActions, RequestQueries):
     def _vm(self, found: v1.Vm) -> Vm:
         if found.guest_url is None:
             raise VmEndpointNotFound(f"{found.scope}/{found.name}")
-        return Vm(self.api, found.scope, found.name, found.guest_url)
+        return Vm(self.api, found.scope, found.name, found.guest_url, self._programs)
 
     def _initial_names(self) -> set[str]:
         return set(self._fleet.names)

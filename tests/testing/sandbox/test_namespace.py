@@ -64,6 +64,23 @@ def test_sockets_of_all_vms_are_hidden(vm: VmSocket) -> None:
     assert (code, "Read-only" in err) == (1, True)
 
 
+def test_sandbox_has_only_the_users_own_ids(vm: VmSocket) -> None:
+    """Root too: with all ids mapped, the program could open the files of every user."""
+    script = "import os; print(open('/proc/self/uid_map').read().split(), open('/proc/self/gid_map').read().split())"
+    uid, gid = str(os.getuid()), str(os.getgid())
+    assert output(vm, sys.executable, "-c", script) == f"{[uid, uid, '1']} {[gid, gid, '1']}\n"
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give files away")
+def test_root_in_the_sandbox_cannot_open_private_files_of_other_users(vm: VmSocket, tmp_path: Path) -> None:
+    private = tmp_path / "private"
+    private.mkdir(mode=0o700)
+    (private / "token").write_text("secret")
+    os.chown(private, 12345, 12345)
+    code, out, err = wait_for_output(vm.run("cat", str(private / "token")))
+    assert (code, out, "Permission denied" in err) == (1, "", True)
+
+
 def test_even_root_cannot_uncover_the_sockets(vm: VmSocket) -> None:
     """Neither by unmounting the cover, nor in new namespaces, nor through process 1."""
     with socket.socket(socket.AF_UNIX) as other:

@@ -236,6 +236,17 @@ class TestOurOwnPrograms:
             agent.communicate(timeout=GUARD)
         assert own_service.status(event) == "Started"
 
+    def test_sockets_of_another_emulator_of_the_user_are_refused(self, sandboxes: None, tmp_path: Path) -> None:
+        with _up(tmp_path / "one") as one, _up(tmp_path / "two") as two:
+            paths = [Path(service.api.open_socket("web-1").path) for service in (one, two)]
+            outside = subprocess.run(
+                [sys.executable, "-c", ASK, str(paths[1])], capture_output=True, text=True, timeout=GUARD, check=True
+            )
+            program = one.run("web-0", sys.executable, "-c", ASK, *map(str, paths))
+            out, err = (text.decode() for text in program.communicate(timeout=GUARD))
+        assert outside.stdout == "web-1\n"
+        assert (out, err) == ("FileNotFoundError\nrefused\n", ""), "its own is hidden, the other one refuses"
+
     def test_program_reconnects_to_a_restarted_service(self, sandboxes: None, tmp_path: Path) -> None:
         """After a stop and after a kill; the sockets of all VMs stay hidden."""
         data = tmp_path / "data"
@@ -255,6 +266,24 @@ class TestOurOwnPrograms:
         program.communicate(timeout=GUARD)
         assert program.returncode == 0
 
+
+ASK = """
+import os, socket, sys
+for path in sys.argv[1:]:
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(120)
+        try:
+            os.chdir(os.path.dirname(path))  # an address has room for 107 bytes
+            connection.connect(os.path.basename(path))
+            head = "GET /metadata/instance/compute/name?api-version=2020-09-01&format=text HTTP/1.1"
+            connection.sendall(f"{head}\\r\\nHost: x\\r\\nMetadata: true\\r\\nConnection: close\\r\\n\\r\\n".encode())
+            reply = b"".join(iter(lambda: connection.recv(65536), b""))
+            print(reply.rpartition(b"\\r\\n\\r\\n")[2].decode() or "refused")
+        except (ConnectionError, BrokenPipeError):
+            print("refused")
+        except OSError as error:
+            print(type(error).__name__)
+"""
 
 PATIENT = """
 import os, socket, sys

@@ -142,7 +142,7 @@ def test_platform_gets_the_work_with_vm_and_host() -> None:
         type=EventType.REBOOT,
         scope="web",
         vm="web-0",
-        vm_id=vm("web-0").vm_id,
+        vm_id=scope("web", vm("web-0")).vm("web-0").vm_id,
         host="hv-0",
         duration=shown.duration,
         description=shown.description,

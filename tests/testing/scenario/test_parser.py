@@ -264,7 +264,7 @@ ERRORS: dict[str, tuple[str, int, int, str, str]] = {
         1,
         29,
         "Started",
-        "the verb of a fact is expected here: announced, differs from the plan, cleared, settled",
+        "the verb of a fact is expected here: announced, unannounced, differs from the plan, cleared, settled",
     ),
     "word after nothing": ("expect nothing E1 within 5m", 1, 16, "E1", "nothing must be followed by within"),
     "other word instead of within": ("expect E1 Started in 5m", 1, 19, "in", "expect needs `within` and a duration"),

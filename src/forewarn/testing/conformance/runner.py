@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from forewarn.client.endpoint import Endpoint, parse_endpoint
-from forewarn.client.errors import Unreachable
+from forewarn.client.errors import NotAnEndpoint, Unreachable
 from forewarn.testing.conformance.approval import run_approval
 from forewarn.testing.conformance.document import CheckSkipped, Mismatch
 from forewarn.testing.conformance.probe import Probe
@@ -74,6 +74,8 @@ def examine(
     second, once. Raises `client.Unreachable` without an HTTP response, and `client.NotAnEndpoint`.
     """
     target = parse_endpoint(endpoint) if isinstance(endpoint, str) else endpoint
+    if target.path:
+        raise NotAnEndpoint(str(target))
     probe = Probe(target, pace=pace or Pace(DEFAULT_RATE), timeout=timeout, burst=burst)
     began_at = probe.pace.now()
     try:

@@ -82,14 +82,22 @@ def unavailable_reason() -> str | None:
     return None if trial.returncode == 0 else stderr.decode(errors="replace").strip().removeprefix("forewarn: ")
 
 
-def supervisor_command(command: Sequence[str], *, socket: Path, hostname: str, net: bool = False) -> list[str]:
+def supervisor_command(
+    command: Sequence[str | os.PathLike[str]], *, socket: Path, hostname: str, net: bool = False
+) -> list[str]:
     """Return the command line of a supervisor that runs the command in a sandbox."""
     if not command:
         raise ValueError("the command is empty")
     # Isolated mode: the environment is meant for the command and may configure another Python. Without site-packages,
     # which the supervisor does not need, it starts faster.
     bootstrap = [sys.executable, "-I", "-S", "-c", BOOTSTRAP, str(Path(forewarn.__file__).parent.parent)]
-    return [*bootstrap, str(socket.absolute()), hostname, "net" if net else "no-net", *map(os.fspath, command)]
+    return [
+        *bootstrap,
+        str(socket.absolute()),
+        hostname,
+        "net" if net else "no-net",
+        *(os.fspath(part) for part in command),
+    ]
 
 
 # Earlier public names, kept as aliases.

@@ -121,8 +121,11 @@ def _set_up(channel: Channel, keeper: int) -> socket.socket:
     """Complete the set-up of the namespaces, and return the listening socket inside."""
     try:
         channel.expect(MessageType.UNSHARED)
-        for kind, own in (("uid", os.geteuid()), ("gid", os.getegid())):
-            _map_ids(Path(f"/proc/{keeper}"), kind, own)
+        # Also for root only the own ids: with all of them, the command could open the files of every user.
+        process = Path(f"/proc/{keeper}")
+        (process / "uid_map").write_text(f"{os.geteuid()} {os.geteuid()} 1\n")
+        (process / "setgroups").write_text("deny")
+        (process / "gid_map").write_text(f"{os.getegid()} {os.getegid()} 1\n")
         channel.send(MessageType.MAPPED)
         return socket.socket(fileno=channel.expect(MessageType.READY).file)
     except OSError as error:
@@ -142,18 +145,6 @@ def _start_command(channel: Channel) -> int:
         raise SandboxFailed("the sandbox was killed before the command started") from error
     assert command is not None  # noqa: S101 - a BEGUN message always has it
     return command
-
-
-def _map_ids(process: Path, kind: str, own: int) -> None:
-    """Map user or group ids to themselves: all of them if allowed, otherwise only the own id."""
-    extents = [line.split() for line in Path(f"/proc/self/{kind}_map").read_text().splitlines()]
-    all_ids = "".join(f"{first} {first} {count}\n" for first, _, count in extents)
-    try:
-        (process / f"{kind}_map").write_text(all_ids)
-    except PermissionError:
-        if kind == "gid":
-            (process / "setgroups").write_text("deny")
-        (process / f"{kind}_map").write_text(f"{own} {own} 1\n")
 
 
 async def _relay(path: Path, listener: socket.socket, channel: Channel) -> int:

@@ -210,6 +210,8 @@ class Schedule(BaseCommand, frozen=True):
     request: str | None = None
     key: str | None = None
     campaign: str = ""
+    now: bool = False
+    unannounced: bool = False
 
 
 class Restart(BaseCommand, frozen=True):
@@ -217,6 +219,8 @@ class Restart(BaseCommand, frozen=True):
 
     vm: str
     request: str | None = None
+    now: bool = False
+    unannounced: bool = False
 
 
 class Redeploy(BaseCommand, frozen=True):
@@ -224,6 +228,8 @@ class Redeploy(BaseCommand, frozen=True):
 
     vm: str
     request: str | None = None
+    now: bool = False
+    unannounced: bool = False
 
 
 class Delete(BaseCommand, frozen=True):
@@ -231,6 +237,8 @@ class Delete(BaseCommand, frozen=True):
 
     vm: str
     request: str | None = None
+    now: bool = False
+    unannounced: bool = False
 
 
 class Evict(BaseCommand, frozen=True):
@@ -239,6 +247,8 @@ class Evict(BaseCommand, frozen=True):
     vm: str
     notice: timedelta | None = None
     request: str | None = None
+    now: bool = False
+    unannounced: bool = False
 
 
 class Fail(BaseCommand, frozen=True):
@@ -255,6 +265,7 @@ class Predict(BaseCommand, frozen=True):
     vms: tuple[str, ...]
     ahead: timedelta
     request: str | None = None
+    unannounced: bool = False
 
 
 class Cancel(BaseCommand, frozen=True):
@@ -366,6 +377,7 @@ class StartCampaign(BaseCommand, frozen=True):
     gate: bool = False
     """Whether the scenario's gate is checked before a scope's next wave."""
     duration: timedelta | None = None
+    unannounced: bool = False
     by: str = OPERATOR
     why: str = ""
 

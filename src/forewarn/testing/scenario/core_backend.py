@@ -293,6 +293,8 @@ def _(command: commands.Schedule, state: CoreState) -> None:
         why=command.why,
         key=command.key,
         campaign=command.campaign,
+        at_once=command.now,
+        unannounced=command.unannounced,
         digest=guid(repr(msgspec.structs.replace(command, request=None)))[:DIGEST_LENGTH],
     )
     _schedule(state, request)
@@ -300,18 +302,27 @@ def _(command: commands.Schedule, state: CoreState) -> None:
 
 @run_command.register
 def _(command: commands.Restart, state: CoreState) -> None:
-    _schedule(state, operations.restart(command.vm, request=state.request_id(command.request), by=commands.USER))
+    _schedule_operation(state, operations.restart, command)
 
 
 @run_command.register
 def _(command: commands.Redeploy, state: CoreState) -> None:
-    _schedule(state, operations.redeploy(command.vm, request=state.request_id(command.request), by=commands.USER))
+    _schedule_operation(state, operations.redeploy, command)
+
+
+def _schedule_operation(
+    state: CoreState, operation: Callable[..., ScheduleRequest], command: commands.Restart | commands.Redeploy
+) -> None:
+    request = operation(command.vm, request=state.request_id(command.request), by=commands.USER)
+    _schedule(state, msgspec.structs.replace(request, at_once=command.now, unannounced=command.unannounced))
 
 
 @run_command.register
 def _(command: commands.Evict, state: CoreState) -> None:
-    request = state.request_id(command.request)
-    _schedule(state, operations.evict(command.vm, request=request, by=PLATFORM, notice=command.notice))
+    request = operations.evict(
+        command.vm, request=state.request_id(command.request), by=PLATFORM, notice=command.notice
+    )
+    _schedule(state, msgspec.structs.replace(request, at_once=command.now, unannounced=command.unannounced))
 
 
 @run_command.register
@@ -322,8 +333,10 @@ def _(command: commands.Fail, state: CoreState) -> None:
 
 @run_command.register
 def _(command: commands.Predict, state: CoreState) -> None:
-    request = state.request_id(command.request)
-    _schedule(state, operations.predict_failure(command.vms, request=request, by=PLATFORM, ahead=command.ahead))
+    request = operations.predict_failure(
+        command.vms, request=state.request_id(command.request), by=PLATFORM, ahead=command.ahead
+    )
+    _schedule(state, msgspec.structs.replace(request, unannounced=command.unannounced))
 
 
 def _schedule(state: CoreState, request: ScheduleRequest) -> None:
@@ -348,7 +361,16 @@ def _(command: commands.Delete, state: CoreState) -> None:
     request = state.request_id(command.request)
     state.apply(
         scope,
-        lambda value: operations.delete(value, vm, state.context, request=request, by=commands.USER, now=state.now),
+        lambda value: operations.delete(
+            value,
+            vm,
+            state.context,
+            request=request,
+            by=commands.USER,
+            now=state.now,
+            at_once=command.now,
+            unannounced=command.unannounced,
+        ),
         named=[vm],
     )
 

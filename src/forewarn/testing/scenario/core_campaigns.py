@@ -85,7 +85,16 @@ class CoreCampaigns:
             for scope, each in waves.items()
         ]
         id_ = guid("campaign", command.campaign, str(now))
-        decision = start(spec, planned, progress, id_=id_, by=command.by, why=command.why, now=now)
+        decision = start(
+            spec,
+            planned,
+            progress,
+            id_=id_,
+            by=command.by,
+            why=command.why,
+            now=now,
+            unannounced=command.unannounced,
+        )
         state.has_campaigns = True
         campaign = self._campaigns[command.campaign] = CoreCampaign(decision.record, state)
         self._take(campaign, decision)

@@ -114,6 +114,8 @@ _APPROVAL = one_of("an approval rule", ApprovalRule)
 _BY: dict[str, Slot | Flag] = {"by": Slot("by", NAME)}
 _WHY: dict[str, Slot | Flag] = {"why": Slot("why", TEXT)}
 _REQUEST: dict[str, Slot | Flag] = {"request": Slot("request", NAME)}
+_UNANNOUNCED: dict[str, Slot | Flag] = {"unannounced": Flag("unannounced")}
+_NOW: dict[str, Slot | Flag] = {"now": Flag("now"), **_UNANNOUNCED}
 _TRAITS: dict[str, Slot | Flag] = {
     "priority": Slot("priority", _PRIORITY),
     "terminate-notice": Slot("terminate_notice", DURATION),
@@ -192,17 +194,23 @@ COMMAND_SYNTAX: dict[str, CommandSyntax] = {
             "lasting": Slot("duration", DURATION),
             "key": Slot("key", TEXT),
             "campaign": Slot("campaign", NAME),
+            **_NOW,
             **_BY,
             **_WHY,
             **_REQUEST,
         },
     ),
-    "restart": CommandSyntax(commands.Restart, (Slot("vm", VM),), _REQUEST),
-    "redeploy": CommandSyntax(commands.Redeploy, (Slot("vm", VM),), _REQUEST),
-    "delete": CommandSyntax(commands.Delete, (Slot("vm", VM),), _REQUEST),
-    "evict": CommandSyntax(commands.Evict, (Slot("vm", VM),), {"in": Slot("notice", DURATION), **_REQUEST}),
+    "restart": CommandSyntax(commands.Restart, (Slot("vm", VM),), {**_NOW, **_REQUEST}),
+    "redeploy": CommandSyntax(commands.Redeploy, (Slot("vm", VM),), {**_NOW, **_REQUEST}),
+    "delete": CommandSyntax(commands.Delete, (Slot("vm", VM),), {**_NOW, **_REQUEST}),
+    "evict": CommandSyntax(commands.Evict, (Slot("vm", VM),), {"in": Slot("notice", DURATION), **_NOW, **_REQUEST}),
     "fail": CommandSyntax(commands.Fail, (_many("vms", VM),), {"with": Slot("type", EVENT_TYPE), **_REQUEST}),
-    "predict": CommandSyntax(commands.Predict, (_many("vms", VM),), _REQUEST, required={"in": Slot("ahead", DURATION)}),
+    "predict": CommandSyntax(
+        commands.Predict,
+        (_many("vms", VM),),
+        {**_UNANNOUNCED, **_REQUEST},
+        required={"in": Slot("ahead", DURATION)},
+    ),
     "cancel": CommandSyntax(commands.Cancel, (Slot("event", EVENT),), {**_BY, **_WHY}),
     "clear": CommandSyntax(commands.Clear, (Slot("event", EVENT),)),
     "hold": CommandSyntax(commands.Hold, (Slot("what", NAME), Slot("reason", TEXT)), _BY),
@@ -213,6 +221,7 @@ COMMAND_SYNTAX: dict[str, CommandSyntax] = {
         {
             **_policy_options(),
             "lasting": Slot("duration", DURATION),
+            **_UNANNOUNCED,
             **_BY,
             **_WHY,
         },

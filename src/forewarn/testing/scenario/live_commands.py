@@ -226,28 +226,39 @@ def _(command: commands.Schedule, state: LiveState) -> list[str]:
         duration=_optional_text(command.duration),
         source=Source.USER if command.by == commands.USER else Source.PLATFORM,
         reason=command.why,
+        now=command.now,
+        unannounced=command.unannounced,
     )
     return _known_events(state, state.api.schedule(request, key=command.key or command.request))
 
 
 @run_command.register
 def _(command: commands.Restart, state: LiveState) -> list[str]:
-    return _known_events(state, state.api.restart(v1.Operate(vm=_full_name(state, command.vm)), key=command.request))
+    return _known_events(state, state.api.restart(_operate(state, command), key=command.request))
 
 
 @run_command.register
 def _(command: commands.Redeploy, state: LiveState) -> list[str]:
-    return _known_events(state, state.api.redeploy(v1.Operate(vm=_full_name(state, command.vm)), key=command.request))
+    return _known_events(state, state.api.redeploy(_operate(state, command), key=command.request))
 
 
 @run_command.register
 def _(command: commands.Delete, state: LiveState) -> list[str]:
-    return _known_events(state, state.api.delete(v1.Operate(vm=_full_name(state, command.vm)), key=command.request))
+    return _known_events(state, state.api.delete(_operate(state, command), key=command.request))
+
+
+def _operate(state: LiveState, command: commands.Restart | commands.Redeploy | commands.Delete) -> v1.Operate:
+    return v1.Operate(vm=_full_name(state, command.vm), now=command.now, unannounced=command.unannounced)
 
 
 @run_command.register
 def _(command: commands.Evict, state: LiveState) -> list[str]:
-    request = v1.Evict(vm=_full_name(state, command.vm), notice=_optional_text(command.notice))
+    request = v1.Evict(
+        vm=_full_name(state, command.vm),
+        notice=_optional_text(command.notice),
+        now=command.now,
+        unannounced=command.unannounced,
+    )
     return _known_events(state, state.api.evict(request, key=command.request))
 
 
@@ -259,7 +270,9 @@ def _(command: commands.Fail, state: LiveState) -> list[str]:
 
 @run_command.register
 def _(command: commands.Predict, state: LiveState) -> list[str]:
-    request = v1.PredictFailure(vms=_full_names(state, command.vms), notice=format_duration(command.ahead))
+    request = v1.PredictFailure(
+        vms=_full_names(state, command.vms), notice=format_duration(command.ahead), unannounced=command.unannounced
+    )
     return _known_events(state, state.api.predict_failure(request, key=command.request))
 
 
@@ -327,7 +340,8 @@ def _(command: commands.StartCampaign, state: LiveState) -> list[str]:
 
     def request(name: str) -> v1.StartCampaign:
         asked = campaign_request(command, name=name, scopes=scopes, windows=windows, gate=gate)
-        return msgspec.convert(asked | {"reason": command.why}, v1.StartCampaign)
+        consent = {"reason": command.why, "unannounced": command.unannounced}
+        return msgspec.convert(asked | consent, v1.StartCampaign)
 
     state.start_campaign(command.campaign, request)
     return []

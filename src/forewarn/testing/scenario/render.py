@@ -212,6 +212,7 @@ VERBS: dict[EntryKind, str] = {
     EntryKind.CAMPAIGN_ABORTED: "aborted",
     EntryKind.CAMPAIGN_ENDED: "ended",
     EntryKind.WAVE_ANNOUNCED: "announced",
+    EntryKind.WAVE_UNANNOUNCED: "unannounced",
     EntryKind.WAVE_DIFFERS: "differs from the plan",
     EntryKind.WAVE_CLEARED: "cleared",
     EntryKind.WAVE_SETTLED: "settled",
@@ -223,6 +224,7 @@ VERBS: dict[EntryKind, str] = {
     EntryKind.GATE_OPENED: "open again",
     EntryKind.TOKEN_CREATED: "made",
     EntryKind.TOKEN_REVOKED: "revoked",
+    EntryKind.RESTORED: "restored",
 }
 
 CAMPAIGN_ENTRIES = {
@@ -235,6 +237,7 @@ CAMPAIGN_ENTRIES = {
 }
 WAVE_ENTRIES = {
     EntryKind.WAVE_ANNOUNCED,
+    EntryKind.WAVE_UNANNOUNCED,
     EntryKind.WAVE_DIFFERS,
     EntryKind.WAVE_CLEARED,
     EntryKind.WAVE_SETTLED,
