@@ -1,11 +1,13 @@
 // Lists the events that this VM is told of, and approves those that affect it. For .NET, .NET Framework and Mono.
 using System;
+using System.Collections.Generic;
 using System.IO;
 using System.Linq;
 using System.Net.Http;
 using System.Runtime.Serialization;
 using System.Runtime.Serialization.Json;
 using System.Text;
+using System.Threading;
 
 [DataContract]
 public class Event
@@ -48,8 +50,11 @@ public static class Handler
     static readonly string Name =
         Endpoint + "/metadata/instance/compute/name?api-version=2020-09-01&format=text";
 
-    // Looks once. A handler does it every second.
-    public static void Main()
+    // An event that was approved may have to wait for other VMs: once is enough.
+    static readonly HashSet<string> Approved = new HashSet<string>();
+
+    // Looks every second, or once.
+    public static void Main(string[] arguments)
     {
         // A proxy would ask about itself: the endpoint is always asked directly.
         using (var client = new HttpClient(new HttpClientHandler { UseProxy = false }))
@@ -58,24 +63,48 @@ public static class Handler
             client.Timeout = TimeSpan.FromSeconds(130);
             client.DefaultRequestHeaders.Add("Metadata", "true");
 
-            var name = client.GetStringAsync(Name).Result;
-            var events = Read(client.GetStringAsync(Events).Result);
-            foreach (var each in events)
+            if (arguments.Length > 0 && arguments[0] == "once")
             {
-                var whose = each.Affects(name) ? "this VM" : "others";
-                Console.WriteLine("{0} {1} {2} {3}", each.EventId, each.EventStatus, each.EventType, whose);
+                Look(client);
+                return;
             }
+            while (true)
+            {
+                try
+                {
+                    Look(client);
+                }
+                catch (Exception error)
+                {
+                    Console.Error.WriteLine("no valid answer, asking again: {0}", error.GetBaseException().Message);
+                }
+                Thread.Sleep(1000);
+            }
+        }
+    }
 
-            var waiting = events.Where(each => each.Affects(name) && each.EventStatus == "Scheduled").ToArray();
-            if (waiting.Length > 0)
-            {
-                // Here is the place to bring everything to safety: after the approval the events start.
-                client.PostAsync(Events, Write(waiting)).Result.EnsureSuccessStatusCode();
-            }
-            foreach (var each in waiting)
-            {
-                Console.WriteLine("approved {0}", each.EventId);
-            }
+    // Lists the events, and approves those that wait for this VM.
+    static void Look(HttpClient client)
+    {
+        var name = client.GetStringAsync(Name).Result;
+        var events = Read(client.GetStringAsync(Events).Result);
+        foreach (var each in events)
+        {
+            var whose = each.Affects(name) ? "this VM" : "others";
+            Console.WriteLine("{0} {1} {2} {3}", each.EventId, each.EventStatus, each.EventType, whose);
+        }
+
+        var scheduled = events.Where(each => each.Affects(name) && each.EventStatus == "Scheduled");
+        var waiting = scheduled.Where(each => !Approved.Contains(each.EventId)).ToArray();
+        if (waiting.Length > 0)
+        {
+            // Here is the place to bring everything to safety: after the approval the events start.
+            client.PostAsync(Events, Write(waiting)).Result.EnsureSuccessStatusCode();
+        }
+        foreach (var each in waiting)
+        {
+            Approved.Add(each.EventId);
+            Console.WriteLine("approved {0}", each.EventId);
         }
     }
 
