@@ -9,6 +9,7 @@ HOST = "127.0.0.1"
 TARGET = f"/metadata/scheduledevents?api-version={NEWEST_VERSION}"
 QUERY = f"GET {TARGET} HTTP/1.1\r\nHost: 169.254.169.254\r\nMetadata: true\r\n\r\n".encode()
 CLOSING_QUERY = QUERY.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
+INSTANCE_QUERY = QUERY.replace(TARGET.encode(), b"/metadata/instance?api-version=2021-02-01")
 HEAD_END = b"\r\n\r\n"
 RECEIVE_BYTES = 65536
 

@@ -8,11 +8,12 @@ import socket
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from itertools import count
+from itertools import count, cycle
+from typing import NamedTuple
 
 import msgspec
 
-from bench.guest_client import QUERY, RECEIVE_BYTES, connect, send_request
+from bench.guest_client import INSTANCE_QUERY, QUERY, RECEIVE_BYTES, connect, post, send_request
 from bench.process import allow_open_files, raise_priority, read_task, send_to_parent
 
 LONGEST_PAUSE = 0.05
@@ -20,11 +21,32 @@ LONGEST_PAUSE = 0.05
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
-    """One connection per source address; together they send requests at this rate, in turn."""
+    """One connection per source address; together they send requests at this rate, in turn.
+
+    With `is_mixed`, one request in five is not a GET of the events: it asks for the instance's metadata, or approves an
+    event that does not exist.
+    """
 
     port: int
     sources: tuple[str, ...]
     per_second: float
+    is_mixed: bool = False
+
+
+class Request(NamedTuple):
+    """A request and the beginning of the expected response."""
+
+    content: bytes
+    status_line: bytes
+
+
+GET_EVENTS = Request(QUERY, b"HTTP/1.1 200 ")
+GET_INSTANCE = Request(INSTANCE_QUERY, b"HTTP/1.1 200 ")
+APPROVE_UNKNOWN = Request(
+    post(b'{"StartRequests":[{"EventId":"00000000-0000-0000-0000-000000000000"}]}'), b"HTTP/1.1 400 "
+)
+EVENTS_ONLY = (GET_EVENTS,)
+MIXED = (GET_EVENTS,) * 8 + (GET_INSTANCE, APPROVE_UNKNOWN)
 
 
 class Began(msgspec.Struct, frozen=True):
@@ -32,7 +54,7 @@ class Began(msgspec.Struct, frozen=True):
 
 
 class Done(msgspec.Struct, frozen=True, kw_only=True):
-    """Response times in seconds. A response is wrong if it is not a 200."""
+    """Response times of the GETs of the events, in seconds. A response is wrong if its status is not the expected."""
 
     took: list[float]
     wrong: int
@@ -45,7 +67,8 @@ def run(task: Task) -> Done:
         for connection in connections:
             send_request(connection)
         send_to_parent(Began())
-        return PacedClient(connections, task.per_second).run(sys.stdin.fileno())
+        kinds = MIXED if task.is_mixed else EVENTS_ONLY
+        return PacedClient(connections, task.per_second, kinds).run(sys.stdin.fileno())
     finally:
         for connection in connections:
             connection.close()
@@ -54,7 +77,11 @@ def run(task: Task) -> Done:
 class PacedClient:
     """The loop that sends due requests and records responses."""
 
-    def __init__(self, connections: Sequence[socket.socket], per_second: float) -> None:
+    def __init__(
+        self, connections: Sequence[socket.socket], per_second: float, kinds: Sequence[Request] = EVENTS_ONLY
+    ) -> None:
+        self._kinds = cycle(kinds)
+        self._sent: dict[int, Request] = {}
         self._connections = {connection.fileno(): connection for connection in connections}
         self._due = _turns([connection.fileno() for connection in connections], per_second)
         self._waiting: dict[int, list[float]] = {}
@@ -87,15 +114,18 @@ class PacedClient:
             self._waiting[number].append(due_at)
         else:
             self._waiting[number] = [due_at]
-            self._connections[number].sendall(QUERY)
+            self._sent[number] = next(self._kinds)
+            self._connections[number].sendall(self._sent[number].content)
 
     def _receive(self, number: int) -> None:
         answer = self._connections[number].recv(RECEIVE_BYTES)
         if not answer:
             raise ConnectionError("the server has closed a connection")
         now = time.monotonic()
-        self._took += [now - due_at for due_at in self._waiting.pop(number)]
-        self._wrong += not answer.startswith(b"HTTP/1.1 200 ")
+        request, due = self._sent[number], self._waiting.pop(number)
+        if request is GET_EVENTS:
+            self._took += [now - due_at for due_at in due]
+        self._wrong += not answer.startswith(request.status_line)
 
 
 def _turns(numbers: Sequence[int], per_second: float) -> Iterator[tuple[int, float]]:

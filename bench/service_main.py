@@ -17,6 +17,7 @@ import uvloop
 
 from bench.fleets import NETWORK
 from bench.guest_client import HOST
+from bench.loop_monitor import LoopMonitor
 from bench.process import allow_open_files, send_to_parent
 from forewarn.api.local_service import TOKEN_FILE
 from forewarn.compose import RunningService, run_service
@@ -63,11 +64,22 @@ class Counters(msgspec.Struct, frozen=True):
     long_polls: int
 
 
+class ResetTurns(msgspec.Struct, frozen=True, tag=True):
+    """Request to measure the turns of the event loop, and to forget those so far."""
+
+
+class GetTurns(msgspec.Struct, frozen=True, tag=True):
+    """Request for the turns of the event loop since the last reset."""
+
+
 class Schedule(msgspec.Struct, frozen=True, tag=True):
     """Request to schedule a Freeze for these VMs."""
 
     vms: tuple[str, ...]
     not_before: datetime | None = None
+
+
+Command = GetCounters | Schedule | ResetTurns | GetTurns
 
 
 class CreatedEvents(msgspec.Struct, frozen=True):
@@ -83,12 +95,19 @@ async def main() -> None:
     task = msgspec.json.decode(await lines.readline(), type=Task)
     async with _run_service(task) as (running, server, port):
         fleet = running.fleet
+        monitor: LoopMonitor | None = None
         send_to_parent(Ready(port, running.operator_url, str(running.directory / TOKEN_FILE)))
         async for line in lines:
-            order: GetCounters | Schedule = msgspec.json.decode(line, type=GetCounters | Schedule)
+            order: Command = msgspec.json.decode(line, type=Command)
             match order:
                 case GetCounters():
                     send_to_parent(_counters(server))
+                case ResetTurns():
+                    monitor = monitor or LoopMonitor()
+                    monitor.reset()
+                case GetTurns():
+                    assert monitor is not None
+                    send_to_parent(monitor.turns())
                 case Schedule(vms, not_before):
                     ask = ScheduleRequest(
                         id=new_request_id(), type=EventType.FREEZE, vms=vms, by="bench", not_before=not_before

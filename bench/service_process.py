@@ -5,8 +5,9 @@ from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
+from bench.loop_monitor import Turns
 from bench.process import ChildProcess, run_child, wait_for
-from bench.service_main import Counters, CreatedEvents, GetCounters, Ready, Schedule, Task
+from bench.service_main import Counters, CreatedEvents, GetCounters, GetTurns, Ready, ResetTurns, Schedule, Task
 
 UNREACHED = 1_000_000_000
 """A rate limit that is active, but never reached."""
@@ -32,6 +33,15 @@ class ServiceProcess:
         """Schedule events, and return pairs of scope and event."""
         self._child.send(Schedule(vms, not_before))
         return self._child.receive(CreatedEvents).events
+
+    def reset_turns(self) -> None:
+        """Measure the turns of the event loop from now on."""
+        self._child.send(ResetTurns())
+
+    def turns(self) -> Turns:
+        """Return the turns of the event loop since the last reset."""
+        self._child.send(GetTurns())
+        return self._child.receive(Turns)
 
     def wait_for_long_polls(self, number: int) -> None:
         """Wait until this many requests are held."""

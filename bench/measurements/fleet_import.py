@@ -63,7 +63,7 @@ def measure(workspace: Workspace, size: Size = FULL) -> BenchmarkResult:
     with run_service_process(Task(data=str(data))) as served:
         events = Events(served, size)
         rest = partial(time.sleep, size.rest_seconds)
-        work = lambda: worked.append(_import_fleet(served))  # noqa: E731 - a name for one of three things to do
+        work = lambda: worked.append(import_fleet(served))  # noqa: E731 - a name for one of three things to do
         phases = [_phase(served, size, events, do) for do in (rest, work, rest)]
     late = starts(data)
     before, busy, after = (Phase(answers=took, lateness=_within(late, span)) for took, span in phases)
@@ -122,7 +122,8 @@ def _phase(served: ServiceProcess, size: Size, events: Events, do: Callable[[], 
     return [seconds * 1000 for seconds in done.took], span
 
 
-def _import_fleet(served: ServiceProcess) -> fleet_import.ImportFinished:
+def import_fleet(served: ServiceProcess) -> fleet_import.ImportFinished:
+    """Export the fleet, change every VM, and import it, from another process."""
     mark = f"rack{datetime.now(UTC):%H%M%S}"
     with run_child(
         "bench.fleet_import", fleet_import.Task(url=served.operator_url, token=served.token, mark=mark)
