@@ -12,7 +12,8 @@ import yaml  # type: ignore[import-untyped]  # its stubs are in a separate packa
 from prometheus_client.parser import text_string_to_metric_families
 
 from forewarn.guest.counters import Counters
-from forewarn.operator.metrics import metrics_text, new_status_counts
+from forewarn.operator.counters import Counters as OperatorCounters
+from forewarn.operator.metrics import metrics_text
 from tests.core.sample_scopes import web_scope
 from tests.fleet.fleets import run_fleet
 
@@ -27,7 +28,7 @@ SERIES = re.compile(r"\bforewarn_\w+")
 async def exported() -> dict[str, str]:
     """Every exported series, with the type of its metric family."""
     async with run_fleet(web_scope()) as fleet:
-        text = metrics_text(fleet, Counters(), new_status_counts()).decode()
+        text = metrics_text(fleet, Counters(), OperatorCounters()).decode()
     names: dict[str, str] = {}
     for family in text_string_to_metric_families(text):
         match family.type:

@@ -1,6 +1,7 @@
 """Contents and dependencies of the wheel that is built from this repository."""
 
 import os
+import re
 import subprocess
 import sys
 import venv
@@ -43,12 +44,34 @@ def plain_python(wheel_file: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     venv.create(environment)
     python = environment / "bin/python"
     pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", str(python), "install", "--quiet")
-    install = (*pip, "--constraint", str(ROOT / "constraints.txt"))
-    if _run(*install, "--dry-run", "--ignore-installed", "click").returncode:
+    if _run(*pip, "--dry-run", "--ignore-installed", "click").returncode:
         pytest.skip("no package can be installed here")
-    ended = _run(*install, str(wheel_file))
+    ended = _run(*pip, "--require-hashes", "--requirement", str(ROOT / "requirements/plain.txt"))
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    ended = _run(*pip, "--no-deps", str(wheel_file))
     assert ended.returncode == 0, ended.stdout + ended.stderr
     return python
+
+
+def test_package_with_another_hash_is_refused(plain_python: Path, tmp_path: Path) -> None:
+    """Of a package that somebody has replaced, nothing is installed."""
+    locked = (ROOT / "requirements/plain.txt").read_text()
+    (tmp_path / "plain.txt").write_text(re.sub("sha256:[0-9a-f]{8}", "sha256:00000000", locked))
+    pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--target", str(tmp_path / "target"))
+    ended = _run(*pip, "--require-hashes", "--requirement", str(tmp_path / "plain.txt"))
+    assert (ended.returncode, "DO NOT MATCH THE HASHES" in ended.stderr) == (1, True), ended.stderr
+    assert not (tmp_path / "target").exists()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["build", "docs", "lock", "notify", "server", "testing"])
+def test_every_lock_file_is_enough_for_a_clean_environment(name: str, tmp_path: Path) -> None:
+    """pip refuses a package that a locked one needs and that has no hash. `make test` itself uses `development`."""
+    venv.create(tmp_path)
+    pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", str(tmp_path / "bin/python"))
+    ended = _run(*pip, "install", "--require-hashes", "--requirement", str(ROOT / f"requirements/{name}.txt"))
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert _run(*pip, "check").returncode == 0
 
 
 def _run(*command: str) -> subprocess.CompletedProcess[str]:
