@@ -23,11 +23,15 @@ VARIABLE = [
 ]
 
 
+CTRL_C = "^C\n"
+
+
 class Step(NamedTuple):
-    """A command, and the output that the page shows."""
+    """A command, and the output that the page shows; after that output, the reader may press Ctrl-C."""
 
     command: str
     prints: str
+    ends_with_ctrl_c: bool = False
 
 
 def steps(page: Path) -> list[Step]:
@@ -36,7 +40,7 @@ def steps(page: Path) -> list[Step]:
     for block in BLOCK.findall(page.read_text(encoding="utf-8")):
         for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
             command, _, output = part.partition("\n")
-            found.append(Step(command, output))
+            found.append(Step(command, output.removesuffix(CTRL_C), output.endswith(CTRL_C)))
     return found
 
 

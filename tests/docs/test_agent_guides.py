@@ -13,7 +13,7 @@ from forewarn.agent.handlers.exec import ExecHandler
 from forewarn.agent.handlers.registry import create_handlers
 from forewarn.agent.rules import choose_handlers
 from forewarn.agent.settings import KINDS, ExecSettings, read_settings
-from tests.agent.handlers.handler_contexts import EVENT, NOW, PREPARE
+from tests.agent.handlers.handler_contexts import EVENT, NO_NOTES, NOW, PREPARE
 
 DOCS = Path(__file__).parents[2] / "docs"
 GUIDES = sorted((DOCS / "howto/agent").glob("*.md"))
@@ -58,7 +58,7 @@ def checkpoint(tmp_path: Path) -> Path:
 @pytest.mark.process
 async def test_script_of_the_guide_works_and_can_be_repeated(tmp_path: Path, checkpoint: Path) -> None:
     environ = {"PATH": os.environ["PATH"], "CHECKPOINTS": str(tmp_path / "points")}
-    handler = ExecHandler(ExecSettings(name="checkpoint", prepare=(str(checkpoint),)), environ=environ)
+    handler = ExecHandler(ExecSettings(name="checkpoint", prepare=(str(checkpoint),)), NO_NOTES, environ=environ)
     assert (await handler.prepare(PREPARE), await handler.prepare(PREPARE)) == (Done(), Done())
     assert [path.name for path in (tmp_path / "points").iterdir()] == [EVENT.id]
     (tmp_path / "points/busy").touch()

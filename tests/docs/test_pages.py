@@ -1,4 +1,5 @@
-"""The commands of the README and of every lesson run against a real service, and print what the page shows."""
+"""The commands of the README and of every lesson run against a real service, print what the page shows, and leave
+nothing behind: no process, and no file outside the directory in which the reader works."""
 
 import json
 import os
@@ -7,13 +8,16 @@ import shlex
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from itertools import islice
 from pathlib import Path
 
 import pytest
 
 from tests.docs.console import normal, programs, steps
+from tests.support.emulator import plain_environment
 from tests.support.inner_pytest import WITHOUT_OTHERS
 
 pytestmark = pytest.mark.process
@@ -26,7 +30,8 @@ PAGES = [
 ]
 FIRST_PORT = 8180
 SWALLOWED = "swallowed.txt"
-PROGRAMS = Path(sys.executable).parent
+PROGRAMS = Path(os.environ.get("PROGRAMS_OF_PAGES", Path(sys.executable).parent))
+"""The directory of the program `forewarn`: this environment, or, in `make release`, one with the built wheel."""
 EXECUTABLE = PROGRAMS / "forewarn"
 START = re.compile(r"make run(?: ARGS=(?P<args>.+))?|forewarn up (?P<options>.*)")
 """How a page starts the service: in a clone, or, as lessons do, in a directory where Forewarn is installed."""
@@ -49,12 +54,14 @@ class Reader:
         for shown, vm in enumerate(vms, start=FIRST_PORT):
             self._ports[f"127.0.0.1:{shown}"] = vm["guest_url"].removeprefix("http://")
 
-    def run(self, command: str) -> str:
-        """Run a command of the page."""
+    def run(self, command: str, ctrl_c_after: int | None = None) -> str:
+        """Run a command of the page, to its end or until it has printed so many lines."""
         for shown, real in (self._ports | self._ids).items():
             command = command.replace(shown, real)
         command = command.replace(" | grep ", f" | tee {SWALLOWED} | grep ")
         command = command.replace(".venv/bin/", "")
+        if ctrl_c_after is not None:
+            return self.shown(self._run_until_ctrl_c(command, ctrl_c_after))
         talk = subprocess.STDOUT if TYPES_FOREWARN.search(command) else subprocess.PIPE
         done = subprocess.run(
             ["bash", "-c", command],
@@ -68,6 +75,28 @@ class Reader:
         )
         assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}{self._swallowed()}"
         return self.shown(done.stdout)
+
+    def _run_until_ctrl_c(self, command: str, lines: int) -> str:
+        process = subprocess.Popen(
+            ["bash", "-c", command],
+            env={**self._environ, "PYTHONUNBUFFERED": "1"},
+            cwd=self._directory,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        guard = threading.Timer(120, os.killpg, (process.pid, signal.SIGKILL))
+        guard.start()
+        try:
+            assert process.stdout is not None
+            printed = "".join(islice(process.stdout, lines))
+            os.killpg(process.pid, signal.SIGINT)
+            more, errors = process.communicate()
+        finally:
+            guard.cancel()
+        assert more == "", f"{command}\n{printed}{more}{errors}"
+        return printed
 
     def _swallowed(self) -> str:
         """Return the complete input of the last filter command, most of which the page does not show."""
@@ -86,20 +115,25 @@ class Reader:
 
 
 @contextmanager
-def service(command: str, tmp_path: Path) -> Iterator[tuple[Reader, str]]:
-    """Start the service as the page does, but on free ports; yield the reader and the startup output."""
+def service(command: str, directory: Path, home: Path) -> Iterator[tuple[Reader, str]]:
+    """Start the service as the page does, but on free ports; yield the reader and the startup output.
+
+    The reader works in `directory`; `home` is for everything that a program keeps for a user.
+    """
     start = START.fullmatch(command)
     assert start, command
     options = shlex.split(" ".join(shlex.split(start["args"] or "")) or start["options"] or "")
     path = f"{PROGRAMS}{os.pathsep}{os.environ['PATH']}"
-    environ = {**os.environ, "PATH": path, "PYTEST_ADDOPTS": " ".join(WITHOUT_OTHERS)}
-    if "--ephemeral" in options:
-        environ |= {"XDG_DATA_HOME": str(tmp_path), "XDG_RUNTIME_DIR": str(tmp_path)}
-    else:
-        environ |= {"FOREWARN_DATA": str(tmp_path / "data")}
+    environ = plain_environment(PATH=path, PYTEST_ADDOPTS=" ".join(WITHOUT_OTHERS), HOME=str(home))
+    environ |= {"XDG_DATA_HOME": str(home / "data"), "XDG_RUNTIME_DIR": str(home), "TMPDIR": str(home)}
     ports = ["--listen", "127.0.0.1:0", "--operator", "127.0.0.1:0"]
     process = subprocess.Popen(
-        [EXECUTABLE, "up", *options, *ports], env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [EXECUTABLE, "up", *options, *ports],
+        cwd=directory,
+        env=environ,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     try:
         assert process.stdout is not None
@@ -107,7 +141,7 @@ def service(command: str, tmp_path: Path) -> Iterator[tuple[Reader, str]]:
         lines = iter(process.stderr.readline, "")
         ready = next((line for line in lines if line.startswith("Forewarn serves")), None)
         assert ready is not None, "the service exited before it was ready"
-        reader = Reader(environ, tmp_path)
+        reader = Reader(environ, directory)
         reader.learn_ports()
         yield reader, "".join(iter(process.stdout.readline, "\n"))
         process.send_signal(signal.SIGINT)
@@ -131,19 +165,41 @@ def nothing_left_running(directory: Path) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_commands_print_what_the_page_shows(page: Path, tmp_path: Path) -> None:
+def test_commands_print_what_the_page_shows_and_leave_nothing(page: Path, tmp_path: Path) -> None:
     """The first command starts the service; every other one prints what the page shows."""
     first, *rest = steps(page)
     assert rest, "the page has no commands"
+    directory, home = tmp_path / "lesson", tmp_path / "home"
+    directory.mkdir()
+    home.mkdir(mode=0o700)
     for name, program in programs(page).items():
-        (tmp_path / name).write_text(program, encoding="utf-8")
-    with service(first.command, tmp_path) as (reader, table), nothing_left_running(tmp_path):
+        (directory / name).write_text(program, encoding="utf-8")
+    with service(first.command, directory, home) as (reader, table), nothing_left_running(directory):
         if first.prints:
             assert normal(reader.shown(table)) == normal(first.prints)
         for step in rest:
-            printed = reader.run(step.command)
+            lines = len(step.prints.splitlines()) if step.ends_with_ctrl_c else None
+            printed = reader.run(step.command, lines)
             assert normal(printed) == normal(step.prints), step.command
             reader.learn_ids(step.prints, printed)
+        assert json.loads(reader.run("forewarn hold -o json")) == []
+        assert json.loads(reader.run("forewarn fault list -o json")) == []
+        if page.name == "README.md":
+            events = json.loads(reader.run("forewarn event list -o json"))
+            assert {event["status"] for event in events} <= {"Started"}, "a simulated impact ends by itself"
+            assert list(directory.iterdir()) == []
+    assert [path for path in home.rglob("*") if not path.is_dir()] == []
+    assert processes_with(f"HOME={home}") == []
+
+
+def processes_with(variable: str) -> list[str]:
+    """Return the command lines of the processes with this environment variable."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has exited, or is another user's
+            if variable.encode() in (process / "environ").read_bytes().split(b"\0"):
+                found.append((process / "cmdline").read_text().replace("\0", " "))
+    return found
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page.parent.name == "tutorial"], ids=lambda page: page.stem)

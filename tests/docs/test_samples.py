@@ -41,9 +41,9 @@ class Sample(NamedTuple):
     command: tuple[str, ...]
 
     def run(self, endpoint: str, **environ: str) -> list[str]:
-        """Run it against an endpoint, and return the lines that it prints."""
+        """Let it poll an endpoint once, and return the lines that it prints."""
         done = subprocess.run(
-            self.command,
+            (*self.command, "once"),
             env=plain_environment(FOREWARN_ENDPOINT=endpoint, **environ),
             check=False,
             capture_output=True,

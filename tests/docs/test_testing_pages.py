@@ -11,18 +11,21 @@ from pathlib import Path
 import pytest
 import yaml  # type: ignore[import-untyped]  # its stubs are in a separate package, not worth it for one call
 
-from tests.docs.console import normal, steps
+from forewarn import __version__
+from tests.docs.console import normal, programs, steps
 from tests.support.emulator import plain_environment
 from tests.support.inner_pytest import WITHOUT_OTHERS
 
 pytestmark = pytest.mark.process
 
-HOWTO = Path(__file__).parents[2] / "docs/howto"
+ROOT = Path(__file__).parents[2]
+HOWTO = ROOT / "docs/howto"
 FILE = re.compile(
     r"^```\w+\n((?:#|//) ([\w.-]+\.(?:py|toml|sh|mjs|go|yml|ini|mk))\n.*?)^```$", re.MULTILINE | re.DOTALL
 )
 OTHERS = HOWTO / "test-from-other-languages.md"
 CI = HOWTO / "test-in-ci.md"
+WHEEL = f"forewarn-{__version__}-py3-none-any.whl"
 
 
 def saved(page: Path, directory: Path) -> list[str]:
@@ -85,11 +88,12 @@ PYTEST = (sys.executable, "-m", "pytest", *WITHOUT_OTHERS, "-q", "-p", "no:cache
 
 def test_pytest_page(tmp_path: Path) -> None:
     files = saved(HOWTO / "test-in-pytest.md", tmp_path)
+    (tmp_path / "unchanged.py").write_text(programs(ROOT / "README.md")["handler.py"])
     tests = [name for name in files if name.startswith("test_")]
-    assert len(tests) == 5
+    assert len(tests) == 6
     asyncio = ("-o", "asyncio_mode=auto", "-o", "asyncio_default_fixture_loop_scope=function", "async_example.py")
     output = output_of(tmp_path, *PYTEST, *tests, *asyncio)
-    assert re.search(r"^12 passed in", output, re.MULTILINE), output
+    assert re.search(r"^13 passed in", output, re.MULTILINE), output
 
 
 def test_without_pytest_on_the_pytest_page(tmp_path: Path) -> None:
@@ -110,7 +114,7 @@ class TestContinuousIntegration:
         steps_ = workflow["jobs"]["test"]["steps"]
         commands = [step["run"] for step in steps_ if "run" in step]
         assert commands == [
-            "pip install 'forewarn[testing]' pytest-xdist",
+            f"pip install './vendor/{WHEEL}[testing]' pytest-xdist",
             "pytest -n auto --junitxml=handler.xml",
         ]
         command = commands[1].replace("auto", "0").split()[1:]
@@ -120,7 +124,7 @@ class TestContinuousIntegration:
     def test_tox_runs_the_same(self, directory: Path) -> None:
         settings = configparser.ConfigParser()
         settings.read(directory / "tox.ini")
-        assert settings["testenv"]["deps"].split() == ["forewarn[testing]", "pytest-xdist"]
+        assert settings["testenv"]["deps"].split() == [f"{{toxinidir}}/vendor/{WHEEL}[testing]", "pytest-xdist"]
         assert settings["testenv"]["commands"] == "pytest -n auto {posargs}"
 
     def test_make_creates_the_environment_and_runs_pytest(
@@ -132,7 +136,7 @@ class TestContinuousIntegration:
         planned = output_of(directory, "make", "--dry-run", "-f", "handler.mk", "ARGS=-x").splitlines()
         assert planned == [
             "python3 -m venv .venv",
-            ".venv/bin/pip install --quiet 'forewarn[testing]'",
+            f".venv/bin/pip install --quiet './vendor/{WHEEL}[testing]'",
             "touch .venv/.installed",
             ".venv/bin/pytest -x",
         ]

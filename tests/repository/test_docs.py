@@ -58,6 +58,18 @@ def test_every_page_is_reached_from_the_index(root: Path) -> None:
     assert set((root / "docs").rglob("*.md")) - reached == set()
 
 
+def test_first_screen_of_the_readme_lists_the_supported_systems(root: Path) -> None:
+    """Above the first picture and the first heading, so that a reader sees it without scrolling."""
+    first_screen = (root / "README.md").read_text().partition("![")[0].partition("\n## ")[0]
+    rows = dict(re.findall(r"^\| (.+?) \| (.+?) \|$", first_screen, re.MULTILINE))
+    assert rows == {
+        "part": "runs on",
+        "service, `forewarn exam`, `forewarn run`": "Linux",
+        "client library, agent, `forewarn` command": "anything with Python 3.11+",
+        "`forewarn up`, the emulator": "Linux; macOS should work but is not tested",
+    }
+
+
 def test_table_of_packages_is_complete(root: Path) -> None:
     page = (root / "docs/explanation/architecture.md").read_text()
     first_cells = re.findall(r"^\| (`.+?) \|", page, re.MULTILINE)

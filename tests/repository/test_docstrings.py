@@ -26,6 +26,7 @@ OUTSIDE_NAMES = {
     "FrontEnd_IN_0": "example of the protocol",
     "IaaS": "Microsoft's name of a service",
     "OpenAPI": "standard",
+    "OpenSSL": "library",
     "StartRequests": "field of the protocol",
     "agent.toml": "file",
     "forewarn.toml": "file",
@@ -36,6 +37,7 @@ OUTSIDE_NAMES = {
 """Names that docstrings may use although src does not define them, each with what it is."""
 
 OTHER_MODULES_NAMES = {
+    "Host": "header of HTTP",
     "NotDiscovered": "base class of a tree of its own",
     "READY": "message to systemd",
     "Scheduled": "status of an event",
@@ -48,6 +50,7 @@ OTHER_MODULES_NAMES = {
     "latest": "version in a request of the protocol",
     "lo": "network interface",
     "nothing": "word of the scenario language",
+    "notice": "field of the API",
     "resources": "field of an event",
     "serve": "command",
 }

@@ -39,6 +39,7 @@ PLUMBING = {
             "testing.sandbox.namespace": "forks into new namespaces",
             "testing.sandbox.signals": "passes signals on between terminal and sandbox",
             "testing.sandbox.supervisor": "forks into new namespaces",
+            "testing.vm": "gives its caller a Popen, as the sandbox does",
         },
     ),
     "HTTP clients": Plumbing(
@@ -54,6 +55,7 @@ PLUMBING = {
             "client.discovery": "looks whether a port is open, and sends nothing",
             "client.transport": "synchronous, and any thread can cancel it",
             "operator.http_server": "a server",
+            "operator.request_reader": "raises h11's error for what h11 tolerates",
             "testing.conformance.raw_http": "sees every byte of a response that may be wrong",
             "testing.sandbox.relay": "copies bytes, whatever they mean",
         },

@@ -8,6 +8,7 @@ import shutil
 import signal
 import time
 from datetime import UTC, datetime, timedelta
+from fnmatch import fnmatch
 from pathlib import Path
 
 import msgspec
@@ -361,6 +362,7 @@ class History:
             policy=v1.CampaignPolicy(notice="15m", gap="1m", gate="health"),
             reason=f"to be {name}",
         )
+        self._poll(f"campaign-{name}")
         self.known[f"campaign {name}"] = self.api.start_campaign(ask, key=f"campaign-{name}").id
 
     def _kernel_campaign(self) -> None:
@@ -387,6 +389,7 @@ class History:
             start_at=now,
             reason="CVE",
         )
+        self._poll("kernel-*")
         service.behave("kernel-started-0", "later")
         service.behave("kernel-failed-0", "fail")
         service.behave("kernel-retried-0", "fail")
@@ -489,9 +492,16 @@ class History:
                 ask_as(self.api.vm(vm).guest_url)
 
     def _schedule(self, type_: EventType, *vms: str, notice: str, key: str | None = None, **more: str) -> str:
-        ask = msgspec.convert({"type": type_, "vms": vms, "notice": notice, **more}, v1.ScheduleEvents)
+        body = {"type": type_, "vms": vms, "notice": notice, "unannounced": True, **more}
+        ask = msgspec.convert(body, v1.ScheduleEvents)
         (made,) = self.api.schedule(ask, key=key).created
         return made.id
+
+    def _poll(self, scopes: str) -> None:
+        """Poll as every VM of the scopes, so that they hear of a campaign."""
+        for vm in list(self.api.vms()):
+            if fnmatch(vm.scope, scopes):
+                ask_as(vm.guest_url)
 
     def _start_now(self, type_: EventType, *vms: str) -> str:
         (made,) = self.api.fail(v1.Fail(vms=vms, type=type_)).created

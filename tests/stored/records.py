@@ -14,7 +14,7 @@ from forewarn.agent.workflow.store import decode_workflow, encode_workflow
 from forewarn.api.local_service import LocalService
 from forewarn.core.campaign import record
 from forewarn.fleet import fleet_state, hold_record, scopes, tokens
-from forewarn.platform.processes import ProcessNote
+from forewarn.process import ProcessNote
 from forewarn.store.port import JournalQuery
 from forewarn.store.sqlite.schema import migrate
 from forewarn.store.sqlite.store import SqliteStore

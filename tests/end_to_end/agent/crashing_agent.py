@@ -24,7 +24,7 @@ class RecordingHandler:
     """A handler that appends to the diary."""
 
     time_limit, pause = timedelta(seconds=60), timedelta(seconds=1)
-    retries, ready_despite_failure = 0, False
+    retries, ready_despite_failure, recovers_at_most_once = 0, False, False
 
     def __init__(self, name: str, importance: int, diary: Path) -> None:
         self.name, self.importance, self._diary = name, importance, diary

@@ -18,7 +18,7 @@ def main(fleet: str, address: str, port: str) -> None:
         operator=ListenAddress("127.0.0.1", 0),
         policy=EMULATOR.settings.policy,
     )
-    run(settings, Output.JSON)
+    run(settings, Output.JSON, None)
 
 
 main(*sys.argv[1:])
