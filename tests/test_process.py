@@ -109,6 +109,7 @@ async def test_child_in_its_own_session_does_not_outlive_the_time_limit(
         pytest.skip("this user may not create control groups")
     if not has_cgroup:
         monkeypatch.setattr(process, "_create_cgroup", lambda _: None)
+    before = cgroups()
     argv = ["/bin/sh", "-c", script.format(tmp_path / "pid")]
     running = asyncio.ensure_future(run_process(argv, ENVIRON, on_start=lambda _: (tmp_path / "pid.go").touch()))
     await until((tmp_path / "pid").exists)
@@ -120,13 +121,13 @@ async def test_child_in_its_own_session_does_not_outlive_the_time_limit(
         assert not is_gone(child)
         os.kill(child, signal.SIGKILL)
     await until(partial(is_gone, child))
-    assert cgroups() == []
+    assert cgroups() <= before
 
 
-def cgroups() -> list[str]:
+def cgroups() -> set[str]:
     """Return the control groups of programs that this process has left."""
     own = process._cgroup_of("self")
-    return [] if own is None else [path.name for path in own.glob(f"{process.CGROUP_PREFIX}{os.getpid()}-*")]
+    return set() if own is None else {path.name for path in own.glob(f"{process.CGROUP_PREFIX}{os.getpid()}-*")}
 
 
 @pytest.mark.process
@@ -154,6 +155,25 @@ async def test_background_process_of_a_program_that_has_ended_keeps_running(tmp_
     assert not is_gone(child)
     os.kill(child, signal.SIGKILL)
     await until(partial(is_gone, child))
+
+
+@pytest.mark.process
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has control groups")
+async def test_control_group_of_a_background_process_is_removed_after_its_end(tmp_path: Path) -> None:
+    if not can_create_cgroup():
+        pytest.skip("this user may not create control groups")
+    before = cgroups()
+    script = f"sleep 4242 > /dev/null & echo $! > {tmp_path / 'pid'}"
+    await run_process(["/bin/sh", "-c", script], ENVIRON)
+    (left,) = cgroups() - before
+    os.kill(child := int((tmp_path / "pid").read_text()), signal.SIGKILL)
+    await until(partial(is_gone, child))
+    await run_process(["/bin/true"], ENVIRON)
+    assert left not in cgroups()
+
+
+def test_signal_to_a_control_group_that_disappears_is_ignored(tmp_path: Path) -> None:
+    process._signal_cgroup(tmp_path / "gone", signal.SIGTERM, kept=0)
 
 
 def test_control_group_of_this_process_is_never_taken_for_that_of_a_program(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,6 +53,9 @@ CGROUP_PREFIX = "forewarn-"
 CGROUP_NAME = re.compile(rf"{CGROUP_PREFIX}([0-9]+)-[0-9a-f]{{12}}")
 """The control group of a program is named after it and the pid of its starter, within the starter's control group."""
 
+_left_cgroups: set[Path] = set()
+"""Control groups of programs that have ended, in which background processes were still running."""
+
 FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE = 0x01, 0x02
 """From the kernel's linux/falloc.h."""
 
@@ -273,10 +276,14 @@ class Process:
             self.signal(signal.SIGKILL if sys.platform != "win32" else signal.SIGTERM)
         try:
             async with asyncio.timeout(KILL_TIMEOUT.total_seconds()):
-                return await self.wait()
+                code = await self.wait()
+                pauses = backoff(FIRST_POLL, LONGEST_POLL)
+                while not self._remove_cgroup():  # noqa: ASYNC110 - the kernel does not notify about the last process
+                    await asyncio.sleep(next(pauses))
+                return code
         except TimeoutError:
-            log.warning("process %d has not ended after SIGKILL; no longer waiting for it", self.pid)
-            return None
+            log.warning("process %d or its children have not ended after SIGKILL; no longer waiting for them", self.pid)
+            return self._code
 
     def signal(self, number: int, *, is_for_all: bool = True) -> None:
         """Send a signal to the program and all that it started, or to the program alone.
@@ -304,10 +311,22 @@ class Process:
     def has_exited(self) -> bool:
         """Return whether it has ended."""
         has_exited = self._has_exited()
-        if has_exited and self._cgroup is not None:
-            with suppress(OSError):  # background processes may still be in it
-                self._cgroup.rmdir()
+        if has_exited:
+            self._remove_cgroup()
         return has_exited
+
+    def _remove_cgroup(self) -> bool:
+        """Remove the control group of a program that has ended; return False if background processes are still in it.
+
+        Such a group is removed when a later program starts.
+        """
+        if self._cgroup is not None:
+            if not _remove_empty_cgroup(self._cgroup):
+                _left_cgroups.add(self._cgroup)
+                return False
+            _left_cgroups.discard(self._cgroup)
+            self._cgroup = None
+        return True
 
     def _has_exited(self) -> bool:
         if self._child is not None:
@@ -461,9 +480,8 @@ def _create_cgroup(pid: int) -> Path | None:
         return None
     for left in own.glob(f"{CGROUP_PREFIX}*"):
         name = CGROUP_NAME.fullmatch(left.name)
-        if name is not None and not _is_alive(int(name[1])):
-            with suppress(OSError):  # it still has processes
-                left.rmdir()
+        if (left in _left_cgroups or (name is not None and not _is_alive(int(name[1])))) and _remove_empty_cgroup(left):
+            _left_cgroups.discard(left)
     group = own / f"{CGROUP_PREFIX}{os.getpid()}-{os.urandom(6).hex()}"
     try:
         group.mkdir(mode=0o700)
@@ -474,6 +492,17 @@ def _create_cgroup(pid: int) -> Path | None:
             group.rmdir()
         return None
     return group
+
+
+def _remove_empty_cgroup(group: Path) -> bool:
+    """Remove a control group; return False if it still contains processes."""
+    try:
+        group.rmdir()
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True
 
 
 def _join_cgroup(pid: int, session: int, group: Path) -> bool:
@@ -501,9 +530,9 @@ def _signal_cgroup(group: Path, number: int, *, kept: int) -> None:
             (group / "cgroup.kill").write_text("1")
             return
     members: set[int] = set()
-    for path in (group / "cgroup.procs", *group.rglob("*/cgroup.procs")):
+    for directory, _, _ in os.walk(group):  # unlike rglob, it accepts that a group disappears meanwhile
         with suppress(OSError):
-            members |= {int(line) for line in path.read_text().split()}
+            members |= {int(line) for line in Path(directory, "cgroup.procs").read_text().split()}
     _signal_others(number, lambda pid: pid in members and pid != kept)
 
 
