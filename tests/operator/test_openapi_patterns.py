@@ -202,4 +202,9 @@ def test_every_text_of_a_request_has_a_pattern_or_is_free() -> None:
 
 def test_tags_are_limited_in_the_schema() -> None:
     for type_ in ("AddVm", "ChangeVm", "AddScope", "ChangeScope"):
-        assert next(_parts(schemas()[type_]["properties"]["tags"], "object"))["maxProperties"] == MAX_TAGS
+        schema = next(_parts(schemas()[type_]["properties"]["tags"], "object"))
+        assert schema["maxProperties"] == MAX_TAGS
+        longest = "x" * schema["additionalProperties"]["maxLength"]
+        check_tags({"key": longest})
+        with pytest.raises(Invalid):
+            check_tags({"key": f"{longest}x"})

@@ -48,7 +48,7 @@ __all__ = [
 
 Domain = Annotated[int, msgspec.Meta(ge=0, le=MAX_DOMAIN)]
 Tags = Annotated[
-    dict[str, str],
+    dict[str, Text],
     msgspec.Meta(
         extra_json_schema={
             "maxProperties": MAX_TAGS,
