@@ -191,6 +191,36 @@ def test_killing_any_process_of_the_sandbox_ends_all_of_it(vm: VmSocket) -> None
     _await_end_of(mark)
 
 
+LATE_INIT = """
+import os, sys, time
+sys.path.insert(0, sys.argv.pop(1))
+killed = sys.argv.pop(1)
+from forewarn.testing.sandbox import supervisor, syscalls
+die_with_parent = syscalls.die_with_parent
+def die_with_parent_late():
+    while os.getpid() == 1 and not os.path.exists(killed):
+        time.sleep(0.01)
+    die_with_parent()
+syscalls.die_with_parent = die_with_parent_late
+supervisor.main()
+"""
+"""A supervisor whose process 1 asks the kernel to end with its parent only when a file exists."""
+
+
+def test_sandbox_ends_if_the_keeper_is_killed_before_process_1_is_bound_to_it(vm: VmSocket, tmp_path: Path) -> None:
+    *python, _, source, socket_, hostname, net = sandbox.supervisor_command(["x"], socket=vm.path, hostname="web-0")[
+        :-1
+    ]
+    killed = tmp_path / "killed"
+    command = [*python, LATE_INIT, source, str(killed), socket_, hostname, net, "sleep", "600"]
+    program = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    _member(program.pid, 2)
+    os.kill(_member(program.pid, 1), signal.SIGKILL)
+    killed.touch()
+    code, _, err = wait_for_output(program)
+    assert (code, "Traceback" in err) == (125, False), err
+
+
 def _member(process: int, generations: int) -> int:
     """Wait for the descendant of a process in this generation, and return it."""
     end = time.monotonic() + GUARD

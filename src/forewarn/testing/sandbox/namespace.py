@@ -63,6 +63,7 @@ def run_namespace(
             os._exit(1)
         channel.send(MessageType.UNSHARED)
         channel.expect(MessageType.MAPPED)
+        keeper = os.pidfd_open(os.getpid())
         files = _open_files()  # before init mounts another /proc
         # Signals to the whole process group are for the command; this process only reports them to the supervisor.
         # They have no effect on process 1.
@@ -71,7 +72,7 @@ def run_namespace(
         if init == 0:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             signal_queries.close()
-            _run_init(options, channel)
+            _run_init(options, channel, keeper)
         syscalls.drop_capability(syscalls.CAP_SYS_ADMIN)
         _close_files(files, channel.fileno(), signal_queries.fileno())
         _wait_for_init(init, signal_queries)
@@ -91,9 +92,12 @@ def _wait_for_init(init: int, signal_queries: socket.socket) -> None:
     os.waitpid(init, 0)
 
 
-def _run_init(options: NamespaceOptions, channel: Channel) -> NoReturn:
+def _run_init(options: NamespaceOptions, channel: Channel, keeper: int) -> NoReturn:
     try:
         syscalls.die_with_parent()
+        # The keeper may have ended before that call. Its pid is not visible here, in the new PID namespace.
+        if select.select([keeper], [], [], 0)[0]:
+            os._exit(1)
         listener = _set_up(options)
         # Otherwise a command with root rights in its namespace could unmount the cover of the hidden directory, itself
         # or through this process.
