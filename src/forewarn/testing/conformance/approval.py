@@ -4,12 +4,13 @@ Only these requests can change something. They name the event that the user pass
 
 import select
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from forewarn.testing.conformance.document import CheckSkipped, Document, EventFields, event_id
 from forewarn.testing.conformance.probe import (
     EVENTS_QUERY,
     ApprovalTrace,
+    JointApproval,
     Probe,
     ResponseOrError,
     conditional,
@@ -110,13 +111,18 @@ def accepted_requests(id_: str) -> Mapping[str, Request]:
     }
 
 
-def run_approval(probe: Probe, id_: str) -> ApprovalTrace:
-    """Send every kind of approval of the event, in the order of its life cycle."""
+def run_approval(probe: Probe, id_: str, second_id: str | None = None) -> ApprovalTrace:
+    """Send every kind of approval of the event, in the order of its life cycle.
+
+    At the end, one approval names both the event and the second one.
+    """
     trace = ApprovalTrace(id_)
     trace.initial = _current_event(probe, id_)
     if trace.initial is not None:
         trace.id = id_ = event_id(trace.initial)
     if is_scheduled(trace.initial):
+        if second_id is None:
+            _send_with_unknown_event(probe, trace)
         _send_invalid_approvals(probe, trace)
         _send_approval(probe, trace)
     elif trace.initial is not None:
@@ -124,14 +130,66 @@ def run_approval(probe: Probe, id_: str) -> ApprovalTrace:
         _send_empty_approval(probe, trace, before=None)
     if trace.initial is not None:
         _repeat_approval(probe, trace)
+    if second_id is not None:
+        _send_for_both(probe, trace, second_id)
     if trace.initial is None or trace.is_gone:
         trace.responses["ended"] = _send(probe, approval_request(encode_approval([id_]), JSON_CONTENT_TYPE))
     return trace
 
 
+def _send_with_unknown_event(probe: Probe, trace: ApprovalTrace) -> None:
+    """Name the event second, behind an unknown one: with a single event, the only way to send two StartRequests.
+
+    This comes first, because an endpoint that accepts an invalid approval starts the event.
+    """
+    ids = [str(uuid.uuid4()).upper(), trace.id]
+    trace.joint = _send_joint_approval(probe, ids, first_is_unknown=True)
+    trace.responses["unknown-first"] = trace.joint.response
+
+
+def _send_for_both(probe: Probe, trace: ApprovalTrace, second_id: str) -> None:
+    """Name a Scheduled event second, behind the event of the life cycle, which has started by now."""
+    document = _read_document(probe)
+    second = None if document is None else document.event(second_id)
+    if document is None or second is None:
+        trace.joint_skip_reason = f"event {second_id} is not in the document"
+    elif not is_scheduled(second):
+        trace.joint_skip_reason = f"event {second_id} had already started"
+    elif document.event(trace.id) is None:
+        trace.joint_skip_reason = f"event {trace.id} had ended before an approval could name both"
+    else:
+        ids = [trace.id, event_id(second)]
+        trace.joint = _send_joint_approval(probe, ids, first_is_unknown=False)
+        if trace.joint.is_pending:
+            _send(probe, approval_request(encode_approval(ids[1:]), JSON_CONTENT_TYPE))
+            _note_start(trace, _read_document(probe))
+
+
+def _send_joint_approval(probe: Probe, ids: Sequence[str], *, first_is_unknown: bool) -> JointApproval:
+    response = _send(probe, approval_request(encode_approval(ids), JSON_CONTENT_TYPE))
+    joint = JointApproval(first_is_unknown=first_is_unknown, second_id=ids[1], response=response)
+    if _is_accepted(response):
+        document = _wait_for_start(probe, ids[1])
+        joint.is_pending = document is not None and is_scheduled(document.event(ids[1]))
+    return joint
+
+
+def _note_start(trace: ApprovalTrace, document: Document | None) -> None:
+    """Note whether the event that an approval named second has now started, after an approval of its own."""
+    if trace.joint is not None and trace.joint.is_pending and document is not None:
+        trace.joint.started_alone = not is_scheduled(document.event(trace.joint.second_id))
+        trace.joint.is_pending = not trace.joint.started_alone
+
+
+def _is_accepted(outcome: ResponseOrError) -> bool:
+    return isinstance(outcome, Response) and outcome.status < 400
+
+
 def _send_invalid_approvals(probe: Probe, trace: ApprovalTrace) -> None:
     for name, request in refused_requests(trace.id).items():
         trace.responses[name] = _send(probe, request)
+        if trace.joint is not None and trace.joint.is_pending and _is_accepted(trace.responses[name]):
+            _note_start(trace, _read_document(probe))
     expecting = approval_request(
         encode_approval([trace.id]), JSON_CONTENT_TYPE, ("Expect", "100-continue"), metadata=False
     )
@@ -167,6 +225,8 @@ def _send_approval(probe: Probe, trace: ApprovalTrace) -> None:
     with _open_long_poll(probe) as long_poll:
         trace.responses["approve"] = _send(probe, approval_request(encode_approval([trace.id]), JSON_CONTENT_TYPE))
         trace.after_approval = _wait_for_start(probe, trace.id)
+        if trace.before_approval is not None and is_scheduled(trace.before_approval.event(trace.id)):
+            _note_start(trace, trace.after_approval)
         if trace.after_approval is None or is_scheduled(trace.after_approval.event(trace.id)):
             return
         if long_poll.connection is not None:

@@ -63,6 +63,10 @@ class ApprovalTrace(msgspec.Struct):
     """The document after the approval, as soon as it shows that the event has started."""
     is_changed_by_empty_list: bool = False
     """Whether an approval without events changed the event."""
+    joint: "JointApproval | None" = None
+    """The approval with several StartRequests, if one was sent."""
+    joint_skip_reason: str = ""
+    """Why none was sent."""
     is_gone: bool = False
     is_closed_after_large_body: bool = False
     """Whether the endpoint closed the connection after a body that is too large."""
@@ -83,6 +87,19 @@ class ApprovalTrace(msgspec.Struct):
         if is_scheduled(self.initial):
             return f"event {self.id} has not started or ended yet"
         return f"event {self.id} had already started"
+
+
+class JointApproval(msgspec.Struct, kw_only=True):
+    """One approval with two StartRequests: what became of the event that it named second."""
+
+    first_is_unknown: bool
+    """Whether the first id is unknown to the endpoint, which may then refuse the whole approval."""
+    second_id: str
+    response: ResponseOrError
+    is_pending: bool = False
+    """Whether the second event stayed Scheduled, although the approval was accepted."""
+    started_alone: bool = False
+    """Whether the second event, while pending, started at once after an approval of its own."""
 
 
 def is_scheduled(event: EventFields | None) -> bool:
@@ -108,11 +125,16 @@ class ServiceUnavailable(BaseError, RequestFailed):
 class Probe:
     """Sends requests to an endpoint, within a rate limit and with retries."""
 
-    def __init__(self, endpoint: Endpoint, *, pace: Pace, timeout: float, burst: bool = False) -> None:
+    def __init__(
+        self, endpoint: Endpoint, *, pace: Pace, timeout: float, burst: bool = False, watch_seconds: float = 0.0
+    ) -> None:
         self.endpoint = endpoint
         self.pace = pace
         self.timeout = timeout
         self.burst = burst
+        self.burst_responses: list[Response] | None = None
+        self.watch_seconds = watch_seconds
+        """How long to watch Scheduled events; 0 if not at all."""
         self.approval: ApprovalTrace | None = None
         self.exchanges: list[str] = []
         """Requests and responses since the list was last cleared, as text."""
@@ -150,9 +172,12 @@ class Probe:
             response = self.send(EVENTS_QUERY)
         return response
 
-    def connect(self) -> RawConnection:
-        """Open a connection for the next request."""
-        self.pace.wait()
+    def connect(self, *, is_paced: bool = True) -> RawConnection:
+        """Open a connection for the next request; `is_paced=False` does not wait for its turn."""
+        if is_paced:
+            self.pace.wait()
+        else:
+            self.pace.requests += 1
         return RawConnection(self.endpoint, self.timeout)
 
     def with_retries(self, exchange: Callable[[RawConnection], T]) -> T:
