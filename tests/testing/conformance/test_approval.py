@@ -20,7 +20,7 @@ from tests.testing.conformance.reports import GUARD, no_delay
 
 ID = "0123ABCD-0000-4000-8000-000000000000"
 PATH = "/metadata/scheduledevents"
-EXPECT_REFUSED = {"expect-refused", "too-large"}
+EXPECT_REFUSED = {"expect-refused", "too-large", "unknown-first"}
 EXPECT_ACCEPTED = {"expect", "expect-after"}
 
 
