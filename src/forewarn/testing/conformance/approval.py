@@ -36,6 +36,9 @@ MAX_POLLS = 10
 LONG_POLL_DELAY = 0.5
 """The seconds between a long poll and the approval that makes the endpoint respond to it."""
 
+MAX_INTERIM_RESPONSES = 3
+"""How many responses to read after a body until the final one: an endpoint may repeat `100 Continue`."""
+
 OTHER_VERSION = VERSIONS[1]
 UNSUPPORTED_VERSION = "2001-01-01"
 LARGE_BODY_BYTES = 1024 * 1024
@@ -313,7 +316,11 @@ def _final_response(probe: Probe, request: Request) -> ResponseOrError:
         if response.status != CONTINUE:
             return response
         connection.send_bytes(request.body or b"")
-        return probe.receive(connection)
+        for _ in range(MAX_INTERIM_RESPONSES):
+            response = probe.receive(connection)
+            if response.status != CONTINUE:
+                break
+        return response
 
     return _exchange(probe, exchange)
 

@@ -84,6 +84,8 @@ class ApprovalTrace(msgspec.Struct):
         """Return why some requests were not sent."""
         if self.initial is None:
             return f"event {self.id} is not in the document"
+        if self.before_approval is not None and not is_scheduled(self.before_approval.event(self.id)):
+            return f"event {self.id} had started, or was gone, before the valid approval"
         if is_scheduled(self.initial):
             return f"event {self.id} has not started or ended yet"
         return f"event {self.id} had already started"
