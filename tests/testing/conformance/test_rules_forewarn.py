@@ -51,7 +51,11 @@ def watched() -> Report:
     with Forewarn() as forewarn:
         forewarn.schedule("Freeze", "db-0", notice="30s")
         some = [row for row in RULES if row.precondition is Precondition.WATCH]
-        pace = Pace(1e9, sleep=lambda _: forewarn.advance("10s"))
+
+        def advance(_: float) -> None:
+            forewarn.advance("10s")
+
+        pace = Pace(1e9, sleep=advance)
         return run_kit(forewarn, "db-0", watch_seconds=GUARD, rules=some, pace=pace)
 
 

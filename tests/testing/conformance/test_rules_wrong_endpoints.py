@@ -35,8 +35,8 @@ def run_kit(mock: MockEndpoint) -> Report:
 
 NO_EXTENSION = {"wait-header"}
 NOT_TRIED = {
-    "approve-ended", "approve-several", "not-before-unapproved", "rate", "rate-response", "unknown-caller", "wait-ends-with-change", "wait-header-304", "wait-holds",
-    "wait-other-etag", "wait-too-many", "wait-without-etag",
+    "approve-ended", "approve-several", "not-before-unapproved", "rate", "rate-response", "unknown-caller",
+    "wait-ends-with-change", "wait-header-304", "wait-holds", "wait-other-etag", "wait-too-many", "wait-without-etag",
 }  # fmt: skip
 
 
