@@ -13,7 +13,7 @@ from forewarn.testing.conformance.approval import (
     refused_requests,
     run_approval,
 )
-from forewarn.testing.conformance.probe import ApprovalTrace, JointApproval, Probe, is_started
+from forewarn.testing.conformance.probe import ApprovalTrace, Probe, SharedApproval, is_started
 from forewarn.testing.conformance.raw_http import METADATA_HEADER, Pace, Request, Response
 from tests.testing.conformance.mock import MockEndpoint, MockRequest, MockResponse, run_mock
 from tests.testing.conformance.reports import GUARD, no_delay
@@ -152,55 +152,55 @@ class AcceptsUnknownEvents(MockEndpoint):
         return [id_ for id_ in super().read_ids(body) if id_ in {each["EventId"] for each in self.events}]
 
 
-def joint_of(mock: MockEndpoint, *, both: bool) -> JointApproval | None:
+def shared_of(mock: MockEndpoint, *, both: bool) -> SharedApproval | None:
     first, second = (each["EventId"] for each in mock.events[:2])
     with run_mock(mock) as url:
         probe = Probe(parse_endpoint(url), pace=no_delay(), timeout=GUARD)
         trace = run_approval(probe, first, second.lower() if both else None)
-    if trace.joint is not None:
-        assert trace.joint.second_id == (second if both else first)
-    return trace.joint
+    if trace.shared is not None:
+        assert trace.shared.second_id == (second if both else first)
+    return trace.shared
 
 
-def outcome(joint: JointApproval | None) -> tuple[int, bool, bool]:
-    assert joint is not None
-    assert isinstance(joint.response, Response)
-    return joint.response.status, joint.is_pending, joint.started_alone
+def outcome(shared: SharedApproval | None) -> tuple[int, bool, bool]:
+    assert shared is not None
+    assert isinstance(shared.response, Response)
+    return shared.response.status, shared.is_pending, shared.started_alone
 
 
 @pytest.mark.parametrize("both", [True, False])
 def test_endpoint_that_takes_only_the_first_start_request_is_noticed(both: bool) -> None:
-    assert outcome(joint_of(TakesOnlyTheFirstStartRequest(), both=both)) == (200, False, True)
+    assert outcome(shared_of(TakesOnlyTheFirstStartRequest(), both=both)) == (200, False, True)
 
 
 def test_two_events_are_approved_together() -> None:
-    assert outcome(joint_of(MockEndpoint(), both=True)) == (200, False, False)
+    assert outcome(shared_of(MockEndpoint(), both=True)) == (200, False, False)
 
 
 def test_unknown_event_may_be_refused_together_with_a_known_one() -> None:
-    assert outcome(joint_of(MockEndpoint(), both=False)) == (400, False, False)
+    assert outcome(shared_of(MockEndpoint(), both=False)) == (400, False, False)
 
 
 def test_event_that_is_named_second_may_start() -> None:
-    assert outcome(joint_of(AcceptsUnknownEvents(), both=False)) == (200, False, False)
+    assert outcome(shared_of(AcceptsUnknownEvents(), both=False)) == (200, False, False)
 
 
 def test_blocked_event_stays_pending() -> None:
-    assert outcome(joint_of(NeverStartsEvents(), both=True)) == (200, True, False)
+    assert outcome(shared_of(NeverStartsEvents(), both=True)) == (200, True, False)
 
 
 @pytest.mark.parametrize(
     ("second", "why"),
     [(1, "had ended before an approval could name both"), (3, "had already started"), (None, "is not in the document")],
 )
-def test_joint_approval_is_not_sent_without_two_usable_events(second: int | None, why: str) -> None:
+def test_shared_approval_is_not_sent_without_two_usable_events(second: int | None, why: str) -> None:
     mock = EndsApprovedEvents()
     other = ID if second is None else mock.events[second]["EventId"]
     with run_mock(mock) as url:
         probe = Probe(parse_endpoint(url), pace=no_delay(), timeout=GUARD)
         trace = run_approval(probe, mock.events[0]["EventId"], other)
-    assert trace.joint is None
-    assert trace.joint_skip_reason.endswith(why)
+    assert trace.shared is None
+    assert trace.shared_skip_reason.endswith(why)
 
 
 class RepeatsContinue(MockEndpoint):

@@ -10,9 +10,9 @@ from forewarn.testing.conformance.document import CheckSkipped, Document, EventF
 from forewarn.testing.conformance.probe import (
     EVENTS_QUERY,
     ApprovalTrace,
-    JointApproval,
     Probe,
     ResponseOrError,
+    SharedApproval,
     conditional,
     etag,
     is_scheduled,
@@ -146,8 +146,8 @@ def _send_with_unknown_event(probe: Probe, trace: ApprovalTrace) -> None:
     This comes first, because an endpoint that accepts an invalid approval starts the event.
     """
     ids = [str(uuid.uuid4()).upper(), trace.id]
-    trace.joint = _send_joint_approval(probe, ids, first_is_unknown=True)
-    trace.responses["unknown-first"] = trace.joint.response
+    trace.shared = _send_shared_approval(probe, ids, first_is_unknown=True)
+    trace.responses["unknown-first"] = trace.shared.response
 
 
 def _send_for_both(probe: Probe, trace: ApprovalTrace, second_id: str) -> None:
@@ -155,33 +155,33 @@ def _send_for_both(probe: Probe, trace: ApprovalTrace, second_id: str) -> None:
     document = _read_document(probe)
     second = None if document is None else document.event(second_id)
     if document is None or second is None:
-        trace.joint_skip_reason = f"event {second_id} is not in the document"
+        trace.shared_skip_reason = f"event {second_id} is not in the document"
     elif not is_scheduled(second):
-        trace.joint_skip_reason = f"event {second_id} had already started"
+        trace.shared_skip_reason = f"event {second_id} had already started"
     elif document.event(trace.id) is None:
-        trace.joint_skip_reason = f"event {trace.id} had ended before an approval could name both"
+        trace.shared_skip_reason = f"event {trace.id} had ended before an approval could name both"
     else:
         ids = [trace.id, event_id(second)]
-        trace.joint = _send_joint_approval(probe, ids, first_is_unknown=False)
-        if trace.joint.is_pending:
+        trace.shared = _send_shared_approval(probe, ids, first_is_unknown=False)
+        if trace.shared.is_pending:
             _send(probe, approval_request(encode_approval(ids[1:]), JSON_CONTENT_TYPE))
             _note_start(trace, _read_document(probe))
 
 
-def _send_joint_approval(probe: Probe, ids: Sequence[str], *, first_is_unknown: bool) -> JointApproval:
+def _send_shared_approval(probe: Probe, ids: Sequence[str], *, first_is_unknown: bool) -> SharedApproval:
     response = _send(probe, approval_request(encode_approval(ids), JSON_CONTENT_TYPE))
-    joint = JointApproval(first_is_unknown=first_is_unknown, second_id=ids[1], response=response)
+    shared = SharedApproval(first_is_unknown=first_is_unknown, second_id=ids[1], response=response)
     if _is_accepted(response):
         document = _wait_for_start(probe, ids[1])
-        joint.is_pending = document is not None and is_scheduled(document.event(ids[1]))
-    return joint
+        shared.is_pending = document is not None and is_scheduled(document.event(ids[1]))
+    return shared
 
 
 def _note_start(trace: ApprovalTrace, document: Document | None) -> None:
     """Note whether the event that an approval named second has now started, after an approval of its own."""
-    if trace.joint is not None and trace.joint.is_pending and document is not None:
-        trace.joint.started_alone = not is_scheduled(document.event(trace.joint.second_id))
-        trace.joint.is_pending = not trace.joint.started_alone
+    if trace.shared is not None and trace.shared.is_pending and document is not None:
+        trace.shared.started_alone = not is_scheduled(document.event(trace.shared.second_id))
+        trace.shared.is_pending = not trace.shared.started_alone
 
 
 def _is_accepted(outcome: ResponseOrError) -> bool:
@@ -191,7 +191,7 @@ def _is_accepted(outcome: ResponseOrError) -> bool:
 def _send_invalid_approvals(probe: Probe, trace: ApprovalTrace) -> None:
     for name, request in refused_requests(trace.id).items():
         trace.responses[name] = _send(probe, request)
-        if trace.joint is not None and trace.joint.is_pending and _is_accepted(trace.responses[name]):
+        if trace.shared is not None and trace.shared.is_pending and _is_accepted(trace.responses[name]):
             _note_start(trace, _read_document(probe))
     expecting = approval_request(
         encode_approval([trace.id]), JSON_CONTENT_TYPE, ("Expect", "100-continue"), metadata=False

@@ -63,9 +63,9 @@ class ApprovalTrace(msgspec.Struct):
     """The document after the approval, as soon as it shows that the event has started."""
     is_changed_by_empty_list: bool = False
     """Whether an approval without events changed the event."""
-    joint: "JointApproval | None" = None
+    shared: "SharedApproval | None" = None
     """The approval with several StartRequests, if one was sent."""
-    joint_skip_reason: str = ""
+    shared_skip_reason: str = ""
     """Why none was sent."""
     is_gone: bool = False
     is_closed_after_large_body: bool = False
@@ -91,7 +91,7 @@ class ApprovalTrace(msgspec.Struct):
         return f"event {self.id} had already started"
 
 
-class JointApproval(msgspec.Struct, kw_only=True):
+class SharedApproval(msgspec.Struct, kw_only=True):
     """One approval with two StartRequests: what became of the event that it named second."""
 
     first_is_unknown: bool

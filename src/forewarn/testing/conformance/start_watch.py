@@ -82,7 +82,7 @@ def _look(probe: Probe, known: set[str], watched: dict[str, WatchedEvent]) -> No
 def _add_scheduled_events(probe: Probe, document: Document, now: datetime, watched: dict[str, WatchedEvent]) -> None:
     """Add the events that can still start too early."""
     trace = probe.approval
-    approved = set() if trace is None else {trace.id.upper(), (trace.joint.second_id if trace.joint else "").upper()}
+    approved = set() if trace is None else {trace.id.upper(), (trace.shared.second_id if trace.shared else "").upper()}
     for event in document.events:
         id_ = event_id(event).upper()
         not_before = parse_date(str(event.get("NotBefore")))

@@ -50,25 +50,25 @@ def _event_starts(probe: Probe) -> None:
 
 
 def _approves_several(probe: Probe) -> None:
-    """Check that the second StartRequest counts. An event that never starts may be blocked by something else."""
+    """Check that an approval counts for the event that it names second, unless something else may block its start."""
     if probe.approval is None:
         raise CheckSkipped("the rule needs events to approve: --approve EVENTID, twice")
-    joint = probe.approval.joint
-    if joint is None:
-        raise CheckSkipped(probe.approval.joint_skip_reason or probe.approval.skip_reason())
-    probe.note_exchange("POST with two StartRequests", joint.response)
-    if isinstance(joint.response, RequestFailed):
-        raise RequestFailed(str(joint.response))
-    if joint.first_is_unknown and joint.response.status >= 400:
+    shared = probe.approval.shared
+    if shared is None:
+        raise CheckSkipped(probe.approval.shared_skip_reason or probe.approval.skip_reason())
+    probe.note_exchange("POST with two StartRequests", shared.response)
+    if isinstance(shared.response, RequestFailed):
+        raise RequestFailed(str(shared.response))
+    if shared.first_is_unknown and shared.response.status >= 400:
         raise CheckSkipped("the rule needs a second Scheduled event: --approve EVENTID, twice")
-    expect_status(joint.response, 200)
-    if joint.started_alone:
+    expect_status(shared.response, 200)
+    if shared.started_alone:
         raise Mismatch(
-            f"event {joint.second_id} did not start after an approval that named it second, "
+            f"event {shared.second_id} did not start after an approval that named it second, "
             "but at once after one that named it first"
         )
-    if joint.is_pending:
-        raise CheckSkipped(f"event {joint.second_id} has not started yet; something else may block it")
+    if shared.is_pending:
+        raise CheckSkipped(f"event {shared.second_id} has not started yet; something else may block it")
 
 
 def _empty_list_changes_nothing(probe: Probe) -> None:
