@@ -56,6 +56,34 @@ def test_conforming_endpoint_exits_with_0(machine: Machine) -> None:
     assert "Wrong:" not in ended.stderr
 
 
+def test_summary_names_options_that_check_more(machine: Machine) -> None:
+    assert check(machine, MockEndpoint()).stderr.endswith("More rows are checked with --approve, --burst, --watch.\n")
+    assert "More rows are checked with --approve, --watch.\n" in check(machine, MockEndpoint(), "--burst").stderr
+
+
+class RefusesApprovals(MockEndpoint):
+    """Run an endpoint that has two faults and a difference."""
+
+    def approve(self, body: bytes | None) -> MockResponse:
+        return error(409, "not now")
+
+    def usual_headers(self, reply: MockResponse) -> Headers:
+        return [pair for pair in super().usual_headers(reply) if pair[0] != "x-ms-request-id"]
+
+
+def test_problems_option_shows_wrong_rows_first_with_their_requests(machine: Machine) -> None:
+    mock = RefusesApprovals()
+    ended = check(machine, mock, "--problems", "--approve", mock.events[0]["EventId"])
+    verdicts = [line.split()[1] for line in ended.stdout.splitlines()[1:]]
+    assert verdicts == sorted(verdicts, reverse=True)
+    lines = {line.split()[0]: line for line in ended.stdout.splitlines()}
+    body = json.dumps({"StartRequests": [{"EventId": mock.events[0]["EventId"]}]}, separators=(",", ":"))
+    assert (
+        "the status is 409, not 200 (POST /metadata/scheduledevents?api-version=2020-07-01 "
+        f"with Content-Type: application/json with the body {body}). Approving: "
+    ) in lines["approve"]
+
+
 def test_stderr_has_only_the_summary_without_a_terminal(machine: Machine) -> None:
     (line,) = check(machine, MockEndpoint()).stderr.splitlines()
     assert line.startswith(f"{len(RULES)} rows at http://127.0.0.1:")

@@ -1,5 +1,6 @@
 """`forewarn conformance`: check an endpoint against the guest protocol: Forewarn's, another mock, or Azure's."""
 
+from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 
@@ -57,7 +58,9 @@ COLUMNS = (
     multiple=True,
     help="Approve this event, to check also the rules about approvals; twice: also an approval of two events.",
 )
-@click.option("--problems", is_flag=True, help="Show only rows that are wrong or differ; count the others.")
+@click.option(
+    "--problems", is_flag=True, help="Show only rows that are wrong, then those that differ; count the others."
+)
 @click.option("--burst", is_flag=True, help="Send 12 requests at once, to check rate limiting.")
 @option(
     "--watch",
@@ -123,7 +126,7 @@ def conformance(
         _write_unchecked(found, "approve", "Nothing was approved")
     if watch is not None:
         _write_unchecked(found, "not-before-unapproved", "--watch has no result")
-    _write_summary(found)
+    _write_summary(found, {"--approve": bool(approve), "--burst": burst, "--watch": watch is not None})
 
 
 def _check_options(approve: tuple[str, ...], pace: float) -> None:
@@ -180,7 +183,7 @@ def _show(found: Report, output: Output, *, only_problems: bool) -> None:
             }
         )
         return
-    shown = [finding for finding in found.findings if not only_problems or finding.verdict in PROBLEMS]
+    shown = [finding for verdict in PROBLEMS for finding in found.of(verdict)] if only_problems else found.findings
     if shown:
         write_table(COLUMNS, ((finding.row, finding.verdict.value, _finding_text(finding)) for finding in shown))
 
@@ -201,9 +204,11 @@ def _write_unchecked(found: Report, row: str, what: str) -> None:
         write_message(f"{what}: {finding.why}.")
 
 
-def _write_summary(found: Report) -> None:
+def _write_summary(found: Report, options: Mapping[str, bool]) -> None:
     counts = ", ".join(_count_text(found.count(verdict), verdict) for verdict in Verdict)
-    write_message(f"{len(found.findings)} rows at {found.endpoint}: {counts}. {found.requests} requests.")
+    unused = [option_name for option_name, is_used in options.items() if not is_used]
+    more = f" More rows are checked with {', '.join(unused)}." if unused and found.is_known_here else ""
+    write_message(f"{len(found.findings)} rows at {found.endpoint}: {counts}. {found.requests} requests.{more}")
     if not found.is_known_here:
         raise CliError(ExitCode.REFUSED, f"{found.endpoint} does not serve this machine; run the command inside a VM")
     if wrong := found.of(Verdict.WRONG):

@@ -129,14 +129,14 @@ def run_approval(probe: Probe, id_: str, second_id: str | None = None) -> Approv
         _send_invalid_approvals(probe, trace)
         _send_approval(probe, trace)
     elif trace.initial is not None:
-        trace.responses["approve"] = _send(probe, approval_request(encode_approval([id_]), JSON_CONTENT_TYPE))
+        _send_named(probe, trace, "approve", approval_request(encode_approval([id_]), JSON_CONTENT_TYPE))
         _send_empty_approval(probe, trace, before=None)
     if trace.initial is not None:
         _repeat_approval(probe, trace)
     if second_id is not None:
         _send_for_both(probe, trace, second_id)
     if trace.initial is None or trace.is_gone:
-        trace.responses["ended"] = _send(probe, approval_request(encode_approval([id_]), JSON_CONTENT_TYPE))
+        _send_named(probe, trace, "ended", approval_request(encode_approval([id_]), JSON_CONTENT_TYPE))
     return trace
 
 
@@ -190,12 +190,13 @@ def _is_accepted(outcome: ResponseOrError) -> bool:
 
 def _send_invalid_approvals(probe: Probe, trace: ApprovalTrace) -> None:
     for name, request in refused_requests(trace.id).items():
-        trace.responses[name] = _send(probe, request)
+        _send_named(probe, trace, name, request)
         if trace.shared is not None and trace.shared.is_pending and _is_accepted(trace.responses[name]):
             _note_start(trace, _read_document(probe))
     expecting = approval_request(
         encode_approval([trace.id]), JSON_CONTENT_TYPE, ("Expect", "100-continue"), metadata=False
     )
+    trace.requests["expect-refused"] = expecting
     trace.responses["expect-refused"] = _first_response(probe, expecting)
     _send_large_body(probe, trace)
     trace.before_approval = _read_document(probe)
@@ -204,7 +205,7 @@ def _send_invalid_approvals(probe: Probe, trace: ApprovalTrace) -> None:
 
 def _send_empty_approval(probe: Probe, trace: ApprovalTrace, before: Document | None) -> None:
     """Send an approval without events, while one can still be approved: the endpoint must not approve all of them."""
-    trace.responses["empty-list"] = _send(probe, approval_request(encode_approval([]), JSON_CONTENT_TYPE))
+    _send_named(probe, trace, "empty-list", approval_request(encode_approval([]), JSON_CONTENT_TYPE))
     after = _read_document(probe)
     if before is not None and after is not None:
         trace.is_changed_by_empty_list = before.event(trace.id) != after.event(trace.id)
@@ -221,12 +222,13 @@ def _send_large_body(probe: Probe, trace: ApprovalTrace) -> None:
         trace.is_closed_after_large_body = response.status >= 400 and connection.read_until_close(probe.timeout)[1]
         return response
 
+    trace.requests["too-large"] = request
     trace.responses["too-large"] = _exchange(probe, exchange)
 
 
 def _send_approval(probe: Probe, trace: ApprovalTrace) -> None:
     with _open_long_poll(probe) as long_poll:
-        trace.responses["approve"] = _send(probe, approval_request(encode_approval([trace.id]), JSON_CONTENT_TYPE))
+        _send_named(probe, trace, "approve", approval_request(encode_approval([trace.id]), JSON_CONTENT_TYPE))
         trace.after_approval = _wait_for_start(probe, trace.id)
         if trace.before_approval is not None and is_scheduled(trace.before_approval.event(trace.id)):
             _note_start(trace, trace.after_approval)
@@ -236,13 +238,14 @@ def _send_approval(probe: Probe, trace: ApprovalTrace) -> None:
             trace.responses["held"] = _read_response(long_poll.connection)
     probe.later_documents.append(trace.after_approval)
     if is_started(trace.after_approval.event(trace.id)):
-        trace.responses["started"] = _send(probe, approval_request(encode_approval([trace.id]), JSON_CONTENT_TYPE))
+        _send_named(probe, trace, "started", approval_request(encode_approval([trace.id]), JSON_CONTENT_TYPE))
 
 
 def _repeat_approval(probe: Probe, trace: ApprovalTrace) -> None:
     for name, request in accepted_requests(trace.id).items():
-        trace.responses[name] = _send(probe, request)
+        _send_named(probe, trace, name, request)
     expecting = approval_request(encode_approval([trace.id]), JSON_CONTENT_TYPE, ("Expect", "100-continue"))
+    trace.requests |= {"expect": expecting, "expect-after": expecting}
     trace.responses["expect"] = _first_response(probe, expecting)
     trace.responses["expect-after"] = _final_response(probe, expecting)
     now = _read_document(probe)
@@ -337,6 +340,11 @@ def _send(probe: Probe, request: Request) -> ResponseOrError:
         return probe.send(request)
     except RequestFailed as error:
         return error
+
+
+def _send_named(probe: Probe, trace: ApprovalTrace, name: str, request: Request) -> None:
+    trace.requests[name] = request
+    trace.responses[name] = _send(probe, request)
 
 
 def _read_document(probe: Probe) -> Document | None:

@@ -56,6 +56,7 @@ class ApprovalTrace(msgspec.Struct):
     id: str
     initial: EventFields | None = None
     """The event at the beginning, or None if it was not in the document."""
+    requests: dict[str, Request] = {}
     responses: dict[str, ResponseOrError] = {}
     before_approval: Document | None = None
     """The document after the invalid approvals and before the valid one."""

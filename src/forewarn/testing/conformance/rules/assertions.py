@@ -140,7 +140,8 @@ def approval_response(probe: Probe, name: str) -> Response:
     if probe.approval is None:
         raise CheckSkipped("the rule needs an event to approve: --approve EVENTID")
     if name in probe.approval.responses:
-        probe.note_exchange(f"POST ({name})", probe.approval.responses[name])
+        request = probe.approval.requests.get(name, f"the request {name}")
+        probe.note_exchange(request, probe.approval.responses[name])
     return probe.approval.response(name)
 
 

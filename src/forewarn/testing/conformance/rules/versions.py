@@ -104,7 +104,7 @@ def _named_in(version: str, prefix: str, *, role_instances: bool) -> Check:
             raise CheckSkipped(f"no event of {what} is shown in {version}")
         for name, shown in names:
             if shown != f"{prefix}{name}":
-                raise Mismatch(f"the name of {quoted(name)} is {quoted(shown)} in {version}")
+                raise Mismatch(f"the name {quoted(name)} is {quoted(shown)} in {version}, not {quoted(prefix + name)}")
 
     return check
 
