@@ -220,11 +220,11 @@ def _count_text(count: int, verdict: Verdict) -> str:
     return f"{count} differ" if verdict is Verdict.DIFFERS and count != 1 else f"{count} {verdict}"
 
 
-def _seconds(option_name: str, duration: str) -> float:
+def _seconds(flag: str, duration: str) -> float:
     try:
         seconds = parse_duration(duration) / timedelta(seconds=1)
     except Invalid as error:
-        raise CliError(ExitCode.USAGE, f"{option_name}: {error}") from None
+        raise CliError(ExitCode.USAGE, f"{flag}: {error}") from None
     if seconds <= 0:
-        raise CliError(ExitCode.USAGE, f"{option_name} must be greater than 0")
+        raise CliError(ExitCode.USAGE, f"{flag} must be greater than 0")
     return seconds

@@ -47,7 +47,7 @@ MAX_EMPTY_RESPONSES = 120
 """How many responses, one second apart, may be empty for the same reason."""
 
 CLOSE_TIMEOUT = 2.0
-"""How many seconds to wait for bytes after the end of a response."""
+"""How many seconds to wait for bytes after the end of a response, or for the end of the connection."""
 
 
 class ApprovalTrace(msgspec.Struct):

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from forewarn.testing.conformance.document import Mismatch
 from forewarn.testing.conformance.evidence import OUR_CHOICE, SECURITY, Evidence, documented, observed
-from forewarn.testing.conformance.probe import EVENTS_QUERY, Probe
+from forewarn.testing.conformance.probe import CLOSE_TIMEOUT, EVENTS_QUERY, Probe
 from forewarn.testing.conformance.raw_http import EVENTS_PATH, METADATA_HEADER, RawConnection, Request, Response
 from forewarn.testing.conformance.rule import Check, Precondition, Rule
 from forewarn.testing.conformance.rules.assertions import (
@@ -68,7 +68,7 @@ def _serves_until_close(probe: Probe) -> None:
         connection.send(request)
         first = probe.receive(connection)
         if first.announces_close:
-            return [first], connection.read_until_close(probe.timeout)[1]
+            return [first], connection.read_until_close(CLOSE_TIMEOUT)[1]
         connection.send(request)
         return [first, probe.receive(connection)], True
 
