@@ -101,6 +101,7 @@ def _long_poll_request(tag: str, seconds: int) -> Request:
 
 
 def _rule(id_: str, rule: str, check: Check, needs: Precondition = Precondition.WAIT) -> Rule:
+    """Return a rule about the extension, which is our choice as a whole."""
     return Rule(id=id_, section=SECTION, text=rule, evidence=OUR_CHOICE, check=check, precondition=needs)
 
 

@@ -122,76 +122,104 @@ def _same_incarnation(probe: Probe) -> None:
         )
 
 
-def _rule(
-    id_: str,
-    rule: str,
-    check: Check,
-    needs: Precondition = Precondition.NOTHING,
-    *,
-    evidence: Evidence = VERSION_TABLE,
-) -> Rule:
+def _rule(id_: str, rule: str, evidence: Evidence, check: Check, needs: Precondition = Precondition.NOTHING) -> Rule:
     return Rule(id=id_, section=SECTION, text=rule, evidence=evidence, check=check, precondition=needs)
 
 
 RULES: Sequence[Rule] = (
-    *(_rule(f"version-{version}", INTRODUCED[version], serves_document(query(version))) for version in VERSIONS),
-    _rule("preview-names", UNDERSCORE, _named_in(PREVIEW_VERSION, "_", role_instances=False), Precondition.VM),
+    *(
+        _rule(f"version-{version}", INTRODUCED[version], VERSION_TABLE, serves_document(query(version)))
+        for version in VERSIONS
+    ),
+    _rule(
+        "preview-names",
+        UNDERSCORE,
+        VERSION_TABLE,
+        _named_in(PREVIEW_VERSION, "_", role_instances=False),
+        Precondition.VM,
+    ),
     _rule(
         "preview-role-instances",
         UNDERSCORE,
+        documented("events", "Event properties, examples of Resources"),
         _named_in(PREVIEW_VERSION, "", role_instances=True),
         Precondition.ROLE_INSTANCE,
-        evidence=documented("events", "Event properties, examples of Resources"),
     ),
     _rule(
         "preview-approval-header",
         "An approval needs no `Metadata` header (D)",
+        documented("events", "Version and region availability, and the samples of 2017"),
         approval_accepted("preview-without-header"),
         Precondition.APPROVE_ANY,
-        evidence=documented("events", "Version and region availability, and the samples of 2017"),
     ),
-    _rule("names", INTRODUCED["2017-08-01"], _named_in("2017-08-01", "", role_instances=False), Precondition.VM),
+    _rule(
+        "names",
+        INTRODUCED["2017-08-01"],
+        VERSION_TABLE,
+        _named_in("2017-08-01", "", role_instances=False),
+        Precondition.VM,
+    ),
     _rule(
         "approval-header",
         "the header is needed on every request (D) |",
+        documented("events", "Headers"),
         response_to_approval("no-header", has_status(400)),
         Precondition.APPROVE,
-        evidence=documented("events", "Headers"),
     ),
-    _rule("preempt-since", INTRODUCED[PREEMPT_SINCE], _hidden_below(EventType.PREEMPT), Precondition.PREEMPT),
-    _rule("terminate-since", INTRODUCED[TERMINATE_SINCE], _hidden_below(EventType.TERMINATE), Precondition.TERMINATE),
+    _rule(
+        "preempt-since",
+        INTRODUCED[PREEMPT_SINCE],
+        VERSION_TABLE,
+        _hidden_below(EventType.PREEMPT),
+        Precondition.PREEMPT,
+    ),
+    _rule(
+        "terminate-since",
+        INTRODUCED[TERMINATE_SINCE],
+        VERSION_TABLE,
+        _hidden_below(EventType.TERMINATE),
+        Precondition.TERMINATE,
+    ),
     _rule(
         "description-since",
         INTRODUCED[DESCRIPTION_SINCE],
+        VERSION_TABLE,
         _field_since("Description", DESCRIPTION_SINCE),
         Precondition.EVENT,
     ),
-    _rule("source-since", INTRODUCED[SOURCE_SINCE], _field_since("EventSource", SOURCE_SINCE), Precondition.EVENT),
+    _rule(
+        "source-since",
+        INTRODUCED[SOURCE_SINCE],
+        VERSION_TABLE,
+        _field_since("EventSource", SOURCE_SINCE),
+        Precondition.EVENT,
+    ),
     _rule(
         "duration-since",
         INTRODUCED[DURATION_SINCE],
+        VERSION_TABLE,
         _field_since("DurationInSeconds", DURATION_SINCE),
         Precondition.EVENT,
     ),
     _rule(
         "version-of-approval",
         "A query and an approval of one client may use different versions (C).",
+        observed("requests of clients that query and approve with different versions"),
         approval_accepted("other-version"),
         Precondition.APPROVE_ANY,
-        evidence=observed("requests of clients that query and approve with different versions"),
     ),
     _rule(
         "hidden-events",
         "An event that a version hides still changes the incarnation (O).",
+        OUR_CHOICE,
         _same_incarnation,
         Precondition.PREEMPT_OR_TERMINATE,
-        evidence=OUR_CHOICE,
     ),
     _rule(
         "instance-versions",
         "Forewarn accepts every date from 2017-03-01 on, with the same response (O).",
+        OUR_CHOICE,
         response_to(get_request("/metadata/instance?api-version=2019-02-28"), has_status(200)),
         Precondition.INSTANCE,
-        evidence=OUR_CHOICE,
     ),
 )
