@@ -89,10 +89,15 @@ def test_api_version_not_supported_is_404_with_the_same_shape_of_body(version: s
     assert answer.body.endswith(NEWEST_VERSIONS)
 
 
-@pytest.mark.parametrize("path", [EVENTS, "/metadata/instance"])
-def test_status_of_an_unsupported_version_is_a_setting(path: str) -> None:
-    assert refused(get(f"{path}?api-version=latest"), unsupported_version_status=400).status == 400
-    assert refused(get(f"{path}?api-version=latest")).status == 404
+def test_status_of_an_unsupported_version_is_a_setting() -> None:
+    assert refused(get(f"{EVENTS}?api-version=latest"), unsupported_version_status=410).status == 410
+    assert refused(get(f"{EVENTS}?api-version=latest")).status == 404
+
+
+def test_unsupported_version_of_instance_metadata_is_always_400_and_names_its_newest_versions() -> None:
+    answer = refused(get("/metadata/instance?api-version=2099-01-01"), unsupported_version_status=410)
+    assert (answer.status, answer.reason) == (400, ErrorReason.VERSION_UNSUPPORTED)
+    assert json.loads(answer.body)["newest-versions"] == ["2025-04-07", "2024-07-17", "2024-03-15"]
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from enum import StrEnum
 import msgspec
 
 from forewarn.core.text import truncate_text
-from forewarn.wire.protocol import VERSIONS
+from forewarn.wire.protocol import NEWEST_INSTANCE_VERSIONS, VERSIONS
 
 JSON = "application/json; charset=utf-8"
 TEXT = "text/plain; charset=utf-8"
@@ -78,7 +78,7 @@ class _Error(msgspec.Struct):
 
 class _VersionError(msgspec.Struct, rename="kebab"):
     error: str
-    newest_versions: tuple[str, ...] = NEWEST_VERSIONS
+    newest_versions: tuple[str, ...]
 
 
 def status_line(status: int) -> bytes:
@@ -93,9 +93,11 @@ def error_response(
     return ErrorResponse(status, msgspec.json.encode(_Error(message)), reason, headers=headers, close=close)
 
 
-def _version_error(status: int, reason: ErrorReason, message: str) -> ErrorResponse:
+def _version_error(
+    status: int, reason: ErrorReason, message: str, newest: tuple[str, ...] = NEWEST_VERSIONS
+) -> ErrorResponse:
     text = f"{message}. For more information refer to aka.ms/azureimds"
-    return ErrorResponse(status, msgspec.json.encode(_VersionError(text)), reason)
+    return ErrorResponse(status, msgspec.json.encode(_VersionError(text, newest)), reason)
 
 
 UNKNOWN_CALLER = error_response(
@@ -164,6 +166,12 @@ def version_unsupported(version: str, status: int) -> ErrorResponse:
     """Refuse an api-version that does not exist, including `latest`."""
     why = f"The api-version {truncate_text(version, MAX_ECHO_BYTES)} is not supported"
     return _version_error(status, ErrorReason.VERSION_UNSUPPORTED, why)
+
+
+def instance_version_unsupported(version: str) -> ErrorResponse:
+    """Refuse an api-version of instance metadata. With 400, clients fall back to an older version; 404 they retry."""
+    why = f"Bad request. The api-version {truncate_text(version, MAX_ECHO_BYTES)} is not supported"
+    return _version_error(400, ErrorReason.VERSION_UNSUPPORTED, why, NEWEST_INSTANCE_VERSIONS)
 
 
 def invalid_body(message: str) -> ErrorResponse:

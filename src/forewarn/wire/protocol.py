@@ -11,6 +11,9 @@ NEWEST_VERSION = VERSIONS[-1]
 PREVIEW_VERSION = VERSIONS[0]
 """The version in which names of IaaS VMs start with an underscore and POST needs no `Metadata` header."""
 
+NEWEST_INSTANCE_VERSIONS = ("2025-04-07", "2024-07-17", "2024-03-15")
+"""The newest api-versions of `/metadata/instance`, newest first; a later date is refused, so that clients fall back."""
+
 DESCRIPTION_SINCE = ApiVersion.V2019_04_01.value
 SOURCE_SINCE = ApiVersion.V2019_08_01.value
 DURATION_SINCE = ApiVersion.V2020_07_01.value

@@ -14,7 +14,7 @@ import msgspec
 
 from forewarn.wire import error_responses
 from forewarn.wire.error_responses import ErrorResponse
-from forewarn.wire.protocol import MAX_WAIT, PREVIEW_VERSION, VERSIONS
+from forewarn.wire.protocol import MAX_WAIT, NEWEST_INSTANCE_VERSIONS, PREVIEW_VERSION, VERSIONS
 
 SCHEME = "http://"
 
@@ -115,7 +115,7 @@ def route(head: RequestHead, *, unsupported_version_status: int = 404) -> GuestR
                 head, target, unsupported_version_status
             )
         case ["metadata", "instance", *_]:
-            return _check_head(head, target, ("GET",)) or _instance_request(target, unsupported_version_status)
+            return _check_head(head, target, ("GET",)) or _instance_request(target)
         case ["metadata", "versions"]:
             return _check_head(head, target, ("GET",)) or VersionsRequest()
         case _:
@@ -165,12 +165,12 @@ def _is_wait(text: str) -> bool:
     return len(text) <= 2 and text.isascii() and text.isdigit() and 1 <= int(text) <= MAX_WAIT
 
 
-def _instance_request(target: RequestTarget, unsupported_version_status: int) -> InstanceRequest | ErrorResponse:
+def _instance_request(target: RequestTarget) -> InstanceRequest | ErrorResponse:
     version = _version(target)
     if isinstance(version, ErrorResponse):
         return version
     if not _is_instance_version(version):
-        return error_responses.version_unsupported(version, unsupported_version_status)
+        return error_responses.instance_version_unsupported(version)
     match [value.lower() for value in target.values("format")]:
         case [] | ["json"]:
             return InstanceRequest(version, target.path[2:], "json")
@@ -191,8 +191,11 @@ def _version(target: RequestTarget) -> str | ErrorResponse:
 
 
 def _is_instance_version(version: str) -> bool:
-    """Return whether the version is a date since the preview. Instance metadata has many versions; all are accepted."""
-    if not _DAY.fullmatch(version) or version < PREVIEW_VERSION:
+    """Return whether the version is a date from the preview to the newest known version.
+
+    Azure has no version for most of these dates. A client that made one up gets the document of that day.
+    """
+    if not _DAY.fullmatch(version) or not PREVIEW_VERSION <= version <= NEWEST_INSTANCE_VERSIONS[0]:
         return False
     try:
         date.fromisoformat(version)

@@ -262,8 +262,8 @@ RULES: Sequence[Rule] = (
     ),
     _rule(
         "version-unsupported-instance",
-        "also on `/metadata/instance`",
-        response_to(get_request("/metadata/instance?api-version=latest"), has_status(404), _names_newest_versions),
+        "always 400 on `/metadata/instance`",
+        response_to(get_request("/metadata/instance?api-version=latest"), has_status(400), _names_newest_versions),
     ),
     _rule(
         "version-missing-approval",

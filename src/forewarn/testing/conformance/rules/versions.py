@@ -212,7 +212,7 @@ RULES: Sequence[Rule] = (
     Rule(
         id="instance-versions",
         section=SECTION,
-        text="Forewarn accepts every date from 2017-03-01 on, with the same response (O).",
+        text="Forewarn accepts every date from 2017-03-01 to 2025-04-07, the newest known one (O)",
         check=response_to(get_request("/metadata/instance?api-version=2019-02-28"), has_status(200)),
     ),
 )
