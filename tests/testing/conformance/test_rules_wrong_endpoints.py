@@ -505,7 +505,7 @@ CASES = [
     Case(ComparesPathsByCase, {"path-case"}, {"instance-path-case"}),
     Case(RefusesAbsoluteTargets, {"target-absolute"}, {"target-any-host"}),
     Case(AcceptsVersionLatest, {"version-latest", "version-unsupported-instance"}),
-    Case(RefusesUnknownVersionsWith400, UNSUPPORTED, {"order-version-body"}),
+    Case(RefusesUnknownVersionsWith400, UNSUPPORTED - {"version-unsupported-instance"}, {"order-version-body"}),
     Case(UsesTheFirstOfTwoVersions, TWO_VERSIONS),
     Case(NeedsNoVersion, NO_VERSION),
     Case(ListsNewestFirst, {"versions"}),
