@@ -41,6 +41,7 @@ class ErrorReason(StrEnum):
     UNKNOWN_CALLER = "unknown-caller"
     RATE = "rate"
     PATH = "path"
+    IDENTITY = "identity"
     METHOD = "method"
     FORWARDED = "forwarded"
     METADATA_HEADER = "metadata-header"
@@ -110,6 +111,22 @@ PATH_NOT_FOUND = error_response(
     404,
     ErrorReason.PATH,
     "Not found: here are /metadata/scheduledevents, /metadata/instance and /metadata/versions",
+)
+IDENTITY_NOT_FOUND = ErrorResponse(
+    400, b'{"error":"invalid_request","error_description":"Identity not found"}', ErrorReason.IDENTITY
+)
+"""As on a VM without a managed identity. Azure's client libraries retry a 404 for half a minute."""
+NO_LOAD_BALANCER = error_response(
+    404, ErrorReason.PATH, "No load balancer metadata is found: Forewarn knows of no load balancer of this VM"
+)
+NO_ATTESTATION = error_response(
+    404, ErrorReason.PATH, "Not available: attested data is signed by Azure, and this endpoint has no such key"
+)
+NO_REPROVISION_DATA = error_response(
+    404, ErrorReason.PATH, "Not available: this VM was not provisioned in advance and has no reprovisioning data"
+)
+NO_HARDWARE_CERTIFICATE = error_response(
+    404, ErrorReason.PATH, "Not available: this VM is not a confidential VM and has no hardware certificates"
 )
 INSTANCE_PATH_NOT_FOUND = error_response(404, ErrorReason.PATH, "Not found: the instance document has no such element")
 FORWARDED = error_response(400, ErrorReason.FORWARDED, "Bad request: requests with X-Forwarded-For are not served")

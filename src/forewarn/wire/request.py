@@ -60,6 +60,14 @@ def _pairs(query: str) -> list[tuple[str, str]]:
     return [(unquote_plus(name).lower(), unquote_plus(value)) for name, _, value in parted]
 
 
+UNAVAILABLE_ROOTS = {
+    "attested": error_responses.NO_ATTESTATION,
+    "loadbalancer": error_responses.NO_LOAD_BALANCER,
+    "reprovisiondata": error_responses.NO_REPROVISION_DATA,
+    "thim": error_responses.NO_HARDWARE_CERTIFICATE,
+}
+"""Roots of Azure's metadata that a VM can be without, and the response in that case."""
+
 Format: TypeAlias = Literal["json", "text"]
 
 _DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
@@ -118,6 +126,11 @@ def route(head: RequestHead, *, unsupported_version_status: int = 404) -> GuestR
             return _check_head(head, target, ("GET",)) or _instance_request(target)
         case ["metadata", "versions"]:
             return _check_head(head, target, ("GET",)) or VersionsRequest()
+        case ["metadata", "identity", *_]:
+            return _check_head(head, target, ("GET",)) or error_responses.IDENTITY_NOT_FOUND
+        case ["metadata", root, *_] if root in UNAVAILABLE_ROOTS:
+            version = _check_head(head, target, ("GET",)) or _version(target)
+            return version if isinstance(version, ErrorResponse) else UNAVAILABLE_ROOTS[root]
         case _:
             return error_responses.PATH_NOT_FOUND
 
