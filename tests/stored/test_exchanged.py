@@ -62,6 +62,13 @@ NEW_SERIES = {"forewarn_campaign_waves": ['forewarn_campaign_waves{state="unanno
 """Series that these metrics have since."""
 
 
+KNOWN_KEYS = (
+    *("location", "name", "osType", "placementGroupId", "platformFaultDomain", "platformUpdateDomain", "priority"),
+    *("resourceGroupName", "subscriptionId", "tags", "tagsList", "vmId", "vmScaleSetName", "zone"),
+)
+"""What the instance document had below `compute`."""
+
+
 def test_service_tells_others_the_same(tmp_path: Path) -> None:
     copy(tmp_path)
     wanted, found = expected("service-side"), exchanged.service_side(Service(tmp_path), KNOWN)
@@ -69,7 +76,18 @@ def test_service_tells_others_the_same(tmp_path: Path) -> None:
     for name, added in NEW_SERIES.items():
         wanted["metrics"][name] = sorted(wanted["metrics"][name] + added)
     assert known == wanted.pop("metrics"), "no series is lost, and none is new"
+    for place in [place for place in wanted["documents"] if "/metadata/instance" in place]:
+        assert known_values(found["documents"].pop(place)) == known_values(wanted["documents"].pop(place))
     assert found == wanted
+
+
+def known_values(document: str) -> Any:
+    """Return what the instance document of commit 450409b knew of a VM. It has more keys since, and other defaults."""
+    content = json.loads(document)
+    compute = {key: value for key, value in content["compute"].items() if key in KNOWN_KEYS}
+    compute["priority"] = compute["priority"] or "Regular"
+    cards = [(card["ipv4"]["ipAddress"], card["ipv6"]["ipAddress"]) for card in content["network"]["interface"]]
+    return compute, [ip["privateIpAddress"] for card in cards for ips in card for ip in ips if ip["privateIpAddress"]]
 
 
 def test_agent_tells_others_the_same(tmp_path: Path) -> None:

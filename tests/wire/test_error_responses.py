@@ -137,7 +137,7 @@ def test_unknown_path_is_404_with_an_error(path: str) -> None:
 )
 def test_identity_is_400_as_on_a_vm_without_one(target: str) -> None:
     assert refused(get(target)) == ErrorResponse(
-        400, b'{"error":"invalid_request","error_description":"Identity not found"}', ErrorReason.IDENTITY, JSON
+        400, b'{"error":"invalid_request","error_description":"Identity not found"}', ErrorReason.PATH, JSON
     )
 
 

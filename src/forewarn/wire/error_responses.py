@@ -41,7 +41,6 @@ class ErrorReason(StrEnum):
     UNKNOWN_CALLER = "unknown-caller"
     RATE = "rate"
     PATH = "path"
-    IDENTITY = "identity"
     METHOD = "method"
     FORWARDED = "forwarded"
     METADATA_HEADER = "metadata-header"
@@ -113,7 +112,7 @@ PATH_NOT_FOUND = error_response(
     "Not found: here are /metadata/scheduledevents, /metadata/instance and /metadata/versions",
 )
 IDENTITY_NOT_FOUND = ErrorResponse(
-    400, b'{"error":"invalid_request","error_description":"Identity not found"}', ErrorReason.IDENTITY
+    400, b'{"error":"invalid_request","error_description":"Identity not found"}', ErrorReason.PATH
 )
 """As on a VM without a managed identity. Azure's client libraries retry a 404 for half a minute."""
 NO_LOAD_BALANCER = error_response(
