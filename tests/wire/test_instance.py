@@ -2,6 +2,7 @@
 
 import json
 import re
+from ipaddress import ip_address, ip_network
 from typing import Any
 
 import pytest
@@ -122,8 +123,19 @@ def test_subnet_has_the_prefix_of_the_address() -> None:
 
 
 @pytest.mark.parametrize("addresses", [(), (Address(ip="fd00::7"),)], ids=["no address", "only IPv6"])
-def test_interface_without_an_ipv4_address_has_empty_entries(addresses: tuple[Address, ...]) -> None:
+def test_vm_without_an_ipv4_address_has_a_stable_one_made_from_its_id(addresses: tuple[Address, ...]) -> None:
     (interface,) = document(addresses=addresses)["network"]["interface"]
+    (address,) = interface["ipv4"]["ipAddress"]
+    private = ip_address(address["privateIpAddress"])
+    assert private in ip_network("10.0.0.0/8")
+    (subnet,) = interface["ipv4"]["subnet"]
+    assert private in ip_network(f"{subnet['address']}/{subnet['prefix']}")
+    assert document(name="other")["network"]["interface"][0]["ipv4"] == interface["ipv4"]
+
+
+def test_second_interface_without_an_ipv4_address_has_empty_entries() -> None:
+    addresses = (Address(ip="10.0.0.7"), Address(ip="fd00::7", network="storage"))
+    _, interface = document(addresses=addresses)["network"]["interface"]
     assert interface["ipv4"] == {
         "ipAddress": [{"privateIpAddress": "", "publicIpAddress": ""}],
         "subnet": [{"address": "", "prefix": ""}],

@@ -181,14 +181,26 @@ def _interfaces(vm: Vm) -> list[Tree]:
     for address in vm.addresses:
         mac = "".join(char for char in address.mac.upper() if char.isalnum())
         cards.setdefault((address.network, mac), []).append(address)
-    cards = cards or {("default", ""): []}
+    if all(":" in address.ip for address in vm.addresses):
+        # Clients look at the first card, and take a VM without an IPv4 address for broken.
+        cards.setdefault(next(iter(cards), ("default", "")), []).append(_derived_address(vm))
     return [_interface(mac or _derived_mac(vm, network), addresses) for (network, mac), addresses in cards.items()]
 
 
 def _derived_mac(vm: Vm, network: str) -> str:
     """Return a stable MAC for a VM without one: locally administered, so no real network card has it."""
-    digest = sha256(f"{vm.vm_id.lower()}/{network}".encode()).digest()
+    digest = _digest(vm, network)
     return bytes((digest[0] & 0xFC | 0x02, *digest[1:6])).hex().upper()
+
+
+def _derived_address(vm: Vm) -> Address:
+    """Return a stable private address for a VM without an IPv4 address. No caller is identified by it."""
+    second, third, fourth, *_ = _digest(vm, "ip")
+    return Address(ip=f"10.{second}.{third}.{4 + fourth % 250}")
+
+
+def _digest(vm: Vm, purpose: str) -> bytes:
+    return sha256(f"{vm.vm_id.lower()}/{purpose}".encode()).digest()
 
 
 def _interface(mac: str, addresses: list[Address]) -> Tree:
