@@ -121,6 +121,11 @@ def join_choices(words: Iterable[str]) -> str:
     return f"{', '.join(others)} or {last}" if others else last
 
 
+def count_text(number: int, what: str) -> str:
+    """Return a number with its noun, in the plural if needed: 1 VM, 2 VMs."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
 def natural_sort_key(name: str) -> tuple[list[str | int], str]:
     """Return a key that sorts names as people count: web-2 before web-10."""
     return [int(part) if part.isdigit() else part for part in re.split(r"([0-9]+)", name.casefold())], name
