@@ -221,3 +221,12 @@ def test_event_is_heard_of_if_a_document_of_the_polled_version_has_its_type(
     if reason:
         with pytest.raises(NotAnnounced, match=f"poll with api-version {version}, which has no {type_.value}"):
             schedule(polling, a_request("v0", type=type_), RuleContext(), now=NOW, poll_version=version)
+
+
+def test_freeze_of_unknown_duration_lasts_5_seconds_and_no_other_type_does() -> None:
+    of_type = {type_: event(type=type_, duration=None) for type_ in EventType}
+    shown = {
+        type_: json.loads(encode_document(scope(each), NEWEST_VERSION))["Events"][0]["DurationInSeconds"]
+        for type_, each in of_type.items()
+    }
+    assert shown == dict.fromkeys(EventType, -1) | {EventType.FREEZE: 5}

@@ -7,7 +7,7 @@ from enum import StrEnum
 import msgspec
 
 from forewarn.core.api_version import ApiVersion
-from forewarn.core.event import Cause, EventType, Source
+from forewarn.core.event import Cause, Event, EventType, Source
 
 
 class Effect(StrEnum):
@@ -34,6 +34,8 @@ class EventTypeSpec(msgspec.Struct, frozen=True, kw_only=True):
     """The first api-version that has the type; documents of older versions omit its events."""
     default_duration: timedelta
     """How long it takes on the simulated platform by default (settings: `simulated.*`)."""
+    announced_duration: timedelta | None
+    """What the document says if the duration of an event is not known; None if it says that it is not known."""
     simulates_duration: bool
     """Whether the event's own duration, if it has one, is how long it takes on the simulated platform."""
 
@@ -81,7 +83,8 @@ EVENT_TYPES = create_table(
             causes={Source.PLATFORM: Cause.MAINTENANCE},
             descriptions={Cause.MAINTENANCE: "The VM is paused for a moment while its host is maintained."},
             since=ApiVersion.V2017_03_01,
-            default_duration=timedelta(seconds=9),
+            default_duration=timedelta(seconds=5),
+            announced_duration=timedelta(seconds=5),
             simulates_duration=True,
         ),
         EventTypeSpec(
@@ -96,6 +99,7 @@ EVENT_TYPES = create_table(
             },
             since=ApiVersion.V2017_03_01,
             default_duration=timedelta(seconds=60),
+            announced_duration=None,
             simulates_duration=False,
         ),
         EventTypeSpec(
@@ -110,6 +114,7 @@ EVENT_TYPES = create_table(
             },
             since=ApiVersion.V2017_03_01,
             default_duration=timedelta(seconds=120),
+            announced_duration=None,
             simulates_duration=False,
         ),
         EventTypeSpec(
@@ -120,6 +125,7 @@ EVENT_TYPES = create_table(
             descriptions={Cause.EVICTION: "The low-priority VM is taken away because its capacity is needed."},
             since=ApiVersion.V2017_11_01,
             default_duration=timedelta(seconds=10),
+            announced_duration=None,
             simulates_duration=False,
         ),
         EventTypeSpec(
@@ -130,10 +136,16 @@ EVENT_TYPES = create_table(
             descriptions={Cause.DELETION: "The VM is going to be deleted."},
             since=ApiVersion.V2019_01_01,
             default_duration=timedelta(seconds=10),
+            announced_duration=None,
             simulates_duration=False,
         ),
     )
 )
+
+
+def announced_duration(event: Event) -> timedelta | None:
+    """Return the duration that VMs see; None if it is not known."""
+    return EVENT_TYPES[event.type].announced_duration if event.duration is None else event.duration
 
 
 def types_with_cause(cause: Cause) -> tuple[EventType, ...]:
