@@ -28,6 +28,7 @@ EVERY_KEY = {
     "policy.enforce_notice": ("true", "true"),
     "policy.idle_after": ('"12h"', "12h"),
     "policy.user_operations": ("3", "3"),
+    "policy.shortest_notice": ('"20s"', "20s"),
     "simulated.freeze": ('"1s"', "1s"),
     "simulated.reboot": ('"2s"', "2s"),
     "simulated.redeploy": ('"3s"', "3s"),

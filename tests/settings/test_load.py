@@ -117,6 +117,7 @@ BAD_VALUES = {
     "policy.enforce_notice": "maybe",
     "policy.idle_after": "-1h",
     "policy.user_operations": "0",
+    "policy.shortest_notice": "-1s",
     "simulated.freeze": "9",
     "simulated.reboot": "soon",
     "simulated.redeploy": "1.5h",

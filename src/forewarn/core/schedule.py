@@ -272,20 +272,20 @@ def _not_before(
     policy = context.policy
     has_minimum = announced or policy.enforce_notice
     minimum = minimum_notice(draft.scope, request.type, vms, context) if has_minimum else timedelta(0)
-    earliest = draft.now + minimum / policy.speed
+    earliest = draft.now + policy.faster_notice(minimum)
     if request.not_before is not None:
         requested = max(request.not_before, draft.now)
     elif request.at_once:
         requested = draft.now
     elif request.notice is not None:
-        requested = draft.now + request.notice / policy.speed
+        requested = draft.now + policy.faster_notice(request.notice)
     else:
         requested = earliest
     if requested > draft.now + MAX_NOTICE:
         raise Invalid(f"not_before must be at most {MAX_NOTICE.days} days ahead")
     if requested < earliest and policy.enforce_notice and (announced or not request.at_once):
         advice = "" if announced else NOW_ADVICE
-        raise NoticeTooShort(request.type.value, minimum / policy.speed, ceil_to_second(earliest), requested, advice)
+        raise NoticeTooShort(request.type.value, earliest - draft.now, ceil_to_second(earliest), requested, advice)
     return ceil_to_second(requested)
 
 

@@ -62,6 +62,7 @@ class PolicySettings(msgspec.Struct, frozen=True, kw_only=True):
     enforce_notice: Flag = PRODUCTION_POLICY.enforce_notice
     idle_after: DurationOrNone = PRODUCTION_POLICY.idle_after
     user_operations: Count = PRODUCTION_POLICY.user_operations
+    shortest_notice: Duration = PRODUCTION_POLICY.shortest_notice
 
 
 class SimulatedSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -170,6 +171,7 @@ EMULATOR = Preset(
             announce=EMULATOR_POLICY.announce,
             enforce_notice=EMULATOR_POLICY.enforce_notice,
             idle_after=EMULATOR_POLICY.idle_after,
+            shortest_notice=timedelta(seconds=10),
         ),
         log=LogSettings(format=LogFormat.TEXT, level=LogLevel.WARNING),
     ),
