@@ -35,7 +35,9 @@ def test_default_policy_is_the_production_preset() -> None:
         EventType.REDEPLOY: timedelta(minutes=10),
         EventType.PREEMPT: timedelta(seconds=30),
         EventType.TERMINATE: timedelta(minutes=5),
+        EventType.SPOT_REBALANCE_RECOMMENDATION: timedelta(seconds=30),
     }
+    assert not PRODUCTION.allows_unreleased
     assert (PRODUCTION.announce, PRODUCTION.enforce_notice, PRODUCTION.idle_after, PRODUCTION.speed) == (
         AnnouncePolicy.WHEN_ENABLED,
         True,

@@ -107,4 +107,5 @@ def create_policy(settings: Settings) -> Policy:
         user_operations=policy_settings.user_operations,
         speed=settings.speed,
         shortest_notice=policy_settings.shortest_notice,
+        allows_unreleased=settings.guest.unreleased_version,
     )

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 import msgspec
 
-from forewarn.core.api_version import ApiVersion
+from forewarn.core.api_version import UNRELEASED_VERSION, ApiVersion
 from forewarn.core.event import Cause, Event, EventType, Source
 
 
@@ -17,6 +17,7 @@ class Effect(StrEnum):
     RESTART = "the VM restarts, and memory is lost"
     MOVE = "the VM moves to another host, and memory and ephemeral disks are lost"
     REMOVE = "the VM leaves its scope"
+    NONE = "nothing: the VM can be evicted soon"
 
 
 class EventTypeSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,6 +52,11 @@ class EventTypeSpec(msgspec.Struct, frozen=True, kw_only=True):
     def is_visible(self, version: str) -> bool:
         """Return whether documents of this api-version have the type."""
         return version >= self.since
+
+    @property
+    def is_released(self) -> bool:
+        """Whether the type is generally available on Azure."""
+        return self.since < UNRELEASED_VERSION
 
     @property
     def removes_vm(self) -> bool:
@@ -139,6 +145,17 @@ EVENT_TYPES = create_table(
             announced_duration=None,
             simulates_duration=False,
         ),
+        EventTypeSpec(
+            type=EventType.SPOT_REBALANCE_RECOMMENDATION,
+            effect=Effect.NONE,
+            minimum_notice=timedelta(seconds=30),
+            causes={Source.PLATFORM: Cause.EVICTION},
+            descriptions={Cause.EVICTION: "The low-priority VM is likely to be taken away: move its work elsewhere."},
+            since=UNRELEASED_VERSION,
+            default_duration=timedelta(seconds=10),
+            announced_duration=timedelta(0),
+            simulates_duration=False,
+        ),
     )
 )
 
@@ -152,6 +169,9 @@ def types_with_cause(cause: Cause) -> tuple[EventType, ...]:
     """Return the types whose events can have this cause."""
     return tuple(type_ for type_, spec in EVENT_TYPES.items() if cause in spec.descriptions)
 
+
+RELEASED_TYPES = tuple(type_ for type_, spec in EVENT_TYPES.items() if spec.is_released)
+"""Types that are generally available on Azure. Others exist only with the setting `guest.unreleased_version`."""
 
 MAINTENANCE_TYPES = types_with_cause(Cause.MAINTENANCE)
 """Planned maintenance: takes turns by update domain, can be held by an operator, and is what campaigns create."""

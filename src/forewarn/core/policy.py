@@ -31,6 +31,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     idle_after: timedelta | None = timedelta(hours=24)
     user_operations: int = 10
     speed: float = 1.0
+    allows_unreleased: bool = False
+    """Whether events can have types that are not generally available on Azure."""
     shortest_notice: timedelta = timedelta(0)
     """The speed makes no notice shorter than this; a notice that is shorter by itself stays as it is."""
 

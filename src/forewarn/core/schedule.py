@@ -14,6 +14,7 @@ from forewarn.core.errors import (
     NoticeTooShort,
     SourceNotAllowed,
     TooManyOperations,
+    TypeNotReleased,
 )
 from forewarn.core.event import Cause, Event, EventType, Source, State, Trigger
 from forewarn.core.event_type import EVENT_TYPES, FAILURE_TYPES, MAINTENANCE_TYPES
@@ -157,6 +158,8 @@ def _find_repeated(scope: Scope, request: ScheduleRequest) -> str | None:
 
 
 def _check(scope: Scope, request: ScheduleRequest, vms: Iterable[Vm], context: RuleContext) -> None:
+    if not EVENT_TYPES[request.type].is_released and not context.policy.allows_unreleased:
+        raise TypeNotReleased(request.type.value)
     if request.source not in EVENT_TYPES[request.type].sources:
         raise SourceNotAllowed(request.type.value, request.source.value)
     if request.cause is Cause.EVICTION:

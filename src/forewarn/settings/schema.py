@@ -53,6 +53,7 @@ class GuestSettings(msgspec.Struct, frozen=True, kw_only=True):
     requests_per_second: CountOrNone = 5
     unsupported_version_status: ErrorStatus = 404
     enable_delay: Duration = timedelta(0)
+    unreleased_version: Flag = False
 
 
 class PolicySettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,6 +74,7 @@ class SimulatedSettings(msgspec.Struct, frozen=True, kw_only=True):
     redeploy: Duration = EVENT_TYPES[EventType.REDEPLOY].default_duration
     preempt: Duration = EVENT_TYPES[EventType.PREEMPT].default_duration
     terminate: Duration = EVENT_TYPES[EventType.TERMINATE].default_duration
+    spot_rebalance_recommendation: Duration = EVENT_TYPES[EventType.SPOT_REBALANCE_RECOMMENDATION].default_duration
 
 
 class CommandSettings(msgspec.Struct, frozen=True, kw_only=True):

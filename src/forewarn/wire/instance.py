@@ -49,9 +49,9 @@ def encode_instance(scope: Scope, vm: Vm, request: InstanceRequest) -> tuple[byt
     return _text(found).encode(), TEXT
 
 
-def encode_versions() -> bytes:
+def encode_versions(versions: tuple[str, ...] = VERSIONS) -> bytes:
     """Return the body of `/metadata/versions`."""
-    return msgspec.json.encode({"apiVersions": VERSIONS})
+    return msgspec.json.encode({"apiVersions": versions})
 
 
 def _lookup(tree: Tree, path: tuple[str, ...]) -> Tree | None:

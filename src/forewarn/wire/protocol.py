@@ -3,9 +3,11 @@
 A version is a date, so the newer of two is the greater one as text.
 """
 
-from forewarn.core.api_version import ApiVersion
+from forewarn.core.api_version import UNRELEASED_VERSION, ApiVersion
 
-VERSIONS: tuple[str, ...] = tuple(version.value for version in ApiVersion)
+ALL_VERSIONS: tuple[str, ...] = tuple(version.value for version in ApiVersion)
+VERSIONS: tuple[str, ...] = tuple(version for version in ALL_VERSIONS if version < UNRELEASED_VERSION)
+"""The versions that are generally available on Azure."""
 NEWEST_VERSION = VERSIONS[-1]
 
 PREVIEW_VERSION = VERSIONS[0]

@@ -114,13 +114,15 @@ class VersionsRequest(msgspec.Struct, frozen=True):
 GuestRequest: TypeAlias = DocumentRequest | ApprovalRequest | InstanceRequest | VersionsRequest
 
 
-def route(head: RequestHead, *, unsupported_version_status: int = 404) -> GuestRequest | ErrorResponse:
+def route(
+    head: RequestHead, *, unsupported_version_status: int = 404, versions: tuple[str, ...] = VERSIONS
+) -> GuestRequest | ErrorResponse:
     """Return the typed request, or an error response. Never raises, whatever the head contains."""
     target = parse_target(head.target)
     match [segment.lower() for segment in target.path]:
         case ["metadata", "scheduledevents"]:
             return _check_head(head, target, ("GET", "POST")) or _events_request(
-                head, target, unsupported_version_status
+                head, target, unsupported_version_status, versions
             )
         case ["metadata", "instance", *_]:
             return _check_head(head, target, ("GET",)) or _instance_request(target)
@@ -155,12 +157,12 @@ def _needs_no_metadata_header(head: RequestHead, target: RequestTarget) -> bool:
 
 
 def _events_request(
-    head: RequestHead, target: RequestTarget, unsupported_version_status: int
+    head: RequestHead, target: RequestTarget, unsupported_version_status: int, versions: tuple[str, ...]
 ) -> DocumentRequest | ApprovalRequest | ErrorResponse:
     version = _version(target)
     if isinstance(version, ErrorResponse):
         return version
-    if version not in VERSIONS:
+    if version not in versions:
         return error_responses.version_unsupported(version, unsupported_version_status)
     return ApprovalRequest(version) if head.method == "POST" else _document_request(head, target, version)
 
