@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Sequence
 
-from forewarn.core.event import EventType
+from forewarn.core.event_type import RELEASED_TYPES
 from forewarn.core.text import is_guid
 from forewarn.testing.conformance.document import CheckSkipped, Document, EventFields, Mismatch, event_id, is_similar
 from forewarn.testing.conformance.evidence import (
@@ -36,7 +36,7 @@ KEYS = (
     "EventSource",
     "DurationInSeconds",
 )
-TYPES = tuple(type_.value for type_ in EventType)
+TYPES = tuple(type_.value for type_ in RELEASED_TYPES)
 
 STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 SERVER = re.compile(r"IMDS/\d+\.\d+\.\d+\.\d+", re.ASCII)

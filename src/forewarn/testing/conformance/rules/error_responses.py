@@ -335,9 +335,9 @@ RULES: Sequence[Rule] = (
     ),
     _rule(
         "version-unsupported-instance",
-        "| the same on `/metadata/instance` | 404 (O)",
-        OUR_CHOICE,
-        response_to(get_request("/metadata/instance?api-version=latest"), has_status(404), _names_newest_versions),
+        "| the same on `/metadata/instance` | 400 (C)",
+        observed("cloud-init's Azure data source, which falls back on 400 and retries 404"),
+        response_to(get_request("/metadata/instance?api-version=latest"), has_status(400)),
         Precondition.INSTANCE,
     ),
     _rule(

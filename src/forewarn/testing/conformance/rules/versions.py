@@ -217,7 +217,7 @@ RULES: Sequence[Rule] = (
     ),
     _rule(
         "instance-versions",
-        "Forewarn accepts every date from 2017-03-01 on, with the same response (O).",
+        "Forewarn accepts every date from 2017-03-01 to 2025-04-07, the newest known one (O)",
         OUR_CHOICE,
         response_to(get_request("/metadata/instance?api-version=2019-02-28"), has_status(200)),
         Precondition.INSTANCE,
