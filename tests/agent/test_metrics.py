@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 from forewarn.agent.metrics import COUNTED_STATES, OTHER, TYPES, AgentMetrics
 from forewarn.agent.phases import HandlerCall, Phase
-from forewarn.core.event import EventType
+from forewarn.core.event_type import RELEASED_TYPES
 
 STARTED_AT = datetime(2026, 11, 16, 10, tzinfo=UTC)
 
@@ -19,7 +19,7 @@ def test_every_label_is_there_before_anything_has_happened() -> None:
     calls = [name for name in found if name.startswith("forewarn_agent_halves_total")]
     assert len(calls) == 3 * len(HandlerCall) * len(COUNTED_STATES), "two handlers, and all others together"
     assert [name for name in found if name.startswith("forewarn_agent_events_total")] == [
-        f'forewarn_agent_events_total{{type="{type_}"}}' for type_ in (*EventType, OTHER)
+        f'forewarn_agent_events_total{{type="{type_}"}}' for type_ in (*RELEASED_TYPES, OTHER)
     ]
     assert TYPES[-1] == OTHER
     assert {found[name] for name in found if name.endswith("_total") or "_total{" in name} == {0.0}

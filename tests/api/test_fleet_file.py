@@ -7,6 +7,7 @@ from uuid import UUID
 
 import pytest
 
+from forewarn.api.fleet_export import write_fleet_toml
 from forewarn.api.fleet_file import AutoApproved, CreationContext, demonstration_fleet, read_fleet_file
 from forewarn.core.event import EventType
 from forewarn.core.event_type import USER_TYPES
@@ -142,6 +143,28 @@ def test_every_key_is_parsed() -> None:
             )
         ),
     )
+
+
+def test_instance_has_the_shape_of_the_document_or_keys_with_dots() -> None:
+    (scope,) = read("""
+        [[scopes]]
+        name = "web"
+        kind = "availability-set"
+        instance.vmSize = "Standard_D2s_v5"
+        instance.osProfile.adminUsername = "ops"
+        instance.publicKeys = [{ keyData = "ssh-ed25519 A", path = "/a" }, { keyData = "ssh-ed25519 B" }]
+        vms = [{ name = "web-{n}", count = 2, first_address = { ip = "10.0.0.4", prefix = 20 }, instance = { "osProfile.adminUsername" = "root" } }]
+    """)  # noqa: E501 - an inline table has no line ends
+    assert scope.traits.instance == {
+        "vmSize": "Standard_D2s_v5",
+        "osProfile.adminUsername": "ops",
+        "publicKeys.0.keyData": "ssh-ed25519 A",
+        "publicKeys.0.path": "/a",
+        "publicKeys.1.keyData": "ssh-ed25519 B",
+    }
+    assert scope.vm("web-1").traits.instance == {"osProfile.adminUsername": "root"}
+    assert scope.vm("web-1").addresses == (Address(ip="10.0.0.5", prefix=20),)
+    assert read("".join(write_fleet_toml([scope]))) == (scope,)
 
 
 def test_defaults_apply_to_every_scope() -> None:

@@ -3,6 +3,8 @@
 from datetime import timedelta
 from pathlib import Path
 
+import msgspec
+
 from forewarn.clock import ManualClock
 from forewarn.compose.platforms import HostSet, create_adapters, create_platform, create_policy
 from forewarn.core import policy
@@ -88,5 +90,6 @@ def test_policy_is_that_of_the_settings() -> None:
 
 
 def test_presets_of_settings_give_the_presets_of_policies() -> None:
-    assert create_policy(EMULATOR.settings) == policy.EMULATOR
+    slower = msgspec.structs.replace(policy.EMULATOR, shortest_notice=timedelta(seconds=10))
+    assert create_policy(EMULATOR.settings) == slower, "for clients that poll every 5 seconds"
     assert create_policy(PRODUCTION.settings) == policy.PRODUCTION

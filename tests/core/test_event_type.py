@@ -53,6 +53,7 @@ def test_row_has_all_facts_of_its_type() -> None:
         descriptions={Cause.DELETION: "The VM is going to be deleted."},
         since=ApiVersion.V2019_01_01,
         default_duration=timedelta(seconds=10),
+        announced_duration=None,
         simulates_duration=False,
     )
 

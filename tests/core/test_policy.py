@@ -35,7 +35,9 @@ def test_default_policy_is_the_production_preset() -> None:
         EventType.REDEPLOY: timedelta(minutes=10),
         EventType.PREEMPT: timedelta(seconds=30),
         EventType.TERMINATE: timedelta(minutes=5),
+        EventType.SPOT_REBALANCE_RECOMMENDATION: timedelta(seconds=30),
     }
+    assert not PRODUCTION.allows_unreleased
     assert (PRODUCTION.announce, PRODUCTION.enforce_notice, PRODUCTION.idle_after, PRODUCTION.speed) == (
         AnnouncePolicy.WHEN_ENABLED,
         True,
@@ -56,3 +58,18 @@ def test_notices_of_one_policy_are_not_those_of_another() -> None:
 
 def test_context_is_production_without_hold_and_outages() -> None:
     assert RuleContext() == RuleContext(policy=PRODUCTION, hold=None, outages=())
+
+
+@pytest.mark.parametrize(
+    ("notice", "shown"),
+    [
+        pytest.param(timedelta(minutes=15), timedelta(seconds=15), id="divided by the speed"),
+        pytest.param(timedelta(seconds=30), timedelta(seconds=10), id="not shorter than the shortest notice"),
+        pytest.param(timedelta(seconds=8), timedelta(seconds=8), id="short by itself"),
+    ],
+)
+def test_speed_makes_no_notice_shorter_than_the_shortest(notice: timedelta, shown: timedelta) -> None:
+    policy = Policy(speed=60, shortest_notice=timedelta(seconds=10))
+    assert policy.faster_notice(notice) == shown
+    assert Policy(speed=60).faster_notice(notice) == notice / 60
+    assert Policy(shortest_notice=timedelta(hours=1)).faster_notice(notice) == notice

@@ -22,6 +22,7 @@ from forewarn.core.errors import (
     RefusedError,
     SourceNotAllowed,
     TooManyOperations,
+    TypeNotReleased,
 )
 from forewarn.core.event import Cause, Event, EventType, Source, State
 from forewarn.core.event_type import EVENT_TYPES
@@ -93,10 +94,11 @@ def test_every_possible_cause_has_a_description() -> None:
     """Make one request of each allowed kind; the description is one short sentence."""
     vms = [a_vm("v0", traits=Traits(priority=Priority.LOW))]
     described: set[tuple[EventType, Cause]] = set()
+    everything = RuleContext(policy=msgspec.structs.replace(ALWAYS.policy, allows_unreleased=True))
     for type_, source, failure in itertools.product(EventType, Source, (False, True)):
         try:
             change = schedule(
-                a_scope(vms), a_request("v0", type=type_, source=source, failure=failure), ALWAYS, now=NOW
+                a_scope(vms), a_request("v0", type=type_, source=source, failure=failure), everything, now=NOW
             )
         except CoreError:
             continue
@@ -326,3 +328,15 @@ def test_key_of_another_request_is_refused() -> None:
     with pytest.raises(KeyConflict) as refused:
         schedule(scope, a_request("v0", id=guid(2), key="k", digest="b"), ALWAYS, now=NOW)
     assert refused.value.key == "k"
+
+
+def test_type_that_is_not_released_needs_the_policy_and_a_low_priority_vm() -> None:
+    request = a_request("v0", type=EventType.SPOT_REBALANCE_RECOMMENDATION)
+    low = a_scope([a_vm("v0", traits=Traits(priority=Priority.LOW))])
+    with pytest.raises(TypeNotReleased, match=r"guest\.unreleased_version"):
+        schedule(low, request, ALWAYS, now=NOW)
+    allowed = RuleContext(policy=msgspec.structs.replace(ALWAYS.policy, allows_unreleased=True))
+    with pytest.raises(EvictionNotAllowed):
+        schedule(a_scope([a_vm("v0")]), request, allowed, now=NOW)
+    (event,) = saved_scope(schedule(low, request, allowed, now=NOW)).events
+    assert (event.type, event.source) == (EventType.SPOT_REBALANCE_RECOMMENDATION, Source.PLATFORM)

@@ -20,6 +20,7 @@ from forewarn.core.text import (
     check_key,
     check_name,
     check_text,
+    count_text,
     escape_controls,
     escape_json,
     is_guid,
@@ -139,3 +140,8 @@ def test_escaped_json_has_the_same_value(text: str) -> None:
     escaped = escape_json(json.dumps(text, ensure_ascii=False))
     assert json.loads(escaped) == text
     assert not re.search(CONTROL_CLASS, escaped)
+
+
+@pytest.mark.parametrize(("number", "text"), [(0, "0 VMs"), (1, "1 VM"), (2, "2 VMs")])
+def test_noun_of_a_number_is_in_the_plural_unless_there_is_one(number: int, text: str) -> None:
+    assert count_text(number, "VM") == text

@@ -50,7 +50,7 @@ def test_commands_print_what_the_page_shows(tmp_path: Path) -> None:
         event = forewarn.schedule("Reboot", "web-0")
         environ = forewarn.environment | {"FOREWARN_PACE": "1000"}
         commands = [step.command for step in steps(PAGE)]
-        assert len(commands) == 7
+        assert len(commands) == 9
         for command in commands:
             typed = command.replace(SHOWN_URL, forewarn.vm("web-0").url).replace(SHOWN_EVENT, event.id)
             ended = run(typed, tmp_path, environ)

@@ -15,14 +15,14 @@ BEGIN, END = "<!-- from the code -->\n", "<!-- end of the code -->\n"
 
 def tables() -> Iterator[str]:
     for section, rows in groupby(RULES, key=lambda row: row.section):
-        yield f"\n## {section}\n\n| row | rule | needs |\n|---|---|---|\n"
+        yield f"\n## {section}\n\n| row | rule | evidence | needs |\n|---|---|---|---|\n"
         yield from map(line, rows)
     yield "\n"
 
 
 def line(row: Rule) -> str:
     needs = "" if row.precondition is Precondition.NOTHING else row.precondition.value
-    return f"| `{row.id}` | {plain_text(row.text)} | {needs} |\n"
+    return f"| `{row.id}` | {plain_text(row.text)} | {row.evidence} | {needs} |\n"
 
 
 def made(page: str) -> str:
@@ -50,7 +50,7 @@ def test_pipes_in_cells_are_escaped() -> None:
     """A `|` in a cited text must not start a new cell."""
     page = PAGE.read_text(encoding="utf-8")
     rows = [text for text in page.split(BEGIN)[1].split(END)[0].splitlines() if text.startswith("| `")]
-    assert [text for text in rows if text.count("|") != 4] == []
+    assert [text for text in rows if text.count("|") != 5] == []
     assert len(rows) == len(RULES)
 
 

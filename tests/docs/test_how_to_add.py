@@ -11,6 +11,7 @@ SUBJECTS = [
     "An API field",
     "A campaign policy key",
     "An event type",
+    "A conformance rule",
     "An agent handler",
     "A CLI command",
     "A store",

@@ -162,7 +162,7 @@ async def test_campaign_and_its_gate_are_logged(lines: LogLines) -> None:
         "health",
         "web",
     )
-    assert lines.messages[0][1].endswith("it has 2 waves in 1 scopes with 2 VMs")
+    assert lines.messages[0][1].endswith("it has 2 waves in 1 scope with 2 VMs")
     assert lines.messages[-1][1].endswith("it is Completed")
 
 
@@ -181,7 +181,7 @@ async def test_started_campaign_counts_vms_that_will_not_hear_of_it(lines: LogLi
         await start_campaign(fleet, campaign_spec(), unannounced=True)
     assert lines.messages[0] == (
         "INFO",
-        "campaign kernel has started; it has 2 waves in 1 scopes with 2 VMs, of which 2 will not hear of it",
+        "campaign kernel has started; it has 2 waves in 1 scope with 2 VMs, of which 2 will not hear of it",
     )
 
 

@@ -5,10 +5,12 @@ import re
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from forewarn.clock import SystemClock
 from forewarn.core.event import EventType
+from forewarn.core.policy import EMULATOR
 from forewarn.guest.connection_state import ConnectionState
 from forewarn.guest.limits import Limits
 from tests.core.sample_scopes import schedule_request, scope, vm
@@ -434,3 +436,29 @@ async def test_unsupported_version_has_the_configured_status() -> None:
         assert (await (await endpoint.connect()).get(target=target)).status == 404
     async with run_endpoint(unsupported_version_status=400) as endpoint:
         assert (await (await endpoint.connect()).get(target=target)).status == 400
+
+
+UNRELEASED = "/metadata/scheduledevents?api-version=2024-07-09"
+
+
+async def test_unreleased_version_is_404_and_not_listed_by_default() -> None:
+    async with run_endpoint() as endpoint:
+        peer = await endpoint.connect()
+        assert (await peer.get(target=UNRELEASED)).status == 404
+        assert "2024-07-09" not in (await peer.get(target="/metadata/versions")).document["apiVersions"]
+
+
+async def test_unreleased_version_shows_its_event_type_and_older_versions_hide_it() -> None:
+    policy = msgspec.structs.replace(EMULATOR, allows_unreleased=True)
+    spot = scope("web", vm("web-0", domain=0, ip="127.0.0.1"), low_priority=True)
+    async with run_endpoint(spot, policy=policy) as endpoint:
+        await endpoint.fleet.events.schedule(
+            schedule_request(EventType.SPOT_REBALANCE_RECOMMENDATION, "web/web-0"),
+        )
+        peer = await endpoint.connect("web/web-0")
+        versions = (await peer.get(target="/metadata/versions")).document["apiVersions"]
+        (event,) = (await peer.get(target=UNRELEASED)).document["Events"]
+        older = await peer.get(target="/metadata/scheduledevents?api-version=2020-07-01")
+    assert versions[-2:] == ["2020-07-01", "2024-07-09"]
+    assert (event["EventType"], event["DurationInSeconds"]) == ("SpotRebalanceRecommendation", 0)
+    assert older.document["Events"] == []

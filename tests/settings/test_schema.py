@@ -38,7 +38,12 @@ def test_emulator_always_announces_has_no_limits_and_accepts_any_notice() -> Non
         listen=ListenAddress("127.0.0.1", 8180),
         operator=ListenAddress("127.0.0.1", 8170),
         guest=GuestSettings(requests_per_second=None),
-        policy=PolicySettings(announce=AnnouncePolicy.ALWAYS, enforce_notice=False, idle_after=None),
+        policy=PolicySettings(
+            announce=AnnouncePolicy.ALWAYS,
+            enforce_notice=False,
+            idle_after=None,
+            shortest_notice=timedelta(seconds=10),
+        ),
         log=LogSettings(format=LogFormat.TEXT, level=LogLevel.WARNING),
     )
 

@@ -9,13 +9,13 @@ import pytest
 from forewarn.core.api_version import ApiVersion
 from forewarn.core.errors import NotAnnounced
 from forewarn.core.event import Cause, EventType, Source, State
-from forewarn.core.policy import RuleContext
+from forewarn.core.policy import Policy, RuleContext
 from forewarn.core.schedule import schedule, unannounced_reason
 from forewarn.core.scope import Scope
 from forewarn.core.vm import Priority, Traits
 from forewarn.wire.document import encode_document, etag, etag_matches, has_events
 from forewarn.wire.document_parser import Document, DocumentEvent, parse_document
-from forewarn.wire.protocol import NEWEST_VERSION, VERSIONS
+from forewarn.wire.protocol import ALL_VERSIONS, NEWEST_VERSION, VERSIONS
 from tests.core.builders import NOW, a_request, a_scope, a_vm, saved_scope
 from tests.wire.samples import EVENT_ID, NOT_BEFORE, event, numbered_id, scope
 
@@ -212,12 +212,22 @@ def test_event_is_heard_of_if_a_document_of_the_polled_version_has_its_type(
     type_: EventType, version: ApiVersion | None
 ) -> None:
     """The rule agrees with the document that the VMs would get."""
+    context = RuleContext(policy=Policy(allows_unreleased=True))
     polling = a_scope([a_vm("v0", traits=Traits(priority=Priority.LOW))], enabled=True)
     request = a_request("v0", type=type_, unannounced=True)
-    after = saved_scope(schedule(polling, request, RuleContext(), now=NOW, poll_version=version))
+    after = saved_scope(schedule(polling, request, context, now=NOW, poll_version=version))
     is_shown = version is None or has_events(after, version)
-    reason = unannounced_reason(polling, type_, RuleContext(), version)
+    reason = unannounced_reason(polling, type_, context, version)
     assert (reason == "") is is_shown
     if reason:
         with pytest.raises(NotAnnounced, match=f"poll with api-version {version}, which has no {type_.value}"):
-            schedule(polling, a_request("v0", type=type_), RuleContext(), now=NOW, poll_version=version)
+            schedule(polling, a_request("v0", type=type_), context, now=NOW, poll_version=version)
+
+
+def test_freeze_of_unknown_duration_lasts_5_seconds_and_no_other_type_does() -> None:
+    shown = {
+        type_: json.loads(encode_document(scope(event(type=type_)), ALL_VERSIONS[-1]))["Events"][0]["DurationInSeconds"]
+        for type_ in EventType
+    }
+    recommended = {EventType.SPOT_REBALANCE_RECOMMENDATION: 0}
+    assert shown == dict.fromkeys(EventType, -1) | {EventType.FREEZE: 5} | recommended

@@ -89,10 +89,15 @@ def test_api_version_not_supported_is_404_with_the_same_shape_of_body(version: s
     assert answer.body.endswith(NEWEST_VERSIONS)
 
 
-@pytest.mark.parametrize("path", [EVENTS, "/metadata/instance"])
-def test_status_of_an_unsupported_version_is_a_setting(path: str) -> None:
-    assert refused(get(f"{path}?api-version=latest"), unsupported_version_status=400).status == 400
-    assert refused(get(f"{path}?api-version=latest")).status == 404
+def test_status_of_an_unsupported_version_is_a_setting() -> None:
+    assert refused(get(f"{EVENTS}?api-version=latest"), unsupported_version_status=410).status == 410
+    assert refused(get(f"{EVENTS}?api-version=latest")).status == 404
+
+
+def test_unsupported_version_of_instance_metadata_is_always_400_and_names_its_newest_versions() -> None:
+    answer = refused(get("/metadata/instance?api-version=2099-01-01"), unsupported_version_status=410)
+    assert (answer.status, answer.reason) == (400, ErrorReason.VERSION_UNSUPPORTED)
+    assert json.loads(answer.body)["newest-versions"] == ["2025-04-07", "2024-07-17", "2024-03-15"]
 
 
 @pytest.mark.parametrize(
@@ -115,10 +120,49 @@ def test_preview_version_twice_does_not_waive_the_header() -> None:
     assert refused(RequestHead("POST", twice)) == error_responses.METADATA_HEADER_MISSING
 
 
-@pytest.mark.parametrize("path", ["/", "/metadata/identity", "/metadata/attested", "/latest/meta-data", "/favicon.ico"])
+@pytest.mark.parametrize("path", ["/", "/metadata/nowhere", "/latest/meta-data", "/favicon.ico"])
 def test_unknown_path_is_404_with_an_error(path: str) -> None:
     answer = refused(get(path))
     assert (answer.status, answer.reason, list(json.loads(answer.body))) == (404, ErrorReason.PATH, ["error"])
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "/metadata/identity/oauth2/token?api-version=2018-02-01&resource=https%3A%2F%2Fmanagement.azure.com",
+        "/metadata/Identity/OAuth2/Token?api-version=2018-02-01",
+        "/metadata/identity/info?api-version=2018-02-01",
+        "/metadata/identity",
+    ],
+)
+def test_identity_is_400_as_on_a_vm_without_one(target: str) -> None:
+    assert refused(get(target)) == ErrorResponse(
+        400, b'{"error":"invalid_request","error_description":"Identity not found"}', ErrorReason.PATH, JSON
+    )
+
+
+@pytest.mark.parametrize(
+    ("path", "word"),
+    [
+        ("/metadata/attested/document", "attested"),
+        ("/metadata/ATTESTED", "attested"),
+        ("/metadata/loadbalancer", "load balancer"),
+        ("/metadata/reprovisiondata", "reprovisioning"),
+        ("/metadata/THIM/amd/certification", "certificates"),
+    ],
+)
+def test_metadata_that_is_not_available_is_404_and_says_why(path: str, word: str) -> None:
+    answer = refused(get(f"{path}?api-version=2020-10-01"))
+    assert (answer.status, answer.reason) == (404, ErrorReason.PATH)
+    assert word in json.loads(answer.body)["error"]
+    assert refused(get(path)).reason is ErrorReason.VERSION_MISSING
+
+
+@pytest.mark.parametrize("root", ["identity/oauth2/token", "attested/document", "loadbalancer"])
+def test_metadata_that_is_not_available_needs_the_header_and_is_read_only(root: str) -> None:
+    target = f"/metadata/{root}?api-version=2020-10-01"
+    assert refused(RequestHead("GET", target)) == error_responses.METADATA_HEADER_MISSING
+    assert refused(RequestHead("POST", target, [METADATA])).status == 405
 
 
 @pytest.mark.parametrize("method", ["HEAD", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT", "get", ""])

@@ -102,7 +102,10 @@ PARTS: dict[str, tuple[Scope, InstanceRequest]] = {
 REFUSALS: dict[str, object] = {
     "unknown-caller": error_responses.UNKNOWN_CALLER,
     "rate": error_responses.TOO_MANY_REQUESTS,
-    "unknown-path": route(get("/metadata/identity?api-version=2020-07-01")),
+    "unknown-path": route(get("/metadata/nowhere?api-version=2020-07-01")),
+    "identity": route(get("/metadata/identity/oauth2/token?api-version=2018-02-01&resource=r")),
+    "attested": route(get("/metadata/attested/document?api-version=2020-10-01")),
+    "load-balancer": route(get("/metadata/loadbalancer?api-version=2020-10-01")),
     "unknown-instance-path": encode_instance(NOBODY, vm("db-0"), InstanceRequest("2021-02-01", ("compute", "colour"))),
     "method": route(RequestHead("DELETE", f"{EVENTS}?api-version=2020-07-01", [METADATA])),
     "method-of-instance": route(RequestHead("POST", "/metadata/instance?api-version=2021-02-01", [METADATA])),

@@ -158,8 +158,8 @@ def test_wait_has_no_effect_on_an_approval() -> None:
     assert route(post(f"{ASK}&wait=never", TAG)) == ApprovalRequest(NEWEST_VERSION)
 
 
-@pytest.mark.parametrize("version", ["2017-03-01", "2017-04-02", "2021-02-01", "2024-02-29", "2099-12-31"])
-def test_instance_accepts_every_date_since_2017_03_01_as_version(version: str) -> None:
+@pytest.mark.parametrize("version", ["2017-03-01", "2017-04-02", "2021-02-01", "2024-02-29", "2025-04-07"])
+def test_instance_accepts_every_date_up_to_the_newest_version(version: str) -> None:
     assert route(get(f"/metadata/instance?api-version={version}")) == InstanceRequest(version)
 
 
@@ -168,6 +168,8 @@ def test_instance_accepts_every_date_since_2017_03_01_as_version(version: str) -
     [
         "latest",
         "2017-02-28",
+        "2025-04-08",
+        "2099-12-31",
         "2021-02-30",
         "2023-02-29",
         "20210201",
@@ -179,7 +181,9 @@ def test_instance_accepts_every_date_since_2017_03_01_as_version(version: str) -
 )
 def test_instance_refuses_every_other_version(version: str) -> None:
     answer = route(get(f"/metadata/instance?api-version={version}"))
-    assert answer == error_responses.version_unsupported(version, 404)
+    assert answer == error_responses.instance_version_unsupported(version)
+    assert isinstance(answer, ErrorResponse)
+    assert answer.status == 400
 
 
 @pytest.mark.parametrize("query", ["format=xml", "format=", "format=json&format=text"])

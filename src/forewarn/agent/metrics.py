@@ -8,13 +8,13 @@ from forewarn import __version__
 from forewarn.agent.log_events import ApprovalChanged, CallChanged, LogEvent, PhaseStarted
 from forewarn.agent.phases import HandlerCall, Phase
 from forewarn.agent.workflow.state import ApprovalState, CallState, EventWorkflow
-from forewarn.core.event import EventType
+from forewarn.core.event_type import RELEASED_TYPES
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 OTHER = "other"
 COUNTED_STATES = (CallState.RUNNING, CallState.PAUSING, CallState.DONE, CallState.FAILED, CallState.SKIPPED)
-TYPES = (*(type_.value for type_ in EventType), OTHER)
+TYPES = (*(type_.value for type_ in RELEASED_TYPES), OTHER)
 
 Labels = tuple[tuple[str, str], ...]
 

@@ -94,6 +94,8 @@ def _address(address: Address) -> Value:
         content["network"] = address.network
     if address.mac:
         content["mac"] = address.mac
+    if address.prefix is not None:
+        content["prefix"] = address.prefix
     return content if len(content) > 1 else address.ip
 
 

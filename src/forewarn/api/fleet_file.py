@@ -5,7 +5,7 @@ take many seconds; its results and errors can be pickled.
 """
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from enum import StrEnum
 from functools import partial
@@ -234,16 +234,33 @@ def _traits(table: FileTable) -> Traits:
 
 
 def _merge_traits(table: FileTable, traits: Traits, base: Traits) -> Traits:
-    """Merge traits with their defaults. The merge can fail only because of too many tags."""
+    """Merge traits with their defaults. The merge can fail only because of too many tags or instance keys."""
     with table.at("tags").wrap_errors():
         return traits.with_defaults(base)
 
 
 def _trait(trait: str, raw: FileValue) -> Any:
-    parsed = read_value(raw, TRAITS[trait])
+    parsed: Any = _instance(raw) if trait == "instance" else read_value(raw, TRAITS[trait])
     with raw.wrap_errors():
         Traits(**{trait: parsed})
     return parsed
+
+
+def _instance(raw: FileValue) -> dict[str, str]:
+    """Read values of the instance document: tables and lists as there, or keys with dots."""
+    values: dict[str, str] = {}
+    for name, entry in raw.entries().items():
+        match entry.value:
+            case Mapping():
+                below = _instance(entry)
+            case list():
+                items = enumerate(entry.items())
+                below = {f"{n}.{key}": text for n, item in items for key, text in _instance(item).items()}
+            case _:
+                values[name] = entry.text()
+                continue
+        values |= {f"{name}.{key}": text for key, text in below.items()}
+    return values
 
 
 def _vms(table: FileTable, scope_template: ScopeTemplate, unique_names: NameClaims) -> tuple[Vm, ...]:
@@ -367,17 +384,18 @@ def _addresses(raw: FileValue) -> tuple[Address, ...]:
 
 
 def _address(raw: FileValue) -> Address:
-    """Read an address: an IP, or a table with IP, network and MAC."""
+    """Read an address: an IP, or a table with IP, network, MAC and prefix."""
     if isinstance(raw.value, str):
         return _checked_address(raw, ip=raw.value)
     table = raw.table(ADDRESS_KEYS, 'an address in quotes, or a table such as { ip = "10.0.0.4", network = "blue" }')
     ip = table.require("ip", lambda ip: _checked_address(ip, ip=ip.text()).ip, "an IPv4 or IPv6 address")
     network = table.get("network", FileValue.name, "default")
     mac = table.get("mac", FileValue.text, "")
-    return _checked_address(raw, ip=ip, network=network, mac=mac)
+    prefix = table.get("prefix", lambda prefix: prefix.number(1, 128), None)
+    return _checked_address(raw, ip=ip, network=network, mac=mac, prefix=prefix)
 
 
-def _checked_address(raw: FileValue, **fields: str) -> Address:
+def _checked_address(raw: FileValue, **fields: Any) -> Address:
     with raw.wrap_errors():
         address = Address(**fields)
         check_addresses([address])
@@ -396,7 +414,7 @@ def _first_address(count: int, raw: FileValue) -> Address:
 
 
 def _nth_address(first: Address, n: int) -> Address:
-    return Address(ip=str(ip_address(first.ip) + n), network=first.network)
+    return Address(ip=str(ip_address(first.ip) + n), network=first.network, prefix=first.prefix)
 
 
 def _guid(raw: FileValue) -> str:

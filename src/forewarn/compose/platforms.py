@@ -106,4 +106,6 @@ def create_policy(settings: Settings) -> Policy:
         idle_after=policy_settings.idle_after,
         user_operations=policy_settings.user_operations,
         speed=settings.speed,
+        shortest_notice=policy_settings.shortest_notice,
+        allows_unreleased=settings.guest.unreleased_version,
     )

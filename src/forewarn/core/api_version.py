@@ -13,3 +13,8 @@ class ApiVersion(StrEnum):
     V2019_04_01 = "2019-04-01"
     V2019_08_01 = "2019-08-01"
     V2020_07_01 = "2020-07-01"
+    V2024_07_09 = "2024-07-09"
+
+
+UNRELEASED_VERSION = ApiVersion.V2024_07_09
+"""A version that clients know, but that is not generally available on Azure: served only with a setting."""

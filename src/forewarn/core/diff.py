@@ -49,8 +49,13 @@ def _format_value(value: Any) -> str:
             return ""
         case bool():
             return "yes" if value else "no"
-        case Address(ip=ip, network=network, mac=mac):
-            return ip + (f"@{network}" if network != "default" else "") + (f" ({mac})" if mac else "")
+        case Address(ip=ip, network=network, mac=mac, prefix=prefix):
+            return (
+                ip
+                + (f"/{prefix}" if prefix else "")
+                + (f"@{network}" if network != "default" else "")
+                + (f" ({mac})" if mac else "")
+            )
         case tuple():
             return ", ".join(_format_value(item) for item in value)
         case dict():

@@ -12,6 +12,7 @@ CoreError
     ├── NoticeTooShort         the event would start before the minimum notice of its type is over
     ├── NotAnnounced           VMs would not hear of the maintenance, and the request does not consent to that
     ├── EvictionNotAllowed     Preempt of a VM that is not low-priority
+    ├── TypeNotReleased        the event type is not generally available, and the setting that allows it is off
     ├── SourceNotAllowed       this source cannot create events of this type
     ├── KeyConflict            the idempotency key was used for another request
     ├── TooManyOperations      the scope has reached its limit of open user-initiated operations
@@ -129,6 +130,15 @@ class NotAnnounced(RefusedError):
     """The scopes that would not hear of it; of many the first ones."""
     scope_count: int
     vm_count: int
+
+
+class TypeNotReleased(RefusedError):
+    """The event type is not generally available on Azure, and the setting that allows it is off."""
+
+    template = (
+        "{type} is not generally available on Azure; to test it, set guest.unreleased_version = true in the emulator"
+    )
+    type: str
 
 
 class EvictionNotAllowed(RefusedError):

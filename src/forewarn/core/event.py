@@ -20,6 +20,7 @@ class EventType(StrEnum):
     REDEPLOY = "Redeploy"
     PREEMPT = "Preempt"
     TERMINATE = "Terminate"
+    SPOT_REBALANCE_RECOMMENDATION = "SpotRebalanceRecommendation"
 
 
 class Source(StrEnum):

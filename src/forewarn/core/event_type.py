@@ -6,8 +6,8 @@ from enum import StrEnum
 
 import msgspec
 
-from forewarn.core.api_version import ApiVersion
-from forewarn.core.event import Cause, EventType, Source
+from forewarn.core.api_version import UNRELEASED_VERSION, ApiVersion
+from forewarn.core.event import Cause, Event, EventType, Source
 
 
 class Effect(StrEnum):
@@ -17,6 +17,7 @@ class Effect(StrEnum):
     RESTART = "the VM restarts, and memory is lost"
     MOVE = "the VM moves to another host, and memory and ephemeral disks are lost"
     REMOVE = "the VM leaves its scope"
+    NONE = "nothing: the VM can be evicted soon"
 
 
 class EventTypeSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,6 +35,8 @@ class EventTypeSpec(msgspec.Struct, frozen=True, kw_only=True):
     """The first api-version that has the type; documents of older versions omit its events."""
     default_duration: timedelta
     """How long it takes on the simulated platform by default (settings: `simulated.*`)."""
+    announced_duration: timedelta | None
+    """What the document says if the duration of an event is not known; None if it says that it is not known."""
     simulates_duration: bool
     """Whether the event's own duration, if it has one, is how long it takes on the simulated platform."""
 
@@ -49,6 +52,11 @@ class EventTypeSpec(msgspec.Struct, frozen=True, kw_only=True):
     def is_visible(self, version: str) -> bool:
         """Return whether documents of this api-version have the type."""
         return version >= self.since
+
+    @property
+    def is_released(self) -> bool:
+        """Whether the type is generally available on Azure."""
+        return self.since < UNRELEASED_VERSION
 
     @property
     def removes_vm(self) -> bool:
@@ -81,7 +89,8 @@ EVENT_TYPES = create_table(
             causes={Source.PLATFORM: Cause.MAINTENANCE},
             descriptions={Cause.MAINTENANCE: "The VM is paused for a moment while its host is maintained."},
             since=ApiVersion.V2017_03_01,
-            default_duration=timedelta(seconds=9),
+            default_duration=timedelta(seconds=5),
+            announced_duration=timedelta(seconds=5),
             simulates_duration=True,
         ),
         EventTypeSpec(
@@ -96,6 +105,7 @@ EVENT_TYPES = create_table(
             },
             since=ApiVersion.V2017_03_01,
             default_duration=timedelta(seconds=60),
+            announced_duration=None,
             simulates_duration=False,
         ),
         EventTypeSpec(
@@ -110,6 +120,7 @@ EVENT_TYPES = create_table(
             },
             since=ApiVersion.V2017_03_01,
             default_duration=timedelta(seconds=120),
+            announced_duration=None,
             simulates_duration=False,
         ),
         EventTypeSpec(
@@ -120,6 +131,7 @@ EVENT_TYPES = create_table(
             descriptions={Cause.EVICTION: "The low-priority VM is taken away because its capacity is needed."},
             since=ApiVersion.V2017_11_01,
             default_duration=timedelta(seconds=10),
+            announced_duration=None,
             simulates_duration=False,
         ),
         EventTypeSpec(
@@ -130,16 +142,36 @@ EVENT_TYPES = create_table(
             descriptions={Cause.DELETION: "The VM is going to be deleted."},
             since=ApiVersion.V2019_01_01,
             default_duration=timedelta(seconds=10),
+            announced_duration=None,
+            simulates_duration=False,
+        ),
+        EventTypeSpec(
+            type=EventType.SPOT_REBALANCE_RECOMMENDATION,
+            effect=Effect.NONE,
+            minimum_notice=timedelta(seconds=30),
+            causes={Source.PLATFORM: Cause.EVICTION},
+            descriptions={Cause.EVICTION: "The low-priority VM is likely to be taken away: move its work elsewhere."},
+            since=UNRELEASED_VERSION,
+            default_duration=timedelta(seconds=10),
+            announced_duration=timedelta(0),
             simulates_duration=False,
         ),
     )
 )
 
 
+def announced_duration(event: Event) -> timedelta | None:
+    """Return the duration that VMs see; None if it is not known."""
+    return EVENT_TYPES[event.type].announced_duration if event.duration is None else event.duration
+
+
 def types_with_cause(cause: Cause) -> tuple[EventType, ...]:
     """Return the types whose events can have this cause."""
     return tuple(type_ for type_, spec in EVENT_TYPES.items() if cause in spec.descriptions)
 
+
+RELEASED_TYPES = tuple(type_ for type_, spec in EVENT_TYPES.items() if spec.is_released)
+"""Types that are generally available on Azure. Others exist only with the setting `guest.unreleased_version`."""
 
 MAINTENANCE_TYPES = types_with_cause(Cause.MAINTENANCE)
 """Planned maintenance: takes turns by update domain, can be held by an operator, and is what campaigns create."""

@@ -31,6 +31,10 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     idle_after: timedelta | None = timedelta(hours=24)
     user_operations: int = 10
     speed: float = 1.0
+    allows_unreleased: bool = False
+    """Whether events can have types that are not generally available on Azure."""
+    shortest_notice: timedelta = timedelta(0)
+    """The speed makes no notice shorter than this; a notice that is shorter by itself stays as it is."""
 
     def __post_init__(self) -> None:
         if missing := [kind.value for kind in EventType if kind not in self.minimum_notice]:
@@ -39,6 +43,10 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
             raise Invalid(f"speed must be greater than 0, got {self.speed}")
         if self.user_operations < 1:
             raise Invalid("user_operations must be at least 1")
+
+    def faster_notice(self, notice: timedelta) -> timedelta:
+        """Return the notice at the service's speed."""
+        return max(notice / self.speed, min(notice, self.shortest_notice))
 
     def announces(self, *, enabled: bool) -> bool:
         """Return whether the document shows new events of a scope that is enabled, or is not."""

@@ -14,6 +14,7 @@ from forewarn.core.errors import (
     NoticeTooShort,
     SourceNotAllowed,
     TooManyOperations,
+    TypeNotReleased,
 )
 from forewarn.core.event import Cause, Event, EventType, Source, State, Trigger
 from forewarn.core.event_type import EVENT_TYPES, FAILURE_TYPES, MAINTENANCE_TYPES
@@ -157,6 +158,8 @@ def _find_repeated(scope: Scope, request: ScheduleRequest) -> str | None:
 
 
 def _check(scope: Scope, request: ScheduleRequest, vms: Iterable[Vm], context: RuleContext) -> None:
+    if not EVENT_TYPES[request.type].is_released and not context.policy.allows_unreleased:
+        raise TypeNotReleased(request.type.value)
     if request.source not in EVENT_TYPES[request.type].sources:
         raise SourceNotAllowed(request.type.value, request.source.value)
     if request.cause is Cause.EVICTION:
@@ -272,20 +275,20 @@ def _not_before(
     policy = context.policy
     has_minimum = announced or policy.enforce_notice
     minimum = minimum_notice(draft.scope, request.type, vms, context) if has_minimum else timedelta(0)
-    earliest = draft.now + minimum / policy.speed
+    earliest = draft.now + policy.faster_notice(minimum)
     if request.not_before is not None:
         requested = max(request.not_before, draft.now)
     elif request.at_once:
         requested = draft.now
     elif request.notice is not None:
-        requested = draft.now + request.notice / policy.speed
+        requested = draft.now + policy.faster_notice(request.notice)
     else:
         requested = earliest
     if requested > draft.now + MAX_NOTICE:
         raise Invalid(f"not_before must be at most {MAX_NOTICE.days} days ahead")
     if requested < earliest and policy.enforce_notice and (announced or not request.at_once):
         advice = "" if announced else NOW_ADVICE
-        raise NoticeTooShort(request.type.value, minimum / policy.speed, ceil_to_second(earliest), requested, advice)
+        raise NoticeTooShort(request.type.value, earliest - draft.now, ceil_to_second(earliest), requested, advice)
     return ceil_to_second(requested)
 
 

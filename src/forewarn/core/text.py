@@ -53,10 +53,10 @@ def check_name(name: str, what: str) -> None:
         )
 
 
-def check_text(text: str, what: str) -> None:
+def check_text(text: str, what: str, limit: int = MAX_TEXT_LENGTH) -> None:
     """Refuse a text that is too long for a record, or not valid Unicode."""
-    if len(text) > MAX_TEXT_LENGTH:
-        raise Invalid(f"{what} has {len(text)} characters: at most {MAX_TEXT_LENGTH} are allowed")
+    if len(text) > limit:
+        raise Invalid(f"{what} has {len(text)} characters: at most {limit} are allowed")
     if not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text):
         raise Invalid(f"{what} is not valid Unicode: it contains an unpaired surrogate")
 
@@ -119,6 +119,11 @@ def join_choices(words: Iterable[str]) -> str:
     """Format a choice: a, b or c."""
     *others, last = words
     return f"{', '.join(others)} or {last}" if others else last
+
+
+def count_text(number: int, what: str) -> str:
+    """Return a number with its noun, in the plural if needed: 1 VM, 2 VMs."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def natural_sort_key(name: str) -> tuple[list[str | int], str]:

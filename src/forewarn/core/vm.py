@@ -12,6 +12,7 @@ from msgspec import Meta
 
 from forewarn.core.duration import format_duration
 from forewarn.core.errors import Invalid, ResourceExists
+from forewarn.core.instance import check_instance
 from forewarn.core.limits import MAX_DOMAIN, MAX_VMS_PER_SCOPE
 from forewarn.core.text import check_name, check_text, is_guid
 
@@ -58,6 +59,8 @@ class Address(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=
     ip: str
     network: str = "default"
     mac: str = ""
+    prefix: int | None = None
+    """The length of the subnet's prefix, for the instance document."""
 
     def __post_init__(self) -> None:
         check_name(self.network, "network")
@@ -70,6 +73,9 @@ class Address(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=
                 raise Invalid(f"address {self.ip!r}: write it as {canonical}")
         if self.mac and not _MAC.fullmatch(self.mac):
             raise Invalid(f"MAC address {self.mac!r}: write it as six pairs of hex digits, 00:0d:3a:12:34:56")
+        longest = 128 if ":" in self.ip else 32
+        if self.prefix is not None and not 1 <= self.prefix <= longest:
+            raise Invalid(f"prefix {self.prefix} of {self.ip}: use 1 to {longest}, such as 24 for 10.0.0.0/24")
 
 
 def check_addresses(addresses: Iterable[Address]) -> None:
@@ -98,6 +104,10 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     subscription: Annotated[str | None, Meta(description="The subscription.")] = None
     os: Annotated[Os | None, Meta(description="linux or windows.")] = None
     tags: Annotated[dict[str, str] | None, Meta(description="A tag; repeatable, give all of them.")] = None
+    instance: Annotated[
+        dict[str, str] | None,
+        Meta(description="A value of the instance document, such as vmSize=Standard_D2s_v5; give all of them."),
+    ] = None
 
     def __post_init__(self) -> None:
         for name in ("location", "zone", "resource_group", "subscription"):
@@ -108,12 +118,16 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
                 raise Invalid(f"terminate_notice must be 5m to 15m, got {format_duration(self.terminate_notice)}")
         if self.tags:
             check_tags(self.tags)
+        if self.instance:
+            check_instance(self.instance)
 
     def with_defaults(self, defaults: "Traits") -> "Traits":
-        """Return these traits with unset ones taken from `defaults`; tags are merged."""
+        """Return these traits with unset ones taken from `defaults`; tags and instance are merged."""
         values = {name: value for name in self.__struct_fields__ if (value := getattr(self, name)) is not None}
         if self.tags and defaults.tags:
             values["tags"] = defaults.tags | self.tags
+        if self.instance and defaults.instance:
+            values["instance"] = defaults.instance | self.instance
         return msgspec.structs.replace(defaults, **values)
 
 

@@ -9,6 +9,7 @@ from forewarn.core.campaign.record import Campaign
 from forewarn.core.event import Event
 from forewarn.core.journal import Entry, EntryKind
 from forewarn.core.scope import Scope
+from forewarn.core.text import count_text
 from forewarn.fleet.main_loop import RecordChange
 
 log = logging.getLogger(__name__)
@@ -93,7 +94,7 @@ def _log_campaign(campaign: Campaign, entry: Entry) -> None:
     name, why = campaign.name, f": {entry.why}" if entry.why else ""
     match entry.kind:
         case EntryKind.CAMPAIGN_STARTED:
-            amount = f"{facts['waves']} waves in {facts['scopes']} scopes with {facts['vms']} VMs"
+            amount = f"{_count(facts, 'wave')} in {_count(facts, 'scope')} with {_count(facts, 'VM')}"
             silent = f", of which {facts['unannounced_vms']} will not hear of it" if "unannounced_vms" in facts else ""
             log.info("campaign %s has started%s; it has %s%s", name, why, amount, silent, extra=facts)
         case EntryKind.CAMPAIGN_HALTED:
@@ -108,3 +109,7 @@ def _log_campaign(campaign: Campaign, entry: Entry) -> None:
             log.info("gate %s of campaign %s is open again; the campaign continues", facts["gate"], name, extra=facts)
         case _:
             pass
+
+
+def _count(facts: dict[str, str], what: str) -> str:
+    return count_text(int(facts[f"{what.lower()}s"]), what)

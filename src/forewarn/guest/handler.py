@@ -31,6 +31,7 @@ from forewarn.wire.error_responses import (
     event_not_found,
 )
 from forewarn.wire.instance import encode_instance, encode_versions
+from forewarn.wire.protocol import ALL_VERSIONS, VERSIONS
 from forewarn.wire.request import (
     ApprovalRequest,
     DocumentRequest,
@@ -97,8 +98,6 @@ class _AwaitBoth:
 Response: TypeAlias = PreparedResponse | ErrorResponse | ShiftedDate | Reset
 PendingResponse: TypeAlias = Coroutine[Any, Any, Response]
 
-VERSIONS = content_response(encode_versions(), JSON)
-
 
 class RequestHandler:
     """Responds to requests. The session has identified the caller and applied the rate limit before."""
@@ -110,10 +109,12 @@ class RequestHandler:
         self._long_polls = long_polls
         self._enable_delay = enable_delay
         self._unsupported_version_status = unsupported_version_status
+        self._versions = ALL_VERSIONS if fleet.scopes.rule_context.policy.allows_unreleased else VERSIONS
+        self._versions_response = content_response(encode_versions(self._versions), JSON)
 
     def route(self, head: RequestHead) -> GuestRequest | ErrorResponse:
         """Parse and route a request."""
-        return route(head, unsupported_version_status=self._unsupported_version_status)
+        return route(head, unsupported_version_status=self._unsupported_version_status, versions=self._versions)
 
     def respond(self, request: GuestRequest, body: bytes, peer: Peer, caller: Caller) -> Response | PendingResponse:
         """Return the response, or a coroutine if the response has to wait."""
@@ -136,7 +137,7 @@ class RequestHandler:
                 result = encode_instance(caller.scope, caller.vm, request)
                 return result if isinstance(result, ErrorResponse) else content_response(*result)
             case VersionsRequest():
-                return VERSIONS
+                return self._versions_response
 
     async def _query(self, request: DocumentRequest, peer: Peer, enable_wait: Awaitable[None] | None) -> Response:
         if enable_wait is not None:

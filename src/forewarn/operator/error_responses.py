@@ -38,6 +38,7 @@ STATUS_BY_ERROR: dict[type[DomainError], int] = {
     core.NoticeTooShort: 409,
     core.NotAnnounced: 409,
     core.EvictionNotAllowed: 409,
+    core.TypeNotReleased: 409,
     core.SourceNotAllowed: 409,
     core.KeyConflict: 409,
     core.TooManyOperations: 409,

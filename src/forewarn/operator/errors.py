@@ -6,7 +6,7 @@ OperatorError
 ├── HostNotAllowed        the host has VMs of scopes that the token is not for
 ├── TokenVmNotFound       no VM has this bare name in the token's scopes
 ├── JournalEventNotFound  the event never existed in the token's scopes, or the journal was pruned
-├── VmNameNotFound        no VM has this bare name now, so the journal cannot be filtered by it
+├── VmNameNotFound        no VM has this bare name, and none had it when it was removed
 ├── TooManyStreams        the limit of open journal streams is reached
 ├── ImportConflict        another import is running
 ├── ImportFailed          an import ended before it was complete
@@ -102,10 +102,10 @@ class JournalEventNotFound(OperatorError):
 
 
 class VmNameNotFound(OperatorError):
-    """No VM has this bare name now, so the journal cannot be filtered by it."""
+    """No VM has this bare name, and none had it when it was removed."""
 
     code = "vm-not-found"
-    template = "there is no VM {vm} now; specify a removed VM as SCOPE/{vm}"
+    template = "there is no VM {vm}, and the journal has no removal of one; specify a VM of long ago as SCOPE/{vm}"
     vm: str
 
 

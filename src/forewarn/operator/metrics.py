@@ -17,6 +17,7 @@ from prometheus_client.registry import Collector
 from forewarn import __version__
 from forewarn.core.campaign.record import CampaignState, WaveState, count_waves
 from forewarn.core.event import EventType, State
+from forewarn.core.event_type import RELEASED_TYPES
 from forewarn.core.impact import STUCK
 from forewarn.fleet.metrics import COUNTED_CHANGES, COUNTED_OUTCOMES, Histogram
 from forewarn.fleet.service import Fleet
@@ -160,7 +161,8 @@ class FleetCollector(Collector):
         )
         changes = CounterMetricFamily("forewarn_event_changes", "State changes of events.", labels=["type", "change"])
         outcomes = CounterMetricFamily("forewarn_impacts", "Impacts by outcome.", labels=["type", "outcome"])
-        for type_ in EventType:
+        allows_unreleased = self._fleet.scopes.rule_context.policy.allows_unreleased
+        for type_ in EventType if allows_unreleased else RELEASED_TYPES:
             for state in (State.SCHEDULED, State.STARTED):
                 events.add_metric([type_.value, state.value], counts.events[type_, state])
             for impact in sorted(STUCK):

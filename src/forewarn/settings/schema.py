@@ -53,6 +53,7 @@ class GuestSettings(msgspec.Struct, frozen=True, kw_only=True):
     requests_per_second: CountOrNone = 5
     unsupported_version_status: ErrorStatus = 404
     enable_delay: Duration = timedelta(0)
+    unreleased_version: Flag = False
 
 
 class PolicySettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,6 +63,7 @@ class PolicySettings(msgspec.Struct, frozen=True, kw_only=True):
     enforce_notice: Flag = PRODUCTION_POLICY.enforce_notice
     idle_after: DurationOrNone = PRODUCTION_POLICY.idle_after
     user_operations: Count = PRODUCTION_POLICY.user_operations
+    shortest_notice: Duration = PRODUCTION_POLICY.shortest_notice
 
 
 class SimulatedSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,6 +74,7 @@ class SimulatedSettings(msgspec.Struct, frozen=True, kw_only=True):
     redeploy: Duration = EVENT_TYPES[EventType.REDEPLOY].default_duration
     preempt: Duration = EVENT_TYPES[EventType.PREEMPT].default_duration
     terminate: Duration = EVENT_TYPES[EventType.TERMINATE].default_duration
+    spot_rebalance_recommendation: Duration = EVENT_TYPES[EventType.SPOT_REBALANCE_RECOMMENDATION].default_duration
 
 
 class CommandSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -170,6 +173,7 @@ EMULATOR = Preset(
             announce=EMULATOR_POLICY.announce,
             enforce_notice=EMULATOR_POLICY.enforce_notice,
             idle_after=EMULATOR_POLICY.idle_after,
+            shortest_notice=timedelta(seconds=10),
         ),
         log=LogSettings(format=LogFormat.TEXT, level=LogLevel.WARNING),
     ),

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from forewarn.core.event import Event, State
-from forewarn.core.event_type import EVENT_TYPES
+from forewarn.core.event_type import EVENT_TYPES, announced_duration
 from forewarn.core.scope import Scope
 from forewarn.wire.http_date import format_http_date
 from forewarn.wire.protocol import DESCRIPTION_SINCE, DURATION_SINCE, PREVIEW_VERSION, SOURCE_SINCE, UNKNOWN_DURATION
@@ -72,7 +72,7 @@ def _wire_event(event: Event, version: str) -> _Event:
         not_before="" if event.state is State.STARTED else format_http_date(event.not_before),
         description=event.description if version >= DESCRIPTION_SINCE else UNSET,
         event_source=event.source.value if version >= SOURCE_SINCE else UNSET,
-        duration_in_seconds=_whole_seconds(event.duration) if version >= DURATION_SINCE else UNSET,
+        duration_in_seconds=_whole_seconds(announced_duration(event)) if version >= DURATION_SINCE else UNSET,
     )
 
 

@@ -5,7 +5,7 @@ from enum import StrEnum
 import msgspec
 
 from forewarn.core.text import truncate_text
-from forewarn.wire.protocol import VERSIONS
+from forewarn.wire.protocol import NEWEST_INSTANCE_VERSIONS, VERSIONS
 
 JSON = "application/json; charset=utf-8"
 TEXT = "text/plain; charset=utf-8"
@@ -78,7 +78,7 @@ class _Error(msgspec.Struct):
 
 class _VersionError(msgspec.Struct, rename="kebab"):
     error: str
-    newest_versions: tuple[str, ...] = NEWEST_VERSIONS
+    newest_versions: tuple[str, ...]
 
 
 def status_line(status: int) -> bytes:
@@ -93,9 +93,11 @@ def error_response(
     return ErrorResponse(status, msgspec.json.encode(_Error(message)), reason, headers=headers, close=close)
 
 
-def _version_error(status: int, reason: ErrorReason, message: str) -> ErrorResponse:
+def _version_error(
+    status: int, reason: ErrorReason, message: str, newest: tuple[str, ...] = NEWEST_VERSIONS
+) -> ErrorResponse:
     text = f"{message}. For more information refer to aka.ms/azureimds"
-    return ErrorResponse(status, msgspec.json.encode(_VersionError(text)), reason)
+    return ErrorResponse(status, msgspec.json.encode(_VersionError(text, newest)), reason)
 
 
 UNKNOWN_CALLER = error_response(
@@ -108,6 +110,22 @@ PATH_NOT_FOUND = error_response(
     404,
     ErrorReason.PATH,
     "Not found: here are /metadata/scheduledevents, /metadata/instance and /metadata/versions",
+)
+IDENTITY_NOT_FOUND = ErrorResponse(
+    400, b'{"error":"invalid_request","error_description":"Identity not found"}', ErrorReason.PATH
+)
+"""As on a VM without a managed identity. Azure's client libraries retry a 404 for half a minute."""
+NO_LOAD_BALANCER = error_response(
+    404, ErrorReason.PATH, "No load balancer metadata is found: Forewarn knows of no load balancer of this VM"
+)
+NO_ATTESTATION = error_response(
+    404, ErrorReason.PATH, "Not available: attested data is signed by Azure, and this endpoint has no such key"
+)
+NO_REPROVISION_DATA = error_response(
+    404, ErrorReason.PATH, "Not available: this VM was not provisioned in advance and has no reprovisioning data"
+)
+NO_HARDWARE_CERTIFICATE = error_response(
+    404, ErrorReason.PATH, "Not available: this VM is not a confidential VM and has no hardware certificates"
 )
 INSTANCE_PATH_NOT_FOUND = error_response(404, ErrorReason.PATH, "Not found: the instance document has no such element")
 FORWARDED = error_response(400, ErrorReason.FORWARDED, "Bad request: requests with X-Forwarded-For are not served")
@@ -164,6 +182,12 @@ def version_unsupported(version: str, status: int) -> ErrorResponse:
     """Refuse an api-version that does not exist, including `latest`."""
     why = f"The api-version {truncate_text(version, MAX_ECHO_BYTES)} is not supported"
     return _version_error(status, ErrorReason.VERSION_UNSUPPORTED, why)
+
+
+def instance_version_unsupported(version: str) -> ErrorResponse:
+    """Refuse an api-version of instance metadata. With 400, clients fall back to an older version; 404 they retry."""
+    why = f"Bad request. The api-version {truncate_text(version, MAX_ECHO_BYTES)} is not supported"
+    return _version_error(400, ErrorReason.VERSION_UNSUPPORTED, why, NEWEST_INSTANCE_VERSIONS)
 
 
 def invalid_body(message: str) -> ErrorResponse:

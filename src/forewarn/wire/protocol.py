@@ -3,13 +3,18 @@
 A version is a date, so the newer of two is the greater one as text.
 """
 
-from forewarn.core.api_version import ApiVersion
+from forewarn.core.api_version import UNRELEASED_VERSION, ApiVersion
 
-VERSIONS: tuple[str, ...] = tuple(version.value for version in ApiVersion)
+ALL_VERSIONS: tuple[str, ...] = tuple(version.value for version in ApiVersion)
+VERSIONS: tuple[str, ...] = tuple(version for version in ALL_VERSIONS if version < UNRELEASED_VERSION)
+"""The versions that are generally available on Azure."""
 NEWEST_VERSION = VERSIONS[-1]
 
 PREVIEW_VERSION = VERSIONS[0]
 """The version in which names of IaaS VMs start with an underscore and POST needs no `Metadata` header."""
+
+NEWEST_INSTANCE_VERSIONS = ("2025-04-07", "2024-07-17", "2024-03-15")
+"""The newest api-versions of `/metadata/instance`, newest first; a later date is refused, so that clients fall back."""
 
 DESCRIPTION_SINCE = ApiVersion.V2019_04_01.value
 SOURCE_SINCE = ApiVersion.V2019_08_01.value

@@ -14,7 +14,7 @@ import msgspec
 
 from forewarn.wire import error_responses
 from forewarn.wire.error_responses import ErrorResponse
-from forewarn.wire.protocol import MAX_WAIT, PREVIEW_VERSION, VERSIONS
+from forewarn.wire.protocol import MAX_WAIT, NEWEST_INSTANCE_VERSIONS, PREVIEW_VERSION, VERSIONS
 
 SCHEME = "http://"
 
@@ -59,6 +59,14 @@ def _pairs(query: str) -> list[tuple[str, str]]:
     parted = (pair.partition("=") for pair in query.split("&") if pair)
     return [(unquote_plus(name).lower(), unquote_plus(value)) for name, _, value in parted]
 
+
+UNAVAILABLE_ROOTS = {
+    "attested": error_responses.NO_ATTESTATION,
+    "loadbalancer": error_responses.NO_LOAD_BALANCER,
+    "reprovisiondata": error_responses.NO_REPROVISION_DATA,
+    "thim": error_responses.NO_HARDWARE_CERTIFICATE,
+}
+"""Roots of Azure's metadata that a VM can be without, and the response in that case."""
 
 Format: TypeAlias = Literal["json", "text"]
 
@@ -106,18 +114,25 @@ class VersionsRequest(msgspec.Struct, frozen=True):
 GuestRequest: TypeAlias = DocumentRequest | ApprovalRequest | InstanceRequest | VersionsRequest
 
 
-def route(head: RequestHead, *, unsupported_version_status: int = 404) -> GuestRequest | ErrorResponse:
+def route(
+    head: RequestHead, *, unsupported_version_status: int = 404, versions: tuple[str, ...] = VERSIONS
+) -> GuestRequest | ErrorResponse:
     """Return the typed request, or an error response. Never raises, whatever the head contains."""
     target = parse_target(head.target)
     match [segment.lower() for segment in target.path]:
         case ["metadata", "scheduledevents"]:
             return _check_head(head, target, ("GET", "POST")) or _events_request(
-                head, target, unsupported_version_status
+                head, target, unsupported_version_status, versions
             )
         case ["metadata", "instance", *_]:
-            return _check_head(head, target, ("GET",)) or _instance_request(target, unsupported_version_status)
+            return _check_head(head, target, ("GET",)) or _instance_request(target)
         case ["metadata", "versions"]:
             return _check_head(head, target, ("GET",)) or VersionsRequest()
+        case ["metadata", "identity", *_]:
+            return _check_head(head, target, ("GET",)) or error_responses.IDENTITY_NOT_FOUND
+        case ["metadata", root, *_] if root in UNAVAILABLE_ROOTS:
+            version = _check_head(head, target, ("GET",)) or _version(target)
+            return version if isinstance(version, ErrorResponse) else UNAVAILABLE_ROOTS[root]
         case _:
             return error_responses.PATH_NOT_FOUND
 
@@ -142,12 +157,12 @@ def _needs_no_metadata_header(head: RequestHead, target: RequestTarget) -> bool:
 
 
 def _events_request(
-    head: RequestHead, target: RequestTarget, unsupported_version_status: int
+    head: RequestHead, target: RequestTarget, unsupported_version_status: int, versions: tuple[str, ...]
 ) -> DocumentRequest | ApprovalRequest | ErrorResponse:
     version = _version(target)
     if isinstance(version, ErrorResponse):
         return version
-    if version not in VERSIONS:
+    if version not in versions:
         return error_responses.version_unsupported(version, unsupported_version_status)
     return ApprovalRequest(version) if head.method == "POST" else _document_request(head, target, version)
 
@@ -165,12 +180,12 @@ def _is_wait(text: str) -> bool:
     return len(text) <= 2 and text.isascii() and text.isdigit() and 1 <= int(text) <= MAX_WAIT
 
 
-def _instance_request(target: RequestTarget, unsupported_version_status: int) -> InstanceRequest | ErrorResponse:
+def _instance_request(target: RequestTarget) -> InstanceRequest | ErrorResponse:
     version = _version(target)
     if isinstance(version, ErrorResponse):
         return version
     if not _is_instance_version(version):
-        return error_responses.version_unsupported(version, unsupported_version_status)
+        return error_responses.instance_version_unsupported(version)
     match [value.lower() for value in target.values("format")]:
         case [] | ["json"]:
             return InstanceRequest(version, target.path[2:], "json")
@@ -191,8 +206,11 @@ def _version(target: RequestTarget) -> str | ErrorResponse:
 
 
 def _is_instance_version(version: str) -> bool:
-    """Return whether the version is a date since the preview. Instance metadata has many versions; all are accepted."""
-    if not _DAY.fullmatch(version) or version < PREVIEW_VERSION:
+    """Return whether the version is a date from the preview to the newest known version.
+
+    Azure has no version for most of these dates. A client that made one up gets the document of that day.
+    """
+    if not _DAY.fullmatch(version) or not PREVIEW_VERSION <= version <= NEWEST_INSTANCE_VERSIONS[0]:
         return False
     try:
         date.fromisoformat(version)

@@ -12,8 +12,10 @@ from forewarn.testing.conformance import RULES
 from forewarn.testing.service import Forewarn
 from tests.cli.in_process import CommandResult, run, run_on_terminal
 from tests.support.program import Machine
-from tests.testing.conformance.mock import VERSIONS, MockEndpoint, MockRequest, MockResponse, error, run_mock
+from tests.testing.conformance.mock import VERSIONS, Headers, MockEndpoint, MockRequest, MockResponse, error, run_mock
 
+EVENT_ID = "602D9444-D2CD-49C7-8624-8643E7171297"
+EVIDENCE = ("kind", "source", "anchor")
 QUICK = ("--pace", "10000", "--timeout", "30s")
 
 
@@ -22,6 +24,13 @@ class ListsNewestFirst(MockEndpoint):
 
     def versions(self) -> list[str]:
         return super().versions()[::-1]
+
+
+class HasNoRequestIds(MockEndpoint):
+    """Run an endpoint that differs from Forewarn's own choice."""
+
+    def usual_headers(self, reply: MockResponse) -> Headers:
+        return [pair for pair in super().usual_headers(reply) if pair[0] != "x-ms-request-id"]
 
 
 class ServesNobody(MockEndpoint):
@@ -47,6 +56,34 @@ def test_conforming_endpoint_exits_with_0(machine: Machine) -> None:
     assert "Wrong:" not in ended.stderr
 
 
+def test_summary_names_options_that_check_more(machine: Machine) -> None:
+    assert check(machine, MockEndpoint()).stderr.endswith("More rows are checked with --approve, --burst, --watch.\n")
+    assert "More rows are checked with --approve, --watch.\n" in check(machine, MockEndpoint(), "--burst").stderr
+
+
+class RefusesApprovals(MockEndpoint):
+    """Run an endpoint that has two faults and a difference."""
+
+    def approve(self, body: bytes | None) -> MockResponse:
+        return error(409, "not now")
+
+    def usual_headers(self, reply: MockResponse) -> Headers:
+        return [pair for pair in super().usual_headers(reply) if pair[0] != "x-ms-request-id"]
+
+
+def test_problems_option_shows_wrong_rows_first_with_their_requests(machine: Machine) -> None:
+    mock = RefusesApprovals()
+    ended = check(machine, mock, "--problems", "--approve", mock.events[0]["EventId"])
+    verdicts = [line.split()[1] for line in ended.stdout.splitlines()[1:]]
+    assert verdicts == sorted(verdicts, reverse=True)
+    lines = {line.split()[0]: line for line in ended.stdout.splitlines()}
+    body = json.dumps({"StartRequests": [{"EventId": mock.events[0]["EventId"]}]}, separators=(",", ":"))
+    assert (
+        "the status is 409, not 200 (POST /metadata/scheduledevents?api-version=2020-07-01 "
+        f"with Content-Type: application/json with the body {body}). Approving: "
+    ) in lines["approve"]
+
+
 def test_stderr_has_only_the_summary_without_a_terminal(machine: Machine) -> None:
     (line,) = check(machine, MockEndpoint()).stderr.splitlines()
     assert line.startswith(f"{len(RULES)} rows at http://127.0.0.1:")
@@ -54,10 +91,14 @@ def test_stderr_has_only_the_summary_without_a_terminal(machine: Machine) -> Non
 
 def test_each_line_cites_its_rule(machine: Machine) -> None:
     lines = {line.split()[0]: line for line in check(machine, ListsNewestFirst()).stdout.splitlines()}
-    assert lines["path-case"].split(maxsplit=2)[1:] == ["passed", "Requests: Paths are compared without case."]
+    assert lines["path-case"].split(maxsplit=2)[1:] == [
+        "passed",
+        "Requests: The path `/metadata/scheduledEvents` is served too (C)",
+    ]
     assert "wrong" in lines["versions"]
     assert "the versions are not sorted, starting with 2017-03-01" in lines["versions"]
     assert "Requests: versions · `GET /metadata/versions` · the api-versions of the document" in lines["versions"]
+    assert lines["versions"].endswith("[documented: Microsoft, “Azure Instance Metadata Service”, Versions]")
     assert "differs" in lines["wait-header"]
     assert "Forewarn-Wait is absent. Waiting instead of polling: Responses" in lines["wait-header"]
     assert "not checked" in lines["approve"]
@@ -95,7 +136,12 @@ def test_json_has_all_findings(machine: Machine) -> None:
     assert told["wrong"] == 1
     assert told["passed"] + told["wrong"] + told["differs"] + told["not_checked"] == len(told["rows"]) == len(RULES)
     (wrong,) = (row for row in told["rows"] if row["verdict"] == "wrong")
-    assert list(wrong) == ["row", "section", "rule", "is_own", "verdict", "why", "seen", "seconds"]
+    assert list(wrong) == ["row", "section", "rule", "is_own", "verdict", "why", "seen", "seconds", *EVIDENCE]
+    assert [wrong[key] for key in EVIDENCE] == [
+        "documented",
+        "Microsoft, “Azure Instance Metadata Service”, Versions",
+        "docs/reference/guest-protocol.md#requests",
+    ]
     assert wrong["seen"] == [
         f"GET /metadata/versions → 200 OK: {json.dumps({'apiVersions': VERSIONS[::-1]}, separators=(',', ':'))}"
     ]
@@ -110,7 +156,8 @@ def test_junit_report_is_written(machine: Machine) -> None:
     assert suite.get("failures") == "1"
     failure = cases["versions"].find("failure")
     assert failure is not None
-    assert (failure.text or "").startswith("Rule: docs/reference/guest-protocol.md, Requests: versions ·")
+    assert (failure.text or "").startswith("Rule: docs/reference/guest-protocol.md#requests, Requests: versions ·")
+    assert "\nEvidence: documented, Microsoft, “Azure Instance Metadata Service”, Versions\n" in (failure.text or "")
     differs, unchecked = cases["wait-header"].find("skipped"), cases["approve"].find("skipped")
     assert differs is not None
     assert differs.get("message") == "differs: Forewarn-Wait is absent"
@@ -141,11 +188,57 @@ def test_approve_option_approves_the_event(machine: Machine, forewarn: Forewarn)
     assert event.state == "Started"
 
 
-def test_unknown_event_is_reported(machine: Machine, forewarn: Forewarn) -> None:
-    missing = "602D9444-D2CD-49C7-8624-8643E7171297"
-    ended = run(machine, "conformance", forewarn.vm("db-0").url, *QUICK, "--approve", missing)
+def test_approve_option_can_name_two_events(machine: Machine, forewarn: Forewarn) -> None:
+    first, second = (forewarn.schedule(type_, "BackEnd_IN_0", notice="1h") for type_ in ("Reboot", "Freeze"))
+    ended = run(
+        machine, "conformance", forewarn.vm("BackEnd_IN_0").url, *QUICK, "--approve", first.id, "--approve", second.id
+    )
     assert ended.code == 0
-    assert f"Nothing was approved: event {missing} is not in the document.\n" in ended.stderr
+    assert (first.state, second.state) == ("Started", "Started")
+    lines = {line.split()[0]: line for line in ended.stdout.splitlines()}
+    assert lines["approve-several"].split()[1] == "passed"
+
+
+def test_watch_option_says_when_there_was_nothing_to_watch(machine: Machine) -> None:
+    mock = MockEndpoint()
+    mock.events.clear()
+    ended = check(machine, mock, "--watch", "1h")
+    assert ended.code == 0
+    assert "--watch has no result: there was no Scheduled event to watch whose NotBefore is ahead.\n" in ended.stderr
+
+
+class StartsEventsAtOnce(MockEndpoint):
+    """Run an endpoint whose events start long before their NotBefore, as soon as a client does nothing but poll."""
+
+    polls = 0
+    last: MockRequest | None = None
+
+    def query(self, asked: MockRequest, version: str) -> MockResponse:
+        self.polls, self.last = self.polls + 1 if asked == self.last else 1, asked
+        if self.polls > 3:
+            for each in self.events:
+                if each["EventStatus"] == "Scheduled":
+                    self.start(each)
+        return super().query(asked, version)
+
+
+def test_watch_option_finds_an_early_start(machine: Machine) -> None:
+    ended = check(machine, StartsEventsAtOnce(), "--watch", "1h", "--problems")
+    assert ended.code == 1
+    lines = {line.split()[0]: line for line in ended.stdout.splitlines()}
+    assert "started 15m before its NotBefore" in lines["not-before-unapproved"]
+
+
+def test_difference_from_our_own_choice_is_no_failure(machine: Machine) -> None:
+    ended = check(machine, HasNoRequestIds())
+    assert ended.code == 0
+    assert "0 wrong, 2 differ," in ended.stderr
+
+
+def test_unknown_event_is_reported(machine: Machine, forewarn: Forewarn) -> None:
+    ended = run(machine, "conformance", forewarn.vm("db-0").url, *QUICK, "--approve", EVENT_ID)
+    assert ended.code == 0
+    assert f"Nothing was approved: event {EVENT_ID} is not in the document.\n" in ended.stderr
 
 
 def test_endpoint_can_come_from_the_environment(machine: Machine, forewarn: Forewarn) -> None:
@@ -175,11 +268,14 @@ def test_unreachable_endpoint_exits_with_5(machine: Machine) -> None:
     [
         (("http://127.0.0.1:1/metadata",), "is not a metadata endpoint"),
         (("127.0.0.1:1", "--approve", "all"), "--approve: all is not an event id"),
+        (("127.0.0.1:1", *(("--approve", EVENT_ID) * 2)), "--approve: name at most 2 events, each once"),
+        (("127.0.0.1:1", "--watch", "soon"), "--watch: 'soon' is not a duration"),
+        (("127.0.0.1:1", "--watch", "0s"), "--watch must be greater than 0"),
         (("127.0.0.1:1", "--pace", "0"), "--pace must be above 0 and at most 10000 (got 0)"),
         (("127.0.0.1:1", "--timeout", "soon"), "--timeout: 'soon' is not a duration"),
         (("127.0.0.1:1", "--timeout", "0s"), "--timeout must be greater than 0"),
     ],
-    ids=["url", "approve", "pace", "timeout", "no time"],
+    ids=["url", "approve", "approve twice", "watch", "no watch", "pace", "timeout", "no time"],
 )
 def test_wrong_usage_exits_with_2(machine: Machine, options: tuple[str, ...], why: str) -> None:
     ended = run(machine, "conformance", *options)

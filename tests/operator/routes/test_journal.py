@@ -1,6 +1,7 @@
 """The journal through the API: filters, pages, and entries of removed objects."""
 
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 
@@ -8,6 +9,7 @@ import msgspec
 import pytest
 
 from forewarn.api import v1
+from forewarn.api.client import ApiClient
 from forewarn.core.access import Role
 from forewarn.core.event import EventType
 from forewarn.core.journal import Entry, EntryKind
@@ -110,20 +112,35 @@ async def test_client_reads_every_page() -> None:
     assert [line.action.value for line in lines][:5] == OF_THE_EVENT[::-1]
 
 
-async def test_removed_vm_has_journal_entries_by_its_full_name() -> None:
+async def test_bare_name_of_several_removed_vms_is_ambiguous_and_an_existing_vm_comes_first() -> None:
+    async with run_api() as service:
+        for scope in ("web", "shop"):
+            await service.client(partial(ApiClient.add_vm, request=v1.AddVm(name="twice", scope=scope)))
+            await service.client(partial(ApiClient.delete, request=v1.Operate(vm=f"{scope}/twice")))
+        refused = await service.request("GET", "/v1/journal?vm=twice")
+        assert (refused.status, refused.code) == (409, "ambiguous-vm")
+        await service.client(lambda api: api.add_vm(v1.AddVm(name="twice", scope="batch")))
+        found = await ask(service, "vm=twice&action=vm-added")
+    assert [entry.record_id for entry in found.entries] == ["batch"]
+
+
+async def test_name_that_no_vm_ever_had_is_not_found() -> None:
+    async with run_api() as service:
+        bare = await service.request("GET", "/v1/journal?vm=nothing")
+    assert (bare.status, bare.code) == (404, "vm-not-found")
+    assert bare.json["error"]["message"].startswith("there is no VM nothing, and the journal has no removal of one")
+
+
+async def test_removed_vm_has_journal_entries_by_its_name() -> None:
     async with run_api() as service:
         await service.client(lambda api: api.delete(v1.Operate(vm="web-0", reason="too many")))
-        bare = await service.request("GET", "/v1/journal?vm=web-0")
-        assert (bare.status, bare.code) == (404, "vm-not-found")
-        assert bare.json["error"]["message"] == (
-            "there is no VM web-0 now; specify a removed VM as SCOPE/web-0; `forewarn vm list` shows them"
-        )
+        by_bare_name = await ask(service, "vm=WEB-0&action=vm-removed")
         by_full_name = await ask(service, "vm=web/web-0&action=vm-removed")
         by_scope = await ask(service, "scope=web&vm=web-0&action=vm-removed")
     assert [(entry.actor, entry.reason, entry.vms) for entry in by_full_name.entries] == [
         ("admin", "too many", ["web-0"])
     ]
-    assert by_full_name == by_scope
+    assert by_full_name == by_scope == by_bare_name
 
 
 async def test_removed_scope_has_journal_entries() -> None:

@@ -142,7 +142,7 @@ class MockEndpoint:
             raise Refused(self.bad_version(400, "twice"))
         is_known = bool(re.fullmatch(r"20[12]\d-\d\d-\d\d", given[0])) if is_instance else given[0] in VERSIONS
         if not is_known:
-            raise Refused(self.bad_version(404, "unsupported"))
+            raise Refused(self.bad_version(400 if is_instance else 404, "unsupported"))
         return given[0]
 
     def bad_version(self, status: int, why: str) -> MockResponse:

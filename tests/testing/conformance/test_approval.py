@@ -13,14 +13,14 @@ from forewarn.testing.conformance.approval import (
     refused_requests,
     run_approval,
 )
-from forewarn.testing.conformance.probe import ApprovalTrace, Probe, is_started
-from forewarn.testing.conformance.raw_http import METADATA_HEADER, Pace, Request
-from tests.testing.conformance.mock import MockEndpoint, MockResponse, run_mock
+from forewarn.testing.conformance.probe import ApprovalTrace, Probe, SharedApproval, is_started
+from forewarn.testing.conformance.raw_http import METADATA_HEADER, Pace, Request, Response
+from tests.testing.conformance.mock import MockEndpoint, MockRequest, MockResponse, run_mock
 from tests.testing.conformance.reports import GUARD, no_delay
 
 ID = "0123ABCD-0000-4000-8000-000000000000"
 PATH = "/metadata/scheduledevents"
-EXPECT_REFUSED = {"expect-refused", "too-large"}
+EXPECT_REFUSED = {"expect-refused", "too-large", "unknown-first"}
 EXPECT_ACCEPTED = {"expect", "expect-after"}
 
 
@@ -134,3 +134,84 @@ def test_start_of_an_approved_event_is_awaited_with_pauses() -> None:
     assert "started" not in trace.responses
     assert trace.after_approval is not None
     assert trace.after_approval.event(trace.id) == trace.initial
+
+
+class TakesOnlyTheFirstStartRequest(MockEndpoint):
+    """Accepts unknown events, and ignores all but the first."""
+
+    def approve(self, body: bytes | None) -> MockResponse:
+        first = self.read_ids(body or b"")[:1]
+        for each in self.events:
+            if [each["EventId"]] == first and each["EventStatus"] == "Scheduled":
+                self.start(each)
+        return self.approved()
+
+
+class AcceptsUnknownEvents(MockEndpoint):
+    def read_ids(self, body: bytes) -> list[str]:
+        return [id_ for id_ in super().read_ids(body) if id_ in {each["EventId"] for each in self.events}]
+
+
+def shared_of(mock: MockEndpoint, *, both: bool) -> SharedApproval | None:
+    first, second = (each["EventId"] for each in mock.events[:2])
+    with run_mock(mock) as url:
+        probe = Probe(parse_endpoint(url), pace=no_delay(), timeout=GUARD)
+        trace = run_approval(probe, first, second.lower() if both else None)
+    if trace.shared is not None:
+        assert trace.shared.second_id == (second if both else first)
+    return trace.shared
+
+
+def outcome(shared: SharedApproval | None) -> tuple[int, bool, bool]:
+    assert shared is not None
+    assert isinstance(shared.response, Response)
+    return shared.response.status, shared.is_pending, shared.started_alone
+
+
+@pytest.mark.parametrize("both", [True, False])
+def test_endpoint_that_takes_only_the_first_start_request_is_noticed(both: bool) -> None:
+    assert outcome(shared_of(TakesOnlyTheFirstStartRequest(), both=both)) == (200, False, True)
+
+
+def test_two_events_are_approved_together() -> None:
+    assert outcome(shared_of(MockEndpoint(), both=True)) == (200, False, False)
+
+
+def test_unknown_event_may_be_refused_together_with_a_known_one() -> None:
+    assert outcome(shared_of(MockEndpoint(), both=False)) == (400, False, False)
+
+
+def test_event_that_is_named_second_may_start() -> None:
+    assert outcome(shared_of(AcceptsUnknownEvents(), both=False)) == (200, False, False)
+
+
+def test_blocked_event_stays_pending() -> None:
+    assert outcome(shared_of(NeverStartsEvents(), both=True)) == (200, True, False)
+
+
+@pytest.mark.parametrize(
+    ("second", "why"),
+    [(1, "had ended before an approval could name both"), (3, "had already started"), (None, "is not in the document")],
+)
+def test_shared_approval_is_not_sent_without_two_usable_events(second: int | None, why: str) -> None:
+    mock = EndsApprovedEvents()
+    other = ID if second is None else mock.events[second]["EventId"]
+    with run_mock(mock) as url:
+        probe = Probe(parse_endpoint(url), pace=no_delay(), timeout=GUARD)
+        trace = run_approval(probe, mock.events[0]["EventId"], other)
+    assert trace.shared is None
+    assert trace.shared_skip_reason.endswith(why)
+
+
+class RepeatsContinue(MockEndpoint):
+    """Sends `100 Continue` twice, as Flask's development server does."""
+
+    def written(self, asked: MockRequest | None, reply: MockResponse) -> bytes:
+        again = b"HTTP/1.1 100 Continue\r\n\r\n" if asked is not None and asked.values("expect") else b""
+        return again + super().written(asked, reply)
+
+
+def test_repeated_continue_is_not_the_final_response() -> None:
+    mock = RepeatsContinue()
+    found = statuses(run_on(mock, mock.events[0]["EventId"]))
+    assert (found["expect"], found["expect-after"]) == (100, 200)

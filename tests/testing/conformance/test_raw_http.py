@@ -149,3 +149,20 @@ def test_default_pace_is_below_the_rate_limit_of_a_vm() -> None:
     for _ in range(101):
         pace.wait()
     assert 100 / (clock.now - 100.0) == pytest.approx(4)
+
+
+@pytest.mark.parametrize(
+    ("http_version", "connection", "closes"),
+    [
+        ("1.1", None, False),
+        ("1.1", "close", True),
+        ("1.1", "Upgrade, Close", True),
+        ("1.0", None, True),
+        ("1.0", "keep-alive", False),
+    ],
+)
+def test_response_announces_whether_the_connection_closes(
+    http_version: str, connection: str | None, closes: bool
+) -> None:
+    headers = () if connection is None else (("Connection", connection),)
+    assert Response(status=200, http_version=http_version, headers=headers).announces_close is closes

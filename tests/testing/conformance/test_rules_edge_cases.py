@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 
 from forewarn.testing.conformance import RULES, Report, Verdict, examine
+from forewarn.testing.conformance.rules.error_responses import BURST_SIZE
+from forewarn.testing.conformance.rules.requests import INSTANCE_VERSION
 from tests.testing.conformance import test_rules_wrong_endpoints
 from tests.testing.conformance.mock import (
     NO_VERSION,
@@ -103,6 +105,26 @@ class OmitsRetryAfter(MockEndpoint):
         return error(429, "slower") if self.answers % 9 == 0 else super().answer(asked, body)
 
 
+class LimitsTheRateWith403(MockEndpoint):
+    """Refuses a query while others are pending."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pending = 0
+
+    def serve(self, line: socket.socket) -> None:
+        with self.lock:
+            self.pending += 1
+        try:
+            super().serve(line)
+        finally:
+            with self.lock:
+                self.pending -= 1
+
+    def answer(self, asked: MockRequest, body: bytes | None) -> MockResponse:
+        return error(403, "slower") if self.pending >= BURST_SIZE else super().answer(asked, body)
+
+
 class ChecksTheMethodFirst(MockEndpoint):
     def answer(self, asked: MockRequest, body: bytes | None) -> MockResponse:
         self.check_method(asked, ("GET", "POST"))
@@ -126,6 +148,54 @@ class RespondsWith500ToInvalidHttp(MockEndpoint):
         return (error(500, "failed")._replace(closes=True), asked, rest) if is_refused else (reply, asked, rest)
 
 
+class ComparesPathsExactly(MockEndpoint):
+    def resolve_path(self, asked: MockRequest) -> list[str] | None:
+        return None if asked.path.endswith("/") or "%" in asked.path else super().resolve_path(asked)
+
+
+class IgnoresWait(MockEndpoint):
+    def query(self, asked: MockRequest, version: str) -> MockResponse:
+        return super().query(asked._replace(target=asked.target.partition("&wait")[0]), version)
+
+
+class HasNumbersInTheInstanceDocument(MockEndpoint):
+    def instance(self, asked: MockRequest, path: list[str]) -> MockResponse:
+        found = super().instance(asked, path)
+        return found._replace(body=found.body.replace(b'"interface":[]', b'"interface":[7]'))
+
+
+class SupportsOneInstanceVersion(MockEndpoint):
+    def check_version(self, asked: MockRequest, *, is_instance: bool) -> str:
+        version = super().check_version(asked, is_instance=is_instance)
+        if is_instance and version != INSTANCE_VERSION:
+            raise Refused(self.bad_version(404, "unsupported"))
+        return version
+
+
+class IgnoresTheFormat(MockEndpoint):
+    def instance(self, asked: MockRequest, path: list[str]) -> MockResponse:
+        return super().instance(asked._replace(target=asked.target.partition("&format")[0]), path)
+
+
+class RefusesTheJsonFormat(MockEndpoint):
+    def instance(self, asked: MockRequest, path: list[str]) -> MockResponse:
+        return error(400, "format") if asked.parameter("format") == ["json"] else super().instance(asked, path)
+
+
+class IgnoresOtherExpectations(MockEndpoint):
+    def expect(self, asked: MockRequest) -> None:
+        if asked.values("expect") == ["100-continue"]:
+            super().expect(asked)
+
+
+class AcceptsAnyVersionOfAnApproval(MockEndpoint):
+    def check_version(self, asked: MockRequest, *, is_instance: bool) -> str:
+        given = asked.parameter("api-version")
+        if asked.method == "POST" and len(given) == 1:
+            return given[0]
+        return super().check_version(asked, is_instance=is_instance)
+
+
 class HasEveryInstancePath(MockEndpoint):
     def instance(self, asked: MockRequest, path: list[str]) -> MockResponse:
         found = super().instance(asked, path)
@@ -136,16 +206,25 @@ CASES = [
     Case(NormalizesPaths, set(), {"path-nowhere"}),
     Case(ComparesParametersByCase, set(), {"parameter-case"}),
     Case(RefusesOtherParameters, set(), {"parameter-other"}),
-    Case(RefusesHttp10, {"http-1.0", "http-1.0-keep-alive"}),
+    Case(RefusesHttp10, set(), {"http-1.0", "http-1.0-keep-alive"}),
     Case(KeepsTheUnderscoreInALaterVersion, {"names"}),
     Case(HasAnUnknownDocumentKey, {"document-keys"}),
     Case(HasOtherIdsInOlderVersions, {"event-id-versions", "preempt-since", "terminate-since"}),
     Case(SendsChunks, {"content-length"}),
     Case(ForgetsEndedEvents, set(), {"approve-ended"}),
-    Case(OmitsRetryAfter, {"rate"}),
+    Case(OmitsRetryAfter, set(), {"rate-response"}),
+    Case(LimitsTheRateWith403, {"rate"}, {"rate-response"}),
     Case(ChecksTheMethodFirst, set(), {"order-path-method"}),
     Case(ChecksTheHeaderFirst, set(), {"order-path-header", "order-method-header", "order-forwarded-header"}),
-    Case(RespondsWith500ToInvalidHttp, {"body-too-large", "head-too-large", "not-http"}),
+    Case(RespondsWith500ToInvalidHttp, set(), {"body-too-large", "head-too-large", "not-http"}),
+    Case(ComparesPathsExactly, set(), {"path-encoded", "path-slash"}),
+    Case(IgnoresWait, set(), {"wait-wrong"}),
+    Case(HasNumbersInTheInstanceDocument, {"instance-strings"}),
+    Case(SupportsOneInstanceVersion, set(), {"instance-versions"}),
+    Case(IgnoresTheFormat, {"instance-leaf-text"}, {"format-wrong", "instance-names", "instance-path-case"}),
+    Case(RefusesTheJsonFormat, {"instance-json"}, {"instance-leaf-json"}),
+    Case(IgnoresOtherExpectations, set(), {"expect-other"}),
+    Case(AcceptsAnyVersionOfAnApproval, {"version-unsupported-approval"}, {"order-version-body"}),
     Case(HasEveryInstancePath, set(), {"instance-nowhere", "path-nowhere"}),
 ]
 
@@ -221,5 +300,5 @@ def test_every_rule_fails_for_some_endpoint() -> None:
     """A rule that never fails may not check anything."""
     cases = (*test_rules_wrong_endpoints.CASES, *CASES, *WAITING)
     failed = set().union(*(case.wrong | case.differs for case in cases))
-    elsewhere = {"query", "version-2020-07-01", "unknown-caller", *NO_EXTENSION}
+    elsewhere = {"not-before-unapproved", "query", "version-2020-07-01", "unknown-caller", *NO_EXTENSION}
     assert {row.id for row in RULES} - failed - elsewhere == CANNOT_FAIL

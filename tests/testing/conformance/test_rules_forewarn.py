@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from forewarn.testing.conformance import RULES, Precondition, Report, Rule, Verdict, examine
+from forewarn.testing.conformance import RULES, Pace, Precondition, Report, Rule, Verdict, examine
 from forewarn.testing.service import Forewarn
 from tests.guest.running_endpoint import run_endpoint
 from tests.testing.conformance.reports import GUARD, finding_lines, no_delay, rule_ids
@@ -36,6 +36,27 @@ def busy() -> Report:
         forewarn.schedule("Redeploy", "batch_2", notice="1h")
         reboot = forewarn.schedule("Reboot", "batch_2", notice="1h", description="")
         return run_kit(forewarn, "batch_2", approve_event=reboot.id)
+
+
+def two_events() -> Report:
+    """Approve two events of one VM, the second one together with the first."""
+    with Forewarn() as forewarn:
+        first = forewarn.schedule("Reboot", "db-0", notice="1h")
+        second = forewarn.schedule("Freeze", "db-0", notice="1h")
+        return run_kit(forewarn, "db-0", approve_event=first.id, approve_second=second.id.lower())
+
+
+def watched() -> Report:
+    """Watch an event until its NotBefore. Each pause of the kit advances the time of the service."""
+    with Forewarn() as forewarn:
+        forewarn.schedule("Freeze", "db-0", notice="30s")
+        some = [row for row in RULES if row.precondition is Precondition.WATCH]
+
+        def advance(_: float) -> None:
+            forewarn.advance("10s")
+
+        pace = Pace(1e9, sleep=advance)
+        return run_kit(forewarn, "db-0", watch_seconds=GUARD, rules=some, pace=pace)
 
 
 def role_instances() -> Report:
@@ -68,7 +89,7 @@ def held() -> Report:
 def limited() -> Report:
     """Examine an endpoint with a rate limit of five requests per second, with real pauses of the kit."""
     with Forewarn(settings=LIMITED) as forewarn:
-        some = [row for row in RULES if row.id in {"query", "rate", "unknown-path"}]
+        some = [row for row in RULES if row.id in {"query", "rate", "rate-response", "unknown-path"}]
         return run_kit(forewarn, "db-0", burst=True, rules=some, pace=None)
 
 
@@ -83,7 +104,10 @@ def unknown_caller() -> Report:
     return asyncio.run(examine_as_unknown_caller())
 
 
-ARRANGEMENTS = {make.__name__: make for make in (quiet, busy, role_instances, ended, held, limited, unknown_caller)}
+ARRANGEMENTS = {
+    make.__name__: make
+    for make in (quiet, busy, two_events, watched, role_instances, ended, held, limited, unknown_caller)
+}
 
 
 @pytest.fixture(scope="module")
@@ -108,19 +132,22 @@ def test_every_unchecked_rule_has_a_reason(reports: dict[str, Report]) -> None:
     assert all(finding.why for finding in unchecked)
 
 
+ALWAYS = {Precondition.NOTHING, Precondition.INSTANCE, Precondition.VERSIONS, Precondition.WAIT}
+
 MET = {
-    "quiet": {Precondition.NOTHING, Precondition.WAIT},
+    "quiet": ALWAYS,
     "busy": set(Precondition)
-    - {Precondition.ROLE_INSTANCE, Precondition.ENDED, Precondition.BURST, Precondition.UNKNOWN_CALLER},
-    "role_instances": {
-        Precondition.NOTHING,
-        Precondition.WAIT,
-        Precondition.EVENT,
-        Precondition.STARTED,
+    - {
         Precondition.ROLE_INSTANCE,
-        Precondition.APPROVE_ANY,
+        Precondition.APPROVE_SEVERAL,
+        Precondition.ENDED,
+        Precondition.WATCH,
+        Precondition.BURST,
+        Precondition.UNKNOWN_CALLER,
     },
-    "ended": {Precondition.NOTHING, Precondition.WAIT, Precondition.ENDED},
+    "role_instances": ALWAYS
+    | {Precondition.EVENT, Precondition.STARTED, Precondition.ROLE_INSTANCE, Precondition.APPROVE_ANY},
+    "ended": ALWAYS | {Precondition.ENDED},
     "unknown_caller": {Precondition.UNKNOWN_CALLER},
 }
 """The preconditions that each arrangement meets."""

@@ -8,6 +8,7 @@ import msgspec
 
 from forewarn.api.v1.common import Duration, ErrorResponse, Hold, Request, Response, VmName
 from forewarn.core.event import EventType
+from forewarn.core.instance import INSTANCE_KEY_PATTERN, MAX_INSTANCE_KEYS, MAX_INSTANCE_TEXT_LENGTH
 from forewarn.core.limits import MAX_DOMAIN, MAX_TEXT_LENGTH
 from forewarn.core.scope import ApprovalRule, ScopeKind
 from forewarn.core.text import Guid, Name, Text, schema_pattern
@@ -58,12 +59,24 @@ Tags = Annotated[
 ]
 
 
+Instance = Annotated[
+    dict[str, Annotated[str, msgspec.Meta(max_length=MAX_INSTANCE_TEXT_LENGTH)]],
+    msgspec.Meta(
+        extra_json_schema={
+            "maxProperties": MAX_INSTANCE_KEYS,
+            "propertyNames": {"maxLength": 128, **schema_pattern(INSTANCE_KEY_PATTERN)},
+        }
+    ),
+]
+
+
 class Address(Response, frozen=True):
     """An address by which the endpoint identifies the VM."""
 
     ip: str
     network: str
     mac: str
+    prefix: int | None = None
 
 
 class Vm(Response, frozen=True):
@@ -91,6 +104,7 @@ class Vm(Response, frozen=True):
     enabled: bool = False
     hold: Hold | None = None
     open_events: Sequence[str] = ()
+    instance: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class VmPage(Response, frozen=True):
@@ -129,6 +143,7 @@ class Scope(Response, frozen=True):
     changed_at: datetime
     open_events: Sequence[str]
     hold: Hold | None
+    instance: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class ScopePage(Response, frozen=True):
@@ -184,6 +199,7 @@ class NewAddress(Request, frozen=True):
     ]
     network: Name = "default"
     mac: Annotated[str, msgspec.Meta(max_length=17, extra_json_schema=schema_pattern(f"({MAC_PATTERN})?"))] = ""
+    prefix: Annotated[int, msgspec.Meta(ge=1, le=128)] | None = None
 
 
 Addresses = Annotated[Sequence[NewAddress], msgspec.Meta(max_length=MAX_ADDRESSES)]
@@ -200,6 +216,7 @@ class NewTraits(Request, frozen=True):
     subscription: Text | None = None
     os: Os | None = None
     tags: Tags | None = None
+    instance: Instance | None = None
 
 
 class ChangedTraits(Request, frozen=True):
@@ -213,6 +230,7 @@ class ChangedTraits(Request, frozen=True):
     subscription: Text | msgspec.UnsetType | None = msgspec.UNSET
     os: Os | msgspec.UnsetType | None = msgspec.UNSET
     tags: Tags | msgspec.UnsetType | None = msgspec.UNSET
+    instance: Instance | msgspec.UnsetType | None = msgspec.UNSET
 
 
 class AddVm(NewTraits, frozen=True, kw_only=True):

@@ -18,7 +18,6 @@ from forewarn.cli.options.consent import send_with_consent, unannounced_option
 from forewarn.cli.options.lookup import MIN_PREFIX_LENGTH
 from forewarn.cli.output import Output, write_json, write_message
 from forewarn.cli.views.campaign import (
-    count_text,
     next_steps,
     plan_summary,
     unannounced_text,
@@ -30,6 +29,7 @@ from forewarn.cli.views.campaign import (
 from forewarn.cli.views.event import write_fleet_hold
 from forewarn.cli.views.progress import ProgressBar
 from forewarn.core.campaign.record import CampaignState
+from forewarn.core.text import count_text
 
 failed_option = click.option("--failed", is_flag=True, help="All scopes with a failed wave.")
 

@@ -1,5 +1,6 @@
 """`forewarn conformance`: check an endpoint against the guest protocol: Forewarn's, another mock, or Azure's."""
 
+from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 
@@ -23,6 +24,9 @@ from forewarn.testing.conformance.probe import EVENTS_QUERY
 from forewarn.testing.junit import junit
 
 MAX_PACE = 10_000.0
+
+MAX_APPROVED = 2
+"""How many events can be approved: one for its life cycle, and one that an approval names together with it."""
 
 PROBLEMS = (Verdict.WRONG, Verdict.DIFFERS)
 
@@ -48,9 +52,22 @@ COLUMNS = (
 
 @click.command()
 @click.argument("url", metavar="[URL]", required=False, envvar="FOREWARN_ENDPOINT")
-@click.option("--approve", metavar="EVENTID", help="Approve this event, to check also the rules about approvals.")
-@click.option("--problems", is_flag=True, help="Show only rows that are wrong or differ; count the others.")
+@click.option(
+    "--approve",
+    metavar="EVENTID",
+    multiple=True,
+    help="Approve this event, to check also the rules about approvals; twice: also an approval of two events.",
+)
+@click.option(
+    "--problems", is_flag=True, help="Show only rows that are wrong, then those that differ; count the others."
+)
 @click.option("--burst", is_flag=True, help="Send 12 requests at once, to check rate limiting.")
+@option(
+    "--watch",
+    envvar="FOREWARN_WATCH",
+    metavar="DURATION",
+    help="Watch for this long, at most, that no Scheduled event starts before its NotBefore.",
+)
 @option(
     "--pace",
     type=ANY_NUMBER,
@@ -79,9 +96,10 @@ COLUMNS = (
 @output_option
 def conformance(
     url: str | None,
-    approve: str | None,
+    approve: tuple[str, ...],
     problems: bool,
     burst: bool,
+    watch: str | None,
     pace: float,
     timeout: str,
     report: Path | None,
@@ -89,30 +107,42 @@ def conformance(
 ) -> None:
     """Check an endpoint against the protocol, row by row. Without URL, check 169.254.169.254.
 
-    Without --approve, no request changes anything. Where Forewarn made its own choice, a difference is reported as
-    "differs", not as "wrong". The exit code is 0 if nothing is wrong, else 1.
+    Without --approve, no request changes anything. "wrong" is only what Microsoft's documentation or captured traffic
+    contradicts. Where Forewarn made its own choice, a difference is reported as "differs". The exit code is 0 if
+    nothing is wrong, else 1.
 
     Example: forewarn conformance http://127.0.0.1:8180
     """
     _check_options(approve, pace)
-    found = _run_checks(url, approve, burst=burst, pace=Pace(pace), timeout=_seconds(timeout))
+    watch_seconds = 0.0 if watch is None else _seconds("--watch", watch)
+    found = _run_checks(
+        url, approve, burst=burst, watch=watch_seconds, pace=Pace(pace), timeout=_seconds("--timeout", timeout)
+    )
     if report is not None:
         with atomic_write(report) as file:
             file.write(junit(f"forewarn conformance {found.endpoint}", cases(found), seconds=found.seconds))
     _show(found, output, only_problems=problems)
-    if approve is not None:
-        _write_approval(found)
-    _write_summary(found)
+    if approve:
+        _write_unchecked(found, "approve", "Nothing was approved")
+    if watch is not None:
+        _write_unchecked(found, "not-before-unapproved", "--watch has no result")
+    _write_summary(found, {"--approve": bool(approve), "--burst": burst, "--watch": watch is not None})
 
 
-def _check_options(approve: str | None, pace: float) -> None:
-    if approve is not None and not is_guid(approve):
-        raise CliError(ExitCode.USAGE, f"--approve: {approve} is not an event id; `forewarn guest list` shows them")
+def _check_options(approve: tuple[str, ...], pace: float) -> None:
+    for id_ in approve:
+        if not is_guid(id_):
+            raise CliError(ExitCode.USAGE, f"--approve: {id_} is not an event id; `forewarn guest list` shows them")
+    if len(approve) > MAX_APPROVED or len({id_.upper() for id_ in approve}) < len(approve):
+        raise CliError(ExitCode.USAGE, f"--approve: name at most {MAX_APPROVED} events, each once")
     if not 0 < pace <= MAX_PACE:
         raise CliError(ExitCode.USAGE, f"--pace must be above 0 and at most {MAX_PACE:g} (got {pace:g})")
 
 
-def _run_checks(url: str | None, approve: str | None, *, burst: bool, pace: Pace, timeout: float) -> Report:
+def _run_checks(
+    url: str | None, approve: tuple[str, ...], *, burst: bool, watch: float, pace: Pace, timeout: float
+) -> Report:
+    first, second, *_ = (*approve, None, None)
     done = 0
     try:
         with ProgressBar("Checking", writes_end=False) as bar:
@@ -123,7 +153,14 @@ def _run_checks(url: str | None, approve: str | None, *, burst: bool, pace: Pace
                 bar.show(done, len(RULES))
 
             return examine(
-                resolve_endpoint(url), approve_event=approve, burst=burst, pace=pace, timeout=timeout, on_finding=show
+                resolve_endpoint(url),
+                approve_event=first,
+                approve_second=second,
+                burst=burst,
+                watch_seconds=watch,
+                pace=pace,
+                timeout=timeout,
+                on_finding=show,
             )
     except Unreachable as error:
         raise CliError(
@@ -146,7 +183,7 @@ def _show(found: Report, output: Output, *, only_problems: bool) -> None:
             }
         )
         return
-    shown = [finding for finding in found.findings if not only_problems or finding.verdict in PROBLEMS]
+    shown = [finding for verdict in PROBLEMS for finding in found.of(verdict)] if only_problems else found.findings
     if shown:
         write_table(COLUMNS, ((finding.row, finding.verdict.value, _finding_text(finding)) for finding in shown))
 
@@ -157,18 +194,21 @@ def _finding_text(finding: Finding) -> str:
     # Omit the plain query. Show any other request, so that implementers can repeat it.
     request = finding.seen[-1].partition(" → ")[0] if finding.seen else ""
     of_what = f" ({request})" if request and request != str(EVENTS_QUERY) else ""
-    return f"{finding.why}{of_what}. {citation(finding)}"
+    evidence = f" [{finding.kind}: {finding.source}]" if finding.verdict is Verdict.WRONG else ""
+    return f"{finding.why}{of_what}. {citation(finding)}{evidence}"
 
 
-def _write_approval(found: Report) -> None:
-    (approval,) = (finding for finding in found.findings if finding.row == "approve")
-    if approval.verdict is Verdict.UNCHECKED:
-        write_message(f"Nothing was approved: {approval.why}.")
+def _write_unchecked(found: Report, row: str, what: str) -> None:
+    (finding,) = (finding for finding in found.findings if finding.row == row)
+    if finding.verdict is Verdict.UNCHECKED:
+        write_message(f"{what}: {finding.why}.")
 
 
-def _write_summary(found: Report) -> None:
+def _write_summary(found: Report, options: Mapping[str, bool]) -> None:
     counts = ", ".join(_count_text(found.count(verdict), verdict) for verdict in Verdict)
-    write_message(f"{len(found.findings)} rows at {found.endpoint}: {counts}. {found.requests} requests.")
+    unused = [option_name for option_name, is_used in options.items() if not is_used]
+    more = f" More rows are checked with {', '.join(unused)}." if unused and found.is_known_here else ""
+    write_message(f"{len(found.findings)} rows at {found.endpoint}: {counts}. {found.requests} requests.{more}")
     if not found.is_known_here:
         raise CliError(ExitCode.REFUSED, f"{found.endpoint} does not serve this machine; run the command inside a VM")
     if wrong := found.of(Verdict.WRONG):
@@ -180,11 +220,11 @@ def _count_text(count: int, verdict: Verdict) -> str:
     return f"{count} differ" if verdict is Verdict.DIFFERS and count != 1 else f"{count} {verdict}"
 
 
-def _seconds(duration: str) -> float:
+def _seconds(flag: str, duration: str) -> float:
     try:
         seconds = parse_duration(duration) / timedelta(seconds=1)
     except Invalid as error:
-        raise CliError(ExitCode.USAGE, f"--timeout: {error}") from None
+        raise CliError(ExitCode.USAGE, f"{flag}: {error}") from None
     if seconds <= 0:
-        raise CliError(ExitCode.USAGE, "--timeout must be greater than 0")
+        raise CliError(ExitCode.USAGE, f"{flag} must be greater than 0")
     return seconds

@@ -15,6 +15,7 @@ from forewarn.cli.errors import CliError, ExitCode
 from forewarn.cli.extras import require_server
 from forewarn.cli.files import atomic_write
 from forewarn.cli.options.common import FILE_PATH, FROM_1, FROM_1_TO_100, complete_words, option, output_option
+from forewarn.cli.options.ports import REACH_HELP, read_ports
 from forewarn.cli.output import Output, write, write_json, write_message
 from forewarn.cli.views.exam_progress import ExamProgress
 from forewarn.cli.views.tables import Column, write_table
@@ -117,6 +118,7 @@ def _complete_scenarios(_: click.Context, __: click.Parameter, incomplete: str) 
     envvar="FOREWARN_NET",
     help="Let it reach other machines from its sandbox, with slirp4netns or pasta.",
 )
+@option("--reach", metavar="PORT[,PORT]", envvar="FOREWARN_REACH", callback=read_ports, help=REACH_HELP)
 @option(
     "--jobs",
     type=FROM_1,
@@ -155,6 +157,7 @@ def exam(
     recovered: Path | None,
     url_variable: str | None,
     net: bool,
+    reach: Sequence[int],
     jobs: int | None,
     patience: float,
     all_: bool,
@@ -180,7 +183,7 @@ def exam(
             ExitCode.USAGE, "specify COMMAND, such as `forewarn exam -- ./my-handler`; --explain shows the checks"
         )
     options = kit.ExamOptions(
-        way=kit.LaunchOptions(command=tuple(command), url_variable=url_variable, net=net),
+        way=kit.LaunchOptions(command=tuple(command), url_variable=url_variable, net=net, reach=tuple(reach)),
         vm=vm,
         wishes=_expectations(kit, expect, for_others=for_others),
         markers=kit.Markers(prepared=prepared, recovered=recovered),

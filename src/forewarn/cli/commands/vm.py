@@ -220,7 +220,7 @@ def remove(connection: ServiceConnection, vm: str, force: bool, reason: str, key
 
 def _addresses(texts: Iterable[str]) -> list[v1.NewAddress]:
     parted = (address.partition("@") for address in texts)
-    return [v1.NewAddress(ip=ip, **({"network": network} if network else {})) for ip, _, network in parted]
+    return [v1.NewAddress(ip=ip, network=network or "default") for ip, _, network in parted]
 
 
 def _show(connection: ServiceConnection, vm: v1.Vm) -> None:

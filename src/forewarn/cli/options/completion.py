@@ -15,6 +15,7 @@ from forewarn.api.errors import ApiError
 from forewarn.api.v1 import WaveState
 from forewarn.cli.errors import CliError
 from forewarn.cli.options.connection import SERVICE_OPTIONS, connect
+from forewarn.core.text import count_text
 from forewarn.settings.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -66,11 +67,14 @@ def _vms(api: ApiClient, incomplete: str) -> Iterable[tuple[str, str]]:
 
 
 def _scopes(api: ApiClient, incomplete: str) -> Iterable[tuple[str, str]]:
-    return ((scope.id, f"{scope.kind.value}, {scope.vm_count} VMs") for scope in api.scopes(name=f"{incomplete}*"))
+    return (
+        (scope.id, f"{scope.kind.value}, {count_text(scope.vm_count, 'VM')}")
+        for scope in api.scopes(name=f"{incomplete}*")
+    )
 
 
 def _hosts(api: ApiClient, incomplete: str) -> Iterable[tuple[str, str]]:
-    return ((host.name, f"{len(host.vms)} VMs") for host in api.hosts(name=f"{incomplete}*"))
+    return ((host.name, count_text(len(host.vms), "VM")) for host in api.hosts(name=f"{incomplete}*"))
 
 
 def _events(api: ApiClient, _: str) -> Iterable[tuple[str, str]]:

@@ -153,6 +153,7 @@ def _tags(texts: Iterable[str] | None, flag: str) -> dict[str, str] | None:
     for text in texts or ():
         name, equals, value = text.partition("=")
         if not name or not equals:
-            raise CliError(ExitCode.USAGE, f"{flag}: {text!r} is not a tag; write NAME=VALUE, such as team=web")
+            what, example = ("a value", "vmSize=Standard_D2s_v5") if flag == "--instance" else ("a tag", "team=web")
+            raise CliError(ExitCode.USAGE, f"{flag}: {text!r} is not {what}; write NAME=VALUE, such as {example}")
         tags[name] = value
     return tags or None

@@ -65,6 +65,7 @@ def vm_option_details(resource: v1.Vm | v1.Scope) -> tuple[tuple[str, str], ...]
         ("subscription", resource.subscription or ""),
         ("operating system", "" if resource.os is None else resource.os.value),
         ("tags", ", ".join(f"{name}={value}" for name, value in resource.tags.items())),
+        ("instance", ", ".join(f"{name}={value}" for name, value in resource.instance.items())),
     )
 
 

@@ -18,6 +18,7 @@ from forewarn.cli.views.event import hold_text
 from forewarn.cli.views.tables import Column, write_table
 from forewarn.compose import RunningService
 from forewarn.core.scope import ScopeKind
+from forewarn.core.text import count_text
 from forewarn.fleet.errors import AmbiguousVm
 from forewarn.operator.views.inventory import first_vms, show_hold
 from forewarn.settings.load import FILE_NAME
@@ -62,8 +63,8 @@ def show_ready(running: RunningService, output: Output, settings_file: Path | No
     _write_holds(running)
     write_message(_settings_text(settings_file))
     write_message(
-        f"Forewarn serves {count} VMs{_link_local_text(running)}; the operator API is at {running.operator_url}; "
-        f"data is {kept}. Press Ctrl-C to stop."
+        f"Forewarn serves {count_text(count, 'VM')}{_link_local_text(running)}; "
+        f"the operator API is at {running.operator_url}; data is {kept}. Press Ctrl-C to stop."
     )
 
 

@@ -18,6 +18,7 @@ from forewarn.cli.process import logs
 from forewarn.cli.process.systemd_notify import SystemdNotifier
 from forewarn.cli.process.up_main import START_ERRORS, raise_file_limit
 from forewarn.compose import InvalidCertificate, RunningService, run_service
+from forewarn.core.text import count_text
 from forewarn.fleet.errors import FleetError
 from forewarn.fleet.event_loop import freeze_gc, shorten_switch_interval, tasks_until_exit
 from forewarn.settings.errors import SettingsError
@@ -124,7 +125,7 @@ class _SupervisedService:
             "vms": running.fleet.replica.vms,
         }
         log.info("ready", extra=facts)
-        self._notifier.notify(READY, f"STATUS=Serves {running.fleet.replica.vms} VMs.")
+        self._notifier.notify(READY, f"STATUS=Serves {count_text(running.fleet.replica.vms, 'VM')}.")
 
     def _log_holds(self, running: RunningService) -> None:
         """Warn about what keeps planned maintenance from starting."""

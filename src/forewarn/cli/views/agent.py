@@ -21,8 +21,8 @@ from forewarn.client.document import Event, read_document
 from forewarn.client.document import Status as EventStatus
 from forewarn.clock import SystemClock
 from forewarn.core.duration import format_duration
-from forewarn.core.event import EventType, Source
-from forewarn.core.event_type import EVENT_TYPES
+from forewarn.core.event import Source
+from forewarn.core.event_type import EVENT_TYPES, RELEASED_TYPES
 from forewarn.wire.document_parser import InvalidDocument
 
 SAMPLE_EVENT_ID = "00000000-0000-4000-8000-000000000000"
@@ -57,7 +57,7 @@ def sample_events(settings: AgentSettings) -> Iterator[Event]:
     """Yield an event of every type with its minimum notice, and of both sources if a rule depends on the source."""
     now = SystemClock().now()
     sources = tuple(Source) if any(rule.sources for rule in settings.rules) else (Source.PLATFORM,)
-    for type_ in EventType:
+    for type_ in RELEASED_TYPES:
         for source in sources:
             yield Event(
                 id=SAMPLE_EVENT_ID,

@@ -14,6 +14,7 @@ from forewarn.cli.views.tables import Column, Row, write_details, write_table
 from forewarn.core.campaign.record import CampaignState
 from forewarn.core.campaign.spec import Blackout, CampaignPolicy, HttpCheck, Window
 from forewarn.core.duration import format_duration
+from forewarn.core.text import count_text
 
 MAX_ROWS = 200
 """How many waves are shown on a terminal at most."""
@@ -151,11 +152,6 @@ def plan_summary(plan: v1.CampaignPlan) -> str:
         f"{count_text(len(plan.waves), 'wave')} in {count_text(plan.scope_count, 'scope')}: {amounts}; "
         f"first {is_first} at {moment_text(first)}{last}{rest}."
     )
-
-
-def count_text(number: int, what: str) -> str:
-    """Return a number with its noun, in the plural if needed."""
-    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def write_campaigns(campaigns: Iterable[v1.Campaign]) -> None:

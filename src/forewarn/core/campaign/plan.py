@@ -16,7 +16,7 @@ from forewarn.core.duration import format_duration
 from forewarn.core.errors import Invalid, NoticeTooShort
 from forewarn.core.policy import RuleContext
 from forewarn.core.schedule import ceil_to_second
-from forewarn.core.text import natural_sort_key
+from forewarn.core.text import count_text, natural_sort_key
 
 ProgressCallback = Callable[[int, int], None]
 """Called now and then with the number of VMs that have been planned, and the number of selected VMs."""
@@ -81,7 +81,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         polling = self.totals.scopes - self.unannounced.scopes
         return (
             f"{polling} of {self.totals.scopes} scopes poll{'s' if polling == 1 else ''} for events: "
-            f"{self.unannounced.vms} of {self.totals.vms} VMs will not hear of it"
+            f"{self.unannounced.vms} of {count_text(self.totals.vms, 'VM')} will not hear of it"
         )
 
 

@@ -15,6 +15,7 @@ from forewarn.core.event_type import EVENT_TYPES
 from forewarn.core.fault import Fault, FaultKind
 from forewarn.core.policy import AnnouncePolicy
 from forewarn.core.scope import Scope
+from forewarn.core.text import count_text
 from forewarn.core.vm import Vm
 from forewarn.fleet.errors import AmbiguousVm, ScopeNotFound, VmNotFound
 from forewarn.fleet.event_loop import iterate_gradually
@@ -211,7 +212,7 @@ def _check_enabled(fleet: Fleet, view: ScopeView, scope: Scope) -> v1.DiagnosisC
 
 
 def _vms(scope: Scope) -> str:
-    return "1 VM" if len(scope.roster) == 1 else f"{len(scope.roster)} VMs"
+    return count_text(len(scope.roster), "VM")
 
 
 def _last_request_text(scope: Scope, seen_at: datetime | None, now: datetime) -> str:

@@ -14,11 +14,11 @@ from forewarn.api.v1.common import Moment
 from forewarn.core.access import Role
 from forewarn.core.errors import Invalid
 from forewarn.core.journal import EntryKind
-from forewarn.fleet.errors import VmNotFound
+from forewarn.fleet.errors import AmbiguousVm, VmNotFound
 from forewarn.fleet.journal import journal_query
 from forewarn.fleet.service import Fleet
 from forewarn.operator.auth import Caller, CallerDep, requires
-from forewarn.operator.errors import VmNameNotFound
+from forewarn.operator.errors import TokenVmNotFound, VmNameNotFound
 from forewarn.operator.lookup import find_campaign, find_vm
 from forewarn.operator.parameters import Limit, OnlyCampaign, OnlyScope, error_specs
 from forewarn.operator.state import AppState
@@ -29,13 +29,16 @@ from forewarn.store.port import JournalQuery, JournalRow, RecordKey, RecordKind
 BATCHES = 10
 """How many times the journal is read for one page at most, if the caller may not read all entries."""
 
+MAX_REMOVAL_PAGES = 20
+"""How many pages of removed VMs and scopes are searched for a name."""
+
 OnlyVm = Annotated[
     str | None,
     QueryParameter(
         name="vm",
         min_length=1,
         max_length=257,
-        description="Only entries about this VM. Specify a removed VM as `scope/name`.",
+        description="Only entries about this VM. Specify a removed VM as `scope/name`, or by a unique bare name.",
     ),
 ]
 OnlyEvent = Annotated[
@@ -73,7 +76,7 @@ class JournalController(Controller):
         opt=requires(Role.VIEWER),
         responses=error_specs(
             _422="A time is invalid, or the filters exclude each other.",
-            _404="There is no such VM now, or no such campaign.",
+            _404="There is no such VM, and none was removed, or no such campaign.",
             _409="The VM's name is ambiguous.",
             _503="The journal cannot be read now.",
         ),
@@ -102,7 +105,7 @@ class JournalController(Controller):
         query = journal_query(
             state.fleet.replica,
             scope=only_scope,
-            vm=only_vm if only_vm is None or only_scope is not None else _full_name(state.fleet, caller, only_vm),
+            vm=only_vm if only_vm is None or only_scope is not None else await _full_name(state.fleet, caller, only_vm),
             event=only_event,
             kinds=tuple(only_action or ()),
             by=only_actor,
@@ -128,15 +131,39 @@ def _campaign_query(fleet: Fleet, caller: Caller, query: JournalQuery, campaign:
     return msgspec.structs.replace(query, key=RecordKey(RecordKind.CAMPAIGN, id_))
 
 
-def _full_name(fleet: Fleet, caller: Caller, vm: str) -> str:
-    """Return `scope/name` of a VM; a VM without a scope in its name must exist."""
+async def _full_name(fleet: Fleet, caller: Caller, vm: str) -> str:
+    """Return `scope/name` of a VM. A bare name is that of an existing VM, else of the only removed one."""
     if "/" in vm:
         return vm
     try:
         view, found = find_vm(fleet, caller, vm)
     except VmNotFound:
-        raise VmNameNotFound(vm) from None
-    return f"{view.id}/{found.name}"
+        missing: VmNameNotFound | TokenVmNotFound = VmNameNotFound(vm)
+    except TokenVmNotFound as error:
+        missing = error
+    else:
+        return f"{view.id}/{found.name}"
+    if (removed := await _removed_vm(fleet, caller, vm)) is None:
+        raise missing
+    return removed
+
+
+async def _removed_vm(fleet: Fleet, caller: Caller, vm: str) -> str | None:
+    """Find a removed VM in the newest entries of removals; None if there is none of this name."""
+    found: set[str] = set()
+    query = JournalQuery(kinds=(EntryKind.VM_REMOVED, EntryKind.SCOPE_REMOVED), newest_first=True)
+    for _ in range(MAX_REMOVAL_PAGES):
+        rows = await fleet.journal.query(query)
+        for row in rows:
+            if caller.can_see(row.key.id):
+                same = (name for name in row.entry.vms if name.casefold() == vm.casefold())
+                found.update(f"{row.key.id}/{name}" for name in same)
+        if len(rows) < query.limit:
+            break
+        query = msgspec.structs.replace(query, before=rows[-1].position)
+    if len(found) > 1:
+        raise AmbiguousVm(vm, tuple(sorted(found)))
+    return next(iter(found), None)
 
 
 def _parse_time(text: str | None, name: str) -> datetime | None:

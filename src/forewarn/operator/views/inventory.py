@@ -43,7 +43,9 @@ def show_vm(scope: Scope, vm: Vm, guest_url: GuestUrl) -> v1.Vm:
         update_domain=vm.update_domain,
         fault_domain=vm.fault_domain,
         role_instance=vm.role_instance,
-        addresses=tuple(v1.Address(ip=item.ip, network=item.network, mac=item.mac) for item in vm.addresses),
+        addresses=tuple(
+            v1.Address(ip=item.ip, network=item.network, mac=item.mac, prefix=item.prefix) for item in vm.addresses
+        ),
         scale_set=scope.scale_set,
         enabled=scope.enabled,
         hold=show_hold(scope.hold, scope.id),
@@ -86,10 +88,10 @@ def show_scope(fleet: Fleet, view: ScopeView, scope: Scope) -> v1.Scope:
 
 
 def _show_traits(traits: Traits) -> dict[str, Any]:
-    """Return traits as fields of a VM or scope; `tags` is always set."""
+    """Return traits as fields of a VM or scope; `tags` and `instance` are always set."""
     values = ((name, getattr(traits, name)) for name in Traits.__struct_fields__)
     written = {name: format_duration(each) if isinstance(each, timedelta) else each for name, each in values}
-    return written | {"tags": traits.tags or {}}
+    return written | {"tags": traits.tags or {}, "instance": traits.instance or {}}
 
 
 def show_host(name: str, placed: Iterable[tuple[Scope, Vm]]) -> v1.Host:

@@ -1,5 +1,6 @@
 """Conformance kit: check an endpoint against the guest protocol, rule by rule, without the extra `[server]`."""
 
+from forewarn.testing.conformance.evidence import Evidence, EvidenceKind
 from forewarn.testing.conformance.raw_http import Pace
 from forewarn.testing.conformance.rule import Finding, Precondition, Rule, Verdict
 from forewarn.testing.conformance.rules import RULES
@@ -8,6 +9,8 @@ from forewarn.testing.conformance.runner import Report, cases, citation, examine
 __all__ = [
     "ROWS",
     "RULES",
+    "Evidence",
+    "EvidenceKind",
     "Finding",
     "Needs",
     "Pace",

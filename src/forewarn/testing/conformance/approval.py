@@ -4,7 +4,7 @@ Only these requests can change something. They name the event that the user pass
 
 import select
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from forewarn.testing.conformance.document import CheckSkipped, Document, EventFields, event_id
 from forewarn.testing.conformance.probe import (
@@ -12,6 +12,7 @@ from forewarn.testing.conformance.probe import (
     ApprovalTrace,
     Probe,
     ResponseOrError,
+    SharedApproval,
     conditional,
     etag,
     is_scheduled,
@@ -34,6 +35,9 @@ MAX_POLLS = 10
 
 LONG_POLL_DELAY = 0.5
 """The seconds between a long poll and the approval that makes the endpoint respond to it."""
+
+MAX_INTERIM_RESPONSES = 3
+"""How many responses to read after a body until the final one: an endpoint may repeat `100 Continue`."""
 
 OTHER_VERSION = VERSIONS[1]
 UNSUPPORTED_VERSION = "2001-01-01"
@@ -110,31 +114,89 @@ def accepted_requests(id_: str) -> Mapping[str, Request]:
     }
 
 
-def run_approval(probe: Probe, id_: str) -> ApprovalTrace:
-    """Send every kind of approval of the event, in the order of its life cycle."""
+def run_approval(probe: Probe, id_: str, second_id: str | None = None) -> ApprovalTrace:
+    """Send every kind of approval of the event, in the order of its life cycle.
+
+    At the end, one approval names both the event and the second one.
+    """
     trace = ApprovalTrace(id_)
     trace.initial = _current_event(probe, id_)
     if trace.initial is not None:
         trace.id = id_ = event_id(trace.initial)
     if is_scheduled(trace.initial):
+        if second_id is None:
+            _send_with_unknown_event(probe, trace)
         _send_invalid_approvals(probe, trace)
         _send_approval(probe, trace)
     elif trace.initial is not None:
-        trace.responses["approve"] = _send(probe, approval_request(encode_approval([id_]), JSON_CONTENT_TYPE))
+        _send_named(probe, trace, "approve", approval_request(encode_approval([id_]), JSON_CONTENT_TYPE))
         _send_empty_approval(probe, trace, before=None)
     if trace.initial is not None:
         _repeat_approval(probe, trace)
+    if second_id is not None:
+        _send_for_both(probe, trace, second_id)
     if trace.initial is None or trace.is_gone:
-        trace.responses["ended"] = _send(probe, approval_request(encode_approval([id_]), JSON_CONTENT_TYPE))
+        _send_named(probe, trace, "ended", approval_request(encode_approval([id_]), JSON_CONTENT_TYPE))
     return trace
+
+
+def _send_with_unknown_event(probe: Probe, trace: ApprovalTrace) -> None:
+    """Name the event second, behind an unknown one: with a single event, the only way to send two StartRequests.
+
+    This comes first, because an endpoint that accepts an invalid approval starts the event.
+    """
+    ids = [str(uuid.uuid4()).upper(), trace.id]
+    trace.shared = _send_shared_approval(probe, ids, first_is_unknown=True)
+    trace.responses["unknown-first"] = trace.shared.response
+
+
+def _send_for_both(probe: Probe, trace: ApprovalTrace, second_id: str) -> None:
+    """Name a Scheduled event second, behind the event of the life cycle, which has started by now."""
+    document = _read_document(probe)
+    second = None if document is None else document.event(second_id)
+    if document is None or second is None:
+        trace.shared_skip_reason = f"event {second_id} is not in the document"
+    elif not is_scheduled(second):
+        trace.shared_skip_reason = f"event {second_id} had already started"
+    elif document.event(trace.id) is None:
+        trace.shared_skip_reason = f"event {trace.id} had ended before an approval could name both"
+    else:
+        ids = [trace.id, event_id(second)]
+        trace.shared = _send_shared_approval(probe, ids, first_is_unknown=False)
+        if trace.shared.is_pending:
+            _send(probe, approval_request(encode_approval(ids[1:]), JSON_CONTENT_TYPE))
+            _note_start(trace, _read_document(probe))
+
+
+def _send_shared_approval(probe: Probe, ids: Sequence[str], *, first_is_unknown: bool) -> SharedApproval:
+    response = _send(probe, approval_request(encode_approval(ids), JSON_CONTENT_TYPE))
+    shared = SharedApproval(first_is_unknown=first_is_unknown, second_id=ids[1], response=response)
+    if _is_accepted(response):
+        document = _wait_for_start(probe, ids[1])
+        shared.is_pending = document is not None and is_scheduled(document.event(ids[1]))
+    return shared
+
+
+def _note_start(trace: ApprovalTrace, document: Document | None) -> None:
+    """Note whether the event that an approval named second has now started, after an approval of its own."""
+    if trace.shared is not None and trace.shared.is_pending and document is not None:
+        trace.shared.started_alone = not is_scheduled(document.event(trace.shared.second_id))
+        trace.shared.is_pending = not trace.shared.started_alone
+
+
+def _is_accepted(outcome: ResponseOrError) -> bool:
+    return isinstance(outcome, Response) and outcome.status < 400
 
 
 def _send_invalid_approvals(probe: Probe, trace: ApprovalTrace) -> None:
     for name, request in refused_requests(trace.id).items():
-        trace.responses[name] = _send(probe, request)
+        _send_named(probe, trace, name, request)
+        if trace.shared is not None and trace.shared.is_pending and _is_accepted(trace.responses[name]):
+            _note_start(trace, _read_document(probe))
     expecting = approval_request(
         encode_approval([trace.id]), JSON_CONTENT_TYPE, ("Expect", "100-continue"), metadata=False
     )
+    trace.requests["expect-refused"] = expecting
     trace.responses["expect-refused"] = _first_response(probe, expecting)
     _send_large_body(probe, trace)
     trace.before_approval = _read_document(probe)
@@ -143,7 +205,7 @@ def _send_invalid_approvals(probe: Probe, trace: ApprovalTrace) -> None:
 
 def _send_empty_approval(probe: Probe, trace: ApprovalTrace, before: Document | None) -> None:
     """Send an approval without events, while one can still be approved: the endpoint must not approve all of them."""
-    trace.responses["empty-list"] = _send(probe, approval_request(encode_approval([]), JSON_CONTENT_TYPE))
+    _send_named(probe, trace, "empty-list", approval_request(encode_approval([]), JSON_CONTENT_TYPE))
     after = _read_document(probe)
     if before is not None and after is not None:
         trace.is_changed_by_empty_list = before.event(trace.id) != after.event(trace.id)
@@ -160,26 +222,30 @@ def _send_large_body(probe: Probe, trace: ApprovalTrace) -> None:
         trace.is_closed_after_large_body = response.status >= 400 and connection.read_until_close(probe.timeout)[1]
         return response
 
+    trace.requests["too-large"] = request
     trace.responses["too-large"] = _exchange(probe, exchange)
 
 
 def _send_approval(probe: Probe, trace: ApprovalTrace) -> None:
     with _open_long_poll(probe) as long_poll:
-        trace.responses["approve"] = _send(probe, approval_request(encode_approval([trace.id]), JSON_CONTENT_TYPE))
+        _send_named(probe, trace, "approve", approval_request(encode_approval([trace.id]), JSON_CONTENT_TYPE))
         trace.after_approval = _wait_for_start(probe, trace.id)
+        if trace.before_approval is not None and is_scheduled(trace.before_approval.event(trace.id)):
+            _note_start(trace, trace.after_approval)
         if trace.after_approval is None or is_scheduled(trace.after_approval.event(trace.id)):
             return
         if long_poll.connection is not None:
             trace.responses["held"] = _read_response(long_poll.connection)
     probe.later_documents.append(trace.after_approval)
     if is_started(trace.after_approval.event(trace.id)):
-        trace.responses["started"] = _send(probe, approval_request(encode_approval([trace.id]), JSON_CONTENT_TYPE))
+        _send_named(probe, trace, "started", approval_request(encode_approval([trace.id]), JSON_CONTENT_TYPE))
 
 
 def _repeat_approval(probe: Probe, trace: ApprovalTrace) -> None:
     for name, request in accepted_requests(trace.id).items():
-        trace.responses[name] = _send(probe, request)
+        _send_named(probe, trace, name, request)
     expecting = approval_request(encode_approval([trace.id]), JSON_CONTENT_TYPE, ("Expect", "100-continue"))
+    trace.requests |= {"expect": expecting, "expect-after": expecting}
     trace.responses["expect"] = _first_response(probe, expecting)
     trace.responses["expect-after"] = _final_response(probe, expecting)
     now = _read_document(probe)
@@ -253,7 +319,11 @@ def _final_response(probe: Probe, request: Request) -> ResponseOrError:
         if response.status != CONTINUE:
             return response
         connection.send_bytes(request.body or b"")
-        return probe.receive(connection)
+        for _ in range(MAX_INTERIM_RESPONSES):
+            response = probe.receive(connection)
+            if response.status != CONTINUE:
+                break
+        return response
 
     return _exchange(probe, exchange)
 
@@ -270,6 +340,11 @@ def _send(probe: Probe, request: Request) -> ResponseOrError:
         return probe.send(request)
     except RequestFailed as error:
         return error
+
+
+def _send_named(probe: Probe, trace: ApprovalTrace, name: str, request: Request) -> None:
+    trace.requests[name] = request
+    trace.responses[name] = _send(probe, request)
 
 
 def _read_document(probe: Probe) -> Document | None:

@@ -16,6 +16,11 @@ def event_id(event: EventFields) -> str:
     return str(event.get("EventId"))
 
 
+def is_similar(event: EventFields, other: EventFields) -> bool:
+    """Return whether two events with different ids may be the same event."""
+    return all(event.get(key) == other.get(key) for key in ("EventType", "Resources", "Description"))
+
+
 class Mismatch(Exception):
     """The endpoint does not follow the rule."""
 

@@ -47,7 +47,7 @@ MAX_EMPTY_RESPONSES = 120
 """How many responses, one second apart, may be empty for the same reason."""
 
 CLOSE_TIMEOUT = 2.0
-"""How many seconds to wait for bytes after the end of a response."""
+"""How many seconds to wait for bytes after the end of a response, or for the end of the connection."""
 
 
 class ApprovalTrace(msgspec.Struct):
@@ -56,6 +56,7 @@ class ApprovalTrace(msgspec.Struct):
     id: str
     initial: EventFields | None = None
     """The event at the beginning, or None if it was not in the document."""
+    requests: dict[str, Request] = {}
     responses: dict[str, ResponseOrError] = {}
     before_approval: Document | None = None
     """The document after the invalid approvals and before the valid one."""
@@ -63,6 +64,10 @@ class ApprovalTrace(msgspec.Struct):
     """The document after the approval, as soon as it shows that the event has started."""
     is_changed_by_empty_list: bool = False
     """Whether an approval without events changed the event."""
+    shared: "SharedApproval | None" = None
+    """The approval with several StartRequests, if one was sent."""
+    shared_skip_reason: str = ""
+    """Why none was sent."""
     is_gone: bool = False
     is_closed_after_large_body: bool = False
     """Whether the endpoint closed the connection after a body that is too large."""
@@ -80,9 +85,24 @@ class ApprovalTrace(msgspec.Struct):
         """Return why some requests were not sent."""
         if self.initial is None:
             return f"event {self.id} is not in the document"
+        if self.before_approval is not None and not is_scheduled(self.before_approval.event(self.id)):
+            return f"event {self.id} had started, or was gone, before the valid approval"
         if is_scheduled(self.initial):
             return f"event {self.id} has not started or ended yet"
         return f"event {self.id} had already started"
+
+
+class SharedApproval(msgspec.Struct, kw_only=True):
+    """One approval with two StartRequests: what became of the event that it named second."""
+
+    first_is_unknown: bool
+    """Whether the first id is unknown to the endpoint, which may then refuse the whole approval."""
+    second_id: str
+    response: ResponseOrError
+    is_pending: bool = False
+    """Whether the second event stayed Scheduled, although the approval was accepted."""
+    started_alone: bool = False
+    """Whether the second event, while pending, started at once after an approval of its own."""
 
 
 def is_scheduled(event: EventFields | None) -> bool:
@@ -108,11 +128,16 @@ class ServiceUnavailable(BaseError, RequestFailed):
 class Probe:
     """Sends requests to an endpoint, within a rate limit and with retries."""
 
-    def __init__(self, endpoint: Endpoint, *, pace: Pace, timeout: float, burst: bool = False) -> None:
+    def __init__(
+        self, endpoint: Endpoint, *, pace: Pace, timeout: float, burst: bool = False, watch_seconds: float = 0.0
+    ) -> None:
         self.endpoint = endpoint
         self.pace = pace
         self.timeout = timeout
         self.burst = burst
+        self.burst_responses: list[Response] | None = None
+        self.watch_seconds = watch_seconds
+        """How long to watch Scheduled events; 0 if not at all."""
         self.approval: ApprovalTrace | None = None
         self.exchanges: list[str] = []
         """Requests and responses since the list was last cleared, as text."""
@@ -150,9 +175,12 @@ class Probe:
             response = self.send(EVENTS_QUERY)
         return response
 
-    def connect(self) -> RawConnection:
-        """Open a connection for the next request."""
-        self.pace.wait()
+    def connect(self, *, is_paced: bool = True) -> RawConnection:
+        """Open a connection for the next request; `is_paced=False` does not wait for its turn."""
+        if is_paced:
+            self.pace.wait()
+        else:
+            self.pace.requests += 1
         return RawConnection(self.endpoint, self.timeout)
 
     def with_retries(self, exchange: Callable[[RawConnection], T]) -> T:

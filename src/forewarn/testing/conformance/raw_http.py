@@ -138,6 +138,12 @@ class Response(msgspec.Struct, frozen=True, kw_only=True):
         """Return the value of a header; pass the name in lower case."""
         return next((value for key, value in self.headers if key.lower() == name), None)
 
+    @property
+    def announces_close(self) -> bool:
+        """Return whether the endpoint closes the connection after this response."""
+        words = {word.strip().lower() for word in (self.header("connection") or "").split(",")}
+        return "close" in words or (self.http_version == "1.0" and "keep-alive" not in words)
+
 
 class RawConnection:
     """A connection to the endpoint. Every wait on it ends after `timeout` seconds."""

@@ -13,6 +13,7 @@ from forewarn.testing.conformance.probe import Probe
 from forewarn.testing.conformance.raw_http import DEFAULT_RATE, Pace, RequestFailed
 from forewarn.testing.conformance.rule import Finding, Precondition, Rule, Verdict
 from forewarn.testing.conformance.rules import RULES
+from forewarn.testing.conformance.rules.requests import VERSIONS, WHOLE_INSTANCE
 from forewarn.testing.junit import Case, CaseStatus
 
 DEFAULT_TIMEOUT = 10.0
@@ -25,7 +26,11 @@ UNKNOWN_CALLER = "the endpoint does not know this machine: it responds with 403"
 
 OnFinding = Callable[[Finding], None]
 
-PROTOCOL_PAGE = "docs/reference/guest-protocol.md"
+REQUIRED_REQUESTS = {
+    Precondition.INSTANCE: ("instance", WHOLE_INSTANCE),
+    Precondition.VERSIONS: ("versions", VERSIONS),
+}
+"""What other rules about the same path depend on: the row of the plain request, and the request."""
 
 CASE_STATUSES = {
     Verdict.PASSED: CaseStatus.PASSED,
@@ -62,7 +67,9 @@ def examine(
     endpoint: str | Endpoint,
     *,
     approve_event: str | None = None,
+    approve_second: str | None = None,
     burst: bool = False,
+    watch_seconds: float = 0.0,
     pace: Pace | None = None,
     timeout: float = DEFAULT_TIMEOUT,
     rules: Sequence[Rule] = RULES,
@@ -70,13 +77,15 @@ def examine(
 ) -> Report:
     """Check an endpoint rule by rule. Without `approve_event`, only GET, HEAD and OPTIONS are sent.
 
-    `approve_event` is the id of an event to approve: its impact then starts. `burst` sends more than 5 requests in a
-    second, once. Raises `client.Unreachable` without an HTTP response, and `client.NotAnEndpoint`.
+    `approve_event` is the id of an event to approve: its impact then starts. `approve_second` is another one, which an
+    approval of both names. `burst` sends more than 5 requests in a second, once. `watch_seconds` is how long to watch
+    whether Scheduled events start before their time. Raises `client.Unreachable` without an HTTP response, and
+    `client.NotAnEndpoint`.
     """
     target = parse_endpoint(endpoint) if isinstance(endpoint, str) else endpoint
     if target.path:
         raise NotAnEndpoint(str(target))
-    probe = Probe(target, pace=pace or Pace(DEFAULT_RATE), timeout=timeout, burst=burst)
+    probe = Probe(target, pace=pace or Pace(DEFAULT_RATE), timeout=timeout, burst=burst, watch_seconds=watch_seconds)
     began_at = probe.pace.now()
     try:
         first_response = probe.send_first()
@@ -84,7 +93,7 @@ def examine(
         raise Unreachable(str(target), str(error)) from error
     is_unknown_caller = first_response.status == 403
     if approve_event is not None and not is_unknown_caller:
-        probe.approval = run_approval(probe, approve_event)
+        probe.approval = run_approval(probe, approve_event, approve_second)
     findings = []
     for rule in rules:
         rule_began_at = probe.pace.now()
@@ -109,6 +118,7 @@ def check_rule(rule: Rule, probe: Probe) -> Finding:
     """Check one rule."""
     probe.exchanges.clear()
     try:
+        _require_served(rule, probe)
         rule.check(probe)
     except CheckSkipped as error:
         return _skipped(rule, str(error))
@@ -118,13 +128,37 @@ def check_rule(rule: Rule, probe: Probe) -> Finding:
     return _finding(rule, Verdict.PASSED)
 
 
+def _require_served(rule: Rule, probe: Probe) -> None:
+    """Raise CheckSkipped if the endpoint lacks what the rule is about: the row of that request has the finding."""
+    if rule.precondition not in REQUIRED_REQUESTS:
+        return
+    row, request = REQUIRED_REQUESTS[rule.precondition]
+    try:
+        is_served = probe.send_once(request).status == 200
+    except RequestFailed:
+        is_served = False
+    probe.exchanges.clear()
+    if not is_served:
+        path = request.target.partition("?")[0]
+        raise CheckSkipped(f"the endpoint does not serve {path}: see row {row}")
+
+
 def _skipped(rule: Rule, why: str) -> Finding:
     return _finding(rule, Verdict.UNCHECKED, why=why)
 
 
 def _finding(rule: Rule, verdict: Verdict, *, why: str = "", seen: tuple[str, ...] = ()) -> Finding:
     return Finding(
-        row=rule.id, section=rule.section, rule=rule.text, is_own=rule.is_own, verdict=verdict, why=why, seen=seen
+        row=rule.id,
+        section=rule.section,
+        rule=rule.text,
+        is_own=rule.is_own,
+        verdict=verdict,
+        why=why,
+        seen=seen,
+        kind=rule.evidence.kind,
+        source=rule.evidence.source,
+        anchor=rule.anchor,
     )
 
 
@@ -146,7 +180,8 @@ def cases(report: Report) -> list[Case]:
 
 def _case(finding: Finding) -> Case:
     suite = finding.section.lower().replace(" ", "-")
-    lines = [f"Rule: {PROTOCOL_PAGE}, {citation(finding)}", finding.why, *finding.seen]
+    evidence = f"Evidence: {finding.kind}{f', {finding.source}' if finding.source else ''}"
+    lines = [f"Rule: {finding.anchor}, {citation(finding)}", evidence, finding.why, *finding.seen]
     return Case(
         name=finding.row,
         classname=f"conformance.{suite}",

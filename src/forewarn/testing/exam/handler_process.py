@@ -39,6 +39,7 @@ class LaunchOptions(msgspec.Struct, frozen=True, kw_only=True):
     command: Sequence[str]
     url_variable: str | None = None
     net: bool = False
+    reach: Sequence[int] = ()
 
     @property
     def receives_url(self) -> bool:
@@ -112,7 +113,7 @@ def _launch(options: LaunchOptions, context: LaunchContext, output: OutputFile) 
         environment[options.url_variable] = context.url
     if context.socket is not None:
         command = sandbox.supervisor_command(
-            command, socket=context.socket, hostname=context.host_name, net=options.net
+            command, socket=context.socket, hostname=context.host_name, net=options.net, reach=options.reach
         )
     try:
         return Process.start(command, environment, None, output, output)

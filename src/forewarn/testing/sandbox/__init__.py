@@ -1,5 +1,6 @@
 """Run any program as a VM without root: in its network namespace, 169.254.169.254:80 is that VM's guest endpoint."""
 
+import json
 import os
 import socket as socket_module
 import subprocess
@@ -50,6 +51,8 @@ def run(
     stdout: File = None,
     stderr: File = None,
     net: bool = False,
+    reach: Sequence[int] = (),
+    listen_also: Sequence[tuple[str, int]] = (),
 ) -> "subprocess.Popen[bytes]":
     """Start a command in a new sandbox, in which 169.254.169.254:80 is the VM behind a Unix socket.
 
@@ -58,10 +61,12 @@ def run(
     process is killed, the command and all its children are killed too.
 
     `socket` must be in a directory that contains only sockets; the directory is hidden from the command. `net` gives
-    the command network access, through slirp4netns or pasta, but never to this machine's loopback.
+    the command network access, through slirp4netns or pasta, but never to this machine's loopback. `reach` are ports of
+    this machine's loopback that the command reaches at the same port of its own 127.0.0.1; ports of Forewarn services
+    are refused. `listen_also` are more addresses at which the VM's endpoint answers inside, such as ("127.0.0.1", 80).
     """
     return subprocess.Popen(  # noqa: S603 - running the caller's command is the purpose
-        supervisor_command(command, socket=socket, hostname=hostname, net=net),
+        supervisor_command(command, socket=socket, hostname=hostname, net=net, reach=reach, listen_also=listen_also),
         env=env,
         cwd=cwd,
         stdin=stdin,
@@ -83,7 +88,13 @@ def unavailable_reason() -> str | None:
 
 
 def supervisor_command(
-    command: Sequence[str | os.PathLike[str]], *, socket: Path, hostname: str, net: bool = False
+    command: Sequence[str | os.PathLike[str]],
+    *,
+    socket: Path,
+    hostname: str,
+    net: bool = False,
+    reach: Sequence[int] = (),
+    listen_also: Sequence[tuple[str, int]] = (),
 ) -> list[str]:
     """Return the command line of a supervisor that runs the command in a sandbox."""
     if not command:
@@ -95,7 +106,7 @@ def supervisor_command(
         *bootstrap,
         str(socket.absolute()),
         hostname,
-        "net" if net else "no-net",
+        json.dumps({"net": net, "reach": reach, "listen_also": listen_also}),
         *(os.fspath(part) for part in command),
     ]
 

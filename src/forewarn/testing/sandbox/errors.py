@@ -4,6 +4,7 @@ SandboxError
 ├── NamespacesUnavailable  the system is not Linux
 ├── NamespacesNotAllowed   this user may not create namespaces
 ├── EgressUnavailable      slirp4netns or pasta is missing or does not work
+├── PortRefused            a port that the program must not reach
 └── SandboxFailed          unusable socket, directory or host name, or set-up failed
 """
 
@@ -56,6 +57,14 @@ class EgressUnavailable(SandboxError):
 
     template = "{problem}"
     problem: str
+
+
+class PortRefused(SandboxError):
+    """The program must not reach this port."""
+
+    template = "port {port} cannot be reached from the sandbox: {reason}"
+    port: int
+    reason: str
 
 
 class SandboxFailed(SandboxError):

@@ -41,6 +41,8 @@ class NamespaceOptions(NamedTuple):
 
     command: list[str]
     hostname: str
+    listeners: list[tuple[str, int]]
+    """The addresses and ports inside at which the supervisor accepts connections."""
     hidden: Path
     """The directory with the sockets of VMs."""
     nameserver: str | None
@@ -98,12 +100,13 @@ def _run_init(options: NamespaceOptions, channel: Channel, keeper: int) -> NoRet
         # The keeper may have ended before that call. Its pid is not visible here, in the new PID namespace.
         if select.select([keeper], [], [], 0)[0]:
             os._exit(1)
-        listener = _set_up(options)
+        listeners = _set_up(options)
         # Otherwise a command with root rights in its namespace could unmount the cover of the hidden directory, itself
         # or through this process.
         syscalls.drop_capability(syscalls.CAP_SYS_ADMIN)
-        channel.send(MessageType.READY, file=listener.fileno())
-        listener.close()
+        for listener in listeners:
+            channel.send(MessageType.READY, file=listener.fileno())
+            listener.close()
         channel.expect(MessageType.GO)
         command = os.fork()
         if command == 0:
@@ -119,7 +122,7 @@ def _run_init(options: NamespaceOptions, channel: Channel, keeper: int) -> NoRet
         os._exit(0)
 
 
-def _set_up(options: NamespaceOptions) -> socket.socket:
+def _set_up(options: NamespaceOptions) -> list[socket.socket]:
     socket.sethostname(options.hostname)
     syscalls.mount("none", "/", flags=syscalls.MS_REC | syscalls.MS_PRIVATE)
     _hide_sockets(options)
@@ -128,10 +131,7 @@ def _set_up(options: NamespaceOptions) -> socket.socket:
         syscalls.mount("proc", "/proc", "proc", syscalls.RESTRICTED_MOUNT)
     syscalls.bring_up("lo")
     syscalls.add_address("lo:1", ADDRESS)
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    listener.bind((ADDRESS, PORT))
-    listener.listen(ACCEPT_QUEUE)
-    return listener
+    return [socket.create_server(address, backlog=ACCEPT_QUEUE) for address in options.listeners]
 
 
 def _hide_sockets(options: NamespaceOptions) -> None:
@@ -171,6 +171,7 @@ def _exec_command(options: NamespaceOptions) -> NoReturn:
             os.setpgid(0, 0)
         for ignored_by_python in (signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(ignored_by_python, signal.SIG_DFL)
+        os.environ["HOSTNAME"] = options.hostname
         os.execvp(options.command[0], options.command)  # noqa: S606 - running the caller's command is the purpose
     except OSError as error:
         print_error(f"cannot run {options.command[0]}: {error.strerror}")

@@ -1,4 +1,4 @@
-"""Relay TCP connections from the address inside the sandbox to the VM's Unix socket outside."""
+"""Relay TCP connections from addresses inside the sandbox to the VM's Unix socket or a port of loopback outside."""
 
 import asyncio
 import os
@@ -22,11 +22,17 @@ DRAIN_TIMEOUT = 5.0
 """How many seconds to wait until the last bytes of ended programs are delivered."""
 
 
-class Relay:
-    """Accepts connections from inside and opens a connection to the socket for each."""
+Target = Path | int
+"""Where connections go: a Unix socket, or a port of this machine's loopback."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+LOOPBACKS = ("127.0.0.1", "::1")
+
+
+class Relay:
+    """Accepts connections from inside and opens a connection to the target for each."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
         self._tasks: set[asyncio.Task[None]] = set()
         self._unsent: set[asyncio.Future[None]] = set()
 
@@ -67,11 +73,12 @@ class Relay:
         try:
             inside, to_inside = await asyncio.open_connection(sock=connection, limit=CHUNK_SIZE)
             try:
-                outside, to_outside = await _connect(self._path)
+                outside, to_outside = await _connect(self._target)
             except OSError:
                 _reset(to_inside)
             else:
-                await _RelayedConnection(inside, to_inside, outside, to_outside, sent).run()
+                is_unix = isinstance(self._target, Path)
+                await _RelayedConnection(inside, to_inside, outside, to_outside, sent, is_unix=is_unix).run()
         finally:
             _settle(sent)
 
@@ -86,10 +93,13 @@ class _RelayedConnection:
         outside: asyncio.StreamReader,
         to_outside: asyncio.StreamWriter,
         sent: "asyncio.Future[None]",
+        *,
+        is_unix: bool,
     ) -> None:
         self._inside, self._to_inside = inside, to_inside
         self._outside, self._to_outside = outside, to_outside
         self._sent = sent
+        self._is_unix = is_unix
         self._is_unanswered = False
 
     async def run(self) -> None:
@@ -127,13 +137,22 @@ class _RelayedConnection:
 
     def _close_inside(self) -> None:
         """Close as the service did. Unix sockets have no reset: a close without a response to a request means one."""
-        if self._is_unanswered and not self._to_inside.transport.get_write_buffer_size():
+        if self._is_unix and self._is_unanswered and not self._to_inside.transport.get_write_buffer_size():
             _reset(self._to_inside)
         else:
             self._to_inside.close()
 
 
-async def _connect(path: Path) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def _connect(target: Target) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    if isinstance(target, Path):
+        return await _connect_unix(target)
+    try:
+        return await asyncio.open_connection(LOOPBACKS[0], target, limit=CHUNK_SIZE)
+    except OSError:
+        return await asyncio.open_connection(LOOPBACKS[1], target, limit=CHUNK_SIZE)
+
+
+async def _connect_unix(path: Path) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """Connect to a socket with a path of any length: the address of a Unix socket is limited to 107 bytes."""
     directory = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

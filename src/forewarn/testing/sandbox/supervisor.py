@@ -1,18 +1,21 @@
 """Supervisor process: create the sandbox, relay connections, forward signals, exit with the command's exit code."""
 
 import asyncio
+import json
 import os
 import resource
+import shlex
 import signal
 import socket
 import stat
 import sys
-from contextlib import ExitStack, suppress
+from collections.abc import Iterable
+from contextlib import AsyncExitStack, ExitStack, suppress
 from errno import EACCES, EINVAL, ENOSPC, ENOSYS, EPERM, EUSERS
 from pathlib import Path
 from typing import NamedTuple
 
-from forewarn.testing.sandbox import egress
+from forewarn.testing.sandbox import egress, syscalls
 from forewarn.testing.sandbox.channel import Channel, ChannelClosed, Message, MessageType
 from forewarn.testing.sandbox.errors import (
     SANDBOX_EXIT_CODE,
@@ -23,8 +26,9 @@ from forewarn.testing.sandbox.errors import (
     print_error,
     read_sysctl,
 )
-from forewarn.testing.sandbox.namespace import NamespaceOptions, run_namespace
-from forewarn.testing.sandbox.relay import Relay
+from forewarn.testing.sandbox.namespace import ADDRESS, PORT, NamespaceOptions, run_namespace
+from forewarn.testing.sandbox.ports import LOOPBACK, check_reach
+from forewarn.testing.sandbox.relay import Relay, Target
 from forewarn.testing.sandbox.signals import GroupSignals, Terminal, block_signals, forward_signals
 
 REFUSED_ERRNOS = frozenset({EACCES, EINVAL, ENOSPC, ENOSYS, EPERM, EUSERS})
@@ -32,7 +36,6 @@ REFUSED_ERRNOS = frozenset({EACCES, EINVAL, ENOSPC, ENOSYS, EPERM, EUSERS})
 
 STDERR = 2
 MAX_HOSTNAME_BYTES = 64
-WITH_NET, WITHOUT_NET = "net", "no-net"
 
 
 class SandboxOptions(NamedTuple):
@@ -41,15 +44,23 @@ class SandboxOptions(NamedTuple):
     socket: Path
     hostname: str
     has_net: bool
+    reach: list[int]
+    listen_also: list[tuple[str, int]]
     command: list[str]
 
 
 def main() -> None:
-    """Run a command: SOCKET HOSTNAME net|no-net COMMAND…"""
+    """Run a command: SOCKET HOSTNAME OPTIONS COMMAND…, with the options as JSON."""
     _reserve_streams()
-    path, hostname, net, *command = sys.argv[1:]
+    path, hostname, options, *command = sys.argv[1:]
+    network = json.loads(options)
+    listen_also = [(address, port) for address, port in network["listen_also"]]
+    with suppress(OSError):
+        syscalls.set_title("forewarn run", f"forewarn run --vm {hostname} -- {shlex.join(command)}")
     try:
-        code = supervise(SandboxOptions(Path(path).absolute(), hostname, net == WITH_NET, command))
+        code = supervise(
+            SandboxOptions(Path(path).absolute(), hostname, network["net"], network["reach"], listen_also, command)
+        )
     except SandboxError as error:
         print_error(str(error))
         code = SANDBOX_EXIT_CODE
@@ -59,11 +70,16 @@ def main() -> None:
 def supervise(options: SandboxOptions) -> int:
     """Run a command in a new sandbox; return its exit code."""
     _check(options)
+    check_reach(options.reach, options.listen_also)
+    targets: dict[tuple[str, int], Target] = {(ADDRESS, PORT): options.socket}
+    targets |= dict.fromkeys(options.listen_also, options.socket)
+    targets |= {(LOOPBACK, port): port for port in options.reach}
     network = egress.find_egress() if options.has_net else None
     terminal = Terminal()
     namespace = NamespaceOptions(
         command=options.command,
         hostname=options.hostname,
+        listeners=list(targets),
         hidden=options.socket.parent,
         nameserver=network.nameserver if network is not None else None,
         has_own_group=not terminal.is_present,
@@ -73,14 +89,14 @@ def supervise(options: SandboxOptions) -> int:
         channel, signal_queries, keeper = _fork_keeper(namespace)
         stack.callback(os.waitpid, keeper, 0)
         stack.callback(channel.close)
-        listener = _set_up(channel, keeper)
+        listeners = _set_up(channel, keeper, len(targets))
         if network is not None:
             stack.enter_context(network.connect(keeper))
         block_signals()
         command = _start_command(channel)
         forward_signals(command, None if namespace.has_own_group else GroupSignals(signal_queries))
         _release_streams()
-        return asyncio.run(_relay(options.socket, listener, channel))
+        return asyncio.run(_relay(zip(targets.values(), listeners, strict=True), channel))
 
 
 def _check(options: SandboxOptions) -> None:
@@ -117,8 +133,8 @@ def _fork_keeper(namespace: NamespaceOptions) -> tuple[Channel, socket.socket, i
     return channel, signal_queries, keeper
 
 
-def _set_up(channel: Channel, keeper: int) -> socket.socket:
-    """Complete the set-up of the namespaces, and return the listening socket inside."""
+def _set_up(channel: Channel, keeper: int, count: int) -> list[socket.socket]:
+    """Complete the set-up of the namespaces, and return the listening sockets inside."""
     try:
         channel.expect(MessageType.UNSHARED)
         # Also for root only the own ids: with all of them, the command could open the files of every user.
@@ -127,7 +143,7 @@ def _set_up(channel: Channel, keeper: int) -> socket.socket:
         (process / "setgroups").write_text("deny")
         (process / "gid_map").write_text(f"{os.getegid()} {os.getegid()} 1\n")
         channel.send(MessageType.MAPPED)
-        return socket.socket(fileno=channel.expect(MessageType.READY).file)
+        return [socket.socket(fileno=channel.expect(MessageType.READY).file) for _ in range(count)]
     except OSError as error:
         if error.errno in REFUSED_ERRNOS:
             raise NamespacesNotAllowed(error, read_sysctl) from error
@@ -147,10 +163,12 @@ def _start_command(channel: Channel) -> int:
     return command
 
 
-async def _relay(path: Path, listener: socket.socket, channel: Channel) -> int:
+async def _relay(targets: Iterable[tuple[Target, socket.socket]], channel: Channel) -> int:
     """Relay until the command has ended; return its exit code."""
     _raise_file_limit()
-    async with Relay(path).serve(listener):
+    async with AsyncExitStack() as stack:
+        for target, listener in targets:
+            await stack.enter_async_context(Relay(target).serve(listener))
         while True:
             message = await _receive(channel)
             if message is None:

@@ -9,6 +9,7 @@ import os
 import signal
 import socket
 import struct
+from pathlib import Path
 
 CLONE_NEWNS = 0x0002_0000
 CLONE_NEWUTS = 0x0400_0000
@@ -24,7 +25,10 @@ CAP_SYS_ADMIN = 21
 """The capability that permits mounting and unmounting, among much else."""
 
 _PR_SET_PDEATHSIG = 1
+_PR_SET_NAME = 15
 _PR_CAPBSET_DROP = 24
+_ARGUMENTS_START = 45
+"""The position of `arg_start` in /proc/self/stat, counted after the name; `arg_end` follows."""
 _CAPABILITIES = struct.Struct("6I")
 _CAPABILITIES_VERSION = 0x2008_0522
 _SET_ADDRESS, _SET_NETMASK, _GET_FLAGS, _SET_FLAGS = 0x8916, 0x891C, 0x8913, 0x8914
@@ -65,6 +69,17 @@ def drop_capability(capability: int) -> None:
         word & ~(1 << bit) for word in sets[3 * word_index : 3 * word_index + 3]
     )
     _check(_libc.capset(header, _CAPABILITIES.pack(*sets)))
+
+
+def set_title(name: str, title: str) -> None:
+    """Show a short name and, in place of the arguments, a title in process lists, as far as there is room for it."""
+    _libc.prctl(_PR_SET_NAME, name.encode()[:15], 0, 0, 0)
+    fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+    start, end = int(fields[_ARGUMENTS_START]), int(fields[_ARGUMENTS_START + 1])
+    if 0 < start < end:
+        # The arguments end with a zero byte, and Python has copied them long ago.
+        text = os.fsencode(title)[: end - start - 1]
+        ctypes.memmove(start, text.ljust(end - start, b"\0"), end - start)
 
 
 def add_address(interface: str, address: str) -> None:

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from forewarn.core.duration import format_duration
 from forewarn.core.event import Event, State
+from forewarn.core.event_type import announced_duration
 from forewarn.core.explain import CAMPAIGN_PREFIX
 from forewarn.core.impact import Impact
 from forewarn.core.journal import Entry, EntryKind
@@ -277,8 +278,8 @@ def _render_event(event: Event, names: Names) -> str:
     parts = [names.label(event.id), event.state.value, event.type.value, *event.vms, f"from {event.source.value}"]
     if event.state is State.SCHEDULED:
         parts.append(f"not_before {names.time(event.not_before)}")
-    if event.duration is not None:
-        parts.append(f"lasting {format_duration(event.duration)}")
+    if (duration := announced_duration(event)) is not None:
+        parts.append(f"lasting {format_duration(duration)}")
     return " ".join(parts)
 
 

@@ -63,7 +63,7 @@ class ServiceSetup(msgspec.Struct, frozen=True, kw_only=True):
             "policy.user_operations": self.policy.user_operations,
         }
         if self.lasting is not None:
-            settings |= {f"simulated.{kind.value.lower()}": format_duration(self.lasting) for kind in EventType}
+            settings |= {f"simulated.{kind.name.lower()}": format_duration(self.lasting) for kind in EventType}
         return settings
 
 

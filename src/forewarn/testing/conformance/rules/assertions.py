@@ -106,10 +106,10 @@ def has_error_body(response: Response) -> None:
         raise Mismatch(f'the body is not {{"error":"…"}} but {quoted(response.body)}')
 
 
-def is_refused_without_header(response: Response) -> None:
-    """Raise Mismatch unless the response is that to requests without the header `Metadata: true`."""
-    expect_status(response, 400)
-    body_is(NO_HEADER_BODY)(response)
+def is_refused(response: Response) -> None:
+    """Raise Mismatch unless the request is refused, with any status from 400 to 499."""
+    if not 400 <= response.status < 500:
+        raise Mismatch(f"the request is not refused: the status is {response.status}")
 
 
 def response_to_approval(name: str, *assertions: ResponseAssertion) -> Check:
@@ -140,7 +140,8 @@ def approval_response(probe: Probe, name: str) -> Response:
     if probe.approval is None:
         raise CheckSkipped("the rule needs an event to approve: --approve EVENTID")
     if name in probe.approval.responses:
-        probe.note_exchange(f"POST ({name})", probe.approval.responses[name])
+        request = probe.approval.requests.get(name, f"the request {name}")
+        probe.note_exchange(request, probe.approval.responses[name])
     return probe.approval.response(name)
 
 

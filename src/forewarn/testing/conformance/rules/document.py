@@ -3,13 +3,23 @@
 import re
 from collections.abc import Callable, Sequence
 
-from forewarn.core.event import EventType
+from forewarn.core.event_type import RELEASED_TYPES
 from forewarn.core.text import is_guid
-from forewarn.testing.conformance.document import CheckSkipped, Document, EventFields, Mismatch, event_id
+from forewarn.testing.conformance.document import CheckSkipped, Document, EventFields, Mismatch, event_id, is_similar
+from forewarn.testing.conformance.evidence import (
+    CAPTURED_RESPONSES,
+    EVENT_LOG,
+    EVENT_PROPERTIES,
+    OUR_CHOICE,
+    Evidence,
+    documented,
+    observed,
+)
 from forewarn.testing.conformance.probe import EVENTS_QUERY, Probe, conditional, is_scheduled, is_started
 from forewarn.testing.conformance.raw_http import Response
 from forewarn.testing.conformance.rule import Check, Precondition, Rule
 from forewarn.testing.conformance.rules.assertions import each_event, field_is, is_one_of, quoted
+from forewarn.testing.conformance.start_watch import starts_not_before
 from forewarn.wire.http_date import format_http_date, parse_date
 from forewarn.wire.protocol import NEWEST_VERSION
 
@@ -26,29 +36,29 @@ KEYS = (
     "EventSource",
     "DurationInSeconds",
 )
-TYPES = tuple(type_.value for type_ in EventType)
+TYPES = tuple(type_.value for type_ in RELEASED_TYPES)
 
 STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 SERVER = re.compile(r"IMDS/\d+\.\d+\.\d+\.\d+", re.ASCII)
 
-DOCUMENT_KEYS = "The keys of the document are `DocumentIncarnation` and `Events`, in this order, and no others."
+DOCUMENT_KEYS = "The keys of the document are `DocumentIncarnation` and `Events`, in this order, and no others (C)."
 EVENT_KEYS = (
     "The keys of an event are `EventId`, `EventStatus`, `EventType`, `ResourceType`, `Resources`, `NotBefore`, "
     "`Description`, `EventSource` and `DurationInSeconds`, in this order, and no others; older [versions](#versions) "
-    "omit some."
+    "omit some (C)."
 )
-HEADERS = (
-    "A 200 has `Content-Type: application/json; charset=utf-8`, `Content-Length`, `Date`, "
-    "`Server: IMDS/` and four numbers, `x-ms-request-id` and `ETag`."
+UNCHANGED = (
+    "A query that sends the ETag back in `If-None-Match` gets 304 without a body as long as nothing has changed (C)"
 )
-UNCHANGED = "a query that sends it back in `If-None-Match` gets 304 without a body as long as nothing has changed."
 LISTS = "Lists of ETags, weak ETags and `*` are supported (O)."
-INCARNATION = "grows by one with every change of the events: the same number means the same events."
+SAME_NUMBER = "the same number means the same events (D)."
 EVENT_TYPE = (
     "| `EventType` | `Freeze`: paused for a moment. `Reboot`: memory is lost. `Redeploy`: another host, ephemeral "
-    "disks are lost. `Preempt`: a low-priority VM is evicted. `Terminate`: the VM will be deleted |"
+    "disks are lost. `Preempt`: a low-priority VM is evicted. `Terminate`: the VM will be deleted (D) |"
 )
-NOT_BEFORE = 'the earliest start, as an HTTP date; `""` once Started.'
+SAME_ID = "stays the same through the event's life (C)"
+
+NINE_KEYS = observed("the log of Azure/vm-scheduled-events, July 2021; a Microsoft client refuses any other keys")
 
 
 def _is_compact(probe: Probe) -> None:
@@ -57,6 +67,8 @@ def _is_compact(probe: Probe) -> None:
         text = body.decode()
     except UnicodeDecodeError as error:
         raise Mismatch(f"the body is not UTF-8: {error}") from None
+    if text != text.rstrip():
+        raise Mismatch(f"white space after the document: {quoted(body[-20:])}")
     if re.search(r"\s", STRING.sub('""', text)):
         raise Mismatch(f"white space between the values: {quoted(body)}")
 
@@ -159,13 +171,9 @@ def _same_id_when_started(probe: Probe) -> None:
         return
     known = set(map(event_id, probe.document().events))
     for event in after.events:
-        if event_id(event) not in known and _is_similar(event, first):
+        if event_id(event) not in known and is_similar(event, first):
             raise Mismatch(f"event {event_id(first)} has another id after its start: {event_id(event)}")
     raise CheckSkipped("the event disappeared immediately")
-
-
-def _is_similar(event: EventFields, other: EventFields) -> bool:
-    return all(event.get(key) == other.get(key) for key in ("EventType", "Resources", "Description"))
 
 
 def _is_guid(value: object) -> bool:
@@ -237,53 +245,70 @@ def _changed(probe: Probe) -> None:
         raise Mismatch(f"the response to another ETag is {response.status}")
 
 
-def _rule(id_: str, rule: str, check: Check, needs: Precondition = Precondition.NOTHING) -> Rule:
-    return Rule(id=id_, section=SECTION, text=rule, check=check, precondition=needs)
+def _rule(id_: str, rule: str, evidence: Evidence, check: Check, needs: Precondition = Precondition.NOTHING) -> Rule:
+    return Rule(id=id_, section=SECTION, text=rule, evidence=evidence, check=check, precondition=needs)
 
 
 RULES: Sequence[Rule] = (
-    _rule("compact", "Compact JSON in UTF-8.", _is_compact),
-    _rule("document-keys", DOCUMENT_KEYS, _document_keys),
-    _rule("event-keys", EVENT_KEYS, _event_keys, Precondition.EVENT),
-    _rule("event-keys-older", EVENT_KEYS, _older_keys, Precondition.EVENT),
-    _rule("incarnation", "| `DocumentIncarnation` | grows by one with every change of the events", _incarnation),
-    _rule("incarnation-same", INCARNATION, _same_number_same_events),
-    _rule("incarnation-step", INCARNATION, _incremented_by_one, Precondition.APPROVE),
+    _rule("compact", "Compact JSON in UTF-8 (C).", CAPTURED_RESPONSES, _is_compact),
+    _rule("document-keys", DOCUMENT_KEYS, EVENT_LOG, _document_keys),
+    _rule("event-keys", EVENT_KEYS, NINE_KEYS, _event_keys, Precondition.EVENT),
+    _rule("event-keys-older", EVENT_KEYS, CAPTURED_RESPONSES, _older_keys, Precondition.EVENT),
+    _rule(
+        "incarnation",
+        "| `DocumentIncarnation` | a whole number (D).",
+        documented("events", "Query for events"),
+        _incarnation,
+    ),
+    _rule("incarnation-same", SAME_NUMBER, documented("events", "Query for events"), _same_number_same_events),
+    _rule(
+        "incarnation-step",
+        "Grows by one with every change of the events (C)",
+        EVENT_LOG,
+        _incremented_by_one,
+        Precondition.APPROVE,
+    ),
     _rule(
         "event-id",
-        "| `EventId` | an upper-case GUID",
+        "| `EventId` | an upper-case GUID (C)",
+        EVENT_LOG,
         each_event(field_is("EventId", _is_guid, "an upper-case GUID")),
         Precondition.EVENT,
     ),
-    _rule("event-id-versions", "stays the same through the event's life", _same_ids, Precondition.EVENT),
-    _rule("event-id-started", "stays the same through the event's life", _same_id_when_started, Precondition.APPROVE),
+    _rule("event-id-versions", SAME_ID, CAPTURED_RESPONSES, _same_ids, Precondition.EVENT),
+    _rule("event-id-started", SAME_ID, CAPTURED_RESPONSES, _same_id_when_started, Precondition.APPROVE),
     _rule(
         "event-status",
-        "| `EventStatus` | `Scheduled` or `Started`.",
+        "| `EventStatus` | `Scheduled` or `Started` (D).",
+        EVENT_PROPERTIES,
         each_event(field_is("EventStatus", is_one_of("Scheduled", "Started"), "Scheduled or Started")),
         Precondition.EVENT,
     ),
     _rule(
         "event-type",
         EVENT_TYPE,
+        EVENT_PROPERTIES,
         each_event(field_is("EventType", is_one_of(*TYPES), f"one of {', '.join(TYPES)}")),
         Precondition.EVENT,
     ),
     _rule(
         "resource-type",
-        "| `ResourceType` | always `VirtualMachine` |",
+        "| `ResourceType` | always `VirtualMachine` (D) |",
+        EVENT_PROPERTIES,
         each_event(field_is("ResourceType", is_one_of("VirtualMachine"), "VirtualMachine")),
         Precondition.EVENT,
     ),
     _rule(
         "resources",
-        "| `Resources` | the affected VMs.",
+        "| `Resources` | the names of the affected VMs (D).",
+        EVENT_PROPERTIES,
         each_event(field_is("Resources", _are_names, "a list of names")),
         Precondition.EVENT,
     ),
     _rule(
         "not-before",
-        NOT_BEFORE,
+        "| `NotBefore` | the earliest start, as an HTTP date (C)",
+        EVENT_LOG,
         each_event(
             field_is("NotBefore", _is_http_date, "a date like Mon, 19 Sep 2016 18:29:47 GMT"),
             is_scheduled,
@@ -293,7 +318,8 @@ RULES: Sequence[Rule] = (
     ),
     _rule(
         "not-before-started",
-        NOT_BEFORE,
+        '`""` once Started (C).',
+        CAPTURED_RESPONSES,
         each_event(
             field_is("NotBefore", is_one_of(""), "empty, as it is once the event has started"),
             is_started,
@@ -302,36 +328,57 @@ RULES: Sequence[Rule] = (
         Precondition.STARTED,
     ),
     _rule(
+        "not-before-unapproved",
+        "An event starts earlier only if it is approved (D)",
+        EVENT_PROPERTIES,
+        starts_not_before,
+        Precondition.WATCH,
+    ),
+    _rule(
         "description",
-        '| `Description` | free text, possibly `""` |',
+        '| `Description` | free text, possibly `""` (C) |',
+        EVENT_LOG,
         each_event(field_is("Description", lambda value: isinstance(value, str), "a text")),
         Precondition.EVENT,
     ),
     _rule(
         "event-source",
-        "| `EventSource` | `Platform` or `User` |",
+        "| `EventSource` | `Platform` or `User` (D) |",
+        EVENT_PROPERTIES,
         each_event(field_is("EventSource", is_one_of("Platform", "User"), "Platform or User")),
         Precondition.EVENT,
     ),
     _rule(
         "duration",
-        "0 means none, -1 not known",
+        "how long the interruption lasts, in whole seconds; 0 means none, -1 not known (D).",
+        EVENT_PROPERTIES,
         each_event(field_is("DurationInSeconds", _is_duration, "a whole number, at least -1")),
         Precondition.EVENT,
     ),
     _rule(
         "content-type",
-        HEADERS,
+        "| `Content-Type` | `application/json; charset=utf-8` (C) |",
+        CAPTURED_RESPONSES,
         _header("Content-Type", "application/json; charset=utf-8", "application/json; charset=utf-8"),
     ),
-    _rule("content-length", HEADERS, _content_length),
-    _rule("date", HEADERS, _date),
-    _rule("server", HEADERS, _header("Server", SERVER, "IMDS/ and four numbers separated by dots")),
-    _rule("request-id", HEADERS, _request_id),
-    _rule("etag", HEADERS, _header("ETag", re.compile(".+"), "an ETag")),
-    _rule("etag-unchanged", UNCHANGED, _unchanged(str)),
-    _rule("etag-changed", UNCHANGED, _changed),
-    _rule("etag-list", LISTS, _unchanged(lambda tag: f'"something-else", {tag}')),
-    _rule("etag-weak", LISTS, _unchanged(lambda tag: f"W/{tag.removeprefix('W/')}")),
-    _rule("etag-any", LISTS, _unchanged(lambda _: "*")),
+    _rule("content-length", "| `Content-Length` | the length of the body (C) |", CAPTURED_RESPONSES, _content_length),
+    _rule("date", "| `Date` | the time of the endpoint (C) |", CAPTURED_RESPONSES, _date),
+    _rule(
+        "server",
+        "| `Server` | `IMDS/` and four numbers (C) |",
+        CAPTURED_RESPONSES,
+        _header("Server", SERVER, "IMDS/ and four numbers separated by dots"),
+    ),
+    _rule("request-id", "| `x-ms-request-id` | a GUID (O) |", OUR_CHOICE, _request_id),
+    _rule(
+        "etag",
+        "| `ETag` | opaque to clients (C) |",
+        CAPTURED_RESPONSES,
+        _header("ETag", re.compile(".+"), "an ETag"),
+    ),
+    _rule("etag-unchanged", UNCHANGED, CAPTURED_RESPONSES, _unchanged(str)),
+    _rule("etag-changed", "and 200 if it sends another one (C).", CAPTURED_RESPONSES, _changed),
+    _rule("etag-list", LISTS, OUR_CHOICE, _unchanged(lambda tag: f'"something-else", {tag}')),
+    _rule("etag-weak", LISTS, OUR_CHOICE, _unchanged(lambda tag: f"W/{tag.removeprefix('W/')}")),
+    _rule("etag-any", LISTS, OUR_CHOICE, _unchanged(lambda _: "*")),
 )

@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Sequence
 
 from forewarn.testing.conformance.document import CheckSkipped, Mismatch, read_json
+from forewarn.testing.conformance.evidence import OUR_CHOICE, Evidence, documented
 from forewarn.testing.conformance.probe import Probe
-from forewarn.testing.conformance.rule import Check, Rule
+from forewarn.testing.conformance.rule import Check, Precondition, Rule
 from forewarn.testing.conformance.rules.assertions import (
     expect_status,
     get_request,
@@ -19,11 +20,11 @@ SECTION = "The instance document"
 
 VERSION = f"?api-version={INSTANCE_VERSION}"
 NAME = "/metadata/instance/compute/name"
-TEXT = "`format=text` gives a leaf without quotes."
+TEXT = "`format=text` gives a leaf without quotes (D)."
 LEAF = "A leaf is then a JSON string (O: on Azure, request leaves only with `format=text`)."
 CHILD_NAMES = (
     "For any other element it gives the names of its children, one per line, with a slash after those that have "
-    "children."
+    "children (O)."
 )
 
 
@@ -86,20 +87,28 @@ def _json_by_default(probe: Probe) -> None:
         raise Mismatch("the document with format=json differs from the one without it")
 
 
-def _rule(id_: str, rule: str, check: Check) -> Rule:
-    return Rule(id=id_, section=SECTION, text=rule, check=check)
+def _rule(id_: str, rule: str, evidence: Evidence, check: Check) -> Rule:
+    return Rule(id=id_, section=SECTION, text=rule, evidence=evidence, check=check, precondition=Precondition.INSTANCE)
 
+
+DATA_FORMAT = documented("metadata", "Data format")
 
 RULES: Sequence[Rule] = (
-    _rule("instance-strings", "Every leaf is a string", _leaves_are_strings),
-    _rule("instance-json", "`format=json` is the default.", _json_by_default),
-    _rule("instance-leaf-json", LEAF, _json_of_name),
-    _rule("instance-leaf-text", TEXT, _text_of_name(NAME)),
-    _rule("instance-names", CHILD_NAMES, _child_names),
-    _rule("instance-path-case", "It is compared without case (O)", _text_of_name("/metadata/INSTANCE/Compute/NAME")),
+    _rule("instance-strings", "Every leaf is a string (D)", DATA_FORMAT, _leaves_are_strings),
+    _rule("instance-json", "`format=json` is the default (D).", DATA_FORMAT, _json_by_default),
+    _rule("instance-leaf-json", LEAF, OUR_CHOICE, _json_of_name),
+    _rule("instance-leaf-text", TEXT, documented("metadata", "Route parameters"), _text_of_name(NAME)),
+    _rule("instance-names", CHILD_NAMES, OUR_CHOICE, _child_names),
+    _rule(
+        "instance-path-case",
+        "It is compared without case (O)",
+        OUR_CHOICE,
+        _text_of_name("/metadata/INSTANCE/Compute/NAME"),
+    ),
     _rule(
         "instance-nowhere",
         "an unknown path gets 404, after all other checks (O).",
+        OUR_CHOICE,
         response_to(get_request(f"/metadata/instance/compute/nowhere{VERSION}"), has_status(404)),
     ),
 )

@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from selectors import EVENT_READ, DefaultSelector
 
 from forewarn.testing.conformance.document import CheckSkipped, Mismatch
+from forewarn.testing.conformance.evidence import OUR_CHOICE
 from forewarn.testing.conformance.probe import EVENTS_QUERY, Probe, conditional, etag
 from forewarn.testing.conformance.raw_http import Request
 from forewarn.testing.conformance.rule import Check, Precondition, Rule
@@ -100,7 +101,8 @@ def _long_poll_request(tag: str, seconds: int) -> Request:
 
 
 def _rule(id_: str, rule: str, check: Check, needs: Precondition = Precondition.WAIT) -> Rule:
-    return Rule(id=id_, section=SECTION, text=rule, check=check, precondition=needs)
+    """Return a rule about the extension, which is our choice as a whole."""
+    return Rule(id=id_, section=SECTION, text=rule, evidence=OUR_CHOICE, check=check, precondition=needs)
 
 
 RULES: Sequence[Rule] = (

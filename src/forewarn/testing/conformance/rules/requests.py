@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from forewarn.testing.conformance.document import Mismatch
-from forewarn.testing.conformance.probe import EVENTS_QUERY, Probe
+from forewarn.testing.conformance.evidence import OUR_CHOICE, SECURITY, Evidence, documented, observed
+from forewarn.testing.conformance.probe import CLOSE_TIMEOUT, EVENTS_QUERY, Probe
 from forewarn.testing.conformance.raw_http import EVENTS_PATH, METADATA_HEADER, RawConnection, Request, Response
 from forewarn.testing.conformance.rule import Check, Precondition, Rule
 from forewarn.testing.conformance.rules.assertions import (
@@ -15,7 +16,7 @@ from forewarn.testing.conformance.rules.assertions import (
     expect_status,
     get_request,
     has_status,
-    is_refused_without_header,
+    is_refused,
     json_object,
     quoted,
     response_to,
@@ -33,14 +34,16 @@ VERSION_QUERY = f"?{VERSION}"
 WHOLE_INSTANCE = get_request(f"/metadata/instance?api-version={INSTANCE_VERSION}")
 VERSIONS = get_request("/metadata/versions")
 
-HEADER = "Every request needs the header `Metadata: true`."
-HEADER_CASE = "Name and value are compared without case"
-HEADER_INVALID = "`false`, an empty value or anything else counts as missing."
+HEADER = "Every request needs the header `Metadata: true` (D)"
+HEADER_CASE = "Name and value are compared without case (O)"
+HEADER_INVALID = "`false`, an empty value or anything else counts as missing (O)."
 HEADER_TWICE = "If the header is sent more than once, each value must be `true` (O)."
 PATH_CODES = "Percent-encoding is decoded; paths with `.`, `..`, empty segments or an encoded slash get 404 (O)."
-HTTP = "HTTP/1.0 and 1.1, with or without keep-alive."
-ANY_TYPE = "An approval may have any `Content-Type`, or none."
-EXPECT = "The response to `Expect: 100-continue` is `100 Continue`, or the refusal."
+HTTP = "HTTP/1.0 and 1.1 are served (O)."
+ANY_TYPE = "An approval may have any `Content-Type`, or none (C)."
+EXPECT = "The response to `Expect: 100-continue` is `100 Continue`, or the refusal (O)."
+
+CONTENT_TYPES = observed("approvals of curl, urllib and requests, which differ in their Content-Type")
 
 
 def _names_the_vm(response: Response) -> None:
@@ -57,22 +60,26 @@ def _lists_versions(response: Response) -> None:
         raise Mismatch(f"the versions are not sorted, starting with {PREVIEW_VERSION}: {quoted(response.body)}")
 
 
-def _reuses_connection(request: Request) -> Check:
-    def check(probe: Probe) -> None:
-        def exchange(connection: RawConnection) -> list[Response]:
-            responses = []
-            for _ in range(2):
-                connection.send(request)
-                responses.append(probe.receive(connection))
-            return responses
+def _serves_until_close(probe: Probe) -> None:
+    """Check that a connection is either closed as announced, or serves the next request."""
+    request = Request(connection=None)
 
-        responses = probe.with_retries(exchange)
+    def exchange(connection: RawConnection) -> tuple[list[Response], bool]:
+        connection.send(request)
+        first = probe.receive(connection)
+        if first.announces_close:
+            return [first], connection.read_until_close(CLOSE_TIMEOUT)[1]
+        connection.send(request)
+        return [first, probe.receive(connection)], True
+
+    responses, is_right = probe.with_retries(exchange)
+    if len(responses) > 1:
         probe.pace.wait()
-        for response in responses:
-            probe.note_exchange(f"{request} on the same connection", response)
-            expect_document(probe, response)
-
-    return check
+    for response in responses:
+        probe.note_exchange(f"{request} on the same connection", response)
+        expect_document(probe, response)
+    if not is_right:
+        raise Mismatch("the response announces that the connection closes, but it stays open")
 
 
 def _closes(probe: Probe) -> None:
@@ -90,111 +97,95 @@ def _closes(probe: Probe) -> None:
         raise Mismatch("the connection is not closed after the response")
 
 
+def _rule(id_: str, rule: str, evidence: Evidence, check: Check, needs: Precondition = Precondition.NOTHING) -> Rule:
+    return Rule(id=id_, section=SECTION, text=rule, evidence=evidence, check=check, precondition=needs)
+
+
 RULES: Sequence[Rule] = (
-    Rule(
-        id="query",
-        section=SECTION,
-        text="| query | `GET /metadata/scheduledevents?api-version=V` | the [document](#the-document) |",
-        check=serves_document(EVENTS_QUERY),
+    _rule(
+        "query",
+        "| query | `GET /metadata/scheduledevents?api-version=V` | the [document](#the-document) (D) |",
+        documented("events", "Query for events"),
+        serves_document(EVENTS_QUERY),
     ),
-    Rule(
-        id="instance",
-        section=SECTION,
-        text=(
-            "| who am I | `GET /metadata/instance?api-version=V`, or a path below it "
-            "| the [instance document](#the-instance-document), or a part of it |"
-        ),
-        check=response_to(WHOLE_INSTANCE, _names_the_vm),
+    _rule(
+        "instance",
+        "| who am I | `GET /metadata/instance?api-version=V`, or a path below it "
+        "| the [instance document](#the-instance-document), or a part of it (D) |",
+        documented("metadata", "Instance metadata"),
+        response_to(WHOLE_INSTANCE, _names_the_vm),
     ),
-    Rule(
-        id="versions",
-        section=SECTION,
-        text="| versions | `GET /metadata/versions` | the api-versions of the document, oldest first |",
-        check=response_to(VERSIONS, _lists_versions),
+    _rule(
+        "versions",
+        "| versions | `GET /metadata/versions` | the api-versions of the document, oldest first (D) |",
+        documented("metadata", "Versions"),
+        response_to(VERSIONS, _lists_versions),
     ),
-    Rule(
-        id="versions-header",
-        section=SECTION,
-        text=HEADER,
-        check=response_to(get_request("/metadata/versions", metadata=False), is_refused_without_header),
+    _rule(
+        "versions-header",
+        HEADER,
+        SECURITY,
+        response_to(get_request(VERSIONS.target, metadata=False), is_refused),
+        Precondition.VERSIONS,
     ),
-    Rule(
-        id="instance-header",
-        section=SECTION,
-        text=HEADER,
-        check=response_to(get_request(WHOLE_INSTANCE.target, metadata=False), is_refused_without_header),
+    _rule(
+        "instance-header",
+        HEADER,
+        SECURITY,
+        response_to(get_request(WHOLE_INSTANCE.target, metadata=False), is_refused),
+        Precondition.INSTANCE,
     ),
-    Rule(
-        id="preview-query-header",
-        section=SECTION,
-        text=HEADER,
-        check=response_to(events_request(f"?api-version={PREVIEW_VERSION}", metadata=False), is_refused_without_header),
+    _rule(
+        "preview-query-header",
+        "also a query with `2017-03-01` (O)",
+        OUR_CHOICE,
+        response_to(events_request(f"?api-version={PREVIEW_VERSION}", metadata=False), has_status(400)),
     ),
-    Rule(
-        id="header-name-case",
-        section=SECTION,
-        text=HEADER_CASE,
-        check=serves_document(with_headers(("mEtAdAtA", "true"))),
+    _rule("header-name-case", HEADER_CASE, OUR_CHOICE, serves_document(with_headers(("mEtAdAtA", "true")))),
+    _rule("header-value-case", HEADER_CASE, OUR_CHOICE, serves_document(with_headers(("Metadata", "TRUE")))),
+    _rule(
+        "header-false", HEADER_INVALID, OUR_CHOICE, response_to(with_headers(("Metadata", "false")), has_status(400))
     ),
-    Rule(
-        id="header-value-case",
-        section=SECTION,
-        text=HEADER_CASE,
-        check=serves_document(with_headers(("Metadata", "TRUE"))),
-    ),
-    Rule(
-        id="header-false",
-        section=SECTION,
-        text=HEADER_INVALID,
-        check=response_to(with_headers(("Metadata", "false")), is_refused_without_header),
-    ),
-    Rule(
-        id="header-empty",
-        section=SECTION,
-        text=HEADER_INVALID,
-        check=response_to(with_headers(("Metadata", "")), is_refused_without_header),
-    ),
-    Rule(
-        id="header-other",
-        section=SECTION,
-        text=HEADER_INVALID,
-        check=response_to(with_headers(("Metadata", "1")), is_refused_without_header),
-    ),
-    Rule(
-        id="header-twice",
-        section=SECTION,
-        text=HEADER_TWICE,
-        check=all_of(
+    _rule("header-empty", HEADER_INVALID, OUR_CHOICE, response_to(with_headers(("Metadata", "")), has_status(400))),
+    _rule("header-other", HEADER_INVALID, OUR_CHOICE, response_to(with_headers(("Metadata", "1")), has_status(400))),
+    _rule(
+        "header-twice",
+        HEADER_TWICE,
+        OUR_CHOICE,
+        all_of(
             serves_document(with_headers(METADATA_HEADER, METADATA_HEADER)),
-            response_to(with_headers(METADATA_HEADER, ("Metadata", "false")), is_refused_without_header),
+            response_to(with_headers(METADATA_HEADER, ("Metadata", "false")), has_status(400)),
         ),
     ),
-    Rule(
-        id="path-case",
-        section=SECTION,
-        text="Paths are compared without case.",
-        check=all_of(
-            serves_document(get_request(f"/metadata/scheduledEvents{VERSION_QUERY}")),
-            serves_document(get_request(f"/Metadata/SCHEDULEDEVENTS{VERSION_QUERY}")),
-        ),
+    _rule(
+        "path-case",
+        "The path `/metadata/scheduledEvents` is served too (C)",
+        observed("requests of a Microsoft sample, which writes scheduledEvents"),
+        serves_document(get_request(f"/metadata/scheduledEvents{VERSION_QUERY}")),
     ),
-    Rule(
-        id="path-slash",
-        section=SECTION,
-        text="One trailing slash is allowed (O).",
-        check=serves_document(get_request(f"{EVENTS_PATH}/{VERSION_QUERY}")),
+    _rule(
+        "path-any-case",
+        "all paths are compared without case (O).",
+        OUR_CHOICE,
+        serves_document(get_request(f"/Metadata/SCHEDULEDEVENTS{VERSION_QUERY}")),
     ),
-    Rule(
-        id="path-encoded",
-        section=SECTION,
-        text=PATH_CODES,
-        check=serves_document(get_request(f"/metadata/%73cheduled%65vents{VERSION_QUERY}")),
+    _rule(
+        "path-slash",
+        "One trailing slash is allowed (O).",
+        OUR_CHOICE,
+        serves_document(get_request(f"{EVENTS_PATH}/{VERSION_QUERY}")),
     ),
-    Rule(
-        id="path-nowhere",
-        section=SECTION,
-        text=PATH_CODES,
-        check=all_of(
+    _rule(
+        "path-encoded",
+        PATH_CODES,
+        OUR_CHOICE,
+        serves_document(get_request(f"/metadata/%73cheduled%65vents{VERSION_QUERY}")),
+    ),
+    _rule(
+        "path-nowhere",
+        PATH_CODES,
+        OUR_CHOICE,
+        all_of(
             *(
                 response_to(get_request(f"{path}{VERSION_QUERY}"), has_status(404))
                 for path in (
@@ -206,86 +197,74 @@ RULES: Sequence[Rule] = (
             )
         ),
     ),
-    Rule(
-        id="parameter-case",
-        section=SECTION,
-        text="The names `api-version`, `format` and `wait` are also compared without case (O)",
-        check=serves_document(events_request(f"?Api-Version={NEWEST_VERSION}")),
+    _rule(
+        "parameter-case",
+        "The names `api-version`, `format` and `wait` are also compared without case (O)",
+        OUR_CHOICE,
+        serves_document(events_request(f"?Api-Version={NEWEST_VERSION}")),
     ),
-    Rule(
-        id="parameter-other",
-        section=SECTION,
-        text="Other parameters are ignored (O).",
-        check=serves_document(events_request(f"{VERSION_QUERY}&colour=blue&colour=red&flag")),
+    _rule(
+        "parameter-other",
+        "Other parameters are ignored (O).",
+        OUR_CHOICE,
+        serves_document(events_request(f"{VERSION_QUERY}&colour=blue&colour=red&flag")),
     ),
-    Rule(
-        id="target-absolute",
-        section=SECTION,
-        text="An absolute target such as `GET http://169.254.169.254/metadata/… HTTP/1.1` is served",
-        check=serves_document(get_request(f"http://169.254.169.254{EVENTS_QUERY.target}")),
+    _rule(
+        "target-absolute",
+        "An absolute target such as `GET http://169.254.169.254/metadata/… HTTP/1.1` is served (C)",
+        observed("requests of clients with http_proxy set"),
+        serves_document(get_request(f"http://169.254.169.254{EVENTS_QUERY.target}")),
     ),
-    Rule(
-        id="target-any-host",
-        section=SECTION,
-        text="is served with any host name (O)",
-        check=serves_document(get_request(f"http://metadata.example:8080{EVENTS_QUERY.target}")),
+    _rule(
+        "target-any-host",
+        "with any host name (O)",
+        OUR_CHOICE,
+        serves_document(get_request(f"http://metadata.example:8080{EVENTS_QUERY.target}")),
     ),
-    Rule(
-        id="http-1.0", section=SECTION, text=HTTP, check=serves_document(Request(http_version="1.0", connection=None))
+    _rule("http-1.0", HTTP, OUR_CHOICE, serves_document(Request(http_version="1.0", connection=None))),
+    _rule(
+        "http-1.0-keep-alive", HTTP, OUR_CHOICE, serves_document(Request(http_version="1.0", connection="keep-alive"))
     ),
-    Rule(
-        id="http-1.0-keep-alive",
-        section=SECTION,
-        text=HTTP,
-        check=serves_document(Request(http_version="1.0", connection="keep-alive")),
+    _rule(
+        "keep-alive",
+        "A connection serves several requests until a response has `Connection: close` (O)",
+        OUR_CHOICE,
+        _serves_until_close,
     ),
-    Rule(id="keep-alive", section=SECTION, text=HTTP, check=_reuses_connection(Request(connection=None))),
-    Rule(
-        id="connection-close",
-        section=SECTION,
-        text="The response to `Connection: close` has the same header.",
-        check=_closes,
+    _rule(
+        "connection-close",
+        "The response to `Connection: close` has the same header (C).",
+        observed("Node's HTTP client, which fails without it"),
+        _closes,
     ),
-    Rule(
-        id="approve-no-content-type",
-        section=SECTION,
-        text=ANY_TYPE,
-        check=approval_accepted("no-content-type"),
-        precondition=Precondition.APPROVE_ANY,
+    _rule(
+        "approve-no-content-type",
+        ANY_TYPE,
+        CONTENT_TYPES,
+        approval_accepted("no-content-type"),
+        Precondition.APPROVE_ANY,
     ),
-    Rule(
-        id="approve-form",
-        section=SECTION,
-        text=ANY_TYPE,
-        check=approval_accepted("form"),
-        precondition=Precondition.APPROVE_ANY,
+    _rule("approve-form", ANY_TYPE, CONTENT_TYPES, approval_accepted("form"), Precondition.APPROVE_ANY),
+    _rule("approve-text", ANY_TYPE, CONTENT_TYPES, approval_accepted("text"), Precondition.APPROVE_ANY),
+    _rule(
+        "expect-continue",
+        EXPECT,
+        OUR_CHOICE,
+        all_of(response_to_approval("expect", has_status(100)), approval_accepted("expect-after")),
+        Precondition.APPROVE_ANY,
     ),
-    Rule(
-        id="approve-text",
-        section=SECTION,
-        text=ANY_TYPE,
-        check=approval_accepted("text"),
-        precondition=Precondition.APPROVE_ANY,
+    _rule(
+        "expect-refused",
+        EXPECT,
+        OUR_CHOICE,
+        response_to_approval("expect-refused", has_status(400)),
+        Precondition.APPROVE,
     ),
-    Rule(
-        id="expect-continue",
-        section=SECTION,
-        text=EXPECT,
-        check=all_of(response_to_approval("expect", has_status(100)), approval_accepted("expect-after")),
-        precondition=Precondition.APPROVE_ANY,
-    ),
-    Rule(
-        id="expect-refused",
-        section=SECTION,
-        text=EXPECT,
-        check=response_to_approval("expect-refused", is_refused_without_header),
-        precondition=Precondition.APPROVE,
-    ),
-    Rule(
-        id="approve-if-none-match",
-        section=SECTION,
-        text="`If-None-Match` has no effect on it.",
-        check=approval_accepted("if-none-match"),
-        precondition=Precondition.APPROVE_ANY,
+    _rule(
+        "approve-if-none-match",
+        "`If-None-Match` has no effect on an approval (C).",
+        observed("approvals of clients that send it"),
+        approval_accepted("if-none-match"),
+        Precondition.APPROVE_ANY,
     ),
 )

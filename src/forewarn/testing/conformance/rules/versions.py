@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from forewarn.core.event import EventType
 from forewarn.core.event_type import EVENT_TYPES
 from forewarn.testing.conformance.document import CheckSkipped, EventFields, Mismatch, event_id
+from forewarn.testing.conformance.evidence import OUR_CHOICE, Evidence, documented, observed
 from forewarn.testing.conformance.probe import Probe, query
 from forewarn.testing.conformance.rule import Check, Precondition, Rule
 from forewarn.testing.conformance.rules.assertions import (
     approval_accepted,
     get_request,
     has_status,
-    is_refused_without_header,
     quoted,
     response_to,
     response_to_approval,
@@ -36,15 +36,17 @@ ROLE_INSTANCE = re.compile(r".*_IN_\d+")
 """Role instances of cloud services have names like `FrontEnd_IN_0`, by which they differ from other VMs."""
 
 INTRODUCED = {
-    PREVIEW_VERSION: "| `2017-03-01` | the first version.",
-    "2017-08-01": "| `2017-08-01` | no underscore; the header is needed on every request |",
-    PREEMPT_SINCE: "| `2017-11-01` | events of type `Preempt`; absent in older versions |",
-    TERMINATE_SINCE: "| `2019-01-01` | events of type `Terminate`; absent in older versions |",
-    DESCRIPTION_SINCE: "| `2019-04-01` | the field `Description`; absent in older versions |",
-    SOURCE_SINCE: "| `2019-08-01` | the field `EventSource`; absent in older versions |",
-    DURATION_SINCE: "| `2020-07-01` | the field `DurationInSeconds`; absent in older versions |",
+    PREVIEW_VERSION: "| `2017-03-01` | the first version (D).",
+    "2017-08-01": "| `2017-08-01` | no underscore (D)",
+    PREEMPT_SINCE: "| `2017-11-01` | events of type `Preempt`; absent in older versions (D) |",
+    TERMINATE_SINCE: "| `2019-01-01` | events of type `Terminate`; absent in older versions (D) |",
+    DESCRIPTION_SINCE: "| `2019-04-01` | the field `Description`; absent in older versions (D) |",
+    SOURCE_SINCE: "| `2019-08-01` | the field `EventSource`; absent in older versions (D) |",
+    DURATION_SINCE: "| `2020-07-01` | the field `DurationInSeconds`; absent in older versions (D) |",
 }
-UNDERSCORE = "Names of VMs begin with an underscore (`_web-0`), except those of role instances of a cloud service."
+UNDERSCORE = "Names of VMs begin with an underscore (`_web-0`), except those of role instances of a cloud service (D)."
+
+VERSION_TABLE = documented("events", "Version and region availability")
 
 
 def _field_since(field: str, first: str) -> Check:
@@ -102,7 +104,7 @@ def _named_in(version: str, prefix: str, *, role_instances: bool) -> Check:
             raise CheckSkipped(f"no event of {what} is shown in {version}")
         for name, shown in names:
             if shown != f"{prefix}{name}":
-                raise Mismatch(f"the name of {quoted(name)} is {quoted(shown)} in {version}")
+                raise Mismatch(f"the name {quoted(name)} is {quoted(shown)} in {version}, not {quoted(prefix + name)}")
 
     return check
 
@@ -120,99 +122,104 @@ def _same_incarnation(probe: Probe) -> None:
         )
 
 
+def _rule(id_: str, rule: str, evidence: Evidence, check: Check, needs: Precondition = Precondition.NOTHING) -> Rule:
+    return Rule(id=id_, section=SECTION, text=rule, evidence=evidence, check=check, precondition=needs)
+
+
 RULES: Sequence[Rule] = (
     *(
-        Rule(id=f"version-{version}", section=SECTION, text=INTRODUCED[version], check=serves_document(query(version)))
+        _rule(f"version-{version}", INTRODUCED[version], VERSION_TABLE, serves_document(query(version)))
         for version in VERSIONS
     ),
-    Rule(
-        id="preview-names",
-        section=SECTION,
-        text=UNDERSCORE,
-        check=_named_in(PREVIEW_VERSION, "_", role_instances=False),
-        precondition=Precondition.VM,
+    _rule(
+        "preview-names",
+        UNDERSCORE,
+        VERSION_TABLE,
+        _named_in(PREVIEW_VERSION, "_", role_instances=False),
+        Precondition.VM,
     ),
-    Rule(
-        id="preview-role-instances",
-        section=SECTION,
-        text=UNDERSCORE,
-        check=_named_in(PREVIEW_VERSION, "", role_instances=True),
-        precondition=Precondition.ROLE_INSTANCE,
+    _rule(
+        "preview-role-instances",
+        UNDERSCORE,
+        documented("events", "Event properties, examples of Resources"),
+        _named_in(PREVIEW_VERSION, "", role_instances=True),
+        Precondition.ROLE_INSTANCE,
     ),
-    Rule(
-        id="preview-approval-header",
-        section=SECTION,
-        text="An approval needs no `Metadata` header",
-        check=approval_accepted("preview-without-header"),
-        precondition=Precondition.APPROVE_ANY,
+    _rule(
+        "preview-approval-header",
+        "An approval needs no `Metadata` header (D)",
+        documented("events", "Version and region availability, and the samples of 2017"),
+        approval_accepted("preview-without-header"),
+        Precondition.APPROVE_ANY,
     ),
-    Rule(
-        id="names",
-        section=SECTION,
-        text=INTRODUCED["2017-08-01"],
-        check=_named_in("2017-08-01", "", role_instances=False),
-        precondition=Precondition.VM,
+    _rule(
+        "names",
+        INTRODUCED["2017-08-01"],
+        VERSION_TABLE,
+        _named_in("2017-08-01", "", role_instances=False),
+        Precondition.VM,
     ),
-    Rule(
-        id="approval-header",
-        section=SECTION,
-        text=INTRODUCED["2017-08-01"],
-        check=response_to_approval("no-header", is_refused_without_header),
-        precondition=Precondition.APPROVE,
+    _rule(
+        "approval-header",
+        "the header is needed on every request (D) |",
+        documented("events", "Headers"),
+        response_to_approval("no-header", has_status(400)),
+        Precondition.APPROVE,
     ),
-    Rule(
-        id="preempt-since",
-        section=SECTION,
-        text=INTRODUCED[PREEMPT_SINCE],
-        check=_hidden_below(EventType.PREEMPT),
-        precondition=Precondition.PREEMPT,
+    _rule(
+        "preempt-since",
+        INTRODUCED[PREEMPT_SINCE],
+        VERSION_TABLE,
+        _hidden_below(EventType.PREEMPT),
+        Precondition.PREEMPT,
     ),
-    Rule(
-        id="terminate-since",
-        section=SECTION,
-        text=INTRODUCED[TERMINATE_SINCE],
-        check=_hidden_below(EventType.TERMINATE),
-        precondition=Precondition.TERMINATE,
+    _rule(
+        "terminate-since",
+        INTRODUCED[TERMINATE_SINCE],
+        VERSION_TABLE,
+        _hidden_below(EventType.TERMINATE),
+        Precondition.TERMINATE,
     ),
-    Rule(
-        id="description-since",
-        section=SECTION,
-        text=INTRODUCED[DESCRIPTION_SINCE],
-        check=_field_since("Description", DESCRIPTION_SINCE),
-        precondition=Precondition.EVENT,
+    _rule(
+        "description-since",
+        INTRODUCED[DESCRIPTION_SINCE],
+        VERSION_TABLE,
+        _field_since("Description", DESCRIPTION_SINCE),
+        Precondition.EVENT,
     ),
-    Rule(
-        id="source-since",
-        section=SECTION,
-        text=INTRODUCED[SOURCE_SINCE],
-        check=_field_since("EventSource", SOURCE_SINCE),
-        precondition=Precondition.EVENT,
+    _rule(
+        "source-since",
+        INTRODUCED[SOURCE_SINCE],
+        VERSION_TABLE,
+        _field_since("EventSource", SOURCE_SINCE),
+        Precondition.EVENT,
     ),
-    Rule(
-        id="duration-since",
-        section=SECTION,
-        text=INTRODUCED[DURATION_SINCE],
-        check=_field_since("DurationInSeconds", DURATION_SINCE),
-        precondition=Precondition.EVENT,
+    _rule(
+        "duration-since",
+        INTRODUCED[DURATION_SINCE],
+        VERSION_TABLE,
+        _field_since("DurationInSeconds", DURATION_SINCE),
+        Precondition.EVENT,
     ),
-    Rule(
-        id="version-of-approval",
-        section=SECTION,
-        text="A query and an approval of one client may use different versions.",
-        check=approval_accepted("other-version"),
-        precondition=Precondition.APPROVE_ANY,
+    _rule(
+        "version-of-approval",
+        "A query and an approval of one client may use different versions (C).",
+        observed("requests of clients that query and approve with different versions"),
+        approval_accepted("other-version"),
+        Precondition.APPROVE_ANY,
     ),
-    Rule(
-        id="hidden-events",
-        section=SECTION,
-        text="An event that a version hides still changes the incarnation (O).",
-        check=_same_incarnation,
-        precondition=Precondition.PREEMPT_OR_TERMINATE,
+    _rule(
+        "hidden-events",
+        "An event that a version hides still changes the incarnation (O).",
+        OUR_CHOICE,
+        _same_incarnation,
+        Precondition.PREEMPT_OR_TERMINATE,
     ),
-    Rule(
-        id="instance-versions",
-        section=SECTION,
-        text="Forewarn accepts every date from 2017-03-01 on, with the same response (O).",
-        check=response_to(get_request("/metadata/instance?api-version=2019-02-28"), has_status(200)),
+    _rule(
+        "instance-versions",
+        "Forewarn accepts every date from 2017-03-01 to 2025-04-07, the newest known one (O)",
+        OUR_CHOICE,
+        response_to(get_request("/metadata/instance?api-version=2019-02-28"), has_status(200)),
+        Precondition.INSTANCE,
     ),
 )
