@@ -37,7 +37,7 @@ OF_ONE_REQUEST = {
     "--dry-run", "--duration",
     "--event", "--exclude-host", "--exclude-scope", "--exclude-tag", "--exclude-vm", "--expected", "--expires",
     "--explain", "--failed", "--failure", "--fault-domain", "--for", "--for-others", "--force", "--gap", "--gate",
-    "--gate-patience", "--give-up", "--halt-after", "--held", "--host", "--hosts-at-once", "--in", "--key",
+    "--gate-patience", "--give-up", "--halt-after", "--held", "--host", "--hosts-at-once", "--in", "--instance", "--key",
     "--kind", "--like", "--location", "--mine", "--must-end-inside", "--name", "--newest", "--advance", "--notice",
     "--only", "--os", "--placement-group", "--predicted", "--priority", "--private", "--problems", "--prune",
     "--replace", "--resource-group", "--role", "--role-instance", "--save", "--scale-set", "--scope",
