@@ -34,7 +34,7 @@ COMMANDS = dict(_commands())
 OF_ONE_REQUEST = {
     "--address", "--all", "--amount", "--approval", "--approve", "--at", "--auto-approve", "--blackout", "--burst",
     "--actor", "--campaign", "--clear", "--closed-gate", "--core", "--description", "--action", "--done",
-    "--dry-run", "--duration",
+    "--dry-run", "--duration", "--instance",
     "--event", "--exclude-host", "--exclude-scope", "--exclude-tag", "--exclude-vm", "--expected", "--expires",
     "--explain", "--failed", "--failure", "--fault-domain", "--for", "--for-others", "--force", "--gap", "--gate",
     "--gate-patience", "--give-up", "--halt-after", "--held", "--host", "--hosts-at-once", "--in", "--key",

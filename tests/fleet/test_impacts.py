@@ -32,7 +32,7 @@ def batch() -> Scope:
 
 
 EXPECTED_JOURNAL = [
-    pytest.param(EventType.FREEZE, 15 * MINUTE, timedelta(seconds=9), id="Freeze"),
+    pytest.param(EventType.FREEZE, 15 * MINUTE, timedelta(seconds=5), id="Freeze"),
     pytest.param(EventType.REBOOT, 15 * MINUTE, timedelta(seconds=60), id="Reboot"),
     pytest.param(EventType.REDEPLOY, 10 * MINUTE, timedelta(seconds=120), id="Redeploy"),
     pytest.param(EventType.PREEMPT, timedelta(seconds=30), timedelta(seconds=10), id="Preempt"),

@@ -73,8 +73,8 @@ async def test_advance_to_next_stops_at_each_change_and_stays_if_nothing_is_left
         moments = [await fleet.time.advance_to_next() for _ in range(3)]
         assert [moment - TEN for moment in moments] == [
             15 * MINUTE,
-            15 * MINUTE + timedelta(seconds=9),
-            15 * MINUTE + timedelta(seconds=9),
+            15 * MINUTE + timedelta(seconds=5),
+            15 * MINUTE + timedelta(seconds=5),
         ]
 
 

@@ -58,6 +58,7 @@ PLUMBING = {
             "operator.request_reader": "raises h11's error for what h11 tolerates",
             "testing.conformance.raw_http": "sees every byte of a response that may be wrong",
             "testing.sandbox.relay": "copies bytes, whatever they mean",
+            "testing.sandbox.ports": "asks a port whose server may not speak HTTP",
         },
     ),
 }  # fmt: skip

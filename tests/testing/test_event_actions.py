@@ -89,7 +89,7 @@ def test_canceled_event_disappears_from_the_document(service: Forewarn) -> None:
 def test_refusals_of_the_service_are_raised(service: Forewarn) -> None:
     with pytest.raises(NotFound, match="nowhere"):
         service.schedule("Reboot", "nowhere")
-    with pytest.raises(InvalidEventType, match="'reboot': use Freeze, Reboot, Redeploy, Preempt or Terminate"):
+    with pytest.raises(InvalidEventType, match="'reboot': use Freeze, Reboot, Redeploy, Preempt, Terminate or Spot"):
         service.schedule("reboot", "web-0")
     with pytest.raises(RequestRefused, match="low"):
         service.evict("web-0")

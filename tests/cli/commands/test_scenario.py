@@ -32,8 +32,8 @@ def test_check_shows_line_word_and_allowed_values(machine: Machine, stories: Pat
     assert ended.code == 1
     assert ended.stdout.splitlines() == [
         (
-            "wrong.txt:6:10: 'Rebot': an event type is expected here: Freeze, Reboot, Redeploy, Preempt or Terminate;"
-            " did you mean Reboot?"
+            "wrong.txt:6:10: 'Rebot': an event type is expected here: Freeze, Reboot, Redeploy, Preempt, Terminate or "
+            "SpotRebalanceRecommendation; did you mean Reboot?"
         ),
         "wrong.txt:7:6: a duration is missing: for instance 90s, 15m, 1h30m or 2d",
     ]

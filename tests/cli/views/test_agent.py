@@ -22,7 +22,8 @@ from forewarn.cli.views.agent import (
     write_status,
 )
 from forewarn.client.document import Event, Status
-from forewarn.core.event import EventType, Source
+from forewarn.core.event import Source
+from forewarn.core.event_type import RELEASED_TYPES
 
 TEN = datetime(2026, 3, 2, 10, tzinfo=UTC)
 ID = "602D9444-D2CD-49C7-8624-8643E7171297"
@@ -159,11 +160,11 @@ def test_plans_are_written_as_a_table(capsys: pytest.CaptureFixture[str]) -> Non
 
 def test_sample_events_are_of_every_type_and_of_both_sources_only_if_a_rule_depends_on_it(tmp_path: Path) -> None:
     samples = list(sample_events(settings(tmp_path)))
-    assert [(each.type, each.source) for each in samples] == [(type_, Source.PLATFORM) for type_ in EventType]
+    assert [(each.type, each.source) for each in samples] == [(type_, Source.PLATFORM) for type_ in RELEASED_TYPES]
     assert {each.resources for each in samples} == {("web_0",)}
     by_source = settings(tmp_path, f'{SETTINGS}sources = ["User"]\n')
     assert [(each.type, each.source) for each in sample_events(by_source)] == [
-        (type_, source) for type_ in EventType for source in Source
+        (type_, source) for type_ in RELEASED_TYPES for source in Source
     ]
 
 

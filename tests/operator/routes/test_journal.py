@@ -49,8 +49,8 @@ async def test_why_a_vm_paused_is_one_query() -> None:
     assert [(entry.action.value, entry.at, entry.actor) for entry in page.entries] == [
         ("started", TEN + timedelta(minutes=15), "clock"),
         ("impact-begun", TEN + timedelta(minutes=15), "platform"),
-        ("impact-done", TEN + timedelta(minutes=15, seconds=9), "platform"),
-        ("completed", TEN + timedelta(minutes=15, seconds=9), "platform"),
+        ("impact-done", TEN + timedelta(minutes=15, seconds=5), "platform"),
+        ("completed", TEN + timedelta(minutes=15, seconds=5), "platform"),
     ]
 
 

@@ -40,6 +40,7 @@ def _read_listeners(_: click.Context, __: click.Parameter, texts: Sequence[str])
 @option(
     "--listen-also",
     metavar="ADDRESS:PORT",
+    envvar="FOREWARN_LISTEN_ALSO",
     multiple=True,
     callback=_read_listeners,
     help="Serve the VM's endpoint here, too, inside the sandbox; repeatable. Example: 127.0.0.1:80.",

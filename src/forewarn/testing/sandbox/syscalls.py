@@ -28,7 +28,7 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_NAME = 15
 _PR_CAPBSET_DROP = 24
 _ARGUMENTS_START = 45
-"""The position of `arg_start` in /proc/self/stat, counted after the name; `arg_end` follows."""
+"""The position of the start of the arguments in /proc/self/stat, counted after the name; their end follows."""
 _CAPABILITIES = struct.Struct("6I")
 _CAPABILITIES_VERSION = 0x2008_0522
 _SET_ADDRESS, _SET_NETMASK, _GET_FLAGS, _SET_FLAGS = 0x8916, 0x891C, 0x8913, 0x8914
