@@ -11,6 +11,7 @@ from forewarn.testing.exam.approval_checks import (
     StartedApprovalCheck,
 )
 from forewarn.testing.exam.checks import Check, evaluate
+from forewarn.testing.exam.stall_watcher import Stall
 from forewarn.testing.exam.trace import HandlerTrace
 from tests.testing.exam.traces import (
     BOTH,
@@ -23,19 +24,25 @@ from tests.testing.exam.traces import (
     SHARED,
     STARTED,
     ask,
+    looks,
     post,
     record,
 )
 
 JUDGED: dict[str, tuple[Check, HandlerTrace, Verdict]] = {
     "approved in time": (ApprovalCheck("E1"), record(ask(1.0, SCHEDULED), post(1.1, "A"), ask(2.0, STARTED)), KEPT),
-    "approved too late": (ApprovalCheck("E1"), record(ask(1.0, SCHEDULED), ask(2.0, STARTED), post(3.0, "A")), BROKEN),
+    "approved too late": (
+        ApprovalCheck("E1"),
+        record(*looks(1.0, SCHEDULED), ask(2.0, STARTED), post(3.0, "A")),
+        BROKEN,
+    ),
+    "too few looks to approve": (ApprovalCheck("E1"), record(ask(1.0, SCHEDULED), ask(2.0, STARTED)), OPEN),
     "approval crosses the start": (
         ApprovalCheck("E1"),
         record(ask(1.0, SCHEDULED), ask(2.0, STARTED), post(2.1, "A")),
         KEPT,
     ),
-    "not approved": (ApprovalCheck("E1"), record(ask(1.0, SCHEDULED), ask(2.0, SCHEDULED)), BROKEN),
+    "not approved": (ApprovalCheck("E1"), record(*looks(1.0, SCHEDULED)), BROKEN),
     "approval was refused": (ApprovalCheck("E1"), record(ask(1.0, SCHEDULED), post(1.1, "A", status=400)), OPEN),
     "ended before it approved": (ApprovalCheck("E1"), record(ask(1.0, SCHEDULED), ended=DEAD), OPEN),
     "scenario not finished": (ApprovalCheck("E1"), record(ask(1.0, SCHEDULED), is_finished=False), OPEN),
@@ -44,7 +51,7 @@ JUDGED: dict[str, tuple[Check, HandlerTrace, Verdict]] = {
     "shared, without an expectation": (ApprovalCheck("E1"), record(ask(1.0, SHARED)), OPEN),
     "shared, and it approved the event before": (
         ApprovalCheck("E2", like="E1"),
-        record(ask(1.0, SHARED), post(1.1, "A"), ask(2.0, ("B", "Scheduled", BOTH)), ask(3.0)),
+        record(ask(1.0, SHARED), post(1.1, "A"), *looks(2.0, ("B", "Scheduled", BOTH)), ask(3.0)),
         BROKEN,
     ),
     "approves an event of another VM": (OtherVmApprovalCheck(), record(ask(1.0, OTHERS), post(1.1, "A")), BROKEN),
@@ -60,6 +67,11 @@ JUDGED: dict[str, tuple[Check, HandlerTrace, Verdict]] = {
         StartedApprovalCheck(),
         record(ask(1.0, SCHEDULED), ask(2.0, STARTED), post(3.0, "A")),
         BROKEN,
+    ),
+    "start received during a stall": (
+        StartedApprovalCheck(),
+        record(ask(1.0, SCHEDULED), ask(2.0, STARTED), post(3.0, "A"), stalls=[Stall(2.0, 3.0, 0.9)]),
+        KEPT,
     ),
     "event ended a second ago": (EndedApprovalCheck(), record(ask(1.0, SCHEDULED), ask(2.0), post(3.0, "A")), BROKEN),
     "event ended just now": (EndedApprovalCheck(), record(ask(1.0, SCHEDULED), ask(2.0), post(2.1, "A")), KEPT),

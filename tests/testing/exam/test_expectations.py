@@ -16,6 +16,7 @@ from tests.testing.exam.traces import (
     SCHEDULED,
     SHARED,
     ask,
+    looks,
     post,
     record,
 )
@@ -32,12 +33,12 @@ EXPECTED: dict[str, tuple[list[str], bool, Verdict]] = {
 
 @pytest.mark.parametrize(("values", "approves", "verdict"), EXPECTED.values(), ids=EXPECTED)
 def test_expectation_decides_the_verdict(values: list[str], approves: bool, verdict: Verdict) -> None:
-    happened = record(ask(1.0, SCHEDULED), *([post(1.5, "A")] if approves else []), ask(2.0, SCHEDULED))
+    happened = record(ask(0.5, SCHEDULED), *([post(0.7, "A")] if approves else []), *looks(1.0, SCHEDULED))
     assert evaluate(ApprovalCheck("E1"), happened, parse_expectations(values)).verdict is verdict
 
 
 def test_shared_events_are_judged_with_an_expectation() -> None:
-    happened = record(ask(1.0, SHARED), ask(2.0, SHARED))
+    happened = record(*looks(1.0, SHARED))
     assert evaluate(ApprovalCheck("E1"), happened, parse_expectations(["shared=approve"])).verdict is BROKEN
 
 

@@ -13,6 +13,7 @@ from forewarn.testing.exam.poll_checks import (
     RunningCheck,
     ValidRequestCheck,
 )
+from forewarn.testing.exam.stall_watcher import Stall
 from forewarn.testing.exam.trace import HandlerTrace, ProcessExit
 from tests.testing.exam.traces import (
     BROKEN,
@@ -33,7 +34,17 @@ JUDGED: dict[str, tuple[Check, HandlerTrace, Verdict]] = {
     "polls once a second": (PollIntervalCheck(), record(*EVERY_SECOND), KEPT),
     "one long interval": (PollIntervalCheck(), record(*EVERY_SECOND[:5], ask(9.5)), KEPT),
     "long intervals": (PollIntervalCheck(), record(ask(1.0), ask(8.0), ask(15.0), finished_at=16.0), BROKEN),
-    "silence at the end": (PollIntervalCheck(), record(*EVERY_SECOND[:2]), BROKEN),
+    "silence at the end": (PollIntervalCheck(), record(*EVERY_SECOND[:2], finished_at=33.0), BROKEN),
+    "stall of the machine at the end": (
+        PollIntervalCheck(),
+        record(*EVERY_SECOND[:2], finished_at=33.0, stalls=[Stall(3.0, 33.0, 27.0)]),
+        KEPT,
+    ),
+    "long intervals on a busy machine": (
+        PollIntervalCheck(),
+        record(ask(1.0), ask(8.0), ask(15.0), finished_at=16.0, stalls=[Stall(1.0, 15.0, 12.0)]),
+        KEPT,
+    ),
     "silence during a long poll": (
         PollIntervalCheck(),
         record(ask(0.5), ask(1.0), seen(1.1, "GET", PATH, None)),
@@ -51,6 +62,11 @@ JUDGED: dict[str, tuple[Check, HandlerTrace, Verdict]] = {
     "no poll, so no interval": (PollIntervalCheck(), record(), OPEN),
     "polls without a pause": (RateLimitCheck(), record(*EVERY_MOMENT), BROKEN),
     "polls more often than the log keeps": (RateLimitCheck(), record(*EVERY_MOMENT, dropped=9), BROKEN),
+    "polls without a pause, but the machine was busy at times": (
+        RateLimitCheck(),
+        record(*EVERY_MOMENT[:12], *(ask(float(second)) for second in range(2, 40))),
+        BROKEN,
+    ),
     "small burst": (RateLimitCheck(), record(*EVERY_MOMENT[:8]), KEPT),
     "long polls do not count": (
         RateLimitCheck(),

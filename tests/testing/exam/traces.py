@@ -6,6 +6,8 @@ from datetime import UTC, datetime
 
 from forewarn.guest.observer import Observed
 from forewarn.testing.exam import Verdict
+from forewarn.testing.exam.checks import ENOUGH_LOOKS
+from forewarn.testing.exam.stall_watcher import Stall
 from forewarn.testing.exam.trace import HandlerTrace, ProcessExit
 
 OWN, OTHER, BOTH = ("web-0",), ("web-1",), ("web-0", "web-1")
@@ -63,6 +65,7 @@ def record(
     dropped: int = 0,
     prepared: Sequence[float] | None = None,
     recovered: Sequence[float] | None = None,
+    stalls: Sequence[Stall] = (),
 ) -> HandlerTrace:
     return HandlerTrace(
         vm="web-0",
@@ -77,7 +80,13 @@ def record(
         dropped=dropped,
         prepared=prepared,
         recovered=recovered,
+        stalls=stalls,
     )
+
+
+def looks(begin: float, *events: tuple[str, str, tuple[str, ...]]) -> tuple[Observed, ...]:
+    """Return as many polls as a handler needs to be judged."""
+    return tuple(ask(begin + number / 10, *events) for number in range(ENOUGH_LOOKS))
 
 
 SCHEDULED, STARTED = ("A", "Scheduled", OWN), ("A", "Started", OWN)

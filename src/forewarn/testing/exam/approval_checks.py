@@ -6,13 +6,14 @@ import msgspec
 
 from forewarn.client.document import Event, Status
 from forewarn.testing.exam.checks import (
-    TOLERANCE,
+    ENOUGH_LOOKS,
     CheckResult,
     Polarity,
     Verdict,
     broken,
     count_text,
     describe_exit,
+    is_late,
     kept,
     not_judged,
 )
@@ -82,7 +83,7 @@ class ApprovalCheck(msgspec.Struct, frozen=True):
     def _evaluate_approve(self, trace: HandlerTrace, id_: str, event: Event) -> CheckResult:
         sent = trace.approvals_of(id_)
         started = trace.first_document_with(id_, status=Status.STARTED)
-        in_time = [one for one in sent if started is None or one.at <= started.at + TOLERANCE]
+        in_time = [one for one in sent if started is None or not is_late(trace, started.at, one.at)]
         if any(one.is_accepted for one in in_time):
             when = next(one for one in in_time if one.is_accepted)
             return kept(f"POST {trace.time_text(when.at)}, response 200")
@@ -92,6 +93,8 @@ class ApprovalCheck(msgspec.Struct, frozen=True):
             return not_judged(f"{describe_exit(trace)} before it could approve")
         if not (trace.is_finished or started is not None or trace.gone_at(id_) is not None):
             return not_judged("the scenario's time limit was reached before it could approve")
+        if (looks := trace.looks(id_)) < ENOUGH_LOOKS:
+            return not_judged(f"it polled only {count_text(looks)} while {self.event} was Scheduled")
         document = trace.first_document_with(id_)
         seen_at = document.at if document is not None else 0.0
         after = sum(1 for poll in trace.polls if document is not None and poll.at > seen_at)
@@ -151,9 +154,10 @@ class StartedApprovalCheck(msgspec.Struct, frozen=True):
 
 def _was_started(trace: HandlerTrace, approval: ObservedApproval) -> bool:
     was_scheduled = trace.first_document_with(approval.id, status=Status.SCHEDULED) is not None
-    document = trace.latest_document(approval.at - (TOLERANCE if was_scheduled else 0.0))
-    event = None if document is None else document.events.get(approval.id)
-    return event is not None and event.is_started
+    started = trace.first_document_with(approval.id, status=Status.STARTED)
+    if started is None or started.at > approval.at:
+        return False
+    return not was_scheduled or is_late(trace, started.at, approval.at)
 
 
 class EndedApprovalCheck(msgspec.Struct, frozen=True):
@@ -181,7 +185,7 @@ class EndedApprovalCheck(msgspec.Struct, frozen=True):
 
 def _was_gone(trace: HandlerTrace, approval: ObservedApproval) -> bool:
     gone_at = trace.gone_at(approval.id)
-    return gone_at is not None and gone_at + TOLERANCE < approval.at
+    return gone_at is not None and is_late(trace, gone_at, approval.at)
 
 
 class RepeatedApprovalCheck(msgspec.Struct, frozen=True):

@@ -12,7 +12,10 @@ from forewarn.testing.exam.expectations import Expectations
 from forewarn.testing.exam.trace import HandlerTrace
 
 TOLERANCE = 0.5
-"""How many seconds after a response a handler may still act on older information: the machine may be busy."""
+"""How many available seconds after a response a handler may still act on older information."""
+
+ENOUGH_LOOKS = 5
+"""How many times a handler can look at an event before it must have reacted, however far apart its polls are."""
 
 
 class Polarity(StrEnum):
@@ -104,6 +107,11 @@ def broken(seen: str) -> CheckResult:
 def not_judged(why: str) -> CheckResult:
     """Return the result of a check that cannot be judged, with the reason."""
     return CheckResult(Verdict.NOT_JUDGED, why)
+
+
+def is_late(trace: HandlerTrace, known_at: float, acted_at: float) -> bool:
+    """Return whether a handler acted on information that had been outdated for more than TOLERANCE."""
+    return acted_at > known_at and trace.available(known_at, acted_at) > TOLERANCE
 
 
 def describe_exit(trace: HandlerTrace) -> str:

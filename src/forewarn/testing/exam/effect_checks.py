@@ -5,7 +5,7 @@ from typing import ClassVar
 import msgspec
 
 from forewarn.client.document import Status
-from forewarn.testing.exam.checks import TOLERANCE, CheckResult, Polarity, broken, kept, not_judged
+from forewarn.testing.exam.checks import ENOUGH_LOOKS, TOLERANCE, CheckResult, Polarity, broken, kept, not_judged
 from forewarn.testing.exam.expectations import Expectation, Expectations
 from forewarn.testing.exam.trace import HandlerTrace
 
@@ -41,7 +41,8 @@ class PrepareCheck(msgspec.Struct, frozen=True):
         approved_at = min((one.at for one in trace.approvals_of(id_)), default=None)
         done = [at for at in trace.prepared if at >= first.at - TOLERANCE]
         if not done:
-            ran_out = trace.exit_status is not None or not (trace.is_finished or approved_at is not None)
+            had_time = approved_at is not None or (trace.is_finished and trace.looks(id_) >= ENOUGH_LOOKS)
+            ran_out = trace.exit_status is not None or not had_time
             return not_judged("it had no time to prepare") if ran_out else broken("the marker did not change")
         if approved_at is not None and done[0] > approved_at:
             return broken(

@@ -75,6 +75,11 @@ class HandlerProcess:
         self._watcher.start()
 
     @property
+    def pid(self) -> int:
+        """The process id of the program, or of its sandbox."""
+        return self._process.pid
+
+    @property
     def output(self) -> str:
         """The end of the program's output."""
         return self._file.text if self._last_output is None else self._last_output

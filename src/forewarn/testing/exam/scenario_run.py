@@ -12,7 +12,7 @@ import msgspec
 
 from forewarn.api.errors import ApiError
 from forewarn.testing.exam.catalog import HANDLER_VM, ExamScenario
-from forewarn.testing.exam.checks import Finding, Verdict, evaluate
+from forewarn.testing.exam.checks import ENOUGH_LOOKS, Finding, Verdict, evaluate
 from forewarn.testing.exam.effect_checks import RecoverCheck
 from forewarn.testing.exam.expectations import Expectations
 from forewarn.testing.exam.handler import ExamHandler
@@ -23,6 +23,7 @@ from forewarn.testing.exam.handler_process import (
     LaunchOptions,
 )
 from forewarn.testing.exam.markers import Marker, MarkerWatcher
+from forewarn.testing.exam.stall_watcher import StallWatcher
 from forewarn.testing.exam.trace import HandlerTrace
 from forewarn.testing.scenario import (
     Cancelled,
@@ -37,7 +38,10 @@ from forewarn.testing.scenario import (
 from forewarn.testing.service import Forewarn
 
 LIMIT = 20.0
-"""The time limit of a scenario, in seconds of real time."""
+"""The time limit of a scenario, in seconds, without stalls of the machine and long poll intervals of the program."""
+
+STALLED_SHARE = 0.2
+"""The part of a run from which on stalls of the machine may have changed its result."""
 
 RECOVERY_TIMEOUT = 3.0
 """How many seconds a program has to recover after the last step."""
@@ -47,6 +51,9 @@ RECOVERY_POLL_INTERVAL = 0.05
 
 MIN_DURATION = 2.5
 """The shortest run, in seconds: in less time the poll interval cannot be measured."""
+
+MAX_INTERVAL = 15.0
+"""The longest poll interval, in seconds, for which the exam extends the notice."""
 
 LABEL = re.compile(r"\bE\d+\b")
 EVENT_COMMANDS = (
@@ -106,6 +113,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     output: str = ""
     tries: int = 1
     """2 if the first run was inconclusive and was repeated."""
+    stalled: float = 0.0
+    """How many seconds of the run the exam or the program had to wait for a processor."""
 
     @property
     def kept(self) -> list[Finding]:
@@ -121,6 +130,11 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     def not_judged(self) -> list[Finding]:
         """The findings that could not be judged."""
         return self._of(Verdict.NOT_JUDGED)
+
+    @property
+    def is_starved(self) -> bool:
+        """Whether the machine was so busy that it may have changed the result."""
+        return self.stalled > STALLED_SHARE * self.seconds
 
     @property
     def is_passed(self) -> bool:
@@ -143,6 +157,8 @@ class ScenarioRun:
         self._began_at = time.monotonic()
         self._is_over = threading.Event()
         self._is_timed_out = False
+        self._stalls = StallWatcher(self._check_limit)
+        self._handler: ExamHandler | None = None
         self._backend: LiveBackend | None = None
         self._problem: str | None = None
         self._prepared: Marker | None = None
@@ -151,7 +167,7 @@ class ScenarioRun:
     def run(self) -> Result:
         """Run the program in the scenario and evaluate the checks. Raises LaunchFailed if it cannot be started."""
         self._began_at = time.monotonic()
-        with TemporaryDirectory(prefix="forewarn-exam-") as directory:
+        with TemporaryDirectory(prefix="forewarn-exam-") as directory, self._stalls:
             self._prepared = _marker(self._options.markers.prepared, Path(directory))
             self._recovered = _marker(self._options.markers.recovered, Path(directory))
             return self._run_in(Path(directory))
@@ -162,9 +178,12 @@ class ScenarioRun:
         if self._backend is not None:
             self._backend.cancel()
 
-    def _stop_on_timeout(self) -> None:
-        self._is_timed_out = True
-        self.stop()
+    def _check_limit(self) -> None:
+        """End the run at its limit. Called at each tick of the stall watcher, in its thread."""
+        waited = 0.0 if self._handler is None else self._handler.waiting_time
+        if self._stalls.elapsed - waited > self._options.limit and not self._is_over.is_set():
+            self._is_timed_out = True
+            self.stop()
 
     # The run.
 
@@ -173,7 +192,7 @@ class ScenarioRun:
         settings = {**setup.settings, "speed": self._exam_scenario.speed}
         start = datetime.now(UTC) - self._exam_scenario.clock_lag
         with Forewarn({"scopes": []}, start=start, settings=settings) as service:
-            handler = self._handler(service, directory)
+            handler = self._handler = self._new_handler(service, directory)
             backend = LiveBackend(
                 service.api,
                 setup=setup,
@@ -181,9 +200,6 @@ class ScenarioRun:
                 program=handler,
                 timeout=self._exam_scenario.approval_timeout * self._options.pace,
             )
-            timer = threading.Timer(self._options.limit - (time.monotonic() - self._began_at), self._stop_on_timeout)
-            timer.daemon = True
-            timer.start()
             try:
                 with MarkerWatcher(self._prepared, self._recovered), backend:
                     self._backend = backend
@@ -192,10 +208,9 @@ class ScenarioRun:
                     is_complete = self._run_script(service, backend, handler)
                     return self._result(service, backend, handler, is_complete=is_complete)
             finally:
-                timer.cancel()
                 handler.end()
 
-    def _handler(self, service: Forewarn, directory: Path) -> ExamHandler:
+    def _new_handler(self, service: Forewarn, directory: Path) -> ExamHandler:
         return ExamHandler(
             self._options.way,
             self._exam_scenario,
@@ -203,6 +218,7 @@ class ScenarioRun:
             directory=directory,
             environment=self._environment(),
             pace=self._options.pace,
+            stalls=self._stalls,
             is_over=self._is_over,
             on_end=self.stop,
         )
@@ -218,7 +234,8 @@ class ScenarioRun:
     def _run_script(self, service: Forewarn, backend: LiveBackend, handler: ExamHandler) -> bool:
         """Run the scenario; return whether it ran to its end."""
         try:
-            for _ in run_script(self._scenario.script, backend, on_step=lambda step: self._before_step(step, service)):
+            steps = run_script(self._scenario.script, backend, on_step=lambda step: self._before_step(step, service))
+            for _ in steps:
                 pass
             handler.catch_up()
             self._wait_for_recovery(service, backend, handler)
@@ -233,13 +250,21 @@ class ScenarioRun:
     def _before_step(self, step: Step, service: Forewarn) -> None:
         self._on_step(step.text.strip())
         if isinstance(step.command, EVENT_COMMANDS):
-            _catch_up(service)
+            _advance_clock(service, extra=self._extra_notice())
+
+    def _extra_notice(self) -> timedelta:
+        """Return how much later NotBefore must be for a program that polls rarely, so that it has ENOUGH_LOOKS."""
+        if self._handler is None or self._exam_scenario.has_exact_notice:
+            return timedelta(0)
+        needed = ENOUGH_LOOKS * min(self._handler.poll_interval, MAX_INTERVAL)
+        self._handler.extra_notice = max(0.0, needed - self._exam_scenario.real_notice.total_seconds())
+        return timedelta(seconds=self._handler.extra_notice)
 
     def _wait_for_recovery(self, service: Forewarn, backend: LiveBackend, handler: ExamHandler) -> None:
         """Wait until the program has recovered from all events, if a marker shows that."""
         checks = [check for check in self._exam_scenario.checks if isinstance(check, RecoverCheck)]
-        deadline = time.monotonic() + RECOVERY_TIMEOUT * self._options.pace
-        while self._recovered is not None and time.monotonic() < deadline:
+        began_at = time.monotonic()
+        while self._recovered is not None and handler.has_time(began_at, RECOVERY_TIMEOUT * self._options.pace):
             trace = self._trace(service, backend, handler, is_complete=True)
             if not any(evaluate(check, trace, self._options.wishes).verdict is Verdict.BROKEN for check in checks):
                 return
@@ -267,6 +292,7 @@ class ScenarioRun:
             prepared=None if self._prepared is None else self._prepared.changes,
             recovered=None if self._recovered is None else self._recovered.changes,
             output="" if process is None else process.output,
+            stalls=self._stalls.stalls,
         )
 
     def _result(self, service: Forewarn, backend: LiveBackend, handler: ExamHandler, *, is_complete: bool) -> Result:
@@ -285,12 +311,16 @@ class ScenarioRun:
             problem=self._problem
             or (f"the scenario did not end within {self._options.limit:g} s" if self._is_timed_out else None),
             output=trace.output,
+            stalled=sum(stall.lost for stall in trace.stalls),
         )
 
 
-def _catch_up(service: Forewarn) -> None:
-    """Advance the service's clock to the real time before an event is created, so that its dates are true."""
-    behind = datetime.now(UTC) - service.now
+def _advance_clock(service: Forewarn, *, extra: timedelta) -> None:
+    """Advance the service's clock to the real time before an event is created, so that its dates are true.
+
+    With extra notice, the service's clock is that much ahead, and so is NotBefore.
+    """
+    behind = datetime.now(UTC) + extra - service.now
     if SECOND <= behind <= MAX_CATCH_UP:
         service.advance(behind // SECOND * SECOND)
 

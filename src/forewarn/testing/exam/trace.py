@@ -3,14 +3,22 @@ changes.
 """
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
+from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 
-from forewarn.client.document import Event, event_key, read_document
+from forewarn.client.document import Document, Event, Status, event_key, read_document
 from forewarn.guest.observer import Observed
+from forewarn.testing.exam.stall_watcher import Stall, available_seconds
 from forewarn.testing.request_log import EVENTS_PATH, is_events_query
 from forewarn.wire.document_parser import InvalidDocument
+
+GOOD_STATUSES = (200, 304)
+"""The statuses of a response that shows, or confirms, a document."""
+
+PARSED_DOCUMENTS = 256
+"""How many parsed documents are kept: the exam reads the trace again and again, and most documents are equal."""
 
 
 class ProcessExit(msgspec.Struct, frozen=True):
@@ -21,10 +29,11 @@ class ProcessExit(msgspec.Struct, frozen=True):
 
 
 class DocumentSnapshot(msgspec.Struct, frozen=True):
-    """A document that the handler received, and when: the events by id."""
+    """A document that the handler received, and when: its incarnation, and its events by id."""
 
     at: float
     events: Mapping[str, Event]
+    incarnation: int | None = None
 
 
 class ObservedApproval(msgspec.Struct, frozen=True):
@@ -47,6 +56,7 @@ class HandlerTrace:
     `dropped` is the number of older requests that the log dropped.
     `is_timed_out`: the time limit was reached before the scenario ended, which says nothing about the handler.
     `prepared` and `recovered` are the times at which the user's markers changed, or None without markers.
+    `stalls` are the times in which the machine was too busy to run the exam or the handler.
     """
 
     def __init__(
@@ -65,13 +75,18 @@ class HandlerTrace:
         prepared: Sequence[float] | None = None,
         recovered: Sequence[float] | None = None,
         output: str = "",
+        stalls: Sequence[Stall] = (),
     ) -> None:
         self.vm, self.requests, self.labels = vm, tuple(requests), labels
         self.began_at, self.finished_at = began_at, finished_at
         self.exit_status, self.vm_removed_at = exit_status, vm_removed_at
         self.is_finished, self.is_timed_out, self.dropped = is_finished, is_timed_out, dropped
         self.prepared, self.recovered = prepared, recovered
-        self.output = output
+        self.output, self.stalls = output, tuple(stalls)
+
+    def available(self, begin: float, end: float) -> float:
+        """Return the seconds between two times, without stalls of the machine."""
+        return available_seconds(self.stalls, begin, end)
 
     def time_text(self, at: float) -> str:
         """Return a time as text, in seconds since the program was started."""
@@ -88,19 +103,21 @@ class HandlerTrace:
         return tuple(filter(is_events_query, map(_without_proxy, self.requests)))
 
     @cached_property
+    def versions(self) -> tuple[str, ...]:
+        """The api-versions with which the handler received a document, each once, in order."""
+        good = (poll for poll in self.polls if poll.status in GOOD_STATUSES)
+        return tuple(dict.fromkeys(version for poll in good if (version := _version(poll))))
+
+    @cached_property
     def documents(self) -> tuple[DocumentSnapshot, ...]:
         """Every document that the handler received, in order, without invalid responses."""
         found = []
         for poll in self.polls:
             if poll.status == 200 and poll.answered_at is not None:
-                try:
-                    document = read_document(poll.answer)
-                except InvalidDocument:
-                    continue
+                document = _read_document(poll.answer)
                 if document is not None:
-                    found.append(
-                        DocumentSnapshot(poll.answered_at, {event_key(event): event for event in document.events})
-                    )
+                    events = {event_key(event): event for event in document.events}
+                    found.append(DocumentSnapshot(poll.answered_at, events, document.incarnation))
         return tuple(sorted(found, key=lambda document: document.at))
 
     @cached_property
@@ -124,6 +141,16 @@ class HandlerTrace:
             ),
             None,
         )
+
+    def looks(self, id_: str) -> int:
+        """Return how many times the handler received the event as Scheduled, or heard that nothing had changed."""
+        first = self.first_document_with(id_, status=Status.SCHEDULED)
+        if first is None:
+            return 0
+        later = (document for document in self.documents if document.at > first.at)
+        until = next((each.at for each in later if not _is_scheduled(each.events.get(id_))), self.finished_at)
+        answers = (poll.answered_at for poll in self.polls if poll.status in GOOD_STATUSES)
+        return sum(at is not None and first.at <= at and (at < until or until == self.finished_at) for at in answers)
 
     def event(self, id_: str) -> Event | None:
         """Return an event as the handler first received it."""
@@ -153,8 +180,26 @@ class HandlerTrace:
         return next((label for label, known in self.labels.items() if known == id_), id_)
 
 
+@lru_cache(PARSED_DOCUMENTS)
+def _read_document(body: bytes) -> Document | None:
+    """Parse a document; return None if it is empty or invalid."""
+    try:
+        return read_document(body)
+    except InvalidDocument:
+        return None
+
+
+def _is_scheduled(event: Event | None) -> bool:
+    return event is not None and not event.is_started
+
+
 def _has_status(event: Event, status: str | None) -> bool:
     return status is None or event.status == status
+
+
+def _version(request: Observed) -> str | None:
+    query = {name.lower(): values for name, values in parse_qs(urlsplit(request.target).query).items()}
+    return next(iter(query.get("api-version", ())), None)
 
 
 def _path(request: Observed) -> str:
