@@ -24,16 +24,19 @@ from tests.testing.exam.traces import (
     OPEN,
     PATH,
     SCHEDULED,
+    WARNED,
     ask,
     post,
     record,
     seen,
 )
 
+EMPTY = seen(2.0, "GET", PATH, 200)
+
 JUDGED: dict[str, tuple[Check, HandlerTrace, Verdict]] = {
     "polls once a second": (PollIntervalCheck(), record(*EVERY_SECOND), KEPT),
     "one long interval": (PollIntervalCheck(), record(*EVERY_SECOND[:5], ask(9.5)), KEPT),
-    "long intervals": (PollIntervalCheck(), record(ask(1.0), ask(8.0), ask(15.0), finished_at=16.0), BROKEN),
+    "long intervals": (PollIntervalCheck(), record(ask(1.0), ask(8.0), ask(15.0), finished_at=16.0), WARNED),
     "silence at the end": (PollIntervalCheck(), record(*EVERY_SECOND[:2], finished_at=33.0), BROKEN),
     "stall of the machine at the end": (
         PollIntervalCheck(),
@@ -51,11 +54,32 @@ JUDGED: dict[str, tuple[Check, HandlerTrace, Verdict]] = {
         KEPT,
     ),
     "silence after the removal of the VM": (PollIntervalCheck(), record(*EVERY_SECOND[:2], vm_removed_at=2.5), KEPT),
+    "intervals as long as the notice of an eviction": (
+        PollIntervalCheck(),
+        record(ask(1.0), ask(32.0), ask(63.0), finished_at=64.0),
+        BROKEN,
+    ),
     "backoff after an error response": (
         PollIntervalCheck(),
-        record(ask(0.5), ask(1.0, status=429), ask(9.0, status=429), ask(17.0), finished_at=18.0),
+        record(ask(0.5), ask(1.0, status=429), ask(3.0, status=429), ask(7.0), ask(8.0), finished_at=9.0),
         KEPT,
     ),
+    "pauses after errors that cost half the notice of an eviction": (
+        PollIntervalCheck(),
+        record(ask(0.5), ask(1.0, status=500), ask(9.0, status=500), ask(17.0), ask(18.0), finished_at=18.0),
+        WARNED,
+    ),
+    "pauses after errors in which an eviction would be missed": (
+        PollIntervalCheck(),
+        record(ask(0.5), ask(1.0, status=500), ask(16.0, status=500), ask(31.0), ask(32.0), finished_at=33.0),
+        BROKEN,
+    ),
+    "pauses after errors on a busy machine": (
+        PollIntervalCheck(),
+        record(ask(0.5), ask(1.0, status=500), ask(31.0), ask(32.0), finished_at=33.0, stalls=[Stall(1.0, 31.0, 27.0)]),
+        KEPT,
+    ),
+    "pause after an empty body": (PollIntervalCheck(), record(ask(1.0), EMPTY, ask(33.0), finished_at=34.0), BROKEN),
     "no poll in the whole scenario": (PollCheck(), record(), BROKEN),
     "no poll before the time limit": (PollCheck(), record(is_timed_out=True), OPEN),
     "ended without a poll": (PollCheck(), record(is_timed_out=True, ended=DEAD), BROKEN),

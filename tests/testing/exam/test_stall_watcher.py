@@ -50,7 +50,7 @@ def run_watcher(program: int | None = None, *, ticks: int = TICKS) -> Iterator[S
     done, left = threading.Event(), iter(range(ticks - 1))
     with StallWatcher(lambda: None if next(left, None) is not None else done.set()) as watcher:
         if program is not None:
-            watcher.watch_program(program)
+            watcher.watch_program(lambda: program)
         assert done.wait(GUARD)
         yield watcher
 

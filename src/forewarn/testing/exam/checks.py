@@ -26,9 +26,10 @@ class Polarity(StrEnum):
 
 
 class Verdict(StrEnum):
-    """The verdict of a check."""
+    """The verdict of a check. A warning is about behaviour that Azure tolerates: it fails neither check nor exam."""
 
     KEPT = "kept"
+    WARNING = "warning"
     BROKEN = "broken"
     NOT_JUDGED = "not judged"
 
@@ -41,6 +42,12 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     expected: str
     verdict: Verdict
     seen: str
+    is_exercised: bool = True
+    """False if the situation of the check did not occur."""
+    event_kind: str | None = None
+    """Type and source of the event that the check is about: `Reboot/Platform`."""
+    advice: str = ""
+    """What to do about it, if the observation alone does not show it."""
 
 
 class CheckResult(msgspec.Struct, frozen=True):
@@ -50,6 +57,9 @@ class CheckResult(msgspec.Struct, frozen=True):
     seen: str
     polarity: Polarity | None = None
     """Set if the user's expectations reverse the check."""
+    is_exercised: bool = True
+    event_kind: str | None = None
+    advice: str = ""
 
 
 class Check(Protocol):
@@ -91,6 +101,9 @@ def evaluate(check: Check, trace: HandlerTrace, expectations: Expectations) -> F
         expected=f"{polarity} {check.description}",
         verdict=result.verdict,
         seen=result.seen,
+        is_exercised=result.is_exercised,
+        event_kind=result.event_kind,
+        advice=result.advice,
     )
 
 
@@ -104,9 +117,17 @@ def broken(seen: str) -> CheckResult:
     return CheckResult(Verdict.BROKEN, seen)
 
 
-def not_judged(why: str) -> CheckResult:
-    """Return the result of a check that cannot be judged, with the reason."""
-    return CheckResult(Verdict.NOT_JUDGED, why)
+def warning(seen: str) -> CheckResult:
+    """Return the result of a check that is broken in a way that Azure tolerates."""
+    return CheckResult(Verdict.WARNING, seen)
+
+
+def not_judged(why: str, *, is_exercised: bool = False) -> CheckResult:
+    """Return the result of a check that cannot be judged, with the reason.
+
+    `is_exercised`: the situation occurred, but the user's options leave open what is right.
+    """
+    return CheckResult(Verdict.NOT_JUDGED, why, is_exercised=is_exercised)
 
 
 def is_late(trace: HandlerTrace, known_at: float, acted_at: float) -> bool:

@@ -47,10 +47,14 @@ NO_PROXIES = ("no_proxy", "NO_PROXY")
 
 
 class ScopeNews(NamedTuple):
-    """What the program should know: the scope's incarnation, and the VM's own events with their status."""
+    """What the program should know: the VM's own events with their status, and the ids of other VMs' events.
 
-    incarnation: int
+    The incarnation is None in scenarios that do not depend on it: other VMs' events may change it all the time.
+    """
+
     own: frozenset[tuple[str, str]]
+    others: frozenset[str]
+    incarnation: int | None
 
 
 class ExamHandler:
@@ -87,7 +91,8 @@ class ExamHandler:
         """Start the program, and return after its first poll or FIRST_POLL_TIMEOUT."""
         self.vm, self._endpoint = vm, self._service.vm(f"{vm.scope}/{vm.name}")
         self.process = HandlerProcess(self._launch, self._launch_context(vm), on_end=self._on_end)
-        self._stalls.watch_program(self.process.pid)
+        process = self.process
+        self._stalls.watch_program(lambda: process.pid)
         timeout, began_at = FIRST_POLL_TIMEOUT * self._pace, time.monotonic()
         while not self._polls():
             if not self._can_act() or self._stalls.available(began_at) > timeout:
@@ -107,7 +112,7 @@ class ExamHandler:
         while not self._is_up_to_date():
             # A program that did not get the last change in time only gets a few looks at the next.
             timeout = 0.0 if self._is_lost else REACTION_TIMEOUT * self._pace
-            if not self.has_time(began_at, timeout):
+            if not self._has_time(began_at, timeout):
                 self._is_lost = True
                 return
             self._wait_for_request()
@@ -116,18 +121,23 @@ class ExamHandler:
     def has_time(self, began_at: float, timeout: float) -> bool:
         """Return whether the program still has time for a reaction: for this many seconds, and ENOUGH_LOOKS.
 
-        A program that has ended or is silent has no time.
+        A program that has ended or is silent has no time. If the notice is exact, only the seconds count.
         """
+        if self._scenario.has_exact_notice and self._stalls.available(began_at) >= timeout:
+            return False
+        return self._has_time(began_at, timeout + self.extra_notice)
+
+    def _has_time(self, began_at: float, timeout: float) -> bool:
         if not self._can_act() or self._is_silent:
             return False
         polls = self._polls()
-        if self.silence > MAX_SILENCE * self._pace:
+        if self.silence > MAX_SILENCE * self._pace + (self._launch.interval or 0.0):
             self._is_silent = True
             return False
         since = [poll for poll in polls if poll.at > began_at]
         good = sum(poll.status in GOOD_STATUSES for poll in since)
         has_looked = good >= ENOUGH_LOOKS or len(since) >= FRUITLESS_POLLS
-        return not has_looked or self._stalls.available(began_at) < timeout + self.extra_notice
+        return not has_looked or self._stalls.available(began_at) < timeout
 
     @property
     def silence(self) -> float:
@@ -185,13 +195,16 @@ class ExamHandler:
 
     def _current_news(self) -> ScopeNews:
         if self.vm is None:
-            return ScopeNews(0, frozenset())
+            return ScopeNews(frozenset(), frozenset(), None)
         version = self._version()
-        own = (event for event in self._service.api.events(scope=self.vm.scope) if self._is_own(tuple(event.vms)))
-        visible = (event for event in own if EVENT_TYPES[event.type].is_visible(version))
+        events = self._service.api.events(scope=self.vm.scope)
+        visible = [event for event in events if EVENT_TYPES[event.type].is_visible(version)]
+        own = [event for event in visible if self._is_own(tuple(event.vms))]
+        needs_incarnation = self._scenario.needs_every_document
         return ScopeNews(
-            self._service.api.scope(self.vm.scope).incarnation,
-            frozenset((event.id.upper(), event.status) for event in visible),
+            own=frozenset((event.id.upper(), str(event.status)) for event in own),
+            others=frozenset({event.id.upper() for event in visible} - {event.id.upper() for event in own}),
+            incarnation=self._service.api.scope(self.vm.scope).incarnation if needs_incarnation else None,
         )
 
     def _version(self) -> str:
@@ -206,22 +219,25 @@ class ExamHandler:
         return news == self._handled
 
     def _has_handled(self, news: ScopeNews) -> bool:
-        """Return whether the program has received the document of this state, and polled again."""
+        """Return whether the program has received its own events in this state and all others, and polled again."""
         trace = self._trace()
-        if not trace.documents or self._shown(trace.documents[-1]) != news:
+        shown = {id_ for document in trace.documents for id_ in document.events}
+        if not trace.documents or not news.others <= shown or not self._shows(trace.documents[-1], news):
             return False
         since = [poll for poll in trace.polls if poll.at > self._shown_since(trace, news)]
         return len(since) >= self._scenario.min_polls or any(map(_is_long_poll, since))
 
-    def _shown(self, document: DocumentSnapshot) -> ScopeNews:
+    def _shows(self, document: DocumentSnapshot, news: ScopeNews) -> bool:
         own = (each for each in document.events.items() if self._is_own(each[1].resources))
-        return ScopeNews(document.incarnation or 0, frozenset((id_, str(event.status)) for id_, event in own))
+        return news.incarnation in (None, document.incarnation) and news.own == {
+            (id_, str(event.status)) for id_, event in own
+        }
 
     def _shown_since(self, trace: HandlerTrace, news: ScopeNews) -> float:
         """Return since when every document has shown this state."""
         since = trace.documents[-1].at
         for document in reversed(trace.documents):
-            if self._shown(document) != news:
+            if not self._shows(document, news):
                 break
             since = document.at
         return since

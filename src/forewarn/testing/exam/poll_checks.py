@@ -6,6 +6,8 @@ from typing import ClassVar
 
 import msgspec
 
+from forewarn.core.event import EventType
+from forewarn.core.event_type import EVENT_TYPES
 from forewarn.guest.observer import Observed
 from forewarn.testing.exam.checks import (
     CheckResult,
@@ -16,15 +18,18 @@ from forewarn.testing.exam.checks import (
     kept,
     last_output,
     not_judged,
+    warning,
 )
 from forewarn.testing.exam.expectations import Expectations
-from forewarn.testing.exam.trace import HandlerTrace
+from forewarn.testing.exam.trace import GOOD_STATUSES, HandlerTrace
 
 MAX_POLL_INTERVAL = 5.0
 """The longest interval between two polls, in seconds. Azure recommends one second."""
 
-MAX_SILENCE = 30.0
-"""How many seconds without a request at the end show that the handler has stopped: it would miss an eviction."""
+NOTICE = EVENT_TYPES[EventType.PREEMPT].minimum_notice.total_seconds()
+"""The shortest notice on Azure, in seconds: that of an eviction."""
+
+MISSED = f"an eviction, with {NOTICE:g} s of notice, would have been missed"
 
 MIN_POLL_INTERVAL = 0.2
 """The shortest interval between two polls, in seconds: a real endpoint refuses more than five requests per second."""
@@ -95,26 +100,74 @@ class PollIntervalCheck(msgspec.Struct, frozen=True):
     description: ClassVar[str] = f"poll again within {MAX_POLL_INTERVAL:g} s (median of all intervals), and never stop"
 
     def evaluate(self, trace: HandlerTrace, _: Expectations) -> CheckResult:
-        """Measure from each good response to the next poll, and from the last response to the end."""
+        """Measure the intervals by what the handler would have missed: the notice of an eviction is NOTICE seconds."""
         if not trace.polls:
             return not_judged("it sent no request")
-        gaps = _poll_intervals(trace)
         silence = _final_silence(trace)
-        if silence > MAX_SILENCE:
-            return broken(f"it polled {count_text(len(trace.polls))}, but not in the last {silence:.1f} s")
+        if silence >= NOTICE:
+            return broken(f"it polled {count_text(len(trace.polls))}, but not in the last {silence:.1f} s; {MISSED}")
+        blind = max(_blind_times(trace), default=BlindTime(0.0))
+        if blind.errors and blind.seconds >= NOTICE:
+            return broken(f"{blind.text}; {MISSED}")
+        gaps = _poll_intervals(trace)
         if not gaps:
             return not_judged("it polled once, and there was no time for more")
         middle = median(gaps)
         seen = f"{len(trace.polls)} polls, median interval {middle:.1f} s, longest {max(gaps):.1f} s"
-        return kept(seen) if middle <= MAX_POLL_INTERVAL else broken(seen)
+        if middle >= NOTICE:
+            return broken(f"{seen}; {MISSED}")
+        if blind.errors and blind.seconds >= NOTICE / 2:
+            left = NOTICE - blind.seconds
+            return warning(
+                f"{blind.text}: of the {NOTICE:g} s of notice of an eviction, only {left:.0f} s would be left"
+            )
+        return kept(seen) if middle <= MAX_POLL_INTERVAL else warning(seen)
+
+
+class BlindTime(msgspec.Struct, frozen=True, order=True):
+    """How many seconds passed from one good response to the next poll with a good response, with errors between them.
+
+    The time that the service took for its responses does not count.
+    """
+
+    seconds: float
+    errors: tuple[str, ...] = ()
+    """The error responses."""
+
+    @property
+    def text(self) -> str:
+        """What was observed, as a clause."""
+        kinds = " and ".join(dict.fromkeys(self.errors))
+        number = "" if len(self.errors) == 1 else f"{len(self.errors)} times "
+        return f"it got {number}{kinds} and received no document for {self.seconds:.1f} s because of its pauses"
+
+
+def _blind_times(trace: HandlerTrace) -> list[BlindTime]:
+    found, last_at, errors, pauses = list[BlindTime](), None, list[str](), 0.0
+    for poll in trace.polls:
+        if last_at is not None:
+            pauses += trace.available(last_at, poll.at)
+        if trace.is_good(poll):
+            found.append(BlindTime(pauses, tuple(errors)))
+            errors, pauses = [], 0.0
+        else:
+            errors.append(_error_text(poll))
+        last_at = poll.answered_at or poll.at
+    return found
+
+
+def _error_text(poll: Observed) -> str:
+    if poll.status is None:
+        return "no response"
+    return "a response without a document" if poll.status == 200 else f"the response {poll.status}"
 
 
 def _poll_intervals(trace: HandlerTrace) -> list[float]:
-    """Return the seconds from each good response to the next poll; after an error a handler may back off."""
+    """Return the seconds from each good response to the next poll; pauses after an error are blind times."""
     return [
         trace.available(earlier.answered_at, later.at)
         for earlier, later in pairwise(trace.polls)
-        if earlier.answered_at is not None and earlier.status in (200, 304)
+        if earlier.answered_at is not None and earlier.status in GOOD_STATUSES
     ]
 
 
@@ -164,6 +217,8 @@ class RunningCheck(msgspec.Struct, frozen=True):
         """Look for an exit status."""
         if trace.exit_status is not None:
             return broken(f"{describe_exit(trace)}{last_output(trace)}")
+        if trace.one_shot_runs is not None:
+            return kept(f"it ran {count_text(trace.one_shot_runs)}, each time with exit code 0")
         return kept("it was still running at the end")
 
 

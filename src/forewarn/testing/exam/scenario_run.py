@@ -1,6 +1,6 @@
 """Run one scenario of the exam: start a service, run the script with the program as handler, evaluate the checks."""
 
-import re
+import itertools
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -17,6 +17,7 @@ from forewarn.testing.exam.effect_checks import RecoverCheck
 from forewarn.testing.exam.expectations import Expectations
 from forewarn.testing.exam.handler import ExamHandler
 from forewarn.testing.exam.handler_process import (
+    DIRECTORY_PLACEHOLDER,
     PREPARED_VARIABLE,
     RECOVERED_VARIABLE,
     SCENARIO_VARIABLE,
@@ -24,11 +25,10 @@ from forewarn.testing.exam.handler_process import (
 )
 from forewarn.testing.exam.markers import Marker, MarkerWatcher
 from forewarn.testing.exam.stall_watcher import StallWatcher
-from forewarn.testing.exam.trace import HandlerTrace
+from forewarn.testing.exam.trace import EventKind, HandlerTrace
 from forewarn.testing.scenario import (
     Cancelled,
     LiveBackend,
-    Scenario,
     ScenarioError,
     Step,
     commands,
@@ -55,7 +55,6 @@ MIN_DURATION = 2.5
 MAX_INTERVAL = 15.0
 """The longest poll interval, in seconds, for which the exam extends the notice."""
 
-LABEL = re.compile(r"\bE\d+\b")
 EVENT_COMMANDS = (
     commands.Schedule,
     commands.Restart,
@@ -71,7 +70,10 @@ MAX_CATCH_UP = timedelta(minutes=5)
 
 
 class Markers(msgspec.Struct, frozen=True, kw_only=True):
-    """Files that the handler writes. Relative paths are relative to the run's own directory."""
+    """Files that the handler writes. Relative paths are relative to the handler's working directory.
+
+    `{dir}` in a path stands for the run's own directory.
+    """
 
     prepared: Path | None = None
     recovered: Path | None = None
@@ -79,7 +81,8 @@ class Markers(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def are_shared(self) -> bool:
         """Whether all runs write the same file: then only one run at a time can be judged."""
-        return any(path is not None and path.is_absolute() for path in (self.prepared, self.recovered))
+        paths = (self.prepared, self.recovered)
+        return any(path is not None and DIRECTORY_PLACEHOLDER not in str(path) for path in paths)
 
 
 class ExamOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -115,6 +118,10 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     """2 if the first run was inconclusive and was repeated."""
     stalled: float = 0.0
     """How many seconds of the run the exam or the program had to wait for a processor."""
+    is_exercised: bool = True
+    """Whether the situation that the scenario is about occurred."""
+    labels: Mapping[str, str] = {}
+    """The ids of the scenario's events by their labels."""
 
     @property
     def kept(self) -> list[Finding]:
@@ -127,6 +134,11 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
         return self._of(Verdict.BROKEN)
 
     @property
+    def warnings(self) -> list[Finding]:
+        """The findings about behaviour that Azure tolerates."""
+        return self._of(Verdict.WARNING)
+
+    @property
     def not_judged(self) -> list[Finding]:
         """The findings that could not be judged."""
         return self._of(Verdict.NOT_JUDGED)
@@ -134,15 +146,25 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_starved(self) -> bool:
         """Whether the machine was so busy that it may have changed the result."""
-        return self.stalled > STALLED_SHARE * self.seconds
+        return _is_starved(self.seconds, self.stalled)
 
     @property
     def is_passed(self) -> bool:
-        """Whether the scenario ran to its end and no check was broken."""
-        return self.is_finished and not self.broken
+        """Whether the scenario ran to its end, with what it is about, and no check was broken."""
+        return self.is_finished and self.is_exercised and not self.broken
 
     def _of(self, verdict: Verdict) -> list[Finding]:
         return [finding for finding in self.findings if finding.verdict is verdict]
+
+
+def _is_starved(seconds: float, stalled: float) -> bool:
+    return stalled > STALLED_SHARE * seconds
+
+
+def _timeout_text(limit: float, seconds: float, stalled: float) -> str:
+    if _is_starved(seconds, stalled):
+        return f"the machine was too slow: {stalled:.0f} of {seconds:.0f} s were spent waiting for a processor"
+    return f"the scenario did not end within {limit:g} s, although the machine was not busy"
 
 
 OnStep = Callable[[str], None]
@@ -160,6 +182,7 @@ class ScenarioRun:
         self._stalls = StallWatcher(self._check_limit)
         self._handler: ExamHandler | None = None
         self._backend: LiveBackend | None = None
+        self._kinds: dict[str, EventKind] = {}
         self._problem: str | None = None
         self._prepared: Marker | None = None
         self._recovered: Marker | None = None
@@ -190,7 +213,8 @@ class ScenarioRun:
     def _run_in(self, directory: Path) -> Result:
         setup = required_setup(self._scenario.script)
         settings = {**setup.settings, "speed": self._exam_scenario.speed}
-        start = datetime.now(UTC) - self._exam_scenario.clock_lag
+        speed = self._exam_scenario.speed
+        start = datetime.now(UTC) - self._exam_scenario.clock_lag - self._exam_scenario.lead_in / speed
         with Forewarn({"scopes": []}, start=start, settings=settings) as service:
             handler = self._handler = self._new_handler(service, directory)
             backend = LiveBackend(
@@ -279,10 +303,12 @@ class ScenarioRun:
         process = handler.process
         name = "" if handler.vm is None else f"{handler.vm.scope}/{handler.vm.name}"
         return HandlerTrace(
-            vm=self._options.vm,
+            vm=self._options.vm if handler.vm is None else handler.vm.name,
             requests=service.newest_requests(name) if name else (),
             dropped=service.dropped_requests,
-            labels=_labels(self._scenario, backend),
+            labels=self._labels(backend),
+            kinds=self._event_kinds(service, backend),
+            one_shot_runs=None if process is None or self._options.way.interval is None else process.runs,
             began_at=self._began_at if process is None else process.began_at,
             finished_at=time.monotonic(),
             exit_status=None if process is None else process.exit_status,
@@ -295,23 +321,44 @@ class ScenarioRun:
             stalls=self._stalls.stalls,
         )
 
+    def _labels(self, backend: LiveBackend) -> dict[str, str]:
+        """Return the ids of all events by their labels."""
+        backend.state.read_journal()
+        found = ((label, backend.state.names.event(label)) for label in (f"E{number}" for number in itertools.count(1)))
+        known = itertools.takewhile(lambda each: each[1] is not None, found)
+        return {label: id_.upper() for label, id_ in known if id_ is not None}
+
+    def _event_kinds(self, service: Forewarn, backend: LiveBackend) -> dict[str, EventKind]:
+        """Return type and source of all events by id; they never change."""
+        for id_ in self._labels(backend).values():
+            if id_ not in self._kinds:
+                facts = [entry.facts for entry in service.api.event(id_).journal if "type" in entry.facts]
+                if facts:
+                    self._kinds[id_] = EventKind(facts[0]["type"], facts[0].get("source"))
+        return self._kinds
+
     def _result(self, service: Forewarn, backend: LiveBackend, handler: ExamHandler, *, is_complete: bool) -> Result:
         trace = self._trace(service, backend, handler, is_complete=is_complete)
         was_begun = handler.process is not None
         is_finished = (
             is_complete or trace.exit_status is not None or (was_begun and not self._is_timed_out and not self._problem)
         )
+        findings = tuple(evaluate(check, trace, self._options.wishes) for check in self._exam_scenario.checks)
+        essential = self._exam_scenario.essential_checks
+        seconds, stalled = time.monotonic() - self._began_at, sum(stall.lost for stall in trace.stalls)
         return Result(
             scenario=self._exam_scenario.name,
             title=self._scenario.title,
-            findings=tuple(evaluate(check, trace, self._options.wishes) for check in self._exam_scenario.checks),
-            seconds=time.monotonic() - self._began_at,
+            findings=findings,
+            seconds=seconds,
             is_finished=is_finished,
             exit_code=None if trace.exit_status is None else trace.exit_status.code,
             problem=self._problem
-            or (f"the scenario did not end within {self._options.limit:g} s" if self._is_timed_out else None),
+            or (_timeout_text(self._options.limit, seconds, stalled) if self._is_timed_out else None),
             output=trace.output,
-            stalled=sum(stall.lost for stall in trace.stalls),
+            stalled=stalled,
+            is_exercised=all(finding.is_exercised for finding in findings if finding.demand in essential),
+            labels=trace.labels,
         )
 
 
@@ -325,11 +372,5 @@ def _advance_clock(service: Forewarn, *, extra: timedelta) -> None:
         service.advance(behind // SECOND * SECOND)
 
 
-def _labels(scenario: Scenario, backend: LiveBackend) -> Mapping[str, str]:
-    backend.state.read_journal()
-    found = {label: backend.state.names.event(label) for label in sorted(set(LABEL.findall(scenario.text)))}
-    return {label: id_.upper() for label, id_ in found.items() if id_ is not None}
-
-
 def _marker(path: Path | None, directory: Path) -> Marker | None:
-    return None if path is None else Marker(directory / path)
+    return None if path is None else Marker(Path(str(path).replace(DIRECTORY_PLACEHOLDER, str(directory))).absolute())

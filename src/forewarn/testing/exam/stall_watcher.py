@@ -56,7 +56,7 @@ class StallWatcher:
         self._lock = threading.Lock()
         self._stalls: list[Stall] = []
         self._began_at = self._ticked_at = time.monotonic()
-        self._program: int | None = None
+        self._program: Callable[[], int] | None = None
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="forewarn-exam-stalls", daemon=True)
 
@@ -71,8 +71,8 @@ class StallWatcher:
         self._stopped.set()
         self._thread.join()
 
-    def watch_program(self, pid: int) -> None:
-        """Measure the delays of this process and its descendants, too."""
+    def watch_program(self, pid: Callable[[], int]) -> None:
+        """Measure the delays of the process with this pid and its descendants, too."""
         self._program = pid
 
     @property
@@ -94,7 +94,7 @@ class StallWatcher:
         return self.available(self._began_at)
 
     def _watch(self) -> None:
-        waited = _waiting_seconds(self._program)
+        waited: dict[int, float] = {}
         while not self._stopped.wait(TICK):
             before, waited = waited, _waiting_seconds(self._program)
             delay = sum(max(0.0, seconds - before.get(thread, 0.0)) for thread, seconds in waited.items())
@@ -108,10 +108,10 @@ class StallWatcher:
             self._on_tick()
 
 
-def _waiting_seconds(program: int | None) -> dict[int, float]:
+def _waiting_seconds(program: Callable[[], int] | None) -> dict[int, float]:
     """Return how long each thread of the program has waited for a processor; empty where the kernel does not say."""
     found: dict[int, float] = {}
-    pids = [] if program is None else [program]
+    pids = [] if program is None else [program()]
     for pid in pids:
         with suppress(OSError):
             for thread in (PROC / str(pid) / "task").iterdir():

@@ -14,6 +14,8 @@ from forewarn.testing.exam.stall_watcher import Stall, available_seconds
 from forewarn.testing.request_log import EVENTS_PATH, is_events_query
 from forewarn.wire.document_parser import InvalidDocument
 
+ORDINALS = {2: "second", 3: "third"}
+
 GOOD_STATUSES = (200, 304)
 """The statuses of a response that shows, or confirms, a document."""
 
@@ -49,14 +51,33 @@ class ObservedApproval(msgspec.Struct, frozen=True):
         return self.status == 200
 
 
+class EventKind(msgspec.Struct, frozen=True):
+    """Type and source of an event. Documents of older api-versions have no source."""
+
+    type: str
+    source: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The kind as in `--expect`: `Reboot/Platform`."""
+        return self.type if self.source is None else f"{self.type}/{self.source}"
+
+    @property
+    def phrase(self) -> str:
+        """The kind in a sentence."""
+        return self.type if self.source is None else f"{self.type} of source {self.source}"
+
+
 class HandlerTrace:
     """Everything that checks can evaluate. Times are those of the monotonic clock.
 
-    `labels` maps the labels of the scenario's events to their ids. `vm_removed_at` is when the VM was removed.
+    `labels` maps the labels of the scenario's events to their ids, `kinds` maps ids to type and source.
+    `vm_removed_at` is when the VM was removed.
     `dropped` is the number of older requests that the log dropped.
     `is_timed_out`: the time limit was reached before the scenario ended, which says nothing about the handler.
     `prepared` and `recovered` are the times at which the user's markers changed, or None without markers.
     `stalls` are the times in which the machine was too busy to run the exam or the handler.
+    `one_shot_runs` is how often a handler was started that runs again and again, None for a handler that keeps running.
     """
 
     def __init__(
@@ -76,13 +97,16 @@ class HandlerTrace:
         recovered: Sequence[float] | None = None,
         output: str = "",
         stalls: Sequence[Stall] = (),
+        kinds: Mapping[str, EventKind] | None = None,
+        one_shot_runs: int | None = None,
     ) -> None:
         self.vm, self.requests, self.labels = vm, tuple(requests), labels
         self.began_at, self.finished_at = began_at, finished_at
         self.exit_status, self.vm_removed_at = exit_status, vm_removed_at
         self.is_finished, self.is_timed_out, self.dropped = is_finished, is_timed_out, dropped
         self.prepared, self.recovered = prepared, recovered
-        self.output, self.stalls = output, tuple(stalls)
+        self.output, self.stalls, self._kinds = output, tuple(stalls), kinds or {}
+        self.one_shot_runs = one_shot_runs
 
     def available(self, begin: float, end: float) -> float:
         """Return the seconds between two times, without stalls of the machine."""
@@ -101,6 +125,10 @@ class HandlerTrace:
     def polls(self) -> tuple[Observed, ...]:
         """The polls."""
         return tuple(filter(is_events_query, map(_without_proxy, self.requests)))
+
+    def is_good(self, poll: Observed) -> bool:
+        """Return whether the handler received a document, or heard that it is unchanged."""
+        return poll.status == 304 or (poll.status == 200 and _read_document(poll.answer) is not None)
 
     @cached_property
     def versions(self) -> tuple[str, ...]:
@@ -157,6 +185,25 @@ class HandlerTrace:
         document = self.first_document_with(id_)
         return None if document is None else document.events[id_]
 
+    def kind(self, id_: str) -> EventKind | None:
+        """Return type and source of an event, also if the handler never received it."""
+        event = self.last_scheduled_event(id_) or self.event(id_)
+        shown = (
+            None if event is None else EventKind(str(event.type), None if event.source is None else str(event.source))
+        )
+        return self._kinds.get(id_, shown)
+
+    def position_text(self, id_: str) -> str:
+        """Return where the event was in the first document that had it, as a clause; empty if it came first."""
+        document = self.first_document_with(id_)
+        ids = [] if document is None else list(document.events)
+        place = ids.index(id_) if id_ in ids else 0
+        if document is None or place == 0:
+            return ""
+        before = document.events[ids[place - 1]]
+        where = ORDINALS.get(place + 1, f"number {place + 1}")
+        return f"; {self.label(id_)} was {where} in the list, behind {self.label(ids[place - 1])} of {named(before)}"
+
     def last_scheduled_event(self, id_: str) -> Event | None:
         """Return an event as the handler last received it before it started; an injected fault may have changed it."""
         found = (document.events[id_] for document in reversed(self.documents) if id_ in document.events)
@@ -187,6 +234,11 @@ def _read_document(body: bytes) -> Document | None:
         return read_document(body)
     except InvalidDocument:
         return None
+
+
+def named(event: Event) -> str:
+    """Return the VMs that an event names."""
+    return ", ".join(event.resources)
 
 
 def _is_scheduled(event: Event | None) -> bool:
