@@ -57,7 +57,10 @@ class Handler:
         self.approved.update(ids)
 
     def mark(self, variable: str) -> None:
-        if path := os.environ.get(variable):
+        path = os.environ.get(variable)
+        if self.error == "marks its working directory":
+            path = {"FOREWARN_EXAM_PREPARED": "prepared-here", "FOREWARN_EXAM_RECOVERED": "recovered-here"}[variable]
+        if path:
             with Path(path).open("a") as marker:
                 marker.write("x")
 
