@@ -18,9 +18,8 @@ from xml.etree import ElementTree
 import pytest
 
 from forewarn.testing import exam, sandbox
-from forewarn.testing.exam import exam_scenarios
+from forewarn.testing.exam import exam_scenarios, scenario_run
 from forewarn.testing.exam import handler as candidate
-from forewarn.testing.exam import scenario_run
 from tests.cli.in_process import run, run_json, run_table
 from tests.support.program import GUARD, PROGRAM, Machine
 
@@ -321,7 +320,7 @@ def test_explain_lists_the_checks_without_running_anything(machine: Machine) -> 
         (("--expect", "Freeze=dance", "--", "true"), 2, "use approve, ignore or either"),
         (("--expect", "Melt=ignore", "--", "true"), 2, "Freeze, Reboot"),
         (("--scenario", "none.txt", "--", "true"), 2, "--scenario: cannot read none.txt"),
-        (("--scenario", "/dev/null", "--", "true"), 2, "has no line `handler VM`"),
+        (("--scenario", "/dev/null", "--", "true"), 2, "--scenario /dev/null: line 1"),
         (("--scenario", "/dev/null", *ONE, "--", "true"), 2, "omit --only and --skip"),
         (("--one-shot", "0", "--", "true"), 2, "--one-shot"),
     ],
@@ -332,7 +331,7 @@ def test_explain_lists_the_checks_without_running_anything(machine: Machine) -> 
         "unknown expectation",
         "unknown type",
         "missing scenario",
-        "scenario without a handler",
+        "empty scenario",
         "own and shipped scenarios",
         "no interval",
     ],

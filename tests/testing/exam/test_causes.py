@@ -30,12 +30,13 @@ SyntaxError: Unexpected end of JSON input
 """
 
 
-def finding(demand: str, verdict: Verdict = Verdict.BROKEN, *, seen: str = "seen", **fields: str) -> Finding:
-    return Finding(demand=demand, mood=Polarity.MUST, expected="must", verdict=verdict, seen=seen, **fields)
+def finding(demand: str, verdict: Verdict = Verdict.BROKEN, *, seen: str = "seen") -> Finding:
+    return Finding(demand=demand, mood=Polarity.MUST, expected="must", verdict=verdict, seen=seen)
 
 
 def not_approved(kind: str, demand: str = "approves-E1") -> Finding:
-    return finding(demand, seen=f"it received {demand}", event_kind=kind, advice=f"--expect {kind}=ignore")
+    seen = finding(demand, seen=f"it received {demand}")
+    return msgspec.structs.replace(seen, event_kind=kind, advice=f"--expect {kind}=ignore")
 
 
 def result(scenario: str, *findings: Finding, exit_code: int | None = None, output: str = "") -> Result:
