@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from forewarn.testing.exam import ExamScenario, exam_scenarios
-from forewarn.testing.exam.explanation import (
+from forewarn.testing.exam.check_table import (
     EVENT,
     EVERYWHERE,
     USUALLY,

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from forewarn.testing.exam import LIMIT, ExamScenario, NoHandler, exam_scenarios, own_scenario
+from forewarn.testing.exam import LIMIT, ExamScenario, HandlerMissing, exam_scenarios, own_scenario
 from forewarn.testing.scenario import CoreBackend, library_scenarios, run_script
 
 
@@ -79,5 +79,5 @@ def test_own_scenario_in_which_the_vm_is_removed_needs_no_recovery() -> None:
 
 
 def test_own_scenario_needs_a_handler() -> None:
-    with pytest.raises(NoHandler, match="scenario quiet has no line `handler VM`"):
+    with pytest.raises(HandlerMissing, match="scenario quiet has no line `handler VM`"):
         own_scenario("quiet", "scope web availability-set\n")

@@ -268,7 +268,7 @@ def _own_scenario(kit: "ModuleType", path: Path) -> "ExamScenario":
         found: ExamScenario = kit.own_scenario(path.stem, path.read_text("utf-8"))
     except (OSError, UnicodeError) as error:
         raise CliError(ExitCode.USAGE, f"--scenario: cannot read {path}: {error}") from None
-    except (ScenarioError, kit.NoHandler) as error:
+    except (ScenarioError, kit.HandlerMissing) as error:
         raise CliError(ExitCode.USAGE, f"--scenario {path}: {error}") from None
     return found
 
@@ -332,10 +332,10 @@ def _explain(scenarios: "Sequence[ExamScenario]", output: Output) -> None:
             ]
         )
         return
-    from forewarn.testing.exam import explanation
+    from forewarn.testing.exam import check_table
 
-    usual = explanation.usual_rows(scenarios)
-    rows = explanation.check_rows(scenarios)
+    usual = check_table.usual_rows(scenarios)
+    rows = check_table.check_rows(scenarios)
     write_table(CHECKS, [(row.key, f"{row.polarity} {row.text}", places) for row, places in rows])
     write("")
     write_table(
@@ -344,9 +344,9 @@ def _explain(scenarios: "Sequence[ExamScenario]", output: Output) -> None:
             (
                 scenario.name,
                 scenario.scenario().title,
-                ", ".join(explanation.own_events(scenario)),
+                ", ".join(check_table.own_events(scenario)),
                 "; ".join(
-                    f"{word} {', '.join(keys)}" for word, keys in explanation.differences(scenario, usual).items()
+                    f"{word} {', '.join(keys)}" for word, keys in check_table.differences(scenario, usual).items()
                 ),
             )
             for scenario in scenarios

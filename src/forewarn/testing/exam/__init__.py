@@ -1,6 +1,6 @@
 """Exam of a handler: run the user's program in one scenario after another and grade its observable behaviour."""
 
-from forewarn.testing.exam.catalog import HANDLER_VM, ExamScenario, NoHandler, exam_scenarios, own_scenario
+from forewarn.testing.exam.catalog import HANDLER_VM, ExamScenario, HandlerMissing, exam_scenarios, own_scenario
 from forewarn.testing.exam.causes import Cause, causes
 from forewarn.testing.exam.checks import Check, Finding, Polarity, Verdict
 from forewarn.testing.exam.expectations import Expectation, Expectations, InvalidExpectation, parse_expectations
@@ -24,12 +24,12 @@ __all__ = [
     "Expectation",
     "Expectations",
     "Finding",
+    "HandlerMissing",
     "InvalidExpectation",
     "LaunchFailed",
     "LaunchOptions",
     "Markers",
     "Mood",
-    "NoHandler",
     "NotBegun",
     "Polarity",
     "Report",

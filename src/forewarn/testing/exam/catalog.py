@@ -119,13 +119,13 @@ def exam_scenarios() -> Sequence[ExamScenario]:
 
 
 def own_scenario(name: str, text: str) -> ExamScenario:
-    """Return an exam scenario from a user's own text. Raises ScenarioError, or NoHandler without a handler line.
+    """Return an exam scenario from a user's own text. Raises ScenarioError, or HandlerMissing without a handler line.
 
     The pure core runs it once, with the handler's VM as written, to find the events of that VM.
     """
     scenario = parse_scenario(name, text)
     if scenario.handler is None:
-        raise NoHandler(name)
+        raise HandlerMissing(name)
     events = _own_events(scenario, scenario.handler)
     removed = [event for event in events if event.removes_vm]
     checks: list[Check] = [*(REMOVAL_CHECKS if removed else COMMON_CHECKS), OtherVmApprovalCheck()]
@@ -146,7 +146,7 @@ def own_scenario(name: str, text: str) -> ExamScenario:
     )
 
 
-class NoHandler(BaseError):
+class HandlerMissing(BaseError):
     """A scenario names no VM for the program."""
 
     template = "scenario {name} has no line `handler VM`: the exam runs the program as that VM"

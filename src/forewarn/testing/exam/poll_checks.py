@@ -106,7 +106,7 @@ class PollIntervalCheck(msgspec.Struct, frozen=True):
         silence = _final_silence(trace)
         if silence >= NOTICE:
             return broken(f"it polled {count_text(len(trace.polls))}, but not in the last {silence:.1f} s; {MISSED}")
-        blind = max(_blind_times(trace), default=BlindTime(0.0))
+        blind = max(_blind_times(trace), default=PollPause(0.0))
         if blind.errors and blind.seconds >= NOTICE:
             return broken(f"{blind.text}; {MISSED}")
         gaps = _poll_intervals(trace)
@@ -124,7 +124,7 @@ class PollIntervalCheck(msgspec.Struct, frozen=True):
         return kept(seen) if middle <= MAX_POLL_INTERVAL else warning(seen)
 
 
-class BlindTime(msgspec.Struct, frozen=True, order=True):
+class PollPause(msgspec.Struct, frozen=True, order=True):
     """How many seconds passed from one good response to the next poll with a good response, with errors between them.
 
     The time that the service took for its responses does not count.
@@ -142,13 +142,13 @@ class BlindTime(msgspec.Struct, frozen=True, order=True):
         return f"it got {number}{kinds} and received no document for {self.seconds:.1f} s because of its pauses"
 
 
-def _blind_times(trace: HandlerTrace) -> list[BlindTime]:
-    found, last_at, errors, pauses = list[BlindTime](), None, list[str](), 0.0
+def _blind_times(trace: HandlerTrace) -> list[PollPause]:
+    found, last_at, errors, pauses = list[PollPause](), None, list[str](), 0.0
     for poll in trace.polls:
         if last_at is not None:
             pauses += trace.available(last_at, poll.at)
         if trace.is_good(poll):
-            found.append(BlindTime(pauses, tuple(errors)))
+            found.append(PollPause(pauses, tuple(errors)))
             errors, pauses = [], 0.0
         else:
             errors.append(_error_text(poll))

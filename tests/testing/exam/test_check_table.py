@@ -2,7 +2,7 @@
 
 from forewarn.testing.exam import ExamScenario, exam_scenarios
 from forewarn.testing.exam.approval_checks import ApprovalCheck, OtherVmApprovalCheck
-from forewarn.testing.exam.explanation import check_row, check_rows, differences, own_events, usual_rows
+from forewarn.testing.exam.check_table import check_row, check_rows, differences, own_events, usual_rows
 from forewarn.testing.exam.poll_checks import ExitCheck, PollCheck, RunningCheck
 
 SCENARIOS = (
