@@ -246,6 +246,7 @@ def test_json_and_junit_have_all_findings(machine: Machine, tmp_path: Path) -> N
         "problem": None,
         "output": "",
         "tries": 1,
+        "essential": ["approves-E1"],
         "is_exercised": True,
     }
     suite = ElementTree.parse(report).getroot()[0]

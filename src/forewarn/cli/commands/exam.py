@@ -131,15 +131,14 @@ def _complete_scenarios(_: click.Context, __: click.Parameter, incomplete: str) 
     type=FILE_PATH,
     envvar="FOREWARN_PREPARED",
     metavar="FILE",
-    help="The file that the handler writes when it has prepared, relative to its working directory. "
-    "`{dir}` stands for the run's own directory, FOREWARN_EXAM_DIR.",
+    help="The file that the handler writes when it has prepared, relative to its working directory.",
 )
 @option(
     "--recovered",
     type=FILE_PATH,
     envvar="FOREWARN_RECOVERED",
     metavar="FILE",
-    help="The file that the handler writes when it has recovered; the same rules.",
+    help="The file that the handler writes when it has recovered, relative to its working directory.",
 )
 @option(
     "--url-variable",
@@ -363,8 +362,9 @@ def _show(kit: "ModuleType", found: "Report", output: Output, *, every: bool) ->
         for line in _cause_lines(cause, found, every=every):
             write(line)
     for result in found.unexercised:
-        why = next(finding.seen for finding in result.findings if not finding.is_exercised)
-        write(f"? {result.scenario}: not judged, because what it is about did not happen: {why}")
+        essential = (finding for finding in result.findings if finding.demand in result.essential)
+        why = next(finding.seen for finding in essential if not finding.is_exercised)
+        write(f"? {result.scenario}: not judged: {why}")
     for result in found.unfinished:
         write(f"? {result.scenario}: {result.problem}")
     if every:

@@ -15,7 +15,9 @@ NODE_FRAME = re.compile(r"^\s+at (?:(?P<function>.+) \()?(?:file://)?(?P<file>/[
 FOREIGN_FILE = re.compile(r"[/\\](site-packages|dist-packages|node_modules|lib[/\\]python\d[\d.]*)[/\\]|^<")
 """Files of installed packages and of the language itself."""
 
-NUMBER = re.compile(r"\d+(\.\d+)?")
+VARIABLE = re.compile(r"\([^()]*\)|\d+(\.\d+)?")
+"""Parts of a finding that differ between scenarios: numbers, and remarks in parentheses."""
+
 EVENT = re.compile(r"-E\d+$")
 SHOWN = (Verdict.BROKEN, Verdict.WARNING)
 
@@ -80,7 +82,7 @@ def _key(result: Result, finding: Finding, approved: Set[str | None]) -> tuple[o
     demand = EVENT.sub("", finding.demand)
     if _is_never_approved(finding, approved):
         return demand, finding.event_kind
-    return demand, finding.verdict, NUMBER.sub("#", finding.seen), _frame(result)
+    return demand, finding.verdict, finding.event_kind, VARIABLE.sub("#", finding.seen), _frame(result)
 
 
 def _frame(result: Result) -> str | None:

@@ -137,9 +137,9 @@ class PollPause(msgspec.Struct, frozen=True, order=True):
     @property
     def text(self) -> str:
         """What was observed, as a clause."""
-        kinds = " and ".join(dict.fromkeys(self.errors))
-        number = "" if len(self.errors) == 1 else f"{len(self.errors)} times "
-        return f"it got {number}{kinds} and received no document for {self.seconds:.1f} s because of its pauses"
+        kinds = ", ".join(dict.fromkeys(self.errors))
+        pauses = "its pause after an error" if len(self.errors) == 1 else f"its pauses after {len(self.errors)} errors"
+        return f"because of {pauses} ({kinds}), it received no document for {self.seconds:.1f} s"
 
 
 def _blind_times(trace: HandlerTrace) -> list[PollPause]:
@@ -159,7 +159,7 @@ def _blind_times(trace: HandlerTrace) -> list[PollPause]:
 def _error_text(poll: Observed) -> str:
     if poll.status is None:
         return "no response"
-    return "a response without a document" if poll.status == 200 else f"the response {poll.status}"
+    return "no valid document" if poll.status == 200 else f"status {poll.status}"
 
 
 def _poll_intervals(trace: HandlerTrace) -> list[float]:

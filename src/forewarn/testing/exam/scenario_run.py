@@ -118,8 +118,10 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     """2 if the first run was inconclusive and was repeated."""
     stalled: float = 0.0
     """How many seconds of the run the exam or the program had to wait for a processor."""
+    essential: tuple[str, ...] = ()
+    """The checks that the scenario is about."""
     is_exercised: bool = True
-    """Whether the situation that the scenario is about occurred."""
+    """Whether the situation of all essential checks occurred."""
     labels: Mapping[str, str] = {}
     """The ids of the scenario's events by their labels."""
 
@@ -358,6 +360,7 @@ class ScenarioRun:
             output=trace.output,
             stalled=stalled,
             is_exercised=all(finding.is_exercised for finding in findings if finding.demand in essential),
+            essential=essential,
             labels=trace.labels,
         )
 
