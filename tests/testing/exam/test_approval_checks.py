@@ -31,6 +31,7 @@ from tests.testing.exam.traces import (
     looks,
     post,
     record,
+    seen,
 )
 
 JUDGED: dict[str, tuple[Check, HandlerTrace, Verdict]] = {
@@ -38,6 +39,11 @@ JUDGED: dict[str, tuple[Check, HandlerTrace, Verdict]] = {
     "approved too late": (
         ApprovalCheck("E1"),
         record(*looks(1.0, SCHEDULED), ask(2.0, STARTED), post(3.0, "A")),
+        BROKEN,
+    ),
+    "long poll after the event": (
+        ApprovalCheck("E1"),
+        record(ask(1.0, SCHEDULED), seen(1.1, "GET", f"{PATH}&wait=60", None)),
         BROKEN,
     ),
     "too few looks to approve": (ApprovalCheck("E1"), record(ask(1.0, SCHEDULED), ask(2.0, STARTED)), OPEN),

@@ -6,9 +6,8 @@ from datetime import UTC, datetime
 
 from forewarn.guest.observer import Observed
 from forewarn.testing.exam import Verdict
-from forewarn.testing.exam.checks import ENOUGH_LOOKS
 from forewarn.testing.exam.stall_watcher import Stall
-from forewarn.testing.exam.trace import EventKind, HandlerTrace, ProcessExit
+from forewarn.testing.exam.trace import ENOUGH_LOOKS, EventKind, HandlerTrace, ProcessExit
 
 OWN, OTHER, BOTH = ("web-0",), ("web-1",), ("web-0", "web-1")
 PATH = "/metadata/scheduledevents?api-version=2020-07-01"

@@ -8,7 +8,6 @@ from forewarn.client.document import Event, Status
 from forewarn.core.event import EventType
 from forewarn.core.event_type import EVENT_TYPES
 from forewarn.testing.exam.checks import (
-    ENOUGH_LOOKS,
     CheckResult,
     Polarity,
     Verdict,
@@ -21,7 +20,7 @@ from forewarn.testing.exam.checks import (
     warning,
 )
 from forewarn.testing.exam.expectations import Expectation, Expectations
-from forewarn.testing.exam.trace import EventKind, HandlerTrace, ObservedApproval, named
+from forewarn.testing.exam.trace import ENOUGH_LOOKS, EventKind, HandlerTrace, ObservedApproval, named
 
 MAX_APPROVALS = 3
 """A handler may repeat an approval, for example if the response was lost; more often than this is a bug."""

@@ -14,9 +14,6 @@ from forewarn.testing.exam.trace import HandlerTrace
 TOLERANCE = 0.5
 """How many available seconds after a response a handler may still act on older information."""
 
-ENOUGH_LOOKS = 5
-"""How many times a handler can look at an event before it must have reacted, however far apart its polls are."""
-
 
 class Polarity(StrEnum):
     """Whether the handler must, or must not, behave like this."""

@@ -5,9 +5,9 @@ from typing import ClassVar
 import msgspec
 
 from forewarn.client.document import Status
-from forewarn.testing.exam.checks import ENOUGH_LOOKS, TOLERANCE, CheckResult, Polarity, broken, kept, not_judged
+from forewarn.testing.exam.checks import TOLERANCE, CheckResult, Polarity, broken, kept, not_judged
 from forewarn.testing.exam.expectations import Expectation, Expectations
-from forewarn.testing.exam.trace import HandlerTrace
+from forewarn.testing.exam.trace import ENOUGH_LOOKS, HandlerTrace
 
 
 class PrepareCheck(msgspec.Struct, frozen=True):

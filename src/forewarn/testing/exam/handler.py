@@ -17,10 +17,9 @@ from forewarn.core.event_type import EVENT_TYPES
 from forewarn.guest.observer import Observed
 from forewarn.testing.errors import WaitTimeout
 from forewarn.testing.exam.catalog import ExamScenario
-from forewarn.testing.exam.checks import ENOUGH_LOOKS
 from forewarn.testing.exam.handler_process import HandlerProcess, LaunchContext, LaunchOptions
 from forewarn.testing.exam.stall_watcher import StallWatcher
-from forewarn.testing.exam.trace import GOOD_STATUSES, DocumentSnapshot, HandlerTrace
+from forewarn.testing.exam.trace import ENOUGH_LOOKS, GOOD_STATUSES, DocumentSnapshot, HandlerTrace, is_long_poll
 from forewarn.testing.service import Forewarn
 from forewarn.testing.vm import Vm
 
@@ -136,15 +135,17 @@ class ExamHandler:
             return False
         since = [poll for poll in polls if poll.at > began_at]
         good = sum(poll.status in GOOD_STATUSES for poll in since)
-        has_looked = good >= ENOUGH_LOOKS or len(since) >= FRUITLESS_POLLS
+        is_long = bool(polls) and is_long_poll(polls[-1])
+        has_looked = is_long or good >= ENOUGH_LOOKS or len(since) >= FRUITLESS_POLLS
         return not has_looked or self._stalls.available(began_at) < timeout
 
     @property
     def silence(self) -> float:
-        """The available seconds since the program's last request; 0 while it waits for a response."""
+        """The available seconds since the program's last request, or its response; 0 while it has a long poll."""
         requests = self._requests()
-        if self.process is None or (requests and requests[-1].status is None):
+        if self.process is None or (requests and _is_pending_long_poll(requests[-1])):
             return 0.0
+        # A request without a response may never get one: its connection may have been reset.
         last = self.process.began_at if not requests else requests[-1].answered_at or requests[-1].at
         return self._stalls.available(last)
 
@@ -225,7 +226,7 @@ class ExamHandler:
         if not trace.documents or not news.others <= shown or not self._shows(trace.documents[-1], news):
             return False
         since = [poll for poll in trace.polls if poll.at > self._shown_since(trace, news)]
-        return len(since) >= self._scenario.min_polls or any(map(_is_long_poll, since))
+        return len(since) >= self._scenario.min_polls or any(map(_is_pending_long_poll, since))
 
     def _shows(self, document: DocumentSnapshot, news: ScopeNews) -> bool:
         own = (each for each in document.events.items() if self._is_own(each[1].resources))
@@ -267,6 +268,6 @@ class ExamHandler:
                 self._service.wait_until_asked(self._endpoint, times=len(self._polls()) + 1, timeout=POLL_SLICE)
 
 
-def _is_long_poll(poll: Observed) -> bool:
+def _is_pending_long_poll(poll: Observed) -> bool:
     """Return whether a request is a pending long poll: no other poll follows until it is answered."""
-    return poll.status is None and "wait=" in poll.target.lower()
+    return poll.status is None and is_long_poll(poll)

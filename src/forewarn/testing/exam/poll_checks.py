@@ -21,7 +21,7 @@ from forewarn.testing.exam.checks import (
     warning,
 )
 from forewarn.testing.exam.expectations import Expectations
-from forewarn.testing.exam.trace import GOOD_STATUSES, HandlerTrace
+from forewarn.testing.exam.trace import GOOD_STATUSES, HandlerTrace, is_long_poll
 
 MAX_POLL_INTERVAL = 5.0
 """The longest interval between two polls, in seconds. Azure recommends one second."""
@@ -195,7 +195,7 @@ class RateLimitCheck(msgspec.Struct, frozen=True):
         """
         if not trace.polls:
             return not_judged("it sent no request")
-        polls = [poll for poll in trace.polls if "wait=" not in poll.target.lower()]
+        polls = [poll for poll in trace.polls if not is_long_poll(poll)]
         gaps = [max(0.0, later.at - (earlier.answered_at or earlier.at)) for earlier, later in pairwise(polls)]
         if len(gaps) < MIN_INTERVALS:
             return kept(f"{len(trace.polls)} polls in total")

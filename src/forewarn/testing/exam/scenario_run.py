@@ -12,7 +12,7 @@ import msgspec
 
 from forewarn.api.errors import ApiError
 from forewarn.testing.exam.catalog import HANDLER_VM, ExamScenario
-from forewarn.testing.exam.checks import ENOUGH_LOOKS, Finding, Verdict, evaluate
+from forewarn.testing.exam.checks import Finding, Verdict, evaluate
 from forewarn.testing.exam.effect_checks import RecoverCheck
 from forewarn.testing.exam.expectations import Expectations
 from forewarn.testing.exam.handler import ExamHandler
@@ -25,7 +25,7 @@ from forewarn.testing.exam.handler_process import (
 )
 from forewarn.testing.exam.markers import Marker, MarkerWatcher
 from forewarn.testing.exam.stall_watcher import StallWatcher
-from forewarn.testing.exam.trace import EventKind, HandlerTrace
+from forewarn.testing.exam.trace import ENOUGH_LOOKS, EventKind, HandlerTrace
 from forewarn.testing.scenario import (
     Cancelled,
     LiveBackend,

@@ -16,6 +16,9 @@ from forewarn.wire.document_parser import InvalidDocument
 
 ORDINALS = {2: "second", 3: "third"}
 
+ENOUGH_LOOKS = 5
+"""How many times a handler can look at an event before it must have reacted, however far apart its polls are."""
+
 GOOD_STATUSES = (200, 304)
 """The statuses of a response that shows, or confirms, a document."""
 
@@ -171,12 +174,17 @@ class HandlerTrace:
         )
 
     def looks(self, id_: str) -> int:
-        """Return how many times the handler received the event as Scheduled, or heard that nothing had changed."""
+        """Return how many times the handler received the event as Scheduled, or heard that nothing had changed.
+
+        A long poll is a look that lasts, so it counts as ENOUGH_LOOKS.
+        """
         first = self.first_document_with(id_, status=Status.SCHEDULED)
         if first is None:
             return 0
         later = (document for document in self.documents if document.at > first.at)
         until = next((each.at for each in later if not _is_scheduled(each.events.get(id_))), self.finished_at)
+        if any(is_long_poll(poll) and first.at <= poll.at <= until for poll in self.polls):
+            return ENOUGH_LOOKS
         answers = (poll.answered_at for poll in self.polls if poll.status in GOOD_STATUSES)
         return sum(at is not None and first.at <= at and (at < until or until == self.finished_at) for at in answers)
 
@@ -234,6 +242,11 @@ def _read_document(body: bytes) -> Document | None:
         return read_document(body)
     except InvalidDocument:
         return None
+
+
+def is_long_poll(poll: Observed) -> bool:
+    """Return whether a request waits for a change."""
+    return "wait=" in poll.target.lower()
 
 
 def named(event: Event) -> str:
