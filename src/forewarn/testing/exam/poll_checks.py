@@ -29,6 +29,9 @@ MAX_POLL_INTERVAL = 5.0
 NOTICE = EVENT_TYPES[EventType.PREEMPT].minimum_notice.total_seconds()
 """The shortest notice on Azure, in seconds: that of an eviction."""
 
+TOO_LONG = NOTICE - 2.0
+"""The longest pause, in seconds: after it, a handler would have less than two seconds left."""
+
 MISSED = f"an eviction, with {NOTICE:g} s of notice, would have been missed"
 
 MIN_POLL_INTERVAL = 0.2
@@ -104,17 +107,17 @@ class PollIntervalCheck(msgspec.Struct, frozen=True):
         if not trace.polls:
             return not_judged("it sent no request")
         silence = _final_silence(trace)
-        if silence >= NOTICE:
+        if silence >= TOO_LONG:
             return broken(f"it polled {count_text(len(trace.polls))}, but not in the last {silence:.1f} s; {MISSED}")
         blind = max(_blind_times(trace), default=PollPause(0.0))
-        if blind.errors and blind.seconds >= NOTICE:
+        if blind.errors and blind.seconds >= TOO_LONG:
             return broken(f"{blind.text}; {MISSED}")
         gaps = _poll_intervals(trace)
         if not gaps:
             return not_judged("it polled once, and there was no time for more")
         middle = median(gaps)
         seen = f"{len(trace.polls)} polls, median interval {middle:.1f} s, longest {max(gaps):.1f} s"
-        if middle >= NOTICE:
+        if middle >= TOO_LONG:
             return broken(f"{seen}; {MISSED}")
         if blind.errors and blind.seconds >= NOTICE / 2:
             left = NOTICE - blind.seconds
@@ -146,7 +149,7 @@ def _blind_times(trace: HandlerTrace) -> list[PollPause]:
     found, last_at, errors, pauses = list[PollPause](), None, list[str](), 0.0
     for poll in trace.polls:
         if last_at is not None:
-            pauses += trace.available(last_at, poll.at)
+            pauses += trace.paused(last_at, poll.at)
         if trace.is_good(poll):
             found.append(PollPause(pauses, tuple(errors)))
             errors, pauses = [], 0.0
@@ -165,7 +168,7 @@ def _error_text(poll: Observed) -> str:
 def _poll_intervals(trace: HandlerTrace) -> list[float]:
     """Return the seconds from each good response to the next poll; pauses after an error are blind times."""
     return [
-        trace.available(earlier.answered_at, later.at)
+        trace.paused(earlier.answered_at, later.at)
         for earlier, later in pairwise(trace.polls)
         if earlier.answered_at is not None and earlier.status in GOOD_STATUSES
     ]

@@ -23,15 +23,22 @@ MIN_LOST = 0.02
 MAX_SHARE = 0.9
 """The largest part of a stall that does not count. So even a program that always waits for itself meets its limits."""
 
+ARRIVAL = 0.5
+"""The last seconds of a pause, in which the exam may have noticed the program's next request too late."""
+
 PROC = Path("/proc")
 
 
 class Stall(msgspec.Struct, frozen=True):
-    """A time by the monotonic clock, and how many of its seconds do not count."""
+    """A time by the monotonic clock, and how many of its seconds do not count.
+
+    `delay` is how many of them the program itself waited; a stall of the exam does not make its pauses longer.
+    """
 
     begin: float
     end: float
     lost: float
+    delay: float = 0.0
 
 
 def available_seconds(stalls: Iterable[Stall], begin: float, end: float) -> float:
@@ -42,6 +49,16 @@ def available_seconds(stalls: Iterable[Stall], begin: float, end: float) -> floa
         if overlap > 0:
             lost += stall.lost * overlap / (stall.end - stall.begin)
     return max(0.0, end - begin - lost)
+
+
+def pause_seconds(stalls: Iterable[Stall], begin: float, end: float) -> float:
+    """Return the seconds that the program paused: without its own delays, and stalls in which its request arrived."""
+    own = (
+        stall if end - ARRIVAL <= stall.end else Stall(stall.begin, stall.end, stall.delay)
+        for stall in stalls
+        if stall.end > begin
+    )
+    return available_seconds(own, begin, end)
 
 
 class StallWatcher:
@@ -103,7 +120,7 @@ class StallWatcher:
                 took = now - self._ticked_at
                 lost = min(took - TICK + delay, took * MAX_SHARE)
                 if lost > MIN_LOST:
-                    self._stalls.append(Stall(self._ticked_at, now, lost))
+                    self._stalls.append(Stall(self._ticked_at, now, lost, min(delay, lost)))
                 self._ticked_at = now
             self._on_tick()
 

@@ -10,7 +10,7 @@ import msgspec
 
 from forewarn.client.document import Document, Event, Status, event_key, read_document
 from forewarn.guest.observer import Observed
-from forewarn.testing.exam.stall_watcher import Stall, available_seconds
+from forewarn.testing.exam.stall_watcher import Stall, available_seconds, pause_seconds
 from forewarn.testing.request_log import EVENTS_PATH, is_events_query
 from forewarn.wire.document_parser import InvalidDocument
 
@@ -114,6 +114,10 @@ class HandlerTrace:
     def available(self, begin: float, end: float) -> float:
         """Return the seconds between two times, without stalls of the machine."""
         return available_seconds(self.stalls, begin, end)
+
+    def paused(self, begin: float, end: float) -> float:
+        """Return the seconds that the handler paused between two times, without its delays by the machine."""
+        return pause_seconds(self.stalls, begin, end)
 
     def time_text(self, at: float) -> str:
         """Return a time as text, in seconds since the program was started."""
