@@ -31,6 +31,7 @@ from tests.testing.exam.traces import (
     seen,
 )
 
+AFTER_ERROR = (ask(0.5), ask(1.0, status=500), ask(31.0), ask(32.0))
 EMPTY = seen(2.0, "GET", PATH, 200)
 
 JUDGED: dict[str, tuple[Check, HandlerTrace, Verdict]] = {
@@ -45,7 +46,7 @@ JUDGED: dict[str, tuple[Check, HandlerTrace, Verdict]] = {
     ),
     "long intervals on a busy machine": (
         PollIntervalCheck(),
-        record(ask(1.0), ask(8.0), ask(15.0), finished_at=16.0, stalls=[Stall(1.0, 15.0, 12.0)]),
+        record(ask(1.0), ask(8.0), ask(15.0), finished_at=16.0, stalls=[Stall(1.0, 15.0, 12.0, 12.0)]),
         KEPT,
     ),
     "silence during a long poll": (
@@ -74,10 +75,15 @@ JUDGED: dict[str, tuple[Check, HandlerTrace, Verdict]] = {
         record(ask(0.5), ask(1.0, status=500), ask(16.0, status=500), ask(31.0), ask(32.0), finished_at=33.0),
         BROKEN,
     ),
-    "pauses after errors on a busy machine": (
+    "delay of the handler after an error on a busy machine": (
         PollIntervalCheck(),
-        record(ask(0.5), ask(1.0, status=500), ask(31.0), ask(32.0), finished_at=33.0, stalls=[Stall(1.0, 31.0, 27.0)]),
+        record(*AFTER_ERROR, finished_at=33.0, stalls=[Stall(1.0, 30.0, 27.0, 26.0)]),
         KEPT,
+    ),
+    "pause after an error while the machine is busy": (
+        PollIntervalCheck(),
+        record(*AFTER_ERROR, finished_at=33.0, stalls=[Stall(1.0, 30.0, 27.0)]),
+        BROKEN,
     ),
     "pause after an empty body": (PollIntervalCheck(), record(ask(1.0), EMPTY, ask(33.0), finished_at=34.0), BROKEN),
     "no poll in the whole scenario": (PollCheck(), record(), BROKEN),

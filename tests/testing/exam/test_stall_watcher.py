@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from forewarn.testing.exam.stall_watcher import MAX_SHARE, TICK, Stall, StallWatcher, available_seconds
+from forewarn.testing.exam.stall_watcher import MAX_SHARE, TICK, Stall, StallWatcher, available_seconds, pause_seconds
 
 GUARD = 60.0
 TICKS = 20
@@ -42,6 +42,15 @@ def test_available_seconds_are_those_without_stalls(
     stalls: list[Stall], begin: float, end: float, expected: float
 ) -> None:
     assert available_seconds(stalls, begin, end) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("stall", "expected"),
+    [(Stall(2.0, 4.0, 1.8), 10.0), (Stall(2.0, 4.0, 1.8, 1.0), 9.0), (Stall(8.0, 10.0, 1.8), 8.2)],
+    ids=["the exam had no processor", "the program had none", "the request arrived during a stall"],
+)
+def test_pause_is_shorter_only_by_delays_of_the_program_and_of_its_request(stall: Stall, expected: float) -> None:
+    assert pause_seconds([stall], 0.0, 10.0) == pytest.approx(expected)
 
 
 @contextmanager
