@@ -40,7 +40,7 @@ OF_ONE_REQUEST = {
     "--gate-patience", "--give-up", "--halt-after", "--held", "--host", "--hosts-at-once", "--in", "--key",
     "--kind", "--like", "--location", "--mine", "--must-end-inside", "--name", "--newest", "--advance", "--notice",
     "--only", "--os", "--placement-group", "--predicted", "--priority", "--private", "--problems", "--prune",
-    "--replace", "--resource-group", "--role", "--role-instance", "--save", "--scale-set", "--scope",
+    "--replace", "--resource-group", "--role", "--role-instance", "--save", "--scale-set", "--scenario", "--scope",
     "--scopes-at-once", "--since", "--skip", "--source", "--speed", "--start-at", "--state", "--subscription", "--tag",
     "--terminate-notice", "--times", "--to-next", "--type", "--until", "--update-domain", "--user", "--vm",
     "--vm-id", "--vms-at-once", "--unannounced", "--now", "--wait", "--waves", "--reason", "--window", "-y", "--yes",

@@ -1,59 +1,37 @@
 """The reference of the exam lists every check once and every scenario, as the code defines them."""
 
-import re
-from collections import Counter
-from collections.abc import Iterator, Set
+from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
-from forewarn.testing.exam import Check, ExamScenario, exam_scenarios
+from forewarn.testing.exam import ExamScenario, exam_scenarios
+from forewarn.testing.exam.check_table import (
+    EVENT,
+    EVERYWHERE,
+    USUALLY,
+    check_rows,
+    differences,
+    own_events,
+    usual_rows,
+)
 from forewarn.testing.scenario import library_names
 
 PAGE = Path(__file__).parents[2] / "docs/reference/exam.md"
 BEGIN, END = "<!-- from the code -->\n", "<!-- end of the code -->\n"
-EVENT = re.compile(r"\bE\d\b")
 
 
 def tables() -> Iterator[str]:
     scenarios = exam_scenarios()
-    counts = Counter(row for scenario in scenarios for row in dict.fromkeys(map(check_row, scenario.checks)))
-    usual = {row for row, count in counts.items() if count > len(scenarios) / 2}
     yield "\n## Checks\n\n| check | the handler | in |\n|---|---|---|\n"
-    for row in sorted(counts, key=lambda row: row not in usual):
-        names = [f"`{scenario.name}`" for scenario in scenarios if row in map(check_row, scenario.checks)]
-        places = (
-            "every scenario" if len(names) == len(scenarios) else "most scenarios" if row in usual else ", ".join(names)
-        )
-        yield f"| `{row.key}` | {row.text} | {places} |\n"
+    for row, places in check_rows(scenarios):
+        named = places if places in (EVERYWHERE, USUALLY) else f"`{places.replace(', ', '`, `')}`"
+        yield f"| `{row.key}` | **{row.polarity}** {row.text} | {named} |\n"
     yield "\n## Scenarios\n\n| scenario | what happens | events | differences from most |\n|---|---|---|---|\n"
+    usual = usual_rows(scenarios)
     for scenario in scenarios:
-        events = sorted({event for check in scenario.checks for event in EVENT.findall(check.key)})
-        yield f"| `{scenario.name}` | {title(scenario)} | {', '.join(events)} | {differences(scenario, usual)} |\n"
+        found = differences(scenario, usual)
+        parts = "; ".join(f"{word} {', '.join(f'`{key}`' for key in keys)}" for word, keys in found.items())
+        yield f"| `{scenario.name}` | {title(scenario)} | {', '.join(own_events(scenario))} | {parts} |\n"
     yield "\n"
-
-
-class CheckRow(NamedTuple):
-    """The key and the text of a check, the same for all events of a scenario."""
-
-    key: str
-    text: str
-
-
-def check_row(check: Check) -> CheckRow:
-    return CheckRow(EVENT.sub("E…", check.key), EVENT.sub("E…", f"**{check.polarity}** {check.description}"))
-
-
-def differences(scenario: ExamScenario, usual: Set[CheckRow]) -> str:
-    """Name the checks that a scenario adds, replaces and leaves out, compared with the usual ones."""
-    own, usual_keys = dict.fromkeys(map(check_row, scenario.checks)), {row.key for row in usual}
-    others = dict.fromkeys(row.key for row in own if row not in usual)
-    differing = {
-        "also": [key for key in others if key not in usual_keys],
-        "another": [key for key in others if key in usual_keys],
-        "without": sorted(usual_keys - {row.key for row in own}),
-    }
-    parts = [f"{word} {', '.join(f'`{key}`' for key in keys)}" for word, keys in differing.items() if keys]
-    return "; ".join(parts)
 
 
 def title(scenario: ExamScenario) -> str:

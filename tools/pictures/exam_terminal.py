@@ -42,6 +42,6 @@ def _colour(line: str) -> str:
         return BOLD
     if line.startswith("✓"):
         return GREEN
-    if line.startswith("✗") or " failed " in line or line.strip().startswith("seen:"):
+    if line.startswith("✗") or line.strip().startswith("seen:"):
         return RED
-    return DIM if line.startswith(("SCENARIO", "Not judged")) else TEXT
+    return DIM if line.startswith(("Checks:", "Not judged")) else TEXT

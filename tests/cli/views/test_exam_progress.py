@@ -32,7 +32,7 @@ def test_plan_and_each_result_are_a_line_without_a_terminal(capsys: pytest.Captu
         progress.ended(result("b", "polls", "approves"))
         progress.ended(result("c", problem="too slow", tries=2))
     plan, *lines = capsys.readouterr().err.splitlines()
-    assert plan == "3 scenarios, 2 at a time: at most 1m."
+    assert plan == "3 scenarios, 2 at a time: at most 1m if it polls every second."
     assert lines[:2] == ["✓ a", "✗ b: polls, approves"]
     assert lines[2].startswith("? c")
     assert lines[2].endswith(": too slow")
@@ -40,7 +40,7 @@ def test_plan_and_each_result_are_a_line_without_a_terminal(capsys: pytest.Captu
 
 def test_plan_of_a_single_scenario_has_no_concurrency(capsys: pytest.CaptureFixture[str]) -> None:
     ExamProgress(30.0).planned([scenario("a")], at_once=4, tries=1)
-    assert capsys.readouterr().err == "1 scenario: at most 30s.\n"
+    assert capsys.readouterr().err == "1 scenario: at most 30s if it polls every second.\n"
 
 
 def test_second_round_names_its_scenarios(capsys: pytest.CaptureFixture[str]) -> None:

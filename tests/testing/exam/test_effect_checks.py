@@ -6,12 +6,13 @@ from forewarn.testing.exam import Expectations, Verdict
 from forewarn.testing.exam.checks import Check, evaluate
 from forewarn.testing.exam.effect_checks import PrepareCheck, RecoverCheck
 from forewarn.testing.exam.trace import HandlerTrace
-from tests.testing.exam.traces import BROKEN, KEPT, OPEN, SCHEDULED, ask, post, record
+from tests.testing.exam.traces import BROKEN, KEPT, OPEN, SCHEDULED, ask, looks, post, record
 
 JUDGED: dict[str, tuple[Check, HandlerTrace, Verdict]] = {
     "prepared first": (PrepareCheck("E1"), record(ask(1.0, SCHEDULED), post(2.0, "A"), prepared=[1.5]), KEPT),
     "approved first": (PrepareCheck("E1"), record(ask(1.0, SCHEDULED), post(2.0, "A"), prepared=[2.5]), BROKEN),
-    "prepared before the event": (PrepareCheck("E1"), record(ask(5.0, SCHEDULED), prepared=[1.0]), BROKEN),
+    "prepared before the event": (PrepareCheck("E1"), record(*looks(5.0, SCHEDULED), prepared=[1.0]), BROKEN),
+    "too few looks to prepare": (PrepareCheck("E1"), record(ask(5.0, SCHEDULED), prepared=[]), OPEN),
     "no marker": (PrepareCheck("E1"), record(ask(1.0, SCHEDULED), post(2.0, "A")), OPEN),
     "recovered": (RecoverCheck("E1"), record(ask(1.0, SCHEDULED), post(2.0, "A"), ask(3.0), recovered=[3.2]), KEPT),
     "recovered too early": (

@@ -11,6 +11,7 @@ import pytest
 from forewarn.testing.exam import LaunchOptions, exam_scenarios
 from forewarn.testing.exam.catalog import ExamScenario
 from forewarn.testing.exam.handler import NO_PROXIES, PROXIES, ExamHandler
+from forewarn.testing.exam.stall_watcher import StallWatcher
 from forewarn.testing.service import Forewarn
 
 pytestmark = pytest.mark.process
@@ -38,6 +39,7 @@ class Run:
             directory=directory,
             environment={},
             pace=NEVER,
+            stalls=StallWatcher(),
             is_over=self.is_over,
             on_end=self.ended.set,
         )

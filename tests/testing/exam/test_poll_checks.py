@@ -13,6 +13,7 @@ from forewarn.testing.exam.poll_checks import (
     RunningCheck,
     ValidRequestCheck,
 )
+from forewarn.testing.exam.stall_watcher import Stall
 from forewarn.testing.exam.trace import HandlerTrace, ProcessExit
 from tests.testing.exam.traces import (
     BROKEN,
@@ -23,34 +24,79 @@ from tests.testing.exam.traces import (
     OPEN,
     PATH,
     SCHEDULED,
+    WARNED,
     ask,
     post,
     record,
     seen,
 )
 
+AFTER_ERROR = (ask(0.5), ask(1.0, status=500), ask(31.0), ask(32.0))
+EMPTY = seen(2.0, "GET", PATH, 200)
+
 JUDGED: dict[str, tuple[Check, HandlerTrace, Verdict]] = {
     "polls once a second": (PollIntervalCheck(), record(*EVERY_SECOND), KEPT),
     "one long interval": (PollIntervalCheck(), record(*EVERY_SECOND[:5], ask(9.5)), KEPT),
-    "long intervals": (PollIntervalCheck(), record(ask(1.0), ask(8.0), ask(15.0), finished_at=16.0), BROKEN),
-    "silence at the end": (PollIntervalCheck(), record(*EVERY_SECOND[:2]), BROKEN),
+    "long intervals": (PollIntervalCheck(), record(ask(1.0), ask(8.0), ask(15.0), finished_at=16.0), WARNED),
+    "silence at the end": (PollIntervalCheck(), record(*EVERY_SECOND[:2], finished_at=33.0), BROKEN),
+    "stall of the machine at the end": (
+        PollIntervalCheck(),
+        record(*EVERY_SECOND[:2], finished_at=33.0, stalls=[Stall(3.0, 33.0, 27.0)]),
+        KEPT,
+    ),
+    "long intervals on a busy machine": (
+        PollIntervalCheck(),
+        record(ask(1.0), ask(8.0), ask(15.0), finished_at=16.0, stalls=[Stall(1.0, 15.0, 12.0, 12.0)]),
+        KEPT,
+    ),
     "silence during a long poll": (
         PollIntervalCheck(),
         record(ask(0.5), ask(1.0), seen(1.1, "GET", PATH, None)),
         KEPT,
     ),
     "silence after the removal of the VM": (PollIntervalCheck(), record(*EVERY_SECOND[:2], vm_removed_at=2.5), KEPT),
+    "intervals as long as the notice of an eviction": (
+        PollIntervalCheck(),
+        record(ask(1.0), ask(32.0), ask(63.0), finished_at=64.0),
+        BROKEN,
+    ),
     "backoff after an error response": (
         PollIntervalCheck(),
-        record(ask(0.5), ask(1.0, status=429), ask(9.0, status=429), ask(17.0), finished_at=18.0),
+        record(ask(0.5), ask(1.0, status=429), ask(3.0, status=429), ask(7.0), ask(8.0), finished_at=9.0),
         KEPT,
     ),
+    "pauses after errors that cost half the notice of an eviction": (
+        PollIntervalCheck(),
+        record(ask(0.5), ask(1.0, status=500), ask(9.0, status=500), ask(17.0), ask(18.0), finished_at=18.0),
+        WARNED,
+    ),
+    "pauses after errors in which an eviction would be missed": (
+        PollIntervalCheck(),
+        record(ask(0.5), ask(1.0, status=500), ask(16.0, status=500), ask(31.0), ask(32.0), finished_at=33.0),
+        BROKEN,
+    ),
+    "delay of the handler after an error on a busy machine": (
+        PollIntervalCheck(),
+        record(*AFTER_ERROR, finished_at=33.0, stalls=[Stall(1.0, 30.0, 27.0, 26.0)]),
+        KEPT,
+    ),
+    "pause after an error while the machine is busy": (
+        PollIntervalCheck(),
+        record(*AFTER_ERROR, finished_at=33.0, stalls=[Stall(1.0, 30.0, 27.0)]),
+        BROKEN,
+    ),
+    "pause after an empty body": (PollIntervalCheck(), record(ask(1.0), EMPTY, ask(33.0), finished_at=34.0), BROKEN),
     "no poll in the whole scenario": (PollCheck(), record(), BROKEN),
     "no poll before the time limit": (PollCheck(), record(is_timed_out=True), OPEN),
     "ended without a poll": (PollCheck(), record(is_timed_out=True, ended=DEAD), BROKEN),
     "no poll, so no interval": (PollIntervalCheck(), record(), OPEN),
     "polls without a pause": (RateLimitCheck(), record(*EVERY_MOMENT), BROKEN),
     "polls more often than the log keeps": (RateLimitCheck(), record(*EVERY_MOMENT, dropped=9), BROKEN),
+    "polls without a pause, but the machine was busy at times": (
+        RateLimitCheck(),
+        record(*EVERY_MOMENT[:12], *(ask(float(second)) for second in range(2, 40))),
+        BROKEN,
+    ),
     "small burst": (RateLimitCheck(), record(*EVERY_MOMENT[:8]), KEPT),
     "long polls do not count": (
         RateLimitCheck(),

@@ -48,7 +48,7 @@ def test_agent_passes_every_check(tmp_path: Path) -> None:
     program.chmod(0o755)
     ask = ExamOptions(
         way=LaunchOptions(command=(str(program),)),
-        markers=Markers(prepared=Path("prepared"), recovered=Path("recovered")),
+        markers=Markers(prepared=Path("{dir}/prepared"), recovered=Path("{dir}/recovered")),
         wishes=parse_expectations(["approve", "shared=approve"]),
         limit=SLOW * LIMIT,
         pace=SLOW,

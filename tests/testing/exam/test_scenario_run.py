@@ -28,12 +28,13 @@ def options(script: str, *, limit: float = 600.0, markers: Markers | None = None
     ("markers", "expected"),
     [
         (Markers(), False),
-        (Markers(prepared=Path("prepared"), recovered=Path("recovered")), False),
+        (Markers(prepared=Path("{dir}/prepared"), recovered=Path("{dir}/recovered")), False),
         (Markers(prepared=Path("/run/prepared")), True),
-        (Markers(prepared=Path("prepared"), recovered=Path("/run/recovered")), True),
+        (Markers(prepared=Path("prepared")), True),
+        (Markers(prepared=Path("{dir}/prepared"), recovered=Path("/run/recovered")), True),
     ],
 )
-def test_markers_are_shared_if_a_path_is_absolute(markers: Markers, expected: bool) -> None:
+def test_markers_are_shared_unless_they_are_in_the_directory_of_the_run(markers: Markers, expected: bool) -> None:
     assert markers.are_shared == expected
 
 
@@ -44,9 +45,10 @@ def finding(name: str, verdict: Verdict) -> Finding:
 def test_result_groups_its_findings_by_verdict() -> None:
     findings = tuple(finding(str(verdict), verdict) for verdict in Verdict)
     result = Result(scenario="s", title="t", findings=findings, seconds=1.0, is_finished=True)
-    groups = (result.kept, result.broken, result.not_judged)
+    groups = (result.kept, result.warnings, result.broken, result.not_judged)
     assert [[each.verdict for each in group] for group in groups] == [
         [Verdict.KEPT],
+        [Verdict.WARNING],
         [Verdict.BROKEN],
         [Verdict.NOT_JUDGED],
     ]
@@ -57,6 +59,7 @@ def test_result_groups_its_findings_by_verdict() -> None:
     [
         (Verdict.KEPT, True, True),
         (Verdict.NOT_JUDGED, True, True),
+        (Verdict.WARNING, True, True),
         (Verdict.BROKEN, True, False),
         (Verdict.KEPT, False, False),
     ],
@@ -66,6 +69,12 @@ def test_result_is_passed_if_finished_without_a_broken_check(
 ) -> None:
     result = Result(scenario="s", title="t", findings=(finding("f", verdict),), seconds=1.0, is_finished=is_finished)
     assert result.is_passed == expected
+
+
+def test_scenario_whose_situation_did_not_occur_is_not_passed() -> None:
+    findings = (finding("f", Verdict.KEPT),)
+    result = Result(scenario="s", title="t", findings=findings, seconds=1.0, is_finished=True, is_exercised=False)
+    assert not result.is_passed
 
 
 def test_run_that_was_stopped_before_it_began_starts_no_program() -> None:
@@ -89,13 +98,13 @@ def test_run_ends_when_the_program_ends() -> None:
 @pytest.mark.process
 def test_program_gets_the_scenario_and_its_markers() -> None:
     script = "import os; [print(name, os.environ[name]) for name in sorted(os.environ) if 'FOREWARN_EXAM_' in name]"
-    markers = Markers(prepared=Path("prepared"), recovered=Path("/run/recovered"))
+    markers = Markers(prepared=Path("{dir}/prepared"), recovered=Path("here/recovered"))
     lines = ScenarioRun(options(script, markers=markers), RESTART).run().output.splitlines()
     given = dict(line.split(" ", 1) for line in lines)
     directory = given.pop("FOREWARN_EXAM_DIR")
     assert given == {
         "FOREWARN_EXAM_PREPARED": f"{directory}/prepared",
-        "FOREWARN_EXAM_RECOVERED": "/run/recovered",
+        "FOREWARN_EXAM_RECOVERED": str(Path.cwd() / "here/recovered"),
         "FOREWARN_EXAM_SCENARIO": "user-restart",
     }
     assert not Path(directory).exists()
@@ -105,7 +114,10 @@ def test_program_gets_the_scenario_and_its_markers() -> None:
 def test_run_ends_at_its_time_limit() -> None:
     result = ScenarioRun(options("import signal; signal.pause()", limit=0.0), RESTART).run()
     assert (result.is_finished, result.exit_code) == (False, None)
-    assert result.problem == "the scenario did not end within 0 s"
+    assert result.problem is not None
+    assert result.problem.startswith(
+        "the machine was too slow" if result.is_starved else "the scenario did not end within 0 s"
+    )
 
 
 @pytest.mark.process

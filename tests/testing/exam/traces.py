@@ -1,12 +1,13 @@
 """Hand-made traces of handlers: their polls and approvals, with times."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 from forewarn.guest.observer import Observed
 from forewarn.testing.exam import Verdict
-from forewarn.testing.exam.trace import HandlerTrace, ProcessExit
+from forewarn.testing.exam.stall_watcher import Stall
+from forewarn.testing.exam.trace import ENOUGH_LOOKS, EventKind, HandlerTrace, ProcessExit
 
 OWN, OTHER, BOTH = ("web-0",), ("web-1",), ("web-0", "web-1")
 PATH = "/metadata/scheduledevents?api-version=2020-07-01"
@@ -63,6 +64,8 @@ def record(
     dropped: int = 0,
     prepared: Sequence[float] | None = None,
     recovered: Sequence[float] | None = None,
+    stalls: Sequence[Stall] = (),
+    kinds: Mapping[str, EventKind] | None = None,
 ) -> HandlerTrace:
     return HandlerTrace(
         vm="web-0",
@@ -77,7 +80,14 @@ def record(
         dropped=dropped,
         prepared=prepared,
         recovered=recovered,
+        stalls=stalls,
+        kinds=kinds,
     )
+
+
+def looks(begin: float, *events: tuple[str, str, tuple[str, ...]]) -> tuple[Observed, ...]:
+    """Return as many polls as a handler needs to be judged."""
+    return tuple(ask(begin + number / 10, *events) for number in range(ENOUGH_LOOKS))
 
 
 SCHEDULED, STARTED = ("A", "Scheduled", OWN), ("A", "Started", OWN)
@@ -85,4 +95,4 @@ OTHERS, SHARED = ("A", "Scheduled", OTHER), ("A", "Scheduled", BOTH)
 EVERY_SECOND = tuple(ask(float(second)) for second in range(1, 11))
 EVERY_MOMENT = tuple(ask(moment / 50) for moment in range(1, 50))
 DEAD = ProcessExit(1, 2.0)
-KEPT, BROKEN, OPEN = Verdict.KEPT, Verdict.BROKEN, Verdict.NOT_JUDGED
+KEPT, WARNED, BROKEN, OPEN = Verdict.KEPT, Verdict.WARNING, Verdict.BROKEN, Verdict.NOT_JUDGED

@@ -1,6 +1,7 @@
 """Tests of the handler role: a program acts as the handler, and the scenario waits for it."""
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -60,6 +61,9 @@ class Handler:
         with self._polled:
             until = self._polls + 2
             assert self._polled.wait_for(lambda: self._polls >= until or self._ended.is_set(), GUARD)
+
+    def has_time(self, began_at: float, timeout: float) -> bool:
+        return time.monotonic() - began_at < timeout
 
     def end(self) -> None:
         self._ended.set()
@@ -162,6 +166,9 @@ class ObservingProgram:
     def catch_up(self) -> None:
         self.moments.append(self._service.now)
 
+    def has_time(self, began_at: float, timeout: float) -> bool:
+        return time.monotonic() - began_at < timeout
+
 
 def test_backend_waits_for_the_program_before_moving_the_clock() -> None:
     with Forewarn(NO_FLEET, start=NOON) as service:
@@ -184,6 +191,9 @@ class FakeProgram:
 
     def catch_up(self) -> None:
         self.calls.append("catch up")
+
+    def has_time(self, began_at: float, timeout: float) -> bool:
+        return time.monotonic() - began_at < timeout
 
 
 @contextmanager

@@ -52,11 +52,6 @@ def test_wait_raises_a_refusal() -> None:
         run_watcher(Journal(RequestRefused(403, "forbidden", "not yours", {}))).wait(LONG)
 
 
-def test_wait_until_returns_false_after_the_deadline() -> None:
-    watcher = run_watcher(Journal())
-    assert not watcher.wait_until(watcher.deadline(0))
-
-
 def test_cancel_ends_the_current_wait_and_all_later_ones() -> None:
     watcher, outcomes = run_watcher(Journal()), list[str]()
 

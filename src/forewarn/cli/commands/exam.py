@@ -1,10 +1,11 @@
 """`forewarn exam`: run a handler in every scenario and report which checks it passes."""
 
+import re
 import shlex
 import shutil
 import signal
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,15 @@ from forewarn.cli.colours import Colour
 from forewarn.cli.errors import CliError, ExitCode
 from forewarn.cli.extras import require_server
 from forewarn.cli.files import atomic_write
-from forewarn.cli.options.common import FILE_PATH, FROM_1, FROM_1_TO_100, complete_words, option, output_option
+from forewarn.cli.options.common import (
+    FILE_PATH,
+    FROM_1,
+    FROM_1_TO_100,
+    ONE_SHOT_SECONDS,
+    complete_words,
+    option,
+    output_option,
+)
 from forewarn.cli.options.ports import REACH_HELP, read_ports
 from forewarn.cli.output import Output, write, write_json, write_message
 from forewarn.cli.views.exam_progress import ExamProgress
@@ -25,15 +34,24 @@ if TYPE_CHECKING:
 
     from click.shell_completion import CompletionItem
 
-    from forewarn.testing.exam import ExamOptions, ExamScenario, Report, Result
+    from forewarn.testing.exam import Cause, ExamOptions, ExamScenario, Report, Result
 
 PASSED, FAILED, NOT_FINISHED = "passed", "failed", "not finished"
-KEPT, BROKEN, NOT_JUDGED = "kept", "broken", "not judged"
+KEPT, WARNING, BROKEN, NOT_JUDGED = "kept", "warning", "broken", "not judged"
 
 RESULTS = (
     Column("SCENARIO"),
-    Column("RESULT", colours={PASSED: Colour.GOOD, FAILED: Colour.BAD, NOT_FINISHED: Colour.WARNING}),
+    Column(
+        "RESULT",
+        colours={
+            PASSED: Colour.GOOD,
+            FAILED: Colour.BAD,
+            NOT_FINISHED: Colour.WARNING,
+            NOT_JUDGED: Colour.DIM,
+        },
+    ),
     Column("KEPT"),
+    Column("WARNINGS"),
     Column("BROKEN"),
     Column("NOT JUDGED"),
     Column("TOOK", drop_order=1),
@@ -41,10 +59,16 @@ RESULTS = (
 FINDINGS = (
     Column("SCENARIO"),
     Column("DEMAND"),
-    Column("FINDING", colours={KEPT: Colour.GOOD, BROKEN: Colour.BAD, NOT_JUDGED: Colour.DIM}),
+    Column("FINDING", colours={KEPT: Colour.GOOD, WARNING: Colour.WARNING, BROKEN: Colour.BAD, NOT_JUDGED: Colour.DIM}),
     Column("EXPECTED AND OBSERVED", can_fold=True),
 )
-TABLES = (Column("SCENARIO"), Column("DEMAND"), Column("THE HANDLER", can_fold=True))
+CHECKS = (Column("CHECK"), Column("THE HANDLER", can_fold=True), Column("IN", can_fold=True))
+SCENARIOS = (
+    Column("SCENARIO"),
+    Column("WHAT HAPPENS", can_fold=True),
+    Column("EVENTS"),
+    Column("DIFFERENCES FROM MOST", can_fold=True),
+)
 
 LAST_LINES = 5
 """How many lines of a failed program's output are shown; JSON and JUnit have more."""
@@ -53,6 +77,9 @@ LONGEST_LINE = 200
 
 MAX_REASONS = 3
 """How many reasons for "not judged" are shown; --all shows each."""
+
+MAX_NAMES = 6
+"""How many scenarios of one cause are named; --all shows each."""
 
 TIME_FACTOR = 3
 """The suggested --patience for unfinished scenarios, as a multiple of the current one."""
@@ -81,13 +108,21 @@ def _complete_scenarios(_: click.Context, __: click.Parameter, incomplete: str) 
     help="Skip this scenario; repeatable.",
     shell_complete=_complete_scenarios,
 )
+@click.option(
+    "--scenario",
+    "own",
+    type=FILE_PATH,
+    metavar="FILE",
+    multiple=True,
+    help="Run this scenario of your own instead of the shipped ones; repeatable.",
+)
 @option(
     "--expect",
     envvar="FOREWARN_EXPECT",
-    metavar="[TYPE=]approve|ignore|either",
+    metavar="[TYPE[/SOURCE]=]approve|ignore|either",
     multiple=True,
-    help="What the handler should do with events of its VM, of all types or of one; default: approve. "
-    "TYPE can also be `shared`, for events that also name other VMs; default: either.",
+    help="What the handler should do with events of its VM: of all types, of one, or of one from one source (User, "
+    "Platform); default: approve. TYPE can also be `shared`, for events that also name other VMs; default: either.",
 )
 @click.option(
     "--for-others", is_flag=True, help="Allow approvals of events that name only other VMs, as a leader gives them."
@@ -97,14 +132,14 @@ def _complete_scenarios(_: click.Context, __: click.Parameter, incomplete: str) 
     type=FILE_PATH,
     envvar="FOREWARN_PREPARED",
     metavar="FILE",
-    help="The file that the handler writes when it has prepared, in the directory FOREWARN_EXAM_DIR.",
+    help="The file that the handler writes when it has prepared, relative to its working directory.",
 )
 @option(
     "--recovered",
     type=FILE_PATH,
     envvar="FOREWARN_RECOVERED",
     metavar="FILE",
-    help="The file that the handler writes when it has recovered, in the same directory.",
+    help="The file that the handler writes when it has recovered, relative to its working directory.",
 )
 @option(
     "--url-variable",
@@ -119,6 +154,13 @@ def _complete_scenarios(_: click.Context, __: click.Parameter, incomplete: str) 
     help="Let it reach other machines from its sandbox, with slirp4netns or pasta.",
 )
 @option("--reach", metavar="PORT[,PORT]", envvar="FOREWARN_REACH", callback=read_ports, help=REACH_HELP)
+@option(
+    "--one-shot",
+    type=ONE_SHOT_SECONDS,
+    envvar="FOREWARN_ONE_SHOT",
+    metavar="SECONDS",
+    help="Start the handler again every so many seconds, as cron or a timer does; it must end with exit code 0.",
+)
 @option(
     "--jobs",
     type=FROM_1,
@@ -135,7 +177,7 @@ def _complete_scenarios(_: click.Context, __: click.Parameter, incomplete: str) 
     show_default=True,
     help="Multiply the time limit of each scenario, for slow machines.",
 )
-@click.option("--all", "all_", is_flag=True, help="Show every finding, not only broken ones.")
+@click.option("--all", "all_", is_flag=True, help="Show every finding, every scenario and the program's last output.")
 @click.option("--explain", is_flag=True, help="Show what each scenario checks, and run nothing.")
 @option(
     "--junit",
@@ -151,6 +193,7 @@ def exam(
     vm: str,
     only: Sequence[str],
     skip: Sequence[str],
+    own: Sequence[Path],
     expect: Sequence[str],
     for_others: bool,
     prepared: Path | None,
@@ -158,6 +201,7 @@ def exam(
     url_variable: str | None,
     net: bool,
     reach: Sequence[int],
+    one_shot: float | None,
     jobs: int | None,
     patience: float,
     all_: bool,
@@ -174,7 +218,11 @@ def exam(
     Example: forewarn exam --vm web-0 -- ./my-handler
     """
     kit = require_server(_exam_module)
-    scenarios = _chosen(kit, only, skip)
+    if own and (only or skip):
+        raise CliError(ExitCode.USAGE, "--scenario runs only your own scenarios: omit --only and --skip")
+    if len({path.stem for path in own}) < len(own):
+        raise CliError(ExitCode.USAGE, "--scenario: two files have the same name; rename one of them")
+    scenarios = [_own_scenario(kit, path) for path in own] or _chosen(kit, only, skip)
     if explain:
         _explain(scenarios, output)
         return
@@ -183,7 +231,9 @@ def exam(
             ExitCode.USAGE, "specify COMMAND, such as `forewarn exam -- ./my-handler`; --explain shows the checks"
         )
     options = kit.ExamOptions(
-        way=kit.LaunchOptions(command=tuple(command), url_variable=url_variable, net=net, reach=tuple(reach)),
+        way=kit.LaunchOptions(
+            command=tuple(command), url_variable=url_variable, net=net, reach=tuple(reach), interval=one_shot
+        ),
         vm=vm,
         wishes=_expectations(kit, expect, for_others=for_others),
         markers=kit.Markers(prepared=prepared, recovered=recovered),
@@ -195,8 +245,8 @@ def exam(
     if report is not None:
         with atomic_write(report) as file:
             file.write(kit.junit(f"forewarn exam {' '.join(command)}", kit.cases(found)))
-    _show(found, output, every=all_)
-    _write_unfinished(found, options)
+    _show(kit, found, output, every=all_)
+    _write_unfinished(found, options, {path.stem: path for path in own})
     if not found.is_passed:
         raise click.exceptions.Exit(ExitCode.FAILED if found.broken else ExitCode.UNFINISHED)
 
@@ -213,6 +263,18 @@ def _chosen(kit: "ModuleType", only: Sequence[str], skip: Sequence[str]) -> "lis
         if name not in known:
             raise CliError(ExitCode.NOT_FOUND, f"the exam has no scenario {name}; `forewarn exam --explain` lists them")
     return [scenario for name, scenario in known.items() if (not only or name in only) and name not in skip]
+
+
+def _own_scenario(kit: "ModuleType", path: Path) -> "ExamScenario":
+    from forewarn.testing.scenario import ScenarioError
+
+    try:
+        found: ExamScenario = kit.own_scenario(path.stem, path.read_text("utf-8"))
+    except (OSError, UnicodeError) as error:
+        raise CliError(ExitCode.USAGE, f"--scenario: cannot read {path}: {error}") from None
+    except (ScenarioError, kit.HandlerMissing) as error:
+        raise CliError(ExitCode.USAGE, f"--scenario {path}: {error}") from None
+    return found
 
 
 def _expectations(kit: "ModuleType", texts: Sequence[str], *, for_others: bool) -> object:
@@ -244,7 +306,8 @@ def _run_exam(
     before = signal.signal(signal.SIGTERM, _interrupt)
     if options.markers.are_shared and len(scenarios) > 1:
         write_message(
-            "All scenarios share the marker files, so they run one by one; for several, name files without a directory."
+            "All scenarios share the marker files, so they run one by one; for several at a time, name files such as "
+            "{dir}/prepared."
         )
     try:
         with ExamProgress(options.limit) as progress:
@@ -273,54 +336,108 @@ def _explain(scenarios: "Sequence[ExamScenario]", output: Output) -> None:
             ]
         )
         return
+    from forewarn.testing.exam import check_table
+
+    usual = check_table.usual_rows(scenarios)
+    rows = check_table.check_rows(scenarios)
+    write_table(CHECKS, [(row.key, f"{row.polarity} {row.text}", places) for row, places in rows])
+    write("")
     write_table(
-        TABLES,
-        [(scenario.name, d.key, f"{d.polarity} {d.description}") for scenario in scenarios for d in scenario.checks],
+        SCENARIOS,
+        [
+            (
+                scenario.name,
+                scenario.scenario().title,
+                ", ".join(check_table.own_events(scenario)),
+                "; ".join(
+                    f"{word} {', '.join(keys)}" for word, keys in check_table.differences(scenario, usual).items()
+                ),
+            )
+            for scenario in scenarios
+        ],
     )
 
 
-def _show(found: "Report", output: Output, *, every: bool) -> None:
+def _show(kit: "ModuleType", found: "Report", output: Output, *, every: bool) -> None:
     if output is Output.JSON:
         write_json(found.as_json)
         return
+    write(_summary(found))
+    for cause in kit.causes(found):
+        for line in _cause_lines(cause, found, every=every):
+            write(line)
+    for result in found.unexercised:
+        essential = (finding for finding in result.findings if finding.demand in result.essential)
+        why = next(finding.seen for finding in essential if not finding.is_exercised)
+        write(f"? {result.scenario}: not judged: {why}")
+    for result in found.unfinished:
+        write(f"? {result.scenario}: {result.problem}")
     if every:
         rows = [(name, f.demand, f.verdict.value, f"{f.expected}. Seen: {f.seen}") for name, f in found.findings]
         write_table(FINDINGS, rows)
-    write_table(RESULTS, [_row(result) for result in found.results])
-    for result in found.results:
-        for line in _failure_lines(result):
-            write(line)
+        write_table(RESULTS, [_row(result) for result in found.results])
     _write_total(found)
     if not every:
         _write_not_judged(found)
 
 
+def _summary(found: "Report") -> str:
+    counts = Counter(map(_result_word, found.results))
+    words = [f"{counts[word]} {word}" for word in (PASSED, FAILED, NOT_JUDGED, NOT_FINISHED) if counts[word]]
+    return f"{_scenarios(len(found.results))}: {', '.join(words)}."
+
+
+def _scenarios(number: int) -> str:
+    return "1 scenario" if number == 1 else f"{number} scenarios"
+
+
+def _result_word(result: "Result") -> str:
+    if result.broken:
+        return FAILED
+    return NOT_FINISHED if not result.is_finished else PASSED if result.is_exercised else NOT_JUDGED
+
+
 def _row(result: "Result") -> tuple[str, ...]:
-    verdict = PASSED if result.is_passed else FAILED if result.broken else NOT_FINISHED
-    counts = (result.kept, result.broken, result.not_judged)
-    return (result.scenario, verdict, *(str(len(each)) for each in counts), f"{result.seconds:.1f} s")
+    counts = (result.kept, result.warnings, result.broken, result.not_judged)
+    return (result.scenario, _result_word(result), *(str(len(each)) for each in counts), f"{result.seconds:.1f} s")
 
 
-def _failure_lines(result: "Result") -> list[str]:
-    lines = []
-    for finding in result.broken:
-        lines += [f"{result.scenario}, {finding.demand}:", f"    expected:  it {finding.expected}"]
-        lines += [f"    seen:      {finding.seen}"]
-    if lines and result.tries > 1:
+def _cause_lines(cause: "Cause", found: "Report", *, every: bool) -> list[str]:
+    mark, what = ("✗", "failed") if cause.is_broken else ("!", "warning")
+    number, finding = len(cause.scenarios), cause.finding
+    result = next(result for result in found.results if result.scenario == cause.scenarios[0])
+    where = f"in {_scenarios(number)}" if number > 1 else f"in {result.scenario}"
+    same = ", the same way" if number > 1 else ""
+    lines = [f"{mark} {cause.demand}: " + (f"{where} {cause.summary}" if cause.summary else f"{what} {where}{same}")]
+    lines += [f"    expected:  it {finding.expected}"]
+    lines += [f"    seen:      {f'in {result.scenario}: ' if number > 1 else ''}{_with_labels(finding.seen, result)}"]
+    if cause.frame:
+        lines.append(f"    at:        {cause.frame}")
+    if finding.advice:
+        lines.append(f"    advice:    {finding.advice}")
+    if number > 1:
+        names = cause.scenarios if every or number <= MAX_NAMES + 1 else cause.scenarios[:MAX_NAMES]
+        more = f" and {number - len(names)} more" if len(names) < number else ""
+        lines.append(f"    in:        {', '.join(names)}{more}")
+    if cause.is_broken and result.tries > 1:
         lines += ["    tried:     twice, the second time alone; if the machine was still busy, try --patience 3"]
-    if not result.is_finished:
-        lines += [f"{result.scenario}: {result.problem}"]
-    if lines and (printed := result.output.strip().splitlines()[-LAST_LINES:]):
-        lines += ["    printed:", *(f"      | {line[:LONGEST_LINE]}" for line in printed)]
+    printed = result.output.strip().splitlines()[-LAST_LINES:]
+    if printed and (every or (result.exit_code is not None and not cause.frame)):
+        lines += ["    printed:", *(f"      | {_with_labels(line, result)[:LONGEST_LINE]}" for line in printed)]
     return lines
 
 
+def _with_labels(text: str, result: "Result") -> str:
+    """Replace event ids by the labels of the scenario."""
+    for label, id_ in result.labels.items():
+        text = re.sub(re.escape(id_), label, text, flags=re.IGNORECASE)
+    return text
+
+
 def _write_total(found: "Report") -> None:
-    kept, broken, not_judged = (sum(counts) for counts in zip(*map(_counts, found.results), strict=True))
-    number = len(found.results)
-    write_message(
-        f"{number} scenario{'' if number == 1 else 's'}: {kept} kept, {broken} broken, {not_judged} not judged."
-    )
+    kept, warnings, broken, not_judged = (sum(counts) for counts in zip(*map(_counts, found.results), strict=True))
+    warned = f"{warnings} warning{'' if warnings == 1 else 's'}, " if warnings else ""
+    write_message(f"Checks: {kept} kept, {warned}{broken} broken, {not_judged} not judged.")
 
 
 def _write_not_judged(found: "Report") -> None:
@@ -333,20 +450,21 @@ def _write_not_judged(found: "Report") -> None:
         write_message(f"Not judged: {'; '.join(parts)}. `--all` shows each.")
 
 
-def _write_unfinished(found: "Report", options: "ExamOptions") -> None:
+def _write_unfinished(found: "Report", options: "ExamOptions", own: Mapping[str, Path]) -> None:
     """Write which scenarios did not finish, and how to run them again."""
     if not found.unfinished:
         return
     names = [result.scenario for result in found.unfinished]
-    only = " ".join(f"--only {name}" for name in names)
-    write_message(
-        f"Not finished in two tries, the second alone: {', '.join(names)}. This is not a finding about the program. "
-        "Run them again when the machine is less busy, or give them more time:"
-    )
+    only = " ".join(f"--scenario {own[name]}" if name in own else f"--only {name}" for name in names)
+    if all(result.is_starved for result in found.unfinished):
+        why = "the machine was too slow, which is not a finding about the program. Run them again when it is less busy"
+    else:
+        why = "see above. The exam waited for the program; look at its last output with --all"
+    write_message(f"Not finished: {', '.join(names)}: {why}, or give them more time:")
     write_message(
         f"  forewarn exam {only} --patience {TIME_FACTOR * options.pace:g} … -- {shlex.join(options.way.command)}"
     )
 
 
-def _counts(result: "Result") -> tuple[int, int, int]:
-    return len(result.kept), len(result.broken), len(result.not_judged)
+def _counts(result: "Result") -> tuple[int, int, int, int]:
+    return len(result.kept), len(result.warnings), len(result.broken), len(result.not_judged)

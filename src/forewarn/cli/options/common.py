@@ -75,6 +75,7 @@ FROM_0 = _Integer(min=0)
 FROM_1 = _Integer(min=1)
 ANY_NUMBER = _Number()
 FROM_1_TO_100 = _Number(min=1, max=100)
+ONE_SHOT_SECONDS = _Number(min=0.1, max=3600)
 
 
 class CommandGroup(click.Group):

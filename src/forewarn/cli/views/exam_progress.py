@@ -43,12 +43,13 @@ class ExamProgress:
                 self._draw("")
             if tries == 1:
                 how = "" if len(scenarios) == 1 else f", {min(at_once, len(scenarios))} at a time"
-                write_message(f"{_scenario_count(len(scenarios))}{how}: at most {self._time_limit}.")
+                write_message(
+                    f"{_scenario_count(len(scenarios))}{how}: at most {self._time_limit} if it polls every second."
+                )
             else:
                 names = ", ".join(scenario.name for scenario in scenarios)
                 write_message(
-                    f"The machine may have been too slow for {names}. "
-                    f"Running them again, one by one: at most {self._time_limit}."
+                    f"The machine was too busy for {names}. Running them again, one by one: at most {self._time_limit}."
                 )
 
     def began(self, scenario: "ExamScenario") -> None:
@@ -68,6 +69,8 @@ class ExamProgress:
             self._done += 1
             if self._is_live:
                 self._draw("")
+            if result.is_passed and self._is_live:
+                return
             mark = "✓" if result.is_passed else "✗" if result.broken else "?"
             broken = ", ".join(finding.demand for finding in result.broken) or result.problem or ""
             again = ", second try, alone" if result.tries > 1 else ""

@@ -1,6 +1,7 @@
 """Exam of a handler: run the user's program in one scenario after another and grade its observable behaviour."""
 
-from forewarn.testing.exam.catalog import HANDLER_VM, ExamScenario, exam_scenarios
+from forewarn.testing.exam.catalog import HANDLER_VM, ExamScenario, HandlerMissing, exam_scenarios, own_scenario
+from forewarn.testing.exam.causes import Cause, causes
 from forewarn.testing.exam.checks import Check, Finding, Polarity, Verdict
 from forewarn.testing.exam.expectations import Expectation, Expectations, InvalidExpectation, parse_expectations
 from forewarn.testing.exam.handler_process import LaunchFailed, LaunchOptions
@@ -14,6 +15,7 @@ __all__ = [
     "HANDLER_VM",
     "LIMIT",
     "Ask",
+    "Cause",
     "Check",
     "Demand",
     "ExamObserver",
@@ -22,6 +24,7 @@ __all__ = [
     "Expectation",
     "Expectations",
     "Finding",
+    "HandlerMissing",
     "InvalidExpectation",
     "LaunchFailed",
     "LaunchOptions",
@@ -39,9 +42,11 @@ __all__ = [
     "Wish",
     "Wishes",
     "cases",
+    "causes",
     "exam_scenarios",
     "examine",
     "junit",
+    "own_scenario",
     "parse_expectations",
     "sheets",
     "wishes_of",

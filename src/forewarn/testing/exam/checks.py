@@ -12,7 +12,7 @@ from forewarn.testing.exam.expectations import Expectations
 from forewarn.testing.exam.trace import HandlerTrace
 
 TOLERANCE = 0.5
-"""How many seconds after a response a handler may still act on older information: the machine may be busy."""
+"""How many available seconds after a response a handler may still act on older information."""
 
 
 class Polarity(StrEnum):
@@ -23,9 +23,10 @@ class Polarity(StrEnum):
 
 
 class Verdict(StrEnum):
-    """The verdict of a check."""
+    """The verdict of a check. A warning is about behaviour that Azure tolerates: it fails neither check nor exam."""
 
     KEPT = "kept"
+    WARNING = "warning"
     BROKEN = "broken"
     NOT_JUDGED = "not judged"
 
@@ -38,6 +39,12 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     expected: str
     verdict: Verdict
     seen: str
+    is_exercised: bool = True
+    """False if the situation of the check did not occur."""
+    event_kind: str | None = None
+    """Type and source of the event that the check is about: `Reboot/Platform`."""
+    advice: str = ""
+    """What to do about it, if the observation alone does not show it."""
 
 
 class CheckResult(msgspec.Struct, frozen=True):
@@ -47,6 +54,9 @@ class CheckResult(msgspec.Struct, frozen=True):
     seen: str
     polarity: Polarity | None = None
     """Set if the user's expectations reverse the check."""
+    is_exercised: bool = True
+    event_kind: str | None = None
+    advice: str = ""
 
 
 class Check(Protocol):
@@ -88,6 +98,9 @@ def evaluate(check: Check, trace: HandlerTrace, expectations: Expectations) -> F
         expected=f"{polarity} {check.description}",
         verdict=result.verdict,
         seen=result.seen,
+        is_exercised=result.is_exercised,
+        event_kind=result.event_kind,
+        advice=result.advice,
     )
 
 
@@ -101,9 +114,22 @@ def broken(seen: str) -> CheckResult:
     return CheckResult(Verdict.BROKEN, seen)
 
 
-def not_judged(why: str) -> CheckResult:
-    """Return the result of a check that cannot be judged, with the reason."""
-    return CheckResult(Verdict.NOT_JUDGED, why)
+def warning(seen: str) -> CheckResult:
+    """Return the result of a check that is broken in a way that Azure tolerates."""
+    return CheckResult(Verdict.WARNING, seen)
+
+
+def not_judged(why: str, *, is_exercised: bool = False) -> CheckResult:
+    """Return the result of a check that cannot be judged, with the reason.
+
+    `is_exercised`: the situation occurred, but the user's options leave open what is right.
+    """
+    return CheckResult(Verdict.NOT_JUDGED, why, is_exercised=is_exercised)
+
+
+def is_late(trace: HandlerTrace, known_at: float, acted_at: float) -> bool:
+    """Return whether a handler acted on information that had been outdated for more than TOLERANCE."""
+    return acted_at > known_at and trace.available(known_at, acted_at) > TOLERANCE
 
 
 def describe_exit(trace: HandlerTrace) -> str:

@@ -7,7 +7,7 @@ import msgspec
 from forewarn.client.document import Status
 from forewarn.testing.exam.checks import TOLERANCE, CheckResult, Polarity, broken, kept, not_judged
 from forewarn.testing.exam.expectations import Expectation, Expectations
-from forewarn.testing.exam.trace import HandlerTrace
+from forewarn.testing.exam.trace import ENOUGH_LOOKS, HandlerTrace
 
 
 class PrepareCheck(msgspec.Struct, frozen=True):
@@ -36,12 +36,13 @@ class PrepareCheck(msgspec.Struct, frozen=True):
         first = None if id_ is None else trace.first_document_with(id_, status=Status.SCHEDULED)
         if id_ is None or first is None:
             return not_judged(f"it never received {self.event} as Scheduled")
-        if expectations.for_event(first.events[id_]) is Expectation.IGNORE:
+        if (kind := trace.kind(id_)) is not None and expectations.for_kind(kind) is Expectation.IGNORE:
             return not_judged("events of this type are expected to be ignored")
         approved_at = min((one.at for one in trace.approvals_of(id_)), default=None)
         done = [at for at in trace.prepared if at >= first.at - TOLERANCE]
         if not done:
-            ran_out = trace.exit_status is not None or not (trace.is_finished or approved_at is not None)
+            had_time = approved_at is not None or (trace.is_finished and trace.looks(id_) >= ENOUGH_LOOKS)
+            ran_out = trace.exit_status is not None or not had_time
             return not_judged("it had no time to prepare") if ran_out else broken("the marker did not change")
         if approved_at is not None and done[0] > approved_at:
             return broken(
@@ -92,9 +93,9 @@ class RecoverCheck(msgspec.Struct, frozen=True):
         id_ = trace.labels.get(self.event)
         gone_at = None if id_ is None else trace.gone_at(id_)
         event = None if id_ is None else trace.event(id_)
-        if gone_at is None or event is None:
+        if id_ is None or gone_at is None or event is None:
             return not_judged(f"{self.event} did not disappear from its documents")
-        if expectations.for_event(event) is Expectation.IGNORE:
+        if (kind := trace.kind(id_)) is not None and expectations.for_kind(kind) is Expectation.IGNORE:
             return not_judged("events of this type are expected to be ignored")
         if not (trace.prepared or trace.approvals_of(event.id.upper())):
             return not_judged("it neither prepared nor approved, so it need not recover")

@@ -34,12 +34,16 @@ class LaunchFailed(Exception):
 
 
 class LaunchOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How to start the program: with a URL, in a variable or in its command, or without one in a sandbox."""
+    """How to start the program: with a URL, in a variable or in its command, or without one in a sandbox.
+
+    With an `interval`, the program is started again this many seconds after its last start, as cron and timers do.
+    """
 
     command: Sequence[str]
     url_variable: str | None = None
     net: bool = False
     reach: Sequence[int] = ()
+    interval: float | None = None
 
     @property
     def receives_url(self) -> bool:
@@ -58,10 +62,17 @@ class LaunchContext(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HandlerProcess:
-    """A program that was started. The end of its output is kept."""
+    """A program that was started. The end of its output is kept.
+
+    With an interval, it is started again and again: it has ended by itself only if its exit code is not 0.
+    """
 
     def __init__(self, options: LaunchOptions, context: LaunchContext, *, on_end: Callable[[], None]) -> None:
         self._on_end = on_end
+        self._options, self._context = options, context
+        self._lock = threading.Lock()
+        self.runs = 1
+        """How many times it was started."""
         self._is_stopping = threading.Event()
         self.exit_status: ProcessExit | None = None
         """Set if the program ended by itself."""
@@ -76,6 +87,11 @@ class HandlerProcess:
         self._watcher.start()
 
     @property
+    def pid(self) -> int:
+        """The process id of the program, or of its sandbox."""
+        return self._process.pid
+
+    @property
     def output(self) -> str:
         """The end of the program's output."""
         return self._file.text if self._last_output is None else self._last_output
@@ -84,7 +100,8 @@ class HandlerProcess:
         """Stop the program and all its children, and wait until it has ended."""
         if self._last_output is not None:
             return
-        self._is_stopping.set()
+        with self._lock:
+            self._is_stopping.set()
         # A sandbox forwards the signal to its children; without a sandbox, send it to the whole session.
         self._process.signal(signal.SIGTERM, is_for_all=not self._has_sandbox)
         self._watcher.join(STOP_TIMEOUT)
@@ -94,7 +111,18 @@ class HandlerProcess:
         self._files.close()
 
     def _watch(self) -> None:
+        started_at = self.began_at
         code = asyncio.run(self._process.wait())
+        while self._options.interval is not None and code == 0:
+            next_at = started_at + self._options.interval
+            if self._is_stopping.wait(max(0.0, next_at - time.monotonic())):
+                return
+            with self._lock:
+                if self._is_stopping.is_set():
+                    return
+                self._process = _launch(self._options, self._context, self._file)
+            self.runs, started_at = self.runs + 1, time.monotonic()
+            code = asyncio.run(self._process.wait())
         if not self._is_stopping.is_set():
             self.exit_status = ProcessExit(_shell_code(code), time.monotonic())
             self._on_end()

@@ -6,6 +6,8 @@ from typing import ClassVar
 
 import msgspec
 
+from forewarn.core.event import EventType
+from forewarn.core.event_type import EVENT_TYPES
 from forewarn.guest.observer import Observed
 from forewarn.testing.exam.checks import (
     CheckResult,
@@ -16,21 +18,27 @@ from forewarn.testing.exam.checks import (
     kept,
     last_output,
     not_judged,
+    warning,
 )
 from forewarn.testing.exam.expectations import Expectations
-from forewarn.testing.exam.trace import HandlerTrace
+from forewarn.testing.exam.trace import GOOD_STATUSES, HandlerTrace, is_long_poll
 
 MAX_POLL_INTERVAL = 5.0
 """The longest interval between two polls, in seconds. Azure recommends one second."""
 
-MAX_SILENCE = 7.5
-"""How many seconds without a request at the end show that the handler has stopped polling."""
+NOTICE = EVENT_TYPES[EventType.PREEMPT].minimum_notice.total_seconds()
+"""The shortest notice on Azure, in seconds: that of an eviction."""
+
+TOO_LONG = NOTICE - 2.0
+"""The longest pause, in seconds: after it, a handler would have less than two seconds left."""
+
+MISSED = f"an eviction, with {NOTICE:g} s of notice, would have been missed"
 
 MIN_POLL_INTERVAL = 0.2
 """The shortest interval between two polls, in seconds: a real endpoint refuses more than five requests per second."""
 
 MIN_INTERVALS = 10
-"""How many intervals are needed to judge that they are too short."""
+"""How many intervals in succession must be too short on average."""
 
 INVALID_REQUEST_STATUSES = frozenset({400, 405, 413, 431})
 
@@ -95,26 +103,74 @@ class PollIntervalCheck(msgspec.Struct, frozen=True):
     description: ClassVar[str] = f"poll again within {MAX_POLL_INTERVAL:g} s (median of all intervals), and never stop"
 
     def evaluate(self, trace: HandlerTrace, _: Expectations) -> CheckResult:
-        """Measure from each good response to the next poll, and from the last response to the end."""
+        """Measure the intervals by what the handler would have missed: the notice of an eviction is NOTICE seconds."""
         if not trace.polls:
             return not_judged("it sent no request")
-        gaps = _poll_intervals(trace)
         silence = _final_silence(trace)
-        if silence > MAX_SILENCE:
-            return broken(f"it polled {count_text(len(trace.polls))}, but not in the last {silence:.1f} s")
+        if silence >= TOO_LONG:
+            return broken(f"it polled {count_text(len(trace.polls))}, but not in the last {silence:.1f} s; {MISSED}")
+        blind = max(_blind_times(trace), default=PollPause(0.0))
+        if blind.errors and blind.seconds >= TOO_LONG:
+            return broken(f"{blind.text}; {MISSED}")
+        gaps = _poll_intervals(trace)
         if not gaps:
             return not_judged("it polled once, and there was no time for more")
         middle = median(gaps)
         seen = f"{len(trace.polls)} polls, median interval {middle:.1f} s, longest {max(gaps):.1f} s"
-        return kept(seen) if middle <= MAX_POLL_INTERVAL else broken(seen)
+        if middle >= TOO_LONG:
+            return broken(f"{seen}; {MISSED}")
+        if blind.errors and blind.seconds >= NOTICE / 2:
+            left = NOTICE - blind.seconds
+            return warning(
+                f"{blind.text}: of the {NOTICE:g} s of notice of an eviction, only {left:.0f} s would be left"
+            )
+        return kept(seen) if middle <= MAX_POLL_INTERVAL else warning(seen)
+
+
+class PollPause(msgspec.Struct, frozen=True, order=True):
+    """How many seconds passed from one good response to the next poll with a good response, with errors between them.
+
+    The time that the service took for its responses does not count.
+    """
+
+    seconds: float
+    errors: tuple[str, ...] = ()
+    """The error responses."""
+
+    @property
+    def text(self) -> str:
+        """What was observed, as a clause."""
+        kinds = ", ".join(dict.fromkeys(self.errors))
+        pauses = "its pause after an error" if len(self.errors) == 1 else f"its pauses after {len(self.errors)} errors"
+        return f"because of {pauses} ({kinds}), it received no document for {self.seconds:.1f} s"
+
+
+def _blind_times(trace: HandlerTrace) -> list[PollPause]:
+    found, last_at, errors, pauses = list[PollPause](), None, list[str](), 0.0
+    for poll in trace.polls:
+        if last_at is not None:
+            pauses += trace.paused(last_at, poll.at)
+        if trace.is_good(poll):
+            found.append(PollPause(pauses, tuple(errors)))
+            errors, pauses = [], 0.0
+        else:
+            errors.append(_error_text(poll))
+        last_at = poll.answered_at or poll.at
+    return found
+
+
+def _error_text(poll: Observed) -> str:
+    if poll.status is None:
+        return "no response"
+    return "no valid document" if poll.status == 200 else f"status {poll.status}"
 
 
 def _poll_intervals(trace: HandlerTrace) -> list[float]:
-    """Return the seconds from each good response to the next poll; after an error a handler may back off."""
+    """Return the seconds from each good response to the next poll; pauses after an error are blind times."""
     return [
-        max(0.0, later.at - earlier.answered_at)
+        trace.paused(earlier.answered_at, later.at)
         for earlier, later in pairwise(trace.polls)
-        if earlier.answered_at is not None and earlier.status in (200, 304)
+        if earlier.answered_at is not None and earlier.status in GOOD_STATUSES
     ]
 
 
@@ -123,7 +179,7 @@ def _final_silence(trace: HandlerTrace) -> float:
     last = trace.requests[-1]
     if last.status is None or trace.exit_status is not None or trace.vm_removed_at is not None:
         return 0.0
-    return trace.finished_at - (last.answered_at or last.at)
+    return trace.available(last.answered_at or last.at, trace.finished_at)
 
 
 class RateLimitCheck(msgspec.Struct, frozen=True):
@@ -135,16 +191,21 @@ class RateLimitCheck(msgspec.Struct, frozen=True):
     description: ClassVar[str] = "poll more than 5 times per second: a real endpoint then responds with 429"
 
     def evaluate(self, trace: HandlerTrace, _: Expectations) -> CheckResult:
-        """Use the median interval, so that short stalls of the machine have no effect. Long polls do not count."""
-        polled_at = [poll.at for poll in trace.polls if "wait=" not in poll.target.lower()]
-        gaps = [later - earlier for earlier, later in pairwise(polled_at)]
+        """Find the fastest MIN_INTERVALS intervals in succession: a busy machine slows the others down.
+
+        The interval begins with the response, so that it is never shorter than the handler's own pause. Long polls do
+        not count.
+        """
         if not trace.polls:
             return not_judged("it sent no request")
+        polls = [poll for poll in trace.polls if not is_long_poll(poll)]
+        gaps = [max(0.0, later.at - (earlier.answered_at or earlier.at)) for earlier, later in pairwise(polls)]
         if len(gaps) < MIN_INTERVALS:
             return kept(f"{len(trace.polls)} polls in total")
-        middle = median(gaps)
-        seen = f"{len(polled_at)} polls, median interval {middle:.2f} s"
-        return broken(seen) if middle < MIN_POLL_INTERVAL else kept(seen)
+        runs = (gaps[start : start + MIN_INTERVALS] for start in range(len(gaps) - MIN_INTERVALS + 1))
+        shortest = min(map(sum, runs)) / MIN_INTERVALS
+        seen = f"{len(polls)} polls, {MIN_INTERVALS} of them with {shortest:.2f} s between them"
+        return broken(seen) if shortest < MIN_POLL_INTERVAL else kept(seen)
 
 
 class RunningCheck(msgspec.Struct, frozen=True):
@@ -159,6 +220,8 @@ class RunningCheck(msgspec.Struct, frozen=True):
         """Look for an exit status."""
         if trace.exit_status is not None:
             return broken(f"{describe_exit(trace)}{last_output(trace)}")
+        if trace.one_shot_runs is not None:
+            return kept(f"it ran {count_text(trace.one_shot_runs)}, each time with exit code 0")
         return kept("it was still running at the end")
 
 

@@ -8,6 +8,7 @@ from forewarn.testing.junit import Case, CaseStatus
 
 CASE_STATUSES = {
     Verdict.KEPT: CaseStatus.PASSED,
+    Verdict.WARNING: CaseStatus.PASSED,
     Verdict.BROKEN: CaseStatus.FAILED,
     Verdict.NOT_JUDGED: CaseStatus.SKIPPED,
 }
@@ -20,13 +21,19 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_passed(self) -> bool:
-        """Whether every scenario ran to its end and no check was broken."""
-        return all(result.is_passed for result in self.results)
+        """Whether every scenario ran to its end and no check was broken. A scenario may be not judged."""
+        return all(result.is_finished and not result.broken for result in self.results)
 
     @property
     def unfinished(self) -> tuple[Result, ...]:
         """Results of scenarios that did not run to their end, and in which no check was broken."""
         return tuple(result for result in self.results if not result.is_finished and not result.broken)
+
+    @property
+    def unexercised(self) -> tuple[Result, ...]:
+        """Results of scenarios that ended, but whose situation did not occur."""
+        found = (result for result in self.results if result.is_finished and not result.broken)
+        return tuple(result for result in found if not result.is_exercised)
 
     @property
     def findings(self) -> tuple[tuple[str, Finding], ...]:
@@ -65,13 +72,17 @@ def _cases(result: Result) -> list[Case]:
 
 def _case(result: Result, finding: Finding, seconds: float) -> Case:
     lines = [f"{result.scenario}: {result.title}", f"Expected: it {finding.expected}", f"Seen: {finding.seen}"]
+    if finding.verdict is Verdict.WARNING:
+        lines.append("Warning: Azure tolerates this.")
+    if finding.advice and finding.verdict is Verdict.BROKEN:
+        lines.append(f"Advice: {finding.advice}")
     if finding.verdict is Verdict.BROKEN and result.output.strip():
         lines += ["", "Last output of the program:", result.output.rstrip()]
     return Case(
         name=finding.demand,
         classname=f"exam.{result.scenario}",
         status=CASE_STATUSES[finding.verdict],
-        message="" if finding.verdict is Verdict.KEPT else f"it {finding.expected}; {finding.seen}",
+        message="" if CASE_STATUSES[finding.verdict] is CaseStatus.PASSED else f"it {finding.expected}; {finding.seen}",
         details="\n".join(lines),
         seconds=seconds,
     )

@@ -3,16 +3,14 @@
 import os
 import re
 import threading
-from collections import Counter
 from collections.abc import Iterator, Sequence
-from collections.abc import Set as AbstractSet
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
 import msgspec
 
 from forewarn.testing.exam.catalog import ExamScenario
-from forewarn.testing.exam.checks import Finding, Polarity, Verdict
+from forewarn.testing.exam.checks import Finding, Polarity
 from forewarn.testing.exam.report import Report
 from forewarn.testing.exam.scenario_run import ExamOptions, Result, ScenarioRun
 
@@ -24,28 +22,17 @@ JOBS_PER_CORE = 3
 
 
 def inconclusive(scenarios: Sequence[ExamScenario], results: Sequence[Result]) -> list[ExamScenario]:
-    """Return the scenarios whose result a busy machine may have caused.
+    """Return the scenarios whose result a busy machine may have caused: the exam has measured that it was busy.
 
-    They did not end within the time limit, or the handler was late for something that it does in most other scenarios.
-    Something that the handler must not do, but did, is always conclusive.
+    They did not end within the time limit, or the handler was late. Something that the handler must not do, but did,
+    is always conclusive.
     """
-    verdicts: dict[str, Counter[Verdict]] = {}
-    for result in results:
-        for finding in result.findings:
-            verdicts.setdefault(_check_kind(finding), Counter())[finding.verdict] += 1
-    usually_kept = {kind for kind, counts in verdicts.items() if counts[Verdict.KEPT] > counts[Verdict.BROKEN]}
-    return [
-        scenario for scenario, result in zip(scenarios, results, strict=True) if _is_inconclusive(result, usually_kept)
-    ]
+    return [scenario for scenario, result in zip(scenarios, results, strict=True) if _is_inconclusive(result)]
 
 
-def _is_inconclusive(result: Result, usually_kept: AbstractSet[str]) -> bool:
-    if not result.broken:
-        return not result.is_finished
-    return all(
-        finding.mood is Polarity.MUST and _check_kind(finding) in usually_kept & TIMING_CHECKS
-        for finding in result.broken
-    )
+def _is_inconclusive(result: Result) -> bool:
+    is_late = all(finding.mood is Polarity.MUST and _check_kind(finding) in TIMING_CHECKS for finding in result.broken)
+    return result.is_starved and is_late and (bool(result.broken) or not result.is_finished)
 
 
 def _check_kind(finding: Finding) -> str:

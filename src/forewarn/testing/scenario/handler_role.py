@@ -1,5 +1,6 @@
 """The handler role in a live scenario: played by the scenario itself, or by a program under test."""
 
+import time
 from typing import Protocol
 
 from forewarn.api import v1
@@ -13,6 +14,10 @@ DEFAULT_TIMEOUT = 5.0
 """How many seconds of real time a program has for each line that it must carry out."""
 
 
+WAIT_SLICE = 0.1
+"""The seconds between two questions whether the program still has time."""
+
+
 class HandlerProgram(Protocol):
     """A program that runs as the handler."""
 
@@ -22,6 +27,13 @@ class HandlerProgram(Protocol):
 
     def catch_up(self) -> None:
         """Wait until the program has received the current document. Called before each move of a manual clock."""
+        ...
+
+    def has_time(self, began_at: float, timeout: float) -> bool:
+        """Return whether the program still has time for a line that began at this time of the monotonic clock.
+
+        `timeout` is the usual number of seconds; a program may need more.
+        """
         ...
 
 
@@ -69,10 +81,14 @@ class HandlerRole:
     def wait_for_program(self, command: commands.Command) -> list[str]:
         """Wait until the program has carried out the command, or until the timeout. A manual clock does not move."""
         facts = self._state.new_facts(hidden=(EntryKind.ENABLED,))
-        deadline = self._watcher.deadline(self._timeout)
-        while not self._is_done(command) and self._watcher.wait_until(deadline):
+        began_at = time.monotonic()
+        while not self._is_done(command) and self._has_time(began_at):
+            self._watcher.wait(WAIT_SLICE)
             facts += self._state.new_facts(hidden=(EntryKind.ENABLED,))
         return facts
+
+    def _has_time(self, began_at: float) -> bool:
+        return self._program is not None and self._program.has_time(began_at, self._timeout)
 
     def _is_done(self, command: commands.Command) -> bool:
         """Return whether the program has approved the events, or they have started or ended.

@@ -1,7 +1,6 @@
 """Watch the journal of a running service, so that callers wait for changes instead of polling."""
 
 import threading
-import time
 
 from forewarn.api.client import ApiClient
 from forewarn.api.errors import ApiError, ServiceUnreachable
@@ -43,15 +42,6 @@ class JournalWatcher:
         if self._error is not None:
             raise self._error
         return has_changed
-
-    def deadline(self, seconds: float) -> float:
-        """Return the deadline for `wait_until` in this many seconds of real time."""
-        return time.monotonic() + seconds
-
-    def wait_until(self, deadline: float) -> bool:
-        """Wait like `wait`, at most until the deadline; False once it has passed."""
-        left = deadline - time.monotonic()
-        return left > 0 and self.wait(left)
 
     def check(self) -> None:
         """Raise Cancelled if the scenario was cancelled."""
