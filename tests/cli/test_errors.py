@@ -52,6 +52,7 @@ def test_refusal_is_reported_once_with_the_next_step() -> None:
         ("too early; to start at once, use now", "too early; to start at once, use --now"),
         ("to go ahead anyway, set unannounced", "to go ahead anyway, use --unannounced"),
         ("to start it, consent with unannounced", "to start it, use --unannounced"),
+        ("create another first, or revoke it with force", "create another first, or use --force"),
         ("the VM named now", "the VM named now"),
     ],
 )

@@ -45,7 +45,7 @@ HINTS = NOT_FOUND_HINTS | {
 """What the user can do about a refusal, by its code."""
 
 
-ADVISED_FIELD = re.compile(r"\b(?:use|set|consent with) (now|unannounced)$")
+ADVISED_FIELD = re.compile(r"\b(?:use|set|consent with|revoke it with) (now|unannounced|force)$")
 """The end of a message of the service that advises a field of the API whose option has the same name."""
 
 
