@@ -46,6 +46,20 @@ def test_refusal_is_reported_once_with_the_next_step() -> None:
     assert error_message(CliError(ExitCode.USAGE, "wrong")) == "wrong"
 
 
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        ("too early; to start at once, use now", "too early; to start at once, use --now"),
+        ("to go ahead anyway, set unannounced", "to go ahead anyway, use --unannounced"),
+        ("to start it, consent with unannounced", "to start it, use --unannounced"),
+        ("create another first, or revoke it with force", "create another first, or use --force"),
+        ("the VM named now", "the VM named now"),
+    ],
+)
+def test_field_that_the_service_advises_is_shown_as_its_option(message: str, shown: str) -> None:
+    assert error_message(refused("refused", message=message)) == shown
+
+
 NAMES_PARAMETER = re.compile(r"--[a-z]|\b[A-Z]{2,}\b|\b(?:flag|options?|given_options|missing_options)\b")
 """An option, the metavar of an argument, or a variable that has the option."""
 

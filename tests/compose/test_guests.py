@@ -46,6 +46,18 @@ async def test_vms_of_a_network_share_the_link_local_url() -> None:
     assert urls == {"web-0": None, "web-1": "http://169.254.169.254", "web-2": None}
 
 
+async def test_response_of_a_vm_at_the_port_of_all_vms_is_previewed() -> None:
+    shared = Settings(listen_shared=ListenAddress("127.0.0.1", 0))
+    async with (
+        run_fleet(WEB) as fleet,
+        serve_guests(shared, fleet, RecordingReporter(), operator_port=1) as guests,
+    ):
+        previews = [guests.preview("web", each) for each in WEB.roster]
+        urls = [guests.url("web", each) for each in WEB.roster]
+    assert urls == [f"{guests.shared_url}/vm/{each.name}" for each in WEB.roster]
+    assert [None if preview is None else preview.status for preview in previews] == [200, 200, 200]
+
+
 def a_server(fleet: object) -> GuestServer:
     return GuestServer(fleet, limits=Limits(), unsupported_version_status=404)  # type: ignore[arg-type]  # a fleet
 

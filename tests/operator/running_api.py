@@ -125,6 +125,7 @@ class FakeGuests:
 
     networks: Mapping[str, str] = {}
     ports: str | None = "a name for each"
+    shared_url: str | None = None
     counters = Counters()
     faults: Faults | None = None
     sockets: SocketControl | None = None

@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
 CLAIMS = re.findall(r"^\| (?!\|)([^|]+) \| ([^|]*) \|$", PAGE.partition("## What each can do")[2], re.MULTILINE)
-NAMED = re.compile(r"`([\w/]+\.py)::(test_\w+)`")
+NAMED = re.compile(r"`([\w/]+\.py)::((?:Test\w+::)?test_\w+)`")
 
 
 def missing_tests(claims: list[tuple[str, str]]) -> list[str]:
@@ -23,9 +23,13 @@ def missing_tests(claims: list[tuple[str, str]]) -> list[str]:
 
 
 def functions_of(file: Path) -> set[str]:
-    """Return the names of the functions of a test file, also of those in classes."""
-    nodes = ast.walk(ast.parse(file.read_text(encoding="utf-8")))
-    return {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+    """Return the names of the functions of a test file as pytest takes them: `Class::function` in a class."""
+    names: set[str] = set()
+    for node in ast.parse(file.read_text(encoding="utf-8")).body:
+        members, prefix = (node.body, f"{node.name}::") if isinstance(node, ast.ClassDef) else ([node], "")
+        functions = [one for one in members if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)]
+        names.update(prefix + function.name for function in functions)
+    return names
 
 
 def test_every_claim_names_tests_that_exist() -> None:

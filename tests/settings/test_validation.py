@@ -31,6 +31,7 @@ from forewarn.settings.types import (
         ),
         (PRODUCTION, {"allow_remote": True}, "--allow-remote: allow_remote is for the emulator only"),
         (PRODUCTION, {"listen_shared": "127.0.0.1:0"}, "--listen-shared: listen_shared is for the emulator only"),
+        (PRODUCTION, {"listen": "0.0.0.0:80"}, "--listen: listen 0.0.0.0:80 can be reached from other machines"),
         (PRODUCTION, {"speed": "2"}, "--speed: speed is for the emulator"),
         (PRODUCTION, {"manual_time": True}, "--manual-time: manual_time is for the emulator"),
         (
@@ -51,6 +52,7 @@ from forewarn.settings.types import (
         "remote operator without TLS",
         "remote guests of a service",
         "shared port of a service",
+        "ports of a service beyond loopback",
         "speed",
         "manual time",
         "data and ephemeral",

@@ -1,5 +1,6 @@
 """Exit codes and error messages of the program. The codes are documented in docs/reference/cli.md and do not change."""
 
+import re
 from enum import IntEnum
 
 from forewarn.api.errors import NOT_FOUND_HINTS, AmbiguousService, ApiError, InvalidUrl, NotFound, RequestRefused
@@ -40,15 +41,24 @@ HINTS = NOT_FOUND_HINTS | {
     "forbidden": " (FOREWARN_TOKEN or --token-file)",
     "scope-forbidden": " (FOREWARN_TOKEN or --token-file)",
     "invalid-token": " (use FOREWARN_TOKEN or --token-file)",
-    "not-announced": " (--unannounced)",
 }
 """What the user can do about a refusal, by its code."""
 
 
+ADVISED_FIELD = re.compile(r"\b(?:use|set|consent with|revoke it with) (now|unannounced|force)$")
+"""The end of a message of the service that advises a field of the API whose option has the same name."""
+
+
+def with_advised_option(message: str) -> str:
+    """Return a message of the service that advises the option instead of the field."""
+    return ADVISED_FIELD.sub(r"use --\1", message)
+
+
 def error_message(error: Exception) -> str:
     """Return the message with a hint about the next step, unless the service has already added it."""
-    message = str(error)
-    hint = HINTS.get(error.code, "") if isinstance(error, RequestRefused) else ""
+    if not isinstance(error, RequestRefused):
+        return str(error)
+    message, hint = with_advised_option(str(error)), HINTS.get(error.code, "")
     return message if message.endswith(hint) else message + hint
 
 

@@ -49,7 +49,9 @@ class GuestListeners(msgspec.Struct, frozen=True, kw_only=True):
         if self.ports is not None:
             return None if self.ports.url(scope, vm.name) is None else self.server.preview(name)
         address = next((address for address in vm.addresses if address.network in self.networks), None)
-        return None if address is None else self.server.preview(name, address=address)
+        if address is not None:
+            return self.server.preview(name, address=address)
+        return None if self.shared_url is None else self.server.preview(name)
 
     def problem(self) -> str | None:
         """Return a known problem of the guest endpoint; None if there is none."""

@@ -113,6 +113,11 @@ class GuestEndpoints(Protocol):
         ...
 
     @property
+    def shared_url(self) -> str | None:
+        """The URL of the port that serves all VMs; None if there is none."""
+        ...
+
+    @property
     def faults(self) -> FaultControl | None:
         """Fault injection; None outside the emulator."""
         ...

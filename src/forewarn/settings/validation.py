@@ -40,6 +40,11 @@ def _check_protected(settings: Settings, sources: Mapping[str, str]) -> None:
                 f"{sources[key]}: {key} is for the emulator only: any caller could act as any VM. Use "
                 "listen_link_local, which recognises VMs by their addresses"
             )
+    if settings.listen is not None and not settings.listen.is_loopback:
+        raise SettingsConflict(
+            f"{sources['listen']}: listen {settings.listen} can be reached from other machines, and any caller of a "
+            "VM's port could act as that VM: use a loopback address, or listen_link_local"
+        )
 
 
 def _check_real_time(settings: Settings, sources: Mapping[str, str]) -> None:

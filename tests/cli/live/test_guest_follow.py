@@ -47,3 +47,5 @@ def test_control_characters_of_the_service_do_not_reach_the_terminal() -> None:
     event = Event(id="A\x1b[2J", type="Reboot", status="Scheduled", resources=("web\n0",), not_before=None)
     (line,) = follower().text_lines([Appeared(event)])
     assert line.isprintable()
+    assert r"A\x1b[2J" in line
+    assert r"web\n0" in line

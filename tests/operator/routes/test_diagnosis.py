@@ -64,6 +64,18 @@ async def test_diagnosis_of_a_vm_with_its_own_port() -> None:
     assert "Is its address known?" not in found
 
 
+class SharedPort(Nowhere):
+    """An endpoint that serves all VMs on one port."""
+
+    shared_url = "http://127.0.0.1:8180"
+
+
+async def test_diagnosis_of_a_vm_at_the_port_of_all_vms() -> None:
+    async with run_api(guests=SharedPort()) as service:
+        found = await findings(service, "web-0")
+    assert found["Does the endpoint listen for it?"] == (True, "Yes, at the port of all VMs: http://web.web-0.")
+
+
 class BusyPort(FakeGuests):
     """An endpoint that cannot open the port of a VM."""
 

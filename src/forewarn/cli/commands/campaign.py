@@ -9,7 +9,7 @@ import msgspec
 
 from forewarn.api import v1
 from forewarn.api.errors import NotFound, RequestRefused
-from forewarn.cli.errors import CliError, ExitCode, error_message, exit_code
+from forewarn.cli.errors import CliError, ExitCode, error_message, exit_code, with_advised_option
 from forewarn.cli.options.campaign import with_campaign
 from forewarn.cli.options.common import ChoiceType, CommandGroup, key_option, reason_option
 from forewarn.cli.options.completion import campaign_argument, complete_failed_scopes, complete_scopes
@@ -118,7 +118,7 @@ def plan(connection: ServiceConnection, spec: v1.CampaignSpec) -> None:
     else:
         write_plan(campaign_plan)
     for remark in campaign_plan.warnings:
-        write_message(remark)
+        write_message(with_advised_option(remark))
     write_message(plan_summary(campaign_plan))
     if campaign_plan.unplaced:
         raise click.exceptions.Exit(ExitCode.REFUSED)

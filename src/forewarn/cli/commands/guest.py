@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from forewarn.cli.errors import CliError, ExitCode
-from forewarn.cli.live.guest_follow import GuestEventRow, GuestFollower, GuestStream, guest_event_row, printable
+from forewarn.cli.live.guest_follow import GuestEventRow, GuestFollower, GuestStream, guest_event_row
 from forewarn.cli.live.live_view import show_live
 from forewarn.cli.options.common import CommandGroup, complete_words
 from forewarn.cli.options.endpoint import EndpointConnection, connect, with_endpoint
@@ -16,6 +16,7 @@ from forewarn.cli.output import Output, moment_text, write_json, write_message
 from forewarn.cli.views.tables import Column, write_table
 from forewarn.client import ClientError, Event, Refused
 from forewarn.clock import SystemClock
+from forewarn.core.text import escape_controls
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -53,7 +54,7 @@ def _row(event: GuestEventRow) -> tuple[str, ...]:
         event.source or "",
         event.description or "",
     )
-    return tuple(map(printable, cells))
+    return tuple(map(escape_controls, cells))
 
 
 app = CommandGroup()

@@ -15,6 +15,7 @@ from forewarn.client import Appeared, Change, Changed, ClientError, Event, Gone,
 from forewarn.client.document import event_key
 from forewarn.clock import Clock
 from forewarn.core.duration import format_duration
+from forewarn.core.text import escape_controls
 
 SECOND = timedelta(seconds=1)
 
@@ -135,7 +136,7 @@ def change_line(change: Change, now: datetime) -> tuple[str, str, str]:
     """Return a change as text: its time, its kind and the event."""
     event = change.event
     about = (event.id, f"{event.type:<9}", ", ".join(event.resources), _change_note(change, now))
-    return moment_text(now), f"{type(change).__name__:<8}", printable(GAP.join(about)).rstrip()
+    return moment_text(now), f"{type(change).__name__:<8}", escape_controls(GAP.join(about)).rstrip()
 
 
 def _change_note(change: Change, now: datetime) -> str:
@@ -149,7 +150,8 @@ def _change_note(change: Change, now: datetime) -> str:
 def countdown_lines(events: Iterable[Event], now: datetime) -> list[str]:
     """Return one line per event with the time until it starts."""
     return [
-        printable(f"{event.type} of {', '.join(event.resources)} {_countdown_text(event, now)}") for event in events
+        escape_controls(f"{event.type} of {', '.join(event.resources)} {_countdown_text(event, now)}")
+        for event in events
     ]
 
 
@@ -160,8 +162,3 @@ def _countdown_text(event: Event, now: datetime) -> str:
     if left is None:
         return "at any moment"
     return f"in {left}" if left != "0s" else "is due"
-
-
-def printable(text: str) -> str:
-    """Replace control characters: the service must not move the terminal's cursor."""
-    return "".join(char if char.isprintable() else " " for char in text)

@@ -7,7 +7,7 @@ from typing import TypeVar
 import click
 
 from forewarn.api.errors import RequestRefused
-from forewarn.cli.errors import CliError, ExitCode
+from forewarn.cli.errors import CliError, ExitCode, error_message
 from forewarn.cli.output import write_message
 from forewarn.core.errors import NotAnnounced
 
@@ -28,7 +28,7 @@ def send_with_consent(send: Callable[[bool], R], *, unannounced: bool) -> R:
     except RequestRefused as refusal:
         if refusal.code != NotAnnounced.code or not sys.stdin.isatty():
             raise
-        write_message(str(refusal))
+        write_message(error_message(refusal))
     if not click.confirm("Go ahead anyway?", err=True):
         raise CliError(ExitCode.FAILED, "aborted; nothing has happened")
     return send(True)

@@ -151,6 +151,9 @@ def _check_listener(guests: GuestEndpoints, scope: Scope, vm: Vm) -> v1.Diagnosi
         return v1.DiagnosisCheck(
             question=question, passed=True, message=f"Yes, at {ENDPOINT}, for VMs of network {where}."
         )
+    if guests.shared_url is not None:
+        found = f"Yes, at the port of all VMs: {guests.url(scope.id, vm)}."
+        return v1.DiagnosisCheck(question=question, passed=True, message=found)
     advice = "Set listen_link_local to the VMs' interface, or listen to HOST:PORT, and restart the service."
     return v1.DiagnosisCheck(
         question=question, passed=False, message="No: the service does not listen for guests.", hint=advice
