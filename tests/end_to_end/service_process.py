@@ -13,6 +13,7 @@ from forewarn.api import v1
 from forewarn.api.client import ApiClient
 from forewarn.api.local_service import read_token
 from forewarn.core.journal import EntryKind
+from tests.support.emulator import NO_WAIT
 from tests.support.program import FREE_PORTS, GUARD, Machine, UpProcess
 
 PATH = "/metadata/scheduledevents?api-version=2020-07-01"
@@ -39,7 +40,7 @@ class ServiceProcess:
 
     def start(self) -> None:
         """Start the service; VMs keep their ports."""
-        self._up = self._machine.start("-o", "json", *FREE_PORTS, *self._options)
+        self._up = self._machine.start("-o", "json", *FREE_PORTS, *self._options, **NO_WAIT)
         self._up.wait_until_ready()
 
     def kill(self) -> None:

@@ -1,15 +1,20 @@
 """Manual time: everything that is due on the way happens at its own moment."""
 
+import asyncio
 from datetime import datetime, timedelta
 
+import msgspec
 import pytest
 
 from forewarn.clock import ManualClock, SystemClock
 from forewarn.core.event import EventType
 from forewarn.core.impact import Retry
 from forewarn.core.journal import EntryKind
+from forewarn.core.policy import EMULATOR, Policy
+from forewarn.core.scope import Scope
 from forewarn.fleet.errors import ManualTimeUnavailable
 from forewarn.fleet.fleet_state import FLEET_STATE, manual_clock_start
+from forewarn.fleet.scopes import ScopeChange
 from forewarn.platform.simulated import SimulatedPlatform
 from forewarn.store.memory import MemoryStore
 from tests.core.sample_scopes import TEN, schedule_request, scope, vm, web_scope
@@ -141,3 +146,45 @@ async def test_real_time_cannot_be_moved() -> None:
     async with run_fleet(web_scope(), clock=SystemClock()) as fleet:
         with pytest.raises(ManualTimeUnavailable, match="--manual-time"):
             await fleet.time.advance(MINUTE)
+
+
+FLOOR = timedelta(seconds=0.3)
+GUARD = 60.0
+
+
+def with_floor(shortest_notice: timedelta) -> Policy:
+    return msgspec.structs.replace(EMULATOR, shortest_notice=shortest_notice)
+
+
+def enabled_scope() -> Scope:
+    return msgspec.structs.replace(web_scope(), enabled=True, was_enabled=True, seen_at=TEN)
+
+
+async def test_advance_leaves_an_event_scheduled_long_enough_for_clients_that_poll() -> None:
+    time = asyncio.get_running_loop().time
+    async with run_fleet(enabled_scope(), policy=with_floor(FLOOR)) as fleet:
+        announced_at = time()
+        await fleet.events.schedule(schedule_request(EventType.REBOOT, "web-0"))
+        started_at: list[float] = []
+
+        def observe(change: ScopeChange) -> None:
+            if any(entry.kind is EntryKind.STARTED for entry in change.entries or ()):
+                started_at.append(time())
+
+        fleet.scopes.observers.append(observe)
+        assert await fleet.time.advance(HOUR) == TEN + HOUR
+        (started,) = started_at
+        assert started - announced_at >= FLOOR.total_seconds()
+
+
+@pytest.mark.parametrize(
+    ("held_back", "notice"), [(web_scope(), 15 * MINUTE), (enabled_scope(), FLOOR)], ids=["not polled", "short notice"]
+)
+async def test_advance_does_not_wait_where_no_vm_polls_or_longer_than_the_notice(
+    held_back: Scope, notice: timedelta
+) -> None:
+    """With a floor of an hour, it would not return here."""
+    async with run_fleet(held_back, policy=with_floor(HOUR)) as fleet, asyncio.timeout(GUARD):
+        await fleet.events.schedule(schedule_request(EventType.REBOOT, "web-0", not_before=TEN + notice))
+        await fleet.time.advance(HOUR)
+        assert fleet.counts.events.total() == 0

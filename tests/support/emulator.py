@@ -126,6 +126,10 @@ def run_emulator(directory: Path, **environ: str) -> Iterator[EmulatorProcess]:
         yield EmulatorProcess(started)
 
 
+NO_WAIT = {"FOREWARN_POLICY_SHORTEST_NOTICE": "0s"}
+"""Settings of a service whose clients ask when the test wants them to, so that no advance has to wait for them."""
+
+
 @contextmanager
 def forewarn_up(directory: Path, *options: str, within: Sequence[str] = (), **environ: str) -> Iterator[UpOutput]:
     """Run `forewarn up` without stored data, through a wrapper command if given; end it with SIGINT."""
@@ -136,7 +140,7 @@ def forewarn_up(directory: Path, *options: str, within: Sequence[str] = (), **en
         log.open("w") as talk,
         subprocess.Popen(
             command,
-            env=plain_environment(XDG_RUNTIME_DIR=str(directory), **environ),
+            env=plain_environment(XDG_RUNTIME_DIR=str(directory), **NO_WAIT, **environ),
             cwd=directory,
             stdout=subprocess.PIPE,
             stderr=talk,

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 
-from forewarn.clock import Clock, SystemClock
+from forewarn.clock import Clock, ManualClock, SystemClock
 from forewarn.core.policy import Policy
 from forewarn.fleet.campaign.service import Campaigns
 from forewarn.fleet.duty import Duty
@@ -25,7 +25,7 @@ from forewarn.fleet.journal import DEFAULT_RETENTION, Journal, JournalPruner
 from forewarn.fleet.last_seen import LastSeenTracker
 from forewarn.fleet.log_observer import LogObserver
 from forewarn.fleet.main_loop import MainLoop, RecordChange
-from forewarn.fleet.manual_time import ManualTime
+from forewarn.fleet.manual_time import ManualTime, NoticeFloor
 from forewarn.fleet.metrics import FleetCounts, FleetMetrics, MetricsObserver, MetricsStore
 from forewarn.fleet.outages import OutageTracker
 from forewarn.fleet.ports import Ports
@@ -90,9 +90,11 @@ class Fleet:
             self.campaigns.duty,
             JournalPruner(loop, retention, clock),
         )
+        notice_floor = NoticeFloor(self.scopes)
         self.time = ManualTime(
             clock,
             state_record,
+            notice_floor,
             self.metrics,
             self.counts,
             self.campaigns.duty,
@@ -111,6 +113,8 @@ class Fleet:
                 LongPollObserver(self.replica).observe,
             )
         )
+        if isinstance(clock, ManualClock):
+            self.scopes.observers.append(notice_floor.observe)
         self.campaigns.observers.append(log.observe_campaign)
         hold_record.observers.append(self._on_hold_changed)
 
