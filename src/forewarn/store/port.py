@@ -298,8 +298,9 @@ class Store(Protocol):
     async def journal(self, query: JournalQuery) -> list[JournalRow]:
         """Return journal rows in order of position, or the newest first, at most `query.limit`.
 
-        Positions increase by one with every saved row, in the order of saving, and are never reused. Once a row can be
-        read, no row with a lower position will appear later.
+        Positions increase with every saved row, in the order of saving, and are never reused. They need not count by
+        one: only `extent` shows whether rows were removed. Once a row can be read, no row with a lower position will
+        appear later.
         """
         ...
 
