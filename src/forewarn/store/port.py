@@ -13,6 +13,7 @@ StoreError
 ├── StoreFailed       the operating system refused another operation
 ├── StoreUnavailable  the servers of the store do not answer, or refuse an operation; nothing was saved
 ├── StoreMissing      the servers of the store have no cell of this name
+├── CellInUse         another process may change the store, and this one may not
 ├── StoreRestored     the store was restored from a backup, or created again, while this process used it
 ├── SaveUnknown       a save ended without an answer, and may or may not have happened
 └── StoreClosed       the store has been closed
@@ -255,6 +256,14 @@ class StoreMissing(StoreError):
     template = "the NATS servers {servers} have no cell {cell}: create it with `forewarn cluster init`"
     servers: tuple[str, ...]
     cell: str
+
+
+class CellInUse(StoreError):
+    """Another process may change the store, and this one may not."""
+
+    template = "cell {cell} is in use by {owner}: stop it first; one service at a time can change a cell"
+    cell: str
+    owner: str
 
 
 class StoreRestored(StoreError):

@@ -23,7 +23,7 @@ from nats.errors import (
 from forewarn.core.base_error import BaseError
 from forewarn.files import read_file
 from forewarn.settings.nats import NatsSettings
-from forewarn.store.port import StoreUnavailable
+from forewarn.store.port import StoreError, StoreUnavailable
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ class ApiRefused(BaseError):
     description: str
 
 
-class InvalidCredentials(BaseError):
+class InvalidCredentials(StoreError):
     """The files with which to log in cannot be used."""
 
     template = "cannot log in to NATS with {path} ({reason}): check the section [nats] of the settings"
@@ -77,12 +77,12 @@ class NatsConnection:
         self._last_error = "no server answers"
 
     @classmethod
-    async def open(cls, settings: NatsSettings, *, patience: float = CONNECT_SECONDS) -> "NatsConnection":
+    async def open(cls, settings: NatsSettings, *, patience: float | None = None) -> "NatsConnection":
         """Connect to one of the servers; raise StoreUnavailable if none accepts the connection in time."""
         connection = cls(settings)
         options = await asyncio.to_thread(_login_options, settings)
         try:
-            async with asyncio.timeout(patience):
+            async with asyncio.timeout(CONNECT_SECONDS if patience is None else patience):
                 await connection._connect(options)
         except (TimeoutError, Error, OSError, ValueError) as error:
             await connection.aclose()
@@ -166,6 +166,7 @@ class NatsConnection:
     async def aclose(self) -> None:
         """Close the connection. A second call does nothing."""
         await self._client.close()
+        await asyncio.sleep(0)  # the event loop closes the socket in its next iteration
 
     async def _connect(self, options: dict[str, Any]) -> None:
         await self._client.connect(

@@ -85,6 +85,11 @@ class CellSubjects(NamedTuple):
         """The subject of empty messages that only carry a guard."""
         return f"G.{self.cell}"
 
+    @property
+    def owner(self) -> str:
+        """The subject with the process that may change the cell."""
+        return f"O.{self.cell}"
+
     def of(self, key: RecordKey) -> str:
         """Return the subject of a record; raise ValueError if its id is too long."""
         token = encode_token(key.id)

@@ -101,8 +101,11 @@ class Saved(NamedTuple):
 class SaveQueue:
     """The saves of this process."""
 
-    def __init__(self, stream: CellStream, *, on_saved: Callable[[Saved], None]) -> None:
+    def __init__(
+        self, stream: CellStream, *, is_allowed: Callable[[], bool], on_saved: Callable[[Saved], None]
+    ) -> None:
         self._stream = stream
+        self._is_allowed = is_allowed
         self._on_saved = on_saved
         self._waiting: deque[QueuedSave] = deque()
         self._open: dict[asyncio.Task[None], tuple[QueuedSave, ...]] = {}
@@ -179,7 +182,7 @@ class SaveQueue:
         self._start_batches()
 
     async def _run(self, saves: tuple[QueuedSave, ...]) -> None:
-        batch = _Batch(self._stream, saves, self._on_saved)
+        batch = _Batch(self._stream, saves, self._is_allowed, self._on_saved)
         try:
             await batch.run()
         except StoreError as error:
@@ -191,8 +194,15 @@ class SaveQueue:
 class _Batch:
     """Some saves that are sent together until each has its outcome."""
 
-    def __init__(self, stream: CellStream, saves: Iterable[QueuedSave], on_saved: Callable[[Saved], None]) -> None:
+    def __init__(
+        self,
+        stream: CellStream,
+        saves: Iterable[QueuedSave],
+        is_allowed: Callable[[], bool],
+        on_saved: Callable[[Saved], None],
+    ) -> None:
         self._stream = stream
+        self._is_allowed = is_allowed
         self._saves = list(saves)
         self._on_saved = on_saved
         self._markers: dict[RecordKey, int] = {}
@@ -235,6 +245,8 @@ class _Batch:
 
     async def _attempt(self) -> bool:
         """Send the batch once; return whether something is known now that was not known before."""
+        if not self._is_allowed():
+            raise ServerUnavailable("this process may no longer be the only one that changes the cell")
         messages = self._encode()
         try:
             last = await self._send(messages)

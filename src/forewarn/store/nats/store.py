@@ -15,6 +15,7 @@ from forewarn.store.nats.connection import ApiRefused, NatsConnection, ResponseM
 from forewarn.store.nats.follower import Follower
 from forewarn.store.nats.journal_index import JournalIndex
 from forewarn.store.nats.message import StoredMessage
+from forewarn.store.nats.owner import CLAIM_SECONDS, CellOwner
 from forewarn.store.nats.save_queue import Saved, SaveQueue
 from forewarn.store.nats.stream import CELL_KEY, CellStream, check_version
 from forewarn.store.nats.watch import RecordWatch
@@ -50,7 +51,8 @@ class NatsStore:
         self._index = index
         self._cell_id = cell_id
         self._watches: set[RecordWatch] = set()
-        self._queue = SaveQueue(stream, on_saved=self._on_saved)
+        self._owner: CellOwner | None = None
+        self._queue = SaveQueue(stream, is_allowed=self._may_save, on_saved=self._on_saved)
         self._error: StoreError | None = None
         self._closing: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -78,6 +80,16 @@ class NatsStore:
             await connection.aclose()
             raise
         return cls(stream, index, state.cell_id)
+
+    async def claim(self, member: str, *, patience: float = CLAIM_SECONDS) -> None:
+        """Become the only process that changes the cell, and remain so until the store is closed.
+
+        Raises CellInUse if another process goes on changing it. A claim of the same member is taken over at once.
+        """
+        owner = CellOwner(self._stream, member)
+        await _read(self._stream, owner.claim(patience))
+        self._owner = owner
+        self._create_task(owner.renew(), "renew the claim")
 
     async def load(self, key: RecordKey) -> Record | None:
         """Return the newest saved value, or None if the record does not exist."""
@@ -153,8 +165,13 @@ class NatsStore:
             watch.fail(StoreClosed())
         await self._index.fail(StoreClosed())
         await _cancel(self._tasks)
+        if self._owner is not None:
+            await self._owner.release()
         await self._index.aclose()
         await self._stream.connection.aclose()
+
+    def _may_save(self) -> bool:
+        return self._owner is None or self._owner.is_valid
 
     def _on_saved(self, saved: Saved) -> None:
         self._index.expect(saved.last_lines)

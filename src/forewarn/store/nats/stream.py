@@ -5,7 +5,6 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from forewarn.core.base_error import BaseError
 from forewarn.store.nats.connection import ApiRefused, NatsConnection, ResponseMissing, ServerUnavailable, parse_answer
 from forewarn.store.nats.message import (
     EXPECTED,
@@ -17,7 +16,7 @@ from forewarn.store.nats.message import (
     StoredMessage,
     check_format,
 )
-from forewarn.store.port import RecordKey, RecordKind, StoreCorrupt, StoreMissing, StoreUnavailable
+from forewarn.store.port import RecordKey, RecordKind, StoreCorrupt, StoreError, StoreMissing, StoreUnavailable
 
 CELL_KEY = RecordKey(RecordKind.FLEET, "cell")
 """The record with the random id of the cell. It belongs to the store, and is hidden from its users."""
@@ -29,7 +28,7 @@ MIN_VERSION = (2, 12)
 """The first version of the server with atomic batches."""
 
 
-class InvalidServer(BaseError):
+class InvalidServer(StoreError):
     """The server has no atomic batches."""
 
     template = "the NATS server has version {version}, but Forewarn needs at least 2.12: upgrade all servers"
@@ -63,7 +62,7 @@ class CellStream:
         subjects = self.subjects
         return {
             "name": self.name,
-            "subjects": [subjects.records, subjects.journal, subjects.pruned, subjects.guards],
+            "subjects": [subjects.records, subjects.journal, subjects.pruned, subjects.guards, subjects.owner],
             "retention": "limits",
             "storage": "file",
             "discard": "new",
@@ -96,7 +95,7 @@ class CellStream:
         value = json.dumps({"id": cell_id, "format": FORMAT}).encode()
         headers = {**ROLLUP, EXPECTED: "0", FORMAT_HEADER: str(FORMAT)}
         try:
-            await self._publish(self.subjects.of(CELL_KEY), value, headers)
+            await self.publish(self.subjects.of(CELL_KEY), value, headers)
         except ApiRefused as error:
             if error.code != WRONG_SEQUENCE:  # the record exists
                 raise
@@ -137,14 +136,15 @@ class CellStream:
     async def purge_journal(self, before: int, pruned: int) -> None:
         """Remove the journal messages before a sequence; first save how far the journal is pruned."""
         value = json.dumps({"before": before, "pruned": pruned}).encode()
-        await self._publish(self.subjects.pruned, value, {**ROLLUP, FORMAT_HEADER: str(FORMAT)})
+        await self.publish(self.subjects.pruned, value, {**ROLLUP, FORMAT_HEADER: str(FORMAT)})
         await self.connection.call(f"STREAM.PURGE.{self.name}", {"filter": self.subjects.journal, "seq": before})
 
     async def test_write(self, size: int) -> None:
         """Write a message that is removed by itself, with the quorum that a save needs."""
-        await self._publish(self.subjects.guards, bytes(size), {TTL: "1s"})
+        await self.publish(self.subjects.guards, bytes(size), {TTL: "1s"})
 
-    async def _publish(self, subject: str, data: bytes, headers: Mapping[str, str]) -> int:
+    async def publish(self, subject: str, data: bytes, headers: Mapping[str, str]) -> int:
+        """Write one message and return its sequence."""
         answer = parse_answer((await self.connection.request(subject, data, headers)).data)
         return int(answer["seq"])
 
