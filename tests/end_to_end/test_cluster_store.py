@@ -16,6 +16,7 @@ from forewarn.core.event import EventType
 from tests.support.nats_servers import NatsCluster, run_nats
 from tests.support.serve_process import (
     EVENTS,
+    FLEET,
     SETTINGS,
     ServeProcess,
     get,
@@ -107,3 +108,26 @@ def test_second_service_on_the_same_cell_is_refused(cluster: NatsCluster, tmp_pa
         second = ServeProcess(other, isolated_environment(other), ())
         assert second.wait_for_exit() == 3
         assert second.messages()[-1].startswith(f"cannot start: cell main is in use by process {first.process.pid} on ")
+
+
+@pytest.mark.long
+def test_suspended_service_stops_when_another_has_taken_over(cluster: NatsCluster, tmp_path: Path) -> None:
+    directory = tmp_path / "one"
+    directory.mkdir()
+    (directory / "fleet.toml").write_text(FLEET)
+    (directory / "forewarn.toml").write_text(settings_of(cluster))
+    first = ServeProcess(directory, isolated_environment(directory), ()).ready()
+    first.process.send_signal(signal.SIGSTOP)
+    directory = tmp_path / "two"
+    directory.mkdir()
+    (directory / "fleet.toml").write_text(FLEET)
+    # Its VMs have the ports of the first service, which is still there, so this one serves no guests.
+    (directory / "forewarn.toml").write_text(settings_of(cluster).replace("listen = ", "# listen = "))
+    second = ServeProcess(directory, isolated_environment(directory), ()).ready()
+    assert [message for message in second.messages() if "waiting up to 15 s" in message]
+    event = schedule(second, "web-0", "k1")
+    first.process.send_signal(signal.SIGCONT)
+    assert first.wait_for_exit() == 3
+    assert "cannot go on: cell main is in use by process" in first.text
+    assert list(open_events(second)) == [event]
+    assert second.stop() == 0

@@ -23,11 +23,12 @@ def validate(preset: Preset, settings: Settings, sources: Mapping[str, str], uns
     if settings.store is StoreName.NATS:
         if preset.simulated_time:
             raise SettingsConflict(f"{sources['store']}: store nats is for `forewarn serve`; the emulator uses sqlite")
-        check_nats(settings, sources)
+        _check_nats(settings, sources)
 
 
-def check_nats(settings: Settings, sources: Mapping[str, str]) -> None:
-    """Refuse settings with which the cluster store cannot be used."""
+def _check_nats(settings: Settings, sources: Mapping[str, str]) -> None:
+    if settings.ephemeral:
+        raise SettingsConflict(f"{sources['ephemeral']}: store nats and ephemeral are mutually exclusive")
     nats = settings.nats
     if not nats.servers:
         raise SettingsConflict(
