@@ -80,7 +80,7 @@ async def test_follower_continues_when_its_consumer_is_gone(stream: CellStream) 
     assert recorder.data == [b"1", b"2", b"3", b"4"]
     await end(following)
     async with asyncio.timeout(GUARD_SECONDS):  # the server removes it a moment later
-        while (await stream.connection.call(f"CONSUMER.NAMES.{stream.name}"))["consumers"]:
+        while (await stream.connection.call(f"CONSUMER.NAMES.{stream.name}"))["consumers"]:  # noqa: ASYNC110 - only the server knows
             await asyncio.sleep(0.05)
 
 
