@@ -4,7 +4,7 @@ import pytest
 
 from forewarn.cli import extras
 from forewarn.cli.errors import CliError, ExitCode
-from forewarn.cli.extras import require_server
+from forewarn.cli.extras import require_cluster, require_server
 
 
 def test_what_is_loaded_is_returned() -> None:
@@ -32,3 +32,11 @@ def test_other_missing_module_is_an_error_of_our_own() -> None:
 
     with pytest.raises(ModuleNotFoundError):
         require_server(load)
+
+
+def test_missing_package_of_the_cluster_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert require_cluster(lambda: "loaded") == "loaded"
+    monkeypatch.setattr(extras, "find_spec", lambda name: None if name == "nats" else object())
+    with pytest.raises(CliError, match=r"nats-py.*extra \[cluster\]") as refused:
+        require_cluster(lambda: None)
+    assert refused.value.code is ExitCode.USAGE

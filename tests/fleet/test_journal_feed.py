@@ -315,3 +315,19 @@ async def test_feed_has_rows_of_this_and_other_processes() -> None:
         await fleet.inventory.add_scope(web_scope(), by="test")
         await store.save(RecordKey(RecordKind.LEASE, "elsewhere"), b"value", entries(1), expected=None)
         assert await waiting == [1, 2]
+
+
+async def test_positions_that_do_not_count_by_one_are_no_gap() -> None:
+    """A feed that is up to date, one that begins early and one that continues get the same rows."""
+    store = MemoryStore()
+    async with fed(store) as feeds, aclosing(rows_after(feeds, None)) as live, asyncio.timeout(GUARD):
+        first = asyncio.ensure_future(anext(live))
+        await until(lambda: feeds.open == 1)
+        for _ in range(5):
+            store._position += 7
+            await save(store, 2)
+        whole = await store.journal(JournalQuery())
+        assert [await first] + [await anext(live) for _ in whole[1:]] == whole
+        for start, expected in ((0, whole), (whole[3].position, whole[4:]), (whole[3].position + 1, whole[4:])):
+            async with aclosing(rows_after(feeds, start)) as rows:
+                assert [await anext(rows) for _ in expected] == expected

@@ -22,6 +22,7 @@ EXTRA_OF_PART = {
     "operator": "server",
     "platform": "server",
     "store": "server",
+    "store/nats": "cluster",
     "testing": "testing",
 }
 """The extra that a part of the package needs; all other parts have to work with a plain install."""
@@ -62,7 +63,7 @@ def declared(project: dict[str, Any], extra: str) -> set[str]:
 
 def allowed(project: dict[str, Any], extra: str) -> set[str]:
     """Return the distributions that a module of this extra may use."""
-    others = {"server", "testing"} if extra == "testing" else {extra}
+    others = {"server", extra} if extra in {"testing", "cluster"} else {extra}
     return set().union(*(declared(project, each) for each in {PLAIN, *others}))
 
 
@@ -83,7 +84,7 @@ def test_imported_packages_are_declared(root: Path, project: dict[str, Any]) -> 
 
 def test_declared_packages_are_imported(root: Path, project: dict[str, Any]) -> None:
     used = {name for _, _, name in imports(root)}
-    every = set().union(*(declared(project, extra) for extra in (PLAIN, "server", "testing", "notify")))
+    every = set().union(*(declared(project, extra) for extra in (PLAIN, "server", "testing", "notify", "cluster")))
     assert every - used == WITHOUT_IMPORT
 
 

@@ -25,6 +25,7 @@ OUTSIDE_NAMES = {
     "FWN1": "first bytes of a database file",
     "FrontEnd_IN_0": "example of the protocol",
     "IaaS": "Microsoft's name of a service",
+    "JetStream": "product",
     "OpenAPI": "standard",
     "OpenSSL": "library",
     "StartRequests": "field of the protocol",

@@ -21,6 +21,7 @@ DEVELOPMENT = (ROOT / "requirements-dev.txt").read_text().splitlines()
 
 DIRECT = {
     "build": BUILD,
+    "cluster": [*PLAIN, *EXTRAS["server"], *EXTRAS["cluster"]],
     "development": [*BUILD, *PLAIN, *chain(*EXTRAS.values()), *DOCS, *DEVELOPMENT],
     "docs": DOCS,
     "lock": ["uv"],

@@ -2,6 +2,7 @@
 
 EVERY_KEY = {
     "data": ('"/d"', "/d"),
+    "store": ('"sqlite"', "sqlite"),
     "ephemeral": ("false", "no"),
     "fleet": ('"/fleet.toml"', "/fleet.toml"),
     "listen": ('"127.0.0.1:9000"', "127.0.0.1:9000"),
@@ -53,6 +54,17 @@ EVERY_KEY = {
     "imports.time_limit": ('"10s"', "10s"),
     "journal.age": ('"30d"', "30d"),
     "journal.rows": ("1000", "1000"),
+    "nats.servers": ('["nats://h1:4222", "tls://h2"]', "nats://h1:4222,tls://h2"),
+    "nats.cell": ('"rack-7"', "rack-7"),
+    "nats.replicas": ("1", "1"),
+    "nats.user": ('"control"', "control"),
+    "nats.password_file": ('"/password"', "/password"),
+    "nats.token_file": ('"/nats-token"', "/nats-token"),
+    "nats.nkey_file": ('"/nkey"', "/nkey"),
+    "nats.credentials_file": ('"/creds"', "/creds"),
+    "nats.ca_file": ('"/ca.pem"', "/ca.pem"),
+    "nats.certificate": ('"/nats-cert.pem"', "/nats-cert.pem"),
+    "nats.key": ('"/nats-key.pem"', "/nats-key.pem"),
     "log.format": ('"json"', "json"),
     "log.level": ('"debug"', "debug"),
 }

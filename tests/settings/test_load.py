@@ -71,7 +71,7 @@ def test_every_key_can_be_set_in_a_file_and_in_the_environment(tmp_path: Path) -
     assert from_file.settings == from_environment.settings
     unchanged = dict(iter_values(EMULATOR.settings))
     same = {key for key, value in iter_values(from_file.settings) if value == unchanged[key]}
-    assert same == {"ephemeral"}
+    assert same == {"ephemeral", "store"}
 
 
 def test_what_is_written_is_read_back(tmp_path: Path) -> None:
@@ -91,6 +91,18 @@ def test_paths_in_a_file_are_relative_to_it(tmp_path: Path) -> None:
 
 
 BAD_VALUES = {
+    "store": "postgres",
+    "nats.servers": "nats://ada:secret@h1:4222",
+    "nats.cell": "a.b",
+    "nats.replicas": "2",
+    "nats.user": "",
+    "nats.password_file": "",
+    "nats.token_file": "",
+    "nats.nkey_file": "",
+    "nats.credentials_file": "",
+    "nats.ca_file": "",
+    "nats.certificate": "",
+    "nats.key": "",
     "data": "~no-such-user/data",
     "fleet": "~no-such-user/fleet.toml",
     "tls.certificate": "~no-such-user/certificate.pem",
@@ -165,7 +177,7 @@ def test_bad_value_is_refused_with_its_place_and_what_is_allowed(key: str, tmp_p
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("sped = 2", "1: there is no setting sped; known here: data, ephemeral, fleet, listen"),
+        ("sped = 2", "1: there is no setting sped; known here: data, store, ephemeral, fleet, listen"),
         (
             "[guest]\nrate = 5",
             "2: there is no setting guest.rate; known here: requests_per_second, unsupported_version",

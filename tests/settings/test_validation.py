@@ -17,6 +17,35 @@ from forewarn.settings.types import (
     PlatformName,
 )
 
+NATS = {"store": "nats", "nats.servers": "nats://h1:4222"}
+
+
+@pytest.mark.parametrize(
+    ("flags", "complaint"),
+    [
+        ({"store": "nats"}, "store nats needs nats.servers"),
+        ({**NATS, "ephemeral": True}, "--ephemeral: store nats and ephemeral are mutually exclusive"),
+        ({**NATS, "nats.user": "ada"}, "--nats-user: nats.user is set but nats.password_file is not"),
+        ({**NATS, "nats.password_file": "/p"}, "--nats-password-file: nats.password_file is set but nats.user is not"),
+        ({**NATS, "nats.certificate": "/c"}, "--nats-certificate: nats.certificate is set but nats.key is not"),
+        ({**NATS, "nats.key": "/k"}, "--nats-key: nats.key is set but nats.certificate is not"),
+        (
+            {**NATS, "nats.token_file": "/t", "nats.nkey_file": "/n"},
+            "--nats-nkey-file: nats.token_file and nats.nkey_file are mutually exclusive",
+        ),
+    ],
+)
+def test_settings_with_which_nats_cannot_be_used_are_refused(flags: dict[str, object], complaint: str) -> None:
+    load_settings(PRODUCTION, flags={"platform": "simulated", **NATS}, environ={})
+    with pytest.raises(SettingsError) as refusal:
+        load_settings(PRODUCTION, flags={"platform": "simulated", **flags}, environ={})
+    assert complaint in str(refusal.value)
+
+
+def test_emulator_does_not_use_nats() -> None:
+    with pytest.raises(SettingsError, match="--store: store nats is for `forewarn serve`"):
+        load_settings(EMULATOR, flags=NATS, environ={})
+
 
 @pytest.mark.parametrize(
     ("preset", "flags", "complaint"),

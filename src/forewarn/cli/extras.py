@@ -1,4 +1,4 @@
-"""Optional dependencies (extras): require the packages of the extra `[server]`, with an installation hint."""
+"""Optional dependencies (extras): require the packages of the extras `[server]` and `[cluster]`, with a hint."""
 
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -27,6 +27,13 @@ def require_server(load: Callable[[], T]) -> T:
         if find_spec(name) is None:
             raise _missing_package(name)
     return loaded
+
+
+def require_cluster(load: Callable[[], T]) -> T:
+    """Load code that needs the extra `[cluster]`; if a package is missing, raise an error with the install command."""
+    if find_spec("nats") is None:
+        raise CliError(ExitCode.USAGE, 'store = "nats" needs nats-py: install Forewarn with its extra [cluster]')
+    return require_server(load)
 
 
 def _missing_package(name: str) -> CliError:

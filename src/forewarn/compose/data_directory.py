@@ -1,7 +1,7 @@
 """Data directory of a service: opens its store, and prevents the emulator from using production data."""
 
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 from forewarn.api import local_service
@@ -11,6 +11,7 @@ from forewarn.core.base_error import BaseError
 from forewarn.files import check_links, read_file, write_file
 from forewarn.settings.paths import user_data_directory
 from forewarn.settings.schema import EMULATOR, PRODUCTION, Preset, Settings
+from forewarn.settings.types import StoreName
 from forewarn.store.memory import MemoryStore
 from forewarn.store.port import Store, StoreInUse
 from forewarn.store.sqlite.store import SqliteStore
@@ -107,11 +108,24 @@ async def open_store(settings: Settings, environ: Mapping[str, str]) -> AsyncIte
     if directory.is_file():
         raise InvalidDataDirectory(directory)
     check_links(directory, SERVICE_NAMES)
-    try:
-        store = await SqliteStore.open(directory)
-    except StoreInUse as error:
-        raise DataDirectoryInUse(directory, local_service.read_service(directory), error.pid) from error
-    try:
+    async with AsyncExitStack() as stack:
+        try:
+            store = await stack.enter_async_context(_run_store(settings, directory))
+        except StoreInUse as error:
+            raise DataDirectoryInUse(directory, local_service.read_service(directory), error.pid) from error
         yield directory, store
+
+
+@asynccontextmanager
+async def _run_store(settings: Settings, directory: Path) -> AsyncIterator[Store]:
+    if settings.store is StoreName.NATS:
+        from forewarn.compose.cell import run_cell  # it needs the extra [cluster]
+
+        async with run_cell(settings.nats, directory) as cell:
+            yield cell
+        return
+    store = await SqliteStore.open(directory)
+    try:
+        yield store
     finally:
         await store.aclose()

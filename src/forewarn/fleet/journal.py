@@ -6,11 +6,13 @@ row is skipped or repeated, whichever process saved it.
 
 import asyncio
 import logging
+from bisect import bisect_right
 from collections import deque
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
-from itertools import islice, takewhile
+from itertools import islice
+from operator import attrgetter
 
 from forewarn.clock import Clock
 from forewarn.core.journal import CAMPAIGN_CHANGE_KINDS, EVENT_CHANGE_KINDS, EntryKind
@@ -57,7 +59,8 @@ class Journal:
     def __init__(self, store: Store, tasks: asyncio.TaskGroup) -> None:
         self._store = store
         self._tasks = tasks
-        self._tail: deque[JournalRow] = deque(maxlen=TAIL_ROWS)  # without gaps
+        self._tail: deque[JournalRow] = deque(maxlen=TAIL_ROWS)
+        self._tail_start = 0  # the tail has every row after this position
         self._changed = asyncio.Event()
         self._grown = asyncio.Event()
         self._follower: asyncio.Task[None] | None = None
@@ -134,7 +137,7 @@ class Journal:
         while True:
             try:
                 if position is None:
-                    position = (await self._store.extent()).last
+                    position = self._tail_start = (await self._store.extent()).last
                     self._notify()  # streams that have read before that read again
                 await self._changed.wait()
                 self._changed.clear()
@@ -152,11 +155,16 @@ class Journal:
     async def _read_new_rows(self, position: int) -> int:
         """Read new rows into memory, and wake the streams."""
         while rows := await self._store.journal(JournalQuery(after=position, limit=FEED_PAGE)):
+            pruned = (await self._store.extent()).pruned
+            if pruned > position:  # rows may be missing before the first one that was read
+                self._tail.clear()
+                self._tail_start = pruned
             for row in rows:
-                if row.position != position + 1:
-                    self._tail.clear()
-                self._tail.append(row)
-                position = row.position
+                if row.position > self._tail_start:
+                    if len(self._tail) == TAIL_ROWS:
+                        self._tail_start = self._tail[0].position
+                    self._tail.append(row)
+            position = rows[-1].position
             self._notify()
         return position
 
@@ -166,20 +174,14 @@ class Journal:
 
     async def _next_rows(self, position: int) -> list[JournalRow]:
         """Return the next rows that are available; empty means wait."""
-        if self._tail and self._tail[0].position <= position + 1:
-            start = position + 1 - self._tail[0].position
+        if self._tail and position >= self._tail_start:
+            start = bisect_right(self._tail, position, key=attrgetter("position"))
             return list(islice(self._tail, start, start + FEED_PAGE))
         rows = await self._store.journal(JournalQuery(after=position, limit=FEED_PAGE))
-        if not rows and (extent := await self._store.extent()).pruned > position:
-            raise JournalPruned(position, extent.pruned)
-        if rows and rows[0].position != position + 1:
-            raise JournalPruned(position, rows[0].position - 1)
-        return [row for _, row in takewhile(_is_next, enumerate(rows, position + 1))]
-
-
-def _is_next(numbered: tuple[int, JournalRow]) -> bool:
-    number, row = numbered
-    return row.position == number
+        # Read after the rows: whatever was removed before they were read is known by now.
+        if (pruned := (await self._store.extent()).pruned) > position:
+            raise JournalPruned(position, pruned)
+        return rows
 
 
 def journal_query(

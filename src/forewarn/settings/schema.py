@@ -12,6 +12,7 @@ from forewarn.core.policy import PRODUCTION as PRODUCTION_POLICY
 from forewarn.core.policy import AnnouncePolicy
 from forewarn.settings.gates import Gates
 from forewarn.settings.loader import setting_types
+from forewarn.settings.nats import NatsSettings
 from forewarn.settings.types import (
     DEMONSTRATION,
     VARIABLE_PREFIX,
@@ -38,6 +39,8 @@ from forewarn.settings.types import (
     Program,
     SettingType,
     Speed,
+    StoreName,
+    StoreSetting,
     Urls,
     parse_text,
 )
@@ -123,6 +126,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """All settings. `data` None means the user's own data directory; `fleet` None means a fleet without VMs."""
 
     data: PathOrNone = None
+    store: StoreSetting = StoreName.SQLITE
     ephemeral: Flag = False
     fleet: FleetSource = None
     listen: ListenOrNone = None
@@ -147,6 +151,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     tls: TlsSettings = TlsSettings()
     imports: ImportSettings = ImportSettings()
     journal: JournalSettings = JournalSettings()
+    nats: NatsSettings = NatsSettings()
     log: LogSettings = LogSettings()
 
 

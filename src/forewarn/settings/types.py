@@ -37,6 +37,13 @@ class PlatformName(StrEnum):
     COMMAND = "command"
 
 
+class StoreName(StrEnum):
+    """Where a service keeps its records and its journal."""
+
+    SQLITE = "sqlite"
+    NATS = "nats"
+
+
 class LogFormat(StrEnum):
     """The format of the log."""
 
@@ -323,6 +330,13 @@ PlatformSetting = Annotated[
     SettingType(
         lambda value: PlatformName(parse_text(value)),
         '"command" (your own program carries out maintenance) or "simulated" (nothing happens to any VM)',
+    ),
+]
+StoreSetting = Annotated[
+    StoreName,
+    SettingType(
+        lambda value: StoreName(parse_text(value)),
+        '"sqlite" (a file in the data directory) or "nats" (a cell on NATS servers)',
     ),
 ]
 Program = Annotated[

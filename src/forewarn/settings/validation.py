@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from forewarn.settings.errors import InvalidSetting, MissingSetting, SettingsConflict
 from forewarn.settings.schema import KEYS, SIMULATED_TIME_KEYS, UNPROTECTED_KEYS, Preset, Settings
-from forewarn.settings.types import PlatformName
+from forewarn.settings.types import PlatformName, StoreName
 
 
 def validate(preset: Preset, settings: Settings, sources: Mapping[str, str], unset: frozenset[str]) -> None:
@@ -20,6 +20,36 @@ def validate(preset: Preset, settings: Settings, sources: Mapping[str, str], uns
         _check_real_time(settings, sources)
     _check_tls(settings, sources)
     _check_command(settings, sources)
+    if settings.store is StoreName.NATS:
+        if preset.simulated_time:
+            raise SettingsConflict(f"{sources['store']}: store nats is for `forewarn serve`; the emulator uses sqlite")
+        _check_nats(settings, sources)
+
+
+def _check_nats(settings: Settings, sources: Mapping[str, str]) -> None:
+    if settings.ephemeral:
+        raise SettingsConflict(f"{sources['ephemeral']}: store nats and ephemeral are mutually exclusive")
+    nats = settings.nats
+    if not nats.servers:
+        raise SettingsConflict(
+            f"{sources['nats.servers']}: store nats needs nats.servers: set the addresses of the NATS servers"
+        )
+    for key, value, needs, other in (
+        ("nats.password_file", nats.password_file, "nats.user", nats.user),
+        ("nats.user", nats.user, "nats.password_file", nats.password_file),
+        ("nats.certificate", nats.certificate, "nats.key", nats.key),
+        ("nats.key", nats.key, "nats.certificate", nats.certificate),
+    ):
+        if value is not None and other is None:
+            raise SettingsConflict(f"{sources[key]}: {key} is set but {needs} is not: it needs both")
+    logins = {
+        "nats.user": nats.user,
+        "nats.token_file": nats.token_file,
+        "nats.nkey_file": nats.nkey_file,
+        "nats.credentials_file": nats.credentials_file,
+    }
+    if len(chosen := [key for key, value in logins.items() if value is not None]) > 1:
+        raise SettingsConflict(f"{sources[chosen[1]]}: {' and '.join(chosen)} are mutually exclusive: choose one login")
 
 
 def _check_loopback(settings: Settings, sources: Mapping[str, str]) -> None:

@@ -11,7 +11,11 @@ StoreError
 ├── StoreCorrupt      the data cannot be read as a store
 ├── StoreFull         the disk is full; nothing was saved
 ├── StoreFailed       the operating system refused another operation
-├── SaveUnknown       the disk failed at the end of a save, which may or may not have happened
+├── StoreUnavailable  the servers of the store do not answer, or refuse an operation; nothing was saved
+├── StoreMissing      the servers of the store have no cell of this name
+├── CellInUse         another process may change the store, and this one may not
+├── StoreRestored     the store was restored from a backup, or created again, while this process used it
+├── SaveUnknown       a save ended without an answer, and may or may not have happened
 └── StoreClosed       the store has been closed
 """
 
@@ -210,7 +214,7 @@ class StoreTooNew(StoreError):
         "{path} has schema version {version}, but this Forewarn reads up to {supported}: "
         "install the newer Forewarn again, or choose another data directory; nothing was changed"
     )
-    path: Path
+    path: Path | str
     version: int
     supported: int
 
@@ -219,7 +223,7 @@ class StoreCorrupt(StoreError):
     """The data cannot be read as a store."""
 
     template = "{path} is damaged ({reason}): move it away and restore a backup; nothing was changed"
-    path: Path
+    path: Path | str
     reason: str
 
 
@@ -238,11 +242,43 @@ class StoreFailed(StoreError):
     reason: str
 
 
+class StoreUnavailable(StoreError):
+    """The servers of the store do not answer, or refuse an operation that the store needs."""
+
+    template = "cannot use {stream} ({reason}): check the NATS servers, then try again; nothing was saved"
+    stream: str
+    reason: str
+
+
+class StoreMissing(StoreError):
+    """The servers of the store have no cell of this name."""
+
+    template = "the NATS servers {servers} have no cell {cell}: create it with `forewarn cluster init`"
+    servers: tuple[str, ...]
+    cell: str
+
+
+class CellInUse(StoreError):
+    """Another process may change the store, and this one may not."""
+
+    template = "cell {cell} is in use by {owner}: stop it first; one service at a time can change a cell"
+    cell: str
+    owner: str
+
+
+class StoreRestored(StoreError):
+    """The store was restored from a backup, or created again, while this process used it."""
+
+    template = "{stream} is not the one that this process has read ({reason}): start the service again"
+    stream: str
+    reason: str
+
+
 class SaveUnknown(StoreError):
-    """The disk failed at the end of a save. It may or may not have happened; until that is known, nothing is saved."""
+    """A save ended without an answer. It may or may not have happened."""
 
     template = "it is not known whether the change was saved to {path} ({reason}): repeat it"
-    path: Path
+    path: Path | str
     reason: str
 
 
@@ -298,8 +334,9 @@ class Store(Protocol):
     async def journal(self, query: JournalQuery) -> list[JournalRow]:
         """Return journal rows in order of position, or the newest first, at most `query.limit`.
 
-        Positions increase by one with every saved row, in the order of saving, and are never reused. Once a row can be
-        read, no row with a lower position will appear later.
+        Positions increase with every saved row, in the order of saving, and are never reused. They need not count by
+        one: only `extent` shows whether rows were removed. Once a row can be read, no row with a lower position will
+        appear later.
         """
         ...
 

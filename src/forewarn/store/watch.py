@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from forewarn.store.port import Deleted, Record, RecordKey, SnapshotEnd, StoreClosed, WatchItem
+from forewarn.store.port import Deleted, Record, RecordKey, SnapshotEnd, StoreClosed, StoreError, WatchItem
 
 
 class SnapshotPage(NamedTuple):
@@ -42,13 +42,13 @@ class Watcher:
         self._pending: OrderedDict[RecordKey | None, WatchItem] = OrderedDict()  # None: the end of the snapshot
         self._changed = asyncio.Event()
         self._is_closed = False
-        self._store_closed = False
+        self._error: StoreError | None = None
 
     def __aiter__(self) -> "Watcher":
         return self
 
     async def __anext__(self) -> WatchItem:
-        while self._next_page is not None and not self._due_before_page and not self._store_closed:
+        while self._next_page is not None and not self._due_before_page and self._error is None:
             self._take_page(await self._read_page(self._next_page))
         while not self._pending:
             await self._wait()
@@ -74,9 +74,9 @@ class Watcher:
         self._pending.clear()
         self._changed.set()
 
-    def on_store_closed(self) -> None:
-        """Raise StoreClosed from the iteration after all pending items."""
-        self._store_closed = True
+    def fail(self, error: StoreError) -> None:
+        """Raise an error from the iteration after all pending items."""
+        self._error = error
         self._changed.set()
 
     def _take_page(self, page: SnapshotPage) -> None:
@@ -93,8 +93,8 @@ class Watcher:
     async def _wait(self) -> None:
         if self._is_closed:
             raise StopAsyncIteration
-        if self._store_closed:
-            raise StoreClosed
+        if self._error is not None:
+            raise self._error
         self._changed.clear()
         await self._changed.wait()
 
@@ -124,4 +124,4 @@ class Watchers:
     def on_store_closed(self) -> None:
         """Close every watcher, because no change will come any more."""
         for watcher in self._watchers:
-            watcher.on_store_closed()
+            watcher.fail(StoreClosed())

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import click
 
-from forewarn.cli.extras import require_server
+from forewarn.cli.extras import require_cluster, require_server
 from forewarn.cli.options.common import config_option, given_settings, setting_option
 from forewarn.settings.load import find_settings_file, load_settings
 from forewarn.settings.schema import PRODUCTION, Settings
+from forewarn.settings.types import StoreName
 
 
 @click.command()
@@ -31,7 +32,8 @@ def serve(config: str | None, **flags: object) -> None:
         return load_settings(PRODUCTION, flags=given_settings(flags), environ=os.environ, file=file).settings
 
     settings = read()
-    require_server(_load_server)(settings, read, file)
+    require = require_cluster if settings.store is StoreName.NATS else require_server
+    require(_load_server)(settings, read, file)
 
 
 def _load_server() -> Callable[[Settings, Callable[[], Settings], Path | None], None]:

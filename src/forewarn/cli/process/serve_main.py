@@ -47,11 +47,12 @@ def run(settings: Settings, read_again: Callable[[], Settings], settings_file: P
     """Run the service until a stop signal; SIGHUP reloads the settings."""
     logs.configure_logging(settings.log)
     raise_file_limit()
+    service = _SupervisedService(settings, read_again, settings_file)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:
-            runner.run(_SupervisedService(settings, read_again, settings_file).serve())
+            runner.run(service.serve())
         except (*START_ERRORS, FileError) as error:
-            log.critical("cannot start: %s", error)
+            log.critical("%s: %s", "cannot go on" if service.is_started else "cannot start", error)
             raise SystemExit(ExitCode.USAGE if isinstance(error, FileError) else ExitCode.REFUSED) from error
 
 
@@ -64,7 +65,7 @@ class _SupervisedService:
         self._settings_file = settings_file
         self._notifier = SystemdNotifier(os.environ)
         self._signalled = asyncio.Event()
-        self._is_started = self._is_ending = False
+        self.is_started = self._is_ending = False
 
     async def serve(self) -> None:
         """Serve until a stop signal, which may also arrive during the start."""
@@ -72,7 +73,7 @@ class _SupervisedService:
         shorten_switch_interval()
         try:
             async with run_service(self._settings, PRODUCTION, environ=os.environ, reporter=_LogTalk()) as running:
-                self._is_started = True
+                self.is_started = True
                 freeze_gc()
                 self._log_ready(running)
                 async with tasks_until_exit() as tasks:
@@ -94,7 +95,7 @@ class _SupervisedService:
         def end() -> None:
             self._is_ending = True
             self._signalled.set()
-            if not self._is_started and main is not None:
+            if not self.is_started and main is not None:
                 main.cancel()
 
         loop.add_signal_handler(signal.SIGTERM, end)

@@ -169,6 +169,39 @@ class Writer:
         self._limit_log()
         return results
 
+    def append(self, rows: Sequence[tuple[int, RecordKey, EncodedEntry]], *, revision: int, pruned: int) -> None:
+        """Add journal rows at positions of another store, and note the revision up to which its rows are here."""
+        with wrap_sqlite_errors(self._path), transaction(self._connection):
+            self._insert([(position, key.kind.value, key.id, *line) for position, key, line in rows])
+            last = max(self._counters.position, pruned, *(position for position, _, _ in rows))
+            counters = self._counters._replace(
+                revision=revision,
+                position=last,
+                journal_rows=self._counters.journal_rows + len(rows),
+                pruned=max(self._counters.pruned, pruned),
+            )
+            self._save_counters(counters)
+        self._counters = counters
+
+    def remove_before(self, position: int) -> None:
+        """Remove the journal rows before a position, which another store has removed."""
+        with wrap_sqlite_errors(self._path), transaction(self._connection):
+            removed = self._connection.execute("DELETE FROM journal WHERE position < ?", (position,)).rowcount
+            counters = self._counters._replace(journal_rows=self._counters.journal_rows - removed)
+            self._save_counters(counters)
+        self._counters = counters
+
+    def first_position(self) -> int | None:
+        """Return the position of the first journal row; None if there is none."""
+        with wrap_sqlite_errors(self._path):
+            first: int | None = self._connection.execute("SELECT min(position) FROM journal").fetchone()[0]
+        return first
+
+    @property
+    def revision(self) -> int:
+        """The last revision that was given."""
+        return self._counters.revision
+
     def settle(self) -> list[SaveResult]:
         """Find out what became of the saves whose outcome is unknown; return their results.
 
@@ -282,7 +315,9 @@ class Writer:
 
     def _write_entries(self, entries: Sequence[tuple[RecordKey, EncodedEntry]]) -> None:
         first = self._counters.position + 1
-        rows = [(position, key.kind.value, key.id, *line) for position, (key, line) in enumerate(entries, first)]
+        self._insert([(position, key.kind.value, key.id, *line) for position, (key, line) in enumerate(entries, first)])
+
+    def _insert(self, rows: Sequence[tuple[int | str | None, ...]]) -> None:
         several = len(rows) - len(rows) % ROWS_PER_INSERT
         for start in range(0, several, ROWS_PER_INSERT):
             self._connection.execute(INSERT_SEVERAL, tuple(chain.from_iterable(rows[start : start + ROWS_PER_INSERT])))

@@ -1,0 +1,251 @@
+"""Connection to the NATS servers: logs in, calls the JetStream API, and sends nothing while it is disconnected."""
+
+import asyncio
+import json
+import logging
+import ssl
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
+from nats.errors import (
+    ConnectionClosedError,
+    Error,
+    NoRespondersError,
+    OutboundBufferLimitError,
+    SlowConsumerError,
+    StaleConnectionError,
+)
+
+from forewarn.core.base_error import BaseError
+from forewarn.files import read_file
+from forewarn.settings.nats import NatsSettings
+from forewarn.store.port import StoreError, StoreUnavailable
+
+log = logging.getLogger(__name__)
+
+CONNECT_SECONDS = 10.0
+"""How long to wait for the first connection."""
+
+ANSWER_SECONDS = 3.0
+"""How long to wait for the answer to a request."""
+
+PING_SECONDS = 5
+"""After three pings without an answer the connection is given up."""
+
+
+class ServerUnavailable(BaseError):
+    """A request reached no server that could act on it, and has had no effect."""
+
+    template = "{reason}"
+    reason: str
+
+
+class ResponseMissing(BaseError):
+    """A request was sent, but has no answer: it may or may not have had its effect."""
+
+    template = "{reason}"
+    reason: str
+
+
+class ApiRefused(BaseError):
+    """JetStream has refused a request; `code` is its number of the reason."""
+
+    template = "{description} ({code})"
+    code: int
+    description: str
+
+
+class InvalidCredentials(StoreError):
+    """The files with which to log in cannot be used."""
+
+    template = "cannot log in to NATS with {path} ({reason}): check the section [nats] of the settings"
+    path: Path
+    reason: str
+
+
+class NatsConnection:
+    """One connection to any of the servers; it connects again by itself. Create it with `open`."""
+
+    def __init__(self, settings: NatsSettings) -> None:
+        self.servers = settings.servers
+        self._client = Client()
+        self._slow: dict[Subscription, Callable[[], None]] = {}
+        self._last_error = "no server answers"
+
+    @classmethod
+    async def open(cls, settings: NatsSettings, *, patience: float | None = None) -> "NatsConnection":
+        """Connect to one of the servers; raise StoreUnavailable if none accepts the connection in time."""
+        connection = cls(settings)
+        options = await asyncio.to_thread(_login_options, settings)
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS if patience is None else patience):
+                await connection._connect(options)
+        except (TimeoutError, Error, OSError, ValueError) as error:
+            await connection.aclose()
+            reason = connection._last_error if isinstance(error, TimeoutError) else str(error) or repr(error)
+            raise StoreUnavailable(", ".join(settings.servers), reason) from error
+        return connection
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether a request can be sent now."""
+        return self._client.is_connected
+
+    @property
+    def version(self) -> tuple[int, int, int]:
+        """The version of the server that it is connected to."""
+        version = self._client.connected_server_version
+        return version.major, version.minor, version.patch
+
+    def new_inbox(self) -> str:
+        """Return a subject that only this connection uses."""
+        return self._client.new_inbox()
+
+    async def publish(
+        self, subject: str, data: bytes, headers: Mapping[str, str] | None = None, *, reply: str = ""
+    ) -> None:
+        """Send a message without waiting for an answer.
+
+        Raises ServerUnavailable without a connection: nothing is kept for later.
+        """
+        if not self._client.is_connected:
+            raise ServerUnavailable(self._last_error)
+        try:
+            await self._client.publish(subject, data, reply, dict(headers) if headers else None)
+        except (OutboundBufferLimitError, ConnectionClosedError, StaleConnectionError) as error:
+            raise ServerUnavailable(str(error)) from error
+
+    async def request(
+        self,
+        subject: str,
+        data: bytes = b"",
+        headers: Mapping[str, str] | None = None,
+    ) -> Msg:
+        """Send a message and return its answer; raise ServerUnavailable or ResponseMissing."""
+        if not self._client.is_connected:
+            raise ServerUnavailable(self._last_error)
+        try:
+            return await self._client.request(
+                subject, data, timeout=ANSWER_SECONDS, headers=dict(headers) if headers else None
+            )
+        except (NoRespondersError, OutboundBufferLimitError) as error:
+            raise ServerUnavailable(f"no server answers for {subject.partition('.')[0]}") from error
+        except (TimeoutError, Error) as error:
+            raise ResponseMissing(
+                f"no answer within {ANSWER_SECONDS:g} s" if isinstance(error, TimeoutError) else str(error)
+            ) from error
+
+    async def call(self, function: str, body: Mapping[str, object] | None = None) -> dict[str, Any]:
+        """Call a function of the JetStream API and return its result.
+
+        Raises ApiRefused, ServerUnavailable or ResponseMissing.
+        """
+        answer = await self.request(f"$JS.API.{function}", json.dumps(body or {}).encode())
+        return parse_answer(answer.data)
+
+    async def subscribe(
+        self, subject: str, callback: Callable[[Msg], Any], on_slow: Callable[[], None]
+    ) -> Subscription:
+        """Receive messages; `on_slow` is called when some were dropped, because the callback is too slow."""
+        subscription = await self._client.subscribe(subject, cb=callback)
+        self._slow[subscription] = on_slow
+        return subscription
+
+    async def unsubscribe(self, subscription: Subscription) -> None:
+        """Receive no more messages."""
+        self._slow.pop(subscription, None)
+        try:
+            await subscription.unsubscribe()
+        except Error:  # the connection is closed, and with it the subscription
+            return
+
+    async def aclose(self) -> None:
+        """Close the connection. A second call does nothing."""
+        await self._client.close()
+        await asyncio.sleep(0)  # the event loop closes the socket in its next iteration
+
+    async def _connect(self, options: dict[str, Any]) -> None:
+        await self._client.connect(
+            list(self.servers),
+            name="forewarn",
+            error_cb=self._on_error,
+            disconnected_cb=self._on_disconnected,
+            reconnected_cb=self._on_reconnected,
+            max_reconnect_attempts=-1,
+            ping_interval=PING_SECONDS,
+            pending_size=0,  # without a connection a message is refused, not kept and sent later
+            **options,
+        )
+
+    async def _on_error(self, error: Exception) -> None:
+        if isinstance(error, SlowConsumerError):
+            if (on_slow := self._slow.get(error.sub)) is not None:
+                on_slow()
+            return
+        self._last_error = str(error) or type(error).__name__
+        log.debug("NATS: %s", self._last_error)
+
+    async def _on_disconnected(self) -> None:
+        if not self._client.is_closed:
+            log.warning("lost the connection to NATS; changes wait until a server answers")
+
+    async def _on_reconnected(self) -> None:
+        url = self._client.connected_url
+        log.warning("connected to NATS again at %s", url.netloc if url else "an unknown address")
+
+
+def parse_answer(data: bytes) -> dict[str, Any]:
+    """Return the result that an answer of JetStream contains; raise ApiRefused for an error."""
+    answer: dict[str, Any] = json.loads(data)
+    if (error := answer.get("error")) is not None:  # an error has a `seq` too, so look at nothing else
+        raise ApiRefused(int(error.get("err_code", error.get("code", 0))), str(error.get("description", "")))
+    return answer
+
+
+def _login_options(settings: NatsSettings) -> dict[str, Any]:
+    """Return the arguments with which the client logs in; they apply to discovered servers too."""
+    options: dict[str, Any] = {"reconnect_time_wait": 0.25, "connect_timeout": 2}
+    if settings.user is not None:
+        options["user"] = settings.user
+    if settings.password_file is not None:
+        options["password"] = _read_secret(settings.password_file)
+    if settings.token_file is not None:
+        options["token"] = _read_secret(settings.token_file)
+    if settings.nkey_file is not None:
+        options["nkeys_seed_str"] = _read_secret(settings.nkey_file)
+    if settings.credentials_file is not None:
+        _read_secret(settings.credentials_file)  # the client's own error does not name the file
+        options["user_credentials"] = str(settings.credentials_file)
+    needs_tls = settings.ca_file or settings.certificate or any(url.startswith("tls:") for url in settings.servers)
+    if needs_tls:
+        options["tls"] = _create_tls_context(settings)
+    return options
+
+
+def _read_secret(path: Path) -> str:
+    try:
+        secret = read_file(path).decode().strip()
+    except OSError as error:
+        raise InvalidCredentials(path, error.strerror or str(error)) from error
+    except UnicodeDecodeError as error:
+        raise InvalidCredentials(path, "it is not a text file") from error
+    if not secret:
+        raise InvalidCredentials(path, "it is empty")
+    return secret
+
+
+def _create_tls_context(settings: NatsSettings) -> ssl.SSLContext:
+    path = settings.ca_file
+    try:
+        context = ssl.create_default_context(cafile=settings.ca_file)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        if settings.certificate is not None:
+            path = settings.certificate
+            context.load_cert_chain(settings.certificate, settings.key)
+    except (ssl.SSLError, OSError, ValueError) as error:
+        raise InvalidCredentials(path or Path(), getattr(error, "strerror", None) or str(error)) from error
+    return context

@@ -1,0 +1,98 @@
+"""The owner of a cell: one process at a time may change it."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from forewarn.settings.nats import NatsSettings
+from forewarn.store.nats import owner, save_queue
+from forewarn.store.nats.owner import CellOwner, OwnerMessage, read_member
+from forewarn.store.nats.store import NatsStore
+from forewarn.store.port import CellInUse, StoreUnavailable
+from tests.store.contract import GUARD_SECONDS, WEB, read_items, read_snapshot
+from tests.support.nats_servers import NatsCluster
+
+pytestmark = pytest.mark.process
+
+
+@pytest.fixture
+async def settings(nats_server: NatsCluster) -> NatsSettings:
+    return await nats_server.create_cell()
+
+
+@pytest.fixture
+def short_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(owner, "TTL_SECONDS", 3)
+    monkeypatch.setattr(owner, "RENEW_SECONDS", 1.0)
+    monkeypatch.setattr(owner, "MARGIN_SECONDS", 1.0)
+
+
+async def test_second_process_is_refused_while_the_first_runs(
+    settings: NatsSettings, tmp_path: Path, short_times: None
+) -> None:
+    first = await NatsStore.open(settings, tmp_path / "one")
+    second = await NatsStore.open(settings, tmp_path / "two")
+    await first.claim("member-1")
+    with pytest.raises(CellInUse, match=r"process [0-9]+ on "):
+        await second.claim("member-2", patience=4.0)
+    await first.save(WEB, b"", [], expected=None)
+    await first.aclose()
+    await second.claim("member-2")  # at once, because the first one has ended in order
+    await second.aclose()
+
+
+async def test_killed_owner_is_replaced_when_its_message_has_ended(
+    settings: NatsSettings, tmp_path: Path, short_times: None
+) -> None:
+    killed = await NatsStore.open(settings, tmp_path / "one")
+    await killed.claim("member-1")
+    await killed._stream.connection.aclose()  # as SIGKILL does
+    second = await NatsStore.open(settings, tmp_path / "two")
+    await second.claim("member-2")
+    await second.save(WEB, b"", [], expected=None)
+    await second.aclose()
+    await killed.aclose()
+
+
+async def test_restarted_member_takes_over_at_once_and_the_old_process_stops(
+    settings: NatsSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(owner, "RENEW_SECONDS", 0.2)
+    first = await NatsStore.open(settings, tmp_path / "one")
+    await first.claim("member-1")
+    async with first.watch() as changes:
+        await read_snapshot(changes)
+        again = await NatsStore.open(settings, tmp_path / "two")
+        async with asyncio.timeout(GUARD_SECONDS):
+            await again.claim("member-1")
+        with pytest.raises(CellInUse):
+            await read_items(changes, 1)
+    with pytest.raises(CellInUse):
+        await first.save(WEB, b"old", [], expected=None)
+    await again.save(WEB, b"new", [], expected=None)
+    await first.aclose()
+    await again.save(WEB, None, [], expected=(await again.load(WEB)).revision)  # type: ignore[union-attr]  # it exists
+    await again.aclose()
+
+
+async def test_process_that_cannot_renew_saves_nothing(
+    settings: NatsSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a suspension: by its own clock, another process may be the owner by now."""
+    monkeypatch.setattr(save_queue, "PATIENCE_SECONDS", 0.1)
+    store = await NatsStore.open(settings, tmp_path)
+    await store.claim("member-1")
+    monkeypatch.setattr(CellOwner, "is_valid", False)
+    with pytest.raises(StoreUnavailable, match="may no longer be the only one"):
+        await store.save(WEB, b"", [], expected=None)
+    assert await store.load(WEB) is None
+    await store.aclose()
+
+
+def test_member_of_a_directory_stays_the_same(tmp_path: Path) -> None:
+    assert read_member(tmp_path) == read_member(tmp_path) != ""
+
+
+def test_message_without_an_owner_names_none() -> None:
+    assert [OwnerMessage.parse(data) for data in (b"", b"{}", b"[]")] == [None, None, None]
