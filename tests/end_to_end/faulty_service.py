@@ -218,6 +218,7 @@ def _step(service: FaultyService) -> Report:
         while not (seen := len(list(service.api.events()))):
             if service.disk.is_broken:
                 service.forker.wait_for("campaign kernel", level="warning")
+                seen = len(list(service.api.events()))  # the disk may have failed after the announcement was saved
                 break
         unknown = any("until the log can be written" in problem for problem in service.problems())
     except (ApiError, OSError):
