@@ -26,6 +26,7 @@ OUTSIDE_NAMES = {
     "FrontEnd_IN_0": "example of the protocol",
     "IaaS": "Microsoft's name of a service",
     "OpenAPI": "standard",
+    "SameSite": "standard",
     "OpenSSL": "library",
     "StartRequests": "field of the protocol",
     "agent.toml": "file",

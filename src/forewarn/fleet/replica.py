@@ -234,6 +234,10 @@ class Replica:
         event = view.scope.find_event(id_) if view is not None and view.scope is not None else None
         return None if view is None or event is None else (view, event)
 
+    def views_with_events(self) -> list[ScopeView]:
+        """Return the views of the scopes that have open events."""
+        return list(dict.fromkeys(self._events.values()))
+
     def views_with_key(self, key: str, caller: str, *, now: datetime) -> list[ScopeView]:
         """Return the views of the scopes that have answered a request of this caller with this key."""
         views = _as_unique_list(self._keys.get(key))
