@@ -11,6 +11,13 @@ from forewarn.core.errors import CoreError
 from forewarn.fleet.errors import FleetError
 from forewarn.operator.auth import requires
 from forewarn.operator.dashboard.assets import static_file
+from forewarn.operator.dashboard.event_page import (
+    approve_event,
+    cancel_event,
+    resolve_impact,
+    retry_impact,
+    show_event_page,
+)
 from forewarn.operator.dashboard.overview import show_overview
 from forewarn.operator.dashboard.pages import error_page
 from forewarn.operator.dashboard.session_middleware import ROOT
@@ -43,6 +50,11 @@ def dashboard_router() -> Router:
             static_file,
             stream,
             show_overview,
+            show_event_page,
+            approve_event,
+            cancel_event,
+            retry_impact,
+            resolve_impact,
             unknown_page,
         ],
         exception_handlers=dict.fromkeys(HANDLED_ERRORS, error_page),

@@ -17,12 +17,8 @@ function show(state, text) {
 
 function matches(region, entry) {
   const wanted = region.dataset.live;
-  return (
-    wanted === "all" ||
-    wanted === `event:${entry.event}` ||
-    wanted === `scope:${entry.record_id}` ||
-    (region.dataset.liveToo ?? "").split(" ").includes(`${entry.record_kind}:${entry.record_id}`)
-  );
+  // Entries about the fleet and about campaigns are few, and can concern every scope.
+  return wanted === "all" || entry.record_kind !== "scope" || wanted === `scope:${entry.record_id}`;
 }
 
 function canUpdate() {
