@@ -1,4 +1,4 @@
-"""Journeys in a real browser: an event through its whole life, its actions by mouse and by keyboard, and permissions."""
+"""Journeys in a real browser: an event through its life, its actions by mouse and keyboard, and permissions."""
 
 from forewarn.api import v1
 from forewarn.core.access import Role

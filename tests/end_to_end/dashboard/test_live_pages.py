@@ -7,6 +7,8 @@ from forewarn.core.event import EventType
 from tests.end_to_end.dashboard.browser import LIVE, Browser, Service, run_browser, run_dashboard
 from tests.support.processes import free_ports
 
+PAGES = ("/ui", "/ui/fleet", "/ui/fleet?view=hosts", "/ui/vms/web/web-0", "/ui/nothing")
+
 
 def schedule(service: Service, vm: str, notice: str = "15m") -> str:
     ask = v1.ScheduleEvents(type=EventType.REBOOT, vms=[vm], notice=notice, unannounced=True)
@@ -52,15 +54,66 @@ def test_lost_connection_is_shown_and_resumed(tmp_path: Path) -> None:
             browser.tab.wait_until("location.pathname === '/ui/sign-in'")
 
 
-def test_user_can_change_the_theme_and_the_width(browser: Browser, service: Service) -> None:
-    """Nothing is wider than the window, and axe finds no violation, in both themes."""
+def test_fleet_changes_block_by_block_and_leads_to_a_vm(browser: Browser, service: Service) -> None:
+    browser.sign_in()
+    browser.show("/ui/fleet")
+    browser.tab.wait_until(LIVE)
     schedule(service, "web/web-0")
-    service.api.hold(v1.CreateHold(reason="a long reason " * 20, scope="web"))
+    browser.wait_for("web-0: scheduled")
+    browser.tab.click('a[title^="web-0"]')
+    browser.wait_for("Last polled")
+    assert browser.tab.evaluate("location.pathname") == "/ui/vms/web/web-0"
+    assert browser.tab.errors == []
+
+
+def test_search_by_keyboard_finds_a_vm_and_maintenance_is_scheduled_there(browser: Browser, service: Service) -> None:
+    browser.sign_in()
+    browser.tab.press("/")
+    browser.tab.type("web-4")
+    browser.tab.press("Enter")
+    browser.wait_for("Does it see its events?")
+    browser.tab.click("#open-schedule")
+    browser.tab.click("#schedule button.primary")
+    browser.wait_for("Starts in 15 min")
+    assert [event.vms for event in service.api.events()] == [["web-4"]]
+
+
+def test_shortcuts_are_listed(browser: Browser) -> None:
+    browser.sign_in()
+    browser.tab.press("?")
+    browser.wait_for("Keyboard shortcuts", selector="dialog[open]")
+    browser.tab.press("Escape")
+    browser.tab.wait_until("document.querySelector('dialog[open]') === null")
+
+
+def test_large_fleet_is_loaded_while_scrolling(tmp_path: Path) -> None:
+    fleet = "".join(
+        f'[[scopes]]\nname = "s{n:04}"\nkind = "standalone"\nhosts = ["h{n % 97}"]\nvms = [{{ name = "vm-{n:04}" }}]\n'
+        for n in range(5000)
+    )
+    with run_dashboard(fleet) as service, run_browser(service.running.url, tmp_path) as browser:
+        browser.sign_in()
+        browser.show("/ui/fleet")
+        content = "document.getElementById('blocks').textContent"
+        browser.tab.wait_until(f"{content}.includes('vm-0059')")
+        assert not browser.tab.evaluate(f"{content}.includes('vm-0200')")
+        browser.tab.wait_until(f"(scrollTo(0, document.body.scrollHeight), {content}.includes('vm-0200'))")
+        browser.show("/ui/fleet?q=vm-4999")
+        browser.wait_for("vm-4999", selector="#blocks")
+        assert browser.tab.errors == []
+
+
+def test_pages_have_no_violation_in_both_themes(browser: Browser, service: Service) -> None:
+    schedule(service, "web/web-0")
+    service.api.hold(v1.CreateHold(reason="a long reason", scope="shop"))
     browser.sign_in()
     found = {}
-    for dark in (False, True):
-        for width in (1280, 390):
-            browser.tab.emulate(width=width, dark=dark)
-            overflow = browser.tab.evaluate("document.documentElement.scrollWidth - innerWidth")
-            found[dark, width] = (max(overflow, 0), browser.violations())
+    for path in PAGES:
+        browser.show(path)
+        browser.tab.wait_until(LIVE)
+        for dark in (False, True):
+            for width in (1280, 390):
+                browser.tab.emulate(width=width, dark=dark)
+                overflow = browser.tab.evaluate("document.documentElement.scrollWidth - innerWidth")
+                found[path, dark, width] = (max(overflow, 0), browser.violations())
     assert found == dict.fromkeys(found, (0, []))

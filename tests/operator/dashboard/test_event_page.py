@@ -28,7 +28,7 @@ async def test_scheduled_event_shows_what_it_waits_for_and_how_it_looks_to_vms()
         before = await service.stored_state()
         text = await browser.text(f"/ui/events/{event.lower()}")
         assert f"Reboot {event[:8]} Scheduled Starts in 2026-03-02 10:15 UTC" in text
-        assert "not-before not before 2026-03-02 10:15:00Z" in text
+        assert "not-before the end of its notice, 2026-03-02 10:15 UTC" in text
         assert "scheduled web web-0" in text
         shown = re.findall(r"api-version (\d{4}-\d\d-\d\d) \{", text)
         assert shown == list(VERSIONS[::-1])

@@ -12,6 +12,11 @@ from tests.operator.dashboard.signed_in import sign_in
 from tests.operator.running_api import run_api
 
 
+def _example_path(path: str) -> str:
+    """Return a path with values: the scope exists, and all tokens may see it; other things do not exist."""
+    return re.sub(r"{\w+(:\w+)?}", "x", re.sub(r"{scope_id(:\w+)?}", "web", path))
+
+
 async def test_openapi_description_has_no_page() -> None:
     async with run_api() as service:
         paths = (await service.request("GET", "/openapi.json")).json["paths"]
@@ -23,7 +28,7 @@ async def test_nothing_is_read_or_changed_without_a_session() -> None:
     async with run_api() as service:
         before = await service.stored_state()
         for route in litestar_app().routes:
-            path = re.sub(r"{\w+:\w+}", "x", route.path_format)
+            path = _example_path(route.path_format)
             if not is_dashboard_path(path) or path.startswith("/ui/static"):
                 continue
             for method in route.methods - {"OPTIONS", "HEAD"}:
@@ -51,7 +56,7 @@ async def test_every_page_and_change_enforces_its_declared_role() -> None:
         for name, (role, scopes) in ROLES.items():
             browser = await sign_in(service, await service.token("a-" + name.replace(" ", "-"), role, *scopes))
             for route in litestar_app().routes:
-                path = re.sub(r"{\w+:\w+}", "x", route.path_format)
+                path = _example_path(route.path_format)
                 if not is_dashboard_path(path) or path.startswith(("/ui/sign-", "/ui/static", "/ui/stream")):
                     continue
                 for handler in getattr(route, "route_handlers", ()):

@@ -38,7 +38,7 @@ AnyRequest = Request[Any, Any, Any]
 
 T = TypeVar("T")
 
-NAVIGATION = (("Overview", ROOT),)
+NAVIGATION = (("Overview", ROOT), ("Fleet", f"{ROOT}/fleet"))
 """The pages of the top bar."""
 
 HTMX_CONFIG = {

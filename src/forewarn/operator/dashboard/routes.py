@@ -18,11 +18,13 @@ from forewarn.operator.dashboard.event_page import (
     retry_impact,
     show_event_page,
 )
+from forewarn.operator.dashboard.fleet_page import show_block, show_fleet
 from forewarn.operator.dashboard.overview import show_overview
 from forewarn.operator.dashboard.pages import error_page
 from forewarn.operator.dashboard.session_middleware import ROOT
 from forewarn.operator.dashboard.sign_in import root, show_sign_in, sign_in, sign_out
 from forewarn.operator.dashboard.stream import stream
+from forewarn.operator.dashboard.vm_page import operate_vm, schedule_vm, search_all, show_vm_page
 from forewarn.operator.errors import OperatorError
 from forewarn.store.port import StoreError
 
@@ -50,6 +52,12 @@ def dashboard_router() -> Router:
             static_file,
             stream,
             show_overview,
+            show_fleet,
+            show_block,
+            show_vm_page,
+            operate_vm,
+            schedule_vm,
+            search_all,
             show_event_page,
             approve_event,
             cancel_event,

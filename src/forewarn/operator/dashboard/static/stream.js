@@ -4,15 +4,19 @@ import { StreamSource } from "./stream-source.js";
 import { showTime } from "./times.js";
 
 const PAUSE = 250; // between two updates, in milliseconds
+const MANY = 20; // if more parts than this have changed, the page is loaded again
 
 const indicator = document.getElementById("stream");
 let timer = null;
-let isBusy = false;
-let isOutdated = false;
+let pending = 0;
 
 function show(state, text) {
   indicator.dataset.state = state;
   indicator.querySelector(".text").replaceChildren(...text);
+}
+
+function regions() {
+  return [...document.querySelectorAll("[data-live]")];
 }
 
 function matches(region, entry) {
@@ -22,17 +26,29 @@ function matches(region, entry) {
 }
 
 function canUpdate() {
-  return !isBusy && timer === null && !document.hidden && document.querySelector("dialog[open]") === null;
+  return pending === 0 && timer === null && !document.hidden && document.querySelector("dialog[open]") === null;
 }
 
-export function update() {
-  isOutdated = true;
-  if (!canUpdate()) {
+// Update the parts of the page, now or as soon as possible: not while a dialog is open or the tab is hidden.
+export function update(outdated = regions()) {
+  for (const region of outdated) {
+    region.dataset.outdated = "";
+  }
+  continueUpdate();
+}
+
+export function continueUpdate() {
+  const outdated = regions().filter((region) => "outdated" in region.dataset);
+  if (outdated.length === 0 || !canUpdate()) {
     return;
   }
-  isOutdated = false;
-  for (const region of document.querySelectorAll("[data-live]")) {
-    isBusy = true;
+  if (outdated.length > MANY) {
+    location.reload();
+    return;
+  }
+  for (const region of outdated) {
+    delete region.dataset.outdated;
+    pending += 1;
     htmx.trigger(region, "refresh");
   }
   timer = setTimeout(() => {
@@ -41,25 +57,18 @@ export function update() {
   }, PAUSE);
 }
 
-export function continueUpdate() {
-  if (isOutdated && canUpdate()) {
-    update();
-  }
-}
-
 function receive(message) {
   switch (message.kind) {
     case "entry":
-      if ([...document.querySelectorAll("[data-live]")].some((region) => matches(region, message.entry))) {
-        update();
-      }
+      update(regions().filter((region) => matches(region, message.entry)));
       break;
     case "state":
       if (message.live) {
         show("live", ["Live"]);
         // What has changed between the page and the stream, or while there was none.
-        const region = document.querySelector("[data-live]");
-        if (region !== null && Number(region.dataset.position) !== message.position) {
+        const place = document.querySelector("[data-position]");
+        if (place !== null && Number(place.dataset.position) !== message.position) {
+          place.dataset.position = message.position;
           update();
         }
       } else if (indicator.dataset.state !== "stale") {
@@ -68,7 +77,7 @@ function receive(message) {
       break;
     case "ended":
       show("stale", ["Signed out"]);
-      update(); // leads to the sign-in page
+      location.reload(); // leads to the sign-in page
       break;
   }
 }
@@ -77,8 +86,10 @@ export function followStream() {
   if (indicator === null) {
     return;
   }
-  document.body.addEventListener("htmx:afterRequest", () => {
-    isBusy = false;
+  document.body.addEventListener("htmx:afterRequest", ({ detail }) => {
+    if (detail.requestConfig.triggeringEvent?.type === "refresh") {
+      pending = Math.max(0, pending - 1);
+    }
     continueUpdate();
   });
   document.addEventListener("visibilitychange", continueUpdate);
