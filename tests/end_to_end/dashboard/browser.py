@@ -57,8 +57,8 @@ class Browser(NamedTuple):
         return [(each["id"], node["html"][:200]) for each in found for node in each["nodes"]]
 
     def foreign_requests(self) -> list[str]:
-        """Return the requests that went elsewhere."""
-        return [url for url in self.tab.requests if not url.startswith(self.url)]
+        """Return the requests that went elsewhere; Chromium draws its own controls with data URLs."""
+        return [url for url in self.tab.requests if not url.startswith((self.url, "data:"))]
 
 
 def _text(selector: str) -> str:

@@ -5,9 +5,21 @@ from pathlib import Path
 from forewarn.api import v1
 from forewarn.core.event import EventType
 from tests.end_to_end.dashboard.browser import LIVE, Browser, Service, run_browser, run_dashboard
+from tests.operator.sample_campaign import asked
 from tests.support.processes import free_ports
 
-PAGES = ("/ui", "/ui/fleet", "/ui/fleet?view=hosts", "/ui/vms/web/web-0", "/ui/nothing")
+PAGES = (
+    "/ui",
+    "/ui/fleet",
+    "/ui/fleet?view=hosts",
+    "/ui/vms/web/web-0",
+    "/ui/campaigns",
+    "/ui/campaigns/kernel",
+    "/ui/history",
+    "/ui/holds",
+    "/ui/access",
+    "/ui/nothing",
+)
 
 
 def schedule(service: Service, vm: str, notice: str = "15m") -> str:
@@ -106,6 +118,7 @@ def test_large_fleet_is_loaded_while_scrolling(tmp_path: Path) -> None:
 def test_pages_have_no_violation_in_both_themes(browser: Browser, service: Service) -> None:
     schedule(service, "web/web-0")
     service.api.hold(v1.CreateHold(reason="a long reason", scope="shop"))
+    service.api.start_campaign(asked("kernel", "batch"))
     browser.sign_in()
     found = {}
     for path in PAGES:

@@ -68,6 +68,20 @@ async def test_large_fleet_is_sent_in_parts() -> None:
         assert (names, parts) == ([f"vm-{n:03}" for n in range(count)], 3)
 
 
+async def test_parts_of_hosts_have_a_limited_number_of_vms() -> None:
+    fleet = "".join(
+        f'[[scopes]]\nname = "s{n}"\nkind = "availability-set"\nhosts = ["h{n}"]\n'
+        f'vms = [{{ name = "vm{n}-{{n}}", count = 400 }}]\n'
+        for n in range(4)
+    )
+    async with run_api(fleet_file=fleet) as service:
+        browser = await sign_in(service)
+        page = (await browser.get("/ui/fleet?view=hosts")).body.decode()
+        assert re.findall(r'id="block-(h\d)"', page) == ["h0", "h1", "h2"]
+        following = await browser.get("/ui/fleet?view=hosts&after=h2")
+        assert re.findall(r'id="block-(h\d)"', following.body.decode()) == ["h3"]
+
+
 async def test_large_scope_is_shortened() -> None:
     fleet = (
         '[[scopes]]\nname = "big"\nkind = "availability-set"\nhosts = ["h"]\n'

@@ -63,7 +63,7 @@ async def test_every_page_and_change_enforces_its_declared_role() -> None:
                     need = handler.opt.get("need", Permission(None))
                     allowed = need.role is None or (role.includes(need.role) and not (need.all_scopes and scopes))
                     for method in handler.http_methods & {"GET", "POST"}:
-                        answer = await (browser.get(path) if method == "GET" else browser.post(path))
+                        answer = await (browser.get(path) if method == "GET" else browser.post(path, {"scope": "web"}))
                         if (answer.status == 403) is allowed:
                             wrong.append((name, method, path, answer.status))
     assert wrong == []

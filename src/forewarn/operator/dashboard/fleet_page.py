@@ -16,6 +16,7 @@ from forewarn.core.access import Role
 from forewarn.core.scope import Scope
 from forewarn.core.text import natural_sort_key
 from forewarn.core.vm import Vm
+from forewarn.fleet.event_loop import iterate_gradually
 from forewarn.operator.auth import Caller, CallerDep, requires
 from forewarn.operator.dashboard.pages import AnyRequest, render_page
 from forewarn.operator.dashboard.session_middleware import ROOT
@@ -99,7 +100,7 @@ async def show_fleet(
         query=query,
         states=list(VmState),
         self_path=f"{PATH}?{urlencode(given)}",
-        next_path=f"{PATH}?{urlencode(given | {'after': blocks[-1].id})}" if more and blocks else None,
+        next_path=f"{PATH}?{urlencode(given | {'after': more})}" if more else None,
     )
 
 
@@ -134,7 +135,8 @@ def _parse_state(name: str) -> VmState | None:
 
 async def _scope_blocks(
     state: AppState, caller: Caller, search: str, only_state: VmState | None, after: str
-) -> tuple[list[Block], bool]:
+) -> tuple[list[Block], str]:
+    """Return blocks, and the id after which further ones follow; empty if there are none."""
     text, now = search.strip().casefold(), state.fleet.clock.now()
 
     async def matching() -> AsyncIterator[Block]:
@@ -145,9 +147,9 @@ async def _scope_blocks(
     blocks: list[Block] = []
     async for block in matching():
         if len(blocks) >= BLOCKS_PER_PART or sum(each.vms for each in blocks) >= VMS_PER_PART:
-            return blocks, True
+            return blocks, blocks[-1].id
         blocks.append(block)
-    return blocks, False
+    return blocks, ""
 
 
 def _scope_block(state: AppState, scope: Scope, text: str, only_state: VmState | None, now: datetime) -> Block | None:
@@ -187,28 +189,34 @@ def _tile(scope: Scope, vm: Vm, state: VmState) -> Tile:
 
 async def _host_blocks(
     state: AppState, caller: Caller, search: str, only_state: VmState | None, after: str
-) -> tuple[list[Block], bool]:
+) -> tuple[list[Block], str]:
+    """Return blocks, perhaps none, and the host after which to continue; empty if there are no further hosts."""
     text, now = search.strip().casefold(), state.fleet.clock.now()
     page = await list_hosts(state, caller, name=None, after=after, limit=BLOCKS_PER_PART)
-    blocks = []
-    for host in page.hosts:
+    blocks: list[Block] = []
+    states: dict[str, dict[str, VmState]] = {}
+    async for host in iterate_gradually(page.hosts):
+        if sum(block.vms for block in blocks) >= VMS_PER_PART:
+            return blocks, blocks[-1].id
         rows = []
         for scope_id in host.scopes:
             scope, _ = state.fleet.replica.newest(scope_id)
             if scope is None:
                 continue
-            states = _states(state, scope, now)
+            if scope_id not in states:
+                states[scope_id] = _states(state, scope, now)
+            known = states[scope_id]
             vms = [
                 vm
                 for vm in sorted_vms(scope.roster)
                 if vm.host == host.name
-                and only_state in (None, states[vm.name])
+                and only_state in (None, known[vm.name])
                 and (text in host.name.casefold() or text in scope_id.casefold() or text in vm.name.casefold())
             ]
             if vms:
-                tiles = [_tile(scope, vm, states[vm.name]) for vm in vms[:VMS_PER_DOMAIN]]
+                tiles = [_tile(scope, vm, known[vm.name]) for vm in vms[:VMS_PER_DOMAIN]]
                 rows.append(TileRow(scope_id, tiles, len(vms) - len(tiles)))
         if rows:
             count = sum(len(row.tiles) + row.omitted for row in rows)
             blocks.append(Block(host.name, "host", False, rows, count))
-    return blocks, page.next is not None
+    return blocks, page.next or ""

@@ -38,7 +38,14 @@ AnyRequest = Request[Any, Any, Any]
 
 T = TypeVar("T")
 
-NAVIGATION = (("Overview", ROOT), ("Fleet", f"{ROOT}/fleet"))
+NAVIGATION = (
+    ("Overview", ROOT),
+    ("Fleet", f"{ROOT}/fleet"),
+    ("Campaigns", f"{ROOT}/campaigns"),
+    ("History", f"{ROOT}/history"),
+    ("Holds", f"{ROOT}/holds"),
+    ("Access", f"{ROOT}/access"),
+)
 """The pages of the top bar."""
 
 HTMX_CONFIG = {

@@ -10,7 +10,9 @@ from forewarn.core.access import Role
 from forewarn.core.errors import CoreError
 from forewarn.fleet.errors import FleetError
 from forewarn.operator.auth import requires
+from forewarn.operator.dashboard.access_page import create_token, end_session, revoke_token, show_access
 from forewarn.operator.dashboard.assets import static_file
+from forewarn.operator.dashboard.campaign_page import change_campaign, show_campaign_page, show_campaigns
 from forewarn.operator.dashboard.event_page import (
     approve_event,
     cancel_event,
@@ -19,6 +21,8 @@ from forewarn.operator.dashboard.event_page import (
     show_event_page,
 )
 from forewarn.operator.dashboard.fleet_page import show_block, show_fleet
+from forewarn.operator.dashboard.history_page import export_history, show_history
+from forewarn.operator.dashboard.hold_page import create_hold, release_hold, show_holds
 from forewarn.operator.dashboard.overview import show_overview
 from forewarn.operator.dashboard.pages import error_page
 from forewarn.operator.dashboard.session_middleware import ROOT
@@ -58,6 +62,18 @@ def dashboard_router() -> Router:
             operate_vm,
             schedule_vm,
             search_all,
+            show_campaigns,
+            show_campaign_page,
+            change_campaign,
+            show_history,
+            export_history,
+            show_holds,
+            create_hold,
+            release_hold,
+            show_access,
+            end_session,
+            create_token,
+            revoke_token,
             show_event_page,
             approve_event,
             cancel_event,
