@@ -101,3 +101,32 @@ def test_event_page_has_no_violation_in_both_themes(browser: Browser, service: S
     browser.tab.click("#open-approve")
     found[True, 0] = (0, browser.violations())
     assert found == dict.fromkeys(found, (0, []))
+
+
+def test_page_of_an_earlier_session_says_that_it_must_be_loaded_again(browser: Browser, service: Service) -> None:
+    """Another tab has signed in again, so the cookie belongs to another session than the page."""
+    event = schedule(service, "web/web-0")
+    browser.sign_in()
+    show_event(browser, event)
+    browser.tab.click("#open-cancel")
+    first = browser.tab.tab
+    browser.tab.open_tab()
+    browser.sign_in()
+    browser.tab.use_tab(first)
+    browser.tab.click("#cancel button.danger")
+    browser.wait_for("This page is older than your session. Reload it.", selector="#cancel .form-error")
+    assert service.api.event(event).event is not None
+
+
+def test_change_without_a_connection_is_explained_and_can_be_repeated(browser: Browser, service: Service) -> None:
+    event = schedule(service, "web/web-0")
+    browser.sign_in()
+    show_event(browser, event)
+    offline = {"latency": 0, "downloadThroughput": -1, "uploadThroughput": -1}
+    browser.tab.click("#open-cancel")
+    browser.tab.call("Network.emulateNetworkConditions", offline=True, **offline)
+    browser.tab.click("#cancel button.danger")
+    browser.wait_for("The service cannot be reached.", selector="#cancel .form-error")
+    browser.tab.call("Network.emulateNetworkConditions", offline=False, **offline)
+    browser.tab.click("#cancel button.danger")
+    browser.wait_for("Canceled")

@@ -172,10 +172,8 @@ def error_page(request: AnyRequest, error: Exception) -> Response[str]:
     """Show an error, as the API would describe it, in the form that was sent or on its own page."""
     found = _api_response(request, error)
     message, status = found.content.error.message, found.status_code or 500
-    if "hx-request" in request.headers:
-        target = "#page-error" if request.method == "GET" else "find .form-error"
-        headers = {"HX-Retarget": target, "HX-Reswap": "textContent"}
-        return Response(message, media_type=MediaType.TEXT, status_code=status, headers=headers)
+    if "hx-request" in request.headers:  # dashboard.js shows it
+        return Response(message, media_type=MediaType.TEXT, status_code=status)
     title = ERRORS.get(status, "Something went wrong")
     return render_page(request, "error.html", status=status, title=title, message=message)
 

@@ -17,6 +17,28 @@ document.body.addEventListener("htmx:afterSettle", ({ detail }) => {
   }
 });
 
+// Show an error where it belongs: in the form that was sent, else at the top of the page.
+function showError(element, message) {
+  const place = element.querySelector?.(".form-error") ?? document.getElementById("page-error");
+  place.textContent = message;
+}
+
+document.body.addEventListener("htmx:beforeSwap", ({ detail }) => {
+  if (detail.xhr.status >= 400) {
+    detail.shouldSwap = false;
+    const isText = (detail.xhr.getResponseHeader("content-type") ?? "").startsWith("text/plain");
+    const message = isText ? detail.xhr.responseText : `The service answered with status ${detail.xhr.status}.`;
+    showError(detail.requestConfig.elt, message);
+  }
+});
+
+document.body.addEventListener("htmx:sendError", ({ detail }) => {
+  if (detail.requestConfig.verb !== "get") {
+    const message = "The service cannot be reached. The change may have been made; send the form again when it can.";
+    showError(detail.requestConfig.elt, message);
+  }
+});
+
 // A change was made: close its dialog and show the result.
 document.body.addEventListener("changed", () => {
   for (const dialog of document.querySelectorAll("dialog[open]")) {
