@@ -28,7 +28,7 @@ from forewarn.operator.views.inventory_pages import list_hosts
 
 PATH = f"{ROOT}/fleet"
 
-VMS_PER_PART = 1_000
+VMS_PER_PART = 800
 """A part of the page ends after the block that reaches this number of VMs …"""
 
 BLOCKS_PER_PART = 60
