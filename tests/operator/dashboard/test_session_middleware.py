@@ -134,6 +134,9 @@ async def test_head_request_is_answered_like_get_without_a_body() -> None:
         answer = await service.request("HEAD", "/ui/sign-in", token=None)
         assert (answer.status, answer.body) == (200, b"")
         assert int(answer.headers["content-length"]) > 500
+        browser = await sign_in(service)
+        endless = await service.request("HEAD", "/ui/stream", token=None, Cookie=browser.cookie)
+        assert endless.status == 405
 
 
 async def test_malformed_cookies_are_ignored() -> None:

@@ -18,6 +18,7 @@ from forewarn.operator.sessions import Session, Sessions, is_same_secret
 ROOT = "/ui"
 SIGN_IN = f"{ROOT}/sign-in"
 STATIC = f"{ROOT}/static"
+STREAM = f"{ROOT}/stream"
 
 SESSION = "forewarn.session"
 """Key of the session in the ASGI scope."""
@@ -78,7 +79,7 @@ class SessionMiddleware:
             await self._api(scope, receive, send)
             return
         send = _with_headers(send, is_static=scope["path"].startswith(f"{STATIC}/"))
-        if scope["method"] == "HEAD":  # the server omits the body of the response
+        if scope["method"] == "HEAD" and scope["path"] != STREAM:  # the server omits the body of the response
             scope = {**scope, "method": "GET"}
         await self._serve(scope, receive, send)
 

@@ -9,7 +9,7 @@ from litestar.types import ASGIApp
 from forewarn.core.access import Role
 from forewarn.operator.auth import IS_STILL_VALID, CallerDep, requires
 from forewarn.operator.dashboard.pages import AnyRequest
-from forewarn.operator.dashboard.session_middleware import ROOT
+from forewarn.operator.dashboard.session_middleware import STREAM
 from forewarn.operator.routes.event_stream import MAX_POSITION, EventStream
 from forewarn.operator.state import AppState
 from forewarn.operator.views.journal import read_predicate
@@ -21,7 +21,7 @@ Position = Annotated[int | None, QueryParameter(name="after", ge=0, le=MAX_POSIT
 LastEventId = Annotated[int | None, HeaderParameter(name="Last-Event-ID", ge=0, le=MAX_POSITION)]
 
 
-@get(f"{ROOT}/stream", opt=requires(Role.VIEWER))
+@get(STREAM, opt=requires(Role.VIEWER))
 async def stream(
     request: AnyRequest, state: AppState, caller: CallerDep, after: Position = None, last_event_id: LastEventId = None
 ) -> ASGIApp:
