@@ -160,7 +160,3 @@ def test_last_polls_of_removed_vms_are_forgotten() -> None:
     view.polled_at |= {"web-0": TEN, "web-1": TEN}
     replica.update("web", scope("web", vm("web-1")), 2)
     assert view.polled_at == {"web-1": TEN}
-
-
-def test_views_with_events_are_those_of_open_events() -> None:
-    assert Replica().views_with_events() == []
