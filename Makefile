@@ -22,7 +22,7 @@ PROGRAMS_OF_TESTS := curl=curl strace=strace gcc=gcc,libc6-dev ip=iproute2 dnsma
     pg_ctlcluster=postgresql-common,postgresql $(MONO)
 CODE := $(strip src tests $(wildcard bench tools))
 
-.PHONY: help install run test test-fast test-long check pictures docs lock release bench clean
+.PHONY: help install run test test-fast test-long check pictures screenshots docs lock release bench clean
 
 help:  ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -51,6 +51,9 @@ check: $(VENV)/.tests  ## check format, lint, types and layers
 
 pictures: $(VENV)/.server  ## render the pictures of the documentation into docs/pictures
 	@$(BIN)/python -m tools.pictures
+
+screenshots: $(VENV)/.tests  ## take the screenshots of the dashboard into docs/pictures (needs chromium)
+	@$(BIN)/python -m tools.screenshots
 
 docs: $(VENV)/.docs  ## build the documentation site into build/docs/site
 	@$(BIN)/python -m tools.docs_site $(ARGS)

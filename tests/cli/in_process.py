@@ -146,6 +146,7 @@ class UpService:
             for view in running.fleet.replica.views()
             for vm in view.roster or ()
         )
+        self.running = running
         self.data = running.directory
         self.guest_urls = {vm: url for vm, url in found if url is not None}
         self.ready = {"operator_url": running.operator_url, "token_file": str(running.directory / TOKEN_FILE)}

@@ -5,6 +5,7 @@ import http.client
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
@@ -58,7 +59,9 @@ def ports(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     serve = operators.serve_operators
     noted: list[int] = []
 
-    def serve_noting_ports(fleet: Fleet, *others: Any, **more: Any) -> AbstractAsyncContextManager[None]:
+    def serve_noting_ports(
+        fleet: Fleet, *others: Any, **more: Any
+    ) -> AbstractAsyncContextManager[Callable[[str], str]]:
         noted.extend(fleet.ports.assigned.values())
         return serve(fleet, *others, **more)
 

@@ -17,7 +17,7 @@ import pytest
 from markdown_it import MarkdownIt
 
 from tests.docs.built_page import BuiltPage
-from tests.docs.chromium import Chromium, run_chromium
+from tests.support.chromium import Chromium, run_chromium
 from tools.docs_site.navigation import Entry, navigation
 from tools.docs_site.pages import Page, collect
 

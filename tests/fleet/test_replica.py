@@ -11,7 +11,7 @@ from forewarn.core.vm import Roster
 from forewarn.fleet.errors import AmbiguousVm, ScopeNotFound, VmNotFound
 from forewarn.fleet.main_loop import RecordChange
 from forewarn.fleet.replica import LongPollObserver, Replica
-from tests.core.sample_scopes import scope, vm, web_scope
+from tests.core.sample_scopes import TEN, scope, vm, web_scope
 
 
 def replica_of(*scopes: Scope) -> Replica:
@@ -151,3 +151,12 @@ def test_waiters_are_called_when_the_scope_is_removed() -> None:
     replica.view("web").wait_for_change(lambda: called.append("gone"))
     take(replica, None, 2)
     assert called == ["gone"]
+
+
+def test_last_polls_of_removed_vms_are_forgotten() -> None:
+    replica = Replica()
+    replica.update("web", scope("web", vm("web-0"), vm("web-1")), 1)
+    view = replica.view("web")
+    view.polled_at |= {"web-0": TEN, "web-1": TEN}
+    replica.update("web", scope("web", vm("web-1")), 2)
+    assert view.polled_at == {"web-1": TEN}

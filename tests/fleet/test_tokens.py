@@ -247,3 +247,14 @@ async def test_revoking_a_revoked_admin_token_again_changes_nothing() -> None:
         token, _ = await fleet.tokens.create("ann", Role.ADMIN, by="test")
         await fleet.tokens.revoke(token.id, by="test", force=True)
         await fleet.tokens.revoke(token.id, by="test")
+
+
+async def test_token_is_found_by_its_id_until_it_expires_or_is_revoked() -> None:
+    store, wall = MemoryStore(), ManualClock(TEN)
+    async with fleet_on(store, wall) as fleet:
+        short, _ = await fleet.tokens.create("short", Role.VIEWER, by="ann", expires_at=TEN + HOUR)
+        revoked, secret = await fleet.tokens.create("revoked", Role.VIEWER, by="ann")
+        assert [fleet.tokens.find_by_id(id_) for id_ in (short.id, revoked.id, secret)] == [short, revoked, None]
+        await fleet.tokens.revoke(revoked.id, by="ann")
+        wall.set(TEN + HOUR)
+        assert [fleet.tokens.find_by_id(id_) for id_ in (short.id, revoked.id)] == [None, None]

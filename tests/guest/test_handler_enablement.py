@@ -134,3 +134,16 @@ async def test_version_of_the_pollers_tells_whether_they_will_hear_of_an_event()
         await guest.get(target=f"{PATH}2017-03-01")
         assert view.poll_version == "2020-07-01"
         assert await endpoint.fleet.events.schedule(terminate)
+
+
+async def test_last_poll_is_recorded_per_vm_also_for_cached_requests() -> None:
+    async with run_endpoint() as endpoint:
+        guest = await endpoint.connect()
+        view = endpoint.fleet.replica.view("web")
+        assert view.polled_at == {}
+        await guest.get()
+        first = dict(view.polled_at)
+        assert first == {"web-0": endpoint.fleet.clock.now()}
+        await endpoint.fleet.time.advance(timedelta(minutes=1), who="test")
+        await guest.get()
+        assert view.polled_at == {"web-0": first["web-0"] + timedelta(minutes=1)}

@@ -22,9 +22,10 @@ from forewarn.fleet.importer import fill_fleet
 from forewarn.fleet.service import Fleet
 from forewarn.guest.counters import Counters
 from forewarn.guest.faults import Faults
-from forewarn.operator.app import operator_app
+from forewarn.operator.app import create_sessions, operator_app
 from forewarn.operator.counters import Counters as OperatorCounters
 from forewarn.operator.http_server import run_server
+from forewarn.operator.sessions import Sessions
 from forewarn.operator.state import SocketControl
 from forewarn.platform.simulated import SimulatedPlatform
 from forewarn.store.memory import MemoryStore
@@ -64,6 +65,7 @@ class RunningApi(msgspec.Struct, frozen=True):
     store: MemoryStore
     platform: SimulatedPlatform
     port: int
+    sessions: Sessions
 
     @property
     def url(self) -> str:
@@ -155,6 +157,7 @@ async def run_api(
     store: MemoryStore | None = None,
     guests: FakeGuests | None = None,
     emulates: bool = True,
+    port: int = 0,
 ) -> AsyncIterator[RunningApi]:
     """Serve the operator API while the context is open."""
     clock = clock or ManualClock(TEN)
@@ -164,15 +167,16 @@ async def run_api(
     store = store or MemoryStore()
     async with Fleet.run(store=store, platform=platform, clock=clock, policy=policy) as fleet:
         await fill_fleet(fleet, scopes, by="test", on_saved=lambda _: None)
-        with socket.create_server(("127.0.0.1", 0)) as listener:
+        with socket.create_server(("127.0.0.1", port)) as listener:
             await fleet.tokens.adopt(TOKEN, by="test")
             guests = guests or FakeGuests()
             guests.faults = Faults(fleet) if emulates else None
             counters = OperatorCounters()
-            app = operator_app(fleet, guests=guests, counters=counters)
+            sessions = create_sessions(fleet)
+            app = operator_app(fleet, guests=guests, counters=counters, sessions=sessions)
             async with run_server(app, listener, counters=counters):
                 try:
-                    yield RunningApi(fleet, store, platform, listener.getsockname()[1])
+                    yield RunningApi(fleet, store, platform, listener.getsockname()[1], sessions)
                 finally:
                     fleet.journal.close()
                     fleet.cancel_tasks()

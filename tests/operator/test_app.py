@@ -10,6 +10,7 @@ import pytest
 
 from forewarn.operator import limits
 from forewarn.operator.app import BODY_BYTES, litestar_app, preload
+from forewarn.operator.dashboard.session_middleware import is_dashboard_path
 from forewarn.operator.error_responses import internal_error_response
 from tests.guest.test_parser import EVERY
 from tests.operator.running_api import GUARD, TOKEN, run_api
@@ -21,9 +22,9 @@ def test_handlers_are_put_together_once_for_all_services() -> None:
     assert litestar_app() is litestar_app()
 
 
-def test_every_path_is_of_the_api_or_of_the_service_itself() -> None:
+def test_every_path_is_of_the_api_of_the_dashboard_or_of_the_service_itself() -> None:
     paths = {route.path.partition("{")[0] for route in litestar_app().routes}
-    others = {path for path in paths if not path.startswith("/v1/")}
+    others = {path for path in paths if not path.startswith("/v1/") and not is_dashboard_path(path)}
     assert {"/healthz", "/readyz", "/metrics", "/openapi.json"} <= others
     assert all(path.count("/") <= 2 for path in others)
 

@@ -84,6 +84,15 @@ def test_wheel_has_every_module_and_py_typed(wheel: ZipFile) -> None:
     assert {"forewarn/py.typed", *modules} <= set(wheel.namelist())
 
 
+def test_wheel_has_every_file_of_the_dashboard_and_their_licences(wheel: ZipFile) -> None:
+    source = ROOT / "src"
+    folder = source / "forewarn/operator/dashboard"
+    files = {str(file.relative_to(source)) for part in ("static", "templates") for file in (folder / part).iterdir()}
+    assert {"forewarn/operator/dashboard/static/htmx.LICENSE", *files} <= set(wheel.namelist())
+    (notice,) = (name for name in wheel.namelist() if name.endswith("/NOTICE"))
+    assert "htmx 2.0.11" in wheel.read(notice).decode()
+
+
 def test_nothing_else_is_installed(wheel: ZipFile) -> None:
     """The wheel has the package and its metadata: no tests, no samples."""
     assert {name.split("/")[0].partition("-")[0] for name in wheel.namelist()} == {"forewarn"}

@@ -27,6 +27,7 @@ OUTSIDE_NAMES = {
     "IaaS": "Microsoft's name of a service",
     "JetStream": "product",
     "OpenAPI": "standard",
+    "SameSite": "standard",
     "OpenSSL": "library",
     "StartRequests": "field of the protocol",
     "agent.toml": "file",

@@ -3,7 +3,7 @@
 import asyncio
 import socket
 import ssl
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from fractions import Fraction
 from threading import Lock
@@ -76,14 +76,15 @@ async def serve_operators(
     limits: OperatorLimits,
     imports: ImportSettings,
     hosts: Sequence[str] = (),
-) -> AsyncIterator[None]:
-    """Serve the operator API on the bound listener; `hosts` are further names of the service.
+) -> AsyncIterator[Callable[[str], str]]:
+    """Serve the operator API on the bound listener, and yield the function that creates codes of sign-in links.
 
+    It takes the id of the token whose rights they give. `hosts` are further names of the service.
     Importing and creating the app takes longer than the rest of the start. So it is done last and in a thread, while
     guests are already served.
     """
     await asyncio.to_thread(_prepare)
-    from forewarn.operator.app import operator_app
+    from forewarn.operator.app import create_sessions, operator_app
     from forewarn.operator.counters import Counters
     from forewarn.operator.hosts import AllowedHosts
     from forewarn.operator.http_server import run_server
@@ -93,10 +94,18 @@ async def serve_operators(
     counters = Counters()
     import_limits = ImportLimits(imports.vms, imports.time_limit.total_seconds())
     allowed_hosts = AllowedHosts(hosts, tls)
-    app = operator_app(fleet, guests=guests, counters=counters, hosts=allowed_hosts, import_limits=import_limits)
+    sessions = create_sessions(fleet)
+    app = operator_app(
+        fleet,
+        guests=guests,
+        counters=counters,
+        hosts=allowed_hosts,
+        import_limits=import_limits,
+        sessions=sessions,
+    )
     connection_limits = ConnectionLimits(total=limits.total, per_address=limits.per_address)
     async with run_server(app, listener, tls, limits=connection_limits, counters=counters):
-        yield
+        yield sessions.create_code
 
 
 def _prepare() -> None:

@@ -41,6 +41,14 @@ class RunningService(msgspec.Struct, frozen=True, kw_only=True):
     reload: ReloadSettings
     faults: Faults | None
     """The fault injection; None outside the emulator."""
+    create_code: Callable[[str], str]
+    """Returns a code with which a browser signs in once, within a minute, given the id of a token."""
+
+    def sign_in_url(self) -> str:
+        """Return a link that signs a browser in once, within a minute, with the service's own token if it is valid."""
+        token = self.fleet.tokens.find(local_service.read_token(self.directory / local_service.TOKEN_FILE))
+        path = f"{self.operator_url}/ui/sign-in"
+        return path if token is None else f"{path}#code={self.create_code(token.id)}"
 
 
 @asynccontextmanager
@@ -89,7 +97,7 @@ async def run_service(
                 socket_directory=_socket_directory(directory, preset),
             )
         )
-        await stack.enter_async_context(
+        create_code = await stack.enter_async_context(
             operators.serve_operators(
                 fleet,
                 guests,
@@ -113,6 +121,7 @@ async def run_service(
             is_ephemeral=settings.ephemeral,
             reload=reloader.reload,
             faults=faults,
+            create_code=create_code,
         )
         for problem in await fleet.health.problems():
             reporter.report(f"The service is not ready: {problem}.")

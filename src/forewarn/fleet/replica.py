@@ -22,7 +22,8 @@ class ScopeView:
 
     `prepared` belongs to the guest endpoint: its content is valid for this document only, and it is replaced when epoch
     or incarnation change. Before `fresh_until` a request changes nothing that is saved. `poll_version` is the newest
-    api-version with which a VM of the scope has polled, in this process and while the scope was enabled.
+    api-version with which a VM of the scope has polled, in this process and while the scope was enabled. `polled_at`
+    has the time of each VM's last poll in this process, to the second.
     """
 
     __slots__ = (
@@ -32,6 +33,7 @@ class ScopeView:
         "fresh_until",
         "id",
         "poll_version",
+        "polled_at",
         "prepared",
         "revision",
         "scope",
@@ -46,6 +48,7 @@ class ScopeView:
         self.credited_at: datetime | None = None
         self.fresh_until = FAR_PAST
         self.poll_version: str | None = None
+        self.polled_at: dict[str, datetime] = {}
         self.prepared: dict[object, object] = {}
         self._waiters: dict[Callable[[], None], None] | None = None
 
@@ -78,6 +81,9 @@ class ScopeView:
     def update(self, scope: Scope | None, revision: int) -> None:
         """Store a saved value."""
         old, self.scope, self.revision = self.scope, scope, revision
+        if self.polled_at and (scope is None or old is None or scope.roster is not old.roster):
+            names = {vm.name for vm in self.roster or ()}
+            self.polled_at = {name: at for name, at in self.polled_at.items() if name in names}
         seen_at = scope.seen_at if scope is not None and scope.enabled else None
         self.fresh_until = seen_at + SEEN_SAVE_INTERVAL if seen_at is not None else FAR_PAST
         if scope is None or not scope.enabled:
@@ -233,6 +239,10 @@ class Replica:
         view = self._events.get(id_.upper())
         event = view.scope.find_event(id_) if view is not None and view.scope is not None else None
         return None if view is None or event is None else (view, event)
+
+    def views_with_events(self) -> list[ScopeView]:
+        """Return the views of the scopes that have open events."""
+        return list(dict.fromkeys(self._events.values()))
 
     def views_with_key(self, key: str, caller: str, *, now: datetime) -> list[ScopeView]:
         """Return the views of the scopes that have answered a request of this caller with this key."""

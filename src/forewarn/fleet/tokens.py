@@ -66,7 +66,7 @@ class Tokens:
 
     def __init__(self, main_loop: MainLoop, *, clock: Clock, wall_clock: Clock) -> None:
         self._clock = clock
-        self._wall_clock = wall_clock
+        self.wall_clock = wall_clock
         self._tokens = RecordTable[Token]()
         self._by_hash: dict[str, Token] = {}
         self._lock = asyncio.Lock()
@@ -80,9 +80,14 @@ class Tokens:
         """Return the token with this secret; None if it is unknown, revoked or expired."""
         hash_ = _hash(secret)
         token = self._by_hash.get(hash_)
-        if token is None or not compare_digest(token.hash, hash_) or not token.is_valid(now=self._wall_clock.now()):
+        if token is None or not compare_digest(token.hash, hash_) or not token.is_valid(now=self.wall_clock.now()):
             return None
         return token
+
+    def find_by_id(self, id_: str) -> Token | None:
+        """Return the token with this id; None if it is unknown, revoked or expired."""
+        token, _ = self._tokens.newest(id_)
+        return token if token is not None and token.is_valid(now=self.wall_clock.now()) else None
 
     async def create(
         self,
@@ -96,7 +101,7 @@ class Tokens:
     ) -> tuple[Token, str]:
         """Create a token and return it with its secret, which cannot be shown again."""
         async with self._lock:
-            now = self._wall_clock.now()
+            now = self.wall_clock.now()
             self._check_new(name, expires_at, idempotency_key, now=now)
             secret = f"fw_{secrets.token_urlsafe(32)}"
             token = Token(
@@ -139,7 +144,7 @@ class Tokens:
                 name=self._free_name(name),
                 role=Role.ADMIN,
                 hash=_hash(secret),
-                created_at=self._wall_clock.now(),
+                created_at=self.wall_clock.now(),
                 created_by=by,
             )
             await self._loop.apply(token.id, lambda present: self._create_record(present, token, by=by))
@@ -152,7 +157,7 @@ class Tokens:
         def command(token: Token | None) -> Decision[Token, None]:
             if token is None:
                 raise TokenNotFound(id_)
-            now = self._wall_clock.now()
+            now = self.wall_clock.now()
             is_repeated = idempotency_key is not None and is_repeated_request(token.seen_keys, idempotency_key, now=now)
             if token.revoked_at is not None or is_repeated:
                 return Decision(token, (), None)
@@ -191,7 +196,7 @@ class Tokens:
 
     def _names_in_use(self) -> set[str]:
         """Return the names of valid tokens, which must be unique, because the journal identifies holders by name."""
-        now = self._wall_clock.now()
+        now = self.wall_clock.now()
         return {token.name.casefold() for token in self.all() if token.is_valid(now=now)}
 
     def _free_name(self, name: str) -> str:

@@ -121,6 +121,7 @@ class RequestHandler:
         match request:
             case DocumentRequest():
                 enable_wait = self._enable_delay.record_request(caller)
+                caller.view.polled_at[caller.vm.name] = caller.view.seen_at  # type: ignore[assignment]  # it is set now
                 if caller.view.poll_version is None or request.version > caller.view.poll_version:
                     caller.view.poll_version = request.version
                 if enable_wait is None and not _is_long_poll(request, caller):

@@ -101,6 +101,7 @@ class HttpSession:
             if server_state.record_request(view) is not None:
                 return None
             self._recorded_at = ticks
+            view.polled_at[caller.vm.name] = view.seen_at  # type: ignore[assignment]  # set by record_request
             if not server_state.is_real_time:
                 self._recorded_at = 0
                 server_state.refresh_date()

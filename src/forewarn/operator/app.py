@@ -10,9 +10,17 @@ from litestar.types import ASGIApp, ControllerRouterHandler
 from forewarn.core.errors import CoreError
 from forewarn.fleet.errors import FleetError
 from forewarn.fleet.service import Fleet
-from forewarn.operator.auth import TokenMiddleware, check_permission, check_permissions_declared, provide_caller
+from forewarn.operator.auth import (
+    TokenCheck,
+    TokenMiddleware,
+    check_permission,
+    check_permissions_declared,
+    provide_caller,
+)
 from forewarn.operator.campaign_planner import CampaignPlanner
 from forewarn.operator.counters import Counters
+from forewarn.operator.dashboard.routes import dashboard_router
+from forewarn.operator.dashboard.session_middleware import SessionMiddleware
 from forewarn.operator.error_responses import (
     domain_error_response,
     http_error_response,
@@ -41,6 +49,7 @@ from forewarn.operator.routes.operations import OperationController
 from forewarn.operator.routes.sockets import open_socket
 from forewarn.operator.routes.system import ClockController, health, me, metrics, readiness
 from forewarn.operator.routes.tokens import TokenController
+from forewarn.operator.sessions import Sessions
 from forewarn.operator.state import AppState, GuestEndpoints, ServiceState, StreamSlots, with_parts
 from forewarn.operator.strict_request import StrictRequest
 from forewarn.operator.views.journal import RowEncoder
@@ -69,6 +78,7 @@ PATHS: list[ControllerRouterHandler] = [
     me,
     watch,
     docs,
+    dashboard_router(),
 ]
 
 
@@ -79,22 +89,32 @@ def operator_app(
     counters: Counters | None = None,
     hosts: AllowedHosts | None = None,
     import_limits: ImportLimits | None = None,
+    sessions: Sessions | None = None,
 ) -> ASGIApp:
     """Return the ASGI application of one service, with authentication and metrics."""
     scope_ids = SortedScopeIds(fleet)
+    counters = counters or Counters()
     parts = ServiceState(
         fleet=fleet,
         guests=guests,
-        counters=counters or Counters(),
+        counters=counters,
         scope_ids=scope_ids,
         stream_slots=StreamSlots(),
         encode_row=RowEncoder().encode,
         import_jobs=ImportJobs(fleet, import_limits or ImportLimits()),
         planner=CampaignPlanner(fleet, scope_ids.ids),
+        token_check=TokenCheck(fleet.tokens.find, counters),
+        sessions=sessions or create_sessions(fleet),
     )
     app = with_parts(litestar_app(), parts)
-    authenticated = TokenMiddleware(app, fleet.tokens.find, parts.counters)
-    return StatusCounterMiddleware(HostMiddleware(authenticated, hosts or AllowedHosts()), parts.counters)
+    api = TokenMiddleware(app, parts.token_check)
+    authenticated = SessionMiddleware(app, api, parts.sessions, fleet.tokens.find_by_id)
+    return StatusCounterMiddleware(HostMiddleware(authenticated, hosts or AllowedHosts()), counters)
+
+
+def create_sessions(fleet: Fleet) -> Sessions:
+    """Return the sessions of a service; they end with their tokens, by the same clock."""
+    return Sessions(fleet.tokens.wall_clock, lambda token: fleet.tokens.find_by_id(token) is not None)
 
 
 def preload() -> None:

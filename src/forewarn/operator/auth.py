@@ -107,20 +107,42 @@ FindToken = Callable[[str], TokenRecord | None]
 """Looks up a token by its secret; None if it is invalid, expired or revoked."""
 
 
-class TokenMiddleware:
-    """ASGI middleware that requires a valid token and sets the caller.
+class TokenCheck:
+    """Finds tokens by their secrets, and limits wrong ones per address, for the API and the dashboard together.
 
     An address with many wrong tokens gets 429 for further wrong ones. A valid token always works: behind a proxy, all
     callers have one address, and one of them must not lock out the others. Guessing stays hopeless, because a secret
     has 256 random bits.
     """
 
-    def __init__(self, app: ASGIApp, find: FindToken, counters: Counters) -> None:
-        self._app = app
-        self._find = find
+    def __init__(self, find: FindToken, counters: Counters) -> None:
+        self.find = find
         self._counters = counters
         self._limit = WrongTokenLimit()
         self._log = CallerLog()
+
+    def count_wrong(self, scope: Scope) -> int:
+        """Count a wrong token of a request; return for how many seconds its address has sent too many, or 0."""
+        self._counters.wrong_tokens += 1
+        now = asyncio.get_running_loop().time()
+        address = client_address(scope)
+        wait = ceil(self._limit.count(address, now=now))
+        if wait:
+            self._log.warn(address, f"more than {WRONG_TOKENS} requests with a wrong token in a minute", now=now)
+        return wait
+
+
+def client_address(scope: Scope) -> str:
+    """Return the address by which the caller of a request is counted."""
+    return caller_address(scope["client"][0]) if scope["client"] is not None else ""
+
+
+class TokenMiddleware:
+    """ASGI middleware that requires a valid token and sets the caller."""
+
+    def __init__(self, app: ASGIApp, check: TokenCheck) -> None:
+        self._app = app
+        self._check = check
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Forward the request, or answer 401 or 429."""
@@ -133,25 +155,20 @@ class TokenMiddleware:
         token = _find_token(scope["headers"], schemes)
         if token is None:
             await _send_error(send, 401, _TOKEN_MISSING, _challenges(schemes))
-        elif (principal := self._find(token)) is not None:
-            scope["user"] = Caller(
-                token=principal.id, name=principal.name, role=principal.role, scopes=tuple(principal.scopes)
-            )
-            scope[IS_STILL_VALID] = lambda: self._find(token) is not None  # type: ignore[literal-required]  # our own key
+        elif (principal := self._check.find(token)) is not None:
+            scope["user"] = caller_of(principal)
+            scope[IS_STILL_VALID] = lambda: self._check.find(token) is not None  # type: ignore[literal-required]  # our own key
             await self._app(scope, receive, send)
-        else:
-            await self._refuse_token(scope, send, schemes)
-
-    async def _refuse_token(self, scope: Scope, send: Send, schemes: Mapping[bytes, bytes]) -> None:
-        self._counters.wrong_tokens += 1
-        now = asyncio.get_running_loop().time()
-        address = caller_address(scope["client"][0]) if scope["client"] is not None else ""
-        if wait := ceil(self._limit.count(address, now=now)):
-            self._log.warn(address, f"more than {WRONG_TOKENS} requests with a wrong token in a minute", now=now)
+        elif wait := self._check.count_wrong(scope):
             headers = [(b"retry-after", str(wait).encode()), (b"connection", b"close")]
             await _send_error(send, 429, _TOO_MANY_WRONG_TOKENS, headers)
         else:
             await _send_error(send, 401, _TOKEN_INVALID, _challenges(schemes))
+
+
+def caller_of(token: TokenRecord) -> Caller:
+    """Return the caller that uses a token."""
+    return Caller(token=token.id, name=token.name, role=token.role, scopes=tuple(token.scopes))
 
 
 def _find_token(headers: Iterable[tuple[bytes, bytes]], schemes: Container[bytes]) -> str | None:

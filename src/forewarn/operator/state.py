@@ -13,12 +13,14 @@ from forewarn.core.fault import Fault, FaultKind
 from forewarn.core.idempotency import IdempotencyKey
 from forewarn.core.vm import Vm
 from forewarn.fleet.service import Fleet
+from forewarn.operator.auth import TokenCheck
 from forewarn.operator.campaign_planner import CampaignPlanner
 from forewarn.operator.counters import Counters
 from forewarn.operator.errors import TooManyStreams
 from forewarn.operator.import_job import ImportJobs
 from forewarn.operator.metrics import GuestCounters
 from forewarn.operator.pagination import SortedScopeIds
+from forewarn.operator.sessions import Sessions
 from forewarn.store.port import JournalRow
 from forewarn.wire.preview import ResponsePreview
 
@@ -144,6 +146,8 @@ class ServiceState(NamedTuple):
     encode_row: Callable[[JournalRow], bytes]
     import_jobs: ImportJobs
     planner: CampaignPlanner
+    token_check: TokenCheck
+    sessions: Sessions
 
 
 _current_parts: ContextVar[ServiceState] = ContextVar("current_parts")
@@ -162,6 +166,11 @@ def with_parts(app: ASGIApp, parts: ServiceState) -> ASGIApp:
     return serve
 
 
+def current_service() -> ServiceState:
+    """Return the parts of the service that the current request belongs to."""
+    return _current_parts.get()
+
+
 class AppState(State):
     """The parts of the service that the current request belongs to; all services of a process share the handlers."""
 
@@ -173,7 +182,9 @@ class AppState(State):
     encode_row: Callable[[JournalRow], bytes]
     import_jobs: ImportJobs
     planner: CampaignPlanner
+    token_check: TokenCheck
+    sessions: Sessions
 
     def __getattr__(self, name: str) -> Any:
         """Return a part of the current service."""
-        return getattr(_current_parts.get(), name)
+        return getattr(current_service(), name)

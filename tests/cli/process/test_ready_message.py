@@ -6,7 +6,9 @@ import re
 import signal
 import subprocess
 from pathlib import Path
+from urllib.error import HTTPError
 from urllib.parse import urlsplit
+from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 import pytest
 
@@ -169,3 +171,25 @@ class TestPastedLines:
             schedule, ask, approve = service.ready["examples"]
         assert schedule.startswith(f"{PROGRAM} event schedule Reboot web-0 --in 15m --data ")
         assert (ask[:5], approve[:5], os.linesep in approve) == ("curl ", "curl ", False)
+
+
+def test_link_to_the_dashboard_signs_in_once(machine: Machine) -> None:
+    """The JSON line has the same link as the message."""
+    with machine.up("--ephemeral") as service:
+        url, _, code = service.ready["dashboard_url"].partition("#")
+        assert url == f"{service.ready['operator_url']}/ui/sign-in"
+        answers = []
+        for _ in range(2):
+            request = Request(url, code.encode(), {"Origin": service.ready["operator_url"]})
+            try:
+                with build_opener(_NoRedirect).open(request, timeout=GUARD) as answer:
+                    answers.append(answer.status)
+            except HTTPError as error:
+                answers.append(error.code)
+                error.close()
+    assert answers == [303, 401]
+
+
+class _NoRedirect(HTTPRedirectHandler):
+    def redirect_request(self, *_: object) -> None:
+        """Follow no redirect."""

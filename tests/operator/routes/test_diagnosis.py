@@ -161,20 +161,23 @@ async def test_scope_that_never_polled_is_a_finding() -> None:
     assert on["Are there events to see?"] == (True, "Yes: 1 open event, seen by every VM of the scope.")
 
 
-async def test_last_poll_is_known_only_per_scope() -> None:
+async def test_last_poll_of_a_vm_is_known_once_it_has_polled_since_the_start() -> None:
     async with run_api(guests=LinkLocal(), policy=PRODUCTION) as service:
         off = await findings(service, "web-0")
         noted = service.fleet.last_seen.record_request(service.fleet.replica.view("web"))
         assert noted is not None
         await noted
         on = await findings(service, "web-0")
+        service.fleet.replica.view("web").polled_at["web-0"] = TEN
+        own = await findings(service, "web-0")
         vm = service.fleet.replica.scope("web").vm("web-0")
         vms = len(service.fleet.replica.scope("web").roster)
     assert off["Is its scope enabled?"][1].startswith(f"No: none of its {vms} VMs has ever polled;")
     assert on["Is its scope enabled?"] == (
         True,
-        f"Yes: one of its {vms} VMs (which one is not recorded) last polled at 2026-03-02 10:00:00Z, 0s ago.",
+        f"Yes: one of its {vms} VMs (not this one since the service started) last polled at {TEN:%F %TZ}, 0s ago.",
     )
+    assert own["Is its scope enabled?"] == (True, "Yes: this VM last polled at 2026-03-02 10:00:00Z, 0s ago.")
     assert on["Is its address unique?"] == (True, f"Yes: {vm.addresses[0].ip} in network default.")
 
 

@@ -34,6 +34,7 @@ class ReadyMessage(msgspec.Struct, frozen=True, kw_only=True):
 
     pid: int
     operator_url: str
+    dashboard_url: str
     link_local_url: str | None
     data: str
     token_file: str
@@ -66,6 +67,8 @@ def show_ready(running: RunningService, output: Output, settings_file: Path | No
         f"Forewarn serves {count_text(count, 'VM')}{_link_local_text(running)}; "
         f"the operator API is at {running.operator_url}; data is {kept}. Press Ctrl-C to stop."
     )
+    if output is not Output.JSON:
+        write_message(f"Dashboard: {running.sign_in_url()} (this link signs in once, within a minute)")
 
 
 def _write_holds(running: RunningService) -> None:
@@ -101,6 +104,7 @@ def _ready_message(running: RunningService, commands: tuple[str, ...], settings_
     return ReadyMessage(
         pid=os.getpid(),
         operator_url=running.operator_url,
+        dashboard_url=running.sign_in_url(),
         link_local_url=running.link_local_url,
         data=str(running.directory),
         token_file=str(running.directory / TOKEN_FILE),

@@ -1,7 +1,7 @@
 """Diagnosis route: checks everything that can prevent a VM from seeing its events."""
 
 from collections.abc import Iterator, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from difflib import get_close_matches
 from typing import Annotated
 
@@ -58,11 +58,16 @@ WhichVm = Annotated[
 )
 async def diagnose(state: AppState, caller: CallerDep, only_vm: WhichVm) -> v1.Diagnosis:
     """Check everything that can prevent a VM from seeing its events. An unknown VM is a finding, not an error."""
+    return await diagnose_vm(state, caller, only_vm)
+
+
+async def diagnose_vm(state: AppState, caller: Caller, name: str) -> v1.Diagnosis:
+    """Return the checks of a VM."""
     try:
-        view, vm = find_vm(state.fleet, caller, only_vm)
+        view, vm = find_vm(state.fleet, caller, name)
     except (VmNotFound, ScopeNotFound, AmbiguousVm) as unknown:
-        check = await _check_unknown(state.fleet, caller, only_vm, unknown)
-        return v1.Diagnosis(vm=only_vm, guest_url=None, checks=(check,))
+        check = await _check_unknown(state.fleet, caller, name, unknown)
+        return v1.Diagnosis(vm=name, guest_url=None, checks=(check,))
     preview = state.guests.preview(view.id, vm)
     return v1.Diagnosis(
         vm=f"{view.id}/{vm.name}",
@@ -116,7 +121,7 @@ def _checks(
     if guests.ports is None and guests.networks:
         yield _check_address(guests, vm)
     yield _check_address_unique(fleet, caller, scope, vm)
-    yield _check_enabled(fleet, view, scope)
+    yield _check_enabled(fleet, view, scope, vm)
     yield _check_visible_events(scope)
     if preview is not None:
         yield _check_response(preview)
@@ -193,10 +198,10 @@ def _check_address_unique(fleet: Fleet, caller: Caller, scope: Scope, vm: Vm) ->
     return v1.DiagnosisCheck(question=question, passed=True, message=f"Yes: {known}." if known else "It has none.")
 
 
-def _check_enabled(fleet: Fleet, view: ScopeView, scope: Scope) -> v1.DiagnosisCheck:
+def _check_enabled(fleet: Fleet, view: ScopeView, scope: Scope, vm: Vm) -> v1.DiagnosisCheck:
     question = "Is its scope enabled?"
     policy = fleet.scopes.rule_context.policy
-    last_request = _last_request_text(scope, fleet.last_seen.of(view), fleet.clock.now())
+    last_request = _last_request_text(fleet, view, scope, vm)
     if scope.enabled:
         return v1.DiagnosisCheck(question=question, passed=True, message=f"Yes: {last_request}.")
     if policy.announce is AnnouncePolicy.ALWAYS:
@@ -218,13 +223,16 @@ def _vms(scope: Scope) -> str:
     return count_text(len(scope.roster), "VM")
 
 
-def _last_request_text(scope: Scope, seen_at: datetime | None, now: datetime) -> str:
-    """Return when the scope was last polled. For a VM this is known only if the scope has no other VM."""
+def _last_request_text(fleet: Fleet, view: ScopeView, scope: Scope, vm: Vm) -> str:
+    """Return when the VM last polled. Until it polls after a start of the service, only its scope's time is known."""
     is_alone = len(scope.roster) == 1
+    polled_at = view.polled_at.get(vm.name)
+    seen_at = polled_at or fleet.last_seen.of(view)
     if seen_at is None:
         return "this VM has never polled" if is_alone else f"none of its {_vms(scope)} has ever polled"
-    ago = timedelta(seconds=max(0, int((now - seen_at).total_seconds())))
-    who = "this VM" if is_alone else f"one of its {_vms(scope)} (which one is not recorded)"
+    ago = timedelta(seconds=max(0, int((fleet.clock.now() - seen_at).total_seconds())))
+    is_known = is_alone or polled_at is not None
+    who = "this VM" if is_known else f"one of its {_vms(scope)} (not this one since the service started)"
     return f"{who} last polled at {seen_at:%Y-%m-%d %H:%M:%SZ}, {format_duration(ago)} ago"
 
 

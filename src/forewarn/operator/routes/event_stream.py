@@ -66,13 +66,17 @@ class EventStream:
         encode: Callable[[JournalRow], bytes],
         is_token_valid: Callable[[], bool],
         slots: StreamSlots,
+        position: int | None = None,
+        beat: bytes = b"",
     ) -> None:
+        """Prepare the response. With a `beat`, it begins at a known position and sends the beat as its heartbeat."""
         self._pages = pages
         self._matches = matches
         self._encode = encode
         self._is_token_valid = is_token_valid
         self._slots = slots
-        self._position: int | None = None
+        self._position = position
+        self._beat = beat
 
     async def __call__(self, _: Scope, receive: Receive, send: Send) -> None:
         """Send the response and release the slot."""
@@ -98,7 +102,7 @@ class EventStream:
 
     async def _chunks(self, disconnected: asyncio.Task[None]) -> AsyncGenerator[bytes, None]:
         """Yield the preamble, then entries, and a heartbeat while there are none."""
-        yield PREAMBLE
+        yield PREAMBLE + (self._heartbeat() if self._beat else b"")
         async with aclosing(self._matching_rows()) as pages:
             next_page = _next(pages)
             try:
@@ -130,7 +134,7 @@ class EventStream:
     def _heartbeat(self) -> bytes:
         """Return a heartbeat with the last examined position, from which a client can resume."""
         seen = b"" if self._position is None else b"id: %d\n" % self._position
-        return seen + b": nothing new\n\n"
+        return seen + (self._beat or b": nothing new\n\n")
 
 
 def _next(pages: AsyncGenerator[Sequence[JournalRow], None]) -> asyncio.Future[Sequence[JournalRow] | None]:

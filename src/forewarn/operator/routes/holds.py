@@ -26,7 +26,7 @@ class HoldController(Controller):
     @get(operation_id="listHolds", summary="List holds", opt=requires(Role.VIEWER), responses=error_specs())
     async def list_holds(self, state: AppState, caller: CallerDep) -> v1.Holds:
         """List the hold of the fleet and the holds of scopes."""
-        return _show_holds(state.fleet, caller)
+        return list_visible_holds(state.fleet, caller)
 
     @post(
         operation_id="createHold",
@@ -39,11 +39,11 @@ class HoldController(Controller):
         self, state: AppState, caller: CallerDep, idempotency_key: IdempotencyKeyDep, data: JSONBody[v1.CreateHold]
     ) -> v1.Holds:
         """Hold planned maintenance of one scope or of the whole fleet. An existing hold gets the new reason."""
-        _check_scope(caller, data.scope)
+        check_hold_scope(caller, data.scope)
         await state.fleet.holds.set(
             by=caller.name, reason=data.reason, scope=data.scope, idempotency_key=idempotency_key
         )
-        return _show_holds(state.fleet, caller)
+        return list_visible_holds(state.fleet, caller)
 
     @post(
         "/release",
@@ -60,20 +60,22 @@ class HoldController(Controller):
 
         A scope with its own hold stays held when the fleet is released. If there is no hold, nothing happens.
         """
-        _check_scope(caller, data.scope)
+        check_hold_scope(caller, data.scope)
         await state.fleet.holds.release(
             by=caller.name, why=data.reason, scope=data.scope, idempotency_key=idempotency_key
         )
-        return _show_holds(state.fleet, caller)
+        return list_visible_holds(state.fleet, caller)
 
 
-def _check_scope(caller: Caller, scope: str | None) -> None:
+def check_hold_scope(caller: Caller, scope: str | None) -> None:
+    """Refuse a hold of the whole fleet to a limited token, and a hold of a scope that it is not for."""
     if scope is None:
         caller.check_unlimited()
     else:
         caller.check_scope(scope)
 
 
-def _show_holds(fleet: Fleet, caller: Caller) -> v1.Holds:
+def list_visible_holds(fleet: Fleet, caller: Caller) -> v1.Holds:
+    """Return the holds that the caller may see."""
     visible = (pair for pair in fleet.holds.all() if pair[0] is None or caller.can_see(pair[0]))
     return v1.Holds(holds=[show_hold(hold, scope) for scope, hold in visible])

@@ -102,25 +102,59 @@ class JournalController(Controller):
         The journal also has entries of removed scopes and VMs and of ended events. With a token that is limited to
         scopes a page may have fewer entries than `limit`, or none; `next` is set if there are more.
         """
-        query = journal_query(
-            state.fleet.replica,
+        return await read_page(
+            state.fleet,
+            caller,
             scope=only_scope,
-            vm=only_vm if only_vm is None or only_scope is not None else await _full_name(state.fleet, caller, only_vm),
+            vm=only_vm,
             event=only_event,
-            kinds=tuple(only_action or ()),
-            by=only_actor,
-            since=_parse_time(since, "since"),
-            until=_parse_time(until, "until"),
-            page=int(after or 0),
+            campaign=only_campaign,
+            actions=tuple(only_action or ()),
+            actor=only_actor,
+            since=parse_time(since, "since"),
+            until=parse_time(until, "until"),
             newest_first=newest_first,
+            after=int(after or 0),
+            limit=limit,
         )
-        if only_campaign is not None:
-            return await _page(state.fleet, _campaign_query(state.fleet, caller, query, only_campaign), caller, limit)
-        if query.key is not None:
-            caller.check_scope(query.key.id)
-            if only_scope not in (None, query.key.id):
-                return _show_page((), next_=None)
-        return await _page(state.fleet, query, caller, limit)
+
+
+async def read_page(
+    fleet: Fleet,
+    caller: Caller,
+    *,
+    scope: str | None = None,
+    vm: str | None = None,
+    event: str | None = None,
+    campaign: str | None = None,
+    actions: tuple[EntryKind, ...] = (),
+    actor: str | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    newest_first: bool = False,
+    after: int = 0,
+    limit: int = v1.PAGE,
+) -> v1.JournalPage:
+    """Return a page of the entries that match all filters and that the caller may read."""
+    query = journal_query(
+        fleet.replica,
+        scope=scope,
+        vm=vm if vm is None or scope is not None else await _full_name(fleet, caller, vm),
+        event=event,
+        kinds=actions,
+        by=actor,
+        since=since,
+        until=until,
+        page=after,
+        newest_first=newest_first,
+    )
+    if campaign is not None:
+        return await _page(fleet, _campaign_query(fleet, caller, query, campaign), caller, limit)
+    if query.key is not None:
+        caller.check_scope(query.key.id)
+        if scope not in (None, query.key.id):
+            return _show_page((), next_=None)
+    return await _page(fleet, query, caller, limit)
 
 
 def _campaign_query(fleet: Fleet, caller: Caller, query: JournalQuery, campaign: str) -> JournalQuery:
@@ -166,7 +200,7 @@ async def _removed_vm(fleet: Fleet, caller: Caller, vm: str) -> str | None:
     return next(iter(found), None)
 
 
-def _parse_time(text: str | None, name: str) -> datetime | None:
+def parse_time(text: str | None, name: str) -> datetime | None:
     """Read a time with its zone. The framework would also accept a number."""
     if text is None:
         return None

@@ -34,6 +34,14 @@ OPTIONS = (
 )
 
 
+NAVIGATED = ("Inspected target navigated or closed", "Cannot find default execution context")
+"""Messages of Chromium about a call during which another page was shown."""
+
+
+class PageLeftError(Exception):
+    """Another page was shown during a call."""
+
+
 class Chromium:
     """A tab that records the requests and errors of its pages and of their workers and frames."""
 
@@ -49,16 +57,65 @@ class Chromium:
         self._replies: dict[int, dict[str, Any]] = {}
         self._loads = 0
         self._session: str | None = None
+        self.open_tab()
+
+    def open_tab(self) -> str:
+        """Open another tab and use it; return its name for `use_tab`."""
+        self._session = None
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
-        self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        self._session = str(self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"])
         self.call("Page.enable")
         self._record(self._session)
+        return self._session
+
+    @property
+    def tab(self) -> str:
+        """The name of the tab in use."""
+        return self._session or ""
+
+    def use_tab(self, tab: str) -> None:
+        """Use another open tab, which becomes visible."""
+        self._session = tab
+        self.call("Page.bringToFront")
+
+    def emulate(self, *, width: int = 1280, height: int = 900, dark: bool = False) -> None:
+        """Set the size of the window, and the theme that the user prefers."""
+        theme = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
+        self.call("Emulation.setEmulatedMedia", features=theme)
+        self.call(
+            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
+        )
+
+    def click(self, selector: str) -> None:
+        """Click on the first element that matches, as soon as there is a visible one."""
+        element = f"document.querySelector({json.dumps(selector)})"
+        self.wait_until(f"{element}?.checkVisibility()")
+        self.evaluate(f"{element}.scrollIntoView({{block: 'center', behavior: 'instant'}})")
+        box = self.evaluate(
+            f"(({{x, y, width, height}}) => [x + width / 2, y + height / 2])({element}.getBoundingClientRect())"
+        )
+        for kind in ("mousePressed", "mouseReleased"):
+            self.call("Input.dispatchMouseEvent", type=kind, x=box[0], y=box[1], button="left", clickCount=1)
+
+    def type(self, text: str) -> None:
+        """Type a text into the focused element."""
+        self.call("Input.insertText", text=text)
+
+    def press(self, key: str) -> None:
+        """Press and release a key, such as Tab, Enter, Escape or /."""
+        codes = {"Tab": 9, "Enter": 13, "Escape": 27, " ": 32}
+        text = {"text": "\r"} if key == "Enter" else {"text": key} if len(key) == 1 else {}
+        code = codes.get(key, ord(key[0]))
+        self.call("Input.dispatchKeyEvent", type="keyDown", key=key, windowsVirtualKeyCode=code, **text)
+        self.call("Input.dispatchKeyEvent", type="keyUp", key=key, windowsVirtualKeyCode=code)
 
     def call(self, method: str, **parameters: Any) -> dict[str, Any]:
         """Call a method of the DevTools protocol, and return its result."""
         call = self._send(method, parameters, self._session)
         self.wait_for(lambda: call in self._replies)
         reply = self._replies.pop(call)
+        if reply.get("error", {}).get("message") in NAVIGATED:
+            raise PageLeftError
         assert "error" not in reply, (method, parameters, reply)
         return dict(reply["result"])
 
@@ -83,13 +140,22 @@ class Chromium:
     def wait_until(self, expression: str) -> None:
         """Wait until a JavaScript expression is true in the page."""
         guard = time.monotonic() + GUARD
-        while not self.evaluate(f"Boolean({expression})"):
+        while not self._is_true(expression):
             assert time.monotonic() < guard, f"timeout: waited in Chromium for: {expression}"
-            self.evaluate("new Promise(resolve => setTimeout(resolve, 10))")
 
-    def screenshot(self, file: Path) -> None:
-        """Write a screenshot of the tab into a PNG file."""
-        file.write_bytes(b64decode(self.call("Page.captureScreenshot")["data"]))
+    def _is_true(self, expression: str) -> bool:
+        """Return whether an expression is true now or after a moment."""
+        try:
+            return bool(
+                self.evaluate(f"Boolean({expression})")
+                or self.evaluate("new Promise(resolve => setTimeout(resolve, 10))")
+            )
+        except PageLeftError:
+            return False
+
+    def screenshot(self, file: Path, *, whole_page: bool = False) -> None:
+        """Write a screenshot of the tab, or of the whole page beyond the window, into a PNG file."""
+        file.write_bytes(b64decode(self.call("Page.captureScreenshot", captureBeyondViewport=whole_page)["data"]))
 
     def _record(self, session: str) -> None:
         """Record the requests and errors of a page, frame or worker, and of workers and frames that it starts."""

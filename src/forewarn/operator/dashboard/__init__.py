@@ -1,0 +1,1 @@
+"""The dashboard: HTML pages below `/ui`, for browsers. They use the same commands and permissions as the API."""

@@ -1,0 +1,190 @@
+"""Rendering of the dashboard's pages: templates, filters, forms and error pages."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from functools import cache
+from typing import Any, TypeVar
+from urllib.parse import parse_qsl, quote
+
+import msgspec
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from litestar import MediaType, Request, Response
+from litestar.exceptions import HTTPException, ValidationException
+from markupsafe import Markup
+
+from forewarn import __version__
+from forewarn.api import v1
+from forewarn.clock import ManualClock
+from forewarn.core.access import Role
+from forewarn.core.errors import CoreError
+from forewarn.core.event import Cause, EventType, Source
+from forewarn.fleet.errors import FleetError
+from forewarn.operator.auth import Caller
+from forewarn.operator.dashboard.assets import assets
+from forewarn.operator.dashboard.session_middleware import BACKGROUND, CSRF, ROOT, SESSION, SIGN_IN
+from forewarn.operator.decode_errors import plain_message, with_choices
+from forewarn.operator.error_responses import (
+    domain_error_response,
+    http_error_response,
+    internal_error_response,
+    store_error_response,
+)
+from forewarn.operator.errors import OperatorError
+from forewarn.operator.sessions import Session
+from forewarn.operator.state import current_service
+from forewarn.store.port import StoreError
+
+AnyRequest = Request[Any, Any, Any]
+
+T = TypeVar("T")
+
+NAVIGATION = (
+    ("Overview", ROOT),
+    ("Fleet", f"{ROOT}/fleet"),
+    ("Campaigns", f"{ROOT}/campaigns"),
+    ("History", f"{ROOT}/history"),
+    ("Holds", f"{ROOT}/holds"),
+    ("Access", f"{ROOT}/access"),
+)
+"""The pages of the top bar."""
+
+HTMX_CONFIG = {
+    "allowEval": False,
+    "includeIndicatorStyles": False,
+    "historyCacheSize": 0,
+    "selfRequestsOnly": True,
+    "scrollBehavior": "auto",
+    "responseHandling": [{"code": "204", "swap": False}, {"code": "...", "swap": True}],
+}
+"""Settings of htmx: nothing that needs an exception in the Content-Security-Policy; error responses are shown."""
+
+ERRORS = {400: "Malformed request", 403: "Not allowed", 404: "Not found", 409: "Not possible now", 410: "Gone"}
+"""Titles of error pages."""
+
+
+@cache
+def environment() -> Environment:
+    """Return the environment of the templates. All values are escaped."""
+    made = Environment(
+        loader=PackageLoader("forewarn.operator.dashboard"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=StrictUndefined,
+    )
+    made.filters |= {"moment": show_moment, "plural": show_count, "short": short_id, "segment": path_segment}
+    made.globals |= {
+        "asset": assets().url,
+        "Role": Role,
+        "htmx_config": msgspec.json.encode(HTMX_CONFIG).decode(),
+        "version": __version__,
+        "event_types": tuple(type_.value for type_ in EventType),
+        "sources": tuple(source.value for source in Source),
+        "causes": tuple(cause.value for cause in Cause),
+        "background_header": BACKGROUND.decode(),
+    }
+    return made
+
+
+def show_moment(moment: datetime | None, kind: str = "moment") -> Markup:
+    """Return a time in UTC, which the browser shows in its own zone; kinds are moment, relative and countdown."""
+    if moment is None:
+        return Markup('<span class="none">none</span>')
+    utc = moment.astimezone(UTC)
+    return Markup('<time datetime="{}" data-kind="{}" title="{}">{}</time>').format(
+        utc.isoformat().replace("+00:00", "Z"), kind, f"{utc:%Y-%m-%d %H:%M:%S} UTC", f"{utc:%Y-%m-%d %H:%M} UTC"
+    )
+
+
+def show_count(count: int, noun: str, plural: str | None = None) -> str:
+    """Return a number with its noun: 1 VM, 1,200 VMs."""
+    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
+
+
+def short_id(id_: str) -> str:
+    """Return the first part of an event's or campaign's id, as the command line shows it."""
+    return id_[:8]
+
+
+def path_segment(text: str) -> str:
+    """Return a text as one segment of a path."""
+    return quote(text, safe="")
+
+
+def render_page(
+    request: AnyRequest,
+    template: str,
+    *,
+    status: int = 200,
+    headers: Mapping[str, str] | None = None,
+    **values: object,
+) -> Response[str]:
+    """Render a page for the caller of a request."""
+    session: Session | None = request.scope.get(SESSION)  # type: ignore[assignment]  # our own key
+    caller: Caller | None = request.scope.get("user")
+    clock = current_service().fleet.clock
+    text = environment().get_template(template)
+    content = text.render(
+        caller=caller,
+        session=session,
+        csrf_headers=None if session is None else msgspec.json.encode({CSRF.decode(): session.csrf}).decode(),
+        path=request.scope["path"].rstrip("/") or ROOT,
+        navigation=NAVIGATION,
+        clock_now=clock.now(),
+        clock_manual=isinstance(clock, ManualClock),
+        sign_in_path=SIGN_IN,
+        root=ROOT,
+        can_change=caller is not None and caller.role.includes(Role.OPERATOR),
+        **values,
+    )
+    return Response(content, media_type=MediaType.HTML, status_code=status, headers=headers)
+
+
+async def read_form(request: AnyRequest) -> dict[str, str]:
+    """Return the fields of a form; of repeated fields the last, empty ones left out."""
+    try:
+        pairs = parse_qsl((await request.body()).decode(), max_num_fields=100)
+    except ValueError as error:
+        raise ValidationException(f"malformed form: {error}") from None
+    return {name: value.strip() for name, value in pairs if value.strip()}
+
+
+def convert_form(form: Mapping[str, object], type_: type[T]) -> T:
+    """Return the fields of a form as a request of the API, which checks them."""
+    try:
+        return msgspec.convert(form, type=type_, strict=False)
+    except msgspec.ValidationError as error:
+        raise ValidationException(with_choices(plain_message(str(error)), type_)) from None
+
+
+def empty_page(status: int, **headers: str) -> Response[str]:
+    """Return a response without a page."""
+    names = {name.replace("_", "-"): value for name, value in headers.items()}
+    return Response("", media_type=MediaType.TEXT, status_code=status, headers=names)
+
+
+def changed(location: str | None = None) -> Response[str]:
+    """Return the response to a change: the browser updates the page, or shows another one."""
+    return empty_page(204, HX_Trigger="changed") if location is None else empty_page(204, HX_Redirect=location)
+
+
+def error_page(request: AnyRequest, error: Exception) -> Response[str]:
+    """Show an error, as the API would describe it, in the form that was sent or on its own page."""
+    found = _api_response(request, error)
+    message, status = found.content.error.message, found.status_code or 500
+    if "hx-request" in request.headers:  # dashboard.js shows it
+        return Response(message, media_type=MediaType.TEXT, status_code=status)
+    title = ERRORS.get(status, "Something went wrong")
+    return render_page(request, "error.html", status=status, title=title, message=message)
+
+
+def _api_response(request: AnyRequest, error: Exception) -> Response[v1.ErrorResponse]:
+    match error:
+        case CoreError() | FleetError() | OperatorError():
+            return domain_error_response(request, error)
+        case StoreError():
+            return store_error_response(request, error)
+        case HTTPException():
+            return http_error_response(request, error)
+        case _:
+            return internal_error_response(request, error)

@@ -1,0 +1,78 @@
+// Starts what every page needs: times, the event stream, dialogs and keyboard shortcuts.
+
+import { continueUpdate, followStream, update } from "./stream.js";
+import { keepTimes, setNow, showTimes } from "./times.js";
+
+keepTimes();
+followStream();
+
+document.body.addEventListener("htmx:afterSettle", ({ detail }) => {
+  const region = document.querySelector("[data-live]");
+  if (region?.dataset.now) {
+    setNow(region.dataset.now);
+  }
+  showTimes(document);
+  if (detail.requestConfig?.verb === "get") {
+    document.getElementById("page-error").textContent = "";
+  }
+});
+
+// Show an error where it belongs: in the form that was sent, else at the top of the page.
+function showError(element, message) {
+  const place = element.querySelector?.(".form-error") ?? document.getElementById("page-error");
+  place.textContent = message;
+}
+
+document.body.addEventListener("htmx:beforeSwap", ({ detail }) => {
+  if (detail.xhr.status >= 400) {
+    detail.shouldSwap = false;
+    const isText = (detail.xhr.getResponseHeader("content-type") ?? "").startsWith("text/plain");
+    const message = isText ? detail.xhr.responseText : `The service answered with status ${detail.xhr.status}.`;
+    showError(detail.requestConfig.elt, message);
+  }
+});
+
+document.body.addEventListener("htmx:sendError", ({ detail }) => {
+  if (detail.requestConfig.verb !== "get") {
+    const message = "The service cannot be reached. The change may have been made; send the form again when it can.";
+    showError(detail.requestConfig.elt, message);
+  }
+});
+
+// A change was made: close its dialog and show the result.
+document.body.addEventListener("changed", () => {
+  for (const dialog of document.querySelectorAll("dialog[open]")) {
+    dialog.close();
+  }
+  update();
+});
+
+document.addEventListener("click", ({ target }) => {
+  const opener = target.closest("[data-dialog]");
+  if (opener !== null) {
+    const dialog = document.getElementById(opener.dataset.dialog);
+    for (const problem of dialog.querySelectorAll(".form-error")) {
+      problem.textContent = "";
+    }
+    dialog.showModal();
+  }
+  const closer = target.closest("[data-close]");
+  closer?.closest("dialog").close();
+});
+
+document.addEventListener("close", continueUpdate, true);
+
+document.addEventListener("keydown", (event) => {
+  const isTyping = event.target.closest("input, textarea, select") !== null;
+  if (isTyping || event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]") !== null) {
+    return;
+  }
+  const search = document.getElementById("search");
+  if (event.key === "/" && search !== null) {
+    event.preventDefault();
+    search.focus();
+  } else if (event.key === "?") {
+    event.preventDefault();
+    document.getElementById("help")?.showModal();
+  }
+});

@@ -1,0 +1,179 @@
+"""VM page: its state, what it sees now and the checks of `doctor`, its events and journal; and operations on it."""
+
+from secrets import token_hex
+from typing import Annotated, Literal
+
+import msgspec
+from litestar import Response, get, post
+from litestar.params import PathParameter, QueryParameter
+
+from forewarn.api.v1.common import Duration
+from forewarn.core import operations
+from forewarn.core.access import Role
+from forewarn.core.duration import format_duration, parse_duration
+from forewarn.core.event import EventType, Source
+from forewarn.core.event_type import EVENT_TYPES
+from forewarn.core.schedule import ScheduleRequest
+from forewarn.core.text import Text
+from forewarn.core.vm import Priority
+from forewarn.fleet.errors import AmbiguousVm, ScopeNotFound, VmNotFound
+from forewarn.fleet.journal import journal_query
+from forewarn.operator.auth import CallerDep, requires
+from forewarn.operator.dashboard.event_page import list_documents
+from forewarn.operator.dashboard.pages import (
+    AnyRequest,
+    changed,
+    convert_form,
+    empty_page,
+    path_segment,
+    read_form,
+    render_page,
+)
+from forewarn.operator.dashboard.session_middleware import ROOT
+from forewarn.operator.dashboard.vm_state import vm_states
+from forewarn.operator.event_creation import EventCreationDep
+from forewarn.operator.lookup import find_vm
+from forewarn.operator.routes.diagnosis import diagnose_vm
+from forewarn.operator.state import AppState
+from forewarn.operator.views.events import show_event
+from forewarn.operator.views.inventory import show_vm
+from forewarn.operator.views.journal import show_row
+
+PATH = f"{ROOT}/vms/{{scope_id:str}}/{{name:str}}"
+
+MAX_ENTRIES = 50
+"""How many entries of the journal the page has."""
+
+MIN_ID = 4
+"""The shortest beginning of an event's id that a search takes for one."""
+
+ScopeId = Annotated[str, PathParameter(max_length=128)]
+VmName = Annotated[str, PathParameter(max_length=128)]
+Search = Annotated[str, QueryParameter(name="q", max_length=128)]
+
+
+class OperateForm(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The form of an operation on a VM."""
+
+    operation: Literal["restart", "redeploy", "evict", "fail"]
+    notice: Duration | None = None
+    reason: Text = ""
+    unannounced: bool = False
+
+
+class ScheduleForm(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The form that schedules planned maintenance of a VM."""
+
+    type: EventType
+    notice: Duration | None = None
+    duration: Duration | None = None
+    description: Text = ""
+    reason: Text = ""
+    unannounced: bool = False
+
+
+@get(PATH, opt=requires(Role.VIEWER))
+async def show_vm_page(
+    request: AnyRequest, state: AppState, caller: CallerDep, scope_id: ScopeId, name: VmName
+) -> Response[str]:
+    """Show a VM. Nothing is recorded, and its scope is not enabled."""
+    fleet = state.fleet
+    position = await fleet.journal.end()
+    view, vm = find_vm(fleet, caller, f"{scope_id}/{name}")
+    value, now = fleet.replica.scope(view.id), fleet.clock.now()
+    entries = await fleet.journal.query(
+        journal_query(fleet.replica, vm=f"{view.id}/{vm.name}", newest_first=True, limit=MAX_ENTRIES)
+    )
+    shown = show_vm(value, vm, state.guests.url)
+    return render_page(
+        request,
+        "vm.html",
+        title=vm.name,
+        position=position,
+        vm=shown,
+        vm_path=f"{ROOT}/vms/{path_segment(view.id)}/{path_segment(vm.name)}",
+        state=vm_states(view, value, fleet.holds.current, now=now)[vm.name],
+        polled_at=view.polled_at.get(vm.name),
+        scope_polled_at=fleet.last_seen.of(view),
+        events=[show_event(fleet, value, event, now=now) for event in value.events_affecting(vm.name)],
+        diagnosis=await diagnose_vm(state, caller, f"{view.id}/{vm.name}"),
+        documents=list_documents(state, view.id),
+        entries=[show_row(row) for row in entries],
+        can_evict=shown.priority is not Priority.REGULAR,
+        notices={type_.value: format_duration(spec.minimum_notice) for type_, spec in EVENT_TYPES.items()},
+        effects={type_.value: spec.effect.value for type_, spec in EVENT_TYPES.items()},
+        planned_types=[type_.value for type_, spec in EVENT_TYPES.items() if Source.PLATFORM in spec.sources],
+        request_key=token_hex(16),
+    )
+
+
+@post(f"{PATH}/operate", opt=requires(Role.OPERATOR))
+async def operate_vm(
+    request: AnyRequest, event_creation: EventCreationDep, scope_id: ScopeId, name: VmName
+) -> Response[str]:
+    """Restart, redeploy or evict a VM, or report that its hardware has failed."""
+    form = convert_form(await read_form(request), OperateForm)
+    notice = None if form.notice is None else parse_duration(form.notice)
+    if form.operation == "fail":
+        await event_creation.create_events(
+            lambda vms: operations.fail(vms, request=event_creation.request_id, by=event_creation.by, why=form.reason),
+            vms=(f"{scope_id}/{name}",),
+        )
+        return changed()
+    operation = {"restart": operations.restart, "redeploy": operations.redeploy, "evict": operations.evict}
+    await event_creation.create_events(
+        lambda vms: operation[form.operation](
+            vms[0], request=event_creation.request_id, by=event_creation.by, notice=notice, why=form.reason
+        ),
+        vms=(f"{scope_id}/{name}",),
+        unannounced=form.unannounced,
+    )
+    return changed()
+
+
+@post(f"{PATH}/schedule", opt=requires(Role.OPERATOR))
+async def schedule_vm(
+    request: AnyRequest, event_creation: EventCreationDep, scope_id: ScopeId, name: VmName
+) -> Response[str]:
+    """Schedule planned maintenance of a VM."""
+    form = convert_form(await read_form(request), ScheduleForm)
+    response = await event_creation.create_events(
+        lambda vms: ScheduleRequest(
+            id=event_creation.request_id,
+            type=form.type,
+            vms=vms,
+            by=event_creation.by,
+            source=Source.PLATFORM,
+            notice=None if form.notice is None else parse_duration(form.notice),
+            duration=None if form.duration is None else parse_duration(form.duration),
+            description=form.description,
+            why=form.reason,
+        ),
+        vms=(f"{scope_id}/{name}",),
+        unannounced=form.unannounced,
+    )
+    return changed(f"{ROOT}/events/{response.created[0].id}")
+
+
+@get(f"{ROOT}/search", opt=requires(Role.VIEWER))
+async def search_all(state: AppState, caller: CallerDep, search: Search = "") -> Response[str]:
+    """Lead to the event or VM with exactly this id or name, else to the fleet with this filter."""
+    text = search.strip()
+    found = state.fleet.replica.find_event(text)
+    if found is not None and caller.can_see(found[0].id):
+        return empty_page(303, Location=f"{ROOT}/events/{path_segment(text)}")
+    prefix = text.upper()
+    views = state.fleet.replica.views_with_events() if len(text) >= MIN_ID else []
+    visible = (view.scope for view in views if view.scope is not None and caller.can_see(view.id))
+    matches = [event.id for scope in visible for event in scope.events if event.id.startswith(prefix)]
+    if len(matches) == 1:
+        return empty_page(303, Location=f"{ROOT}/events/{matches[0]}")
+    in_scope, slash, _ = text.rpartition("/")
+    if text and (not slash or caller.can_see(in_scope)):
+        try:
+            view, vm = find_vm(state.fleet, caller, text)
+        except (VmNotFound, ScopeNotFound, AmbiguousVm):
+            pass
+        else:
+            return empty_page(303, Location=f"{ROOT}/vms/{path_segment(view.id)}/{path_segment(vm.name)}")
+    return empty_page(303, Location=f"{ROOT}/fleet?q={path_segment(text)}")

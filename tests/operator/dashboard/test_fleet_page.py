@@ -1,0 +1,116 @@
+"""Fleet page: blocks of scopes and hosts, filters in the URL, further parts, and what a limited token sees."""
+
+import re
+
+from forewarn.core.access import Role
+from forewarn.operator.dashboard.fleet_page import BLOCKS_PER_PART, VMS_PER_DOMAIN
+from tests.operator.dashboard.signed_in import SignedIn, sign_in
+from tests.operator.running_api import run_api, schedule_event
+
+
+async def tiles(browser: SignedIn, path: str) -> list[str]:
+    """Return name and state of each VM on the page."""
+    answer = await browser.get(path)
+    assert answer.status == 200, answer.body.decode()
+    return re.findall(r'<span class="visually-hidden">([^<]*)</span>', answer.body.decode())
+
+
+async def test_page_has_every_scope_with_its_vms_by_domain() -> None:
+    async with run_api() as service:
+        browser = await sign_in(service)
+        await schedule_event(service, "Reboot", "web/web-0", notice="15m", unannounced=True)
+        text = await browser.text("/ui/fleet")
+        assert "web availability-set, 6 VMs UD 0 web-0: scheduled web-0 web-3: not polling web-3 UD 1" in text
+        assert len(await tiles(browser, "/ui/fleet")) == 15
+
+
+async def test_filters_are_in_the_url() -> None:
+    async with run_api() as service:
+        browser = await sign_in(service)
+        await schedule_event(service, "Reboot", "web/web-0", notice="15m", unannounced=True)
+        assert await tiles(browser, "/ui/fleet?q=WEB-0&state=&view=scopes") == ["web-0: scheduled"]
+        assert await tiles(browser, "/ui/fleet?state=scheduled") == ["web-0: scheduled"]
+        assert await tiles(browser, "/ui/fleet?q=10.20.1.4") == ["web-0: scheduled"]
+        assert len(await tiles(browser, "/ui/fleet?q=shop")) == 4
+        assert "No VM matches." in await browser.text("/ui/fleet?q=nothing")
+        wrong = await browser.get("/ui/fleet?state=red")
+        assert (wrong.status, b"state is one of failed, in impact" in wrong.body) == (400, True)
+
+
+async def test_hosts_have_the_vms_of_all_scopes() -> None:
+    async with run_api() as service:
+        browser = await sign_in(service)
+        hosts = {vm.host for vm in service.fleet.replica.scope("web").roster}
+        text = await browser.text("/ui/fleet?view=hosts")
+        assert all(f"{host} host, " in text for host in hosts)
+        assert len(await tiles(browser, "/ui/fleet?view=hosts")) == 15
+        assert await tiles(browser, "/ui/fleet?view=hosts&q=web-0") == ["web-0: not polling"]
+
+
+async def test_large_fleet_is_sent_in_parts() -> None:
+    count = BLOCKS_PER_PART * 2 + 5
+    fleet = "".join(
+        f'[[scopes]]\nname = "s{n:03}"\nkind = "standalone"\nhosts = ["h{n % 7}"]\nvms = [{{ name = "vm-{n:03}" }}]\n'
+        for n in range(count)
+    )
+    async with run_api(fleet_file=fleet) as service:
+        browser = await sign_in(service)
+        path: str | None = "/ui/fleet"
+        names: list[str] = []
+        parts = 0
+        while path is not None:
+            page = (await browser.get(path)).body.decode()
+            assert ("<html" in page) is (parts == 0)
+            names += re.findall(r'visually-hidden">(vm-\d+)', page)
+            following = re.search(r'class="more" hx-get="([^"]*)"', page)
+            path = following[1].replace("&amp;", "&") if following else None
+            parts += 1
+        assert (names, parts) == ([f"vm-{n:03}" for n in range(count)], 3)
+
+
+async def test_parts_of_hosts_have_a_limited_number_of_vms() -> None:
+    fleet = "".join(
+        f'[[scopes]]\nname = "s{n}"\nkind = "availability-set"\nhosts = ["h{n}"]\n'
+        f'vms = [{{ name = "vm{n}-{{n}}", count = 400 }}]\n'
+        for n in range(4)
+    )
+    async with run_api(fleet_file=fleet) as service:
+        browser = await sign_in(service)
+        page = (await browser.get("/ui/fleet?view=hosts")).body.decode()
+        assert re.findall(r'id="block-(h\d)"', page) == ["h0", "h1"]
+        following = await browser.get("/ui/fleet?view=hosts&after=h1")
+        assert re.findall(r'id="block-(h\d)"', following.body.decode()) == ["h2", "h3"]
+
+
+async def test_large_scope_is_shortened() -> None:
+    fleet = (
+        '[[scopes]]\nname = "big"\nkind = "availability-set"\nhosts = ["h"]\n'
+        f'vms = [{{ name = "vm-{{n}}", count = {VMS_PER_DOMAIN + 7}, update_domain = 0 }}]\n'
+    )
+    async with run_api(fleet_file=fleet) as service:
+        browser = await sign_in(service)
+        assert "and 7 VMs more" in await browser.text("/ui/fleet")
+
+
+async def test_block_of_a_scope_is_updated_alone() -> None:
+    async with run_api() as service:
+        browser = await sign_in(service)
+        assert len(await tiles(browser, "/ui/fleet/scopes/web?q=&state=")) == 6
+        assert (await browser.get("/ui/fleet/scopes/nothing")).status == 404
+
+
+async def test_limited_token_sees_only_its_scopes() -> None:
+    async with run_api() as service:
+        browser = await sign_in(service, await service.token("team", Role.VIEWER, "web"))
+        for path in ("/ui/fleet", "/ui/fleet?view=hosts"):
+            assert {tile.partition("-")[0] for tile in await tiles(browser, path)} == {"web"}
+        assert (await browser.get("/ui/fleet/scopes/shop")).status == 403
+
+
+async def test_viewing_the_fleet_enables_no_scope() -> None:
+    async with run_api() as service:
+        browser = await sign_in(service)
+        before = await service.stored_state()
+        for path in ("/ui/fleet", "/ui/fleet?view=hosts", "/ui/fleet/scopes/web", "/ui/vms/web/web-0"):
+            assert (await browser.get(path)).status == 200
+        assert await service.stored_state() == before

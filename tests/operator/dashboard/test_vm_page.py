@@ -1,0 +1,134 @@
+"""VM page: facts, checks, documents and operations; and the search that leads to VMs and events."""
+
+import pytest
+
+from forewarn.core.access import Role
+from tests.operator.dashboard.signed_in import sign_in
+from tests.operator.running_api import TEN, RunningApi, run_api, schedule_event
+
+VM = "/ui/vms/web/web-0"
+
+
+def events(service: RunningApi) -> list[tuple[str, str, tuple[str, ...]]]:
+    found = (event for view in service.fleet.replica.views_with_events() for event in (view.scope or ()).events)  # type: ignore[union-attr]  # views with events have scopes
+    return [(event.type.value, event.source.value, event.vms) for event in found]
+
+
+async def test_page_has_facts_checks_documents_and_journal() -> None:
+    async with run_api() as service:
+        browser = await sign_in(service)
+        await schedule_event(service, "Reboot", "web/web-0", notice="15m", unannounced=True)
+        text = await browser.text(VM)
+        for part in (
+            "web-0 Scheduled",
+            "Last polled not since the service started",
+            "Addresses 10.20.1.4 in default",
+            "OK Is it known? Yes: web/web-0",
+            "api-version 2020-07-01 {",
+            "scheduled web web-0",
+        ):
+            assert part in text
+        service.fleet.replica.view("web").polled_at["web-0"] = TEN
+        assert "Last polled 2026-03-02 10:00 UTC" in await browser.text(VM)
+
+
+async def test_unknown_and_foreign_vms_have_an_error_page() -> None:
+    async with run_api() as service:
+        browser = await sign_in(service, await service.token("team", Role.OPERATOR, "shop"))
+        assert (await browser.get("/ui/vms/shop/nothing")).status == 404
+        for path in ("/ui/vms/web/web-0", "/ui/vms/nothing/web-0"):
+            assert (await browser.get(path)).status == 403
+            assert (await browser.post(f"{path}/operate", {"operation": "restart"})).status == 403
+            assert (await browser.post(f"{path}/schedule", {"type": "Reboot"})).status == 403
+        assert events(service) == []
+
+
+@pytest.mark.parametrize(
+    ("form", "expected"),
+    [
+        ({"operation": "restart", "notice": "20m", "unannounced": "true"}, ("Reboot", "User", ("web-0",))),
+        ({"operation": "redeploy", "unannounced": "true", "reason": "x"}, ("Redeploy", "User", ("web-0",))),
+        ({"operation": "fail", "reason": "disk"}, ("Redeploy", "Platform", ("web-0",))),
+    ],
+)
+async def test_operation_creates_its_event(form: dict[str, str], expected: tuple[str, str, tuple[str, ...]]) -> None:
+    async with run_api() as service:
+        browser = await sign_in(service)
+        answer = await browser.post(f"{VM}/operate", form)
+        assert (answer.status, events(service)) == (204, [expected])
+
+
+async def test_low_priority_vm_is_evicted_and_others_cannot_be() -> None:
+    async with run_api() as service:
+        browser = await sign_in(service)
+        assert 'data-dialog="evict"' not in (await browser.get(VM)).body.decode()
+        assert (await browser.post(f"{VM}/operate", {"operation": "evict", "unannounced": "true"})).status == 409
+        page = (await browser.get("/ui/vms/batch/batch_0")).body.decode()
+        assert 'data-dialog="evict"' in page
+        answer = await browser.post("/ui/vms/batch/batch_0/operate", {"operation": "evict", "unannounced": "true"})
+        assert (answer.status, events(service)) == (204, [("Preempt", "Platform", ("batch_0",))])
+
+
+async def test_maintenance_is_scheduled_once_and_leads_to_its_event() -> None:
+    async with run_api() as service:
+        browser = await sign_in(service)
+        form = {"type": "Freeze", "notice": "1h", "description": "short", "reason": "", "unannounced": "true"}
+        answers = [await browser.post(f"{VM}/schedule", form, Idempotency_Key="k") for _ in range(2)]
+        assert [answer.status for answer in answers] == [204, 204]
+        assert answers[0].headers["hx-redirect"] == answers[1].headers["hx-redirect"]
+        assert events(service) == [("Freeze", "Platform", ("web-0",))]
+        assert (await browser.get(answers[0].headers["hx-redirect"])).status == 200
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        {"type": "Reboot", "notice": "soon"},
+        {"type": "Nothing"},
+        {"type": "Reboot", "colour": "red"},
+        {},
+    ],
+)
+async def test_refused_form_changes_nothing(form: dict[str, str]) -> None:
+    async with run_api() as service:
+        browser = await sign_in(service)
+        answer = await browser.post(f"{VM}/schedule", form)
+        assert (answer.status in (400, 409), answer.headers["content-type"]) == (True, "text/plain; charset=utf-8")
+        assert events(service) == []
+
+
+async def test_viewer_gets_no_operation() -> None:
+    async with run_api() as service:
+        browser = await sign_in(service, await service.token("eve", Role.VIEWER))
+        page = (await browser.get(VM)).body.decode()
+        assert "data-dialog" not in page.replace('data-dialog="help"', "")
+        assert (await browser.post(f"{VM}/operate", {"operation": "restart"})).status == 403
+        assert (await browser.post(f"{VM}/schedule", {"type": "Reboot"})).status == 403
+
+
+async def test_search_leads_to_events_and_vms_and_else_to_the_fleet() -> None:
+    async with run_api() as service:
+        browser = await sign_in(service)
+        event = await schedule_event(service, "Reboot", "web/web-0", notice="15m", unannounced=True)
+        found = {}
+        for text in (event.lower(), event[:8], "web-0", "web/web-0", "10.20.1.4", "no such", "", "web/nothing"):
+            answer = await browser.get(f"/ui/search?q={text.replace(' ', '+')}")
+            found[text] = answer.headers["location"]
+        assert found == {
+            event.lower(): f"/ui/events/{event.lower()}",
+            event[:8]: f"/ui/events/{event}",
+            "web-0": VM,
+            "web/web-0": VM,
+            "10.20.1.4": "/ui/fleet?q=10.20.1.4",
+            "no such": "/ui/fleet?q=no%20such",
+            "": "/ui/fleet?q=",
+            "web/nothing": "/ui/fleet?q=web%2Fnothing",
+        }
+
+
+async def test_search_does_not_reveal_other_scopes() -> None:
+    async with run_api() as service:
+        browser = await sign_in(service, await service.token("team", Role.VIEWER, "shop"))
+        event = await schedule_event(service, "Reboot", "web/web-0", notice="15m", unannounced=True)
+        for text in (event, event[:8], "web-0", "web%2Fweb-0"):
+            assert (await browser.get(f"/ui/search?q={text}")).headers["location"].startswith("/ui/fleet?q=")
