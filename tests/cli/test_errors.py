@@ -63,7 +63,7 @@ def test_field_that_the_service_advises_is_shown_as_its_option(message: str, sho
 NAMES_PARAMETER = re.compile(r"--[a-z]|\b[A-Z]{2,}\b|\b(?:flag|options?|given_options|missing_options)\b")
 """An option, the metavar of an argument, or a variable that has the option."""
 
-NOT_ABOUT_PARAMETERS = {"the service needs "}
+NOT_ABOUT_PARAMETERS = {"the service needs ", "needs nats-py"}
 """The beginning of messages with the exit code of wrong usage that no option or argument causes."""
 
 

@@ -153,6 +153,9 @@ VIEWS = {
     "agent check": ("--config", HOSTILE),
     "agent status": ("--config", HOSTILE),
     "config": ("--config", HOSTILE),
+    "cluster init": ("--config", HOSTILE),
+    "cluster status": ("--config", HOSTILE),
+    "cluster check": ("--config", HOSTILE),
     "backup": (HOSTILE,),
     "restore": (HOSTILE,),
 }

@@ -106,11 +106,12 @@ class OmitsRetryAfter(MockEndpoint):
 
 
 class LimitsTheRateWith403(MockEndpoint):
-    """Refuses a query while others are pending."""
+    """Refuses one query while others are pending. Only one: connections of a burst may be open for a while longer."""
 
     def __init__(self) -> None:
         super().__init__()
         self.pending = 0
+        self.has_refused = False
 
     def serve(self, line: socket.socket) -> None:
         with self.lock:
@@ -122,7 +123,9 @@ class LimitsTheRateWith403(MockEndpoint):
                 self.pending -= 1
 
     def answer(self, asked: MockRequest, body: bytes | None) -> MockResponse:
-        return error(403, "slower") if self.pending >= BURST_SIZE else super().answer(asked, body)
+        is_refused = self.pending >= BURST_SIZE and not self.has_refused  # the caller has the lock
+        self.has_refused |= is_refused
+        return error(403, "slower") if is_refused else super().answer(asked, body)
 
 
 class ChecksTheMethodFirst(MockEndpoint):

@@ -182,7 +182,7 @@ ERRORS: dict[str, tuple[str, int, int, str, str]] = {
         1,
         10,
         "Rebot",
-        "an event type is expected here: Freeze, Reboot, Redeploy, Preempt or Terminate; did you mean Reboot?",
+        "an event type is expected here: Freeze, Reboot, Redeploy, Preempt, Terminate or SpotRebalanceRecommendation",
     ),
     "missing VM": ("schedule Reboot", 1, 17, "", "a VM is missing: its name, or scope/name"),
     "option in place of a VM": (

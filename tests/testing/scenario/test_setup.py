@@ -42,7 +42,7 @@ def test_settings_of_a_setup_start_a_service_with_it() -> None:
         "policy.enforce_notice": True,
         "policy.idle_after": "1d",
         "policy.user_operations": 10,
-        **{f"simulated.{type_.value.lower()}": "5s" for type_ in EventType},
+        **{f"simulated.{type_.name.lower()}": "5s" for type_ in EventType},
     }
     assert DEFAULT_SETUP.settings["policy.idle_after"] == "none"
 

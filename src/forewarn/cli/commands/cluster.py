@@ -78,6 +78,6 @@ def _read_settings(config: str | None) -> NatsSettings:
     settings = load_settings(PRODUCTION, flags={}, environ=os.environ, file=file).settings
     if settings.store is not StoreName.NATS:
         raise CliError(
-            ExitCode.USAGE, f'the store is {settings.store.value}: set store = "nats" and nats.servers in the settings'
+            ExitCode.USAGE, f'--config: its store is {settings.store.value}; set store = "nats" and nats.servers'
         )
     return settings.nats
