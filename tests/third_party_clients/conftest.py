@@ -46,7 +46,7 @@ def another_scale_set(service: EmulatorProcess) -> tuple[Vm, ...]:
     return service.scope_to_itself(ScopeKind.PLACEMENT_GROUP)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def programs() -> Path:
     """The folder of clients that run as separate programs."""
     return Path(__file__).with_name("programs")

@@ -4,7 +4,6 @@ cloud-init and waagent are not installed, because they configure the machine: th
 """
 
 import json
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from typing import Any
 import pytest
 
 from forewarn.testing.sandbox import unavailable_reason
+from tests.support.debian_packages import extract_packages
 from tests.support.emulator import FOREWARN, GUARD, UpOutput, forewarn_up, plain_environment
 
 PACKAGES = ("cloud-init", "waagent", "python3-configobj", "python3-distro", "python3-six")
@@ -60,24 +60,9 @@ def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[UpOutput]:
 @pytest.fixture(scope="module")
 def debian_packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the Python modules of the extracted packages."""
-    if shutil.which("apt-get") is None or shutil.which("dpkg") is None:
-        pytest.skip("cloud-init and waagent are extracted from Debian packages: apt-get and dpkg are missing")
     if sys.version_info >= (3, 13):
         pytest.skip("the packaged cloud-init needs the module crypt, which Python 3.13 does not have")
-    directory = tmp_path_factory.mktemp("debian")
-    done = subprocess.run(
-        ["apt-get", "download", "--quiet", *PACKAGES],
-        cwd=directory,
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=GUARD,
-    )
-    if done.returncode != 0:
-        pytest.skip(f"Debian packages cannot be downloaded: {done.stderr.strip().splitlines()[-1]}")
-    for package in directory.glob("*.deb"):
-        subprocess.run(["dpkg", "-x", package, directory / "root"], check=True, timeout=GUARD)
-    return directory / "root/usr/lib/python3/dist-packages"
+    return extract_packages(tmp_path_factory.mktemp("debian"), *PACKAGES) / "usr/lib/python3/dist-packages"
 
 
 def run_as(started: UpOutput, vm: str, program: Path, *arguments: str | Path) -> Any:
