@@ -7,7 +7,8 @@ import socket
 import ssl
 import struct
 import threading
-from collections.abc import AsyncIterator, Iterator
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -426,6 +427,26 @@ async def test_slow_client_is_disconnected(listener: socket.socket, monkeypatch:
         if "second request" in case:
             assert (await reader.readuntil(b"hello")).startswith(b"HTTP/1.1 200")
         assert await read_end(reader) == b""
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def test_request_that_arrives_during_a_stall_is_answered(
+    listener: socket.socket, monkeypatch: pytest.MonkeyPatch, new_loop: Callable[[], asyncio.AbstractEventLoop]
+) -> None:
+    monkeypatch.setattr(http_server, "IDLE_TIMEOUT", 0.1)
+    monkeypatch.setattr(http_server, "LAST_LOOK", GUARD)
+
+    async def stall() -> bytes:
+        async with connected(listener, counters=counters):
+            with socket.create_connection(listener.getsockname()) as client:
+                await until(lambda: counters.connections == 2)
+                client.sendall(HELLO)
+                time.sleep(2 * http_server.IDLE_TIMEOUT)  # noqa: ASYNC251  # a stall: the event loop cannot run
+                return await asyncio.to_thread(client.recv, 15)
+
+    counters = Counters()
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        assert runner.run(stall()) == b"HTTP/1.1 200 OK"
 
 
 async def test_client_that_reads_nothing_is_disconnected(

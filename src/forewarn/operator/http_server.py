@@ -45,6 +45,10 @@ IDLE_TIMEOUT = 5.0
 """How long, in seconds, a connection may be silent before its first request, which clients send at once, and between
 requests."""
 
+LAST_LOOK = 0.1
+"""How long, in seconds, the server still reads after IDLE_TIMEOUT: if the machine stalls, that is over before the event
+loop has read a request that arrived in time."""
+
 WRITE_TIMEOUT = 60.0
 """How long, in seconds, a client may take to read each chunk of a response, and the rest when the connection ends."""
 
@@ -278,8 +282,12 @@ class _Connection:
     async def _read_head(self) -> h11.Request | None:
         """Read the whole head of a request within the time limit; None if the client has disconnected."""
         if not self._requests:
-            async with asyncio.timeout(IDLE_TIMEOUT):
-                await self._read()
+            try:
+                async with asyncio.timeout(IDLE_TIMEOUT):
+                    await self._read()
+            except TimeoutError:
+                async with asyncio.timeout(LAST_LOOK):
+                    await self._read()
         async with asyncio.timeout(READ_TIMEOUT):
             event = await self._next_event()
         return event if isinstance(event, h11.Request) else None

@@ -58,8 +58,11 @@ def temporary_directory() -> Iterator[Path]:
 
 ANY_PORT = "127.0.0.1:0"
 
-PORT_TIMEOUT = 10.0
-"""How many seconds to wait for the port of a VM that was just added, on a busy machine."""
+PORT_CHECKS, PORT_CHECK_INTERVAL = 1000, 0.01
+"""How often to ask for the port of a VM that was just added, and the seconds between two requests.
+
+The service answers each request, so a machine that is too busy to open the port delays the requests, too.
+"""
 
 START_ERRORS = (FileError, SettingsError, InvalidStart, ListenFailed, PortUnavailable, TooManyListeners)
 """What `Forewarn(…).start()` raises if something is wrong with the fleet, the settings or the machine."""
@@ -179,11 +182,12 @@ class Forewarn(EventActions, FaultActions, RequestQueries):
         if name is None and not self._fleet.names:
             raise LookupError("this fleet has no VM")
         wanted = self._fleet.names[0] if name is None else str(name)
-        deadline = time.monotonic() + PORT_TIMEOUT
-        while (
-            (found := self.api.vm(wanted)).guest_url is None and self._settings.listen and time.monotonic() < deadline
-        ):
-            time.sleep(0.01)
+        found = self.api.vm(wanted)
+        for _ in range(PORT_CHECKS if self._settings.listen else 0):
+            if found.guest_url is not None:
+                break
+            time.sleep(PORT_CHECK_INTERVAL)
+            found = self.api.vm(wanted)
         return self._vm(found)
 
     @property

@@ -1,8 +1,12 @@
 """Tests of commands in a running service: their facts, and errors for commands that a service cannot execute."""
 
+import itertools
+import time
 from collections.abc import Iterator
 from datetime import timedelta
+from types import SimpleNamespace
 
+import msgspec
 import pytest
 
 from forewarn.core.errors import ScopeEventNotFound
@@ -13,6 +17,7 @@ from forewarn.testing.scenario import (
     LiveBackend,
     ScenarioError,
     commands,
+    live_commands,
     parse,
     run_script,
 )
@@ -146,3 +151,23 @@ def test_error_names_the_unsupported_word(case: str, service: Forewarn) -> None:
     assert caught.value.problem.startswith(problem)
     assert (caught.value.line, caught.value.word) == (len(text.splitlines()), word)
     assert list(service.api.scopes()) == []
+
+
+def test_port_of_a_new_vm_is_awaited_however_slow_the_machine_is(
+    web: LiveState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vm = web.find("web-0")
+    hours = itertools.count(step=3600.0)
+    # The service runs in this process, too: only the scenario's clock jumps.
+    monkeypatch.setattr(live_commands, "time", SimpleNamespace(sleep=time.sleep, monotonic=lambda: next(hours)))
+    found = wait_for_port(web, msgspec.structs.replace(vm, guest_url=None))
+    assert found.guest_url is not None
+    assert found == wait_for_port(web, vm)
+
+
+def test_vm_without_a_port_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live_commands, "PORT_CHECKS", 2)
+    with Forewarn(["a-0"], settings={"listen": "none"}) as service:
+        vm = next(service.api.vms())
+        with pytest.raises(InvalidCommand, match="start it with --listen"):
+            wait_for_port(LiveState(service.api, Names()), vm)

@@ -29,8 +29,11 @@ T = TypeVar("T")
 RETRY_FOR = 30.0
 """How many seconds a VM of a scenario retries if its endpoint has a fault, as good handlers do."""
 
-PORT_TIMEOUT, PORT_POLL_INTERVAL = 30.0, 0.01
-"""How many seconds to wait for the port of a new VM, and the seconds between two checks."""
+PORT_CHECKS, PORT_CHECK_INTERVAL = 3000, 0.01
+"""How often to ask for the port of a new VM, and the seconds between two requests.
+
+The service answers each request, so a machine that is too busy to open the port delays the requests, too.
+"""
 
 DAY = timedelta(days=1)
 
@@ -202,13 +205,12 @@ def _guest_client(state: LiveState, vm: v1.Vm) -> Iterator[ScheduledEvents]:
 
 def wait_for_port(state: LiveState, vm: v1.Vm) -> v1.Vm:
     """Wait until a VM has its port: a new VM gets it a moment later, without a journal entry."""
-    deadline = time.monotonic() + PORT_TIMEOUT
-    while vm.guest_url is None:
-        if time.monotonic() > deadline:
-            raise InvalidCommand("the service has no port for this VM: start it with --listen", vm.name)
-        time.sleep(PORT_POLL_INTERVAL)
+    for _ in range(PORT_CHECKS):
+        if vm.guest_url is not None:
+            return vm
+        time.sleep(PORT_CHECK_INTERVAL)
         vm = state.api.vm(f"{vm.scope}/{vm.name}")
-    return vm
+    raise InvalidCommand("the service has no port for this VM: start it with --listen", vm.name)
 
 
 # Events.
