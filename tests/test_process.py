@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Callable
@@ -172,8 +173,61 @@ async def test_control_group_of_a_background_process_is_removed_after_its_end(tm
     assert left not in cgroups()
 
 
-def test_signal_to_a_control_group_that_disappears_is_ignored(tmp_path: Path) -> None:
-    process._signal_cgroup(tmp_path / "gone", signal.SIGTERM, kept=0)
+class ShortLivedGroup:
+    """A control group with groups in it, as plain files, that is removed at some step of reading it."""
+
+    NAMES = ("group", "group/a", "group/a/b", "group/c")
+
+    def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._directory = directory
+        self.path = directory / "group"
+        self.steps = 0
+        self._last_step = -1
+        self._scandir, self._read_text = os.scandir, Path.read_text
+        monkeypatch.setattr(os, "scandir", self._scan)
+        monkeypatch.setattr(Path, "read_text", lambda path: self._read(path))  # noqa: PLW0108 - a bound method gets no path
+
+    def create(self, *, last_step: int) -> None:
+        """Create the group anew, with one process in each part."""
+        self.steps, self._last_step = 0, last_step
+        shutil.rmtree(self.path, ignore_errors=True)
+        for number, name in enumerate(self.NAMES, 1):
+            (self._directory / name).mkdir()
+            (self._directory / name / "cgroup.procs").write_text(f"{number}\n")
+
+    def _step(self) -> None:
+        if self.steps == self._last_step:
+            shutil.rmtree(self.path)
+        self.steps += 1
+
+    def _scan(self, path: str | int) -> object:
+        if isinstance(path, int):  # by rmtree
+            return self._scandir(path)
+        self._step()
+        found = self._scandir(path)
+        self._step()
+        return found
+
+    def _read(self, path: Path) -> str:
+        self._step()
+        return self._read_text(path)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has control groups")
+def test_control_group_that_disappears_at_any_moment_is_accepted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The program, or this process, may remove it and the groups in it meanwhile."""
+    reached: list[int] = []
+    monkeypatch.setattr(process, "_signal_others", lambda _, is_member: reached.extend(filter(is_member, range(9))))
+    group = ShortLivedGroup(tmp_path, monkeypatch)
+    group.create(last_step=-1)
+    process._signal_cgroup(group.path, signal.SIGTERM, kept=2)
+    assert reached == [1, 3, 4]
+    for last_step in range(group.steps):
+        group.create(last_step=last_step)
+        process._signal_cgroup(group.path, signal.SIGTERM, kept=2)
+        assert not group.path.exists(), last_step
 
 
 def test_control_group_of_this_process_is_never_taken_for_that_of_a_program(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -76,6 +76,11 @@ class UnsafeDirectory(BaseError):
     advice: str
 
 
+def keep_owner_permissions() -> None:
+    """Let the umask remove no permission of the owner of new files, so that modes in private directories are exact."""
+    os.umask(os.umask(0) & (stat.S_IRWXG | stat.S_IRWXO))
+
+
 def prepare_directory(directory: Path, names: Iterable[str] = ()) -> str | None:
     """Create the directory with mode 0700, or make an empty one private. One with files keeps its mode.
 

@@ -7,6 +7,7 @@ import pytest
 
 from forewarn.clock import SystemClock
 from forewarn.compose.backup import BackupExists, DatabaseNotFound, WrongOwner, back_up, check_owner
+from forewarn.files import UnsafeDirectory
 from forewarn.store.port import RecordKind, StoreFailed
 from forewarn.store.sqlite.backup import DatabaseContent, check_backup
 from tests.compose.service_data import create_data, new_scope, open_fleet
@@ -43,6 +44,20 @@ async def test_backup_does_not_overwrite_a_file_unless_asked(tmp_path: Path) -> 
     assert (tmp_path / "backup.db").read_text() == "yesterday"
     back_up_quietly(tmp_path / "data", tmp_path / "backup.db", replace=True)
     assert check_backup(tmp_path / "backup.db") is not None
+
+
+@pytest.mark.parametrize("name", ["forewarn.db", "forewarn.db-wal", "preset"])
+async def test_symbolic_link_in_the_directory_is_refused_and_not_read(tmp_path: Path, name: str) -> None:
+    """Root makes backups, too: of a directory in which another user may have left a link."""
+    await create_data(tmp_path / "data", "web")
+    (tmp_path / "data/preset").write_text("production\n")
+    place = tmp_path / "data" / name
+    place.touch()
+    place.rename(tmp_path / "target")
+    place.symlink_to(tmp_path / "target")
+    with pytest.raises(UnsafeDirectory, match="is a symbolic link"):
+        back_up_quietly(tmp_path / "data", tmp_path / "backup.db")
+    assert names_in(tmp_path) == ["data", "target"]
 
 
 async def test_failed_backup_leaves_the_former_one(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Cells of the cluster store: created, described, checked, and opened for one service."""
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,10 +9,11 @@ import pytest
 from msgspec.structs import replace
 
 from forewarn.compose.cell import check_cell, init_cell, read_status, run_cell
+from forewarn.files import UnsafeDirectory
 from forewarn.store.nats.connection import NatsConnection
 from forewarn.store.nats.stream import CellStream
 from forewarn.store.port import StoreInUse, StoreMissing
-from tests.store.contract import WEB, entries
+from tests.store.contract import WEB, entries, whole_journal
 from tests.support.nats_servers import NatsCluster, run_nats
 
 pytestmark = pytest.mark.process
@@ -47,6 +49,26 @@ async def test_data_directory_is_used_by_one_process(nats_server: NatsCluster, t
         with pytest.raises(StoreInUse):
             async with run_cell(settings, tmp_path):
                 pass
+
+
+async def test_symbolic_link_in_place_of_any_file_is_refused_and_not_followed(
+    nats_server: NatsCluster, tmp_path: Path
+) -> None:
+    settings = await nats_server.create_cell()
+    async with run_cell(settings, tmp_path / "data") as store:
+        await store.save(WEB, b"value", entries(2), expected=None)
+        assert len(await whole_journal(store)) == 2
+        names = sorted(path.name for path in (tmp_path / "data").iterdir())
+    assert len(names) == 5, "lock, member, and the index with its log and shared memory"
+    for name in names:
+        data = shutil.copytree(tmp_path / "data", tmp_path / name)
+        (tmp_path / "target").write_text("of another user")
+        (data / name).unlink(missing_ok=True)
+        (data / name).symlink_to(tmp_path / "target")
+        with pytest.raises(UnsafeDirectory, match="is a symbolic link"):
+            async with run_cell(settings, data):
+                raise AssertionError(f"{name} was followed")
+        assert (tmp_path / "target").read_text() == "of another user"
 
 
 async def test_check_finds_changed_settings_and_repeated_records(nats_server: NatsCluster) -> None:

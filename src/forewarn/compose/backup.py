@@ -11,10 +11,11 @@ from forewarn import __version__
 from forewarn.api import local_service
 from forewarn.compose.data_directory import PRESET_FILE
 from forewarn.core.base_error import BaseError
-from forewarn.files import replace_path
+from forewarn.files import check_links, read_file, replace_path
 from forewarn.store.sqlite.backup import BackupSource, DatabaseContent, copy_database, finish_backup
 from forewarn.store.sqlite.database import DATABASE_FILE, open_for_reading
 from forewarn.store.sqlite.directory import wrap_os_errors
+from forewarn.store.sqlite.store import STORE_FILES
 
 StepProgress = Callable[[str, int, int], None]
 """Gets what is being done, how much of it is done, and how much there is; 0 of 1 if only the end can be seen."""
@@ -56,13 +57,14 @@ def back_up(directory: Path, file: Path, *, replace: bool, now: datetime, on_pro
         raise DatabaseNotFound(directory)
     if file.exists() and not replace:
         raise BackupExists(file)
+    check_links(directory, (*STORE_FILES, PRESET_FILE))
     if local_service.read_service(directory) is None:
         check_owner(directory)  # SQLite may create its log there
     preset = directory / PRESET_FILE
     origin = BackupSource(
         made_at=now,
         version=__version__,
-        preset=preset.read_text(encoding="utf-8").strip() if preset.exists() else "",
+        preset=read_file(preset).decode().strip() if preset.exists() else "",
     )
     with wrap_os_errors(file), replace_path(file) as temporary:
         with closing(open_for_reading(database)) as original:

@@ -4,6 +4,7 @@ import os
 import re
 import signal
 import socket
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +26,14 @@ def test_simulated_platform_is_logged(tmp_path: Path) -> None:
     with run_serve(tmp_path) as service:
         pass
     assert "the platform is simulated: maintenance is announced but not carried out on any VM" in service.messages()
+
+
+def test_umask_does_not_change_the_modes_of_the_data_directory(tmp_path: Path) -> None:
+    """Also if it removes permissions of the owner, which would keep the next service from its own files."""
+    with run_serve(tmp_path, within=("sh", "-c", 'umask 0277 && exec "$@"', "sh")):
+        modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "data").rglob("*")}
+    assert {"forewarn.db", "forewarn.lock", "service.json", "token"} <= modes.keys()
+    assert modes == {name: 0o700 if name in {"sockets", "work"} else 0o600 for name in modes}
 
 
 def test_start_logs_holds_and_the_settings_file(tmp_path: Path) -> None:

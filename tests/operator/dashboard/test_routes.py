@@ -1,15 +1,21 @@
 """All paths of the dashboard: not in the OpenAPI description, each with its permission, and read-only for viewers."""
 
 import re
+from collections.abc import Iterator
+from typing import NamedTuple, get_type_hints
+from urllib.parse import quote, urlencode
 
 import msgspec
+import pytest
+from litestar.params import QueryParameter
 
 from forewarn.core.access import Role
 from forewarn.operator.app import litestar_app
 from forewarn.operator.auth import Permission
 from forewarn.operator.dashboard.session_middleware import is_dashboard_path
-from tests.operator.dashboard.signed_in import sign_in
+from tests.operator.dashboard.signed_in import SignedIn, sign_in
 from tests.operator.running_api import run_api
+from tests.operator.test_auth_matrix import Names, World, run_world
 
 
 def _example_path(path: str) -> str:
@@ -90,3 +96,147 @@ async def test_viewing_changes_nothing_and_enables_no_scope() -> None:
         assert msgspec.json.encode([view.scope and view.scope.enabled for view in service.fleet.replica.views()]) == (
             b"[false,false,false,false]"
         )
+
+
+FORMS: dict[str, dict[str, str]] = {
+    "approve_event": {"vm": "web-1", "reason": "a test"},
+    "cancel_event": {"reason": "a test"},
+    "change_campaign": {"action": "pause", "reason": "a test"},
+    "create_hold": {"scope": "SCOPE", "reason": "a test"},
+    "create_token": {"name": "new", "role": "viewer", "scopes": "web"},
+    "end_session": {},
+    "operate_vm": {"operation": "restart"},
+    "release_hold": {"scope": "SCOPE"},
+    "resolve_impact": {"done": "true", "reason": "a test"},
+    "retry_impact": {},
+    "revoke_token": {"reason": "a test"},
+    "schedule_vm": {"type": "Reboot", "notice": "1d"},
+}
+"""The forms of the changes. In SCOPE, a form names a scope; a change that is missing here fails the test."""
+
+NAMED: dict[str | tuple[str, str], str] = {
+    "scope_id": "scope",
+    "scope": "scope",
+    "vm": "vm",
+    "event": "event",
+    "campaign": "campaign",
+    "actor": "actor",
+    "session_id": "token",
+    "token_id": "token",
+    ("show_vm_page", "name"): "vm name",
+    ("operate_vm", "name"): "vm name",
+    ("schedule_vm", "name"): "vm name",
+    ("show_fleet", "q"): "any",
+    ("show_block", "q"): "any",
+    ("search_all", "q"): "any",
+}
+"""Parameters that name a thing which belongs to a scope, by name or by handler and name."""
+
+UNNAMED = {
+    *(("show_fleet", name) for name in ("state", "view", "after")),
+    ("show_block", "state"),
+    *(("show_history", name) for name in ("action", "since", "until", "after")),
+    *(("export_history", name) for name in ("action", "since", "until", "format")),
+    ("stream", "after"),
+}
+"""Other parameters."""
+
+SESSION_PATHS = ("/ui/sign-", "/ui/static", "/ui/stream")
+"""Paths without things of scopes, and the stream, which has no end."""
+
+PARAMETER = re.compile(r"{(\w+)(?::\w+)?}")
+
+
+class Page(NamedTuple):
+    """A handler of the dashboard: how it is requested, and which parameters it has."""
+
+    name: str
+    method: str
+    path: str
+    query: tuple[str, ...]
+
+    @property
+    def references(self) -> dict[str, str]:
+        """The parameters and fields that name a thing, and its kind."""
+        form = [field for field, value in FORMS.get(self.name, {}).items() if value == "SCOPE"]
+        names = (*PARAMETER.findall(self.path), *self.query, *form)
+        return {name: kind for name in names if (kind := NAMED.get((self.name, name), NAMED.get(name)))}
+
+
+def _pages() -> Iterator[Page]:
+    for route in litestar_app().routes:
+        if not is_dashboard_path(_example_path(route.path_format)) or route.path.startswith(SESSION_PATHS):
+            continue
+        for handler in getattr(route, "route_handlers", ()):
+            for method in handler.http_methods & {"GET", "POST"}:
+                hints = get_type_hints(handler.fn, include_extras=True).values()
+                described = (each for hint in hints for each in getattr(hint, "__metadata__", ()))
+                query = tuple(each.name or "" for each in described if isinstance(each, QueryParameter))
+                yield Page(handler.handler_name, method, route.path, query)
+
+
+PAGES = {f"{page.method} {page.path}": page for page in _pages()}
+
+
+def test_every_parameter_and_change_is_listed() -> None:
+    names = [(page.name, name) for page in PAGES.values() for name in page.query if name not in page.references]
+    assert set(names) - UNNAMED == set()
+    assert {page.name for page in PAGES.values() if page.method == "POST"} == set(FORMS)
+
+
+def _ways(world: World, kind: str) -> Iterator[Names]:
+    match kind:
+        case "any":
+            for each in ("scope", "vm", "host", "event"):
+                yield from world.names(each)
+        case "vm name":
+            yield Names("web-0", "db-0", "db-9")
+        case _:
+            yield from world.names(kind)
+
+
+async def _ask(browser: SignedIn, page: Page, values: dict[str, str]) -> tuple[int, str]:
+    """Request a page or send its form; return the answer without the names that were asked for and random values."""
+    path = PARAMETER.sub(lambda found: quote(values.get(found[1], "x"), safe=""), page.path)
+    if page.method == "GET":
+        answer = await browser.get(f"{path}?{urlencode({name: values[name] for name in page.query if name in values})}")
+    else:
+        form = {field: values[field] if value == "SCOPE" else value for field, value in FORMS[page.name].items()}
+        answer = await browser.post(path, form)
+    text = "\n".join(
+        [*(f"{name}: {value}" for name, value in answer.headers.items() if name != "date"), answer.body.decode()]
+    )
+    for name, value in values.items():
+        for part in (value, *value.split("/")):
+            for spelled in (quote(part, safe=""), part):
+                text = text.replace(spelled, f"<{name}>")
+    return answer.status, re.sub(r"\b[0-9a-f]{32}\b", "<random>", text)
+
+
+@pytest.mark.parametrize("page", [name for name, page in PAGES.items() if page.references])
+async def test_another_scope_is_shown_like_a_missing_one(page: str) -> None:
+    """Every page and change × role × scope, as `test_auth_matrix` does for the API."""
+    found = PAGES[page]
+    told_apart: list[object] = []
+    told_apart_by_admin: list[object] = []
+    async with run_world() as world:
+        before = await world.service.stored_state()
+        browsers = {name: await sign_in(world.service, token) for name, token in world.tokens.items()}
+        for reference, kind in found.references.items():
+            for names in _ways(world, kind):
+                for caller, browser in browsers.items():
+                    if caller == "admin" and found.method == "POST":
+                        continue
+                    own = {
+                        name: next(iter(_ways(world, other))).own
+                        for name, other in found.references.items()
+                        if name not in found.query
+                    }
+                    answers = [
+                        await _ask(browser, found, own | {reference: value}) for value in (names.foreign, names.missing)
+                    ]
+                    if answers[0] != answers[1]:
+                        (told_apart_by_admin if caller == "admin" else told_apart).append((caller, names, *answers))
+        assert told_apart == []
+        assert await world.service.stored_state() == before
+    assert found.method == "POST" or told_apart_by_admin, "the other scope exists: without a limit, it is shown"

@@ -50,7 +50,7 @@ def run_backup(directory: Path, file: Path, replace: bool, output: Output) -> No
             raise CliError(ExitCode.USAGE, f"--data: {error}") from error
         except BackupExists as error:
             raise CliError(ExitCode.USAGE, f"FILE: {error}") from error
-        except (WrongOwner, OSError, StoreError) as error:
+        except (WrongOwner, UnsafeDirectory, OSError, StoreError) as error:
             raise CliError(ExitCode.FAILED, f"no backup was written: {error}") from error
     report = BackupReport(
         file=str(file),

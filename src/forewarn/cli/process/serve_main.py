@@ -19,6 +19,7 @@ from forewarn.cli.process.systemd_notify import SystemdNotifier
 from forewarn.cli.process.up_main import START_ERRORS, raise_file_limit
 from forewarn.compose import InvalidCertificate, RunningService, run_service
 from forewarn.core.text import count_text
+from forewarn.files import keep_owner_permissions
 from forewarn.fleet.errors import FleetError
 from forewarn.fleet.event_loop import freeze_gc, shorten_switch_interval, tasks_until_exit
 from forewarn.settings.errors import SettingsError
@@ -47,6 +48,7 @@ def run(settings: Settings, read_again: Callable[[], Settings], settings_file: P
     """Run the service until a stop signal; SIGHUP reloads the settings."""
     logs.configure_logging(settings.log)
     raise_file_limit()
+    keep_owner_permissions()
     service = _SupervisedService(settings, read_again, settings_file)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:

@@ -22,7 +22,7 @@ from forewarn.compose import (
     run_service,
 )
 from forewarn.core.errors import CoreError
-from forewarn.files import UnsafeDirectory
+from forewarn.files import UnsafeDirectory, keep_owner_permissions
 from forewarn.fleet.errors import FleetError
 from forewarn.fleet.event_loop import freeze_gc, shorten_switch_interval
 from forewarn.guest.link_local import LinkLocalError
@@ -56,6 +56,7 @@ def run(settings: Settings, output: Output, settings_file: Path | None, rehearsa
     """Run the service until a stop signal."""
     logs.configure_logging(settings.log)
     raise_file_limit()
+    keep_owner_permissions()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:
             runner.run(_serve(settings, output, settings_file, rehearsal))

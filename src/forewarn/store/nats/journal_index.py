@@ -193,6 +193,11 @@ class JournalIndex:
         return await asyncio.get_running_loop().run_in_executor(thread, function)
 
 
+def index_names(directory: Path) -> list[str]:
+    """Return the names of all files of indexes in a directory."""
+    return [path.name for path in directory.glob(f"{FILE_PREFIX}*")]
+
+
 def _open_file(path: Path, last: int) -> tuple[Writer, Reader]:
     """Open the file of a stream that ends at `last`; remove the files of other cells."""
     for other in path.parent.glob(f"{FILE_PREFIX}*.db"):

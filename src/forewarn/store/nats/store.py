@@ -13,7 +13,7 @@ from forewarn.files import prepare_directory
 from forewarn.settings.nats import NatsSettings
 from forewarn.store.nats.connection import ApiRefused, NatsConnection, ResponseMissing, ServerUnavailable
 from forewarn.store.nats.follower import Follower
-from forewarn.store.nats.journal_index import JournalIndex
+from forewarn.store.nats.journal_index import JournalIndex, index_names
 from forewarn.store.nats.message import StoredMessage
 from forewarn.store.nats.owner import CLAIM_SECONDS, CellOwner
 from forewarn.store.nats.save_queue import Saved, SaveQueue
@@ -71,7 +71,7 @@ class NatsStore:
             check_version(connection.version)
             state = await _read(stream, stream.read_state())
             try:
-                if warning := await asyncio.to_thread(prepare_directory, directory, ()):
+                if warning := await asyncio.to_thread(prepare_directory, directory, index_names(directory)):
                     log.warning("%s", warning)
             except OSError as error:
                 raise StoreFailed(directory, error.strerror or str(error)) from error
