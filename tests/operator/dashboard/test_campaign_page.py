@@ -1,7 +1,10 @@
 """Campaign pages: list, progress, what a campaign waits for, and its actions."""
 
+import msgspec
+
 from forewarn.core.access import Role
 from forewarn.core.impact import Failed
+from forewarn.core.policy import PRODUCTION
 from tests.operator.dashboard.signed_in import sign_in
 from tests.operator.running_api import run_api
 from tests.operator.sample_campaign import asked, shown, start
@@ -18,6 +21,17 @@ async def test_list_and_page_show_progress_and_waves() -> None:
         assert "All waves 3" in text
         assert "campaign-started" in text
         assert (await browser.get("/ui/campaigns/nothing")).status == 404
+
+
+async def test_wave_without_notice_is_not_shown_as_announced() -> None:
+    async with run_api(policy=PRODUCTION) as service:
+        browser = await sign_in(service)
+        campaign = await start(service, msgspec.structs.replace(asked("kernel", "web"), unannounced=True))
+        await service.request("POST", "/v1/clock/advance", {"duration": "1s"})
+        text = await browser.text(f"/ui/campaigns/{campaign.id}")
+    assert "Not announced to 6 VMs in 1 scope" in text
+    assert "Planned Announced Unannounced Cleared Done Failed Skipped 1 1 2 0 0 1 0 0 0 0" in text
+    assert "unannounced web 1" in text
 
 
 async def test_campaign_is_paused_resumed_and_aborted() -> None:

@@ -3,6 +3,7 @@
 import pytest
 
 from forewarn.core.access import Role
+from forewarn.core.policy import PRODUCTION
 from tests.operator.dashboard.signed_in import sign_in
 from tests.operator.running_api import TEN, RunningApi, run_api, schedule_event
 
@@ -95,6 +96,32 @@ async def test_refused_form_changes_nothing(form: dict[str, str]) -> None:
         answer = await browser.post(f"{VM}/schedule", form)
         assert (answer.status in (400, 409), answer.headers["content-type"]) == (True, "text/plain; charset=utf-8")
         assert events(service) == []
+
+
+async def test_scope_that_does_not_poll_is_named_before_and_needs_consent() -> None:
+    async with run_api(policy=PRODUCTION) as service:
+        browser = await sign_in(service)
+        silent = await browser.text(VM)
+        refused = await browser.post(f"{VM}/schedule", {"type": "Reboot", "notice": "1h"})
+        short = await browser.post(f"{VM}/schedule", {"type": "Reboot", "notice": "1m", "unannounced": "true"})
+        before = events(service)
+        restart = await browser.post(f"{VM}/operate", {"operation": "restart"})
+        accepted = await browser.post(f"{VM}/operate", {"operation": "restart", "unannounced": "true"})
+        listed = await browser.text(VM)
+        poll = service.fleet.last_seen.record_request(service.fleet.replica.view("web"))
+        assert poll is not None
+        await poll
+        polled = await browser.text(VM)
+    warning, box = "No VM of web polls for events", "Go ahead even if VMs will not hear of it"
+    assert (warning in silent, warning in polled, box in silent) == (True, False, True)
+    assert ("The VMs of web see the event at once" in silent, "The VMs of web see the event at once" in polled) == (
+        False,
+        True,
+    )
+    assert (refused.status, refused.body.decode().endswith(f"to go ahead anyway, check “{box}”")) == (409, True)
+    assert (short.status, "at least 15m" in short.body.decode()) == (409, True)
+    assert (before, restart.status, accepted.status) == ([], 409, 204)
+    assert "; Unannounced" in listed
 
 
 async def test_viewer_gets_no_operation() -> None:

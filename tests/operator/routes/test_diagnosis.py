@@ -200,6 +200,18 @@ async def test_api_version_of_event_types_and_hold_are_shown() -> None:
     )
 
 
+async def test_every_hold_is_shown_with_its_release() -> None:
+    async with run_api() as service:
+        await service.fleet.holds.set(by="ann", reason="rack 4", scope="batch")
+        await service.fleet.holds.set(by="bob", reason="audit")
+        (check,) = (check for check in (await diagnose(service, "batch_1")).checks if "maintenance" in check.question)
+    assert (check.warning, check.message, check.hint) == (
+        True,
+        "No planned maintenance: ann holds its scope: rack 4; bob holds the whole fleet: audit",
+        "`forewarn release --scope batch` and `forewarn release` end the holds.",
+    )
+
+
 async def response_check(response: ResponsePreview) -> v1.DiagnosisCheck:
     guests = FakeGuests()
     guests.response = response

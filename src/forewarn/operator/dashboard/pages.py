@@ -62,6 +62,16 @@ ERRORS = {400: "Malformed request", 403: "Not allowed", 404: "Not found", 409: "
 """Titles of error pages."""
 
 
+CONSENT = "Go ahead even if VMs will not hear of it"
+"""The box of a form that consents to an unannounced event."""
+
+ADVICE = {
+    "set unannounced": f"check “{CONSENT}”",
+    "use now": "use `forewarn event schedule --now`",
+}
+"""What the dashboard advises instead of a field of the API, at the end of a message."""
+
+
 @cache
 def environment() -> Environment:
     """Return the environment of the templates. All values are escaped."""
@@ -82,6 +92,7 @@ def environment() -> Environment:
         "sources": tuple(source.value for source in Source),
         "causes": tuple(cause.value for cause in Cause),
         "background_header": BACKGROUND.decode(),
+        "consent": CONSENT,
     }
     return made
 
@@ -172,6 +183,9 @@ def error_page(request: AnyRequest, error: Exception) -> Response[str]:
     """Show an error, as the API would describe it, in the form that was sent or on its own page."""
     found = _api_response(request, error)
     message, status = found.content.error.message, found.status_code or 500
+    for field, advice in ADVICE.items():
+        if message.endswith(field):
+            message = message.removesuffix(field) + advice
     if "hx-request" in request.headers:  # dashboard.js shows it
         return Response(message, media_type=MediaType.TEXT, status_code=status)
     title = ERRORS.get(status, "Something went wrong")

@@ -13,7 +13,7 @@ from forewarn.core.access import Role
 from forewarn.core.duration import format_duration, parse_duration
 from forewarn.core.event import EventType, Source
 from forewarn.core.event_type import EVENT_TYPES
-from forewarn.core.schedule import ScheduleRequest
+from forewarn.core.schedule import ScheduleRequest, unannounced_reason
 from forewarn.core.text import Text
 from forewarn.core.vm import Priority
 from forewarn.fleet.errors import AmbiguousVm, ScopeNotFound, VmNotFound
@@ -99,6 +99,9 @@ async def show_vm_page(
         diagnosis=await diagnose_vm(state, caller, f"{view.id}/{vm.name}"),
         documents=list_documents(state, view.id),
         entries=[show_row(row) for row in entries],
+        is_silent=bool(
+            unannounced_reason(value, EventType.REBOOT, fleet.scopes.rule_context, poll_version=view.poll_version)
+        ),
         can_evict=shown.priority is not Priority.REGULAR,
         notices={type_.value: format_duration(spec.minimum_notice) for type_, spec in EVENT_TYPES.items()},
         effects={type_.value: spec.effect.value for type_, spec in EVENT_TYPES.items()},

@@ -244,8 +244,8 @@ def _check_visible_events(scope: Scope) -> v1.DiagnosisCheck:
         )
     hidden = [event for event in scope.events if not event.announced]
     if len(hidden) == len(scope.events):
-        finding = f"No: none of the {len(hidden)} open events is announced, because the scope is not enabled."
-        advice = "They are announced as soon as a VM of the scope polls."
+        finding = f"No: {count_text(len(hidden), 'open event')}, not announced because the scope is not enabled."
+        advice = "The scope's events are announced as soon as one of its VMs polls."
         return v1.DiagnosisCheck(question=question, passed=False, message=finding, hint=advice)
     seen = [event for event in scope.events if event.announced]
     since = {event.type: EVENT_TYPES[event.type].since for event in seen}
@@ -261,14 +261,22 @@ def _check_visible_events(scope: Scope) -> v1.DiagnosisCheck:
 
 def _check_hold(fleet: Fleet, scope: Scope) -> v1.DiagnosisCheck:
     question = "Can its maintenance start?"
-    hold = scope.hold or fleet.holds.current
-    if hold is None:
+    holds = [
+        (hold, what, f"`forewarn release{option}`")
+        for hold, what, option in (
+            (scope.hold, "its scope", f" --scope {scope.id}"),
+            (fleet.holds.current, "the whole fleet", ""),
+        )
+        if hold is not None
+    ]
+    if not holds:
         return v1.DiagnosisCheck(question=question, passed=True, message="Yes: nothing is held.")
-    what = "its scope" if scope.hold is not None else "the whole fleet"
-    finding = f"No planned maintenance: {hold.by} holds {what}: {hold.reason}"
-    option = "" if scope.hold is None else f" --scope {scope.id}"
-    advice = f"`forewarn release{option}` ends the hold."
-    return v1.DiagnosisCheck(question=question, passed=True, message=finding, hint=advice, warning=True)
+    found = "; ".join(f"{hold.by} holds {what}: {hold.reason}" for hold, what, _ in holds)
+    commands = " and ".join(command for _, _, command in holds)
+    advice = f"{commands} {'ends the hold' if len(holds) == 1 else 'end the holds'}."
+    return v1.DiagnosisCheck(
+        question=question, passed=True, message=f"No planned maintenance: {found}", hint=advice, warning=True
+    )
 
 
 def _check_response(preview: ResponsePreview) -> v1.DiagnosisCheck:
