@@ -16,7 +16,7 @@ from forewarn.settings.loader import (
     read_settings_file,
 )
 from forewarn.settings.schema import Preset, Settings, flag_name, variable_name
-from forewarn.settings.types import VARIABLE_PREFIX
+from forewarn.settings.types import VARIABLE_PREFIX, StoreName
 from forewarn.settings.validation import validate
 
 FILE_NAME = "forewarn.toml"
@@ -65,15 +65,24 @@ def find_settings_file(given: str | None, environ: Mapping[str, str], directory:
 
 
 def find_data_directory(given: str | None, environ: Mapping[str, str], file: Path | None) -> Path | None:
-    """Return the data directory that a flag, a variable or the file sets; None if none of them does.
-
-    The file is read only if it decides, and only `data` in it is used: clients need no other setting.
-    """
-    key = "data"
-    if given is not None:
-        value: object = parse_value(Settings, key, given, SettingSource(Precedence.FLAG, flag_name(key)))
-    elif text := environ.get(variable_name(key)):
-        value = parse_value(Settings, key, text, SettingSource(Precedence.ENVIRONMENT, variable_name(key)))
-    else:
-        value = None if file is None else read_key(Settings, key, read_settings_file(file))
+    """Return the data directory that a flag, a variable or the file sets; None if none of them does."""
+    value = _find_value("data", given, environ, file)
     return value if isinstance(value, Path) else None
+
+
+def find_store(environ: Mapping[str, str], file: Path | None) -> StoreName:
+    """Return the store that a variable or the file sets, else the default."""
+    value = _find_value("store", None, environ, file)
+    return value if isinstance(value, StoreName) else StoreName.SQLITE
+
+
+def _find_value(key: str, given: str | None, environ: Mapping[str, str], file: Path | None) -> object:
+    """Return one setting, None if nothing sets it.
+
+    The file is read only if it decides, and only this key in it is used: clients need no other setting.
+    """
+    if given is not None:
+        return parse_value(Settings, key, given, SettingSource(Precedence.FLAG, flag_name(key)))
+    if text := environ.get(variable_name(key)):
+        return parse_value(Settings, key, text, SettingSource(Precedence.ENVIRONMENT, variable_name(key)))
+    return None if file is None else read_key(Settings, key, read_settings_file(file))

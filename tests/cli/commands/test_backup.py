@@ -45,6 +45,20 @@ def test_existing_file_needs_replace(machine: Machine, data: Path) -> None:
     assert run(machine, "backup", "monday.db", "--replace", "--data", str(data)).code == 0
 
 
+@pytest.mark.parametrize("command", ["backup", "restore"])
+def test_data_on_nats_is_refused(machine: Machine, data: Path, command: str) -> None:
+    """Former data in the directory must not pass for that of the cell."""
+    with run_up(machine, data=data):
+        pass
+    run(machine, "backup", "monday.db", "--data", str(data))
+    (machine.home / "forewarn.toml").write_text('store = "nats"\n')
+    ended = run(
+        machine, command, "monday.db", "--replace" if command == "backup" else "--output=json", "--data", str(data)
+    )
+    assert (ended.code, 'store = "nats"' in ended.stderr, "nats stream backup" in ended.stderr) == (2, True, True)
+    assert list(data.glob("before-restore-*")) == []
+
+
 def test_missing_data_and_a_missing_target_are_named(machine: Machine, data: Path) -> None:
     ended = run(machine, "backup", "monday.db", "--data", str(data))
     assert (ended.code, str(data) in ended.stderr, "--data" in ended.stderr) == (2, True, True)

@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 
 import pytest
 
 from forewarn.api.errors import RequestRefused
 from forewarn.cli.options.consent import send_with_consent
-from tests.cli.in_process import run, run_json, run_live, run_up
+from forewarn.client import ScheduledEvents
+from tests.cli.in_process import UpService, run, run_json, run_live, run_up
 from tests.support.program import Machine
 
 REFUSAL = "scope web will not hear of the Reboot: none of its VMs polls for events; nothing has happened"
@@ -15,10 +17,10 @@ SCHEDULE = ("event", "schedule", "Reboot", "web-0")
 
 
 @contextmanager
-def run_enforcing(machine: Machine) -> Iterator[None]:
+def run_enforcing(machine: Machine) -> Iterator[UpService]:
     """Run a service with the policy of `forewarn serve`."""
-    with run_up(machine, FOREWARN_POLICY_ANNOUNCE="when-enabled", FOREWARN_POLICY_ENFORCE_NOTICE="true"):
-        yield
+    with run_up(machine, FOREWARN_POLICY_ANNOUNCE="when-enabled", FOREWARN_POLICY_ENFORCE_NOTICE="true") as up:
+        yield up
 
 
 def test_without_a_terminal_the_option_is_needed(machine: Machine) -> None:
@@ -55,6 +57,26 @@ def test_now_starts_without_notice_and_excludes_other_starts(machine: Machine) -
         True,
         True,
     )
+
+
+def test_polling_scope_keeps_its_notice_and_the_refusal_names_the_option(machine: Machine) -> None:
+    with run_enforcing(machine) as up:
+        with ScheduledEvents(up.guest_urls["web/web-0"]) as events:
+            events.get()
+        soon = up.running.fleet.clock.now() + timedelta(minutes=5)
+        refused = [
+            run(machine, *SCHEDULE, "--now", "--unannounced"),
+            run(machine, *SCHEDULE, "--at", f"{soon:%FT%TZ}"),
+            run(machine, "vm", "restart", "web-0", "--now"),
+        ]
+        after = run_json(machine, "event", "list")
+    assert [each.code for each in refused] == [3, 3, 3]
+    assert [each.stderr.split(" must be")[0] for each in refused] == [
+        "forewarn: --now: notice",
+        "forewarn: --at: notice",
+        "forewarn: --now: notice",
+    ]
+    assert after == []
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import click
 
 from forewarn.cli.extras import require_server
 from forewarn.cli.options.common import FILE_PATH, config_option, output_option
-from forewarn.cli.options.connection import data_directory, data_option
+from forewarn.cli.options.connection import data_option, sqlite_directory
 from forewarn.cli.output import Output
 
 
@@ -24,7 +24,7 @@ def backup(file: Path, replace: bool, data: str | None, config: str | None, outp
 
     Example: forewarn backup /backup/forewarn.db --replace
     """
-    require_server(_load)(data_directory(data, config), file.absolute(), replace, output)
+    require_server(_load)(sqlite_directory(data, config), file.absolute(), replace, output)
 
 
 def _load() -> Callable[[Path, Path, bool, Output], None]:

@@ -7,7 +7,7 @@ import click
 
 from forewarn.cli.extras import require_server
 from forewarn.cli.options.common import FILE_PATH, config_option, output_option
-from forewarn.cli.options.connection import data_directory, data_option
+from forewarn.cli.options.connection import data_option, sqlite_directory
 from forewarn.cli.output import Output
 
 
@@ -23,7 +23,7 @@ def restore(file: Path, data: str | None, config: str | None, output: Output) ->
 
     Example: forewarn restore /backup/forewarn.db
     """
-    require_server(_load)(data_directory(data, config), file.absolute(), output)
+    require_server(_load)(sqlite_directory(data, config), file.absolute(), output)
 
 
 def _load() -> Callable[[Path, Path, Output], None]:

@@ -24,8 +24,10 @@ from forewarn.cli.options.common import (
     with_options,
 )
 from forewarn.cli.output import Output
-from forewarn.settings.load import find_data_directory, find_settings_file
+from forewarn.core.errors import NoticeTooShort
+from forewarn.settings.load import find_data_directory, find_settings_file, find_store
 from forewarn.settings.paths import user_data_directory
+from forewarn.settings.types import StoreName
 
 P = ParamSpec("P")
 
@@ -99,6 +101,8 @@ def _with_option_names(error: RequestRefused, ctx: click.Context) -> RequestRefu
         # Only at the beginning is a plain word certainly a field.
         pattern = rf"\b{field}\b" if "_" in field else rf"^{field}\b(?=[ :])"
         message = re.sub(pattern, flag, message)
+    if error.code == NoticeTooShort.code and (start := options.get("at") or options.get("now")):
+        message = f"{start}: {message}"
     return type(error)(error.status, error.code, message, error.details)
 
 
@@ -125,10 +129,16 @@ def connect(
     return LocalApiClient(lambda: _find_address(token, ca, data, config), timeout=timeout)
 
 
-def data_directory(data: str | None, config: str | None) -> Path:
-    """Return the data directory that the options name, else the user's own."""
-    found = find_data_directory(data, os.environ, find_settings_file(config, os.environ, Path.cwd()))
-    return (found or user_data_directory(os.environ)).absolute()
+def sqlite_directory(data: str | None, config: str | None) -> Path:
+    """Return the data directory that the options name, else the user's own; refuse settings with another store."""
+    file = find_settings_file(config, os.environ, Path.cwd())
+    if find_store(os.environ, file) is StoreName.NATS:
+        raise CliError(
+            ExitCode.USAGE,
+            'the settings have store = "nats": this command is for data in a directory; use the tools of NATS, such as '
+            "`nats stream backup`",
+        )
+    return (find_data_directory(data, os.environ, file) or user_data_directory(os.environ)).absolute()
 
 
 def _find_address(token: str | None, ca: Path | None, data: str | None, config: str | None) -> ServiceAddress:
