@@ -108,7 +108,7 @@ BAD_VALUES = {
     "tls.certificate": "~no-such-user/certificate.pem",
     "tls.key": "~no-such-user/key.pem",
     "ephemeral": "perhaps",
-    "listen": "127.0.0.1",
+    "listen": "8180",
     "listen_shared": "nowhere",
     "allow_remote": "2",
     "listen_link_local": "no/such",

@@ -66,6 +66,16 @@ ACCEPTED: dict[str, tuple[object, dict[object, object]]] = {
         },
     ),
     "listen or none": (types.ListenOrNone, {"none": None, "127.0.0.1:1": ListenAddress("127.0.0.1", 1)}),
+    "guest listen": (
+        types.GuestListenOrNone,
+        {
+            "0.0.0.0": ListenAddress("0.0.0.0", 8180),
+            "[::]": ListenAddress("::", 8180),
+            "localhost": ListenAddress("127.0.0.1", 8180),
+            "127.0.0.1:0": ListenAddress("127.0.0.1", 0),
+            "none": None,
+        },
+    ),
     "interfaces": (
         types.Interfaces,
         {"br0, br1=green": (GuestInterface("br0"), GuestInterface("br1", "green")), "none": ()},
@@ -90,6 +100,7 @@ REFUSED: dict[str, tuple[object, tuple[object, ...]]] = {
     "urls": (types.Urls, ("http://a http://a", "", [])),
     "speed": (types.Speed, (0, -1, True, "nan", "1e7", "")),
     "listen": (types.Listen, ("127.0.0.1", "127.0.0.1:65536", "127.0.0.1:-1", "example.org:80", ":80", "none")),
+    "guest listen": (types.GuestListenOrNone, ("8180", "::1", "example.org", "0.0.0.0:", "", 1)),
     "duration within a day": (types.DurationWithinDay, ("0s", "24h1s", "none")),
     "platform": (types.PlatformSetting, ("libvirt", "")),
     "program": (types.Program, ("maintain", "/bin/a\0", [], "/bin/a 'b", [1])),

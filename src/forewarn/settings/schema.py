@@ -15,6 +15,7 @@ from forewarn.settings.loader import setting_types
 from forewarn.settings.nats import NatsSettings
 from forewarn.settings.types import (
     DEMONSTRATION,
+    GUEST_PORT,
     VARIABLE_PREFIX,
     Count,
     CountOrNone,
@@ -24,11 +25,11 @@ from forewarn.settings.types import (
     ErrorStatus,
     Flag,
     FleetSource,
+    GuestListenOrNone,
     HostNames,
     Interfaces,
     Listen,
     ListenAddress,
-    ListenOrNone,
     LogFormat,
     LogLevel,
     LogSettings,
@@ -129,8 +130,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     store: StoreSetting = StoreName.SQLITE
     ephemeral: Flag = False
     fleet: FleetSource = None
-    listen: ListenOrNone = None
-    listen_shared: ListenOrNone = None
+    listen: GuestListenOrNone = None
+    listen_shared: GuestListenOrNone = None
     allow_remote: Flag = False
     listen_link_local: Interfaces = ()
     network: Name = "default"
@@ -172,7 +173,7 @@ EMULATOR = Preset(
     command="up",
     settings=Settings(
         fleet=DEMONSTRATION,
-        listen=ListenAddress("127.0.0.1", 8180),
+        listen=ListenAddress("127.0.0.1", GUEST_PORT),
         guest=GuestSettings(requests_per_second=None),
         policy=PolicySettings(
             announce=EMULATOR_POLICY.announce,

@@ -26,6 +26,9 @@ HOST_NAME = re.compile(r"\*|(\*\.)?[A-Za-z0-9-]{1,63}(\.[A-Za-z0-9-]{1,63})*")
 NONE = "none"
 """The value that switches a setting off."""
 
+GUEST_PORT = 8180
+"""The port of addresses for guests that name none."""
+
 DEMONSTRATION: Final = "demonstration"
 """The built-in fleet."""
 
@@ -220,6 +223,13 @@ def _endpoint(value: object) -> ListenAddress:
     return ListenAddress(str(ip_address(host)), number)
 
 
+def _guest_endpoint(value: object) -> ListenAddress:
+    """Parse an address for guests, whose port can be left out."""
+    if isinstance(value, str) and re.fullmatch(r"[^:]+|\[[^]]*\]", value):
+        value = f"{value}:{GUEST_PORT}"
+    return _endpoint(value)
+
+
 def _texts(value: object, split: Callable[[str], Iterable[str]]) -> tuple[str, ...]:
     """Parse a list of texts, or one text that contains all of them, as in a variable."""
     parts = value if isinstance(value, list | tuple) else split(parse_text(value))
@@ -317,6 +327,13 @@ Listen = Annotated[
 ListenOrNone = Annotated[
     ListenAddress | None,
     SettingType(_or_none(_endpoint), f'HOST:PORT with an IP address as host, such as 127.0.0.1:8180, or "{NONE}"'),
+]
+GuestListenOrNone = Annotated[
+    ListenAddress | None,
+    SettingType(
+        _or_none(_guest_endpoint),
+        f'HOST or HOST:PORT with an IP address as host, such as 127.0.0.1:8180, or "{NONE}"',
+    ),
 ]
 Duration = Annotated[timedelta, SettingType(_duration, 'a duration such as "90s", "15m" or "1h30m"')]
 DurationOrNone = Annotated[
