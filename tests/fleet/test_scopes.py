@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from forewarn.clock import SystemClock
+from forewarn.core.approval import approve
 from forewarn.core.change import Change
 from forewarn.core.event import EventType
 from forewarn.core.journal import Entry, EntryKind
@@ -17,7 +18,7 @@ from forewarn.fleet.errors import ScopeNotFound
 from forewarn.fleet.event_loop import SLICE_ITEMS
 from forewarn.fleet.hold_record import FLEET_HOLD
 from forewarn.fleet.main_loop import RecordChange
-from forewarn.fleet.scopes import ScopeChange
+from forewarn.fleet.scopes import ScopeChange, guarded
 from forewarn.store.memory import MemoryStore
 from forewarn.store.port import NO_GUARDS, Guards, RecordKey, RecordKind
 from forewarn.wire.document import encode_document
@@ -26,6 +27,28 @@ from tests.core.sample_scopes import TEN, schedule_request, scope, vm, web_scope
 from tests.fleet.fleets import CallbackObserver, run_fleet
 
 HOUR = timedelta(hours=1)
+
+
+class RecordingStore(MemoryStore):
+    """Records the entry kinds and guards of each save of a scope."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scope_saves: list[tuple[list[EntryKind], Guards]] = []
+
+    async def save(
+        self,
+        key: RecordKey,
+        value: bytes | None,
+        entries: Sequence[Entry],
+        *,
+        expected: int | None,
+        guards: Guards = NO_GUARDS,
+    ) -> int:
+        """Record the save, then save."""
+        if key.kind is RecordKind.SCOPE:
+            self.scope_saves.append(([entry.kind for entry in entries], guards))
+        return await super().save(key, value, entries, expected=expected, guards=guards)
 
 
 async def test_event_saved_by_an_older_version_is_shown_unchanged() -> None:
@@ -65,29 +88,31 @@ async def test_result_of_a_rule_is_returned_when_its_change_is_saved() -> None:
 
 async def test_start_of_an_event_rests_on_the_hold_of_the_fleet() -> None:
     """Other changes do not: a hold must not make them be decided again."""
-    saves: list[tuple[list[EntryKind], Guards]] = []
-
-    class RecordingStore(MemoryStore):
-        async def save(
-            self,
-            key: RecordKey,
-            value: bytes | None,
-            entries: Sequence[Entry],
-            *,
-            expected: int | None,
-            guards: Guards = NO_GUARDS,
-        ) -> int:
-            if key.kind is RecordKind.SCOPE:
-                saves.append(([entry.kind for entry in entries], guards))
-            return await super().save(key, value, entries, expected=expected, guards=guards)
-
-    async with run_fleet(web_scope(), store=RecordingStore()) as fleet:
-        saves.clear()
+    store = RecordingStore()
+    async with run_fleet(web_scope(), store=store) as fleet:
+        store.scope_saves.clear()
         ((_, id_),) = await fleet.events.schedule(schedule_request(EventType.REBOOT, "web-0"))
         await fleet.events.approve("web", "web-0", [id_])
-    assert saves[:2] == [
+    assert store.scope_saves[:2] == [
         ([EntryKind.SCHEDULED], {}),
         ([EntryKind.APPROVED, EntryKind.STARTED], {FLEET_HOLD: None}),
+    ]
+
+
+async def test_decision_of_a_rule_names_its_guards_and_a_start_adds_the_hold() -> None:
+    store = RecordingStore()
+    async with run_fleet(web_scope(), scope("db", vm("db-0")), store=store) as fleet:
+        ((_, id_),) = await fleet.events.schedule(schedule_request(EventType.REBOOT, "web-0"))
+        store.scope_saves.clear()
+        on_web: Guards = {RecordKey(RecordKind.SCOPE, "web"): fleet.replica.newest("web")[1]}
+        await fleet.scopes.apply("db", lambda value: guarded(hold(value, by="ann", reason="audit", now=TEN), on_web))
+        on_db: Guards = {RecordKey(RecordKind.SCOPE, "db"): fleet.replica.newest("db")[1]}
+        await fleet.scopes.apply(
+            "web", lambda value: guarded(approve(value, "web-0", [id_], fleet.scopes.rule_context, now=TEN), on_db)
+        )
+    assert store.scope_saves[:2] == [
+        ([EntryKind.HELD], on_web),
+        ([EntryKind.APPROVED, EntryKind.STARTED], {**on_db, FLEET_HOLD: None}),
     ]
 
 

@@ -281,6 +281,10 @@ class RecordLoop(Generic[V]):
         """Return the key of a record."""
         return RecordKey(self._codec.kind, id_)
 
+    def guards(self, id_: str) -> Guards:
+        """Return a record with its newest revision, as the guard of a decision that has read it."""
+        return {self.key(id_): self.revision_of(id_)}
+
     async def apply(self, id_: str, command: Callable[[V | None], Decision[V, R]]) -> R:
         """Apply a command to the newest value, save, and return its result. Refusals are raised; then nothing changed.
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import msgspec
 
@@ -26,15 +26,18 @@ ScopeChange = RecordChange[Scope]
 encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Scope).decode
 
+ScopeRule: TypeAlias = Callable[[Scope], Change[R] | Decision[Scope, R]]
+"""A rule for one scope. If it has read other records, it returns a Decision that names them (`guarded`)."""
+
 
 def decode(value: bytes) -> Scope:
     """Decode a scope, and upgrade one that an older version has saved."""
     return migrate(_decode(value))
 
 
-def no_guards() -> Guards:
-    """Return no guards: the decision depends only on the scope and, for starts, on the fleet's hold."""
-    return NO_GUARDS
+def guarded(change: Change[R], guards: Guards) -> Decision[Scope, R]:
+    """Return a rule's change as a decision that depends on these records besides the scope."""
+    return Decision(change.scope, change.entries, change.result, guards)
 
 
 class Scopes:
@@ -66,26 +69,24 @@ class Scopes:
             self._rule_context = RuleContext(policy=self.policy, hold=hold, outages=outages)
         return self._rule_context
 
-    async def apply(self, id_: str, rule: Callable[[Scope], Change[R]], guards: Callable[[], Guards] = no_guards) -> R:
+    async def apply(self, id_: str, rule: ScopeRule[R]) -> R:
         """Apply a rule to the newest value of a scope, save it, and return the rule's result.
 
-        `guards` is called right after the rule and returns the records besides the scope that the rule has read. A rule
-        that starts an event is always guarded by the fleet's hold.
+        A decision that starts an event is always guarded by the fleet's hold.
         """
-        return await self.submit(id_, rule, guards)
+        return await self.submit(id_, rule)
 
-    def submit(
-        self, id_: str, rule: Callable[[Scope], Change[R]], guards: Callable[[], Guards] = no_guards
-    ) -> asyncio.Future[R]:
+    def submit(self, id_: str, rule: ScopeRule[R]) -> asyncio.Future[R]:
         """Queue a rule as `apply` does, and return the future of its result."""
 
         def command(scope: Scope | None) -> Decision[Scope, R]:
             if scope is None:
                 raise ScopeNotFound(id_)
-            change = rule(scope)
-            is_start = any(entry.kind is EntryKind.STARTED for entry in change.entries)
-            rests_on = {**guards(), **self._hold.guards} if is_start else guards()
-            return Decision(change.scope, change.entries, change.result, rests_on)
+            decided = rule(scope)
+            decision = decided if isinstance(decided, Decision) else guarded(decided, NO_GUARDS)
+            if any(entry.kind is EntryKind.STARTED for entry in decision.entries):
+                return decision._replace(guards={**decision.guards, **self._hold.guards})
+            return decision
 
         return self._loop.submit(id_, command)
 

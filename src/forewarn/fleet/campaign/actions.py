@@ -31,13 +31,13 @@ from forewarn.core.campaign.index import CampaignIndex
 from forewarn.core.campaign.load import FleetLoad
 from forewarn.core.campaign.record import Campaign
 from forewarn.core.campaign.scope_rules import announce_wave, clear_wave, close_scope, retry_event, withdraw_event
-from forewarn.core.change import Change
 from forewarn.core.errors import CoreError
 from forewarn.core.journal import Entry
 from forewarn.core.scope import Scope
 from forewarn.fleet.errors import SAVE_ERRORS
 from forewarn.fleet.event_loop import FairShare
-from forewarn.fleet.scopes import Scopes, no_guards
+from forewarn.fleet.main_loop import Decision
+from forewarn.fleet.scopes import ScopeRule, Scopes, guarded
 from forewarn.platform.port import GateChecker, GateFailed, GatePassed, GateRequest
 from forewarn.store.port import Guards, JournalQuery, RecordKey, RecordKind, Store, StoreError
 
@@ -128,16 +128,18 @@ class CampaignActions:
         try:
             return await self._apply(
                 action.scope,
-                lambda scope: announce_wave(
-                    scope,
-                    action,
-                    self._owner.newest,
-                    self._owner.index,
-                    history,
-                    self._scopes.rule_context,
-                    now=self._owner.now(),
+                lambda scope: guarded(
+                    announce_wave(
+                        scope,
+                        action,
+                        self._owner.newest,
+                        self._owner.index,
+                        history,
+                        self._scopes.rule_context,
+                        now=self._owner.now(),
+                    ),
+                    self._owner.guards(),
                 ),
-                self._owner.guards,
             )
         except CoreError as refusal:
             return WaveRefused(action.scope, action.n, str(refusal))
@@ -148,12 +150,13 @@ class CampaignActions:
         If that cannot be saved, it is not retried: the campaign decides again whether they may start then.
         """
 
-        def rule(scope: Scope) -> Change[tuple[str, ...]]:
+        def rule(scope: Scope) -> Decision[Scope, tuple[str, ...]]:
             owner, context = self._owner, self._scopes.rule_context
-            return clear_wave(scope, action, owner.newest, owner.index, context, now=owner.now())
+            change = clear_wave(scope, action, owner.newest, owner.index, context, now=owner.now())
+            return guarded(change, owner.guards())
 
         try:
-            await self._scopes.apply(action.scope, rule, self._owner.guards)
+            await self._scopes.apply(action.scope, rule)
         except SAVE_ERRORS as error:
             log.warning("%s; campaign %s decides again in %.1f s", error, self._owner.record.name, MIN_BACKOFF)
             await asyncio.sleep(MIN_BACKOFF)
@@ -204,10 +207,8 @@ class CampaignActions:
                 return read_history(entries, self._owner.record.id, seen=self._owner.index.progress(scope).seen)
             after = rows[-1].position
 
-    async def _apply(
-        self, scope: str, rule: Callable[[Scope], Change[R]], guards: Callable[[], Guards] = no_guards
-    ) -> R:
-        return await self._retry_until_saved(lambda: self._scopes.apply(scope, rule, guards))
+    async def _apply(self, scope: str, rule: ScopeRule[R]) -> R:
+        return await self._retry_until_saved(lambda: self._scopes.apply(scope, rule))
 
     async def _retry_until_saved(self, operation: Callable[[], Awaitable[R]]) -> R:
         """Repeat the call, with exponential backoff, while the store cannot save."""

@@ -14,9 +14,8 @@ from forewarn.fleet.campaign.actions import MAX_BACKOFF, MIN_BACKOFF
 from forewarn.fleet.duty import DutyWork
 from forewarn.fleet.errors import SAVE_ERRORS, ScopeNotFound
 from forewarn.fleet.event_loop import iterate_gradually
-from forewarn.fleet.main_loop import MainLoop, RecordLoop
-from forewarn.fleet.scopes import Scopes
-from forewarn.store.port import Guards
+from forewarn.fleet.main_loop import Decision, MainLoop, RecordLoop
+from forewarn.fleet.scopes import Scopes, guarded
 
 log = logging.getLogger(__name__)
 
@@ -72,20 +71,18 @@ class OrphanEvents:
     async def _cancel(self, scope: str, event: str, campaign: str) -> None:
         """Cancel an event, unless the store has an open campaign for it; the guard detects if this is outdated."""
 
-        def rule(value: Scope) -> Change[None]:
+        def rule(value: Scope) -> Change[None] | Decision[Scope, None]:
             found = value.find_event(event)
             if found is None or found.state is not State.SCHEDULED or self._is_open(campaign):
                 return Change(value, (), None)
             now = self._scopes.clock.now()
             why = "its campaign is over"
-            return operations.cancel(value, event, self._scopes.rule_context, by="campaigns", now=now, why=why)
-
-        def guards() -> Guards:
-            return {self._campaigns.key(campaign): self._campaigns.revision_of(campaign)}
+            change = operations.cancel(value, event, self._scopes.rule_context, by="campaigns", now=now, why=why)
+            return guarded(change, self._campaigns.guards(campaign))
 
         for pause in backoff(MIN_BACKOFF, MAX_BACKOFF):
             try:
-                await self._scopes.apply(scope, rule, guards)
+                await self._scopes.apply(scope, rule)
             except (ScopeNotFound, CoreError):
                 return
             except SAVE_ERRORS as error:

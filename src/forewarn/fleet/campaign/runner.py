@@ -103,7 +103,7 @@ class CampaignRunner:
 
     def guards(self) -> Guards:
         """Return the campaign's record with its known revision."""
-        return {self._record_loop.key(self.id): self._record_loop.revision_of(self.id)}
+        return self._record_loop.guards(self.id)
 
     def now(self) -> datetime:
         """Return the campaign's time, which does not go back if the clock is set back."""
