@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+from collections import Counter
 
 import pytest
 
@@ -50,6 +51,46 @@ async def test_many_tasks_share_one_time_slice_in_order() -> None:
     await asyncio.gather(*(work(name) for name in range(20)))
     assert [name for _, name in seen] == list(range(20))
     assert len({number for number, _ in seen}) == 20
+
+
+async def test_slice_of_a_number_of_items_releases_as_many_waiting_tasks() -> None:
+    assert await items_by_iteration(FairShare(max_items=4), [0.0] * 10) == [4, 4, 2]
+
+
+async def test_as_many_waiting_tasks_continue_in_an_iteration_as_fit_into_a_slice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    quick, slow = [0.125] * 23, [2.0] * 8
+    assert await items_by_iteration(FairShare(time_slice=1.0), quick + slow, monkeypatch) == [
+        8,
+        1,
+        2,
+        4,
+        4,
+        4,
+        4,
+        2,
+        1,
+        1,
+    ]
+
+
+async def items_by_iteration(
+    turns: FairShare, durations: list[float], monkeypatch: pytest.MonkeyPatch | None = None
+) -> list[int]:
+    """Let a task per duration wait for its turn, and return how many had theirs in each iteration of the loop."""
+    rounds, seen, now = Rounds(), Counter[int](), 0.0
+    if monkeypatch is not None:
+        monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: now)
+
+    async def work(duration: float) -> None:
+        nonlocal now
+        await turns.wait_turn()
+        now += duration
+        seen[rounds.number] += 1
+
+    await asyncio.gather(*map(work, durations))
+    return [seen[number] for number in sorted(seen)]
 
 
 async def test_cancelled_waiter_does_not_block_others() -> None:

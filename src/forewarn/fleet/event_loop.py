@@ -70,13 +70,16 @@ async def tasks_until_exit() -> AsyncIterator[asyncio.TaskGroup]:
 class FairShare:
     """Cooperative scheduling: many tasks share one time slice in each iteration of the event loop.
 
-    Tasks that find the slice used up wait in a queue and continue in order, one per iteration. With `max_items` a slice
-    ends after that many items instead of after a time, so that the order does not depend on the speed of the machine.
+    Tasks that find the slice used up wait in a queue and continue in order, as many in an iteration as lately fitted
+    into a slice. With `max_items` a slice ends after that many items instead of after a time, so that the order does
+    not depend on the speed of the machine.
     """
 
     def __init__(self, time_slice: float = TIME_SLICE, *, max_items: int | None = None) -> None:
         self._time_slice = time_slice
         self._max_items = max_items
+        self._released = max_items or 1
+        """How many waiting tasks continue in an iteration."""
         self._done = 0
         self._ends_at: float | None = None
         self._waiting: deque[asyncio.Future[None]] = deque()
@@ -104,14 +107,25 @@ class FairShare:
         loop.call_soon(self._next_slice)
 
     def _next_slice(self) -> None:
-        """Start a new slice in a new iteration of the event loop."""
+        """Start a new slice in a new iteration of the event loop, after the tasks that were released before."""
+        if self._waiting and self._ends_at is not None and self._max_items is None:
+            self._adapt(self._ends_at - asyncio.get_running_loop().time())
         self._ends_at = None
-        while self._waiting:
+        left = self._released
+        while self._waiting and left:
             turn = self._waiting.popleft()
             if not turn.done():
                 turn.set_result(None)
-                self._start_slice()
-                return
+                left -= 1
+        if left < self._released:
+            self._start_slice()
+
+    def _adapt(self, time_left: float) -> None:
+        """Release more tasks if more than half of the slice was left, fewer if it was not long enough."""
+        if time_left > self._time_slice / 2:
+            self._released = min(2 * self._released, SLICE_ITEMS)
+        elif time_left < 0:
+            self._released = max(self._released // 2, 1)
 
 
 async def iterate_gradually(items: Iterable[T], time_slice: float = TIME_SLICE) -> AsyncIterator[T]:
