@@ -164,7 +164,9 @@ def interrupted(directory: Path, number: int, answer: str, *, finish: bool) -> t
 def programs(directory: Path) -> list[str]:
     """Return the processes of the operator's program, without forks of its shell that are about to exec `sleep`."""
     listed = subprocess.run(["ps", "-ewwo", "stat=,args="], capture_output=True, text=True, check=True).stdout
-    return [line for line in listed.splitlines() if str(directory / "maintain") in line and re.match("[^Z][<N]?s", line)]
+    return [
+        line for line in listed.splitlines() if str(directory / "maintain") in line and re.match("[^Z][<N]?s", line)
+    ]
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=["SIGKILL", "SIGTERM"])
