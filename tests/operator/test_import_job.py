@@ -230,3 +230,28 @@ async def test_deep_nesting_is_refused_with_its_position(format_: str, text: str
     line, column = text.count("\n", 0, start) + 1, start - text.rfind("\n", 0, start)
     assert (reply.status, reply.code, details["line"]) == (422, "invalid-fleet-file", str(line))
     assert details["problem"] == f"invalid {format_.upper()}: more than 64 levels of brackets, in column {column}"
+
+
+@pytest.mark.parametrize(
+    ("format_", "text"),
+    [
+        ("toml", f"[[scopes]]\nname = 'x'\nkind = 'standalone'\ninstance.{'.'.join(['a'] * 5_000)} = '1'\n"),
+        (
+            "json",
+            '{"scopes": [{"name": "x", "kind": "standalone", "instance": ' + '{"a": ' * 900 + "1" + "}" * 901 + "]}",
+        ),
+    ],
+    ids=["keys with dots", "tables"],
+)
+async def test_tables_too_deep_for_the_reader_are_refused_with_their_key(format_: str, text: str) -> None:
+    """They are not too deep for the parser."""
+    async with run_api() as service:
+        reply = await service.request("POST", f"/v1/fleet/import?format={format_}", text.encode())
+    details = reply.json["error"]["details"]
+    assert (reply.status, reply.code, details["problem"]) == (
+        422,
+        "invalid-fleet-file",
+        "more than 64 levels of tables",
+    )
+    assert details["key"] == f"scopes[0].instance{'.a' * 64}"
+    assert details["line"] == ("4" if format_ == "toml" else "")

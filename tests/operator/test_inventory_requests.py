@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 from hypothesis import example, given
 from hypothesis import strategies as st
+from msgspec import UnsetType
 
 from forewarn.api import v1
 from forewarn.api.fleet_export import write_fleet_json, write_fleet_toml
@@ -98,15 +99,34 @@ IDS = st.sampled_from([ID, ID.upper(), derived_id("vm", "a", "v0"), derived_id("
 ADDRESSES = st.lists(
     st.fixed_dictionaries(
         {"ip": st.sampled_from(["10.0.0.1", "10.0.0.2", "fe80::1", "fe80::1%eth0", "fe80::1%1"])},
-        optional={"network": st.sampled_from(["n", "N", "default"]), "mac": st.just("00:0d:3a:12:34:56")},
+        optional={
+            "network": st.sampled_from(["n", "N", "default"]),
+            "mac": st.just("00:0d:3a:12:34:56"),
+            "prefix": st.sampled_from([1, 24, 32, 64, 128]),
+        },
     ),
     max_size=3,
 )
+TEXT = st.text(max_size=5)
 TRAITS: dict[str, Any] = {
-    "location": st.text(max_size=5),
+    "location": TEXT,
+    "zone": TEXT,
+    "resource_group": TEXT,
+    "subscription": TEXT,
+    "os": st.sampled_from(["linux", "windows"]),
     "tags": st.dictionaries(st.text(max_size=3), st.text(max_size=3), max_size=2),
     "terminate_notice": st.sampled_from(["5m", "7m30s"]),
     "priority": st.sampled_from(["low", "regular"]),
+    "instance": st.dictionaries(
+        st.sampled_from(["vmSize", "vmsize", "osProfile.adminUsername", "publicKeys.0.keyData", "publicKeys.3.path"]),
+        TEXT,
+        max_size=3,
+    ),
+}
+NULLABLE = {name: st.none() | values for name, values in TRAITS.items()}
+RULES: dict[str, Any] = {
+    "approval": st.sampled_from(["any", "all"]),
+    "auto_approve": st.lists(st.sampled_from(["Reboot", "Redeploy", "Freeze"]), max_size=2),
 }
 VM_FIELDS: dict[str, Any] = {
     "host": st.sampled_from(["hv-0", "hv-1"]),
@@ -116,13 +136,14 @@ VM_FIELDS: dict[str, Any] = {
 }
 ADD_SCOPE = st.fixed_dictionaries(
     {"id": SCOPES, "kind": st.sampled_from(list(ScopeKind)).map(str)},
-    optional=TRAITS | {"scale_set": st.just("set"), "placement_group": st.just(ID)},
+    optional=TRAITS | RULES | {"scale_set": st.just("set"), "placement_group": st.just(ID)},
 )
 ADD_VM = st.fixed_dictionaries(
     {"name": VMS},
     optional=TRAITS | VM_FIELDS | {"scope": SCOPES, "vm_id": IDS, "role_instance": st.booleans()},
 )
-CHANGE_VM = st.tuples(SCOPES, VMS, st.fixed_dictionaries({}, optional=TRAITS | VM_FIELDS))
+CHANGE_VM = st.tuples(SCOPES, VMS, st.fixed_dictionaries({}, optional=NULLABLE | VM_FIELDS))
+CHANGE_SCOPE = st.tuples(SCOPES, st.fixed_dictionaries({}, optional=NULLABLE | RULES))
 
 
 async def send(fleet: Fleet, body: Any) -> None:
@@ -140,9 +161,18 @@ async def send(fleet: Fleet, body: Any) -> None:
                     await fleet.inventory.add_scope(standalone_scope(new_vm(add), epoch="e1", now=TEN), by="ann")
                 else:
                     await fleet.inventory.add_vm(add.scope, new_vm(add), by="ann")
-            case _:
-                scope, vm, changes = body
+            case (scope, vm, changes):
                 await fleet.inventory.change_vm(scope, vm, vm_updater(msgspec.convert(changes, v1.ChangeVm)), by="ann")
+            case _:
+                scope, changes = body
+                change = msgspec.convert(changes, v1.ChangeScope)
+                await fleet.inventory.change_scope(
+                    scope,
+                    traits=traits_updater(change),
+                    approval=None if isinstance(change.approval, UnsetType) else change.approval,
+                    auto_approve=None if isinstance(change.auto_approve, UnsetType) else tuple(change.auto_approve),
+                    by="ann",
+                )
     except (CoreError, FleetError, msgspec.ValidationError):
         pass
 
@@ -154,7 +184,8 @@ def scopes_of(fleet: Fleet) -> tuple[Scope, ...]:
 def inventory_of(scopes: tuple[Scope, ...]) -> list[Any]:
     """Return what a fleet file has of scopes."""
     return [
-        (one.id, one.kind, one.roster, one.traits, one.scale_set, one.placement_group, one.approval) for one in scopes
+        (one.id, one.kind, one.roster, one.traits, one.scale_set, one.placement_group, one.approval, one.auto_approve)
+        for one in scopes
     ]
 
 
@@ -177,7 +208,18 @@ async def check_round_trip(bodies: list[Any]) -> None:
 TWICE = [{"ip": "10.0.0.1"}, {"ip": "10.0.0.1"}]
 
 
-@given(st.lists(ADD_SCOPE | ADD_VM | CHANGE_VM, max_size=12))
+def test_requests_have_every_field_of_the_api() -> None:
+    required = {"id", "kind", "name"}
+    for type_, fields in (
+        (v1.AddScope, TRAITS.keys() | RULES.keys() | {"scale_set", "placement_group"}),
+        (v1.ChangeScope, NULLABLE.keys() | RULES.keys()),
+        (v1.AddVm, TRAITS.keys() | VM_FIELDS.keys() | {"scope", "vm_id", "role_instance"}),
+        (v1.ChangeVm, NULLABLE.keys() | VM_FIELDS.keys()),
+    ):
+        assert set(type_.__struct_fields__) - required == fields, type_
+
+
+@given(st.lists(ADD_SCOPE | ADD_VM | CHANGE_VM | CHANGE_SCOPE, max_size=12))
 @example([{"name": "v0", "vm_id": ID}, {"name": "v1", "vm_id": ID.upper()}])
 @example([{"name": "v0"}, {"name": "v1", "vm_id": derived_id("vm", "v0", "v0")}])
 @example([{"name": "v0", "addresses": TWICE}])

@@ -33,7 +33,7 @@ from forewarn.core.vm import (
     describe_key,
     unique_keys,
 )
-from forewarn.settings.file_reader import FileError, FileTable, FileValue, read_json, read_toml
+from forewarn.settings.file_reader import MAX_DEPTH, FileError, FileTable, FileValue, read_json, read_toml
 
 DEMONSTRATION = "the demonstration fleet"
 DOMAINS = 20
@@ -246,16 +246,18 @@ def _trait(trait: str, raw: FileValue) -> Any:
     return parsed
 
 
-def _instance(raw: FileValue) -> dict[str, str]:
+def _instance(raw: FileValue, levels: int = 1) -> dict[str, str]:
     """Read values of the instance document: tables and lists as there, or keys with dots."""
+    if levels > MAX_DEPTH:
+        raise raw.error(f"more than {MAX_DEPTH} levels of tables")
     values: dict[str, str] = {}
     for name, entry in raw.entries().items():
         match entry.value:
             case Mapping():
-                below = _instance(entry)
+                below = _instance(entry, levels + 1)
             case list():
                 items = enumerate(entry.items())
-                below = {f"{n}.{key}": text for n, item in items for key, text in _instance(item).items()}
+                below = {f"{n}.{key}": text for n, item in items for key, text in _instance(item, levels + 1).items()}
             case _:
                 values[name] = entry.text()
                 continue
