@@ -98,7 +98,7 @@ for package in map(importlib.import_module, ("forewarn.agent", "forewarn.api", "
             importlib.import_module(module.name)
 print("imported")
 """
-NOT_THERE = ("__main__", "apprise_main", "cluster_main", "ready_message", "serve_main", "up_main")
+NOT_THERE = ("__main__", "apprise_main", "cluster_main", "migrate_main", "ready_message", "serve_main", "up_main")
 """Main programs, and modules that need an extra."""
 
 

@@ -30,6 +30,7 @@ COMMAND_SECTIONS: Mapping[str, Sequence[CommandEntry]] = {
         CommandEntry("config", "config:config", "Show the effective settings and where each comes from."),
         CommandEntry("backup", "backup:backup", "Back up the data of a service into a file, while it runs."),
         CommandEntry("restore", "restore:restore", "Replace the data of a stopped service by a backup."),
+        CommandEntry("migrate", "migrate:migrate", "Copy a fleet from a data directory into NATS, or back."),
         CommandEntry("cluster", "cluster:app", "Create, show and check the cell of a service on NATS."),
         CommandEntry("token", "token:app", "Create, list and revoke API tokens."),
         CommandEntry("clock", "clock:app", "Show the service's time, and advance a manual clock."),

@@ -13,6 +13,7 @@ from forewarn.settings.paths import user_data_directory
 from forewarn.settings.schema import EMULATOR, PRODUCTION, Preset, Settings
 from forewarn.settings.types import StoreName
 from forewarn.store.memory import MemoryStore
+from forewarn.store.migration import MIGRATION, MigrationUnfinished, decode_state
 from forewarn.store.port import Store, StoreInUse
 from forewarn.store.sqlite.store import SqliteStore
 
@@ -113,7 +114,15 @@ async def open_store(settings: Settings, environ: Mapping[str, str]) -> AsyncIte
             store = await stack.enter_async_context(_run_store(settings, directory))
         except StoreInUse as error:
             raise DataDirectoryInUse(directory, local_service.read_service(directory), error.pid) from error
+        await _check_complete(settings, directory, store)
         yield directory, store
+
+
+async def _check_complete(settings: Settings, directory: Path, store: Store) -> None:
+    """Refuse a store into which `forewarn migrate` has copied only a part of a fleet."""
+    if (record := await store.load(MIGRATION)) is not None:
+        name = f"cell {settings.nats.cell}" if settings.store is StoreName.NATS else str(directory)
+        raise MigrationUnfinished(name, decode_state(record.value).source)
 
 
 @asynccontextmanager

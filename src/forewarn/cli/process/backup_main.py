@@ -1,17 +1,14 @@
 """Main programs of `forewarn backup` and `forewarn restore`. Need the extra `[server]`."""
 
 import asyncio
-import sys
-from contextlib import ExitStack
 from datetime import datetime
 from pathlib import Path
-from typing import Self
 
 import msgspec
 
 from forewarn.cli.errors import CliError, ExitCode
 from forewarn.cli.output import Output, moment_text, write, write_json, write_message
-from forewarn.cli.views.progress import ProgressBar
+from forewarn.cli.views.progress import KIB, StepProgressBars
 from forewarn.cli.views.tables import Column, write_table
 from forewarn.clock import SystemClock
 from forewarn.compose.backup import BackupExists, DatabaseNotFound, WrongOwner, back_up
@@ -20,8 +17,6 @@ from forewarn.core.errors import CoreError
 from forewarn.files import UnsafeDirectory
 from forewarn.fleet.errors import FleetError
 from forewarn.store.port import RecordKind, StoreError, StoreInUse
-
-KIB = 1024
 
 MAX_LISTED = 20
 """How many tokens, holds or events a message lists; JSON has all."""
@@ -43,7 +38,7 @@ class BackupReport(msgspec.Struct, frozen=True, kw_only=True):
 def run_backup(directory: Path, file: Path, replace: bool, output: Output) -> None:
     """Write the backup and show what it contains."""
     now = SystemClock().now()
-    with _Steps() as steps:
+    with StepProgressBars() as steps:
         try:
             content = back_up(directory, file, replace=replace, now=now, on_progress=steps.show)
         except DatabaseNotFound as error:
@@ -74,7 +69,7 @@ def run_backup(directory: Path, file: Path, replace: bool, output: Output) -> No
 
 def run_restore(directory: Path, file: Path, output: Output) -> None:
     """Restore the backup, and show what an operator must look at."""
-    with _Steps() as steps:
+    with StepProgressBars() as steps:
         try:
             report = asyncio.run(restore_backup(file, directory, on_progress=steps.show))
         except StoreInUse as error:
@@ -131,29 +126,3 @@ def _advice(report: RestoreReport) -> list[str]:
 def _token_text(tokens: tuple[NamedToken, ...]) -> str:
     named = [f"{token.name} ({token.id})" for token in tokens[:MAX_LISTED]]
     return ", ".join([*named, f"and {len(tokens) - MAX_LISTED} more"] if len(tokens) > MAX_LISTED else named)
-
-
-class _Steps:
-    """Shows the steps of long work on a terminal."""
-
-    def __init__(self) -> None:
-        self._stack = ExitStack()
-        self._bars: dict[str, ProgressBar] = {}
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
-
-    def show(self, step: str, done: int, total: int) -> None:
-        """Show the progress of a step. Bytes are counted in units of 1024."""
-        if total == 1:
-            if sys.stderr.isatty():
-                write_message(f"{step}.")
-            return
-        if step not in self._bars:
-            self._stack.close()
-            self._bars[step] = self._stack.enter_context(ProgressBar(step, writes_end=False))
-        unit = KIB if step.startswith("Copying") else 1
-        self._bars[step].show(done // unit, total // unit)

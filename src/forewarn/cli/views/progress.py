@@ -1,10 +1,15 @@
 """Progress bar for long requests, on stderr."""
 
 import sys
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Self
+
+from forewarn.cli.output import write_message
 
 if TYPE_CHECKING:
     from rich.progress import Progress
+
+KIB = 1024
 
 MIN_TOTAL = 100
 """Shorter work ends before a user could look at a bar."""
@@ -50,3 +55,29 @@ class ProgressBar:
         bar.add_task(self._title, total=total)
         bar.start()
         return bar
+
+
+class StepProgressBars:
+    """Shows the steps of long work on a terminal."""
+
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+        self._bars: dict[str, ProgressBar] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def show(self, step: str, done: int, total: int) -> None:
+        """Show the progress of a step. Bytes are counted in units of 1024."""
+        if total == 1:
+            if sys.stderr.isatty():
+                write_message(f"{step}.")
+            return
+        if step not in self._bars:
+            self._stack.close()
+            self._bars[step] = self._stack.enter_context(ProgressBar(step, writes_end=False))
+        unit = KIB if step.startswith("Copying") else 1
+        self._bars[step].show(done // unit, total // unit)

@@ -4,7 +4,7 @@ import asyncio
 import json
 import logging
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,10 @@ ANSWER_SECONDS = 3.0
 
 PING_SECONDS = 5
 """After three pings without an answer the connection is given up."""
+
+
+CANCEL_SECONDS = 0.1
+"""How long to wait for a cancelled task before it is cancelled again."""
 
 
 class ServerUnavailable(BaseError):
@@ -196,6 +200,15 @@ class NatsConnection:
     async def _on_reconnected(self) -> None:
         url = self._client.connected_url
         log.warning("connected to NATS again at %s", url.netloc if url else "an unknown address")
+
+
+async def cancel_tasks(tasks: Iterable[asyncio.Task[None]]) -> None:
+    """End tasks. Python 3.11 loses a cancellation that comes together with the answer to a request, so repeat it."""
+    pending = set(tasks)
+    while pending:
+        for task in pending:
+            task.cancel()
+        _, pending = await asyncio.wait(pending, timeout=CANCEL_SECONDS)
 
 
 def parse_answer(data: bytes) -> dict[str, Any]:

@@ -64,7 +64,6 @@ class CellOwner:
     def __init__(self, stream: CellStream, member: str) -> None:
         self._stream = stream
         self._message = OwnerMessage(member, token_hex(12), f"process {os.getpid()} on {socket.gethostname()}")
-        self._sequence = 0
         self._valid_until = 0.0
 
     @property
@@ -109,7 +108,11 @@ class CellOwner:
         """Let another process take over at once."""
         self._valid_until = 0.0
         with suppress(ApiRefused, ResponseMissing, ServerUnavailable):
-            await self._write(b"", "1s", expected=self._sequence)
+            # A renewal that was cancelled may have been stored, so its sequence is not known here.
+            newest = await self._stream.read_last(self._stream.subjects.owner)
+            found = OwnerMessage.parse(newest.data) if newest is not None else None
+            if newest is not None and found is not None and found.process == self._message.process:
+                await self._write(b"", "1s", expected=newest.sequence)
 
     async def _try_claim(self, *, is_first: bool) -> OwnerMessage | None:
         """Write the message, and return the owner if there is another one.
@@ -135,7 +138,7 @@ class CellOwner:
 
     async def _write(self, data: bytes, ttl: str, *, expected: int) -> None:
         headers = {**ROLLUP, EXPECTED: str(expected), TTL: ttl, FORMAT_HEADER: str(FORMAT)}
-        self._sequence = await self._stream.publish(self._stream.subjects.owner, data, headers)
+        await self._stream.publish(self._stream.subjects.owner, data, headers)
 
 
 def read_member(directory: Path) -> str:

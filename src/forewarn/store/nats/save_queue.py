@@ -20,11 +20,9 @@ from collections.abc import Callable, Iterable, Sequence
 from secrets import token_hex
 from typing import NamedTuple
 
-from nats.errors import MaxPayloadError
-
 from forewarn.core.backoff import backoff
 from forewarn.core.journal import Entry
-from forewarn.store.nats.connection import ApiRefused, ResponseMissing, ServerUnavailable, parse_answer
+from forewarn.store.nats.connection import ApiRefused, ResponseMissing, ServerUnavailable
 from forewarn.store.nats.message import (
     BASE,
     CHANGE,
@@ -249,7 +247,7 @@ class _Batch:
             raise ServerUnavailable("this process may no longer be the only one that changes the cell")
         messages = self._encode()
         try:
-            last = await self._send(messages)
+            last = await self._stream.publish_batch(messages)
         except ApiRefused as error:
             if error.code != WRONG_SEQUENCE:
                 raise
@@ -290,25 +288,6 @@ class _Batch:
 
     def _expected_sequence(self, key: RecordKey, revision: int | None) -> int:
         return self._markers.get(key, 0) if revision is None else revision
-
-    async def _send(self, messages: list[Message]) -> int:
-        """Send the messages as one batch and return the sequence of the last one."""
-        connection = self._stream.connection
-        batch = token_hex(12)
-        answer = None
-        try:
-            for number, (subject, data, own) in enumerate(messages, 1):
-                headers = {**own, "Nats-Batch-Id": batch, "Nats-Batch-Sequence": str(number)}
-                if number < len(messages):
-                    await connection.publish(subject, data, headers)
-                else:
-                    answer = await connection.request(subject, data, headers | {"Nats-Batch-Commit": "1"})
-        except MaxPayloadError as error:
-            raise StoreUnavailable(
-                self._stream.name, "a record is larger than the servers accept: set max_payload to at least 1MB"
-            ) from error
-        assert answer is not None  # noqa: S101 - a batch has a message
-        return int(parse_answer(answer.data)["seq"])
 
     def _accept(self, last: int, count: int) -> None:
         """Confirm all saves; the batch ends at the sequence `last`."""

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import TypeVar
 from forewarn.core.journal import Entry
 from forewarn.files import prepare_directory
 from forewarn.settings.nats import NatsSettings
-from forewarn.store.nats.connection import ApiRefused, NatsConnection, ResponseMissing, ServerUnavailable
+from forewarn.store.nats.connection import ApiRefused, NatsConnection, ResponseMissing, ServerUnavailable, cancel_tasks
 from forewarn.store.nats.follower import Follower
 from forewarn.store.nats.journal_index import JournalIndex, index_names
 from forewarn.store.nats.message import StoredMessage
@@ -38,9 +38,6 @@ from forewarn.store.port import (
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
-
-CANCEL_SECONDS = 0.1
-"""How long to wait for a cancelled task before it is cancelled again."""
 
 
 class NatsStore:
@@ -131,7 +128,7 @@ class NatsStore:
         finally:
             self._watches.discard(watch)
             watch.watcher.close()
-            await _cancel({following})
+            await cancel_tasks({following})
 
     async def journal(self, query: JournalQuery) -> list[JournalRow]:
         """Return journal rows in order of position, or the newest first, at most `query.limit`."""
@@ -164,7 +161,7 @@ class NatsStore:
         for watch in self._watches:
             watch.fail(StoreClosed())
         await self._index.fail(StoreClosed())
-        await _cancel(self._tasks)
+        await cancel_tasks(self._tasks)
         if self._owner is not None:
             await self._owner.release()
         await self._index.aclose()
@@ -211,15 +208,6 @@ class NatsStore:
             raise StoreClosed
         if self._error is not None:
             raise self._error
-
-
-async def _cancel(tasks: Iterable[asyncio.Task[None]]) -> None:
-    """End tasks. Python 3.11 loses a cancellation that comes together with the answer to a request, so repeat it."""
-    pending = set(tasks)
-    while pending:
-        for task in pending:
-            task.cancel()
-        _, pending = await asyncio.wait(pending, timeout=CANCEL_SECONDS)
 
 
 async def _read(stream: CellStream, operation: Coroutine[None, None, T]) -> T:

@@ -2,8 +2,11 @@
 
 import base64
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from secrets import token_hex
 from typing import Any, NamedTuple
+
+from nats.errors import MaxPayloadError
 
 from forewarn.store.nats.connection import ApiRefused, NatsConnection, ResponseMissing, ServerUnavailable, parse_answer
 from forewarn.store.nats.message import (
@@ -13,6 +16,7 @@ from forewarn.store.nats.message import (
     ROLLUP,
     TTL,
     CellSubjects,
+    Message,
     StoredMessage,
     check_format,
 )
@@ -81,8 +85,11 @@ class CellStream:
             "deny_purge": False,
         }
 
-    async def create(self, replicas: int, cell_id: str) -> bool:
-        """Create the stream and the record with the id of the cell; return False if both exist."""
+    async def create(self, replicas: int, cell_id: str, *, first_sequence: int = 1) -> bool:
+        """Create the stream and the record with the id of the cell; return False if both exist.
+
+        `first_sequence` lets the positions of its journal follow those of another store.
+        """
         check_version(self.connection.version)
         existed = True
         try:
@@ -91,7 +98,9 @@ class CellStream:
             if error.code != NO_STREAM:
                 raise
             existed = False
-            await self.connection.call(f"STREAM.CREATE.{self.name}", self.settings(replicas))
+            await self.connection.call(
+                f"STREAM.CREATE.{self.name}", self.settings(replicas) | {"first_seq": first_sequence}
+            )
         value = json.dumps({"id": cell_id, "format": FORMAT}).encode()
         headers = {**ROLLUP, EXPECTED: "0", FORMAT_HEADER: str(FORMAT)}
         try:
@@ -147,6 +156,24 @@ class CellStream:
         """Write one message and return its sequence."""
         answer = parse_answer((await self.connection.request(subject, data, headers)).data)
         return int(answer["seq"])
+
+    async def publish_batch(self, messages: Sequence[Message]) -> int:
+        """Write messages as one atomic batch and return the sequence of the last one."""
+        batch = token_hex(12)
+        answer = None
+        try:
+            for number, (subject, data, own) in enumerate(messages, 1):
+                headers = {**own, "Nats-Batch-Id": batch, "Nats-Batch-Sequence": str(number)}
+                if number < len(messages):
+                    await self.connection.publish(subject, data, headers)
+                else:
+                    answer = await self.connection.request(subject, data, headers | {"Nats-Batch-Commit": "1"})
+        except MaxPayloadError as error:
+            raise StoreUnavailable(
+                self.name, "a record is larger than the servers accept: set max_payload to at least 1MB"
+            ) from error
+        assert answer is not None  # noqa: S101 - a batch has a message
+        return int(parse_answer(answer.data)["seq"])
 
     def unavailable(self, error: ApiRefused | ResponseMissing | ServerUnavailable) -> StoreUnavailable:
         """Return the store error for an operation that failed."""

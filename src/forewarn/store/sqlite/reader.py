@@ -54,8 +54,8 @@ class Reader:
             ).fetchone()
         return None if row is None else Record(key, *row)
 
-    def page(self, number: int) -> SnapshotPage:
-        """Return the records from a number on, and the store's revision at that time."""
+    def page(self, number: int, items: int | None = None) -> SnapshotPage:
+        """Return the records from a number on, at most `items`, and the store's revision at that time."""
         with self._wrap_errors(), self._read_transaction():
             as_of = self._connection.execute("SELECT revision FROM counters").fetchone()[0]
             rows = self._connection.execute(
@@ -64,7 +64,7 @@ class Reader:
             records: list[Record] = []
             size = 0
             for number, kind, record_id, value, revision in rows:
-                if size >= PAGE_BYTES:
+                if size >= PAGE_BYTES or len(records) == items:
                     rows.close()
                     return SnapshotPage(records, as_of, next=number)
                 records.append(Record(RecordKey(RecordKind(kind), record_id), value, revision))
