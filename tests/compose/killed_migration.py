@@ -84,7 +84,8 @@ def kill_at_each_step(work: Callable[[int], Work], check: Callable[[int], None])
 
 
 def main(direction: str, root: Path, server: str) -> None:
-    nats_migration.PAGE_ITEMS = sqlite_migration.PAGE_ITEMS = 4
+    for module in (nats_migration, sqlite_migration):
+        setattr(module, "PAGE_ITEMS", 4)  # noqa: B010 - a constant that the module imports
     before = asyncio.run(fill_directory(root / "old", rounds=2))
     prefix = token_hex(3)
 
