@@ -213,7 +213,7 @@ async def _ask(browser: SignedIn, page: Page, values: dict[str, str]) -> tuple[i
     return answer.status, re.sub(r"\b[0-9a-f]{32}\b", "<random>", text)
 
 
-@pytest.mark.parametrize("page", [name for name, page in PAGES.items() if page.references])
+@pytest.mark.parametrize("page", sorted(name for name, page in PAGES.items() if page.references))
 async def test_another_scope_is_shown_like_a_missing_one(page: str) -> None:
     """Every page and change × role × scope, as `test_auth_matrix` does for the API."""
     found = PAGES[page]
