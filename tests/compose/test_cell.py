@@ -31,7 +31,7 @@ async def test_new_cell_is_described_and_has_no_problem(nats_server: NatsCluster
         await read_status(settings)
     assert await init_cell(settings)
     assert not await init_cell(settings)
-    async with run_cell(settings, tmp_path) as store:
+    async with run_cell(settings, tmp_path) as (store, _):
         await store.save(WEB, b"value", entries(2), expected=None)
         status = await read_status(settings)
         assert (status.cell, status.stream, status.records, status.journal_messages) == ("new", "FOREWARN-new", 1, 1)
@@ -55,7 +55,7 @@ async def test_symbolic_link_in_place_of_any_file_is_refused_and_not_followed(
     nats_server: NatsCluster, tmp_path: Path
 ) -> None:
     settings = await nats_server.create_cell()
-    async with run_cell(settings, tmp_path / "data") as store:
+    async with run_cell(settings, tmp_path / "data") as (store, _):
         await store.save(WEB, b"value", entries(2), expected=None)
         assert len(await whole_journal(store)) == 2
         names = sorted(path.name for path in (tmp_path / "data").iterdir())

@@ -56,18 +56,18 @@ def test_production_service_takes_over_the_data_of_an_emulator_and_says_so(tmp_p
 
 
 async def test_store_is_opened_in_the_directory_of_the_settings(tmp_path: Path) -> None:
-    async with open_store(Settings(data=tmp_path / "data"), {}) as (directory, store):
+    async with open_store(Settings(data=tmp_path / "data"), {}) as (directory, store, _):
         assert (directory, type(store)) == (tmp_path / "data", SqliteStore)
     assert (tmp_path / "data/forewarn.db").is_file()
 
 
 async def test_store_is_opened_in_the_users_directory_where_none_is_set(tmp_path: Path) -> None:
-    async with open_store(Settings(), {"XDG_DATA_HOME": str(tmp_path)}) as (directory, _):
+    async with open_store(Settings(), {"XDG_DATA_HOME": str(tmp_path)}) as (directory, _, _):
         assert directory == tmp_path / "forewarn"
 
 
 async def test_ephemeral_directory_is_removed_with_everything_in_it(tmp_path: Path) -> None:
-    async with open_store(Settings(ephemeral=True), {"XDG_RUNTIME_DIR": str(tmp_path)}) as (directory, store):
+    async with open_store(Settings(ephemeral=True), {"XDG_RUNTIME_DIR": str(tmp_path)}) as (directory, store, _):
         assert (directory.parent, type(store)) == (tmp_path / "forewarn", MemoryStore)
         (directory / "token").write_text("x")
     assert not directory.exists()

@@ -89,7 +89,7 @@ async def test_fleet_moves_into_a_cell_and_back(cell: NatsSettings, tmp_path: Pa
 async def test_both_sides_can_be_used_after_a_migration(cell: NatsSettings, tmp_path: Path) -> None:
     before = await fill_directory(tmp_path / "old")
     await to_cell(tmp_path / "old", cell)
-    async with run_cell(cell, tmp_path / "member") as running:
+    async with run_cell(cell, tmp_path / "member") as (running, _):
         record = await running.load(WEB)
         assert record is not None
         await running.save(WEB, b"newer", entries(1, first=99), expected=record.revision)
@@ -205,7 +205,7 @@ async def test_changed_source_needs_a_restart(
     moved = await read_cell(cell, tmp_path / "index")
     assert (moved.records, moved.journal) == (expected.records, expected.journal)
     await interrupt(to_directory(cell, tmp_path / "new"), monkeypatch, sqlite_migration.SqliteTarget, "write", 2)
-    async with run_cell(cell, tmp_path / "member") as running:
+    async with run_cell(cell, tmp_path / "member") as (running, _):
         await running.save(WEB._replace(id="other"), b"", (), expected=None)
     with pytest.raises(SourceChanged):
         await to_directory(cell, tmp_path / "new")

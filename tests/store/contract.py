@@ -28,6 +28,7 @@ from forewarn.store.port import (
     GuardConflict,
     JournalQuery,
     JournalRow,
+    Reached,
     Record,
     RecordKey,
     RecordKind,
@@ -95,9 +96,19 @@ async def prune_all(store: Store, retention: Retention) -> None:
 
 
 async def read_items(changes: AsyncIterator[WatchItem], count: int) -> list[WatchItem]:
-    """Return the next items of a watch."""
+    """Return the next items of a watch, without those that only tell how far it is."""
+    items: list[WatchItem] = []
     async with asyncio.timeout(GUARD_SECONDS):
-        return [await anext(changes) for _ in range(count)]
+        while len(items) < count:
+            item = await anext(changes)
+            if not isinstance(item, Reached):
+                items.append(item)
+    return items
+
+
+async def read_rest(changes: AsyncIterator[WatchItem]) -> list[WatchItem]:
+    """Return all items of a watch until it ends, without those that only tell how far it is."""
+    return [item async for item in changes if not isinstance(item, Reached)]
 
 
 async def read_snapshot(changes: AsyncIterator[WatchItem]) -> list[WatchItem]:
@@ -107,7 +118,8 @@ async def read_snapshot(changes: AsyncIterator[WatchItem]) -> list[WatchItem]:
         async for item in changes:
             if item == SnapshotEnd():
                 return items
-            items.append(item)
+            if not isinstance(item, Reached):
+                items.append(item)
     raise AssertionError("the watch ended before its snapshot")
 
 
@@ -119,6 +131,8 @@ async def read_until(changes: AsyncIterator[WatchItem], newest: dict[RecordKey, 
         while any(seen.get(key, 0) < revision for key, revision in newest.items()):
             item = await anext(changes)
             assert not isinstance(item, SnapshotEnd)
+            if isinstance(item, Reached):
+                continue
             items.append(item)
             seen[item.key] = item.revision
     return items
@@ -128,7 +142,7 @@ def assert_never_older_after_newer(items: Sequence[WatchItem]) -> None:
     """Check that the revisions of each key only grow."""
     seen: dict[RecordKey, int] = {}
     for item in items:
-        if not isinstance(item, SnapshotEnd):
+        if not isinstance(item, SnapshotEnd | Reached):
             assert item.revision > seen.get(item.key, 0), f"{item.key}: {item.revision} after {seen[item.key]}"
             seen[item.key] = item.revision
 
@@ -141,6 +155,24 @@ class StoreContract:
         store = await open_store()
         yield store
         await store.aclose()
+
+    async def test_watch_tells_how_far_it_has_reached(self, store: Store) -> None:
+        async def read_reached(revision: int) -> list[WatchItem]:
+            items: list[WatchItem] = []
+            async with asyncio.timeout(GUARD_SECONDS):
+                async for item in changes:
+                    if isinstance(item, Reached) and item.revision >= revision:
+                        break
+                    items.append(item)
+            return [item for item in items if not isinstance(item, Reached)]
+
+        before = await store.save(WEB, b"1", [], expected=None)
+        async with store.watch() as changes:
+            assert await read_reached(before) == [Record(WEB, b"1", before), SnapshotEnd()]
+            other = await store.save(BATCH, b"2", [], expected=None)
+            newest = await store.save(WEB, b"3", [], expected=before)
+            assert await read_reached(newest) == [Record(BATCH, b"2", other), Record(WEB, b"3", newest)]
+        assert before < other < newest
 
     async def test_saved_record_is_loaded(self, store: Store) -> None:
         revision = await store.save(WEB, b"one", [], expected=None)
@@ -788,7 +820,7 @@ class StoreContract:
             created = RecordKey(RecordKind.SCOPE, "created")
             revisions[created] = await store.save(created, b"new", [], expected=None)
             given += await read_snapshot(changes)
-            assert {item.key for item in given if not isinstance(item, SnapshotEnd)} >= set(keys[:-1])
+            assert {item.key for item in given if not isinstance(item, SnapshotEnd | Reached)} >= set(keys[:-1])
             behind = {key: revision for key, revision in revisions.items() if _newest(given).get(key, 0) < revision}
             given += await read_until(changes, behind)
         assert_never_older_after_newer(given)
@@ -841,7 +873,7 @@ class StoreContract:
     async def test_cancelled_wait_loses_no_change(self, store: Store) -> None:
         async with store.watch() as changes:
             await read_snapshot(changes)
-            waiting = asyncio.ensure_future(anext(changes))
+            waiting = asyncio.ensure_future(read_items(changes, 1))
             await asyncio.sleep(0)
             waiting.cancel()
             with pytest.raises(asyncio.CancelledError):
@@ -852,10 +884,10 @@ class StoreContract:
     async def test_closed_watch_ends(self, store: Store) -> None:
         async with store.watch() as changes:
             await read_snapshot(changes)
-            waiting = asyncio.ensure_future(anext(changes, "ended"))
+            waiting = asyncio.ensure_future(read_rest(changes))
             await asyncio.sleep(0)
         async with asyncio.timeout(GUARD_SECONDS):
-            assert await waiting == "ended"
+            assert await waiting == []
         await store.save(WEB, b"value", [], expected=None)
         assert await anext(changes, "ended") == "ended"
 
@@ -871,7 +903,7 @@ class StoreContract:
     async def test_closing_ends_a_watch_that_waits(self, store: Store) -> None:
         async with store.watch() as changes:
             await read_snapshot(changes)
-            waiting = asyncio.ensure_future(anext(changes))
+            waiting = asyncio.ensure_future(read_items(changes, 1))
             await asyncio.sleep(0)
             await store.aclose()
             with pytest.raises(StoreClosed):
@@ -967,4 +999,4 @@ class DurableStoreContract(StoreContract):
 
 
 def _newest(items: Sequence[WatchItem]) -> dict[RecordKey, int]:
-    return {item.key: item.revision for item in items if not isinstance(item, SnapshotEnd)}
+    return {item.key: item.revision for item in items if not isinstance(item, SnapshotEnd | Reached)}

@@ -10,7 +10,7 @@ import msgspec
 from forewarn.files import prepare_directory
 from forewarn.settings.nats import NatsSettings
 from forewarn.store.nats.connection import ApiRefused, NatsConnection, ResponseMissing, ServerUnavailable
-from forewarn.store.nats.owner import MEMBER_FILE, OwnerMessage, read_member
+from forewarn.store.nats.lease import CLOCK, MEMBER_FILE, LeaseMessage, NatsLease, read_member
 from forewarn.store.nats.store import NatsStore
 from forewarn.store.nats.stream import CellStream, StreamState, check_version
 from forewarn.store.sqlite.directory import LOCK_FILE, lock_directory, wrap_os_errors
@@ -54,16 +54,15 @@ class CellReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @asynccontextmanager
-async def run_cell(settings: NatsSettings, directory: Path) -> AsyncIterator[NatsStore]:
-    """Open a cell for the only service that changes it."""
+async def run_cell(settings: NatsSettings, directory: Path) -> AsyncIterator[tuple[NatsStore, NatsLease]]:
+    """Open a cell for the only service that changes it; yield the store and the lease that says so."""
     with wrap_os_errors(directory):
         prepare_directory(directory, (LOCK_FILE, MEMBER_FILE))
         lock = lock_directory(directory)
     try:
         store = await NatsStore.open(settings, directory)
         try:
-            await store.claim(read_member(directory))
-            yield store
+            yield store, await store.claim(read_member(directory))
         finally:
             await store.aclose()
     finally:
@@ -131,8 +130,8 @@ async def _describe(stream: CellStream, state: StreamState) -> CellStatus:
         Replica(name=each["name"], is_leader=False, is_current=each.get("current", False), lag=each.get("lag", 0))
         for each in cluster.get("replicas") or ()
     )
-    owner = await stream.read_last(stream.subjects.owner)
-    found = OwnerMessage.parse(owner.data) if owner is not None else None
+    owner = await stream.read_last(stream.subjects.lease(CLOCK))
+    found = LeaseMessage.parse(owner.data) if owner is not None else None
     return CellStatus(
         cell=stream.subjects.cell,
         id=state.cell_id,

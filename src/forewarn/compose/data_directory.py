@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from forewarn.api import local_service
 from forewarn.compose.initial_fleet import StartupReporter
@@ -14,7 +15,7 @@ from forewarn.settings.schema import EMULATOR, PRODUCTION, Preset, Settings
 from forewarn.settings.types import StoreName
 from forewarn.store.memory import MemoryStore
 from forewarn.store.migration import MIGRATION, MigrationUnfinished, decode_state
-from forewarn.store.port import Store, StoreInUse
+from forewarn.store.port import Lease, Store, StoreInUse
 from forewarn.store.sqlite.store import SqliteStore
 
 PRESET_FILE = "preset"
@@ -92,8 +93,17 @@ class InvalidDataDirectory(BaseError):
     path: Path
 
 
+class OpenedStore(NamedTuple):
+    """The data directory of a service, and its store."""
+
+    directory: Path
+    store: Store
+    lease: Lease | None = None
+    """The lease of the process that has the duties; None if the store has one process."""
+
+
 @asynccontextmanager
-async def open_store(settings: Settings, environ: Mapping[str, str]) -> AsyncIterator[tuple[Path, Store]]:
+async def open_store(settings: Settings, environ: Mapping[str, str]) -> AsyncIterator[OpenedStore]:
     """Yield the data directory and the store. An ephemeral service has a directory too, so that clients find it."""
     if settings.ephemeral:
         import shutil  # it loads archive modules, which a service with a data directory does not need
@@ -101,7 +111,7 @@ async def open_store(settings: Settings, environ: Mapping[str, str]) -> AsyncIte
         root = local_service.ephemeral_root(environ)
         directory = local_service.create_ephemeral_directory(root)
         try:
-            yield directory, MemoryStore()
+            yield OpenedStore(directory, MemoryStore())
         finally:
             shutil.rmtree(directory)
         return
@@ -111,11 +121,11 @@ async def open_store(settings: Settings, environ: Mapping[str, str]) -> AsyncIte
     check_links(directory, SERVICE_NAMES)
     async with AsyncExitStack() as stack:
         try:
-            store = await stack.enter_async_context(_run_store(settings, directory))
+            store, lease = await stack.enter_async_context(_run_store(settings, directory))
         except StoreInUse as error:
             raise DataDirectoryInUse(directory, local_service.read_service(directory), error.pid) from error
         await _check_complete(settings, directory, store)
-        yield directory, store
+        yield OpenedStore(directory, store, lease)
 
 
 async def _check_complete(settings: Settings, directory: Path, store: Store) -> None:
@@ -126,7 +136,7 @@ async def _check_complete(settings: Settings, directory: Path, store: Store) -> 
 
 
 @asynccontextmanager
-async def _run_store(settings: Settings, directory: Path) -> AsyncIterator[Store]:
+async def _run_store(settings: Settings, directory: Path) -> AsyncIterator[tuple[Store, Lease | None]]:
     if settings.store is StoreName.NATS:
         from forewarn.compose.cell import run_cell  # it needs the extra [cluster]
 
@@ -135,6 +145,6 @@ async def _run_store(settings: Settings, directory: Path) -> AsyncIterator[Store
         return
     store = await SqliteStore.open(directory)
     try:
-        yield store
+        yield store, None
     finally:
         await store.aclose()

@@ -24,7 +24,7 @@ from forewarn.guest.faults import Faults
 from forewarn.guest.observer import Observer
 from forewarn.settings.rehearsal import Rehearsal
 from forewarn.settings.schema import EMULATOR, Preset, Settings
-from forewarn.store.port import Retention, Store
+from forewarn.store.port import Lease, Retention, Store
 
 
 class RunningService(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,7 +71,7 @@ async def run_service(
     """
     async with AsyncExitStack() as stack:
         tls = operators.create_tls_context(settings.tls)
-        directory, store = await stack.enter_async_context(open_store(settings, environ))
+        directory, store, lease = await stack.enter_async_context(open_store(settings, environ))
         claim_directory(directory, preset, reporter)
         local_service.ensure_token(directory)
         if local_service.is_readable_by_others(directory / local_service.TOKEN_FILE):
@@ -80,7 +80,7 @@ async def run_service(
         clock = clock or await _create_clock(settings, store, reporter)
         hosts = HostSet()
         adapters = create_adapters(settings, clock, hosts, directory, rehearsal)
-        fleet = await stack.enter_async_context(_run_fleet(settings, store, clock, adapters, hosts))
+        fleet = await stack.enter_async_context(_run_fleet(settings, store, lease, clock, adapters, hosts))
         await adopt_token(fleet, directory, by="first start")
         await fill_if_empty(fleet, settings, reporter, fleet_loader)
         faults = Faults(fleet) if preset is EMULATOR else None
@@ -150,7 +150,12 @@ async def _create_clock(settings: Settings, store: Store, reporter: StartupRepor
 
 @asynccontextmanager
 async def _run_fleet(
-    settings: Settings, store: Store, clock: Clock, adapters: PlatformAdapters, hosts: HostSet
+    settings: Settings,
+    store: Store,
+    lease: Lease | None,
+    clock: Clock,
+    adapters: PlatformAdapters,
+    hosts: HostSet,
 ) -> AsyncIterator[Fleet]:
     retention = Retention(age=settings.journal.age, rows=settings.journal.rows)
     async with Fleet.run(
@@ -161,6 +166,7 @@ async def _run_fleet(
         retention=retention,
         checker=adapters.gates,
         notifier=adapters.webhooks,
+        lease=lease,
     ) as fleet:
         for view in fleet.replica.views():
             if view.scope is not None:

@@ -11,6 +11,12 @@ from functools import partial
 from typing import Protocol
 
 from forewarn.fleet.main_loop import MainLoop
+from forewarn.store.port import NO_GUARDS, Guards
+
+
+def no_guards() -> Guards:
+    """Return no guards: no other process can have the duty."""
+    return NO_GUARDS
 
 
 class Duty(Protocol):

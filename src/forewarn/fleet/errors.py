@@ -21,6 +21,7 @@ FleetError
 ├── JournalPruned          the next rows of the journal have been removed
 ├── PartialSchedule        a request over several scopes was refused by one that had changed meanwhile
 ├── SaveFailed             the store could not save; nothing has changed
+│   └── LeaseLost          another process has the right to do this now
 └── OutcomeUnknown         the disk failed at the end of a save, which may or may not have happened
 """
 
@@ -211,6 +212,12 @@ class SaveFailed(FleetError):
 
     template = "nothing has changed, because the change could not be saved: {reason}"
     reason: str
+
+
+class LeaseLost(SaveFailed):
+    """Another process has the lease under which this was to be saved, or may have it."""
+
+    code = "save-failed"
 
 
 class OutcomeUnknown(FleetError):

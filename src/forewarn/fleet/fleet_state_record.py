@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from forewarn.fleet.fleet_state import FLEET_STATE, FleetState, decode, encode
 from forewarn.fleet.main_loop import Decision, MainLoop, RecordChange, RecordCodec, RecordTable
+from forewarn.store.port import NO_GUARDS, Guards
 
 
 class FleetStateRecord:
@@ -20,6 +21,10 @@ class FleetStateRecord:
         """Take the newest value into memory, because it is read far more often than it changes."""
         self.state = self._table.newest(change.id)[0] or FleetState()
 
-    async def apply(self, rule: Callable[[FleetState], Decision[FleetState, None]]) -> None:
-        """Apply a rule to the fleet state and save it."""
-        await self._loop.apply(FLEET_STATE.id, lambda state: rule(state or FleetState()))
+    async def apply(
+        self,
+        rule: Callable[[FleetState], Decision[FleetState, None]],
+        guards: Callable[[], Guards] = lambda: NO_GUARDS,
+    ) -> None:
+        """Apply a rule to the fleet state and save it, with the guards of what the rule rests on."""
+        await self._loop.apply(FLEET_STATE.id, lambda state: rule(state or FleetState())._replace(guards=guards()))

@@ -14,13 +14,14 @@ from forewarn.core.errors import CoreError
 from forewarn.core.impact import Done, Failed, Impact, ImpactOutcome, ImpactState, NotStarted, Unknown
 from forewarn.core.impact_lifecycle import begin, impacts_to_begin, settle
 from forewarn.core.scope import Scope
-from forewarn.fleet.duty import DutyWork
+from forewarn.fleet.duty import DutyWork, no_guards
 from forewarn.fleet.errors import SAVE_ERRORS, ScopeNotFound
 from forewarn.fleet.main_loop import MainLoop
 from forewarn.fleet.replica import ScopeView
 from forewarn.fleet.scheduler import Scheduler
-from forewarn.fleet.scopes import ScopeChange, Scopes
+from forewarn.fleet.scopes import ScopeChange, Scopes, guarded
 from forewarn.platform.port import Platform, Work
+from forewarn.store.port import Guards
 
 log = logging.getLogger(__name__)
 R = TypeVar("R")
@@ -43,7 +44,15 @@ guests are notified first; work that begins slightly later is not late."""
 class Impacts:
     """The duty to carry out impacts, one task each: those of all VMs, or of the VMs on some hosts."""
 
-    def __init__(self, platform: Platform, scopes: Scopes, main_loop: MainLoop, scheduler: Scheduler) -> None:
+    def __init__(
+        self,
+        platform: Platform,
+        scopes: Scopes,
+        main_loop: MainLoop,
+        scheduler: Scheduler,
+        guards: Callable[[], Guards] = no_guards,
+    ) -> None:
+        self._guards = guards
         self._platform = platform
         self._scopes = scopes
         self._scheduler = scheduler
@@ -199,7 +208,7 @@ class Impacts:
         pauses = backoff(MIN_BACKOFF, MAX_BACKOFF)
         while True:
             try:
-                return await self._scopes.apply(scope, rule)
+                return await self._scopes.apply(scope, lambda value: guarded(rule(value), self._guards()))
             except SAVE_ERRORS as error:
                 pause = next(pauses)
                 log.warning("%s; retrying in %.1f s", error, pause)

@@ -31,6 +31,7 @@ from forewarn.store.port import (
     NO_GUARDS,
     Deleted,
     Guards,
+    Reached,
     Record,
     RecordKey,
     RecordKind,
@@ -170,6 +171,9 @@ class MainLoop:
         self.tasks = tasks
         self._on_followed = on_followed
         self._loops: dict[RecordKey | RecordKind, RecordLoop[Any]] = {}
+        self.reached = 0
+        """The revision up to which the replica has the changes of all processes."""
+        self._waiting_for: dict[asyncio.Future[None], int] = {}
 
     def add(
         self,
@@ -201,12 +205,23 @@ class MainLoop:
                 return
             self._take_in(change)
 
+    async def wait_reached(self, revision: int) -> None:
+        """Return when the replica has every change up to a revision of any record."""
+        if self.reached < revision:
+            waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting_for[waiting] = revision
+            try:
+                await waiting
+            finally:
+                del self._waiting_for[waiting]
+
     async def follow(self, changes: AsyncIterator[WatchItem]) -> None:
         """Apply every change from now on; most are our own and already known. Does not return."""
         async for change in changes:
             if not isinstance(change, SnapshotEnd):
                 self._take_in(change)
-            self._on_followed()
+            if not isinstance(change, Reached):
+                self._on_followed()
 
     async def drain(self) -> None:
         """Return when every queued command has its reply. Parts that were stopped save nothing after that."""
@@ -233,8 +248,13 @@ class MainLoop:
         loops = ((self._find(key), key.id) for key in guards)
         return [loop.saves[id_] for loop, id_ in loops if loop is not None and id_ in loop.saves]
 
-    def _take_in(self, change: Record | Deleted) -> None:
-        if (loop := self._find(change.key)) is not None:
+    def _take_in(self, change: Record | Deleted | Reached) -> None:
+        if isinstance(change, Reached):
+            self.reached = max(self.reached, change.revision)
+            for waiting, revision in self._waiting_for.items():
+                if revision <= self.reached and not waiting.done():
+                    waiting.set_result(None)
+        elif (loop := self._find(change.key)) is not None:
             loop.take_in(change)
 
     def _find(self, key: RecordKey) -> "RecordLoop[Any] | None":

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
@@ -10,9 +11,11 @@ from functools import partial
 from forewarn.clock import ManualClock
 from forewarn.core.policy import Outage
 from forewarn.fleet import fleet_state
+from forewarn.fleet.duty import no_guards
 from forewarn.fleet.errors import SAVE_ERRORS
 from forewarn.fleet.fleet_state_record import FleetStateRecord
 from forewarn.fleet.scopes import Scopes
+from forewarn.store.port import Guards
 
 log = logging.getLogger(__name__)
 
@@ -33,8 +36,11 @@ class OutageTracker:
     then the clock has moved on and the process has not.
     """
 
-    def __init__(self, scopes: Scopes, state_record: FleetStateRecord) -> None:
+    def __init__(
+        self, scopes: Scopes, state_record: FleetStateRecord, guards: Callable[[], Guards] = no_guards
+    ) -> None:
         self._scopes = scopes
+        self._guards = guards
         self._state_record = state_record
         self._clock = scopes.clock
         self._lock = asyncio.Lock()
@@ -69,7 +75,7 @@ class OutageTracker:
         async with self._lock:
             await self._record_start()
             if (outage := self._detect_outage()) is not None:
-                await self._state_record.apply(partial(fleet_state.record_outage, outage=outage))
+                await self._state_record.apply(partial(fleet_state.record_outage, outage=outage), self._guards)
                 self._reset_baseline()
 
     @property
@@ -79,7 +85,7 @@ class OutageTracker:
 
     async def _record_start(self) -> None:
         if (started_at := self._started_at) is not None:
-            await self._state_record.apply(partial(fleet_state.record_start, now=started_at))
+            await self._state_record.apply(partial(fleet_state.record_start, now=started_at), self._guards)
             self._started_at = None
 
     @property
@@ -88,7 +94,7 @@ class OutageTracker:
 
     async def _save_alive(self) -> None:
         await self.record_outage()
-        await self._state_record.apply(partial(fleet_state.record_heartbeat, now=self._clock.now()))
+        await self._state_record.apply(partial(fleet_state.record_heartbeat, now=self._clock.now()), self._guards)
 
     def _detect_outage(self) -> Outage | None:
         """Return the time that has passed on the clock but not in this process, if it matters to idle timeouts."""

@@ -16,13 +16,14 @@ from forewarn.core.change import Change
 from forewarn.core.enablement import SEEN_SAVE_INTERVAL
 from forewarn.core.lifecycle import tick, wake_at
 from forewarn.core.scope import Scope
-from forewarn.fleet.duty import DutyWork
+from forewarn.fleet.duty import DutyWork, no_guards
 from forewarn.fleet.errors import SAVE_ERRORS, ScopeNotFound
 from forewarn.fleet.fleet_state_record import FleetStateRecord
-from forewarn.fleet.main_loop import MainLoop
+from forewarn.fleet.main_loop import Decision, MainLoop
 from forewarn.fleet.outages import OutageTracker
 from forewarn.fleet.replica import ScopeView
-from forewarn.fleet.scopes import ScopeChange, Scopes
+from forewarn.fleet.scopes import ScopeChange, Scopes, guarded
+from forewarn.store.port import Guards
 
 log = logging.getLogger(__name__)
 
@@ -138,7 +139,9 @@ class Scheduler:
         main_loop: MainLoop,
         state_record: FleetStateRecord,
         outages: OutageTracker,
+        guards: Callable[[], Guards] = no_guards,
     ) -> None:
+        self._guards = guards
         self._scopes = scopes
         self._state_record = state_record
         self._outages = outages
@@ -272,10 +275,11 @@ class Scheduler:
         if view.has_waiters:
             view.seen_at = now
 
-        def rule(scope: Scope) -> Change[None]:
+        def rule(scope: Scope) -> Change[None] | Decision[Scope, None]:
             if not self.is_running:
                 return Change(scope, (), None)
-            return tick(scope, self._scopes.rule_context, now=now, seen_at=view.alive_at)
+            change = tick(scope, self._scopes.rule_context, now=now, seen_at=view.alive_at)
+            return guarded(change, self._guards())
 
         return self._scopes.submit(view.id, rule)
 

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from forewarn.clock import Clock, ManualClock, SystemClock
 from forewarn.core.policy import Policy
 from forewarn.fleet.campaign.service import Campaigns
+from forewarn.fleet.clock_lease import ClockLease
 from forewarn.fleet.duty import Duty
 from forewarn.fleet.event_loop import pause_gc, tasks_until_exit
 from forewarn.fleet.events import Events
@@ -23,6 +24,7 @@ from forewarn.fleet.impacts import Impacts
 from forewarn.fleet.inventory import Inventory
 from forewarn.fleet.journal import DEFAULT_RETENTION, Journal, JournalPruner
 from forewarn.fleet.last_seen import LastSeenTracker
+from forewarn.fleet.lease_record import LeaseRecords
 from forewarn.fleet.log_observer import LogObserver
 from forewarn.fleet.main_loop import MainLoop, RecordChange
 from forewarn.fleet.manual_time import ManualTime, NoticeFloor
@@ -35,7 +37,7 @@ from forewarn.fleet.scopes import Scopes
 from forewarn.fleet.timers import Timers
 from forewarn.fleet.tokens import Tokens
 from forewarn.platform.port import GateChecker, Notifier, NullGateChecker, NullNotifier, Platform
-from forewarn.store.port import Retention, Store
+from forewarn.store.port import Lease, Retention, Store
 
 
 class Fleet:
@@ -55,6 +57,7 @@ class Fleet:
         checker: GateChecker,
         notifier: Notifier,
         retention: Retention,
+        lease: Lease | None = None,
     ) -> None:
         self.clock = clock
         self.metrics = FleetMetrics()
@@ -66,6 +69,8 @@ class Fleet:
         self._background_tasks: set[asyncio.Task[None]] = set()
 
         loop = self._main_loop = MainLoop(store, tasks, on_followed=self.journal.wake)
+        self.leases = LeaseRecords(loop)
+        self.clock_lease = ClockLease(lease, self.leases, loop, clock)
         state_record = FleetStateRecord(loop)
         hold_record = HoldRecord(loop)
         self.scopes = Scopes(loop, clock, policy, state_record, hold_record)
@@ -75,15 +80,17 @@ class Fleet:
         self.events = Events(self.scopes, idempotent)
         self.holds = Holds(hold_record, self.scopes, idempotent)
         self.tokens = Tokens(loop, clock=clock, wall_clock=wall_clock)
-        self.campaigns = Campaigns(self.scopes, loop, checker=checker, notifier=notifier)
+        self.campaigns = Campaigns(
+            self.scopes, loop, checker=checker, notifier=notifier, guards=self.clock_lease.guards
+        )
         self.ports = Ports(state_record)
         self.fault_journal = FaultJournal(self.scopes, state_record)
         self.last_seen = LastSeenTracker(self.scopes, tasks)
         self.timers = Timers(clock, tasks)
 
-        self._outages = OutageTracker(self.scopes, state_record)
-        self.scheduler = Scheduler(self.scopes, loop, state_record, self._outages)
-        self.impacts = Impacts(platform, self.scopes, loop, self.scheduler)
+        self._outages = OutageTracker(self.scopes, state_record, self.clock_lease.guards)
+        self.scheduler = Scheduler(self.scopes, loop, state_record, self._outages, self.clock_lease.guards)
+        self.impacts = Impacts(platform, self.scopes, loop, self.scheduler, self.clock_lease.guards)
         self.duties: tuple[Duty, ...] = (
             self.scheduler,
             self.impacts,
@@ -132,12 +139,14 @@ class Fleet:
         checker: GateChecker | None = None,
         notifier: Notifier | None = None,
         has_duties: bool = True,
+        lease: Lease | None = None,
     ) -> AsyncIterator["Fleet"]:
         """Fill the replica from the store, start the duties, and continue with everything due, begun or interrupted.
 
         `wall_clock` is the clock for token expiry: real time, even if `clock` is manual. `checker` checks the gates
         of campaigns, and `notifier` sends notifications about them. Without duties this process serves guests and
         operators, and another one starts events, runs campaigns and carries out impacts; `duties` can be started later.
+        With a `lease`, this process has the duties while it holds the lease.
         """
         async with store.watch() as changes, tasks_until_exit() as tasks:
             fleet = cls(
@@ -150,11 +159,19 @@ class Fleet:
                 checker or NullGateChecker(),
                 notifier or NullNotifier(),
                 retention,
+                lease,
             )
             with pause_gc():
                 await fleet._main_loop.fill(changes)
             tasks.create_task(fleet._main_loop.follow(changes), name="follow the store")
-            if has_duties:
+            if lease is not None:
+                if not lease.lost.is_set():  # this process is the only one: it is on duty before it serves anybody
+                    await fleet.clock_lease.begin()
+                    await fleet.start_duties()
+                tasks.create_task(
+                    fleet.clock_lease.hold(fleet.start_duties, fleet.stop_duties), name="hold the clock lease"
+                )
+            elif has_duties:
                 await fleet.start_duties()
             try:
                 yield fleet
@@ -171,9 +188,8 @@ class Fleet:
             await duty.start()
 
     async def stop_duties(self) -> None:
-        """Stop all duties. On return none of their tasks is running."""
-        for duty in self.duties:
-            await duty.stop()
+        """Stop all duties, at once. On return none of their tasks is running."""
+        await asyncio.gather(*(duty.stop() for duty in self.duties))
 
     def use_policy(self, policy: Policy) -> None:
         """Apply another policy from now on; every scope is evaluated again."""

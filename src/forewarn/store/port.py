@@ -19,6 +19,7 @@ StoreError
 └── StoreClosed       the store has been closed
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
@@ -83,7 +84,13 @@ class SnapshotEnd(msgspec.Struct, frozen=True):
     """All records that existed when the watch started have been yielded."""
 
 
-WatchItem = Record | Deleted | SnapshotEnd
+class Reached(msgspec.Struct, frozen=True):
+    """Every change up to this revision has been yielded, of all records and by all processes."""
+
+    revision: int
+
+
+WatchItem = Record | Deleted | SnapshotEnd | Reached
 
 Guards = Mapping[RecordKey, int | None]
 """Other records that a decision depends on, each with the revision at which it must still be; None: the record must
@@ -292,6 +299,47 @@ def _revision_text(revision: int | None) -> str:
     return "does not exist" if revision is None else f"is at revision {revision}"
 
 
+class Lease(Protocol):
+    """A right that one process has at a time, in a store that several share. It tells only who lives.
+
+    A process that was suspended may rely on it for a moment too long, so everything that is saved under a lease is
+    guarded by the record with its term.
+    """
+
+    @property
+    def name(self) -> str:
+        """The name of the lease."""
+        ...
+
+    @property
+    def holder(self) -> str:
+        """The name of this process, for people."""
+        ...
+
+    @property
+    def process(self) -> str:
+        """The random id of this process."""
+        ...
+
+    @property
+    def lost(self) -> asyncio.Event:
+        """Set while this process does not hold the lease."""
+        ...
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether this process can rely on the lease now."""
+        ...
+
+    async def claim(self) -> None:
+        """Wait until this process holds the lease, and renew it from then on; no effect if it holds it."""
+        ...
+
+    async def release(self) -> None:
+        """Let another process take over at once."""
+        ...
+
+
 class Store(Protocol):
     """Records by key with compare-and-swap, and the journal that is saved with them."""
 
@@ -311,23 +359,23 @@ class Store(Protocol):
         """Save value and entries in one step and return the new revision, once both are durable.
 
         `value` None deletes the record; `expected` None means that it must not exist. Revisions are opaque, increase
-        per key and are never reused, even after deletion. Raises RevisionConflict if the record is not at `expected`,
-        and GuardConflict, which names the guard, if a guard is not at its revision; then nothing was saved. Guards
-        are compared in the same transaction in which the record is saved, and are not changed. If several revisions
-        have changed, the error names any one of them. A cancelled save may or may not have happened, and so may one
-        that raises SaveUnknown: if it has, the watch yields it later. After any other error nothing was saved, and no
-        crash changes that. Raises the errors of `check_save` before anything else is checked.
+        over all records and are never reused, even after deletion. Raises RevisionConflict if the record is not at
+        `expected`, and GuardConflict, which names the guard, if a guard is not at its revision; then nothing was saved.
+        Guards are compared in the same transaction in which the record is saved, and are not changed. If several
+        revisions have changed, the error names any one of them. A cancelled save may or may not have happened, and so
+        may one that raises SaveUnknown: if it has, the watch yields it later. After any other error nothing was saved,
+        and no crash changes that. Raises the errors of `check_save` before anything else is checked.
         """
         ...
 
     def watch(self) -> AbstractAsyncContextManager[AsyncIterator[WatchItem]]:
-        """Yield the newest value of each key, SnapshotEnd, then changes.
+        """Yield the newest value of each key, SnapshotEnd, then changes, and how far they have reached.
 
         Superseded changes may be skipped, but the newest always arrives; deletions arrive with their revision; there is
-        no order between keys. A watcher that does not read has at most one pending change per key. An older revision
-        of a key never follows a newer one, and only durable changes are yielded. Waiting for the next item may be
-        cancelled without losing an item. When the store closes, pending items are still yielded, then StoreClosed is
-        raised.
+        no order between keys, except by Reached. A watcher that does not read has at most one pending change per key.
+        An older revision of a key never follows a newer one, and only durable changes are yielded. Waiting for the
+        next item may be cancelled without losing an item. When the store closes, pending items are still yielded, then
+        StoreClosed is raised.
         """
         ...
 

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from forewarn.store.port import Deleted, Record, RecordKey, SnapshotEnd, StoreClosed, StoreError, WatchItem
+from forewarn.store.port import Deleted, Reached, Record, RecordKey, SnapshotEnd, StoreClosed, StoreError, WatchItem
 
 
 class SnapshotPage(NamedTuple):
@@ -37,9 +37,9 @@ class Watcher:
         self._due_before_page = (
             0  # items to yield before the next page is read: a busy writer must not delay the snapshot's end
         )
-        self._snapshot_revision = 0
+        self._snapshot_revision = self._reached = 0
         self._seen_revisions: dict[RecordKey, int] = {}
-        self._pending: OrderedDict[RecordKey | None, WatchItem] = OrderedDict()  # None: the end of the snapshot
+        self._pending: OrderedDict[RecordKey | type[SnapshotEnd | Reached], WatchItem] = OrderedDict()
         self._changed = asyncio.Event()
         self._is_closed = False
         self._error: StoreError | None = None
@@ -67,6 +67,14 @@ class Watcher:
         self._pending[change.key] = change
         self._changed.set()
 
+    def reach(self, revision: int) -> None:
+        """Note that every change up to a revision has been offered, by now or in the snapshot."""
+        self._reached = max(self._reached, revision)
+        if self._next_page is None:
+            self._pending.pop(Reached, None)  # it comes after all that was offered before it
+            self._pending[Reached] = Reached(self._reached)
+            self._changed.set()
+
     def close(self) -> None:
         """End the iteration: the watch is over."""
         self._is_closed = True
@@ -88,7 +96,8 @@ class Watcher:
         self._due_before_page = len(self._pending)
         if page.next is None:
             self._snapshot_revision = page.as_of
-            self._pending[None] = SnapshotEnd()
+            self._pending[SnapshotEnd] = SnapshotEnd()
+            self.reach(page.as_of)
 
     async def _wait(self) -> None:
         if self._is_closed:
@@ -120,6 +129,7 @@ class Watchers:
         """Publish a durable change to every watcher."""
         for watcher in self._watchers:
             watcher.offer(change)
+            watcher.reach(change.revision)
 
     def on_store_closed(self) -> None:
         """Close every watcher, because no change will come any more."""

@@ -79,6 +79,8 @@ class Owner:
     def guards(self) -> Guards:
         return NO_GUARDS
 
+    duty_guards = guards
+
     def now(self) -> datetime:
         return self._fleet.clock.now()
 

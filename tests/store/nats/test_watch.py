@@ -97,7 +97,7 @@ async def test_overflow_of_the_buffer_leads_to_a_new_snapshot(store: NatsStore, 
         seen: dict[RecordKey, Record] = {}
         async with asyncio.timeout(GUARD_SECONDS):
             while seen != newest:
-                item = await anext(changes)
+                [item] = await read_items(changes, 1)
                 assert isinstance(item, Record)
                 seen[item.key] = item
         assert subscription not in connection._slow  # it was given up

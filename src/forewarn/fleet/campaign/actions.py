@@ -70,7 +70,11 @@ class ActionOwner(Protocol):
         ...
 
     def guards(self) -> Guards:
-        """Return the campaign's record with its known revision."""
+        """Return the campaign's record with its known revision, and the guards of the duty."""
+        ...
+
+    def duty_guards(self) -> Guards:
+        """Return the guards of everything that the duty to run campaigns saves."""
         ...
 
     def now(self) -> datetime:
@@ -109,10 +113,16 @@ class CampaignActions:
             case WithdrawEvent(scope):
                 await self._apply(
                     scope,
-                    lambda value: withdraw_event(value, action, self._scopes.rule_context, now=self._owner.now()),
+                    lambda value: guarded(
+                        withdraw_event(value, action, self._scopes.rule_context, now=self._owner.now()),
+                        self._owner.duty_guards(),
+                    ),
                 )
             case RetryEvent(scope):
-                await self._apply(scope, lambda value: retry_event(value, action, now=self._owner.now()))
+                await self._apply(
+                    scope,
+                    lambda value: guarded(retry_event(value, action, now=self._owner.now()), self._owner.duty_guards()),
+                )
             case ReadOutcome(scope, n):
                 history = await self._read_history(scope)
                 return WaveEnded(scope, n, history.outcomes.get(n, ()))

@@ -4,6 +4,7 @@
 """
 
 import logging
+from collections.abc import Callable
 from datetime import datetime
 
 from forewarn.core.campaign.draft import CampaignBlockers
@@ -11,10 +12,12 @@ from forewarn.core.campaign.load import FleetLoad, has_active_work
 from forewarn.core.campaign.record import Campaign
 from forewarn.fleet.campaign.orphans import OrphanEvents
 from forewarn.fleet.campaign.runner import CampaignRunner
+from forewarn.fleet.duty import no_guards
 from forewarn.fleet.main_loop import MainLoop, RecordChange, RecordLoop, RecordTable
 from forewarn.fleet.scheduler import TimerHeap
 from forewarn.fleet.scopes import ScopeChange, Scopes
 from forewarn.platform.port import GateChecker, Notifier
+from forewarn.store.port import Guards
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +34,9 @@ class CampaignDuty:
         *,
         checker: GateChecker,
         notifier: Notifier,
+        guards: Callable[[], Guards] = no_guards,
     ) -> None:
+        self._guards = guards
         self._scopes = scopes
         self._main_loop = main_loop
         self._record_loop = record_loop
@@ -41,7 +46,7 @@ class CampaignDuty:
         self._runners: dict[str, CampaignRunner] = {}
         self._by_scope: dict[str, list[CampaignRunner]] = {}
         self._fleet_load = FleetLoad()
-        self._orphans = OrphanEvents(scopes, record_loop, main_loop)
+        self._orphans = OrphanEvents(scopes, record_loop, main_loop, guards)
         self._timer_heap = TimerHeap(scopes.clock, self._wake)
         self._is_started = False
 
@@ -158,6 +163,7 @@ class CampaignDuty:
             self._fleet_load,
             checker=self._checker,
             notifier=self._notifier,
+            guards=self._guards,
             set_timer=self._timer_heap.set,
             on_capacity=self._wake_waiting_for_capacity,
             on_finished=self._remove_runner,

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 from forewarn.core import operations
 from forewarn.core.backoff import backoff
@@ -11,11 +12,12 @@ from forewarn.core.errors import CoreError
 from forewarn.core.event import State
 from forewarn.core.scope import Scope
 from forewarn.fleet.campaign.actions import MAX_BACKOFF, MIN_BACKOFF
-from forewarn.fleet.duty import DutyWork
+from forewarn.fleet.duty import DutyWork, no_guards
 from forewarn.fleet.errors import SAVE_ERRORS, ScopeNotFound
 from forewarn.fleet.event_loop import iterate_gradually
 from forewarn.fleet.main_loop import Decision, MainLoop, RecordLoop
 from forewarn.fleet.scopes import Scopes, guarded
+from forewarn.store.port import Guards
 
 log = logging.getLogger(__name__)
 
@@ -23,7 +25,14 @@ log = logging.getLogger(__name__)
 class OrphanEvents:
     """Cancels orphan events, each in a separate task, as a part of the duty to run campaigns."""
 
-    def __init__(self, scopes: Scopes, campaigns: RecordLoop[Campaign], main_loop: MainLoop) -> None:
+    def __init__(
+        self,
+        scopes: Scopes,
+        campaigns: RecordLoop[Campaign],
+        main_loop: MainLoop,
+        guards: Callable[[], Guards] = no_guards,
+    ) -> None:
+        self._guards = guards
         self._scopes = scopes
         self._campaigns = campaigns
         self._tasks = DutyWork(main_loop)
@@ -78,7 +87,7 @@ class OrphanEvents:
             now = self._scopes.clock.now()
             why = "its campaign is over"
             change = operations.cancel(value, event, self._scopes.rule_context, by="campaigns", now=now, why=why)
-            return guarded(change, self._campaigns.guards(campaign))
+            return guarded(change, {**self._guards(), **self._campaigns.guards(campaign)})
 
         for pause in backoff(MIN_BACKOFF, MAX_BACKOFF):
             try:

@@ -52,6 +52,7 @@ class CampaignRunner:
         *,
         checker: GateChecker,
         notifier: Notifier,
+        guards: Callable[[], Guards],
         set_timer: Callable[[str, datetime | None], None],
         on_capacity: Callable[[], None],
         on_finished: Callable[["CampaignRunner"], None],
@@ -63,6 +64,8 @@ class CampaignRunner:
         self._record_loop = record_loop
         self._fleet_load = fleet_load
         self._notifier = notifier
+        self.duty_guards = guards
+        """Returns the guards of everything that the duty to run campaigns saves."""
         self._set_timer = set_timer
         self._on_finished = on_finished
         self.index = CampaignIndex(campaign, scopes.rule_context, find_zone)
@@ -102,8 +105,8 @@ class CampaignRunner:
         return newest or msgspec.structs.replace(self.record, state=CampaignState.ABORTED)
 
     def guards(self) -> Guards:
-        """Return the campaign's record with its known revision."""
-        return self._record_loop.guards(self.id)
+        """Return the campaign's record with its known revision, and the guards of the duty."""
+        return {**self.duty_guards(), **self._record_loop.guards(self.id)}
 
     def now(self) -> datetime:
         """Return the campaign's time, which does not go back if the clock is set back."""
@@ -261,7 +264,7 @@ class CampaignRunner:
         def command(known: Campaign | None) -> Decision[Campaign, bool]:
             # The watch may have delivered our own record as another object.
             if known is base or known == base:
-                return Decision(record, entries, True)
+                return Decision(record, entries, True, self.duty_guards())
             return Decision(known, (), False)
 
         is_saved = await self._record_loop.apply(self.id, command)

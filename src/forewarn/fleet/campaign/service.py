@@ -34,12 +34,13 @@ from forewarn.core.journal import Entry
 from forewarn.core.text import check_text
 from forewarn.fleet.campaign.duty import CampaignDuty
 from forewarn.fleet.campaign.time_zones import find_zone
+from forewarn.fleet.duty import no_guards
 from forewarn.fleet.errors import SAVE_ERRORS, AmbiguousCampaign, CampaignNotFound, GateNotFound
 from forewarn.fleet.event_loop import iterate_gradually
 from forewarn.fleet.main_loop import Decision, MainLoop, Observer, RecordCodec, RecordTable
 from forewarn.fleet.scopes import Scopes
 from forewarn.platform.port import GateChecker, Notifier
-from forewarn.store.port import RecordKind
+from forewarn.store.port import Guards, RecordKind
 
 MAX_OPEN_CAMPAIGNS = 100
 """How many campaigns can be open at a time."""
@@ -75,14 +76,24 @@ class Campaigns:
     Every process serves requests about campaigns; the process that has `duty` runs them.
     """
 
-    def __init__(self, scopes: Scopes, main_loop: MainLoop, *, checker: GateChecker, notifier: Notifier) -> None:
+    def __init__(
+        self,
+        scopes: Scopes,
+        main_loop: MainLoop,
+        *,
+        checker: GateChecker,
+        notifier: Notifier,
+        guards: Callable[[], Guards] = no_guards,
+    ) -> None:
         self._scopes = scopes
         self._checker = checker
         self._notifier = notifier
         self._records = RecordTable[Campaign]()
         self._lock = asyncio.Lock()
         self._loop = main_loop.add(RecordCodec(RecordKind.CAMPAIGN, CampaignEncoder(), decode), self._records)
-        self.duty = CampaignDuty(scopes, main_loop, self._loop, self._records, checker=checker, notifier=notifier)
+        self.duty = CampaignDuty(
+            scopes, main_loop, self._loop, self._records, checker=checker, notifier=notifier, guards=guards
+        )
         self._loop.observers.append(self.duty.observe_record)
 
     @property

@@ -86,9 +86,13 @@ class CellSubjects(NamedTuple):
         return f"G.{self.cell}"
 
     @property
-    def owner(self) -> str:
-        """The subject with the process that may change the cell."""
-        return f"O.{self.cell}"
+    def leases(self) -> str:
+        """The subjects with the processes that hold leases."""
+        return f"O.{self.cell}.>"
+
+    def lease(self, name: str) -> str:
+        """Return the subject with the process that holds a lease."""
+        return f"O.{self.cell}.{encode_token(name)}"
 
     def of(self, key: RecordKey) -> str:
         """Return the subject of a record; raise ValueError if its id is too long."""

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Iterator, Sequence
 from itertools import groupby
 from secrets import token_hex
 
@@ -24,6 +24,7 @@ from forewarn.store.migration import (
 )
 from forewarn.store.nats.connection import ApiRefused, NatsConnection, ResponseMissing, ServerUnavailable, cancel_tasks
 from forewarn.store.nats.follower import Follower, FollowStart
+from forewarn.store.nats.lease import CLAIM_SECONDS, CLOCK, NatsLease
 from forewarn.store.nats.message import (
     CHANGE,
     FORMAT,
@@ -36,10 +37,10 @@ from forewarn.store.nats.message import (
     read_lines,
     record_message,
 )
-from forewarn.store.nats.owner import CLAIM_SECONDS, CellOwner
 from forewarn.store.nats.save_queue import FIRST_PAUSE, LONGEST_PAUSE, NOT_SAVED, PATIENCE_SECONDS
 from forewarn.store.nats.stream import CELL_KEY, WRONG_SEQUENCE, CellStream, StreamState
 from forewarn.store.port import (
+    CellInUse,
     Extent,
     JournalRow,
     Record,
@@ -60,8 +61,8 @@ class CellAccess:
         self.stream = stream
         self._member = member
         self.name = f"cell {stream.subjects.cell} at {', '.join(stream.connection.servers)}"
-        self._owner: CellOwner | None = None
-        self._renewal: asyncio.Task[None] | None = None
+        self._lease: NatsLease | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
 
     @classmethod
     async def open(cls, settings: NatsSettings, member: str) -> "CellAccess":
@@ -70,17 +71,20 @@ class CellAccess:
 
     async def claim(self) -> None:
         """Claim the cell; raise CellInUse if a service goes on using it."""
-        owner = CellOwner(self.stream, self._member)
+        lease = NatsLease(self.stream, CLOCK, self._member, self._create_task)
+        lease.patience = CLAIM_SECONDS
         await self.stream.read_state()  # a claim alone would not tell that the cell is missing
-        await owner.claim(CLAIM_SECONDS)
-        self._owner = owner
-        self._renewal = asyncio.get_running_loop().create_task(owner.renew(), name="renew the claim")
+        await lease.claim()
+        self._lease = lease
+
+    def _create_task(self, work: Coroutine[None, None, None], name: str) -> None:
+        self._tasks.add(asyncio.get_running_loop().create_task(work, name=name))
 
     def check(self) -> None:
-        """Raise the error with which the claim has ended, or StoreUnavailable if it may have ended."""
-        if self._renewal is not None and self._renewal.done():
-            self._renewal.result()
-        if self._owner is None or not self._owner.is_valid:
+        """Raise CellInUse if another process has taken over, or StoreUnavailable if the claim may have ended."""
+        if self._lease is not None and self._lease.taken_by is not None:
+            raise CellInUse(self.stream.subjects.cell, self._lease.taken_by)
+        if self._lease is None or not self._lease.is_valid:
             raise StoreUnavailable(self.name, "the claim of this process could not be renewed")
 
     async def newest(self) -> int:
@@ -114,12 +118,11 @@ class CellAccess:
 
     async def release(self) -> None:
         """Let a service use the cell."""
-        if self._renewal is not None:
-            await cancel_tasks({self._renewal})
-            self._renewal = None
-        if self._owner is not None:
-            await self._owner.release()
-            self._owner = None
+        await cancel_tasks(self._tasks)
+        self._tasks.clear()
+        if self._lease is not None:
+            await self._lease.release()
+            self._lease = None
 
     async def aclose(self) -> None:
         """Release the cell and close the connection."""

@@ -14,8 +14,8 @@ from forewarn.settings.nats import NatsSettings
 from forewarn.store.nats.connection import ApiRefused, NatsConnection, ResponseMissing, ServerUnavailable, cancel_tasks
 from forewarn.store.nats.follower import Follower
 from forewarn.store.nats.journal_index import JournalIndex, index_names
+from forewarn.store.nats.lease import CLAIM_SECONDS, CLOCK, NatsLease
 from forewarn.store.nats.message import StoredMessage
-from forewarn.store.nats.owner import CLAIM_SECONDS, CellOwner
 from forewarn.store.nats.save_queue import Saved, SaveQueue
 from forewarn.store.nats.stream import CELL_KEY, CellStream, check_version
 from forewarn.store.nats.watch import RecordWatch
@@ -48,7 +48,9 @@ class NatsStore:
         self._index = index
         self._cell_id = cell_id
         self._watches: set[RecordWatch] = set()
-        self._owner: CellOwner | None = None
+        self._leases: list[NatsLease] = []
+        self._owner: NatsLease | None = None
+        """The lease without which nothing may be saved."""
         self._queue = SaveQueue(stream, is_allowed=self._may_save, on_saved=self._on_saved)
         self._error: StoreError | None = None
         self._closing: asyncio.Task[None] | None = None
@@ -78,15 +80,22 @@ class NatsStore:
             raise
         return cls(stream, index, state.cell_id)
 
-    async def claim(self, member: str, *, patience: float = CLAIM_SECONDS) -> None:
-        """Become the only process that changes the cell, and remain so until the store is closed.
+    def lease(self, name: str, member: str) -> NatsLease:
+        """Return a lease of the cell for this process, which it does not hold yet. It ends with the store."""
+        lease = NatsLease(self._stream, name, member, self._create_task)
+        self._leases.append(lease)
+        return lease
 
-        Raises CellInUse if another process goes on changing it. A claim of the same member is taken over at once.
+    async def claim(self, member: str, *, patience: float = CLAIM_SECONDS) -> NatsLease:
+        """Become the only process that changes the cell, and return its lease. Nothing is saved without it.
+
+        Raises CellInUse if another process goes on, now or in a later claim of the lease. A lease of the same member
+        is taken over at once.
         """
-        owner = CellOwner(self._stream, member)
-        await _read(self._stream, owner.claim(patience))
-        self._owner = owner
-        self._create_task(owner.renew(), "renew the claim")
+        lease = self._owner = self.lease(CLOCK, member)
+        lease.patience = patience
+        await _read(self._stream, lease.claim())
+        return lease
 
     async def load(self, key: RecordKey) -> Record | None:
         """Return the newest saved value, or None if the record does not exist."""
@@ -162,8 +171,8 @@ class NatsStore:
             watch.fail(StoreClosed())
         await self._index.fail(StoreClosed())
         await cancel_tasks(self._tasks)
-        if self._owner is not None:
-            await self._owner.release()
+        for lease in self._leases:
+            await lease.release()
         await self._index.aclose()
         await self._stream.connection.aclose()
 

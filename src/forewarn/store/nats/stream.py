@@ -66,7 +66,7 @@ class CellStream:
         subjects = self.subjects
         return {
             "name": self.name,
-            "subjects": [subjects.records, subjects.journal, subjects.pruned, subjects.guards, subjects.owner],
+            "subjects": [subjects.records, subjects.journal, subjects.pruned, subjects.guards, subjects.leases],
             "retention": "limits",
             "storage": "file",
             "discard": "new",

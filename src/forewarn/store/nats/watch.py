@@ -72,7 +72,7 @@ class RecordWatch:
                 self._in_snapshot.add(key)
             await self._take(change)
         if self._in_snapshot is None:
-            self._complete = message.sequence
+            self._set_complete(message.sequence)
         elif message.sequence >= self._snapshot_end and not pending:
             # Records that were replaced while the snapshot was read have come too.
             await self._end_snapshot(self._in_snapshot)
@@ -126,7 +126,11 @@ class RecordWatch:
                 if newest is None and self._revisions[key] < self._snapshot_end:
                     await self._take(Deleted(key, self._snapshot_end))
         self._in_snapshot = None
-        self._complete = self._snapshot_end
+        self._set_complete(max(self._snapshot_end, self._received))
+
+    def _set_complete(self, sequence: int) -> None:
+        self._complete = sequence
+        self.watcher.reach(sequence)
 
     async def _hand_over(self, *, is_last: bool) -> None:
         page = SnapshotPage(self._page, as_of=self._position, next=None if is_last else 1)

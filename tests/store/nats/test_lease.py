@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from forewarn.settings.nats import NatsSettings
-from forewarn.store.nats import owner, save_queue
-from forewarn.store.nats.owner import CellOwner, OwnerMessage, read_member
+from forewarn.store.nats import lease, save_queue
+from forewarn.store.nats.lease import LeaseMessage, NatsLease, read_member
 from forewarn.store.nats.store import NatsStore
 from forewarn.store.port import CellInUse, StoreUnavailable
-from tests.store.contract import GUARD_SECONDS, WEB, read_items, read_snapshot
+from tests.store.contract import GUARD_SECONDS, WEB
 from tests.support.nats_servers import NatsCluster
 
 pytestmark = pytest.mark.process
@@ -23,9 +23,9 @@ async def settings(nats_server: NatsCluster) -> NatsSettings:
 
 @pytest.fixture
 def short_times(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(owner, "TTL_SECONDS", 3)
-    monkeypatch.setattr(owner, "RENEW_SECONDS", 1.0)
-    monkeypatch.setattr(owner, "MARGIN_SECONDS", 1.0)
+    monkeypatch.setattr(lease, "TTL_SECONDS", 3)
+    monkeypatch.setattr(lease, "RENEW_SECONDS", 1.0)
+    monkeypatch.setattr(lease, "MARGIN_SECONDS", 1.0)
 
 
 async def test_second_process_is_refused_while_the_first_runs(
@@ -58,22 +58,55 @@ async def test_killed_owner_is_replaced_when_its_message_has_ended(
 async def test_restarted_member_takes_over_at_once_and_the_old_process_stops(
     settings: NatsSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(owner, "RENEW_SECONDS", 0.2)
+    monkeypatch.setattr(lease, "RENEW_SECONDS", 0.2)
+    monkeypatch.setattr(save_queue, "PATIENCE_SECONDS", 0.1)
     first = await NatsStore.open(settings, tmp_path / "one")
-    await first.claim("member-1")
-    async with first.watch() as changes:
-        await read_snapshot(changes)
-        again = await NatsStore.open(settings, tmp_path / "two")
-        async with asyncio.timeout(GUARD_SECONDS):
-            await again.claim("member-1")
+    old = await first.claim("member-1", patience=0)
+    again = await NatsStore.open(settings, tmp_path / "two")
+    async with asyncio.timeout(GUARD_SECONDS):
+        new = await again.claim("member-1")
+        await old.lost.wait()
         with pytest.raises(CellInUse):
-            await read_items(changes, 1)
-    with pytest.raises(CellInUse):
+            await old.claim()
+    with pytest.raises(StoreUnavailable):
         await first.save(WEB, b"old", [], expected=None)
     await again.save(WEB, b"new", [], expected=None)
     await first.aclose()
+    assert new.is_valid
     await again.save(WEB, None, [], expected=(await again.load(WEB)).revision)  # type: ignore[union-attr]  # it exists
     await again.aclose()
+
+
+async def test_waiting_process_gets_a_released_lease_and_a_lost_one_by_its_end(
+    settings: NatsSettings, tmp_path: Path, short_times: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    stores = [await NatsStore.open(settings, tmp_path / name) for name in ("one", "two", "three")]
+    first, second, third = (store.lease("clock", f"member-{number}") for number, store in enumerate(stores))
+    async with asyncio.timeout(GUARD_SECONDS):
+        await first.claim()
+        waiting = asyncio.create_task(second.claim())
+        while "is held by process" not in caplog.text:  # noqa: ASYNC110 - the log has no event
+            await asyncio.sleep(0.01)
+        await first.release()
+        await waiting
+        assert (first.is_valid, first.lost.is_set(), second.is_valid) == (False, True, True)
+        await stores[1]._stream.connection.aclose()  # as a cut cable
+        await third.claim()
+        await second.lost.wait()
+        assert (second.is_valid, third.is_valid) == (False, True)
+    for store in stores:
+        await store.aclose()
+
+
+async def test_leases_with_different_names_are_independent(settings: NatsSettings, tmp_path: Path) -> None:
+    store = await NatsStore.open(settings, tmp_path)
+    leases = [store.lease(name, "member") for name in ("clock", "host-hv.0")]
+    async with asyncio.timeout(GUARD_SECONDS):
+        for each in leases:
+            await each.claim()
+    assert [each.is_valid for each in leases] == [True, True]
+    await store.aclose()
+    assert [each.is_valid for each in leases] == [False, False]
 
 
 async def test_process_that_cannot_renew_saves_nothing(
@@ -83,7 +116,7 @@ async def test_process_that_cannot_renew_saves_nothing(
     monkeypatch.setattr(save_queue, "PATIENCE_SECONDS", 0.1)
     store = await NatsStore.open(settings, tmp_path)
     await store.claim("member-1")
-    monkeypatch.setattr(CellOwner, "is_valid", False)
+    monkeypatch.setattr(NatsLease, "is_valid", False)
     with pytest.raises(StoreUnavailable, match="may no longer be the only one"):
         await store.save(WEB, b"", [], expected=None)
     assert await store.load(WEB) is None
@@ -95,4 +128,4 @@ def test_member_of_a_directory_stays_the_same(tmp_path: Path) -> None:
 
 
 def test_message_without_an_owner_names_none() -> None:
-    assert [OwnerMessage.parse(data) for data in (b"", b"{}", b"[]")] == [None, None, None]
+    assert [LeaseMessage.parse(data) for data in (b"", b"{}", b"[]")] == [None, None, None]

@@ -1,0 +1,70 @@
+"""The clock lease: which of several processes starts due events and runs campaigns, and the guard of what it saves.
+
+A process that is the only one on its store has no lease, and its saves need no guard.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+
+from forewarn.clock import Clock
+from forewarn.fleet.errors import SAVE_ERRORS, LeaseLost
+from forewarn.fleet.lease_record import LeaseRecords
+from forewarn.fleet.main_loop import MainLoop
+from forewarn.store.port import NO_GUARDS, Guards, Lease
+
+log = logging.getLogger(__name__)
+
+
+class ClockLease:
+    """The lease of this process, and its current term."""
+
+    def __init__(self, lease: Lease | None, records: LeaseRecords, main_loop: MainLoop, clock: Clock) -> None:
+        self._lease = lease
+        self._records = records
+        self._main_loop = main_loop
+        self._clock = clock
+        self._term: int | None = None
+
+    @property
+    def is_held(self) -> bool:
+        """Whether this process may act by time now."""
+        return self._lease is None or (self._term is not None and self._lease.is_valid)
+
+    def guards(self) -> Guards:
+        """Return the guard of a save that rests on the lease; raise LeaseLost if this process cannot rely on it."""
+        if self._lease is None:
+            return NO_GUARDS
+        if self._term is None or not self._lease.is_valid:
+            raise LeaseLost(f"this process does not hold the lease {self._lease.name}")
+        return self._records.guards(self._lease.name, self._term)
+
+    async def begin(self) -> None:
+        """Wait for the lease and begin a term; return when the replica has everything that was saved before it."""
+        if self._lease is None:
+            return
+        while self._term is None:
+            await self._lease.claim()
+            try:
+                term = await self._records.take_over(
+                    self._lease.name, holder=self._lease.holder, process=self._lease.process, now=self._clock.now()
+                )
+            except SAVE_ERRORS as error:
+                log.warning("could not begin a term of the lease %s, trying again: %s", self._lease.name, error)
+                await self._lease.release()
+                continue
+            await self._main_loop.wait_reached(self._records.revision_of(self._lease.name) or 0)
+            self._term = term.term
+            log.info("this process holds the lease %s, term %d", self._lease.name, term.term)
+
+    async def hold(self, start: Callable[[], Awaitable[None]], stop: Callable[[], Awaitable[None]]) -> None:
+        """Call `stop` whenever the lease is lost, and `start` when it is held again. Does not return."""
+        if self._lease is None:
+            return
+        while True:
+            if self._term is None:
+                await self.begin()
+                await start()
+            await self._lease.lost.wait()
+            log.warning("this process does not hold the lease %s any more", self._lease.name)
+            await stop()
+            self._term = None

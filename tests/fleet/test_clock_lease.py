@@ -1,0 +1,124 @@
+"""The clock lease: one of two processes has the duties, and a former holder saves nothing by time."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
+
+import pytest
+
+from forewarn.clock import ManualClock
+from forewarn.core.event import EventType, State
+from forewarn.core.policy import EMULATOR
+from forewarn.fleet.errors import LeaseLost
+from forewarn.fleet.service import Fleet
+from forewarn.platform.simulated import SimulatedPlatform
+from forewarn.store.memory import MemoryStore
+from forewarn.store.port import Store
+from tests.core.sample_scopes import TEN, schedule_request, web_scope
+from tests.fleet.fleets import GatedStore, until
+
+HOUR = timedelta(hours=1)
+
+
+class SharedLease:
+    """A lease of one of two fleets in this process; the test decides who holds it, and whether it is valid."""
+
+    name = "clock"
+
+    def __init__(self, process: str) -> None:
+        self.holder = self.process = process
+        self.lost = asyncio.Event()
+        self.lost.set()
+        self.is_valid = False
+        self.is_free = asyncio.Event()
+
+    async def claim(self) -> None:
+        """Wait until the test gives the lease."""
+        await self.is_free.wait()
+        self.is_valid = True
+        self.lost.clear()
+
+    async def release(self) -> None:
+        """Give the lease back."""
+        self.take()
+
+    def take(self) -> None:
+        """Take the lease away."""
+        self.is_free.clear()
+        self.is_valid = False
+        self.lost.set()
+
+
+@asynccontextmanager
+async def run_two(store: Store, clock: ManualClock) -> AsyncIterator[tuple[list[Fleet], list[SharedLease]]]:
+    """Run two fleets with a lease each; nobody holds one yet."""
+    leases = [SharedLease("one"), SharedLease("two")]
+    platform = SimulatedPlatform(clock)
+    async with AsyncExitStack() as stack:
+        yield (
+            [
+                await stack.enter_async_context(
+                    Fleet.run(store=store, platform=platform, clock=clock, policy=EMULATOR, lease=lease)
+                )
+                for lease in leases
+            ],
+            leases,
+        )
+
+
+async def test_duties_follow_the_lease() -> None:
+    async with run_two(MemoryStore(), ManualClock(TEN)) as (fleets, leases):
+        assert [fleet.scheduler.is_running for fleet in fleets] == [False, False]
+        leases[0].is_free.set()
+        await until(lambda: fleets[0].scheduler.is_running)
+        assert [fleet.clock_lease.is_held for fleet in fleets] == [True, False]
+        leases[0].take()
+        await until(lambda: not fleets[0].scheduler.is_running)
+        leases[1].is_free.set()
+        await until(lambda: fleets[1].scheduler.is_running)
+        term = fleets[0].leases.find("clock")
+        assert term is not None
+        assert (term.term, term.holder) == (2, "two")
+
+
+async def test_suspended_holder_starts_nothing_after_another_has_taken_over(caplog: pytest.LogCaptureFixture) -> None:
+    """It has decided to start an event, and another process takes over before that is saved."""
+    store, clock = GatedStore(), ManualClock(TEN)
+    async with run_two(store, clock) as (fleets, leases):
+        leases[0].is_free.set()
+        await until(lambda: fleets[0].scheduler.is_running)
+        await fleets[0].inventory.add_scope(web_scope(), by="test")
+        await fleets[0].events.schedule(schedule_request(EventType.REBOOT, "web/web-0"))
+        store.may_save_scopes.clear()
+        clock.set(TEN + HOUR)
+        await until(lambda: store.waiting == 1)
+        await fleets[1].leases.take_over("clock", holder="two", process="two", now=TEN)
+        store.may_save_scopes.set()
+        await until(lambda: "term 1 is now held by two" in caplog.text)
+        for fleet in fleets:
+            scope, _ = fleet.replica.newest("web")
+            assert scope is not None
+            assert [event.state for event in scope.events] == [State.SCHEDULED]
+        leases[0].take()
+        leases[1].is_free.set()
+        await until(lambda: fleets[1].replica.scope("web").events[0].state is State.STARTED)
+
+
+async def test_guards_need_a_valid_lease() -> None:
+    async with run_two(MemoryStore(), ManualClock(TEN)) as (fleets, leases):
+        with pytest.raises(LeaseLost):
+            fleets[0].clock_lease.guards()
+        leases[0].is_free.set()
+        await until(lambda: fleets[0].clock_lease.is_held)
+        assert len(fleets[0].clock_lease.guards()) == 1
+        leases[0].is_valid = False  # not renewed in time
+        with pytest.raises(LeaseLost, match="does not hold the lease clock"):
+            fleets[0].clock_lease.guards()
+
+
+async def test_only_process_on_a_store_needs_no_lease() -> None:
+    clock = ManualClock(TEN)
+    async with Fleet.run(store=MemoryStore(), platform=SimulatedPlatform(clock), clock=clock, policy=EMULATOR) as fleet:
+        assert fleet.clock_lease.is_held
+        assert fleet.clock_lease.guards() == {}

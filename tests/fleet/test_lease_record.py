@@ -1,0 +1,28 @@
+"""Terms of leases: what is saved under a former term is refused."""
+
+import pytest
+
+from forewarn.fleet.errors import LeaseLost
+from forewarn.fleet.lease_record import LeaseHolder
+from tests.core.sample_scopes import TEN
+from tests.fleet.fleets import run_fleet
+
+
+async def test_each_take_over_begins_a_term() -> None:
+    async with run_fleet() as fleet:
+        assert fleet.leases.find("host-hv-0") is None
+        first = await fleet.leases.take_over("host-hv-0", holder="process 1", process="a", now=TEN)
+        assert first == LeaseHolder(term=1, holder="process 1", process="a", taken_at=TEN)
+        second = await fleet.leases.take_over("host-hv-0", holder="process 2", process="b", now=TEN)
+        assert (second.term, fleet.leases.find("host-hv-0")) == (2, second)
+
+
+async def test_former_term_guards_nothing_any_more() -> None:
+    async with run_fleet() as fleet:
+        await fleet.leases.take_over("clock", holder="process 1", process="a", now=TEN)
+        assert list(fleet.leases.guards("clock", 1).values()) == [fleet.leases.revision_of("clock")]
+        await fleet.leases.take_over("clock", holder="process 2", process="b", now=TEN)
+        with pytest.raises(LeaseLost, match=r"term 1 is now held by process 2 \(term 2\)"):
+            fleet.leases.guards("clock", 1)
+        with pytest.raises(LeaseLost, match="nobody"):
+            fleet.leases.guards("other", 1)
