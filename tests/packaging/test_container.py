@@ -1,4 +1,4 @@
-"""The container files name files, options and VMs that exist. Building them needs a registry and is not tested here."""
+"""The container files name files, options and VMs that exist. Building them needs images of a registry and is not tested here."""
 
 import json
 import re
@@ -62,6 +62,7 @@ def test_compose_file_builds_and_publishes_what_the_container_serves() -> None:
     urls = [handler["environment"]["FOREWARN_ENDPOINT"], handler["command"][-1]]
     assert {urlsplit(url).netloc for url in urls} == {f"forewarn:{port}"}
     assert parse_endpoint(urls[0]).path == "/vm/web-0"
+    assert "--retry-connrefused" in handler["command"]  # podman 4.3 starts it before the emulator is healthy
 
 
 def test_commands_of_the_files_work(machine: Machine) -> None:
