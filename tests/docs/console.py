@@ -11,9 +11,10 @@ VARIABLE = [
     (re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"), "<guid>"),
     (re.compile(r"\b(?=[0-9A-F]*\d)[0-9A-F]{8}\b"), "<short id>"),
     (re.compile(r"\btk_[0-9a-f]{12}\b"), "<token>"),
-    (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"), "<time>"),
+    (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"), "<ISO time>"),
     (re.compile(r"[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT"), "<date>"),
-    (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(Z|\+00:00)"), "<time>"),
+    (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ"), "<time>"),
+    (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\+00:00"), "<Python time>"),
     # Work that has just started may still be pending.
     (re.compile(r"(the work on [^;\n]*), (pending|begun)\b"), r"\1, <under way>"),
     (re.compile(r"\b\d+\.\d s\b"), "<seconds>"),
