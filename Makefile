@@ -19,7 +19,7 @@ SELF := $(PIP) --quiet --no-deps --no-build-isolation --editable .
 MONO := mcs=mono-mcs,libmono-system-net-http4.0-cil,libmono-system-runtime-serialization4.0-cil
 PROGRAMS_OF_TESTS := curl=curl strace=strace gcc=gcc,libc6-dev ip=iproute2 dnsmasq=dnsmasq-base nft=nftables systemd-analyze=systemd jq=jq haproxy=haproxy \
     slirp4netns=slirp4netns pasta=passt setpriv=util-linux chromium=chromium \
-    pg_ctlcluster=postgresql-common,postgresql $(MONO)
+    nginx=nginx-light wrk=wrk pg_ctlcluster=postgresql-common,postgresql $(MONO)
 CODE := $(strip src tests $(wildcard bench tools))
 
 .PHONY: help install run test test-fast test-long check pictures screenshots docs lock release bench clean

@@ -33,6 +33,7 @@ COMMANDS = dict(_commands())
 
 OF_ONE_REQUEST = {
     "--address", "--all", "--amount", "--approval", "--approve", "--at", "--auto-approve", "--blackout", "--burst",
+    "--cell", "--from", "--restart", "--to",
     "--actor", "--campaign", "--clear", "--closed-gate", "--core", "--description", "--action", "--done",
     "--dry-run", "--duration", "--instance",
     "--event", "--exclude-host", "--exclude-scope", "--exclude-tag", "--exclude-vm", "--expected", "--expires",
@@ -65,7 +66,8 @@ def _options(page: str) -> list[str]:
 GROUPS = sorted({name.partition(" ")[0] for name in COMMANDS if " " in name})
 
 VERBS = {
-    "Abort", "Add", "Advance", "Approve", "Back", "Cancel", "Change", "Check", "Clear", "Create", "Delete", "End",
+    "Abort", "Add", "Advance", "Approve", "Back", "Cancel", "Change", "Check", "Clear", "Copy", "Create", "Delete",
+    "End",
     "Evict", "Export", "Find", "Follow", "Import", "Inject", "List", "Manage", "Pause", "Plan", "Prepare", "Redeploy",
     "Remove", "Replace", "Resolve", "Restart", "Resume", "Retry", "Revoke", "Roll", "Run", "Schedule", "Set", "Show",
     "Simulate", "Skip", "Start", "Stop",

@@ -158,6 +158,7 @@ VIEWS = {
     "cluster check": ("--config", HOSTILE),
     "backup": (HOSTILE,),
     "restore": (HOSTILE,),
+    "migrate": ("--from", HOSTILE, "--to", "nats://127.0.0.1:1", "--config", HOSTILE),
 }
 """Every command with hostile text: as stored in the fleet, in its arguments, in a refusal."""
 
