@@ -45,7 +45,7 @@ def test_correct_handler_exits_with_0_and_a_summary(machine: Machine) -> None:
     assert ended.code == 0, ended.stderr
     assert ended.stdout == "1 scenario: 1 passed.\n"
     assert ended.stderr.splitlines() == [
-        "1 scenario: at most 1m40s if it polls every second.",
+        "1 scenario: at most 2m30s if it polls every second.",
         "✓ user-restart",
         "Checks: 9 kept, 0 broken, 2 not judged.",
         (
@@ -233,6 +233,7 @@ def test_json_and_junit_have_all_findings(machine: Machine, tmp_path: Path) -> N
         "is_exercised": False,
         "event_kind": None,
         "advice": "",
+        "is_conclusive": False,
     }
     assert scenario.pop("seconds") > 0
     assert scenario.pop("stalled") >= 0

@@ -115,6 +115,7 @@ def test_old_version_hides_the_event(expected: str, verdict: Verdict, is_exercis
     assert (finding.verdict, finding.is_exercised) == (verdict, is_exercised)
     assert finding.seen.startswith("it asks with 2017-08-01, in which Preempt events are not shown")
     assert ("use 2017-11-01 or newer" in finding.seen) == (verdict is BROKEN)
+    assert finding.is_conclusive == (verdict is BROKEN)
 
 
 def test_event_that_a_new_version_never_showed_is_not_exercised() -> None:

@@ -6,13 +6,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from forewarn.guest.observer import Observed
 from forewarn.testing.exam import LaunchOptions, exam_scenarios
 from forewarn.testing.exam.catalog import ExamScenario
-from forewarn.testing.exam.handler import NO_PROXIES, PROXIES, ExamHandler
-from forewarn.testing.exam.stall_watcher import StallWatcher
+from forewarn.testing.exam.handler import NO_PROXIES, PROXIES, USUAL_INTERVAL, ExamHandler, usual_interval
+from forewarn.testing.exam.stall_watcher import Stall, StallWatcher
 from forewarn.testing.service import Forewarn
+from tests.testing.exam.traces import ask
 
 pytestmark = pytest.mark.process
 
@@ -23,6 +26,38 @@ NEVER = 1e6
 
 SCENARIOS = {scenario.name: scenario for scenario in exam_scenarios()}
 SHOW_PROXIES = "import os, sys; print(*map(os.environ.get, sys.argv[1:]), sep='|')"
+
+
+def polls(*times: tuple[float, float]) -> list[Observed]:
+    """Return polls with the times of request and response."""
+    return [msgspec.structs.replace(ask(at), answered_at=answered_at) for at, answered_at in times]
+
+
+@pytest.mark.parametrize(
+    ("observed", "stalls", "expected"),
+    [
+        (polls(), [], USUAL_INTERVAL),
+        (polls((1.0, 1.0)), [], USUAL_INTERVAL),
+        (polls((1.0, 1.0), (1.3, 1.3), (1.6, 1.6)), [], USUAL_INTERVAL),
+        (polls((1.0, 1.0), (4.0, 4.0), (7.0, 7.0)), [], 3.0),
+        (polls((1.0, 1.0), (4.0, 4.0)), [Stall(1.0, 4.0, 1.5)], 1.5),
+        (polls((1.0, 5.0), (6.5, 6.5)), [], 1.5),
+        (polls((1.0, 4.0), (5.0, 8.0), (9.0, 12.0)), [], 4.0),
+    ],
+    ids=[
+        "no poll",
+        "one poll",
+        "polls often",
+        "polls rarely",
+        "waited for a processor",
+        "late first response",
+        "slow responses",
+    ],
+)
+def test_poll_interval_is_a_usual_pause_and_the_fastest_response(
+    observed: list[Observed], stalls: list[Stall], expected: float
+) -> None:
+    assert usual_interval(observed, stalls) == pytest.approx(expected)
 
 
 class Run:
@@ -75,6 +110,17 @@ def test_program_has_reacted_after_catching_up(tmp_path: Path) -> None:
         run.service.restart("web-0")
         run.handler.catch_up()
         assert len(run.requests("POST")) == 1
+
+
+def test_program_has_polled_again_after_it_received_the_event_of_another_vm(tmp_path: Path) -> None:
+    with run_handler(tmp_path, str(SAMPLE), "none", scenario="event-for-another-vm") as run:
+        run.start()
+        run.service.wait_until_asked("web/web-0", times=5, timeout=GUARD)
+        run.service.restart("web-1")
+        run.handler.catch_up()
+        answers = [each.answer for each in run.service.newest_requests("web/web-0") if each.status in (200, None)]
+    first = next(number for number, answer in enumerate(answers) if b"web-1" in answer)
+    assert len(answers) - first > SCENARIOS["event-for-another-vm"].min_polls
 
 
 def test_start_returns_when_the_program_ends(tmp_path: Path) -> None:

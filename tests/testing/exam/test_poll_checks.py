@@ -32,6 +32,7 @@ from tests.testing.exam.traces import (
 )
 
 AFTER_ERROR = (ask(0.5), ask(1.0, status=500), ask(31.0), ask(32.0))
+RARELY = (ask(1.0), ask(101.0), ask(201.0))
 EMPTY = seen(2.0, "GET", PATH, 200)
 
 JUDGED: dict[str, tuple[Check, HandlerTrace, Verdict]] = {
@@ -84,6 +85,26 @@ JUDGED: dict[str, tuple[Check, HandlerTrace, Verdict]] = {
         PollIntervalCheck(),
         record(*AFTER_ERROR, finished_at=33.0, stalls=[Stall(1.0, 30.0, 27.0)]),
         BROKEN,
+    ),
+    "delays that may be longer than every pause": (
+        PollIntervalCheck(),
+        record(*RARELY, finished_at=201.0, stalls=[Stall(1.0, 201.0, 199.0, 199.0)]),
+        OPEN,
+    ),
+    "a machine without a processor for the program that starts the handler again and again": (
+        PollIntervalCheck(),
+        record(*RARELY, finished_at=201.0, stalls=[Stall(1.0, 201.0, 199.0)], one_shot_runs=3),
+        OPEN,
+    ),
+    "pauses that are too long without every delay": (
+        PollIntervalCheck(),
+        record(*RARELY, finished_at=201.0, stalls=[Stall(1.0, 201.0, 188.0, 188.0)]),
+        WARNED,
+    ),
+    "pauses after errors that may be only half as long as measured": (
+        PollIntervalCheck(),
+        record(ask(0.0), ask(0.0, status=500), ask(290.0), finished_at=290.0, stalls=[Stall(0.0, 290.0, 272.0, 272.0)]),
+        WARNED,
     ),
     "pause after an empty body": (PollIntervalCheck(), record(ask(1.0), EMPTY, ask(33.0), finished_at=34.0), BROKEN),
     "no poll in the whole scenario": (PollCheck(), record(), BROKEN),

@@ -12,7 +12,12 @@ LEAVES = ("approves-others", Polarity.MUST_NOT)
 
 
 def result(
-    scenario: str, broken: tuple[str, Polarity] | None, *, is_finished: bool = True, stalled: float = 0.5
+    scenario: str,
+    broken: tuple[str, Polarity] | None,
+    *,
+    is_finished: bool = True,
+    stalled: float = 0.5,
+    is_conclusive: bool = False,
 ) -> Result:
     demands = (APPROVES, RUNS, LEAVES) if broken is None else (broken,)
     return Result(
@@ -25,6 +30,7 @@ def result(
                 expected="",
                 verdict=Verdict.KEPT if broken is None else Verdict.BROKEN,
                 seen="",
+                is_conclusive=is_conclusive,
             )
             for key, mood in demands
         ),
@@ -54,3 +60,7 @@ def test_scenario_in_which_a_program_was_late_is_retried_if_the_machine_was_busy
 )
 def test_clear_mistake_is_not_retried(broken: tuple[str, Polarity]) -> None:
     assert again(result("one", None), result("two", broken), result("three", None)) == []
+
+
+def test_scenario_of_an_api_version_that_hides_the_event_is_not_retried() -> None:
+    assert again(result("one", APPROVES, is_conclusive=True), result("two", APPROVES)) == ["two"]

@@ -13,6 +13,23 @@ from forewarn.testing.exam.scenario_run import Result, ScenarioRun
 RESTART = next(scenario for scenario in exam_scenarios() if scenario.name == "user-restart")
 TITLE = RESTART.scenario("web-0").title
 
+SHOW_TYPES = """
+import json, os, time, urllib.request
+url = os.environ["URL"] + "/metadata/scheduledevents?api-version=2020-07-01"
+shown = set()
+while True:
+    request = urllib.request.Request(url, headers={"Metadata": "true"})
+    for event in json.load(urllib.request.urlopen(request))["Events"]:
+        kind = event["Resources"][0] + ":" + event["EventType"]
+        if kind not in shown:
+            shown.add(kind)
+            print(kind, flush=True)
+        if kind == "web-0:Reboot":
+            raise SystemExit
+    time.sleep(0.5 if shown else 0.0)
+"""
+"""A program that notices the first event at once, shows the types of all events, and ends with its own."""
+
 NEVER = 1e6
 """A pace at which no timeout of the exam is reached."""
 
@@ -108,6 +125,13 @@ def test_program_gets_the_scenario_and_its_markers() -> None:
         "FOREWARN_EXAM_SCENARIO": "user-restart",
     }
     assert not Path(directory).exists()
+
+
+@pytest.mark.process
+def test_own_event_never_has_the_unknown_type() -> None:
+    scenario = next(each for each in exam_scenarios() if each.name == "unknown-event-type")
+    types = set(ScenarioRun(options(SHOW_TYPES), scenario).run().output.split())
+    assert types == {"web-0:Reboot", "web-1:Hibernate", "web-1:Reboot"}
 
 
 @pytest.mark.process

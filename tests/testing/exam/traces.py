@@ -66,6 +66,7 @@ def record(
     recovered: Sequence[float] | None = None,
     stalls: Sequence[Stall] = (),
     kinds: Mapping[str, EventKind] | None = None,
+    one_shot_runs: int | None = None,
 ) -> HandlerTrace:
     return HandlerTrace(
         vm="web-0",
@@ -82,6 +83,7 @@ def record(
         recovered=recovered,
         stalls=stalls,
         kinds=kinds,
+        one_shot_runs=one_shot_runs,
     )
 
 

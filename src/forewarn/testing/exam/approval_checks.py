@@ -77,7 +77,8 @@ class ApprovalCheck(msgspec.Struct, frozen=True):
         seen = f"it asks with {max(trace.versions)}, in which {kind.type} events are not shown"
         match expectations.for_kind(kind):
             case Expectation.APPROVE:
-                return CheckResult(Verdict.BROKEN, f"{seen}; use {since} or newer", event_kind=kind.text)
+                why = f"{seen}; use {since} or newer"
+                return CheckResult(Verdict.BROKEN, why, event_kind=kind.text, is_conclusive=True)
             case Expectation.IGNORE:
                 return CheckResult(Verdict.KEPT, seen, Polarity.MUST_NOT, event_kind=kind.text)
             case Expectation.EITHER:

@@ -45,6 +45,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """Type and source of the event that the check is about: `Reboot/Platform`."""
     advice: str = ""
     """What to do about it, if the observation alone does not show it."""
+    is_conclusive: bool = False
+    """Whether a busy machine cannot be the reason, although the check is one of time."""
 
 
 class CheckResult(msgspec.Struct, frozen=True):
@@ -57,6 +59,7 @@ class CheckResult(msgspec.Struct, frozen=True):
     is_exercised: bool = True
     event_kind: str | None = None
     advice: str = ""
+    is_conclusive: bool = False
 
 
 class Check(Protocol):
@@ -101,6 +104,7 @@ def evaluate(check: Check, trace: HandlerTrace, expectations: Expectations) -> F
         is_exercised=result.is_exercised,
         event_kind=result.event_kind,
         advice=result.advice,
+        is_conclusive=result.is_conclusive,
     )
 
 

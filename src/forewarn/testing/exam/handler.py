@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
@@ -18,7 +18,7 @@ from forewarn.guest.observer import Observed
 from forewarn.testing.errors import WaitTimeout
 from forewarn.testing.exam.catalog import ExamScenario
 from forewarn.testing.exam.handler_process import HandlerProcess, LaunchContext, LaunchOptions
-from forewarn.testing.exam.stall_watcher import StallWatcher
+from forewarn.testing.exam.stall_watcher import Stall, StallWatcher, available_seconds
 from forewarn.testing.exam.trace import ENOUGH_LOOKS, GOOD_STATUSES, DocumentSnapshot, HandlerTrace, is_long_poll
 from forewarn.testing.service import Forewarn
 from forewarn.testing.vm import Vm
@@ -152,8 +152,7 @@ class ExamHandler:
     @property
     def poll_interval(self) -> float:
         """The usual seconds from one poll to the next; USUAL_INTERVAL if it is shorter or unknown."""
-        gaps = [self._stalls.available(one.at, next_.at) for one, next_ in pairwise(self._polls())]
-        return max(USUAL_INTERVAL, median(gaps)) if gaps else USUAL_INTERVAL
+        return usual_interval(self._polls(), self._stalls.stalls)
 
     @property
     def waiting_time(self) -> float:
@@ -222,8 +221,8 @@ class ExamHandler:
     def _has_handled(self, news: ScopeNews) -> bool:
         """Return whether the program has received its own events in this state and all others, and polled again."""
         trace = self._trace()
-        shown = {id_ for document in trace.documents for id_ in document.events}
-        if not trace.documents or not news.others <= shown or not self._shows(trace.documents[-1], news):
+        has_others = all(trace.first_document_with(id_) is not None for id_ in news.others)
+        if not trace.documents or not has_others or not self._shows(trace.documents[-1], news):
             return False
         since = [poll for poll in trace.polls if poll.at > self._shown_since(trace, news)]
         return len(since) >= self._scenario.min_polls or any(map(_is_pending_long_poll, since))
@@ -235,13 +234,14 @@ class ExamHandler:
         }
 
     def _shown_since(self, trace: HandlerTrace, news: ScopeNews) -> float:
-        """Return since when every document has shown this state."""
+        """Return since when every document has shown this state, and the program knows all other events."""
         since = trace.documents[-1].at
         for document in reversed(trace.documents):
             if not self._shows(document, news):
                 break
             since = document.at
-        return since
+        others = map(trace.first_document_with, news.others)
+        return max([since, *(document.at for document in others if document is not None)])
 
     def _is_own(self, resources: tuple[str, ...]) -> bool:
         return self.vm is not None and is_named(self.vm.name, resources)
@@ -266,6 +266,16 @@ class ExamHandler:
         if self._endpoint is not None:
             with suppress(WaitTimeout):
                 self._service.wait_until_asked(self._endpoint, times=len(self._polls()) + 1, timeout=POLL_SLICE)
+
+
+def usual_interval(polls: Sequence[Observed], stalls: Sequence[Stall]) -> float:
+    """Return the seconds of a usual pause and of the fastest response; USUAL_INTERVAL if it is shorter or unknown.
+
+    One late response must not make a program look slow.
+    """
+    pauses = [available_seconds(stalls, one.answered_at or one.at, next_.at) for one, next_ in pairwise(polls)]
+    fastest = min((poll.answered_at - poll.at for poll in polls if poll.answered_at is not None), default=0.0)
+    return max(USUAL_INTERVAL, median(pauses) + fastest) if pauses else USUAL_INTERVAL
 
 
 def _is_pending_long_poll(poll: Observed) -> bool:

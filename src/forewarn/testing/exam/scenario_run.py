@@ -37,7 +37,7 @@ from forewarn.testing.scenario import (
 )
 from forewarn.testing.service import Forewarn
 
-LIMIT = 20.0
+LIMIT = 30.0
 """The time limit of a scenario, in seconds, without stalls of the machine and long poll intervals of the program."""
 
 STALLED_SHARE = 0.2

@@ -23,6 +23,9 @@ MIN_LOST = 0.02
 MAX_SHARE = 0.9
 """The largest part of a stall that does not count. So even a program that always waits for itself meets its limits."""
 
+WHOLE = 1.0
+"""All of a stall."""
+
 ARRIVAL = 0.5
 """The last seconds of a pause, in which the exam may have noticed the program's next request too late."""
 
@@ -30,7 +33,7 @@ PROC = Path("/proc")
 
 
 class Stall(msgspec.Struct, frozen=True):
-    """A time by the monotonic clock, and how many of its seconds do not count.
+    """A time by the monotonic clock, and how many of its seconds the exam and the program waited for a processor.
 
     `delay` is how many of them the program itself waited; a stall of the exam does not make its pauses longer.
     """
@@ -41,24 +44,24 @@ class Stall(msgspec.Struct, frozen=True):
     delay: float = 0.0
 
 
-def available_seconds(stalls: Iterable[Stall], begin: float, end: float) -> float:
-    """Return the seconds between two times of the monotonic clock, without those that stalls have taken."""
+def available_seconds(stalls: Iterable[Stall], begin: float, end: float, *, share: float = MAX_SHARE) -> float:
+    """Return the seconds between two times of the monotonic clock, without at most this share of each stall."""
     lost = 0.0
     for stall in stalls:
         overlap = min(end, stall.end) - max(begin, stall.begin)
         if overlap > 0:
-            lost += stall.lost * overlap / (stall.end - stall.begin)
+            lost += overlap * min(share, stall.lost / (stall.end - stall.begin))
     return max(0.0, end - begin - lost)
 
 
-def pause_seconds(stalls: Iterable[Stall], begin: float, end: float) -> float:
+def pause_seconds(stalls: Iterable[Stall], begin: float, end: float, *, share: float = MAX_SHARE) -> float:
     """Return the seconds that the program paused: without its own delays, and stalls in which its request arrived."""
     own = (
         stall if end - ARRIVAL <= stall.end else Stall(stall.begin, stall.end, stall.delay)
         for stall in stalls
         if stall.end > begin
     )
-    return available_seconds(own, begin, end)
+    return available_seconds(own, begin, end, share=share)
 
 
 class StallWatcher:
@@ -98,7 +101,7 @@ class StallWatcher:
         with self._lock:
             now = time.monotonic()
             late = now - self._ticked_at - TICK
-            current = [] if late < MIN_LOST else [Stall(self._ticked_at, now, late * MAX_SHARE)]
+            current = [] if late < MIN_LOST else [Stall(self._ticked_at, now, late)]
             return [*self._stalls, *current]
 
     def available(self, begin: float, end: float | None = None) -> float:
@@ -118,7 +121,7 @@ class StallWatcher:
             with self._lock:
                 now = time.monotonic()
                 took = now - self._ticked_at
-                lost = min(took - TICK + delay, took * MAX_SHARE)
+                lost = min(took - TICK + delay, took)
                 if lost > MIN_LOST:
                     self._stalls.append(Stall(self._ticked_at, now, lost, min(delay, lost)))
                 self._ticked_at = now

@@ -10,7 +10,7 @@ import msgspec
 
 from forewarn.client.document import Document, Event, Status, event_key, read_document
 from forewarn.guest.observer import Observed
-from forewarn.testing.exam.stall_watcher import Stall, available_seconds, pause_seconds
+from forewarn.testing.exam.stall_watcher import MAX_SHARE, WHOLE, Stall, available_seconds, pause_seconds
 from forewarn.testing.request_log import EVENTS_PATH, is_events_query
 from forewarn.wire.document_parser import InvalidDocument
 
@@ -115,9 +115,15 @@ class HandlerTrace:
         """Return the seconds between two times, without stalls of the machine."""
         return available_seconds(self.stalls, begin, end)
 
-    def paused(self, begin: float, end: float) -> float:
-        """Return the seconds that the handler paused between two times, without its delays by the machine."""
-        return pause_seconds(self.stalls, begin, end)
+    def paused(self, begin: float, end: float, *, at_least: bool = False) -> float:
+        """Return the seconds that the handler paused between two times, without its delays by the machine.
+
+        `at_least` subtracts every measured second: on a busy machine, the true pause is between the two. The exam
+        starts a handler that runs again and again, so stalls of the exam can be a part of its pauses, too.
+        """
+        if at_least and self.one_shot_runs is not None:
+            return available_seconds(self.stalls, begin, end, share=WHOLE)
+        return pause_seconds(self.stalls, begin, end, share=WHOLE if at_least else MAX_SHARE)
 
     def time_text(self, at: float) -> str:
         """Return a time as text, in seconds since the program was started."""
