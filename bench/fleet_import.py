@@ -37,11 +37,10 @@ def run(task: Task) -> ImportFinished:
     began_at = time.monotonic()
     file = b"".join(client.export_fleet("toml"))
     exported_at = time.monotonic()
-    result = None
-    for progress in client.import_fleet(HOST.sub(f'host = "{task.mark}-'.encode(), file), "toml"):
-        result = progress.result
+    *_, last = client.import_fleet(HOST.sub(f'host = "{task.mark}-'.encode(), file), "toml")
+    result = last.result
     if result is None:
-        raise ValueError("the import has ended without a result")
+        raise ValueError(f"the import has ended without a result: {last}")
     return ImportFinished(
         export_seconds=exported_at - began_at,
         import_seconds=time.monotonic() - exported_at,

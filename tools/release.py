@@ -17,7 +17,7 @@ import venv
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-LOCKS = ("server", "notify")
+LOCKS = ("server", "notify", "cluster")
 """The files in requirements/ with everything that the service and the agent need at run time."""
 
 

@@ -4,6 +4,7 @@ import hashlib
 import json
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -32,6 +33,11 @@ def test_release_is_built_checked_and_tried(tmp_path: Path) -> None:
     sbom = (tmp_path / f"{name}.cdx.json").read_text()
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(sbom) is None
     assert described(sbom) == {("forewarn", __version__), *runtime_packages()}
+
+
+def test_release_has_the_packages_of_every_extra_for_production() -> None:
+    project = tomllib.loads((release.ROOT / "pyproject.toml").read_text())["project"]
+    assert {*release.LOCKS, "testing"} == set(project["optional-dependencies"])
 
 
 def described(sbom: str) -> set[tuple[str, str]]:
