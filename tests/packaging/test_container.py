@@ -1,4 +1,4 @@
-"""The container files name files, options and VMs that exist. Building them needs images of a registry and is not tested here."""
+"""The container files name files, options and VMs that exist. To build them, images of a registry are needed: not here."""
 
 import json
 import re
