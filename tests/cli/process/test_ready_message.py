@@ -157,6 +157,15 @@ class TestPastedLines:
             ("Reboot", "Scheduled"),
         ]
 
+    def test_lines_of_a_rehearsal_have_consent(self, machine: Machine, tmp_path: Path) -> None:
+        """The production policy does not announce until a VM polls, as the second line does."""
+        (tmp_path / "production.toml").write_text('platform = "simulated"\n')
+        with machine.up("--like", str(tmp_path / "production.toml"), "--fleet", "demonstration") as service:
+            schedule, ask, _ = service.ready["examples"]
+            assert self.paste(machine, schedule, tmp_path, "sh").returncode == 0
+            events = json.loads(self.paste(machine, ask, tmp_path, "sh").stdout)["Events"]
+        assert [event["EventStatus"] for event in events] == ["Scheduled"]
+
     @staticmethod
     def printed(service: UpProcess) -> list[str]:
         assert service.process.stdout is not None

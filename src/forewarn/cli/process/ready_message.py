@@ -151,9 +151,10 @@ def example_commands(running: RunningService, vms: Sequence[Vm]) -> Iterator[str
         return
     vm = min(vms, key=lambda vm: vm.scope_kind is not ScopeKind.AVAILABILITY_SET)
     where = () if running.directory == user_data_directory(os.environ) else ("--data", str(running.directory))
-    yield shlex.join(
-        (*program_command(), "event", "schedule", "Reboot", _shortest_name(running, vm), "--in", "15m", *where)
-    )
+    policy = running.fleet.scopes.rule_context.policy
+    needs_consent = policy.enforce_notice and not policy.announces(enabled=False)  # as in a rehearsal
+    options = ("--in", "15m", *(("--unannounced",) if needs_consent else ()), *where)
+    yield shlex.join((*program_command(), "event", "schedule", "Reboot", _shortest_name(running, vm), *options))
     if vm.guest_url is not None:
         url = f"'{vm.guest_url}/metadata/scheduledevents?api-version={NEWEST_VERSION}'"
         yield rf"curl -s -H Metadata:true {url} -w '\n'"
