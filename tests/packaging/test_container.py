@@ -1,4 +1,4 @@
-"""The container files name files, options and VMs that exist. To build them, images of a registry are needed: not here."""
+"""The container files name files, options and VMs that exist. Building them needs images, and is not tested here."""
 
 import json
 import re
