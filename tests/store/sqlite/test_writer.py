@@ -30,7 +30,7 @@ from forewarn.store.sqlite import database
 from forewarn.store.sqlite import writer as sqlite_writer
 from forewarn.store.sqlite.database import DATABASE_FILE, prepare_database
 from forewarn.store.sqlite.store import SqliteStore
-from forewarn.store.sqlite.writer import ROWS_PER_INSERT, EncodedEntry, Save, Writer, encode_entries
+from forewarn.store.sqlite.writer import READ_REVISIONS, ROWS_PER_STATEMENT, EncodedEntry, Save, Writer, encode_entries
 from tests.store.contract import (
     BATCH,
     HOLD,
@@ -39,6 +39,8 @@ from tests.store.contract import (
     entries,
 )
 from tests.store.sqlite.data_directories import writer_of
+
+MOST_ROWS = max(ROWS_PER_STATEMENT)
 
 
 async def test_batch_waits_once_for_a_lock_of_another_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,7 +130,7 @@ def test_entry_is_stored_with_what_it_is_found_by() -> None:
     assert msgspec.json.decode(encoded.entry, type=Entry) == entry
 
 
-@pytest.mark.parametrize("count", [1, ROWS_PER_INSERT - 1, ROWS_PER_INSERT, ROWS_PER_INSERT + 1, 3 * ROWS_PER_INSERT])
+@pytest.mark.parametrize("count", [1, 3, 4, 21, MOST_ROWS - 1, MOST_ROWS, MOST_ROWS + 1, 3 * MOST_ROWS])
 def test_all_entries_of_a_batch_are_stored_in_order(writer: Writer, count: int) -> None:
     encoded = encode_entries(entries(count))
     writer.commit([Save(WEB, b"value", encoded[:1], None), Save(BATCH, b"value", encoded[1:], None)])
@@ -138,6 +140,50 @@ def test_all_entries_of_a_batch_are_stored_in_order(writer: Writer, count: int) 
     keys = [WEB] + [BATCH] * (count - 1)
     assert rows == [
         (n, key.kind.value, key.id, *row) for n, (key, row) in enumerate(zip(keys, encoded, strict=True), 1)
+    ]
+
+
+def test_each_save_of_a_large_batch_is_compared_by_itself(writer: Writer) -> None:
+    keys = [RecordKey(RecordKind.SCOPE, f"scope-{n}") for n in range(2 * MOST_ROWS + 7)]
+    created = writer.commit([Save(key, b"first", (), None) for key in keys])
+    revisions = [outcome.revision for outcome in created if isinstance(outcome, Record)]
+    last = revisions[-1]
+    assert revisions == list(range(1, len(keys) + 1))
+    results = writer.commit(
+        [
+            Save(keys[0], b"second", (), 1),
+            Save(keys[1], b"second", (), 7),
+            Save(keys[2], b"second", (), 3, {keys[0]: 1}),
+            Save(keys[0], b"third", (), last + 1),
+            Save(keys[3], None, (), 4),
+            Save(keys[3], b"again", (), None),
+            *(Save(key, b"second", (), revision) for key, revision in zip(keys[4:], revisions[4:], strict=True)),
+        ]
+    )
+    conflicts = [(type(each), each.key, each.actual) for each in results if isinstance(each, RevisionConflict)]
+    assert conflicts == [(RevisionConflict, keys[1], 2), (GuardConflict, keys[0], last + 1)]
+    assert [results[0], *results[3:6]] == [
+        Record(keys[0], b"second", last + 1),
+        Record(keys[0], b"third", last + 2),
+        Deleted(keys[3], last + 3),
+        Record(keys[3], b"again", last + 4),
+    ]
+    assert results[6:] == [Record(key, b"second", last + 5 + n) for n, key in enumerate(keys[4:])]
+    stored = writer._connection.execute("SELECT id, value, revision FROM records ORDER BY number").fetchall()
+    assert stored == [
+        (keys[0].id, b"third", last + 2),
+        (keys[1].id, b"first", 2),
+        (keys[2].id, b"first", 3),
+        *((key.id, b"second", last + 5 + n) for n, key in enumerate(keys[4:])),
+        (keys[3].id, b"again", last + 4),
+    ]
+
+
+def test_revisions_are_looked_up_without_reading_all_records(writer: Writer) -> None:
+    statement = READ_REVISIONS.format(rows="(?, ?), (?, ?)")
+    plan = writer._connection.execute(f"EXPLAIN QUERY PLAN {statement}", ("scope", "web") * 2).fetchall()
+    assert [step[-1] for step in plan if "records" in step[-1]] == [
+        "SEARCH records USING INDEX sqlite_autoindex_records_1 (kind=? AND id=?)"
     ]
 
 

@@ -8,13 +8,13 @@ and every further save is refused, until `settle` succeeds.
 
 import os
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from itertools import chain
 from pathlib import Path
 from threading import Lock
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -88,14 +88,20 @@ PER_SAVE_ERRORS = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_TOOBIG, sqlite3
 lock of another process only after its whole timeout."""
 
 
-ROWS_PER_INSERT = 50
-"""How many journal rows one statement inserts. The writer thread waits for its turn after each statement while the
-event loop computes, so fewer statements mean faster commits."""
+ROWS_PER_STATEMENT = (64, 16, 4, 1)
+"""How many rows one statement reads or writes. The writer thread waits for its turn after each statement while the
+event loop computes, so fewer statements mean faster commits; few different ones stay prepared."""
 
-INSERT_ONE = """
-    INSERT INTO journal (position, kind, id, at, entry, event, did, author, request)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"""
-INSERT_SEVERAL = INSERT_ONE + ", (?, ?, ?, ?, ?, ?, ?, ?, ?)" * (ROWS_PER_INSERT - 1)
+READ_REVISIONS = """
+    WITH wanted (kind, id) AS (VALUES {rows})
+    SELECT kind, id, revision FROM wanted CROSS JOIN records USING (kind, id)"""
+"""CROSS JOIN makes SQLite look up the wanted rows, instead of reading all records."""
+
+WRITE_RECORDS = """
+    INSERT INTO records (kind, id, revision, value) VALUES {rows}
+    ON CONFLICT (kind, id) DO UPDATE SET revision = excluded.revision, value = excluded.value"""
+
+INSERT_ENTRIES = "INSERT INTO journal (position, kind, id, at, entry, event, did, author, request) VALUES {rows}"
 
 
 ROOM_FILE = "forewarn.room"
@@ -172,7 +178,7 @@ class Writer:
     def append(self, rows: Sequence[tuple[int, RecordKey, EncodedEntry]], *, revision: int, pruned: int) -> None:
         """Add journal rows at positions of another store, and note the revision up to which its rows are here."""
         with wrap_sqlite_errors(self._path), transaction(self._connection):
-            self._insert([(position, key.kind.value, key.id, *line) for position, key, line in rows])
+            self._insert([(position, *_name(key), *line) for position, key, line in rows])
             last = max(self._counters.position, pruned, *(position for position, _, _ in rows))
             counters = self._counters._replace(
                 revision=revision,
@@ -292,18 +298,23 @@ class Writer:
         revision = self._counters.revision
         results: list[SaveResult] = []
         entries: list[tuple[RecordKey, EncodedEntry]] = []
-        guard_revisions: dict[RecordKey, int | None] = {}  # read once for all saves that name the same guard
+        known = self._read_revisions(saves)  # as this transaction sees them, with the saves before
+        written: dict[RecordKey, Save] = {}
         for save in saves:
-            if (stale := self._find_stale_guard(save, guard_revisions)) is not None:
-                results.append(stale)
-                continue
-            if not self._compare_and_swap(save, revision + 1):
-                results.append(RevisionConflict(save.key, expected=save.expected, actual=self._revision_of(save.key)))
+            if (conflict := _find_conflict(save, known)) is not None:
+                results.append(conflict)
                 continue
             revision += 1
-            guard_revisions[save.key] = None if save.value is None else revision
-            entries += ((save.key, line) for line in save.entries)
             results.append(save.at_revision(revision))
+            entries += ((save.key, line) for line in save.entries)
+            if save.value is None:
+                self._write_records(written, known)
+                self._connection.execute("DELETE FROM records WHERE kind = ? AND id = ?", _name(save.key))
+                known[save.key] = None
+            else:
+                known[save.key] = revision
+                written[save.key] = save
+        self._write_records(written, known)
         self._write_entries(entries)
         counters = self._counters._replace(
             revision=revision,
@@ -313,50 +324,39 @@ class Writer:
         self._save_counters(counters)
         return results, counters
 
+    def _read_revisions(self, saves: Sequence[Save]) -> dict[RecordKey, int | None]:
+        """Return the revisions of all records that the saves name, also as guards; None: there is no such record."""
+        known: dict[RecordKey, int | None] = dict.fromkeys(key for save in saves for key in (save.key, *save.guards))
+        names = {_name(key): key for key in known}
+        for kind, id_, revision in self._execute(READ_REVISIONS, tuple(names)):
+            known[names[kind, id_]] = revision
+        return known
+
+    def _write_records(self, saves: dict[RecordKey, Save], revisions: dict[RecordKey, int | None]) -> None:
+        """Write the values of records, the last one of each, and forget them."""
+        self._execute(WRITE_RECORDS, [(*_name(key), revisions[key], save.value) for key, save in saves.items()])
+        saves.clear()
+
     def _write_entries(self, entries: Sequence[tuple[RecordKey, EncodedEntry]]) -> None:
         first = self._counters.position + 1
-        self._insert([(position, key.kind.value, key.id, *line) for position, (key, line) in enumerate(entries, first)])
+        self._insert([(position, *_name(key), *line) for position, (key, line) in enumerate(entries, first)])
 
     def _insert(self, rows: Sequence[tuple[int | str | None, ...]]) -> None:
-        several = len(rows) - len(rows) % ROWS_PER_INSERT
-        for start in range(0, several, ROWS_PER_INSERT):
-            self._connection.execute(INSERT_SEVERAL, tuple(chain.from_iterable(rows[start : start + ROWS_PER_INSERT])))
-        self._connection.executemany(INSERT_ONE, rows[several:])
+        self._execute(INSERT_ENTRIES, rows)
 
-    def _compare_and_swap(self, save: Save, revision: int) -> bool:
-        """Write the record if it is at the expected revision, and return whether it was."""
-        name = (save.key.kind.value, save.key.id)
-        match save:
-            case Save(value=None):
-                cursor = self._connection.execute(
-                    "DELETE FROM records WHERE kind = ? AND id = ? AND revision = ?", (*name, save.expected)
-                )
-            case Save(expected=None):
-                cursor = self._connection.execute(
-                    "INSERT INTO records (kind, id, revision, value) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
-                    (*name, revision, save.value),
-                )
-            case _:
-                cursor = self._connection.execute(
-                    "UPDATE records SET revision = ?, value = ? WHERE kind = ? AND id = ? AND revision = ?",
-                    (revision, save.value, *name, save.expected),
-                )
-        return cursor.rowcount == 1
-
-    def _find_stale_guard(self, save: Save, known: dict[RecordKey, int | None]) -> GuardConflict | None:
-        """Return the first guard that is not at its revision, as seen within this transaction."""
-        for guard, expected in save.guards.items():
-            if guard not in known:
-                known[guard] = self._revision_of(guard)
-            if known[guard] != expected:
-                return GuardConflict(guard, expected=expected, actual=known[guard])
-        return None
-
-    def _revision_of(self, key: RecordKey) -> int | None:
-        row = self._connection.execute(
-            "SELECT revision FROM records WHERE kind = ? AND id = ?", (key.kind.value, key.id)
-        ).fetchone()
-        return None if row is None else row[0]
+    def _execute(self, statement: str, rows: Sequence[tuple[int | str | bytes | None, ...]]) -> list[tuple[Any, ...]]:
+        """Execute a statement with these rows, in as few steps as possible; return what it has read."""
+        found: list[tuple[Any, ...]] = []
+        start = 0
+        for size in ROWS_PER_STATEMENT:
+            while len(rows) - start >= size:
+                several = rows[start : start + size]
+                placeholders = f"({', '.join('?' * len(several[0]))})"
+                parameters = tuple(chain.from_iterable(several))
+                filled = statement.format(rows=", ".join([placeholders] * size))
+                found += self._connection.execute(filled, parameters).fetchall()
+                start += size
+        return found
 
     def _remove_expired(self, retention: Retention, now: datetime) -> list[int]:
         if retention.age is None:
@@ -386,3 +386,17 @@ class Writer:
         failure = to_store_error(error, self._path)
         failure.__cause__ = error
         return failure
+
+
+def _name(key: RecordKey) -> tuple[str, str]:
+    return key.kind.value, key.id
+
+
+def _find_conflict(save: Save, known: Mapping[RecordKey, int | None]) -> RevisionConflict | None:
+    """Return the first guard that is not at its revision, or the record itself; None if the save is possible."""
+    for guard, expected in save.guards.items():
+        if known[guard] != expected:
+            return GuardConflict(guard, expected=expected, actual=known[guard])
+    if known[save.key] != save.expected:
+        return RevisionConflict(save.key, expected=save.expected, actual=known[save.key])
+    return None
