@@ -159,12 +159,12 @@ class Draft:
         """Return the finished change. If nothing happened, it has the original scope, unchanged."""
         if self.scope is self._untouched and not self.entries:
             return Change(self.before, (), result)
-        self.set(
-            changed_at=self.now,
-            entries=self.scope.entries + len(self.entries),
-            ended=self.scope.ended[-MAX_RECENT_ITEMS:],
-            seen_keys=self.scope.seen_keys[-MAX_RECENT_ITEMS:],
-        )
+        fields: dict[str, object] = {"changed_at": self.now, "entries": self.scope.entries + len(self.entries)}
+        if len(self.scope.ended) > MAX_RECENT_ITEMS:
+            fields["ended"] = self.scope.ended[-MAX_RECENT_ITEMS:]
+        if len(self.scope.seen_keys) > MAX_RECENT_ITEMS:
+            fields["seen_keys"] = self.scope.seen_keys[-MAX_RECENT_ITEMS:]
+        self.set(**fields)
         return Change(self.scope, tuple(self.entries), result)
 
     def remove(self, result: R) -> Change[R]:
@@ -174,6 +174,8 @@ class Draft:
 
 def _drop_expired(scope: Scope, now: datetime) -> Scope:
     """Return the scope without expired `ended` entries and keys; the same object if nothing has expired."""
+    if not scope.ended and not scope.seen_keys:
+        return scope
     since = now - MAX_RECENT_AGE
     ended = tuple(item for item in scope.ended if item.at > since)
     seen_keys = tuple(item for item in scope.seen_keys if item.at > since)

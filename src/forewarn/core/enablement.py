@@ -54,15 +54,18 @@ def disable_if_idle(draft: Draft, context: RuleContext, seen_at: datetime | None
 
 def idle_at(scope: Scope, context: RuleContext, seen_at: datetime | None) -> datetime | None:
     """Return when the scope's idle timeout is over; outages of the service do not count."""
-    known = [moment for moment in (seen_at, scope.seen_at) if moment is not None]
-    if not scope.enabled or context.policy.idle_after is None or not known:
+    idle_after = context.policy.idle_after
+    last_seen_at = scope.seen_at if seen_at is None or (scope.seen_at or seen_at) > seen_at else seen_at
+    if not scope.enabled or idle_after is None or last_seen_at is None:
         return None
-    return _add_uptime(max(known), context.policy.idle_after, context.outages)
+    return _add_uptime(last_seen_at, idle_after, context.outages)
 
 
 def _add_uptime(start: datetime, time: timedelta, outages: tuple[Outage, ...]) -> datetime:
     """Return when the service will have been up for `time` since `start`."""
     end = start + time
+    if not outages:
+        return end
     for outage in sorted(outages, key=lambda outage: outage.began_at):
         if outage.ended_at > start and outage.began_at < end:
             end += outage.ended_at - max(outage.began_at, start)

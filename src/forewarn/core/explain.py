@@ -212,15 +212,21 @@ def external_blockers(scope: Scope, event: Event, context: RuleContext) -> tuple
     blockers: list[Blocker] = [
         OperatorHold(hold=hold, whole_fleet=hold is context.hold) for hold in (context.hold, scope.hold) if hold
     ]
-    in_use: dict[int, list[str]] = {}
-    for other in scope.events:
-        if other.state is State.STARTED and other.update_domain != event.update_domain and other.is_planned:
-            in_use.setdefault(other.update_domain, []).append(other.id)
-    blockers += [DomainInUse(update_domain=domain, events=tuple(ids)) for domain, ids in sorted(in_use.items())]
+    if len(scope.events) > 1:
+        blockers += _domains_in_use(scope, event)
     if event.campaign and not event.cleared:
         name = event.by.removeprefix(CAMPAIGN_PREFIX) if event.by.startswith(CAMPAIGN_PREFIX) else ""
         blockers.append(CampaignPending(campaign=event.campaign, name=name))
     return tuple(blockers)
+
+
+def _domains_in_use(scope: Scope, event: Event) -> list[DomainInUse]:
+    """Return the other update domains of the scope that are being maintained, in order."""
+    in_use: dict[int, list[str]] = {}
+    for other in scope.events:
+        if other.state is State.STARTED and other.update_domain != event.update_domain and other.is_planned:
+            in_use.setdefault(other.update_domain, []).append(other.id)
+    return [DomainInUse(update_domain=domain, events=tuple(ids)) for domain, ids in sorted(in_use.items())]
 
 
 def is_approved(scope: Scope, event: Event) -> bool:

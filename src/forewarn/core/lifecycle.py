@@ -31,15 +31,18 @@ def tick(scope: Scope, context: RuleContext, *, now: datetime, seen_at: datetime
 def wake_at(scope: Scope, context: RuleContext, *, seen_at: datetime | None = None) -> datetime | None:
     """Return the next time at which time alone may change something; None if only a command can."""
     moments = [_starts_at(scope, event) for event in scope.events if _waits_for_time(scope, event, context)]
-    in_progress = vms_in_progress(scope)
-    moments += [
-        impact.retry_at
+    retries = [
+        (impact.retry_at, impact.vm)
         for event in scope.events
         for impact in event.impacts
-        if impact.retry_at is not None and impact.vm not in in_progress
+        if impact.retry_at is not None
     ]
-    disable_at = idle_at(scope, context, seen_at)
-    return min([*moments, disable_at] if disable_at else moments, default=None)
+    if retries:
+        in_progress = vms_in_progress(scope)
+        moments += [retry_at for retry_at, vm in retries if vm not in in_progress]
+    if (disable_at := idle_at(scope, context, seen_at)) is not None:
+        moments.append(disable_at)
+    return min(moments, default=None)
 
 
 def _starts_at(scope: Scope, event: Event) -> datetime:

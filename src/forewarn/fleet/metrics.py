@@ -121,19 +121,18 @@ class FleetMetrics:
         self, before: Scope | None, after: Scope | None, entries: Sequence[Entry], rule_context: RuleContext
     ) -> None:
         """Count the saved changes of a scope."""
-        if not any(entry.event for entry in entries):
-            return
-        known = {event.id: event for scope in (before, after) if scope is not None for event in scope.events}
-        types = {id_: event.type for id_, event in known.items()}
+        types: dict[str, EventType] = {}
         for entry in entries:
             if entry.event is None:
                 continue
+            event = (after and after.find_event(entry.event)) or (before and before.find_event(entry.event))
             if "type" in entry.facts:
                 types[entry.event] = EventType(entry.facts["type"])
-            if entry.event in types:
-                self._count(entry, types[entry.event])
-            if entry.event in known:
-                self._observe(entry, known[entry.event], before, rule_context)
+            type_ = types.get(entry.event) or (event.type if event else None)
+            if type_ is not None:
+                self._count(entry, type_)
+            if event:
+                self._observe(entry, event, before, rule_context)
 
     def _count(self, entry: Entry, type_: EventType) -> None:
         if entry.kind in COUNTED_CHANGES:
@@ -219,9 +218,9 @@ def _count_scope(scope: Scope) -> _ScopeCounts:
     return _ScopeCounts(
         enabled=scope.enabled,
         held=scope.hold is not None,
-        events=tuple((event.type, event.state) for event in scope.events),
+        events=tuple([(event.type, event.state) for event in scope.events]),
         stuck=tuple(
-            (event.type, impact.state) for event in scope.events for impact in event.impacts if impact.state in STUCK
+            [(event.type, impact.state) for event in scope.events for impact in event.impacts if impact.state in STUCK]
         ),
     )
 

@@ -65,15 +65,18 @@ class Save(msgspec.Struct, frozen=True):
         return Deleted(self.key, revision) if self.value is None else Record(self.key, self.value, revision)
 
 
+_encode = msgspec.json.Encoder().encode
+
+
 def encode_entries(entries: Sequence[Entry]) -> tuple[EncodedEntry, ...]:
     """Encode entries for the journal."""
-    return tuple(_encode_entry(entry) for entry in entries)
+    return tuple([_encode_entry(entry) for entry in entries])
 
 
 def _encode_entry(entry: Entry) -> EncodedEntry:
     return EncodedEntry(
         at=to_microseconds(entry.at),
-        entry=msgspec.json.encode(entry).decode(),
+        entry=_encode(entry).decode(),
         event=entry.event,
         did=entry.kind.value,
         author=entry.by,
