@@ -15,10 +15,10 @@ from forewarn.settings.loader import Precedence, SettingSource, iter_values
 from forewarn.settings.schema import (
     EMULATOR,
     KEYS,
-    variable_name,
 )
 from forewarn.settings.types import (
     format_value,
+    variable_name,
 )
 from tests.settings.sample_values import EVERY_KEY
 

@@ -19,8 +19,6 @@ from forewarn.settings.schema import (
     PolicySettings,
     Settings,
     SimulatedSettings,
-    flag_name,
-    variable_name,
 )
 from forewarn.settings.types import (
     DEMONSTRATION,
@@ -28,7 +26,9 @@ from forewarn.settings.types import (
     LogFormat,
     LogLevel,
     LogSettings,
+    flag_name,
     format_value,
+    variable_name,
 )
 
 

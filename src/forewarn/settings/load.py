@@ -15,8 +15,8 @@ from forewarn.settings.loader import (
     read_key,
     read_settings_file,
 )
-from forewarn.settings.schema import Preset, Settings, flag_name, variable_name
-from forewarn.settings.types import VARIABLE_PREFIX, StoreName
+from forewarn.settings.schema import Preset, Settings
+from forewarn.settings.types import VARIABLE_PREFIX, StoreName, flag_name, variable_name
 from forewarn.settings.validation import validate
 
 FILE_NAME = "forewarn.toml"

@@ -16,7 +16,6 @@ from forewarn.settings.nats import NatsSettings
 from forewarn.settings.types import (
     DEMONSTRATION,
     GUEST_PORT,
-    VARIABLE_PREFIX,
     Count,
     CountOrNone,
     Duration,
@@ -210,13 +209,3 @@ PRESETS = {preset.command: preset for preset in (EMULATOR, PRODUCTION)}
 
 KEYS = setting_types(Settings)
 """Every key, as `section.field` in a section, with its type."""
-
-
-def variable_name(key: str) -> str:
-    """Return the environment variable of a key."""
-    return VARIABLE_PREFIX + key.replace(".", "_").upper()
-
-
-def flag_name(key: str) -> str:
-    """Return the flag of a key."""
-    return "--" + key.replace(".", "-").replace("_", "-")

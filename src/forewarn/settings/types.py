@@ -374,3 +374,13 @@ class LogSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     format: Format = LogFormat.JSON
     level: Level = LogLevel.INFO
+
+
+def variable_name(key: str) -> str:
+    """Return the environment variable of a key."""
+    return VARIABLE_PREFIX + key.replace(".", "_").upper()
+
+
+def flag_name(key: str) -> str:
+    """Return the flag of a key."""
+    return "--" + key.replace(".", "-").replace("_", "-")

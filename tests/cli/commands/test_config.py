@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from forewarn.settings.load import load_settings
-from forewarn.settings.schema import KEYS, PRODUCTION, variable_name
+from forewarn.settings.schema import KEYS, PRODUCTION
+from forewarn.settings.types import variable_name
 from tests.cli.in_process import InProcessMachine
 from tests.support.program import Machine
 

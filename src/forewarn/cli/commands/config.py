@@ -19,9 +19,8 @@ from forewarn.settings.schema import (
     UNPROTECTED_KEYS,
     Preset,
     Settings,
-    variable_name,
 )
-from forewarn.settings.types import format_value
+from forewarn.settings.types import format_value, variable_name
 
 
 class EffectiveSetting(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,7 +13,8 @@ from forewarn.cli.output import Output
 from forewarn.settings.load import find_settings_file
 from forewarn.settings.loader import LoadOptions, load_struct, read_settings_file
 from forewarn.settings.nats import SERVER_SCHEMES, NatsSettings
-from forewarn.settings.schema import PRODUCTION, variable_name
+from forewarn.settings.schema import PRODUCTION
+from forewarn.settings.types import variable_name
 
 Place = Path | NatsSettings
 

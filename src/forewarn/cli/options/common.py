@@ -1,7 +1,6 @@
 """Options shared by several commands, as decorators, and the types of their values."""
 
 from collections.abc import Callable, Iterable, Mapping
-from difflib import get_close_matches
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -9,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import click
 
 from forewarn.cli.output import Output
-from forewarn.settings.schema import variable_name
+from forewarn.settings.types import variable_name
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -36,6 +35,8 @@ class ChoiceType(click.ParamType[StrEnum]):
         by_name = {choice.value.casefold(): choice for choice in self.choices}
         member = by_name.get(value.casefold())
         if member is None:
+            from difflib import get_close_matches  # late: an idle agent does not need it
+
             close = get_close_matches(value.casefold(), by_name, n=1)
             meant = f" Did you mean {by_name[close[0]].value}?" if close else ""
             self.fail(f"{value} is not one of {self._all_values()}.{meant}", param, ctx)
