@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from forewarn.files import UnsafeDirectory
 from forewarn.store.migration import MIGRATION, MigrationCursor, MigrationPage, MigrationState, TargetUsed
 from forewarn.store.port import MAX_NUMBER, Extent, RecordKind, StoreFailed, StoreInUse
 from forewarn.store.sqlite import migration
@@ -41,6 +42,17 @@ async def test_source_is_locked_and_refuses_an_incomplete_restore(tmp_path: Path
     (tmp_path / "restore.ready-1").mkdir()
     with pytest.raises(StoreFailed, match="restore"):
         SqliteSource(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["forewarn.db", "forewarn.db-wal", "forewarn.lock"])
+async def test_symbolic_link_in_the_source_is_refused_and_not_followed(tmp_path: Path, name: str) -> None:
+    await fill_directory(tmp_path / "data")
+    place = tmp_path / "data" / name
+    place.touch()
+    place.rename(tmp_path / "target")
+    place.symlink_to(tmp_path / "target")
+    with pytest.raises(UnsafeDirectory, match="is a symbolic link"):
+        SqliteSource(tmp_path / "data")
 
 
 async def test_repeated_page_is_saved_once(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 
 from msgspec.structs import replace
 
-from forewarn.files import prepare_directory
+from forewarn.files import check_links, prepare_directory
 from forewarn.store.migration import (
     MIGRATION,
     PAGE_ITEMS,
@@ -55,6 +55,7 @@ class SqliteSource:
     def __init__(self, directory: Path) -> None:
         self.name = str(directory)
         database = directory / DATABASE_FILE
+        check_links(directory, STORE_FILES)
         if any(directory.glob(f"{READY_PREFIX}*")):
             raise StoreFailed(directory, "a restore is not complete; start and stop its service once")
         with wrap_os_errors(directory):
