@@ -13,8 +13,9 @@ from forewarn.api.client import ApiClient
 from forewarn.api.local_service import read_token
 from forewarn.core.event import EventType
 from tests.cli.in_process import UpService, run_up
-from tests.end_to_end.dashboard.browser import LIVE, Browser, run_browser
+from tests.end_to_end.dashboard.browser import Browser, open_browser
 from tests.operator.sample_campaign import asked
+from tests.support.chromium import run_chromium
 from tests.support.program import Machine
 
 PICTURES = Path(__file__).parents[1] / "docs/pictures"
@@ -49,11 +50,9 @@ def prepare(service: UpService, api: ApiClient) -> str:
 
 def take(browser: Browser, path: str, *, theme: str, height: int, file: Path) -> None:
     """Take the screenshot of a page."""
-    browser.tab.emulate(width=WIDTH, height=height, dark=theme == "dark")
-    browser.tab.call("Emulation.setScrollbarsHidden", hidden=True)
+    browser.tabs.emulate(width=WIDTH, height=height, dark=theme == "dark")
     browser.show(path)
-    browser.tab.wait_until(LIVE)
-    browser.tab.screenshot(file)
+    browser.page.screenshot(path=file, animations="disabled")
 
 
 def main(directory: Path = PICTURES) -> None:
@@ -61,7 +60,7 @@ def main(directory: Path = PICTURES) -> None:
     with tempfile.TemporaryDirectory() as home, run_up(Machine(Path(home))) as service:
         url, token = service.ready["operator_url"], read_token(Path(service.ready["token_file"]))
         event = prepare(service, ApiClient(url, token))
-        with run_browser(url, Path(home)) as browser:
+        with run_chromium() as chromium, open_browser(chromium, url) as browser:
             browser.sign_in(token)
             for name, (path, theme, height) in PAGES.items():
                 file = directory / f"dashboard-{name}.png"

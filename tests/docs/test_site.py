@@ -15,9 +15,10 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 from markdown_it import MarkdownIt
+from playwright.sync_api import Browser
 
 from tests.docs.built_page import BuiltPage
-from tests.support.chromium import Chromium, run_chromium
+from tests.support.chromium import Tabs, open_tabs, run_chromium
 from tools.docs_site.navigation import Entry, navigation
 from tools.docs_site.pages import Page, collect
 
@@ -62,18 +63,15 @@ def read_pages(folder: Path) -> dict[Path, BuiltPage]:
 
 
 @pytest.fixture(scope="module")
-def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
-    with run_chromium(tmp_path_factory.mktemp("chromium")) as chromium:
+def chromium() -> Iterator[Browser]:
+    with run_chromium() as chromium:
         yield chromium
 
 
 @pytest.fixture
-def tab(chromium: Chromium) -> Chromium:
-    """The browser, with empty records."""
-    chromium.open("about:blank")
-    chromium.requests.clear()
-    chromium.errors.clear()
-    return chromium
+def tabs(chromium: Browser) -> Iterator[Tabs]:
+    with open_tabs(chromium) as tabs:
+        yield tabs
 
 
 def test_every_page_is_built(site: Site) -> None:
@@ -148,36 +146,36 @@ def pages_of(entries: tuple[Entry, ...] | list[Entry]) -> list[PurePosixPath]:
 LINKS = "[...document.querySelectorAll('a[href]')].map(link => link.href.split('#')[0])"
 
 
-def test_navigation_has_every_markdown_page(site: Site, tab: Chromium) -> None:
-    tab.open((site.folder / "index.html").as_uri())
-    links = tab.evaluate(LINKS.replace("a[href]", ".md-nav--primary a[href]"))
+def test_navigation_has_every_markdown_page(site: Site, tabs: Tabs) -> None:
+    tabs.page.goto((site.folder / "index.html").as_uri())
+    links = tabs.page.evaluate(LINKS.replace("a[href]", ".md-nav--primary a[href]"))
     markdown = {site.file_of(page).as_uri() for page in site.pages.values() if page.is_markdown}
     assert set(links) == markdown
     assert {site.file_of(site.pages[page]).as_uri() for page in pages_of(navigation(site.pages))} == markdown
 
 
-def test_links_lead_to_every_page_without_outside_request_or_error(site: Site, tab: Chromium) -> None:
+def test_links_lead_to_every_page_without_outside_request_or_error(site: Site, tabs: Tabs) -> None:
     """Open every page from a web server, which takes half as long: search then starts in another thread."""
     with serve(site.folder) as site_url:
         waiting, seen = [f"{site_url}/index.html"], set[str]()
         while waiting:
-            tab.open(url := waiting.pop())
+            tabs.page.goto(url := waiting.pop())
             seen.add(url)
-            links = tab.evaluate(f"new Promise(done => requestIdleCallback(() => done({LINKS})))")
+            links = tabs.page.evaluate(f"new Promise(done => requestIdleCallback(() => done({LINKS})))")
             waiting += sorted({link for link in links if link.startswith(site_url)} - seen - set(waiting))
-        tab.open("about:blank")
+        tabs.page.goto("about:blank")
     files = (site.file_of(page).relative_to(site.folder) for page in site.pages.values())
     assert seen == {f"{site_url}/{file}" for file in files}
-    assert outside(tab, site_url) == set()
-    assert tab.errors == []
+    assert outside(tabs, site_url) == set()
+    assert tabs.errors == []
 
 
-def outside(tab: Chromium, site_url: str) -> set[str]:
+def outside(tabs: Tabs, site_url: str) -> set[str]:
     """Return the requests that left the site."""
-    return {url for url in tab.requests if not url.startswith((site_url, "data:", "blob:", "about:"))}
+    return {url for url in tabs.requests if not url.startswith((site_url, "data:", "blob:", "about:"))}
 
 
-def test_outside_requests_and_errors_are_recorded(tab: Chromium, tmp_path: Path) -> None:
+def test_outside_requests_and_errors_are_recorded(tabs: Tabs, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     page.write_text(
         """<!doctype html><img src="http://192.0.2.1/picture.png"><script>
@@ -186,11 +184,11 @@ def test_outside_requests_and_errors_are_recorded(tab: Chromium, tmp_path: Path)
         setTimeout(() => { throw new Error("caught by nothing") })
         </script>"""
     )
-    tab.call("Page.navigate", url=page.as_uri())
+    tabs.page.goto(page.as_uri(), wait_until="commit")
     wanted = {"http://192.0.2.1/picture.png", "http://192.0.2.1/worker"}
-    tab.wait_for(lambda: outside(tab, tmp_path.as_uri()) == wanted)
-    tab.wait_for(lambda: any("seen in the console" in error for error in tab.errors))
-    tab.wait_for(lambda: any("caught by nothing" in error for error in tab.errors))
+    texts = ("seen in the console", "caught by nothing")
+    while outside(tabs, tmp_path.as_uri()) != wanted or not all(text in " ".join(tabs.errors) for text in texts):
+        tabs.page.evaluate("new Promise(done => setTimeout(done, 10))")
 
 
 @contextmanager
@@ -224,23 +222,23 @@ def site_url(request: pytest.FixtureRequest, site: Site) -> Iterator[str]:
 SEARCH = "[...document.querySelectorAll('body > *')].find(element => element.shadowRoot)?.shadowRoot"
 
 
-def test_search_finds_pages_without_a_network(tab: Chromium, site_url: str) -> None:
-    tab.open(f"{site_url}/docs/glossary.html")
-    tab.evaluate("document.querySelector('.md-search__button').click()")
-    tab.wait_until(f"{SEARCH}?.querySelector('input')")
-    tab.evaluate(f"{SEARCH}.querySelector('input').focus()")
-    tab.call("Input.insertText", text="incarnation")
-    tab.wait_until(f"{SEARCH}.querySelector('[role=listbox] a[href]')")
-    found = tab.evaluate(f"[...{SEARCH}.querySelectorAll('[role=listbox] a[href]')].map(link => link.href)")
+def test_search_finds_pages_without_a_network(tabs: Tabs, site_url: str) -> None:
+    tabs.page.goto(f"{site_url}/docs/glossary.html")
+    tabs.page.evaluate("document.querySelector('.md-search__button').click()")
+    tabs.page.wait_for_function(f"{SEARCH}?.querySelector('input')")
+    tabs.page.evaluate(f"{SEARCH}.querySelector('input').focus()")
+    tabs.page.keyboard.insert_text("incarnation")
+    tabs.page.wait_for_function(f"{SEARCH}.querySelector('[role=listbox] a[href]')")
+    found = tabs.page.evaluate(f"[...{SEARCH}.querySelectorAll('[role=listbox] a[href]')].map(link => link.href)")
     assert any(link.startswith(f"{site_url}/docs/explanation/event-life.html") for link in found), found
-    assert outside(tab, site_url) == set()
-    assert tab.errors == []
+    assert outside(tabs, site_url) == set()
+    assert tabs.errors == []
 
 
-def test_copied_terminal_session_has_commands_only(site: Site, tab: Chromium) -> None:
-    tab.open((site.folder / "docs/tutorial/first-event.html").as_uri())
+def test_copied_terminal_session_has_commands_only(site: Site, tabs: Tabs) -> None:
+    tabs.page.goto((site.folder / "docs/tutorial/first-event.html").as_uri())
     session = "[...document.querySelectorAll('.highlight code')].find(code => code.querySelector('.go'))"
-    tab.evaluate(f"{session}.setAttribute('data-md-copying', '')")
-    copied = tab.evaluate(f"{session}.innerText.trim()")
+    tabs.page.evaluate(f"{session}.setAttribute('data-md-copying', '')")
+    copied = tabs.page.evaluate(f"{session}.innerText.trim()")
     assert copied
     assert "$ " not in copied

@@ -1,11 +1,19 @@
-"""A service with the demonstration fleet, and a browser for it."""
+"""Chromium, a service with the demonstration fleet, and a browser for it."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
+import playwright.sync_api
 import pytest
 
-from tests.end_to_end.dashboard.browser import Browser, Service, run_browser, run_dashboard
+from tests.end_to_end.dashboard.browser import Browser, Service, open_browser, run_dashboard
+from tests.support.chromium import run_chromium
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[playwright.sync_api.Browser]:
+    """A Chromium that the tests of a module share; each has storage of its own."""
+    with run_chromium() as running:
+        yield running
 
 
 @pytest.fixture
@@ -16,8 +24,7 @@ def service() -> Iterator[Service]:
 
 
 @pytest.fixture
-def browser(service: Service, tmp_path: Path) -> Iterator[Browser]:
-    """A browser that has not signed in. No page of a test may request anything of another host."""
-    with run_browser(service.running.url, tmp_path) as opened:
+def browser(service: Service, chromium: playwright.sync_api.Browser) -> Iterator[Browser]:
+    """A browser that has not signed in."""
+    with open_browser(chromium, service.running.url) as opened:
         yield opened
-        assert opened.foreign_requests() == []

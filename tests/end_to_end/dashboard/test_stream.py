@@ -1,0 +1,78 @@
+"""Journeys in a real browser: pages change live, tabs share one stream, and a lost connection is shown."""
+
+import playwright.sync_api
+from playwright.sync_api import expect
+
+from forewarn.core.access import Role
+from tests.end_to_end.dashboard.browser import Browser, Service, open_browser, run_dashboard, schedule
+from tests.end_to_end.dashboard.relay import run_relay
+from tests.support.processes import free_ports
+
+
+def test_overview_follows_an_event_through_its_life(browser: Browser, service: Service) -> None:
+    browser.sign_in()
+    event = schedule(service, "web/web-0")
+    browser.wait_for(event[:8])
+    browser.wait_for("in 15 min")
+    service.api.advance("5m")
+    browser.wait_for("in 10 min")
+    service.api.advance("10m")
+    browser.wait_for("In impact now 1")
+    service.api.advance()
+    browser.wait_for("In impact now 0")
+
+
+def test_tabs_share_one_stream(browser: Browser, service: Service) -> None:
+    browser.sign_in()
+    first = browser.tabs.open_tab()
+    browser.show("/ui/fleet")
+    assert service.running.fleet.journal.open == 1
+    event = schedule(service, "web/web-0")
+    expect(browser.page.locator("a.tile.scheduled")).to_have_count(1)
+    browser.tabs.use(first)
+    browser.wait_for(event[:8])
+
+
+def test_page_is_stale_while_the_service_is_away_and_leads_to_the_sign_in_page_when_it_is_back(
+    chromium: playwright.sync_api.Browser,
+) -> None:
+    """Sessions are in memory, so the restarted service asks to sign in; then the page that was open is shown."""
+    port = free_ports(1)[0]
+    with run_dashboard(port=port) as service, open_browser(chromium, service.running.url) as browser:
+        browser.sign_in()
+        browser.show("/ui/holds")
+        service.stop()
+        expect(browser.page.locator("#stream")).to_contain_text("Stale since")
+        browser.wait_for("Nothing is held")
+        with run_dashboard(port=port):
+            browser.wait_for_sign_in()
+            browser.page.get_by_label("Token").fill("a-token-for-tests")
+            browser.page.keyboard.press("Enter")
+            browser.page.wait_for_url("**/ui/holds")
+            browser.wait_until_live()
+        browser.tabs.errors.clear()  # Chromium reports the lost connection
+
+
+def test_lost_connection_is_shown_and_the_stream_resumes(
+    service: Service, chromium: playwright.sync_api.Browser
+) -> None:
+    """What happened in between is shown, in the same page and session."""
+    with run_relay(service.running.port) as relay, open_browser(chromium, relay.url) as browser:
+        browser.sign_in()
+        browser.page.evaluate("window.isSamePage = true")
+        relay.cut()
+        expect(browser.page.locator("#stream")).to_contain_text("Stale since")
+        event = schedule(service, "web/web-0")
+        browser.wait_until_gone(event[:8])
+        relay.repair()
+        browser.wait_until_live()
+        browser.wait_for(event[:8])
+        assert browser.page.evaluate("window.isSamePage")
+        browser.tabs.errors.clear()  # Chromium reports the lost connection
+
+
+def test_stream_of_a_limited_token_has_no_foreign_entry(browser: Browser, service: Service) -> None:
+    browser.sign_in(service.token("team", Role.VIEWER, "shop"))
+    hidden, own = schedule(service, "web/web-0"), schedule(service, "shop/FrontEnd_IN_0")
+    browser.wait_for(own[:8])
+    browser.wait_until_gone(hidden[:8])
