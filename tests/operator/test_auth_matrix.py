@@ -30,7 +30,7 @@ tags = { team = "wwww" }
 vms = [{ name = "web-{n}", count = 2 }]
 
 [[scopes]]
-name = "hidden"
+name = "hushed"
 kind = "availability-set"
 hosts = ["hv-7"]
 tags = { team = "hhhh" }
@@ -64,13 +64,13 @@ class World(msgspec.Struct, frozen=True):
         """Return the ways to name a thing of this kind."""
         match kind:
             case "scope":
-                yield Names("web", "hidden", "absent")
+                yield Names("web", "hushed", "absent")
             case "pattern":
-                yield Names("web*", "hidd*", "abse*")
+                yield Names("web*", "hush*", "abse*")
             case "vm":
                 yield Names("web-0", "db-0", "db-9")
-                yield Names("web/web-0", "hidden/db-0", "absent/db-0")
-                yield Names("web/web-0", "hidden/db-0", "hidden/db-9")
+                yield Names("web/web-0", "hushed/db-0", "absent/db-0")
+                yield Names("web/web-0", "hushed/db-0", "hushed/db-9")
             case "host":
                 yield Names("hv-0", "hv-7", "hv-9")
             case "tag":
@@ -270,7 +270,7 @@ async def run_world() -> AsyncIterator[World]:
             f"{role.value} of web": await service.token(f"{role.value}-team", role, *OWN) for role in Role
         }
         events, campaigns = [], []
-        for scope, vm, team in (("web", "web-1", "own"), ("hidden", "db-1", "far")):
+        for scope, vm, team in (("web", "web-1", "own"), ("hushed", "db-1", "far")):
             token = await service.token(f"{team}-team", Role.OPERATOR)
             body = {"type": "Reboot", "vms": [f"{scope}/{vm}"], "notice": "1d"}
             made = await service.request("POST", "/v1/events", body, token=token)

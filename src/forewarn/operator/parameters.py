@@ -124,10 +124,13 @@ def _methods(request: Request[Any, Any, Any]) -> str:
 
 def _check_query(request: Request[Any, Any, Any]) -> None:
     """Refuse unknown and repeated parameters: a misspelt filter must not list everything."""
-    parameters = request.route_handler.parsed_fn_signature.parameters.items()
+    handler = request.route_handler
+    taken, given = handler.parsed_fn_signature, handler.resolve_dependencies()
+    dependencies = [given[name].parsed_fn_signature for name in taken.parameters if name in given]
     known = {
         field.kwarg_definition.name or name: field
-        for name, field in parameters
+        for signature in (taken, *dependencies)
+        for name, field in signature.parameters.items()
         if isinstance(field.kwarg_definition, QueryParameter)
     }
     for name, values in request.query_params.dict().items():

@@ -2,6 +2,8 @@
 
 import re
 from hashlib import sha256
+from importlib.resources import files
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +12,9 @@ from tests.operator.running_api import run_api
 
 HTMX = "2.0.11", "d6fdc75f"
 """The version of htmx, and the beginning of its digest."""
+
+IDIOMORPH = "4cbd535c"
+"""The beginning of the digest of idiomorph 0.8.0, which does not contain its version."""
 
 
 async def test_file_is_served_with_its_type_to_anybody_and_kept_by_the_browser() -> None:
@@ -51,6 +56,20 @@ def test_htmx_is_the_pinned_version() -> None:
     assert (version[1].decode(), sha256(content).hexdigest()[:8]) == HTMX
 
 
+def test_idiomorph_is_the_pinned_version() -> None:
+    content = assets().contents["idiomorph.js"]
+    assert sha256(content).hexdigest()[:8] == IDIOMORPH
+    assert not re.search(rb"\beval\(|\bFunction\(", content)
+
+
+@pytest.mark.parametrize("name", ["htmx", "idiomorph"])
+def test_notice_names_each_foreign_file_and_its_licence(name: str) -> None:
+    notice = (Path(__file__).parents[3] / "NOTICE").read_text()
+    assert f"forewarn/operator/dashboard/static/{name}.js" in notice.replace("\n", "")
+    assert f"{name}.LICENSE" in notice
+    assert files("forewarn.operator.dashboard").joinpath(f"static/{name}.LICENSE").is_file()
+
+
 def test_scripts_and_styles_need_no_exception_of_the_content_security_policy() -> None:
     """Own scripts import only each other, and styles load nothing."""
     for name, content in assets().contents.items():
@@ -58,6 +77,6 @@ def test_scripts_and_styles_need_no_exception_of_the_content_security_policy() -
         if name.endswith(".css"):
             assert "url(" not in text
             assert "@import" not in text
-        elif name.endswith(".js") and name != "htmx.js":
+        elif name.endswith(".js") and name not in ("htmx.js", "idiomorph.js"):
             assert set(re.findall(r'from "([^"]*)"', text)) <= {f"./{other}" for other in assets().contents}
             assert not re.search(r"\beval\(|new Function|innerHTML|https?:", text)

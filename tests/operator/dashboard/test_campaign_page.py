@@ -30,8 +30,8 @@ async def test_wave_without_notice_is_not_shown_as_announced() -> None:
         await service.request("POST", "/v1/clock/advance", {"duration": "1s"})
         text = await browser.text(f"/ui/campaigns/{campaign.id}")
     assert "Not announced to 6 VMs in 1 scope" in text
-    assert "Planned Announced Unannounced Cleared Done Failed Skipped 1 1 2 0 0 1 0 0 0 0" in text
-    assert "unannounced web 1" in text
+    assert "Planned Announced Unannounced Cleared Done Failed Skipped Wave 1 1 2 0 0 1 0 0 0 0" in text
+    assert "Unannounced web 1" in text
 
 
 async def test_campaign_is_paused_resumed_and_aborted() -> None:

@@ -6,6 +6,8 @@ import pytest
 
 from forewarn.core.access import Role
 from forewarn.core.impact import Failed
+from forewarn.wire.document import encode_document
+from forewarn.wire.preview import scope_after_poll
 from forewarn.wire.protocol import VERSIONS
 from tests.operator.dashboard.signed_in import page_text, sign_in
 from tests.operator.running_api import RunningApi, event_detail, run_api, schedule_event
@@ -28,12 +30,39 @@ async def test_scheduled_event_shows_what_it_waits_for_and_how_it_looks_to_vms()
         before = await service.stored_state()
         text = await browser.text(f"/ui/events/{event.lower()}")
         assert f"Reboot {event[:8]} Scheduled Starts in 2026-03-02 10:15 UTC" in text
-        assert "not-before the end of its notice, 2026-03-02 10:15 UTC" in text
-        assert "scheduled web web-0" in text
+        assert "Not before the end of its notice, 2026-03-02 10:15 UTC" in text
+        assert f"scheduled web {event[:8]} web-0" in text
         shown = re.findall(r"api-version (\d{4}-\d\d-\d\d) \{", text)
         assert shown == list(VERSIONS[::-1])
         assert text.count(f'"EventId": "{event}"') == len(VERSIONS)
         assert await service.stored_state() == before
+
+
+async def test_document_is_shown_exactly_and_enables_nothing() -> None:
+    async with run_api() as service:
+        browser = await sign_in(service, await service.token("team", Role.VIEWER, "web"))
+        await schedule_event(service, "Reboot", "web/web-0", notice="15m", description=HOSTILE, unannounced=True)
+        before = await service.stored_state()
+        for version in VERSIONS:
+            answer = await browser.get(f"/ui/documents/web/{version}")
+            document = scope_after_poll(service.fleet.replica.scope("web"), now=service.fleet.clock.now())
+            assert (answer.status, answer.body) == (200, encode_document(document, version))
+            assert answer.headers["content-type"] == "application/json"
+        assert (await browser.get("/ui/documents/web/2099-01-01")).status == 404
+        assert (await browser.get("/ui/documents/shop/2020-07-01")).status == 403
+        assert await service.stored_state() == before
+
+
+async def test_blockers_lead_to_what_blocks() -> None:
+    async with run_api() as service:
+        browser = await sign_in(service)
+        first = await schedule_event(service, "Reboot", "web/web-0", notice="15m", unannounced=True)
+        await service.request("POST", f"/v1/events/{first}/approve", {"vm": "web-0"})
+        second = await schedule_event(service, "Reboot", "web/web-1", notice="15m", unannounced=True)
+        await service.request("POST", "/v1/holds", {"reason": "x", "scope": "web"})
+        page = (await browser.get(f"/ui/events/{second}")).body.decode().partition('id="blockers"')[2]
+        assert f'href="/ui/events/{first}"' in page.partition("</section>")[0]
+        assert 'href="/ui/holds"' in page.partition("</section>")[0]
 
 
 @pytest.mark.parametrize("action", ["approve", "cancel", "retry", "resolve"])

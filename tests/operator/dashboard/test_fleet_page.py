@@ -3,7 +3,7 @@
 import re
 
 from forewarn.core.access import Role
-from forewarn.operator.dashboard.fleet_page import BLOCKS_PER_PART, VMS_PER_DOMAIN
+from forewarn.operator.dashboard.fleet_page import BLOCKS_PER_PART, NAMED_TILES, VMS_PER_CELL, short_name
 from tests.operator.dashboard.signed_in import SignedIn, sign_in
 from tests.operator.running_api import run_api, schedule_event
 
@@ -12,7 +12,7 @@ async def tiles(browser: SignedIn, path: str) -> list[str]:
     """Return name and state of each VM on the page."""
     answer = await browser.get(path)
     assert answer.status == 200, answer.body.decode()
-    return re.findall(r'<span class="visually-hidden">([^<]*)</span>', answer.body.decode())
+    return re.findall(r'<a class="tile [^>]* title="([^,"]*), on ', answer.body.decode())
 
 
 async def test_page_has_every_scope_with_its_vms_by_domain() -> None:
@@ -20,7 +20,7 @@ async def test_page_has_every_scope_with_its_vms_by_domain() -> None:
         browser = await sign_in(service)
         await schedule_event(service, "Reboot", "web/web-0", notice="15m", unannounced=True)
         text = await browser.text("/ui/fleet")
-        assert "web availability-set, 6 VMs UD 0 web-0: scheduled web-0 web-3: not polling web-3 UD 1" in text
+        assert "web availability-set · 6 VMs FD 0 FD 1 FD 2 UD 0 web-0 scheduled web-3 not polling UD 1 web-1" in text
         assert len(await tiles(browser, "/ui/fleet")) == 15
 
 
@@ -42,7 +42,7 @@ async def test_hosts_have_the_vms_of_all_scopes() -> None:
         browser = await sign_in(service)
         hosts = {vm.host for vm in service.fleet.replica.scope("web").roster}
         text = await browser.text("/ui/fleet?view=hosts")
-        assert all(f"{host} host, " in text for host in hosts)
+        assert all(f"{host} host · " in text for host in hosts)
         assert len(await tiles(browser, "/ui/fleet?view=hosts")) == 15
         assert await tiles(browser, "/ui/fleet?view=hosts&q=web-0") == ["web-0: not polling"]
 
@@ -61,7 +61,7 @@ async def test_large_fleet_is_sent_in_parts() -> None:
         while path is not None:
             page = (await browser.get(path)).body.decode()
             assert ("<html" in page) is (parts == 0)
-            names += re.findall(r'visually-hidden">(vm-\d+)', page)
+            names += re.findall(r'title="(vm-\d+):', page)
             following = re.search(r'class="more" hx-get="([^"]*)"', page)
             path = following[1].replace("&amp;", "&") if following else None
             parts += 1
@@ -78,14 +78,14 @@ async def test_parts_of_hosts_have_a_limited_number_of_vms() -> None:
         browser = await sign_in(service)
         page = (await browser.get("/ui/fleet?view=hosts")).body.decode()
         assert re.findall(r'id="block-(h\d)"', page) == ["h0", "h1"]
-        following = await browser.get("/ui/fleet?view=hosts&after=h1")
+        following = await browser.get("/ui/fleet/part?view=hosts&after=h1")
         assert re.findall(r'id="block-(h\d)"', following.body.decode()) == ["h2", "h3"]
 
 
 async def test_large_scope_is_shortened() -> None:
     fleet = (
         '[[scopes]]\nname = "big"\nkind = "availability-set"\nhosts = ["h"]\n'
-        f'vms = [{{ name = "vm-{{n}}", count = {VMS_PER_DOMAIN + 7}, update_domain = 0 }}]\n'
+        f'vms = [{{ name = "vm-{{n}}", count = {VMS_PER_CELL + 7}, update_domain = 0 }}]\n'
     )
     async with run_api(fleet_file=fleet) as service:
         browser = await sign_in(service)
@@ -96,7 +96,54 @@ async def test_block_of_a_scope_is_updated_alone() -> None:
     async with run_api() as service:
         browser = await sign_in(service)
         assert len(await tiles(browser, "/ui/fleet/scopes/web?q=&state=")) == 6
-        assert (await browser.get("/ui/fleet/scopes/nothing")).status == 404
+        assert len(await tiles(browser, "/ui/fleet/hosts/hv-0?view=hosts&q=web")) == 2
+        for gone in ("scopes/nothing", "hosts/nothing", "scopes/web?state=failed"):
+            answer = await browser.get(f"/ui/fleet/{gone}")
+            assert (answer.status, answer.body.strip()) == (200, b"")
+
+
+async def test_part_is_updated_up_to_its_last_block() -> None:
+    """A part that has grown keeps its end, and does not announce the next part again."""
+    async with run_api() as service:
+        browser = await sign_in(service)
+        page = (await browser.get("/ui/fleet/part?after=batch&until=shop")).body.decode()
+        assert (re.findall(r'id="block-([^"]*)"', page), "Loading more" in page) == (["db-0", "shop"], False)
+        page = (await browser.get("/ui/fleet/part?view=hosts&after=hv-0&until=hv-2")).body.decode()
+        assert re.findall(r'id="block-([^"]*)"', page) == ["hv-1", "hv-2"]
+
+
+async def test_states_are_counted_and_lead_to_their_vms() -> None:
+    async with run_api() as service:
+        browser = await sign_in(service, await service.token("team", Role.VIEWER, "web", "shop"))
+        await schedule_event(service, "Reboot", "web/web-0", notice="15m", unannounced=True)
+        page = (await browser.get("/ui/fleet/states?q=web")).body.decode()
+        assert re.findall(r'href="([^"]*)"[^>]*>([^<]*)<', page)[5:7] == [
+            ("/ui/fleet?q=web&amp;state=scheduled&amp;view=scopes", "Scheduled 1"),
+            ("/ui/fleet?q=web&amp;state=not+polling&amp;view=scopes", "Not polling 9"),
+        ]
+
+
+async def test_scopes_and_hosts_have_links_that_show_them_alone() -> None:
+    async with run_api() as service:
+        browser = await sign_in(service)
+        assert {tile[:3] for tile in await tiles(browser, "/ui/fleet?scope=web")} == {"web"}
+        assert await tiles(browser, "/ui/fleet?scope=w") == []
+        page = (await browser.get("/ui/fleet?view=hosts&host=hv-0")).body.decode()
+        assert re.findall(r'id="block-([^"]*)"', page) == ["hv-0"]
+
+
+async def test_large_block_has_marks_without_names() -> None:
+    fleet = (
+        '[[scopes]]\nname = "big"\nkind = "availability-set"\nhosts = ["h"]\n'
+        f'vms = [{{ name = "vm-{{n}}", count = {NAMED_TILES + 1} }}]\n'
+    )
+    async with run_api(fleet_file=fleet) as service:
+        browser = await sign_in(service)
+        assert '<section class="card block marks"' in (await browser.get("/ui/fleet")).body.decode()
+
+
+def test_long_names_are_shortened_at_their_beginning() -> None:
+    assert [short_name("web-0"), short_name("virtual-machine-scale-set-0001")] == ["web-0", "…ne-scale-set-0001"]
 
 
 async def test_limited_token_sees_only_its_scopes() -> None:
@@ -105,6 +152,7 @@ async def test_limited_token_sees_only_its_scopes() -> None:
         for path in ("/ui/fleet", "/ui/fleet?view=hosts"):
             assert {tile.partition("-")[0] for tile in await tiles(browser, path)} == {"web"}
         assert (await browser.get("/ui/fleet/scopes/shop")).status == 403
+        assert (await browser.get("/ui/fleet?scope=shop")).body.count(b'class="tile') == 0
 
 
 async def test_viewing_the_fleet_enables_no_scope() -> None:

@@ -23,7 +23,7 @@ async def test_filters_are_in_the_url_and_empty_ones_do_not_count() -> None:
             "since=2026-03-02T10:01",
             "until=2026-03-02T10:01&action=scheduled",
         ):
-            shown[query] = (await browser.get(f"/ui/history?{query}")).body.decode().count('<td data-label="Action">')
+            shown[query] = (await browser.get(f"/ui/history?{query}")).body.decode().count('<strong class="action">')
         assert list(shown.values()) == [1, 1, 1, 0, 0, 1]
 
 

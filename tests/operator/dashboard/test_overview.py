@@ -75,7 +75,7 @@ async def test_failed_impacts_holds_faults_and_stopped_campaigns_need_a_person()
         assert "Held the whole fleet : freeze" in shown
         assert "Held scope web : quarter end" in shown
         assert "Fault slow for db/db-0" in shown
-        assert "Paused kernel" in shown
+        assert "Paused campaign kernel" in shown
 
 
 async def test_limited_token_sees_only_its_scopes() -> None:

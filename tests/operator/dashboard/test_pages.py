@@ -6,7 +6,7 @@ import pytest
 from litestar.exceptions import ValidationException
 
 from forewarn.api import v1
-from forewarn.operator.dashboard.pages import convert_form, path_segment, show_count, show_moment
+from forewarn.operator.dashboard.pages import convert_form, path_segment, show_count, show_moment, show_text
 from tests.operator.dashboard.signed_in import page_text, sign_in
 from tests.operator.running_api import run_api
 
@@ -18,6 +18,15 @@ def test_time_has_its_utc_value_for_scripts_hover_and_browsers_without_scripts()
         "2026-03-02 10:15 UTC</time>"
     )
     assert show_moment(None) == '<span class="none">none</span>'
+
+
+def test_times_and_events_in_a_text_are_shown_as_such_and_the_rest_is_escaped() -> None:
+    event = "5B067F98-E790-5859-9A37-B75D86282A82"
+    assert show_text(f"<b> from 2026-03-02 10:15:00Z, event {event}, VM {event}, not at 2026-99-02 10:15:00Z") == (
+        '&lt;b&gt; from <time datetime="2026-03-02T10:15:00Z" data-kind="moment" title="2026-03-02 10:15:00 UTC">'
+        f'2026-03-02 10:15 UTC</time>, event <a href="/ui/events/{event}"><span class="id">5B067F98</span></a>, '
+        f"VM {event}, not at 2026-99-02 10:15:00Z"
+    )
 
 
 def test_numbers_have_separators_and_nouns() -> None:

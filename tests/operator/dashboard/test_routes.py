@@ -126,23 +126,34 @@ NAMED: dict[str | tuple[str, str], str] = {
     ("show_vm_page", "name"): "vm name",
     ("operate_vm", "name"): "vm name",
     ("schedule_vm", "name"): "vm name",
-    ("show_fleet", "q"): "any",
-    ("show_block", "q"): "any",
     ("search_all", "q"): "any",
+    "host_name": "host",
+    **{
+        (handler, name): kind
+        for handler in ("show_fleet", "show_part", "show_scope_block", "show_host_block")
+        for name, kind in (("q", "any"), ("host", "host"))
+    },
+    ("show_states", "scope"): "",
 }
 """Parameters that name a thing which belongs to a scope, by name or by handler and name."""
 
+FLEET_HANDLERS = ("show_fleet", "show_part", "show_states", "show_scope_block", "show_host_block")
+
 UNNAMED = {
-    *(("show_fleet", name) for name in ("state", "view", "after")),
-    ("show_block", "state"),
+    *((handler, name) for handler in FLEET_HANDLERS for name in ("state", "view")),
+    *(("show_part", name) for name in ("after", "until")),
+    *(("show_states", name) for name in ("q", "scope", "host")),
     *(("show_history", name) for name in ("action", "since", "until", "after")),
     *(("export_history", name) for name in ("action", "since", "until", "format")),
     ("stream", "after"),
 }
-"""Other parameters."""
+"""Other parameters; the numbers of states are those of the whole fleet, whatever the filters are."""
 
 SESSION_PATHS = ("/ui/sign-", "/ui/static", "/ui/stream")
 """Paths without things of scopes, and the stream, which has no end."""
+
+OTHERS = {"version": "2020-07-01"}
+"""Values of other parameters in paths."""
 
 PARAMETER = re.compile(r"{(\w+)(?::\w+)?}")
 
@@ -169,13 +180,14 @@ def _pages() -> Iterator[Page]:
             continue
         for handler in getattr(route, "route_handlers", ()):
             for method in handler.http_methods & {"GET", "POST"}:
-                hints = get_type_hints(handler.fn, include_extras=True).values()
+                functions = (handler.fn, *(each.dependency for each in (handler.dependencies or {}).values()))
+                hints = [hint for each in functions for hint in get_type_hints(each, include_extras=True).values()]
                 described = (each for hint in hints for each in getattr(hint, "__metadata__", ()))
                 query = tuple(each.name or "" for each in described if isinstance(each, QueryParameter))
                 yield Page(handler.handler_name, method, route.path, query)
 
 
-PAGES = {f"{page.method} {page.path}": page for page in _pages()}
+PAGES = {f"{page.method} {page.path}": page for page in sorted(_pages())}
 
 
 def test_every_parameter_and_change_is_listed() -> None:
@@ -197,7 +209,7 @@ def _ways(world: World, kind: str) -> Iterator[Names]:
 
 async def _ask(browser: SignedIn, page: Page, values: dict[str, str]) -> tuple[int, str]:
     """Request a page or send its form; return the answer without the names that were asked for and random values."""
-    path = PARAMETER.sub(lambda found: quote(values.get(found[1], "x"), safe=""), page.path)
+    path = PARAMETER.sub(lambda found: quote(values.get(found[1], OTHERS.get(found[1], "x")), safe=""), page.path)
     if page.method == "GET":
         answer = await browser.get(f"{path}?{urlencode({name: values[name] for name in page.query if name in values})}")
     else:

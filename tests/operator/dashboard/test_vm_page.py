@@ -26,11 +26,60 @@ async def test_page_has_facts_checks_documents_and_journal() -> None:
             "Addresses 10.20.1.4 in default",
             "OK Is it known? Yes: web/web-0",
             "api-version 2020-07-01 {",
-            "scheduled web web-0",
+            "scheduled web",
         ):
             assert part in text
         service.fleet.replica.view("web").polled_at["web-0"] = TEN
         assert "Last polled 2026-03-02 10:00 UTC" in await browser.text(VM)
+
+
+async def test_ended_events_are_listed_with_their_outcome() -> None:
+    async with run_api() as service:
+        browser = await sign_in(service)
+        done = await schedule_event(service, "Freeze", "web/web-0", notice="15m", unannounced=True)
+        await service.request("POST", "/v1/clock/advance", {"duration": "1h"})
+        canceled = await schedule_event(service, "Reboot", "web/web-0", notice="15m", unannounced=True)
+        await service.request("POST", f"/v1/events/{canceled}/cancel", {"reason": "not needed"})
+        other = await schedule_event(service, "Reboot", "web/web-1", notice="15m", unannounced=True)
+        await service.request("POST", f"/v1/events/{other}/cancel", {})
+        past = (await browser.text(VM)).partition("Past events")[2].partition("What it sees now")[0]
+        assert (
+            past.split()
+            == (
+                f"2 Outcome Event Ended By Reason Canceled Reboot {canceled[:8]} 2026-03-02 11:00 UTC admin not needed "
+                f"Completed Freeze {done[:8]} 2026-03-02 10:15 UTC platform"
+            ).split()
+        )
+
+
+async def test_event_starts_at_once_only_if_the_form_says_so() -> None:
+    async with run_api(policy=PRODUCTION) as service:
+        browser = await sign_in(service)
+        form = {"type": "Reboot", "unannounced": "true", "now": "true"}
+        answer = await browser.post(f"{VM}/schedule", form)
+        event = answer.headers["hx-redirect"].rpartition("/")[2]
+        assert "In impact" in await browser.text(f"/ui/events/{event}")
+
+
+async def test_scope_that_polls_keeps_its_notice_and_needs_no_consent() -> None:
+    async with run_api(policy=PRODUCTION) as service:
+        browser = await sign_in(service)
+        noted = service.fleet.last_seen.record_request(service.fleet.replica.view("web"))
+        assert noted is not None
+        await noted
+        assert "No VM of web polls" not in await browser.text(VM)
+        assert 'name="now"' not in (await browser.get(VM)).body.decode()
+        refused = await browser.post(f"{VM}/schedule", {"type": "Reboot", "now": "true"})
+        assert (refused.status, b"notice must be at least 15m" in refused.body) == (409, True)
+        answer = await browser.post(f"{VM}/schedule", {"type": "Reboot"})
+        event = answer.headers["hx-redirect"].rpartition("/")[2]
+        assert "Starts in 2026-03-02 10:15 UTC" in await browser.text(f"/ui/events/{event}")
+
+
+async def test_emulator_asks_for_no_consent() -> None:
+    async with run_api() as service:
+        browser = await sign_in(service)
+        assert 'name="unannounced"' not in (await browser.get(VM)).body.decode()
 
 
 async def test_unknown_and_foreign_vms_have_an_error_page() -> None:
@@ -101,7 +150,7 @@ async def test_refused_form_changes_nothing(form: dict[str, str]) -> None:
 async def test_scope_that_does_not_poll_is_named_before_and_needs_consent() -> None:
     async with run_api(policy=PRODUCTION) as service:
         browser = await sign_in(service)
-        silent = await browser.text(VM)
+        silent, page = await browser.text(VM), (await browser.get(VM)).body.decode()
         refused = await browser.post(f"{VM}/schedule", {"type": "Reboot", "notice": "1h"})
         short = await browser.post(f"{VM}/schedule", {"type": "Reboot", "notice": "1m", "unannounced": "true"})
         before = events(service)
@@ -119,6 +168,7 @@ async def test_scope_that_does_not_poll_is_named_before_and_needs_consent() -> N
         True,
     )
     assert (refused.status, refused.body.decode().endswith(f"to go ahead anyway, check “{box}”")) == (409, True)
+    assert 'name="unannounced" value="true" required' in page
     assert (short.status, "at least 15m" in short.body.decode()) == (409, True)
     assert (before, restart.status, accepted.status) == ([], 409, 204)
     assert "; Unannounced" in listed

@@ -34,6 +34,7 @@ async def show_access(request: AnyRequest, state: AppState, caller: CallerDep) -
         request,
         "access.html",
         title="Access",
+        live="all",
         position=await state.fleet.journal.end(),
         is_admin=is_admin,
         sessions=_visible_sessions(state, caller),

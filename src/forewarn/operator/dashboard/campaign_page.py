@@ -49,7 +49,7 @@ async def show_campaigns(request: AnyRequest, state: AppState, caller: CallerDep
         for campaign in state.fleet.campaigns.all()[::-1]
         if can_see_campaign(caller, campaign)
     ]
-    return render_page(request, "campaigns.html", title="Campaigns", position=position, campaigns=campaigns)
+    return render_page(request, "campaigns.html", title="Campaigns", live="all", position=position, campaigns=campaigns)
 
 
 @get(f"{PATH}/{{campaign:str}}", opt=requires(Role.VIEWER))
@@ -65,6 +65,7 @@ async def show_campaign_page(
         request,
         "campaign.html",
         title=shown.name,
+        live="all",
         position=position,
         campaign=shown,
         waves=show_waves(state.fleet, found, scope=None, state=None, after="", limit=MAX_WAVES),

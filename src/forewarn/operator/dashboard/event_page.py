@@ -4,7 +4,8 @@ from secrets import token_hex
 from typing import Annotated, NamedTuple
 
 import msgspec
-from litestar import Response, get, post
+from litestar import MediaType, Response, get, post
+from litestar.exceptions import NotFoundException
 from litestar.params import PathParameter
 
 from forewarn.api import v1
@@ -28,6 +29,8 @@ MAX_VMS = 200
 """How many VMs of an event the page lists."""
 
 EventId = Annotated[str, PathParameter(max_length=64)]
+ScopeId = Annotated[str, PathParameter(max_length=128)]
+Version = Annotated[str, PathParameter(max_length=32)]
 
 
 class VersionDocument(NamedTuple):
@@ -35,6 +38,7 @@ class VersionDocument(NamedTuple):
 
     version: str
     text: str
+    size: int
 
 
 class VmRow(NamedTuple):
@@ -57,6 +61,7 @@ async def show_event_page(request: AnyRequest, state: AppState, caller: CallerDe
         "event.html",
         title=f"{'Event' if detail.type is None else detail.type.value} of {detail.scope}",
         position=position,
+        live=detail.scope,
         detail=detail,
         event=shown,
         rows=_vm_rows(detail)[:MAX_VMS],
@@ -73,9 +78,20 @@ def list_documents(state: AppState, scope_id: str) -> list[VersionDocument]:
     """Return what a VM of a scope gets with each api-version if it polls now, newest first. Nothing is recorded."""
     scope = scope_after_poll(state.fleet.replica.scope(scope_id), now=state.fleet.clock.now())
     return [
-        VersionDocument(version, msgspec.json.format(encode_document(scope, version), indent=2).decode())
+        VersionDocument(version, msgspec.json.format(content, indent=2).decode(), len(content))
         for version in VERSIONS[::-1]
+        if (content := encode_document(scope, version))
     ]
+
+
+@get(f"{ROOT}/documents/{{scope_id:str}}/{{version:str}}", opt=requires(Role.VIEWER))
+async def show_document(state: AppState, caller: CallerDep, scope_id: ScopeId, version: Version) -> Response[bytes]:
+    """Return exactly the bytes of a scope's document. Nothing is recorded."""
+    caller.check_scope(scope_id)
+    if version not in VERSIONS:
+        raise NotFoundException
+    scope = scope_after_poll(state.fleet.replica.scope(scope_id), now=state.fleet.clock.now())
+    return Response(encode_document(scope, version), media_type=MediaType.JSON)
 
 
 def _vm_rows(detail: v1.EventDetail) -> list[VmRow]:

@@ -1,17 +1,21 @@
 """Fleet page: every scope as a block with its VMs by update domain and fault domain, or every host with its VMs.
 
-The page has the first blocks; the browser requests further ones when the user scrolls to them.
+The page has the first part of the blocks; the browser requests further parts when the user scrolls to them, and one
+block or part again when it has changed.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from datetime import datetime
 from typing import Annotated, Literal, NamedTuple
 from urllib.parse import urlencode
 
+import msgspec
 from litestar import Response, get
+from litestar.di import NamedDependency, Provide
 from litestar.exceptions import ValidationException
 from litestar.params import PathParameter, QueryParameter
 
+from forewarn.api import v1
 from forewarn.core.access import Role
 from forewarn.core.scope import Scope
 from forewarn.core.text import natural_sort_key
@@ -20,11 +24,11 @@ from forewarn.fleet.event_loop import iterate_gradually
 from forewarn.operator.auth import Caller, CallerDep, requires
 from forewarn.operator.dashboard.pages import AnyRequest, render_page
 from forewarn.operator.dashboard.session_middleware import ROOT
-from forewarn.operator.dashboard.vm_state import VmState, vm_states
+from forewarn.operator.dashboard.vm_state import VmState, count_states, vm_states
 from forewarn.operator.pagination import visible_scopes
 from forewarn.operator.state import AppState
 from forewarn.operator.views.inventory import sorted_vms
-from forewarn.operator.views.inventory_pages import list_hosts
+from forewarn.operator.views.inventory_pages import list_hosts, visible_host
 
 PATH = f"{ROOT}/fleet"
 
@@ -34,148 +38,263 @@ VMS_PER_PART = 800
 BLOCKS_PER_PART = 60
 """… or after this number of blocks."""
 
-VMS_PER_DOMAIN = 250
-"""How many VMs of one update domain a block shows; it says how many there are."""
+VMS_PER_CELL = 250
+"""How many VMs of one update domain and fault domain a block shows; it says how many there are."""
+
+NAMED_TILES = 60
+"""A block with more VMs shows their marks only, without names."""
+
+MAX_LABEL = 18
+"""How many characters of a name a tile shows: the last ones, which differ."""
 
 Search = Annotated[str, QueryParameter(name="q", max_length=128)]
 StateName = Annotated[str, QueryParameter(name="state", max_length=32)]
 ViewBy = Annotated[Literal["scopes", "hosts"], QueryParameter(name="view")]
-ScopeId = Annotated[str, PathParameter(max_length=128)]
+OnlyScope = Annotated[str, QueryParameter(name="scope", max_length=128)]
+OnlyHost = Annotated[str, QueryParameter(name="host", max_length=128)]
 AfterBlock = Annotated[str, QueryParameter(name="after", max_length=128)]
+UntilBlock = Annotated[str, QueryParameter(name="until", max_length=128)]
+ScopeId = Annotated[str, PathParameter(max_length=128)]
+HostName = Annotated[str, PathParameter(max_length=128)]
+
+
+class FleetQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """The filters of the page, as in its URL. `scope` and `host` are exact names."""
+
+    q: str = ""
+    state: str = ""
+    scope: str = ""
+    host: str = ""
+    view: Literal["scopes", "hosts"] = "scopes"
+
+    @property
+    def text(self) -> str:
+        """The text to search for."""
+        return self.q.strip().casefold()
+
+    @property
+    def only_state(self) -> VmState | None:
+        """The state of the VMs to show; None: all."""
+        return VmState(self.state) if self.state else None
+
+    @property
+    def is_filter(self) -> bool:
+        """Whether VMs can be left out."""
+        return bool(self.text or self.state)
+
+    def url(self, path: str, **changed: str) -> str:
+        """Return the URL of a path with these filters, except for the changed ones."""
+        given = {name: value for name, value in (msgspec.structs.asdict(self) | changed).items() if value}
+        return f"{path}?{urlencode(given)}"
+
+    def without(self, name: str) -> str:
+        """Return the URL of the page without one filter."""
+        return self.url(PATH, **{name: ""})
+
+
+def provide_query(
+    search: Search = "",
+    state_name: StateName = "",
+    view_by: ViewBy = "scopes",
+    only_scope: OnlyScope = "",
+    only_host: OnlyHost = "",
+) -> FleetQuery:
+    """Provide the filters of a request to handlers."""
+    if state_name and state_name not in list(VmState):
+        raise ValidationException(f"state is one of {', '.join(VmState)} (got {state_name})")
+    return FleetQuery(q=search, state=state_name, view=view_by, scope=only_scope, host=only_host)
+
+
+FleetQueryDep = NamedDependency[FleetQuery]
+"""The filters of a request, as handlers take them: `fleet_query: FleetQueryDep`."""
+
+DEPENDENCIES = {"fleet_query": Provide(provide_query, sync_to_thread=False)}
 
 
 class Tile(NamedTuple):
-    """A VM in a block. `scope` is empty where the block has one."""
+    """A VM in a block."""
 
     name: str
+    label: str
     path: str
     state: VmState
-    fault_domain: int
     host: str
 
 
-class TileRow(NamedTuple):
-    """The VMs of an update domain, those of one fault domain next to each other."""
+class Cell(NamedTuple):
+    """The VMs of a fault domain within an update domain, or of a scope on a host."""
 
-    label: str
     tiles: list[Tile]
     omitted: int
 
 
+class TileRow(NamedTuple):
+    """A row of a block: an update domain of a scope, or a scope of a host."""
+
+    label: str
+    cells: list[Cell]
+
+
 class Block(NamedTuple):
-    """A scope or a host."""
+    """A scope or a host. `columns` are the titles of its cells; `scopes` are those whose changes change it."""
 
     id: str
     note: str
     is_held: bool
+    columns: list[str]
     rows: list[TileRow]
     vms: int
+    scopes: list[str]
+
+    @property
+    def is_named(self) -> bool:
+        """Whether tiles show names."""
+        return self.vms <= NAMED_TILES
 
 
-@get(PATH, opt=requires(Role.VIEWER))
+class Part(NamedTuple):
+    """Blocks after one and up to another; `until` is empty for the last part."""
+
+    blocks: list[Block]
+    after: str
+    until: str
+
+
+@get(PATH, opt=requires(Role.VIEWER), dependencies=DEPENDENCIES)
 async def show_fleet(
-    request: AnyRequest,
-    state: AppState,
-    caller: CallerDep,
-    search: Search = "",
-    state_name: StateName = "",
-    view_by: ViewBy = "scopes",
-    after: AfterBlock = "",
+    request: AnyRequest, state: AppState, caller: CallerDep, fleet_query: FleetQueryDep
 ) -> Response[str]:
-    """Show the fleet; a request with `after` gets only the blocks after that one."""
-    position = await state.fleet.journal.end()
-    only_state = _parse_state(state_name)
-    if view_by == "scopes":
-        blocks, more = await _scope_blocks(state, caller, search, only_state, after)
-    else:
-        blocks, more = await _host_blocks(state, caller, search, only_state, after)
-    query = {"q": search, "state": only_state.value if only_state else "", "view": view_by}
-    given = {name: value for name, value in query.items() if value}
+    """Show the fleet, with the first part of the blocks."""
     return render_page(
         request,
-        "fleet-blocks.html" if after else "fleet.html",
+        "fleet.html",
         title="Fleet",
-        position=position,
-        blocks=blocks,
-        query=query,
-        states=list(VmState),
-        self_path=f"{PATH}?{urlencode(given)}",
-        next_path=f"{PATH}?{urlencode(given | {'after': more})}" if more else None,
+        position=await state.fleet.journal.end(),
+        part=await _read_part(state, caller, fleet_query, after="", until=""),
+        query=fleet_query,
+        is_again=False,
+        counts=await _count_states(state, caller),
     )
 
 
-@get(f"{PATH}/scopes/{{scope_id:str}}", opt=requires(Role.VIEWER))
-async def show_block(
+@get(f"{PATH}/part", opt=requires(Role.VIEWER), dependencies=DEPENDENCIES)
+async def show_part(
     request: AnyRequest,
     state: AppState,
     caller: CallerDep,
-    scope_id: ScopeId,
-    search: Search = "",
-    state_name: StateName = "",
+    fleet_query: FleetQueryDep,
+    after: AfterBlock = "",
+    until: UntilBlock = "",
 ) -> Response[str]:
-    """Show the block of one scope again, after a change."""
+    """Show the blocks after one: those of a further part, or up to `until` those of a part that has changed."""
+    part = await _read_part(state, caller, fleet_query, after=after, until=until)
+    return render_page(request, "fleet-part.html", part=part, query=fleet_query, is_again=bool(until))
+
+
+@get(f"{PATH}/states", opt=requires(Role.VIEWER), dependencies=DEPENDENCIES)
+async def show_states(
+    request: AnyRequest, state: AppState, caller: CallerDep, fleet_query: FleetQueryDep
+) -> Response[str]:
+    """Show how many VMs are in each state."""
+    counts = await _count_states(state, caller)
+    return render_page(request, "fleet-states.html", query=fleet_query, counts=counts)
+
+
+@get(f"{PATH}/scopes/{{scope_id:str}}", opt=requires(Role.VIEWER), dependencies=DEPENDENCIES)
+async def show_scope_block(
+    request: AnyRequest, state: AppState, caller: CallerDep, fleet_query: FleetQueryDep, scope_id: ScopeId
+) -> Response[str]:
+    """Show the block of a scope again, after a change; nothing if no VM matches any more."""
     caller.check_scope(scope_id)
-    text, only_state = search.strip().casefold(), _parse_state(state_name)
-    block = _scope_block(state, state.fleet.replica.scope(scope_id), text, only_state, state.fleet.clock.now())
-    return render_page(
-        request,
-        "fleet-blocks.html",
-        blocks=[] if block is None else [block],
-        query={"q": search, "state": state_name, "view": "scopes"},
-        next_path=None,
-    )
+    scope, _ = state.fleet.replica.newest(scope_id)
+    block = None if scope is None else _scope_block(state, scope, fleet_query, state.fleet.clock.now())
+    return render_page(request, "fleet-block.html", block=block, query=fleet_query)
 
 
-def _parse_state(name: str) -> VmState | None:
-    try:
-        return VmState(name) if name else None
-    except ValueError:
-        raise ValidationException(f"state is one of {', '.join(VmState)} (got {name})") from None
+@get(f"{PATH}/hosts/{{host_name:str}}", opt=requires(Role.VIEWER), dependencies=DEPENDENCIES)
+async def show_host_block(
+    request: AnyRequest, state: AppState, caller: CallerDep, fleet_query: FleetQueryDep, host_name: HostName
+) -> Response[str]:
+    """Show the block of a host again, after a change; nothing if no VM matches any more."""
+    host = visible_host(state, caller, host_name)
+    block = None if host is None else _host_block(state, host, fleet_query, {}, state.fleet.clock.now())
+    return render_page(request, "fleet-block.html", block=block, query=fleet_query)
 
 
-async def _scope_blocks(
-    state: AppState, caller: Caller, search: str, only_state: VmState | None, after: str
-) -> tuple[list[Block], str]:
-    """Return blocks, and the id after which further ones follow; empty if there are none."""
-    text, now = search.strip().casefold(), state.fleet.clock.now()
+async def _count_states(state: AppState, caller: Caller) -> dict[VmState, int]:
+    counts = dict.fromkeys(VmState, 0)
+    now, hold = state.fleet.clock.now(), state.fleet.holds.current
+    async for scope in visible_scopes(state.fleet.replica, state.scope_ids.ids(), caller):
+        view = state.fleet.replica.get_or_create_view(scope.id)
+        for each, count in count_states(view, scope, hold, now=now).items():
+            counts[each] += count
+    return counts
+
+
+async def _read_part(state: AppState, caller: Caller, query: FleetQuery, *, after: str, until: str) -> Part:
+    if query.view == "scopes":
+        return await _scope_part(state, caller, query, after=after, until=until)
+    return await _host_part(state, caller, query, after=after, until=until)
+
+
+async def _scope_part(state: AppState, caller: Caller, query: FleetQuery, *, after: str, until: str) -> Part:
+    now = state.fleet.clock.now()
+    ids: Iterable[str] = state.scope_ids.after(after)
+    if query.scope:
+        ids = [query.scope] if query.scope > after else []
+    elif query.only_state not in (None, VmState.QUIET, VmState.SILENT):
+        ids = sorted(view.id for view in state.fleet.replica.views_with_events() if view.id > after)
 
     async def matching() -> AsyncIterator[Block]:
-        async for scope in visible_scopes(state.fleet.replica, state.scope_ids.after(after), caller):
-            if (block := _scope_block(state, scope, text, only_state, now)) is not None:
+        async for scope in visible_scopes(state.fleet.replica, ids, caller):
+            if until and scope.id > until:
+                return
+            if (block := _scope_block(state, scope, query, now)) is not None:
                 yield block
 
     blocks: list[Block] = []
     async for block in matching():
-        if len(blocks) >= BLOCKS_PER_PART or sum(each.vms for each in blocks) >= VMS_PER_PART:
-            return blocks, blocks[-1].id
+        if not until and is_full(blocks):
+            return Part(blocks, after, blocks[-1].id)
         blocks.append(block)
-    return blocks, ""
+    return Part(blocks, after, until)
 
 
-def _scope_block(state: AppState, scope: Scope, text: str, only_state: VmState | None, now: datetime) -> Block | None:
+def is_full(blocks: list[Block]) -> bool:
+    """Return whether a part has its blocks."""
+    return len(blocks) >= BLOCKS_PER_PART or sum(block.vms for block in blocks) >= VMS_PER_PART
+
+
+def _scope_block(state: AppState, scope: Scope, query: FleetQuery, now: datetime) -> Block | None:
     """Return the block of a scope with the VMs that match; None if none does."""
-    found = [
-        vm
-        for vm in scope.roster
-        if text in scope.id.casefold()
-        or text in vm.name.casefold()
+    text = query.text
+    found: Iterable[Vm] = scope.roster
+    if text and text not in scope.id.casefold():
+        found = [vm for vm in found if _has_text(vm, text)]
+        if not found:
+            return None
+    states = _states(state, scope, now)
+    vms = [vm for vm in found if query.only_state in (None, states[vm.name])]
+    if not vms and query.is_filter:
+        return None
+    columns = sorted({vm.fault_domain or 0 for vm in vms})
+    cells: dict[tuple[int, int], list[Vm]] = {}
+    for vm in vms:
+        cells.setdefault((vm.update_domain, vm.fault_domain or 0), []).append(vm)
+    rows = [
+        TileRow(f"UD {row}", [_cell(scope, cells.get((row, column), []), states) for column in columns])
+        for row in sorted({vm.update_domain for vm in vms})
+    ]
+    titles = [f"FD {column}" for column in columns]
+    return Block(scope.id, scope.kind.value, scope.hold is not None, titles, rows, len(vms), [scope.id])
+
+
+def _has_text(vm: Vm, text: str) -> bool:
+    return (
+        text in vm.name.casefold()
         or (vm.host is not None and text in vm.host.casefold())
         or any(text == address.ip for address in vm.addresses)
-    ]
-    states = _states(state, scope, now)
-    if only_state is not None:
-        found = [vm for vm in found if states[vm.name] is only_state]
-    if not found and (text or only_state is not None):
-        return None
-    rows = []
-    for domain in sorted({vm.update_domain for vm in found}):
-        vms = sorted(
-            (vm for vm in found if vm.update_domain == domain),
-            key=lambda vm: (vm.fault_domain, natural_sort_key(vm.name)),
-        )
-        tiles = [_tile(scope, vm, states[vm.name]) for vm in vms[:VMS_PER_DOMAIN]]
-        rows.append(TileRow(f"UD {domain}", tiles, len(vms) - len(tiles)))
-    return Block(scope.id, scope.kind.value, scope.hold is not None, rows, len(found))
+    )
 
 
 def _states(state: AppState, scope: Scope, now: datetime) -> dict[str, VmState]:
@@ -183,40 +302,56 @@ def _states(state: AppState, scope: Scope, now: datetime) -> dict[str, VmState]:
     return vm_states(view, scope, state.fleet.holds.current, now=now)
 
 
-def _tile(scope: Scope, vm: Vm, state: VmState) -> Tile:
-    return Tile(vm.name, f"{scope.id}/{vm.name}", state, vm.fault_domain or 0, vm.host or "no host")
+def _cell(scope: Scope, vms: list[Vm], states: dict[str, VmState]) -> Cell:
+    vms = sorted(vms, key=lambda vm: natural_sort_key(vm.name))
+    tiles = [
+        Tile(vm.name, short_name(vm.name), f"{scope.id}/{vm.name}", states[vm.name], vm.host or "no host")
+        for vm in vms[:VMS_PER_CELL]
+    ]
+    return Cell(tiles, len(vms) - len(tiles))
 
 
-async def _host_blocks(
-    state: AppState, caller: Caller, search: str, only_state: VmState | None, after: str
-) -> tuple[list[Block], str]:
-    """Return blocks, perhaps none, and the host after which to continue; empty if there are no further hosts."""
-    text, now = search.strip().casefold(), state.fleet.clock.now()
-    page = await list_hosts(state, caller, name=None, after=after, limit=BLOCKS_PER_PART)
+def short_name(name: str) -> str:
+    """Return a name as a tile shows it: names of a scope differ at their end."""
+    return name if len(name) <= MAX_LABEL else f"…{name[1 - MAX_LABEL :]}"
+
+
+async def _host_part(state: AppState, caller: Caller, query: FleetQuery, *, after: str, until: str) -> Part:
+    """Return blocks, perhaps none: the part then leads to the next one."""
+    now = state.fleet.clock.now()
+    page = await list_hosts(state, caller, name=query.host or None, after=after, limit=BLOCKS_PER_PART)
     blocks: list[Block] = []
     states: dict[str, dict[str, VmState]] = {}
     async for host in iterate_gradually(page.hosts):
-        if sum(block.vms for block in blocks) >= VMS_PER_PART:
-            return blocks, blocks[-1].id
-        rows = []
-        for scope_id in host.scopes:
-            scope, _ = state.fleet.replica.newest(scope_id)
-            if scope is None:
-                continue
-            if scope_id not in states:
-                states[scope_id] = _states(state, scope, now)
-            known = states[scope_id]
-            vms = [
-                vm
-                for vm in sorted_vms(scope.roster)
-                if vm.host == host.name
-                and only_state in (None, known[vm.name])
-                and (text in host.name.casefold() or text in scope_id.casefold() or text in vm.name.casefold())
-            ]
-            if vms:
-                tiles = [_tile(scope, vm, known[vm.name]) for vm in vms[:VMS_PER_DOMAIN]]
-                rows.append(TileRow(scope_id, tiles, len(vms) - len(tiles)))
-        if rows:
-            count = sum(len(row.tiles) + row.omitted for row in rows)
-            blocks.append(Block(host.name, "host", False, rows, count))
-    return blocks, page.next or ""
+        if until and host.name > until:
+            return Part(blocks, after, until)
+        if not until and sum(block.vms for block in blocks) >= VMS_PER_PART:
+            return Part(blocks, after, blocks[-1].id)
+        if (block := _host_block(state, host, query, states, now)) is not None:
+            blocks.append(block)
+    return Part(blocks, after, until or page.next or "")
+
+
+def _host_block(
+    state: AppState, host: v1.Host, query: FleetQuery, states: dict[str, dict[str, VmState]], now: datetime
+) -> Block | None:
+    """Return the block of a host with the VMs that match; None if none does. `states` has those of known scopes."""
+    text, rows, count = query.text, [], 0
+    for scope_id in host.scopes:
+        scope, _ = state.fleet.replica.newest(scope_id)
+        if scope is None:
+            continue
+        if scope_id not in states:
+            states[scope_id] = _states(state, scope, now)
+        known = states[scope_id]
+        vms = [
+            vm
+            for vm in sorted_vms(scope.roster)
+            if vm.host == host.name
+            and query.only_state in (None, known[vm.name])
+            and (text in scope_id.casefold() or _has_text(vm, text))
+        ]
+        if vms:
+            count += len(vms)
+            rows.append(TileRow(scope_id, [_cell(scope, vms, known)]))
+    return Block(host.name, "host", False, [], rows, count, list(host.scopes)) if rows else None

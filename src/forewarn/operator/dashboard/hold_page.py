@@ -23,6 +23,7 @@ async def show_holds(request: AnyRequest, state: AppState, caller: CallerDep) ->
         request,
         "holds.html",
         title="Holds",
+        live="all",
         position=await state.fleet.journal.end(),
         holds=list_visible_holds(state.fleet, caller).holds,
         can_hold_fleet=not caller.scopes,

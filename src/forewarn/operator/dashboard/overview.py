@@ -42,12 +42,20 @@ class Totals(NamedTuple):
 
 
 class EventLists(NamedTuple):
-    """The open events that the caller may see, by what they wait for; each list in order of urgency."""
+    """The open events that the caller may see, each list in order of urgency.
+
+    Events that wait for a stuck one or for a hold are among the coming ones: to settle the cause is enough.
+    """
 
     stuck: list[v1.Event]
     in_impact: list[v1.Event]
     soon: list[v1.Event]
     later: int
+
+    @property
+    def total(self) -> int:
+        """How many there are."""
+        return len(self.stuck) + len(self.in_impact) + len(self.soon) + self.later
 
 
 @get(ROOT, opt=requires(Role.VIEWER))
@@ -64,6 +72,7 @@ async def show_overview(request: AnyRequest, state: AppState, caller: CallerDep)
         request,
         "overview.html",
         title="Overview",
+        live="all",
         position=position,
         max_rows=MAX_ROWS,
         events=events,
@@ -95,7 +104,7 @@ async def list_events(state: AppState, caller: Caller) -> EventLists:
         if not caller.can_see(scope.id):
             continue
         shown = show_event(fleet, scope, event, now=now)
-        if shown.is_stuck:
+        if shown.is_stuck and event.state is State.STARTED:
             stuck.append(shown)
         elif event.state is State.STARTED:
             in_impact.append(shown)

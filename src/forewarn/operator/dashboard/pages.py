@@ -1,5 +1,6 @@
 """Rendering of the dashboard's pages: templates, filters, forms and error pages."""
 
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import cache
@@ -18,6 +19,7 @@ from forewarn.clock import ManualClock
 from forewarn.core.access import Role
 from forewarn.core.errors import CoreError
 from forewarn.core.event import Cause, EventType, Source
+from forewarn.core.text import GUID_PATTERN
 from forewarn.fleet.errors import FleetError
 from forewarn.operator.auth import Caller
 from forewarn.operator.dashboard.assets import assets
@@ -58,17 +60,21 @@ HTMX_CONFIG = {
 }
 """Settings of htmx: nothing that needs an exception in the Content-Security-Policy; error responses are shown."""
 
+MOMENT_OR_ID = re.compile(
+    rf"(?P<moment>\b\d{{4}}-\d\d-\d\d[ T]\d\d:\d\d:\d\dZ)|(?<=\bevent )(?P<event>{GUID_PATTERN})\b", re.ASCII
+)
+"""A time, or the id of an event, in a text of the service."""
+
 ERRORS = {400: "Malformed request", 403: "Not allowed", 404: "Not found", 409: "Not possible now", 410: "Gone"}
 """Titles of error pages."""
-
 
 CONSENT = "Go ahead even if VMs will not hear of it"
 """The box of a form that consents to an unannounced event."""
 
-ADVICE = {
-    "set unannounced": f"check “{CONSENT}”",
-    "use now": "use `forewarn event schedule --now`",
-}
+AT_ONCE = "Start at once, without notice"
+"""The box of a form that starts an event at once."""
+
+ADVICE = {"set unannounced": f"check “{CONSENT}”", "use now": f"check “{AT_ONCE}”"}
 """What the dashboard advises instead of a field of the API, at the end of a message."""
 
 
@@ -82,7 +88,13 @@ def environment() -> Environment:
         lstrip_blocks=True,
         undefined=StrictUndefined,
     )
-    made.filters |= {"moment": show_moment, "plural": show_count, "short": short_id, "segment": path_segment}
+    made.filters |= {
+        "moment": show_moment,
+        "plural": show_count,
+        "prose": show_text,
+        "segment": path_segment,
+        "short": short_id,
+    }
     made.globals |= {
         "asset": assets().url,
         "Role": Role,
@@ -91,8 +103,10 @@ def environment() -> Environment:
         "event_types": tuple(type_.value for type_ in EventType),
         "sources": tuple(source.value for source in Source),
         "causes": tuple(cause.value for cause in Cause),
-        "background_header": BACKGROUND.decode(),
+        "background_headers": msgspec.json.encode({BACKGROUND.decode(): "1"}).decode(),
+        "root": ROOT,
         "consent": CONSENT,
+        "at_once": AT_ONCE,
     }
     return made
 
@@ -105,6 +119,24 @@ def show_moment(moment: datetime | None, kind: str = "moment") -> Markup:
     return Markup('<time datetime="{}" data-kind="{}" title="{}">{}</time>').format(
         utc.isoformat().replace("+00:00", "Z"), kind, f"{utc:%Y-%m-%d %H:%M:%S} UTC", f"{utc:%Y-%m-%d %H:%M} UTC"
     )
+
+
+def show_text(text: str) -> Markup:
+    """Return a text of the service with its times in the reader's zone, and with short links to its events."""
+    shown, place = Markup(), 0
+    for found in MOMENT_OR_ID.finditer(text):
+        shown += Markup.escape(text[place : found.start()]) + _show_found(found)
+        place = found.end()
+    return shown + Markup.escape(text[place:])
+
+
+def _show_found(found: re.Match[str]) -> Markup:
+    if id_ := found["event"]:
+        return Markup('<a href="{}/events/{}"><span class="id">{}</span></a>').format(ROOT, id_, short_id(id_))
+    try:
+        return show_moment(datetime.fromisoformat(found["moment"]))
+    except ValueError:  # a text of a user
+        return Markup.escape(found["moment"])
 
 
 def show_count(count: int, noun: str, plural: str | None = None) -> str:
@@ -134,6 +166,7 @@ def render_page(
     session: Session | None = request.scope.get(SESSION)  # type: ignore[assignment]  # our own key
     caller: Caller | None = request.scope.get("user")
     clock = current_service().fleet.clock
+    values = {"live": "", "renews": False} | values
     text = environment().get_template(template)
     content = text.render(
         caller=caller,
@@ -144,11 +177,17 @@ def render_page(
         clock_now=clock.now(),
         clock_manual=isinstance(clock, ManualClock),
         sign_in_path=SIGN_IN,
-        root=ROOT,
+        own_path=_own_path(request),
         can_change=caller is not None and caller.role.includes(Role.OPERATOR),
         **values,
     )
     return Response(content, media_type=MediaType.HTML, status_code=status, headers=headers)
+
+
+def _own_path(request: AnyRequest) -> str:
+    """Return the path with which a page requests itself again."""
+    query = request.scope["query_string"].decode("latin-1")
+    return f"{quote(request.scope['path'])}?{query}" if query else quote(request.scope["path"])
 
 
 async def read_form(request: AnyRequest) -> dict[str, str]:

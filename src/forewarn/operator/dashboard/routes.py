@@ -18,9 +18,10 @@ from forewarn.operator.dashboard.event_page import (
     cancel_event,
     resolve_impact,
     retry_impact,
+    show_document,
     show_event_page,
 )
-from forewarn.operator.dashboard.fleet_page import show_block, show_fleet
+from forewarn.operator.dashboard.fleet_page import show_fleet, show_host_block, show_part, show_scope_block, show_states
 from forewarn.operator.dashboard.history_page import export_history, show_history
 from forewarn.operator.dashboard.hold_page import create_hold, release_hold, show_holds
 from forewarn.operator.dashboard.overview import show_overview
@@ -57,7 +58,10 @@ def dashboard_router() -> Router:
             stream,
             show_overview,
             show_fleet,
-            show_block,
+            show_part,
+            show_states,
+            show_scope_block,
+            show_host_block,
             show_vm_page,
             operate_vm,
             schedule_vm,
@@ -75,6 +79,7 @@ def dashboard_router() -> Router:
             create_token,
             revoke_token,
             show_event_page,
+            show_document,
             approve_event,
             cancel_event,
             retry_impact,

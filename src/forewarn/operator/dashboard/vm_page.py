@@ -1,23 +1,28 @@
 """VM page: its state, what it sees now and the checks of `doctor`, its events and journal; and operations on it."""
 
+from datetime import datetime
 from secrets import token_hex
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 from litestar import Response, get, post
 from litestar.params import PathParameter, QueryParameter
 
+from forewarn.api import v1
 from forewarn.api.v1.common import Duration
 from forewarn.core import operations
 from forewarn.core.access import Role
+from forewarn.core.change import OUTCOMES
 from forewarn.core.duration import format_duration, parse_duration
 from forewarn.core.event import EventType, Source
 from forewarn.core.event_type import EVENT_TYPES
-from forewarn.core.schedule import ScheduleRequest, unannounced_reason
+from forewarn.core.schedule import unannounced_reason
+from forewarn.core.scope import EventOutcome
 from forewarn.core.text import Text
 from forewarn.core.vm import Priority
 from forewarn.fleet.errors import AmbiguousVm, ScopeNotFound, VmNotFound
 from forewarn.fleet.journal import journal_query
+from forewarn.fleet.service import Fleet
 from forewarn.operator.auth import CallerDep, requires
 from forewarn.operator.dashboard.event_page import list_documents
 from forewarn.operator.dashboard.pages import (
@@ -34,8 +39,9 @@ from forewarn.operator.dashboard.vm_state import vm_states
 from forewarn.operator.event_creation import EventCreationDep
 from forewarn.operator.lookup import find_vm
 from forewarn.operator.routes.diagnosis import diagnose_vm
+from forewarn.operator.routes.events import schedule_request
 from forewarn.operator.state import AppState
-from forewarn.operator.views.events import show_event
+from forewarn.operator.views.events import FIRST_ENTRIES, show_event
 from forewarn.operator.views.inventory import show_vm
 from forewarn.operator.views.journal import show_row
 
@@ -43,6 +49,12 @@ PATH = f"{ROOT}/vms/{{scope_id:str}}/{{name:str}}"
 
 MAX_ENTRIES = 50
 """How many entries of the journal the page has."""
+
+MAX_PAST_EVENTS = 20
+"""How many ended events it has."""
+
+MAX_ROWS = 200
+"""How many entries of the journal are read to find them."""
 
 MIN_ID = 4
 """The shortest beginning of an event's id that a search takes for one."""
@@ -58,18 +70,19 @@ class OperateForm(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     operation: Literal["restart", "redeploy", "evict", "fail"]
     notice: Duration | None = None
     reason: Text = ""
+    now: bool = False
     unannounced: bool = False
 
 
-class ScheduleForm(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The form that schedules planned maintenance of a VM."""
+class PastEvent(NamedTuple):
+    """An ended event of a VM, from the journal. The journal may have lost its beginning, and so its type."""
 
-    type: EventType
-    notice: Duration | None = None
-    duration: Duration | None = None
-    description: Text = ""
-    reason: Text = ""
-    unannounced: bool = False
+    id: str
+    type: str | None
+    outcome: EventOutcome
+    ended_at: datetime
+    by: str
+    reason: str
 
 
 @get(PATH, opt=requires(Role.VIEWER))
@@ -80,7 +93,7 @@ async def show_vm_page(
     fleet = state.fleet
     position = await fleet.journal.end()
     view, vm = find_vm(fleet, caller, f"{scope_id}/{name}")
-    value, now = fleet.replica.scope(view.id), fleet.clock.now()
+    value, now, context = fleet.replica.scope(view.id), fleet.clock.now(), fleet.scopes.rule_context
     entries = await fleet.journal.query(
         journal_query(fleet.replica, vm=f"{view.id}/{vm.name}", newest_first=True, limit=MAX_ENTRIES)
     )
@@ -90,6 +103,8 @@ async def show_vm_page(
         "vm.html",
         title=vm.name,
         position=position,
+        live=view.id,
+        renews=True,
         vm=shown,
         vm_path=f"{ROOT}/vms/{path_segment(view.id)}/{path_segment(vm.name)}",
         state=vm_states(view, value, fleet.holds.current, now=now)[vm.name],
@@ -99,15 +114,36 @@ async def show_vm_page(
         diagnosis=await diagnose_vm(state, caller, f"{view.id}/{vm.name}"),
         documents=list_documents(state, view.id),
         entries=[show_row(row) for row in entries],
-        is_silent=bool(
-            unannounced_reason(value, EventType.REBOOT, fleet.scopes.rule_context, poll_version=view.poll_version)
-        ),
+        past_events=await _list_past_events(fleet, f"{view.id}/{vm.name}"),
+        needs_consent=context.policy.enforce_notice,
+        is_silent=bool(unannounced_reason(value, EventType.REBOOT, context, view.poll_version)),
         can_evict=shown.priority is not Priority.REGULAR,
         notices={type_.value: format_duration(spec.minimum_notice) for type_, spec in EVENT_TYPES.items()},
         effects={type_.value: spec.effect.value for type_, spec in EVENT_TYPES.items()},
         planned_types=[type_.value for type_, spec in EVENT_TYPES.items() if Source.PLATFORM in spec.sources],
         request_key=token_hex(16),
     )
+
+
+async def _list_past_events(fleet: Fleet, vm: str) -> list[PastEvent]:
+    """Return the ended events of a VM, the newest first."""
+    kinds = (*FIRST_ENTRIES, *OUTCOMES)
+    rows = await fleet.journal.query(
+        journal_query(fleet.replica, vm=vm, kinds=kinds, newest_first=True, limit=MAX_ROWS)
+    )
+    types = {row.entry.event: row.entry.facts["type"] for row in rows if "type" in row.entry.facts}
+    return [
+        PastEvent(
+            row.entry.event or "",
+            types.get(row.entry.event),
+            OUTCOMES[row.entry.kind],
+            row.entry.at,
+            row.entry.by,
+            row.entry.why,
+        )
+        for row in rows
+        if row.entry.kind in OUTCOMES
+    ][:MAX_PAST_EVENTS]
 
 
 @post(f"{PATH}/operate", opt=requires(Role.OPERATOR))
@@ -129,6 +165,7 @@ async def operate_vm(
             vms[0], request=event_creation.request_id, by=event_creation.by, notice=notice, why=form.reason
         ),
         vms=(f"{scope_id}/{name}",),
+        at_once=form.now,
         unannounced=form.unannounced,
     )
     return changed()
@@ -139,21 +176,13 @@ async def schedule_vm(
     request: AnyRequest, event_creation: EventCreationDep, scope_id: ScopeId, name: VmName
 ) -> Response[str]:
     """Schedule planned maintenance of a VM."""
-    form = convert_form(await read_form(request), ScheduleForm)
+    vm = f"{scope_id}/{name}"
+    data = convert_form(await read_form(request) | {"vms": [vm]}, v1.ScheduleEvents)
     response = await event_creation.create_events(
-        lambda vms: ScheduleRequest(
-            id=event_creation.request_id,
-            type=form.type,
-            vms=vms,
-            by=event_creation.by,
-            source=Source.PLATFORM,
-            notice=None if form.notice is None else parse_duration(form.notice),
-            duration=None if form.duration is None else parse_duration(form.duration),
-            description=form.description,
-            why=form.reason,
-        ),
-        vms=(f"{scope_id}/{name}",),
-        unannounced=form.unannounced,
+        lambda vms: schedule_request(data, vms, id_=event_creation.request_id, by=event_creation.by),
+        vms=(vm,),
+        at_once=data.now,
+        unannounced=data.unannounced,
     )
     return changed(f"{ROOT}/events/{response.created[0].id}")
 

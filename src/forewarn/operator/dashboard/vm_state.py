@@ -1,6 +1,7 @@
 """The state of a VM as the dashboard shows it: one word, from the events that affect it, holds and polls."""
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from enum import StrEnum
 
@@ -42,6 +43,13 @@ def vm_states(view: ScopeView, scope: Scope, fleet_hold: Hold | None, *, now: da
             if name in states and ORDER[state] < ORDER[states[name]]:
                 states[name] = state
     return states
+
+
+def count_states(view: ScopeView, scope: Scope, fleet_hold: Hold | None, *, now: datetime) -> Mapping[VmState, int]:
+    """Return how many VMs of a scope are in each state."""
+    if scope.events or (scope.enabled and view.polled_at):
+        return Counter(vm_states(view, scope, fleet_hold, now=now).values())
+    return {VmState.SILENT: len(scope.roster)}
 
 
 def _poll_state(view: ScopeView, scope: Scope, name: str, *, now: datetime) -> VmState:

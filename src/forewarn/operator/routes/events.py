@@ -85,7 +85,7 @@ class EventController(Controller):
         One event is created per scope, update domain and host. All scopes are checked before any is changed.
         """
         return await event_creation.create_events(
-            lambda vms: _schedule_request(data, vms, id_=event_creation.request_id, by=event_creation.by),
+            lambda vms: schedule_request(data, vms, id_=event_creation.request_id, by=event_creation.by),
             vms=data.vms,
             host=data.host,
             scope=data.scope,
@@ -199,7 +199,7 @@ class EventController(Controller):
         return await show_event_detail(state.fleet, event)
 
 
-def _schedule_request(data: v1.ScheduleEvents, vms: tuple[str, ...], *, id_: str, by: str) -> ScheduleRequest:
+def schedule_request(data: v1.ScheduleEvents, vms: tuple[str, ...], *, id_: str, by: str) -> ScheduleRequest:
     return ScheduleRequest(
         id=id_,
         type=data.type,

@@ -1,16 +1,14 @@
 // Starts what every page needs: times, the event stream, dialogs and keyboard shortcuts.
 
-import { continueUpdate, followStream, update } from "./stream.js";
-import { keepTimes, setNow, showTimes } from "./times.js";
+import { enableMorph } from "./morph.js";
+import { followStream, update } from "./stream.js";
+import { keepTimes, showTimes } from "./times.js";
 
+enableMorph();
 keepTimes();
 followStream();
 
 document.body.addEventListener("htmx:afterSettle", ({ detail }) => {
-  const region = document.querySelector("[data-live]");
-  if (region?.dataset.now) {
-    setNow(region.dataset.now);
-  }
   showTimes(document);
   if (detail.requestConfig?.verb === "get") {
     document.getElementById("page-error").textContent = "";
@@ -60,7 +58,8 @@ document.addEventListener("click", ({ target }) => {
   closer?.closest("dialog").close();
 });
 
-document.addEventListener("close", continueUpdate, true);
+// An open dialog was left as it was: its form gets a new request key now.
+document.addEventListener("close", () => update(), true);
 
 document.addEventListener("keydown", (event) => {
   const isTyping = event.target.closest("input, textarea, select") !== null;

@@ -28,6 +28,12 @@ export class StreamSource {
     this.source.close();
   }
 
+  // Continue after `close`.
+  reopen() {
+    this.close();
+    this.open();
+  }
+
   receive(event, entry) {
     this.watch();
     this.failures = 0;
@@ -88,7 +94,6 @@ export class StreamSource {
     if (this.state.live) {
       this.setLive(false);
     }
-    this.close();
-    this.open();
+    this.reopen();
   }
 }

@@ -4,9 +4,10 @@ import { StreamSource } from "./stream-source.js";
 import { showTime } from "./times.js";
 
 const PAUSE = 250; // between two updates, in milliseconds
-const MANY = 20; // if more parts than this have changed, the page is loaded again
+const RENEWAL = 15_000; // for parts that also change without an entry in the journal, such as the time of a poll
 
 const indicator = document.getElementById("stream");
+const outdated = new Set();
 let timer = null;
 let pending = 0;
 
@@ -15,46 +16,55 @@ function show(state, text) {
   indicator.querySelector(".text").replaceChildren(...text);
 }
 
-function regions() {
-  return [...document.querySelectorAll("[data-live]")];
+function regions(selector = "[data-live]") {
+  return [...document.querySelectorAll(selector)];
 }
 
-function matches(region, entry) {
-  const wanted = region.dataset.live;
+// data-live is "all", "inventory" or names of scopes.
+function matches({ dataset: { live, ignores } }, { record_kind: kind, record_id: id, action }) {
+  if (live === "all") {
+    return true;
+  }
+  if (live === "inventory") {
+    return action.startsWith("scope-") || action.startsWith("vm-");
+  }
   // Entries about the fleet and about campaigns are few, and can concern every scope.
-  return wanted === "all" || entry.record_kind !== "scope" || wanted === `scope:${entry.record_id}`;
+  return kind === "scope" ? live.split(" ").includes(id) : kind !== ignores;
 }
 
-function canUpdate() {
-  return pending === 0 && timer === null && !document.hidden && document.querySelector("dialog[open]") === null;
+// Parts far from the window wait until the reader scrolls to them.
+function isNear(region) {
+  const { top, bottom } = region.getBoundingClientRect();
+  return bottom > -innerHeight && top < 2 * innerHeight;
 }
 
-// Update the parts of the page, now or as soon as possible: not while a dialog is open or the tab is hidden.
-export function update(outdated = regions()) {
-  for (const region of outdated) {
-    region.dataset.outdated = "";
+// Update parts of the page, now or as soon as possible: not while the tab is hidden.
+export function update(changed = regions()) {
+  for (const region of changed) {
+    outdated.add(region);
   }
   continueUpdate();
 }
 
-export function continueUpdate() {
-  const outdated = regions().filter((region) => "outdated" in region.dataset);
-  if (outdated.length === 0 || !canUpdate()) {
-    return;
-  }
-  if (outdated.length > MANY) {
-    location.reload();
+function continueUpdate() {
+  if (pending > 0 || timer !== null || document.hidden) {
     return;
   }
   for (const region of outdated) {
-    delete region.dataset.outdated;
-    pending += 1;
-    htmx.trigger(region, "refresh");
+    if (!region.isConnected) {
+      outdated.delete(region);
+    } else if (isNear(region)) {
+      outdated.delete(region);
+      pending += 1;
+      htmx.trigger(region, "refresh");
+    }
   }
-  timer = setTimeout(() => {
-    timer = null;
-    continueUpdate();
-  }, PAUSE);
+  if (pending > 0) {
+    timer = setTimeout(() => {
+      timer = null;
+      continueUpdate();
+    }, PAUSE);
+  }
 }
 
 function receive(message) {
@@ -82,6 +92,22 @@ function receive(message) {
   }
 }
 
+// Connect by the worker that all tabs share. Without one (Chrome on Android), only the visible tab is connected.
+function connect({ url, worker }) {
+  if (!("SharedWorker" in window)) {
+    const source = new StreamSource(url, receive);
+    document.addEventListener("visibilitychange", () => (document.hidden ? source.close() : source.reopen()));
+    return;
+  }
+  const { port } = new SharedWorker(worker, { type: "module", name: "forewarn" });
+  port.addEventListener("message", ({ data }) => receive(data));
+  port.start();
+  const join = () => port.postMessage({ kind: "join", url, session: document.body.dataset.session });
+  join();
+  window.addEventListener("pagehide", () => port.postMessage({ kind: "leave" }));
+  window.addEventListener("pageshow", (event) => event.persisted && join());
+}
+
 export function followStream() {
   if (indicator === null) {
     return;
@@ -93,16 +119,7 @@ export function followStream() {
     continueUpdate();
   });
   document.addEventListener("visibilitychange", continueUpdate);
-  const { url, worker } = indicator.dataset;
-  if (!("SharedWorker" in window)) {
-    new StreamSource(url, receive);
-    return;
-  }
-  const { port } = new SharedWorker(worker, { type: "module", name: "forewarn" });
-  port.addEventListener("message", ({ data }) => receive(data));
-  port.start();
-  const join = () => port.postMessage({ kind: "join", url, session: document.body.dataset.session });
-  join();
-  window.addEventListener("pagehide", () => port.postMessage({ kind: "leave" }));
-  window.addEventListener("pageshow", (event) => event.persisted && join());
+  document.addEventListener("scroll", continueUpdate, { passive: true });
+  setInterval(() => indicator.dataset.state === "live" && update(regions("[data-renew]")), RENEWAL);
+  connect(indicator.dataset);
 }

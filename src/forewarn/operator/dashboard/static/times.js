@@ -25,6 +25,16 @@ export function now() {
 export function setNow(text) {
   serviceTime = Date.parse(text);
   readAt = performance.now();
+  showClock();
+}
+
+function showClock() {
+  const shown = clock?.querySelector("time");
+  if (shown) {
+    shown.dateTime = new Date(now()).toISOString();
+    shown.title = `${shown.dateTime.slice(0, 19).replace("T", " ")} UTC`;
+    shown.textContent = text(new Date(now()), "clock");
+  }
 }
 
 function distance(seconds) {
@@ -81,8 +91,8 @@ export function showTime(moment, kind) {
   return element;
 }
 
-export function showTimes(root) {
-  for (const element of root.querySelectorAll("time[data-kind]")) {
+export function showTimes(root, selector = "time[data-kind]") {
+  for (const element of root.querySelectorAll(selector)) {
     const shown = text(new Date(element.dateTime), element.dataset.kind);
     if (element.textContent !== shown) {
       element.textContent = shown;
@@ -94,22 +104,25 @@ function tick() {
   if (document.hidden) {
     return;
   }
-  for (const element of document.querySelectorAll('time[data-kind="relative"], time[data-kind="countdown"]')) {
-    const shown = text(new Date(element.dateTime), element.dataset.kind);
-    if (element.textContent !== shown) {
-      element.textContent = shown;
-    }
+  showTimes(document, 'time[data-kind="relative"], time[data-kind="countdown"]');
+  showClock();
+}
+
+// A field for a time has the reader's zone; its hidden twin, which is sent, has UTC.
+function keepField(field) {
+  const sent = document.getElementById(field.dataset.utc);
+  if (sent.value !== "") {
+    const moment = new Date(sent.value);
+    field.value = new Date(moment - moment.getTimezoneOffset() * 60_000).toISOString().slice(0, 16);
   }
-  const shownClock = clock?.querySelector("time");
-  if (shownClock) {
-    shownClock.dateTime = new Date(now()).toISOString();
-    shownClock.title = `${shownClock.dateTime.slice(0, 19).replace("T", " ")} UTC`;
-    shownClock.textContent = text(new Date(now()), "clock");
-  }
+  field.addEventListener("change", () => {
+    sent.value = field.value === "" ? "" : `${new Date(field.value).toISOString().slice(0, 19)}Z`;
+  });
 }
 
 export function keepTimes() {
   showTimes(document);
+  document.querySelectorAll("input[data-utc]").forEach(keepField);
   if (!isManual) {
     setInterval(tick, 1000);
   }
