@@ -152,7 +152,7 @@ class Block(NamedTuple):
         return self.vms <= NAMED_TILES
 
 
-class Part(NamedTuple):
+class BlockPage(NamedTuple):
     """Blocks after one and up to another; `until` is empty for the last part."""
 
     blocks: list[Block]
@@ -231,13 +231,13 @@ async def _count_states(state: AppState, caller: Caller) -> dict[VmState, int]:
     return counts
 
 
-async def _read_part(state: AppState, caller: Caller, query: FleetQuery, *, after: str, until: str) -> Part:
+async def _read_part(state: AppState, caller: Caller, query: FleetQuery, *, after: str, until: str) -> BlockPage:
     if query.view == "scopes":
         return await _scope_part(state, caller, query, after=after, until=until)
     return await _host_part(state, caller, query, after=after, until=until)
 
 
-async def _scope_part(state: AppState, caller: Caller, query: FleetQuery, *, after: str, until: str) -> Part:
+async def _scope_part(state: AppState, caller: Caller, query: FleetQuery, *, after: str, until: str) -> BlockPage:
     now = state.fleet.clock.now()
     ids: Iterable[str] = state.scope_ids.after(after)
     if query.scope:
@@ -255,9 +255,9 @@ async def _scope_part(state: AppState, caller: Caller, query: FleetQuery, *, aft
     blocks: list[Block] = []
     async for block in matching():
         if not until and is_full(blocks):
-            return Part(blocks, after, blocks[-1].id)
+            return BlockPage(blocks, after, blocks[-1].id)
         blocks.append(block)
-    return Part(blocks, after, until)
+    return BlockPage(blocks, after, until)
 
 
 def is_full(blocks: list[Block]) -> bool:
@@ -316,7 +316,7 @@ def short_name(name: str) -> str:
     return name if len(name) <= MAX_LABEL else f"…{name[1 - MAX_LABEL :]}"
 
 
-async def _host_part(state: AppState, caller: Caller, query: FleetQuery, *, after: str, until: str) -> Part:
+async def _host_part(state: AppState, caller: Caller, query: FleetQuery, *, after: str, until: str) -> BlockPage:
     """Return blocks, perhaps none: the part then leads to the next one."""
     now = state.fleet.clock.now()
     page = await list_hosts(state, caller, name=query.host or None, after=after, limit=BLOCKS_PER_PART)
@@ -324,12 +324,12 @@ async def _host_part(state: AppState, caller: Caller, query: FleetQuery, *, afte
     states: dict[str, dict[str, VmState]] = {}
     async for host in iterate_gradually(page.hosts):
         if until and host.name > until:
-            return Part(blocks, after, until)
+            return BlockPage(blocks, after, until)
         if not until and sum(block.vms for block in blocks) >= VMS_PER_PART:
-            return Part(blocks, after, blocks[-1].id)
+            return BlockPage(blocks, after, blocks[-1].id)
         if (block := _host_block(state, host, query, states, now)) is not None:
             blocks.append(block)
-    return Part(blocks, after, until or page.next or "")
+    return BlockPage(blocks, after, until or page.next or "")
 
 
 def _host_block(

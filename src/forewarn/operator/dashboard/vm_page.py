@@ -74,7 +74,7 @@ class OperateForm(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     unannounced: bool = False
 
 
-class PastEvent(NamedTuple):
+class EndedEventRow(NamedTuple):
     """An ended event of a VM, from the journal. The journal may have lost its beginning, and so its type."""
 
     id: str
@@ -125,7 +125,7 @@ async def show_vm_page(
     )
 
 
-async def _list_past_events(fleet: Fleet, vm: str) -> list[PastEvent]:
+async def _list_past_events(fleet: Fleet, vm: str) -> list[EndedEventRow]:
     """Return the ended events of a VM, the newest first."""
     kinds = (*FIRST_ENTRIES, *OUTCOMES)
     rows = await fleet.journal.query(
@@ -133,7 +133,7 @@ async def _list_past_events(fleet: Fleet, vm: str) -> list[PastEvent]:
     )
     types = {row.entry.event: row.entry.facts["type"] for row in rows if "type" in row.entry.facts}
     return [
-        PastEvent(
+        EndedEventRow(
             row.entry.event or "",
             types.get(row.entry.event),
             OUTCOMES[row.entry.kind],
