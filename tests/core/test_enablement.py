@@ -8,7 +8,7 @@ import pytest
 from forewarn.core.change import Draft
 from forewarn.core.enablement import SEEN_SAVE_INTERVAL, disable_if_idle, idle_at, mark_seen, needs_save
 from forewarn.core.journal import EntryKind
-from forewarn.core.policy import EMULATOR, Outage, Policy, RuleContext
+from forewarn.core.policy import EMULATOR, HostState, Outage, Policy, RuleContext
 from forewarn.core.schedule import schedule
 from forewarn.core.scope import Scope
 from tests.core.builders import NOW, a_request, a_scope, a_vm, saved_scope
@@ -108,3 +108,11 @@ def test_idle_scope_is_disabled_at_the_moment_and_not_before() -> None:
     disabled = saved_scope(change)
     assert (disabled.enabled, disabled.was_enabled, disabled.seen_at) == (False, True, NOW + HOUR)
     assert [(entry.kind, entry.by) for entry in change.entries] == [(EntryKind.DISABLED, "clock")]
+
+
+def test_scope_with_a_silent_host_does_not_become_idle() -> None:
+    scope = saved_scope(mark_seen(a_scope([a_vm("v0", host="hv-0"), a_vm("v1", host="hv-1")]), now=NOW, epoch="e2"))
+    heard, silent = HostState(), HostState(silent_since=NOW)
+    assert idle_at(scope, RuleContext(hosts={"hv-0": heard, "hv-1": heard}), None) == NOW + DAY
+    assert idle_at(scope, RuleContext(hosts={"hv-0": heard, "hv-1": silent}), None) is None
+    assert idle_at(scope, RuleContext(hosts={"hv-0": heard}), None) == NOW + DAY

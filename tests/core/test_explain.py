@@ -12,6 +12,8 @@ from forewarn.core.explain import (
     BlockerCode,
     CampaignPending,
     DomainInUse,
+    HostSilent,
+    HostUnknown,
     ImpactStuck,
     NotBefore,
     OperatorHold,
@@ -22,7 +24,7 @@ from forewarn.core.explain import (
 from forewarn.core.impact import Done, Failed, ImpactState, Unknown
 from forewarn.core.impact_lifecycle import begin, settle
 from forewarn.core.lifecycle import tick
-from forewarn.core.policy import EMULATOR, RuleContext
+from forewarn.core.policy import EMULATOR, HostState, RuleContext
 from forewarn.core.schedule import schedule
 from forewarn.core.scope import ApprovalRule, Hold, Scope
 from tests.core.builders import NOW, a_request, a_scope, a_vm, guid, saved_scope
@@ -147,3 +149,42 @@ def test_event_of_a_campaign_waits_until_it_is_cleared(is_stopped: bool) -> None
 
 def test_every_code_belongs_to_one_class() -> None:
     assert sorted(kind.code for kind in Blocker.__subclasses__()) == sorted(BlockerCode)
+
+
+def test_planned_event_waits_for_a_host_that_is_unknown_or_silent() -> None:
+    scope = with_event(a_scope([*VMS, a_vm("v3", update_domain=1)]), "v0", "v1", "v2", "v3")
+    silent = HostState(silent_since=NOW)
+    context = RuleContext(policy=EMULATOR, hosts={"hv-0": silent})
+    blockers = [blocker for event in scope.events for blocker in blockers_of(scope, event, context)]
+    assert [blocker for blocker in blockers if isinstance(blocker, HostUnknown | HostSilent)] == [
+        HostSilent(host="hv-0", vms=("v0", "v1"), since=NOW),
+        HostUnknown(host="hv-1", vms=("v2",)),
+        HostUnknown(host=None, vms=("v3",)),
+    ]
+    assert tick(scope, context, now=DUE).entries == ()
+    unheard = RuleContext(policy=EMULATOR, hosts=dict.fromkeys(("hv-0", "hv-1"), HostState(is_unheard=True)))
+    assert tick(scope, unheard, now=DUE).entries == ()
+    heard = RuleContext(policy=EMULATOR, hosts={"hv-0": HostState(), "hv-1": silent})
+    started = saved_scope(tick(scope, heard, now=DUE))
+    assert [event.vms for event in started.events if event.started_at is not None] == [("v0", "v1")]
+
+
+def test_hardware_failure_does_not_wait_for_its_host() -> None:
+    failed = schedule(a_scope(VMS), a_request("v0", failure=True), RuleContext(policy=EMULATOR, hosts={}), now=NOW)
+    assert [event.started_at for event in saved_scope(failed).events] == [NOW]
+
+
+@pytest.mark.parametrize(
+    ("blocker", "text"),
+    [
+        (HostUnknown(host=None, vms=("v0",)), "v0 has no host"),
+        (HostUnknown(host="hv-7", vms=("v0", "v1")), "host hv-7 of v0, v1 is unknown: no process serves it"),
+        (
+            HostSilent(host="hv-7", vms=("v0",), since=NOW),
+            "host hv-7 of v0 has been silent since 2030-01-07 10:00:00Z",
+        ),
+        (HostSilent(host="hv-7", vms=("v0",), since=None), "host hv-7 of v0 has not reported to this control node yet"),
+    ],
+)
+def test_text_about_a_host(blocker: Blocker, text: str) -> None:
+    assert str(blocker) == text

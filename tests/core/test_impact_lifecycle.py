@@ -4,10 +4,10 @@ from datetime import timedelta
 
 import pytest
 
-from forewarn.core.errors import EventVmNotFound, Invalid, InvalidTransition
+from forewarn.core.errors import EventVmNotFound, Invalid, InvalidTransition, WrongHost
 from forewarn.core.event import EventType, State
 from forewarn.core.impact import Done, Failed, Impact, ImpactOutcome, ImpactState, Retry, Unknown
-from forewarn.core.impact_lifecycle import begin, impacts_to_begin, resolve, retry, settle
+from forewarn.core.impact_lifecycle import Worker, abandon_host, begin, impacts_to_begin, resolve, retry, settle
 from forewarn.core.journal import EntryKind
 from forewarn.core.policy import EMULATOR, RuleContext
 from forewarn.core.schedule import schedule
@@ -195,3 +195,59 @@ def test_output_in_the_journal_is_the_end_of_it() -> None:
     scope = saved_scope(begin(scope, id_, "v0", now=NOW))
     (entry,) = settle(scope, id_, "v0", Failed("no power", "x" * 5000 + "end"), CONTEXT, now=NOW).entries
     assert (len(entry.facts["output"].encode()), entry.facts["output"][-4:]) == (4096, "xend")
+
+
+HV_0, HV_1 = Worker("hv-0", 3), Worker("hv-1", 9)
+
+
+def test_impact_keeps_host_and_term_that_began_it() -> None:
+    scope, id_ = started("v0")
+    begun = begin(scope, id_, "v0", now=NOW, worker=HV_0)
+    assert begun.result == Impact(vm="v0", state=ImpactState.BEGUN, attempt=1, begun_at=NOW, host="hv-0", term=3)
+    with pytest.raises(WrongHost) as refused:
+        settle(saved_scope(begun), id_, "v0", Done(), CONTEXT, now=NOW, worker=HV_1)
+    assert refused.value.details == {"vm": "web/v0", "host": "hv-1", "term": 9}
+    done = saved_scope(settle(saved_scope(begun), id_, "v0", Failed("no"), CONTEXT, now=NOW, worker=HV_0))
+    assert [(each.state, each.host, each.term) for each in done.event(id_).impacts] == [(ImpactState.FAILED, "hv-0", 3)]
+
+
+def test_only_the_host_of_a_vm_may_begin_its_impact() -> None:
+    scope, id_ = started("v0")
+    with pytest.raises(WrongHost):
+        begin(scope, id_, "v0", now=NOW, worker=HV_1)
+
+
+def test_later_process_of_the_host_takes_an_impact_over_and_the_earlier_one_is_refused() -> None:
+    scope, id_ = started("v0")
+    scope = saved_scope(begin(scope, id_, "v0", now=NOW, worker=HV_0))
+    later = Worker("hv-0", 4)
+    settle(scope, id_, "v0", Done(), CONTEXT, now=NOW, worker=later)
+    scope = saved_scope(begin(scope, id_, "v0", now=NOW, again=True, worker=later))
+    with pytest.raises(WrongHost):
+        settle(scope, id_, "v0", Done(), CONTEXT, now=NOW, worker=HV_0)
+
+
+def test_impact_begun_outside_a_cluster_belongs_to_the_host_of_its_vm() -> None:
+    scope, id_ = started("v0")
+    scope = saved_scope(begin(scope, id_, "v0", now=NOW))
+    with pytest.raises(WrongHost):
+        settle(scope, id_, "v0", Done(), CONTEXT, now=NOW, worker=HV_1)
+    settle(scope, id_, "v0", Done(), CONTEXT, now=NOW, worker=HV_0)
+
+
+def test_begun_impacts_of_a_host_that_is_gone_become_unknown() -> None:
+    scope, id_ = started("v0", "v1")
+    scope = saved_scope(begin(scope, id_, "v0", now=NOW, worker=HV_0))
+    with pytest.raises(Invalid):
+        abandon_host(scope, "hv-0", CONTEXT, by="ann", why=" ", now=NOW)
+    assert abandon_host(scope, "hv-9", CONTEXT, by="ann", why="fire", now=NOW).entries == ()
+    change = abandon_host(scope, "hv-0", CONTEXT, by="ann", why="fire", now=NOW)
+    assert [each.state for each in saved_scope(change).event(id_).impacts] == [
+        ImpactState.UNKNOWN,
+        ImpactState.PENDING,
+    ]
+    assert change.result == 1
+    assert [(entry.kind, entry.by, entry.why, entry.vms) for entry in change.entries] == [
+        (EntryKind.IMPACT_UNKNOWN, "ann", "host hv-0 is gone: fire", ("v0",))
+    ]
+    assert abandon_host(saved_scope(change), "hv-0", CONTEXT, by="ann", why="fire", now=NOW).entries == ()

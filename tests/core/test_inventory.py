@@ -8,10 +8,11 @@ import pytest
 
 from forewarn.core.approval import approve
 from forewarn.core.change import Change
-from forewarn.core.errors import Invalid, ResourceExists, ResourceInUse
+from forewarn.core.errors import HostInUse, Invalid, ResourceExists, ResourceInUse
 from forewarn.core.event import EventType, Source
 from forewarn.core.idempotency import IdempotencyKey
 from forewarn.core.impact import ImpactState
+from forewarn.core.impact_lifecycle import Worker, begin
 from forewarn.core.inventory import add_vm, change_scope, change_vm, create_scope, remove_scope, remove_vm
 from forewarn.core.journal import EntryKind
 from forewarn.core.limits import (
@@ -236,3 +237,18 @@ def test_id_of_another_vm_is_refused_in_any_case() -> None:
     vm = msgspec.structs.replace(a_vm("web_1"), vm_id=a_vm("web_0").vm_id.upper())
     with pytest.raises(ResourceExists, match=r"vm_id .*, of VM web_0,"):
         add_vm(scope, vm, by="ann", now=NOW)
+
+
+def test_host_cannot_change_while_a_host_works_on_the_vm() -> None:
+    scope = a_scope([a_vm("v0", host="hv-0")])
+    change = schedule(scope, a_request("v0", failure=True), ALWAYS, now=NOW)
+    scope, (event,) = saved_scope(change), change.result
+    moved = a_vm("v0", host="hv-1")
+    outside_a_cluster = saved_scope(begin(scope, event, "v0", now=NOW))
+    assert saved_scope(change_vm(outside_a_cluster, moved, ALWAYS, by="test", now=NOW)).vm("v0").host == "hv-1"
+    begun = saved_scope(begin(scope, event, "v0", now=NOW, worker=Worker("hv-0", 1)))
+    with pytest.raises(HostInUse) as refused:
+        change_vm(begun, moved, ALWAYS, by="test", now=NOW)
+    assert refused.value.details == {"vm": "web/v0", "host": "hv-0", "event": event}
+    tagged = a_vm("v0", host="hv-0", traits=Traits(tags={"a": "b"}))
+    assert saved_scope(change_vm(begun, tagged, ALWAYS, by="test", now=NOW)).vm("v0").traits.tags == {"a": "b"}

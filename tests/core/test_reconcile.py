@@ -7,10 +7,13 @@ from hypothesis import strategies as st
 
 from forewarn.core import reconcile as reshaping
 from forewarn.core.errors import Invalid
-from forewarn.core.policy import PRODUCTION, RuleContext
+from forewarn.core.impact_lifecycle import Worker, begin
+from forewarn.core.policy import EMULATOR, PRODUCTION, RuleContext
 from forewarn.core.reconcile import plan_changes, reconcile
+from forewarn.core.schedule import schedule
 from forewarn.core.scope import Scope
 from forewarn.core.vm import Roster, Traits, UniqueKey, Vm, unique_keys
+from tests.core.builders import a_request
 from tests.core.sample_scopes import TEN, scope, vm
 
 CHAIN = 200
@@ -97,3 +100,13 @@ def test_tags_that_exceed_the_limit_together_with_those_of_the_scope_are_refused
     wanted = msgspec.structs.replace(present, roster=Roster(tuple(vms.values())))
     with pytest.raises(Invalid, match="tags"):
         reconcile(present, wanted, RuleContext(policy=PRODUCTION), by="ann", now=TEN, prune=False)
+
+
+def test_vm_on_which_its_host_works_is_not_moved() -> None:
+    before = scope("web", vm("a", host="hv-0"), vm("b", host="hv-0"))
+    started = schedule(before, a_request("a", failure=True), RuleContext(policy=EMULATOR), now=TEN)
+    assert started.scope is not None
+    begun = begin(started.scope, started.result[0], "a", now=TEN, worker=Worker("hv-0", 1)).scope
+    assert begun is not None
+    found = plan_changes(begun, scope("web", vm("a", host="hv-1"), vm("b", host="hv-1")), prune=False)
+    assert list(found.refused) == ["a"]

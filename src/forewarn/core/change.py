@@ -28,11 +28,12 @@ SCOPE_RESERVE = 105 * 1024
 EVENT_RESERVE = 64 + MAX_NAME_LENGTH
 CLEARED_RESERVE = 16
 IMPACT_RESERVE = 160 + MAX_IMPACT_TEXT_BYTES
+WORKER_RESERVE = 32
 APPROVAL_RESERVE = 64
 """Bytes that are kept free in a record, so that accepted events can always be approved, held, started, failed and
 ended. Per scope: full lists `ended` and `seen_keys`, and a hold. Per event: its start, a host name, and a clearance if
-a campaign made it. Per affected VM: its impact and, when that is done, the name of another host. Per missing approval:
-the approval, plus the length of the VM's name."""
+a campaign made it. Per affected VM: its impact with the term of its host and, when that is done, the name of another
+host. Per missing approval: the approval, plus the length of the VM's name."""
 
 OUTCOMES = {
     EntryKind.COMPLETED: EventOutcome.COMPLETED,
@@ -187,6 +188,8 @@ def _drop_expired(scope: Scope, now: datetime) -> Scope:
 def reserved_bytes(scope: Scope, event: Event) -> int:
     """Return how many bytes the event may still need in the record for its start, impacts and approvals."""
     impacts = sum(len(vm) + IMPACT_RESERVE for vm in event.vms)
+    if event.host is not None:
+        impacts += len(event.vms) * (len(event.host) + WORKER_RESERVE)
     if scope.approval is ApprovalRule.ANY:
         approvals = 0 if is_approved(scope, event) else APPROVAL_RESERVE + MAX_NAME_LENGTH
     else:

@@ -1,5 +1,6 @@
 """Enablement of a scope: any valid request enables it, the idle timeout disables it (PROTOCOL §6)."""
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 import msgspec
@@ -8,7 +9,7 @@ from forewarn.core.change import Change, Draft
 from forewarn.core.duration import format_duration
 from forewarn.core.event import State, Trigger
 from forewarn.core.journal import EntryKind
-from forewarn.core.policy import Outage, RuleContext
+from forewarn.core.policy import HostState, Outage, RuleContext
 from forewarn.core.scope import Scope
 
 SEEN_SAVE_INTERVAL = timedelta(hours=1)
@@ -53,12 +54,22 @@ def disable_if_idle(draft: Draft, context: RuleContext, seen_at: datetime | None
 
 
 def idle_at(scope: Scope, context: RuleContext, seen_at: datetime | None) -> datetime | None:
-    """Return when the scope's idle timeout is over; outages of the service do not count."""
+    """Return when the scope's idle timeout is over; outages of the service do not count.
+
+    None while a host of the scope is silent: its VMs may be polling it.
+    """
     idle_after = context.policy.idle_after
     last_seen_at = scope.seen_at if seen_at is None or (scope.seen_at or seen_at) > seen_at else seen_at
     if not scope.enabled or idle_after is None or last_seen_at is None:
         return None
+    if context.hosts is not None and _has_silent_host(scope, context.hosts):
+        return None
     return _add_uptime(last_seen_at, idle_after, context.outages)
+
+
+def _has_silent_host(scope: Scope, hosts: Mapping[str, HostState]) -> bool:
+    states = (hosts.get(host) for host in {vm.host for vm in scope.roster if vm.host is not None})
+    return any(state is not None and state.is_silent for state in states)
 
 
 def _add_uptime(start: datetime, time: timedelta, outages: tuple[Outage, ...]) -> datetime:

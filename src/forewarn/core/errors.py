@@ -17,6 +17,8 @@ CoreError
     ├── KeyConflict            the idempotency key was used for another request
     ├── TooManyOperations      the scope has reached its limit of open user-initiated operations
     ├── ResourceInUse          open events affect the VM or the scope
+    ├── HostInUse              the VM's host carries out an impact on it
+    ├── WrongHost              the VM is on another host, or a later process of the host has taken over
     ├── ResourceExists         the VM or address already exists
     ├── PlacementFailed        the campaign's policy leaves no time for some VMs
     ├── InvalidCampaignState   the campaign's state does not allow it
@@ -181,6 +183,29 @@ class ResourceInUse(RefusedError):
     resource: str
     events: tuple[str, ...]
     advice: str = "force it, which cancels Scheduled events"
+
+
+class HostInUse(RefusedError):
+    """The VM's host carries out an impact on it, and only that host can report its outcome."""
+
+    template = (
+        "{host} works on {vm} for event {event}, so its host cannot change: wait for the outcome, or, if that host "
+        "is lost, run `forewarn host gone {host}`"
+    )
+    vm: str
+    host: str
+    event: str
+
+
+class WrongHost(RefusedError):
+    """The VM is on another host, or a later process of the host has taken over."""
+
+    template = (
+        "{host} in term {term} may not act for {vm}: the VM is on another host, or a later process has taken over"
+    )
+    vm: str
+    host: str
+    term: int
 
 
 class ResourceExists(RefusedError):

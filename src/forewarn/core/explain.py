@@ -1,6 +1,6 @@
 """Explain why an event waits, as a list of blockers: the one source for rules, CLI, API and dashboard."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from enum import StrEnum
 from typing import ClassVar
@@ -9,7 +9,7 @@ import msgspec
 
 from forewarn.core.event import Event, State
 from forewarn.core.impact import SETTLED, STUCK, ImpactState
-from forewarn.core.policy import RuleContext
+from forewarn.core.policy import HostState, RuleContext
 from forewarn.core.scope import ApprovalRule, Hold, Scope
 
 CAMPAIGN_PREFIX = "campaign:"
@@ -25,6 +25,8 @@ class BlockerCode(StrEnum):
     HOLD = "hold"
     CAMPAIGN = "campaign"
     IMPACT_STUCK = "impact-stuck"
+    HOST_UNKNOWN = "host-unknown"
+    HOST_SILENT = "host-silent"
 
 
 class Blocker(msgspec.Struct, frozen=True, kw_only=True):
@@ -142,6 +144,36 @@ class ImpactStuck(Blocker, frozen=True):
         return f"the work on {self.vm} {how}: {self.why or 'retry or resolve it'}"
 
 
+class HostUnknown(Blocker, frozen=True):
+    """No process has ever served the host of some VMs, or they have no host: the work would not be carried out."""
+
+    code: ClassVar[BlockerCode] = BlockerCode.HOST_UNKNOWN
+    host: str | None
+    vms: tuple[str, ...]
+
+    def __str__(self) -> str:
+        names = ", ".join(self.vms)
+        if self.host is None:
+            return f"{names} {'has' if len(self.vms) == 1 else 'have'} no host"
+        return f"host {self.host} of {names} is unknown: no process serves it"
+
+
+class HostSilent(Blocker, frozen=True):
+    """The process of a host has not been heard of for too long: the work would not be carried out."""
+
+    code: ClassVar[BlockerCode] = BlockerCode.HOST_SILENT
+    host: str
+    vms: tuple[str, ...]
+    since: datetime | None
+    """When it was last heard of; None if this control node has not heard of it yet."""
+
+    def __str__(self) -> str:
+        names = ", ".join(self.vms)
+        if self.since is None:
+            return f"host {self.host} of {names} has not reported to this control node yet"
+        return f"host {self.host} of {names} has been silent since {self.since:%Y-%m-%d %H:%M:%SZ}"
+
+
 def explain(scope: Scope, event: Event, context: RuleContext, *, now: datetime) -> tuple[Blocker, ...]:
     """Return everything that blocks the event, decisions of people first; empty if nothing does."""
     if event.state is State.STARTED:
@@ -217,6 +249,8 @@ def external_blockers(scope: Scope, event: Event, context: RuleContext) -> tuple
     if event.campaign and not event.cleared:
         name = event.by.removeprefix(CAMPAIGN_PREFIX) if event.by.startswith(CAMPAIGN_PREFIX) else ""
         blockers.append(CampaignPending(campaign=event.campaign, name=name))
+    if context.hosts is not None:
+        blockers += _host_blockers(scope, event, context.hosts)
     return tuple(blockers)
 
 
@@ -227,6 +261,19 @@ def _domains_in_use(scope: Scope, event: Event) -> list[DomainInUse]:
         if other.state is State.STARTED and other.update_domain != event.update_domain and other.is_planned:
             in_use.setdefault(other.update_domain, []).append(other.id)
     return [DomainInUse(update_domain=domain, events=tuple(ids)) for domain, ids in sorted(in_use.items())]
+
+
+def _host_blockers(scope: Scope, event: Event, hosts: Mapping[str, HostState]) -> Iterator[Blocker]:
+    by_host: dict[str | None, list[str]] = {}
+    for name in event.vms:
+        if (vm := scope.roster.find(name)) is not None:
+            by_host.setdefault(vm.host, []).append(name)
+    for host, vms in by_host.items():
+        state = None if host is None else hosts.get(host)
+        if host is None or state is None:
+            yield HostUnknown(host=host, vms=tuple(vms))
+        elif state.is_silent:
+            yield HostSilent(host=host, vms=tuple(vms), since=state.silent_since)
 
 
 def is_approved(scope: Scope, event: Event) -> bool:

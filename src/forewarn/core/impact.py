@@ -93,6 +93,10 @@ class Impact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     begun_at: datetime | None = None
     retry_at: datetime | None = None
     why: str = ""
+    host: str | None = None
+    """The host whose process began the work; None outside a cluster."""
+    term: int = 0
+    """The term of that process: only it, or a later one of the same host, may report the outcome."""
 
     def with_state(self, state: ImpactState, *, why: str = "", retry_at: datetime | None = None) -> "Impact":
         """Return the impact in another state, without the texts of the previous state."""

@@ -4,9 +4,10 @@
 """
 
 from datetime import datetime
+from typing import NamedTuple
 
 from forewarn.core.change import Change, Draft, format_timestamp
-from forewarn.core.errors import EventVmNotFound, Invalid, InvalidTransition
+from forewarn.core.errors import EventVmNotFound, Invalid, InvalidTransition, WrongHost
 from forewarn.core.event import Event, State
 from forewarn.core.event_type import EVENT_TYPES
 from forewarn.core.impact import STUCK, Done, Failed, Impact, ImpactOutcome, ImpactState, Retry, Unknown
@@ -18,6 +19,16 @@ from forewarn.core.scope import Scope
 from forewarn.core.text import tail_text
 
 PLATFORM = "platform"
+
+
+class Worker(NamedTuple):
+    """The process that carries out an impact: its host and its term there. Without hosts one process has all VMs."""
+
+    host: str | None = None
+    term: int = 0
+
+
+LOCAL = Worker()
 
 
 def impacts_to_begin(scope: Scope, *, now: datetime) -> tuple[tuple[Event, Impact], ...]:
@@ -38,31 +49,50 @@ def _may_begin(impact: Impact, now: datetime) -> bool:
     return impact.state is ImpactState.PENDING
 
 
-def begin(scope: Scope, event_id: str, vm: str, *, now: datetime, again: bool = False) -> Change[Impact]:
+def begin(
+    scope: Scope, event_id: str, vm: str, *, now: datetime, again: bool = False, worker: Worker = LOCAL
+) -> Change[Impact]:
     """Record that the platform is about to begin the work on a VM. Save this before calling the platform.
 
-    `again`: the work had begun before a crash, and the platform may be asked to do it once more.
+    `again`: the work had begun before a crash, and the platform may be asked to do it once more. The `worker` keeps
+    the impact: no other host may report its outcome.
     """
     draft = Draft(scope, now)
     event, impact = _find(scope, event_id, vm)
+    _check_worker(scope, impact, worker)
     if again:
         may_begin = impact.state is ImpactState.BEGUN
     else:
         may_begin = _may_begin(impact, draft.now) and impact.vm not in vms_in_progress(scope)
     if not may_begin:
         raise InvalidTransition(event.id, _format_state(impact), "be begun there now")
-    begun = Impact(vm=impact.vm, state=ImpactState.BEGUN, attempt=impact.attempt + 1, begun_at=draft.now)
+    begun = Impact(
+        vm=impact.vm,
+        state=ImpactState.BEGUN,
+        attempt=impact.attempt + 1,
+        begun_at=draft.now,
+        host=worker.host,
+        term=worker.term,
+    )
     draft.put_impact(event, begun)
     draft.add_entry(EntryKind.IMPACT_BEGUN, by=PLATFORM, event=event, vms=(vm,), attempt=str(begun.attempt))
     return draft.finish(begun)
 
 
 def settle(
-    scope: Scope, event_id: str, vm: str, outcome: ImpactOutcome, context: RuleContext, *, now: datetime
+    scope: Scope,
+    event_id: str,
+    vm: str,
+    outcome: ImpactOutcome,
+    context: RuleContext,
+    *,
+    now: datetime,
+    worker: Worker = LOCAL,
 ) -> Change[None]:
-    """Apply the outcome that the platform reports for an impact that had begun."""
+    """Apply the outcome that the platform of the worker reports for an impact that had begun."""
     draft = Draft(scope, now)
     event, impact = _find(scope, event_id, vm)
+    _check_worker(scope, impact, worker)
     if impact.state is not ImpactState.BEGUN:
         raise InvalidTransition(event.id, _format_state(impact), "take an outcome")
     match outcome:
@@ -81,6 +111,28 @@ def settle(
                 draft, event, impact.with_state(ImpactState.UNKNOWN, why=why), EntryKind.IMPACT_UNKNOWN, outcome
             )
     return _close(draft, event.id, context, by=PLATFORM)
+
+
+def abandon_host(scope: Scope, host: str, context: RuleContext, *, by: str, why: str, now: datetime) -> Change[int]:
+    """Turn the begun impacts of a host that is gone to unknown, on request of a person; return how many they were.
+
+    Nobody can probe them any more, so a person decides about each.
+    """
+    if not why.strip():
+        raise Invalid("giving up a host needs a reason: it records why nobody can ask the host any more")
+    draft = Draft(scope, now)
+    begun = [(event, impact) for event in scope.events for impact in event.impacts if _is_begun_by(impact, host)]
+    for event, impact in begun:
+        unknown = Unknown(f"host {host} is gone: {why}")
+        lost = impact.with_state(ImpactState.UNKNOWN, why=unknown.why)
+        _record_impact(draft, draft.scope.event(event.id), lost, EntryKind.IMPACT_UNKNOWN, unknown, by=by)
+    if begun:
+        start_ready_events(draft, context)
+    return draft.finish(len(begun))
+
+
+def _is_begun_by(impact: Impact, host: str) -> bool:
+    return impact.state is ImpactState.BEGUN and impact.host == host
 
 
 def retry(scope: Scope, event_id: str, vm: str | None = None, *, by: str, now: datetime, why: str = "") -> Change[None]:
@@ -139,18 +191,37 @@ def _record_done(draft: Draft, event: Event, impact: Impact, outcome: Done, *, b
 
 
 def _record_impact(
-    draft: Draft, event: Event, impact: Impact, entry_kind: EntryKind, outcome: Failed | Retry | Unknown, **facts: str
+    draft: Draft,
+    event: Event,
+    impact: Impact,
+    entry_kind: EntryKind,
+    outcome: Failed | Retry | Unknown,
+    *,
+    by: str = PLATFORM,
+    **facts: str,
 ) -> None:
     draft.put_impact(event, impact)
     facts |= {"attempt": str(impact.attempt)} | _output_fact(outcome)
     if not isinstance(outcome, Unknown) and outcome.unavailable:
         facts["unavailable"] = "the platform cannot work on the host"
-    draft.add_entry(entry_kind, by=PLATFORM, why=outcome.why, event=event, vms=(impact.vm,), **facts)
+    draft.add_entry(entry_kind, by=by, why=outcome.why, event=event, vms=(impact.vm,), **facts)
 
 
 def _output_fact(outcome: ImpactOutcome) -> dict[str, str]:
     """Return the program's output as a fact for the journal; empty if there is none."""
     return {"output": output} if (output := tail_text(outcome.output)) else {}
+
+
+def _check_worker(scope: Scope, impact: Impact, worker: Worker) -> None:
+    """Refuse a host that neither has the VM nor has begun the impact, and a process that was replaced by a later one.
+
+    The process of a service without hosts has all VMs.
+    """
+    if worker.host is None:
+        return
+    owner = impact.host if impact.state is ImpactState.BEGUN and impact.host is not None else scope.vm(impact.vm).host
+    if owner != worker.host or (impact.host == worker.host and worker.term < impact.term):
+        raise WrongHost(f"{scope.id}/{impact.vm}", worker.host, worker.term)
 
 
 def _find(scope: Scope, event_id: str, vm: str) -> tuple[Event, Impact]:

@@ -10,7 +10,7 @@ import msgspec
 
 from forewarn.core.change import Change, Draft, derive_id, format_timestamp
 from forewarn.core.diff import changed_field_names
-from forewarn.core.errors import Invalid, ResourceExists, ResourceInUse
+from forewarn.core.errors import HostInUse, Invalid, ResourceExists, ResourceInUse
 from forewarn.core.event import Event, EventType, State, Trigger
 from forewarn.core.event_type import EVENT_TYPES
 from forewarn.core.idempotency import IdempotencyKey, attach_key
@@ -94,6 +94,14 @@ def _split_event(draft: Draft, event: Event, vm: str, host: str | None, *, by: s
     draft.apply(own, Trigger.SCHEDULE, by=by, why=why, not_before=format_timestamp(own.not_before), **event_facts(own))
     if not draft.has_room:
         draft.apply(own, Trigger.CANCEL, by=by, why="the scope is full")
+
+
+def check_host_change(scope: Scope, vm: Vm) -> None:
+    """Refuse to change the host of a VM while a host carries out an impact on it."""
+    for event in scope.events_affecting(vm.name):
+        impact = event.impact(vm.name)
+        if impact is not None and impact.state is ImpactState.BEGUN and impact.host is not None:
+            raise HostInUse(f"{scope.id}/{vm.name}", impact.host, event.id)
 
 
 def _format_host(host: str | None) -> str:
@@ -180,7 +188,7 @@ def add_vm(scope: Scope, vm: Vm, *, by: str, now: datetime) -> Change[None]:
 
 
 def change_vm(scope: Scope, vm: Vm, context: RuleContext, *, by: str, now: datetime) -> Change[None]:
-    """Change a VM. Its host can change at any time, its update domain only while no open event affects it."""
+    """Change a VM. Its host can change unless it works on the VM, its update domain only while no event is open."""
     old = scope.vm(vm.name)
     draft = Draft(scope, now)
     if vm == old:
@@ -188,6 +196,8 @@ def change_vm(scope: Scope, vm: Vm, context: RuleContext, *, by: str, now: datet
     event_ids = tuple(event.id for event in scope.events_affecting(old.name))
     if event_ids and vm.update_domain != old.update_domain:
         raise ResourceInUse(f"VM {old.name}", event_ids, advice="cancel them before you change its update domain")
+    if vm.host != old.host:
+        check_host_change(scope, old)
     settled = msgspec.structs.replace(vm, name=old.name, host=old.host)
     if settled != old:
         draft.set(roster=scope.roster.with_replaced(settled))

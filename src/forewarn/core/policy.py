@@ -66,9 +66,25 @@ class Outage(msgspec.Struct, frozen=True, kw_only=True):
     ended_at: datetime
 
 
+class HostState(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known about the process of a host."""
+
+    silent_since: datetime | None = None
+    """When it was last heard of, if that is too long ago."""
+    is_unheard: bool = False
+    """Whether this process has not heard of it at all."""
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether it cannot be relied on now."""
+        return self.is_unheard or self.silent_since is not None
+
+
 class RuleContext(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that a rule needs besides the scope and the time."""
 
     policy: Policy = PRODUCTION
     hold: Hold | None = None
     outages: tuple[Outage, ...] = ()
+    hosts: dict[str, HostState] | None = None
+    """The hosts whose processes are known; None outside a cluster, where one process has all VMs."""

@@ -11,8 +11,8 @@ import msgspec
 
 from forewarn.core.change import Change, Draft, derive_id
 from forewarn.core.diff import SCOPE_FIELDS, FieldDiff, changed_field_names, diff_scopes
-from forewarn.core.errors import ResourceInUse
-from forewarn.core.inventory import apply_host_change, check_traits
+from forewarn.core.errors import HostInUse, ResourceInUse
+from forewarn.core.inventory import apply_host_change, check_host_change, check_traits
 from forewarn.core.journal import EntryKind
 from forewarn.core.lifecycle import start_ready_events
 from forewarn.core.policy import RuleContext
@@ -80,6 +80,11 @@ def _with_name(vm: Vm, name: str) -> Vm:
 
 def _in_use_reason(scope: Scope, old: Vm, new: Vm | None) -> str | None:
     """Return why a VM cannot change like this, or be removed, because open events affect it."""
+    if new is not None and new.host != old.host:
+        try:
+            check_host_change(scope, old)
+        except HostInUse as error:
+            return str(error)
     if new is not None and new.update_domain == old.update_domain:
         return None
     named = tuple(event.id for event in scope.events_affecting(old.name))

@@ -5,6 +5,8 @@ FleetError
 ├── VmNotFound
 ├── EventNotFound
 ├── HostNotFound           no VM is on a host of that name
+├── HostTaken              another process serves the host
+├── HostReachable          the process of the host was heard of just now
 ├── TokenNotFound
 ├── CampaignNotFound
 ├── GateNotFound           the settings have no gate of that name
@@ -66,6 +68,23 @@ class HostNotFound(FleetError):
 
     template = "no VM is on a host {host}"
     host: str
+
+
+class HostTaken(FleetError):
+    """Another process serves the host."""
+
+    template = "host {host} is served by {holder}: stop that process first; one at a time can serve a host"
+    host: str
+    holder: str
+
+
+class HostReachable(FleetError):
+    """The process of the host was heard of just now, so its work can be asked for."""
+
+    template = "host {host} is served by {holder}, which was heard of {seconds} s ago: stop it first"
+    host: str
+    holder: str
+    seconds: int
 
 
 class TokenNotFound(FleetError):

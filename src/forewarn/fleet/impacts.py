@@ -5,23 +5,19 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
-from datetime import datetime
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from forewarn.core.backoff import backoff
-from forewarn.core.change import Change
 from forewarn.core.errors import CoreError
 from forewarn.core.impact import Done, Failed, Impact, ImpactOutcome, ImpactState, NotStarted, Unknown
-from forewarn.core.impact_lifecycle import begin, impacts_to_begin, settle
-from forewarn.core.scope import Scope
-from forewarn.fleet.duty import DutyWork, no_guards
-from forewarn.fleet.errors import SAVE_ERRORS, ScopeNotFound
+from forewarn.core.impact_lifecycle import impacts_to_begin
+from forewarn.fleet.duty import DutyWork
+from forewarn.fleet.errors import SAVE_ERRORS, FleetError
+from forewarn.fleet.impact_writer import ImpactWriter, ScopeImpactWriter, describe_work
 from forewarn.fleet.main_loop import MainLoop
 from forewarn.fleet.replica import ScopeView
-from forewarn.fleet.scheduler import Scheduler
-from forewarn.fleet.scopes import ScopeChange, Scopes, guarded
+from forewarn.fleet.scopes import ScopeChange, Scopes
 from forewarn.platform.port import Platform, Work
-from forewarn.store.port import Guards
 
 log = logging.getLogger(__name__)
 R = TypeVar("R")
@@ -41,21 +37,42 @@ MAX_BEGIN_DELAY = 1.0
 guests are notified first; work that begins slightly later is not late."""
 
 
+REFUSED_PAUSE = 0.25
+"""How long, in seconds, to wait after a refusal before the scope is looked at again: a host hears of the change that
+caused the refusal a little later than the control node that refused."""
+
+
+class DueEvents(Protocol):
+    """The due events, which start before impacts begin."""
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether every due event has started."""
+        ...
+
+    async def wait_idle(self) -> None:
+        """Return when `is_idle`."""
+        ...
+
+
 class Impacts:
-    """The duty to carry out impacts, one task each: those of all VMs, or of the VMs on some hosts."""
+    """The duty to carry out impacts, one task each: those of all VMs, or of the VMs on some hosts.
+
+    Without `due_events`, another process starts the events.
+    """
 
     def __init__(
         self,
         platform: Platform,
         scopes: Scopes,
         main_loop: MainLoop,
-        scheduler: Scheduler,
-        guards: Callable[[], Guards] = no_guards,
+        due_events: DueEvents | None = None,
+        writer: ImpactWriter | None = None,
     ) -> None:
-        self._guards = guards
         self._platform = platform
         self._scopes = scopes
-        self._scheduler = scheduler
+        self._due_events = due_events
+        self._writer = writer or ScopeImpactWriter(scopes)
         self._tasks = DutyWork(main_loop)
         self._in_flight: set[tuple[str, str]] = set()
         self._to_begin: deque[tuple[ScopeView, str, str]] = deque()
@@ -107,7 +124,7 @@ class Impacts:
         for event, impact in impacts_to_begin(scope, now=now):
             if not self._claim(view, event.id, impact.vm):
                 continue
-            if self._scheduler.is_idle and not self._to_begin:
+            if (self._due_events is None or self._due_events.is_idle) and not self._to_begin:
                 self._start(view, event.id, impact.vm, self._begin_and_carry_out)
                 continue
             self._to_begin.append((view, event.id, impact.vm))
@@ -115,20 +132,22 @@ class Impacts:
                 self._tasks.create(self._start_queued(), name="begin impacts")
         for event in scope.events:
             for impact in event.impacts:
-                if impact.state is ImpactState.BEGUN and self._claim(view, event.id, impact.vm):
+                if impact.state is ImpactState.BEGUN and self._claim(view, event.id, impact.vm, impact.host):
                     self._start(view, event.id, impact.vm, self._recover)
 
-    def _claim(self, view: ScopeView, event: str, vm: str) -> bool:
+    def _claim(self, view: ScopeView, event: str, vm: str, begun_by: str | None = None) -> bool:
         """Return whether this process is to carry out the impact, and does not do so yet."""
-        if (event, vm) in self._in_flight or not self._is_ours(view, vm):
+        if (event, vm) in self._in_flight or not self._is_ours(view, vm, begun_by):
             return False
         self._in_flight.add((event, vm))
         return True
 
-    def _is_ours(self, view: ScopeView, vm: str) -> bool:
-        """Return whether this process carries out impacts on the VM's host."""
+    def _is_ours(self, view: ScopeView, vm: str, begun_by: str | None) -> bool:
+        """Return whether this process carries out impacts on the VM's host, or on the host that has begun this one."""
         if self._hosts is None:
             return True
+        if begun_by is not None:
+            return begun_by in self._hosts
         found = view.roster.find(vm) if view.roster is not None else None
         return found is not None and found.host in self._hosts
 
@@ -136,7 +155,8 @@ class Impacts:
         """Start the tasks of queued impacts after the due events: creating a thousand tasks would delay those."""
         with suppress(TimeoutError):
             async with asyncio.timeout(MAX_BEGIN_DELAY):
-                await self._scheduler.wait_idle()
+                if self._due_events is not None:
+                    await self._due_events.wait_idle()
         fair_share = self._scopes.new_fair_share()
         while self._to_begin:
             await fair_share.wait_turn()
@@ -150,22 +170,24 @@ class Impacts:
     ) -> None:
         try:
             await work(view.id, event, vm)
-        except (CoreError, ScopeNotFound) as error:
+        except (CoreError, FleetError) as error:
             log.info("event %s on %s/%s needs no more work: %s", event, view.id, vm, error)
+            if self._hosts is not None:
+                await asyncio.sleep(REFUSED_PAUSE)
         finally:
             self._in_flight.discard((event, vm))
         self._evaluate(view)
 
     async def _begin_and_carry_out(self, scope: str, event: str, vm: str, *, again: bool = False) -> None:
         async with self._begin_slots:
-            work = await self._apply_until_saved(
-                scope, lambda value: _begin_work(value, event, vm, again=again, now=self._scopes.clock.now())
-            )
+            impact = self._scopes.replica.scope(scope).event(event).impact(vm) or Impact(vm=vm)
+            attempt = impact.attempt + 1
+            work = await _repeat_until_saved(lambda: self._writer.begin(scope, event, vm, attempt=attempt, again=again))
         await self._settle(work, await self._carry_out(work))
 
     async def _recover(self, scope: str, event: str, vm: str) -> None:
         """Probe an impact that had begun when a process ended."""
-        work = await self._apply_until_saved(scope, lambda value: Change(value, (), _work(value, event, vm)))
+        work = describe_work(self._scopes.replica.scope(scope), event, vm)
         match await self._probe(work):
             case Done() as done:
                 await self._settle(work, done)
@@ -196,44 +218,16 @@ class Impacts:
             return Unknown(f"internal error of the platform in a probe: {error!r}")
 
     async def _settle(self, work: Work, outcome: ImpactOutcome) -> None:
-        await self._apply_until_saved(
-            work.scope,
-            lambda scope: settle(
-                scope, work.event, work.vm, outcome, self._scopes.rule_context, now=self._scopes.clock.now()
-            ),
-        )
-
-    async def _apply_until_saved(self, scope: str, rule: Callable[[Scope], Change[R]]) -> R:
-        """Apply the rule, and retry with backoff while the store cannot save, because the outcome must not be lost."""
-        pauses = backoff(MIN_BACKOFF, MAX_BACKOFF)
-        while True:
-            try:
-                return await self._scopes.apply(scope, lambda value: guarded(rule(value), self._guards()))
-            except SAVE_ERRORS as error:
-                pause = next(pauses)
-                log.warning("%s; retrying in %.1f s", error, pause)
-                await asyncio.sleep(pause)
+        await _repeat_until_saved(lambda: self._writer.settle(work, outcome))
 
 
-def _begin_work(scope: Scope, event: str, vm: str, *, again: bool, now: datetime) -> Change[Work]:
-    change = begin(scope, event, vm, now=now, again=again)
-    if change.scope is None:
-        raise ScopeNotFound(scope.id)
-    return Change(change.scope, change.entries, _work(change.scope, event, vm))
-
-
-def _work(scope: Scope, event_id: str, name: str) -> Work:
-    event, vm = scope.event(event_id), scope.vm(name)
-    impact = event.impact(name) or Impact(vm=name)
-    return Work(
-        id=f"{event.id}/{name}",
-        attempt=impact.attempt,
-        event=event.id,
-        type=event.type,
-        scope=scope.id,
-        vm=name,
-        vm_id=vm.vm_id,
-        host=vm.host,
-        duration=event.duration,
-        description=event.description,
-    )
+async def _repeat_until_saved(save: Callable[[], Awaitable[R]]) -> R:
+    """Save, and retry with backoff while that fails, because the outcome must not be lost."""
+    pauses = backoff(MIN_BACKOFF, MAX_BACKOFF)
+    while True:
+        try:
+            return await save()
+        except SAVE_ERRORS as error:
+            pause = next(pauses)
+            log.warning("%s; retrying in %.1f s", error, pause)
+            await asyncio.sleep(pause)

@@ -115,6 +115,10 @@ class RecordTable(Generic[V]):
         value, revision = self._values.get(id_, (None, 0))
         return (None, None) if value is None else (value, revision)
 
+    def ids(self) -> Iterator[str]:
+        """Return the id of every record."""
+        return (id_ for id_, (value, _) in self._values.items() if value is not None)
+
     def values(self) -> Iterator[V]:
         """Return every value."""
         return (value for value, _ in self._values.values() if value is not None)
@@ -296,6 +300,16 @@ class RecordLoop(Generic[V]):
     def revision_of(self, id_: str) -> int | None:
         """Return the newest revision of a record; None if it does not exist."""
         return self._values.newest(id_)[1]
+
+    async def catch_up(self, id_: str, revision: int | None = None) -> None:
+        """Load the newest value of a record, unless the revision is known here."""
+        known = self.revision_of(id_)
+        if revision is not None and not self._values.is_newer(id_, revision):
+            return
+        try:
+            await self._main_loop.refresh(RevisionConflict(self.key(id_), expected=known, actual=revision))
+        except StoreError as error:
+            raise SaveFailed(str(error)) from error
 
     def key(self, id_: str) -> RecordKey:
         """Return the key of a record."""

@@ -9,7 +9,7 @@ import msgspec
 from forewarn.clock import Clock, ManualClock
 from forewarn.core.change import Change
 from forewarn.core.journal import EntryKind
-from forewarn.core.policy import Policy, RuleContext
+from forewarn.core.policy import HostState, Policy, RuleContext
 from forewarn.core.scope import Scope, migrate
 from forewarn.fleet.errors import ScopeNotFound
 from forewarn.fleet.event_loop import SLICE_ITEMS, FairShare
@@ -49,6 +49,8 @@ class Scopes:
         self.clock = clock
         self.replica = Replica()
         self.policy = policy
+        self.host_states: dict[str, HostState] | None = None
+        """What is known about the hosts of a cluster; None outside one."""
         self._rule_context = RuleContext(policy=policy)
         self._state_record = state_record
         self._hold = hold
@@ -63,10 +65,15 @@ class Scopes:
 
     @property
     def rule_context(self) -> RuleContext:
-        """The context of the rules: policy, fleet hold, outages."""
+        """The context of the rules: policy, fleet hold, outages, hosts."""
         known, hold, outages = self._rule_context, self._hold.current, self._state_record.state.outages
-        if known.policy is not self.policy or known.hold is not hold or known.outages is not outages:
-            self._rule_context = RuleContext(policy=self.policy, hold=hold, outages=outages)
+        if (
+            known.policy is not self.policy
+            or known.hold is not hold
+            or known.outages is not outages
+            or known.hosts is not self.host_states
+        ):
+            self._rule_context = RuleContext(policy=self.policy, hold=hold, outages=outages, hosts=self.host_states)
         return self._rule_context
 
     async def apply(self, id_: str, rule: ScopeRule[R]) -> R:
@@ -93,6 +100,10 @@ class Scopes:
     async def decide(self, id_: str, command: Callable[[Scope | None], Decision[Scope, R]]) -> R:
         """Apply a command to a scope that may not exist."""
         return await self._loop.apply(id_, command)
+
+    async def catch_up(self, id_: str, revision: int) -> None:
+        """Load the newest value of a scope if another process has seen a newer revision of it."""
+        await self._loop.catch_up(id_, revision)
 
     def notify(self, view: ScopeView) -> None:
         """Pass a scope to the observers in which only time has passed."""

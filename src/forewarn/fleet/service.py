@@ -19,7 +19,10 @@ from forewarn.fleet.fleet_state_record import FleetStateRecord
 from forewarn.fleet.health import HealthCheck
 from forewarn.fleet.hold_record import FleetHold, HoldRecord
 from forewarn.fleet.holds import Holds
+from forewarn.fleet.host.command_handler import CommandHandler
+from forewarn.fleet.host.registry import HostRegistry
 from forewarn.fleet.idempotency import IdempotentScopes
+from forewarn.fleet.impact_writer import ScopeImpactWriter
 from forewarn.fleet.impacts import Impacts
 from forewarn.fleet.inventory import Inventory
 from forewarn.fleet.journal import DEFAULT_RETENTION, Journal, JournalPruner
@@ -31,7 +34,7 @@ from forewarn.fleet.manual_time import ManualTime, NoticeFloor
 from forewarn.fleet.metrics import FleetCounts, FleetMetrics, MetricsObserver, MetricsStore
 from forewarn.fleet.outages import OutageTracker
 from forewarn.fleet.ports import Ports
-from forewarn.fleet.replica import LongPollObserver
+from forewarn.fleet.replica import LongPollObserver, ScopeView
 from forewarn.fleet.scheduler import Scheduler
 from forewarn.fleet.scopes import Scopes
 from forewarn.fleet.timers import Timers
@@ -90,13 +93,17 @@ class Fleet:
 
         self._outages = OutageTracker(self.scopes, state_record, self.clock_lease.guards)
         self.scheduler = Scheduler(self.scopes, loop, state_record, self._outages, self.clock_lease.guards)
-        self.impacts = Impacts(platform, self.scopes, loop, self.scheduler, self.clock_lease.guards)
+        self.impacts = Impacts(
+            platform, self.scopes, loop, self.scheduler, ScopeImpactWriter(self.scopes, self.clock_lease.guards)
+        )
         self.duties: tuple[Duty, ...] = (
             self.scheduler,
             self.impacts,
             self.campaigns.duty,
             JournalPruner(loop, retention, clock),
         )
+        self.hosts = HostRegistry(loop, self.scopes, on_silence=self._on_host_changed)
+        self.host_commands = CommandHandler(self.hosts, self.scopes, self.last_seen)
         notice_floor = NoticeFloor(self.scopes)
         self.time = ManualTime(
             clock,
@@ -117,6 +124,7 @@ class Fleet:
                 self.campaigns.duty.observe,
                 MetricsObserver(self.metrics, self.counts, self.scopes).observe,
                 log.observe_scope,
+                self.hosts.observe,
                 LongPollObserver(self.replica).observe,
             )
         )
@@ -200,6 +208,11 @@ class Fleet:
         """Reevaluate all, except at the first value that this process has seen."""
         if change.entries is not None or change.before is not None:
             self._reevaluate(include_idle=False)
+
+    def _on_host_changed(self, view: ScopeView) -> None:
+        """Decide again in a scope, because one of its hosts is silent or heard of again."""
+        if self.scheduler.is_running:
+            self.scheduler.wake(view.id)
 
     def _reevaluate(self, *, include_idle: bool) -> None:
         """Decide again in every campaign and in every scope that has events, or in all scopes."""

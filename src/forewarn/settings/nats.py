@@ -9,6 +9,7 @@ import msgspec
 from forewarn.settings.types import NONE, PathOrNone, SettingType, parse_text
 
 CELL_NAME = re.compile(r"[A-Za-z0-9_-]{1,32}")
+API_PREFIX = re.compile(r"[A-Za-z0-9_$-]+(\.[A-Za-z0-9_$-]+)*")
 MAX_SERVERS = 32
 SERVER_SCHEMES = frozenset({"nats", "tls"})
 
@@ -46,6 +47,12 @@ def _parse_replicas(value: object) -> int:
     return number
 
 
+def _parse_api_prefix(value: object) -> str:
+    if not API_PREFIX.fullmatch(parse_text(value)):
+        raise ValueError
+    return parse_text(value)
+
+
 def _parse_user(value: object) -> str | None:
     return None if value == NONE else parse_text(value)
 
@@ -59,6 +66,9 @@ Servers = Annotated[
 ]
 Cell = Annotated[str, SettingType(_parse_cell, "a name of at most 32 letters, digits, '_' and '-'")]
 Replicas = Annotated[int, SettingType(_parse_replicas, "1, 3 or 5")]
+ApiPrefix = Annotated[
+    str, SettingType(_parse_api_prefix, "the beginning of the subjects of the JetStream API, such as $JS.API")
+]
 User = Annotated[str | None, SettingType(_parse_user, f'the name of a NATS user, or "{NONE}"')]
 
 
@@ -68,6 +78,7 @@ class NatsSettings(msgspec.Struct, frozen=True, kw_only=True):
     servers: Servers = ()
     cell: Cell = "main"
     replicas: Replicas = 3
+    api_prefix: ApiPrefix = "$JS.API"
     user: User = None
     password_file: PathOrNone = None
     token_file: PathOrNone = None

@@ -53,6 +53,7 @@ class RecordKind(StrEnum):
     CAMPAIGN = "campaign"
     TOKEN = "token"
     LEASE = "lease"
+    HOST = "host"
 
 
 class RecordKey(NamedTuple):

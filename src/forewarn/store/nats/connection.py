@@ -74,16 +74,23 @@ class InvalidCredentials(StoreError):
 class NatsConnection:
     """One connection to any of the servers; it connects again by itself. Create it with `open`."""
 
-    def __init__(self, settings: NatsSettings) -> None:
+    def __init__(self, settings: NatsSettings, inbox: str = "_INBOX") -> None:
         self.servers = settings.servers
+        self.api_prefix = settings.api_prefix
+        self._inbox = inbox
         self._client = Client()
         self._slow: dict[Subscription, Callable[[], None]] = {}
         self._last_error = "no server answers"
 
     @classmethod
-    async def open(cls, settings: NatsSettings, *, patience: float | None = None) -> "NatsConnection":
-        """Connect to one of the servers; raise StoreUnavailable if none accepts the connection in time."""
-        connection = cls(settings)
+    async def open(
+        cls, settings: NatsSettings, *, patience: float | None = None, inbox: str = "_INBOX"
+    ) -> "NatsConnection":
+        """Connect to one of the servers; raise StoreUnavailable if none accepts the connection in time.
+
+        `inbox` is the beginning of the subjects on which the connection receives answers.
+        """
+        connection = cls(settings, inbox)
         options = await asyncio.to_thread(_login_options, settings)
         try:
             async with asyncio.timeout(CONNECT_SECONDS if patience is None else patience):
@@ -148,14 +155,17 @@ class NatsConnection:
 
         Raises ApiRefused, ServerUnavailable or ResponseMissing.
         """
-        answer = await self.request(f"$JS.API.{function}", json.dumps(body or {}).encode())
+        answer = await self.request(f"{self.api_prefix}.{function}", json.dumps(body or {}).encode())
         return parse_answer(answer.data)
 
     async def subscribe(
-        self, subject: str, callback: Callable[[Msg], Any], on_slow: Callable[[], None]
+        self, subject: str, callback: Callable[[Msg], Any], on_slow: Callable[[], None], *, group: str = ""
     ) -> Subscription:
-        """Receive messages; `on_slow` is called when some were dropped, because the callback is too slow."""
-        subscription = await self._client.subscribe(subject, cb=callback)
+        """Receive messages; `on_slow` is called when some were dropped, because the callback is too slow.
+
+        Of the subscriptions with the same `group`, only one gets each message.
+        """
+        subscription = await self._client.subscribe(subject, group, cb=callback)
         self._slow[subscription] = on_slow
         return subscription
 
@@ -181,6 +191,7 @@ class NatsConnection:
             reconnected_cb=self._on_reconnected,
             max_reconnect_attempts=-1,
             ping_interval=PING_SECONDS,
+            inbox_prefix=self._inbox,
             pending_size=0,  # without a connection a message is refused, not kept and sent later
             **options,
         )

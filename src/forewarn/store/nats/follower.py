@@ -63,8 +63,12 @@ class FollowHandler(Protocol):
 class Follower:
     """Follows some subjects of a stream, until it is cancelled or its handler raises an error."""
 
-    def __init__(self, stream: CellStream, subjects: Sequence[str], name: str, handler: FollowHandler) -> None:
+    def __init__(
+        self, stream: CellStream, subjects: Sequence[str], name: str, handler: FollowHandler, host: str | None = None
+    ) -> None:
+        """With a `host`, use the only consumer that it may create, and ask for nothing else."""
         self._stream = stream
+        self._host = host
         self._subjects = list(subjects)
         self._name = name
         self._handler = handler
@@ -77,7 +81,7 @@ class Follower:
         pauses = backoff(FIRST_PAUSE, LONGEST_PAUSE)
         while True:
             try:
-                state = await self._stream.read_state()
+                state = await self._stream.read_state() if self._host is None else StreamState("", 0, {})
                 start = await self._handler.on_start(state)
                 await self._follow(start)
             except (FollowLost, ApiRefused, ResponseMissing, ServerUnavailable) as error:
@@ -90,12 +94,18 @@ class Follower:
         connection = self._stream.connection
         self._lost = asyncio.get_running_loop().create_future()
         self._received = 0
-        inbox = connection.new_inbox()
-        name = f"{self._name}-{token_hex(8)}"
+        if self._host is None:
+            inbox, name = connection.new_inbox(), f"{self._name}-{token_hex(8)}"
+        else:
+            inbox = self._stream.subjects.for_host(self._host, token_hex(8))
+            name = self._stream.subjects.consumer(self._host)
         subscription = await connection.subscribe(
             inbox, self._on_message, lambda: self._lose(FollowLost("messages were dropped, because too many wait"))
         )
         try:
+            if self._host is not None:  # an earlier one may remain, of a process that was killed
+                with suppress(ApiRefused):
+                    await connection.call(f"CONSUMER.DELETE.{self._stream.name}.{name}")
             await connection.call(
                 f"CONSUMER.CREATE.{self._stream.name}.{name}",
                 {"stream_name": self._stream.name, "config": self._consumer(name, inbox, start)},
@@ -114,7 +124,8 @@ class Follower:
             await connection.unsubscribe(subscription)
             with suppress(ServerUnavailable):  # the server removes the consumer by itself, a little later
                 # JetStream ignores a request without an address for its answer.
-                await connection.publish(f"$JS.API.CONSUMER.DELETE.{self._stream.name}.{name}", b"", reply=inbox)
+                function = f"CONSUMER.DELETE.{self._stream.name}.{name}"
+                await connection.publish(f"{connection.api_prefix}.{function}", b"", reply=connection.new_inbox())
 
     def _consumer(self, name: str, inbox: str, start: FollowStart) -> dict[str, object]:
         config: dict[str, object] = {
@@ -126,7 +137,7 @@ class Follower:
             "filter_subjects": self._subjects,
             "idle_heartbeat": int(HEARTBEAT_SECONDS * NANOSECONDS),
             "inactive_threshold": 5 * NANOSECONDS,
-            "flow_control": True,
+            "flow_control": self._host is None,  # a host may not publish the answers that it needs
             "mem_storage": True,
             "num_replicas": 1,
         }

@@ -94,6 +94,24 @@ class CellSubjects(NamedTuple):
         """Return the subject with the process that holds a lease."""
         return f"O.{self.cell}.{encode_token(name)}"
 
+    @property
+    def commands(self) -> str:
+        """The subjects of the commands of all hosts: the cell, the host, the command."""
+        return f"C.{self.cell}.*.*"
+
+    def command(self, host: str, name: str) -> str:
+        """Return the subject of a command of a host."""
+        return f"C.{self.cell}.{encode_token(host)}.{name}"
+
+    def for_host(self, host: str, name: str) -> str:
+        """Return a subject that only this host receives."""
+        return f"H.{self.cell}.{encode_token(host)}.{name}"
+
+    @staticmethod
+    def consumer(host: str) -> str:
+        """Return the name of the only consumer that a host may create."""
+        return f"{encode_token(host).replace('=', '_')}-follow"
+
     def of(self, key: RecordKey) -> str:
         """Return the subject of a record; raise ValueError if its id is too long."""
         token = encode_token(key.id)
