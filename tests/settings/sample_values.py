@@ -3,6 +3,8 @@
 EVERY_KEY = {
     "data": ('"/d"', "/d"),
     "store": ('"sqlite"', "sqlite"),
+    "role": ('"single"', "single"),
+    "host": ('"none"', "none"),
     "ephemeral": ("false", "no"),
     "fleet": ('"/fleet.toml"', "/fleet.toml"),
     "listen": ('"127.0.0.1:9000"', "127.0.0.1:9000"),
@@ -57,6 +59,7 @@ EVERY_KEY = {
     "nats.servers": ('["nats://h1:4222", "tls://h2"]', "nats://h1:4222,tls://h2"),
     "nats.cell": ('"rack-7"', "rack-7"),
     "nats.replicas": ("1", "1"),
+    "nats.api_prefix": ('"$JS.rack.API"', "$JS.rack.API"),
     "nats.user": ('"control"', "control"),
     "nats.password_file": ('"/password"', "/password"),
     "nats.token_file": ('"/nats-token"', "/nats-token"),

@@ -71,7 +71,7 @@ def test_every_key_can_be_set_in_a_file_and_in_the_environment(tmp_path: Path) -
     assert from_file.settings == from_environment.settings
     unchanged = dict(iter_values(EMULATOR.settings))
     same = {key for key, value in iter_values(from_file.settings) if value == unchanged[key]}
-    assert same == {"ephemeral", "store"}
+    assert same == {"ephemeral", "host", "role", "store"}
 
 
 def test_what_is_written_is_read_back(tmp_path: Path) -> None:
@@ -92,9 +92,12 @@ def test_paths_in_a_file_are_relative_to_it(tmp_path: Path) -> None:
 
 BAD_VALUES = {
     "store": "postgres",
+    "role": "leader",
+    "host": "a/b",
     "nats.servers": "nats://ada:secret@h1:4222",
     "nats.cell": "a.b",
     "nats.replicas": "2",
+    "nats.api_prefix": "$JS..API",
     "nats.user": "",
     "nats.password_file": "",
     "nats.token_file": "",

@@ -31,7 +31,16 @@ def test_running_service_applies_reloadable_settings() -> None:
     sections = ("policy.", "command.", "campaigns.", "gates", "log.")
     expected = {key for key in KEYS if key.startswith(sections)} | {"guest.requests_per_second"}
     live, after_restart = compare_settings(running, read)
-    unchanged = {"ephemeral", "store", *ONLY_EMULATOR, "policy.announce", "policy.enforce_notice", "log.format"}
+    unchanged = {
+        "ephemeral",
+        "host",
+        "role",
+        "store",
+        *ONLY_EMULATOR,
+        "policy.announce",
+        "policy.enforce_notice",
+        "log.format",
+    }
     assert set(live) == expected - unchanged
     assert set(after_restart) == set(KEYS) - expected - unchanged
     taken = merge_reloadable(running, read)

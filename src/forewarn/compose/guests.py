@@ -8,7 +8,7 @@ import msgspec
 
 from forewarn.compose.initial_fleet import StartupReporter
 from forewarn.core.vm import Vm
-from forewarn.fleet.service import Fleet
+from forewarn.fleet.guest_port import GuestFleet
 from forewarn.guest.counters import Counters
 from forewarn.guest.faults import Faults
 from forewarn.guest.limits import SPARE_FILES, Limits
@@ -87,7 +87,7 @@ class GuestListeners(msgspec.Struct, frozen=True, kw_only=True):
 @asynccontextmanager
 async def serve_guests(
     settings: Settings,
-    fleet: Fleet,
+    fleet: GuestFleet,
     reporter: StartupReporter,
     *,
     operator_port: int,
@@ -95,8 +95,12 @@ async def serve_guests(
     faults: Faults | None = None,
     observer: Observer | None = None,
     socket_directory: Path | None = None,
+    host: str | None = None,
 ) -> AsyncIterator[GuestListeners]:
-    """Listen for guests as the settings define, and in a socket directory if there is one."""
+    """Listen for guests as the settings define, and in a socket directory if there is one.
+
+    With a `host`, only its VMs have ports.
+    """
     server = GuestServer(
         fleet,
         limits=Limits(
@@ -112,7 +116,8 @@ async def serve_guests(
         ports = None
         if settings.listen is not None:
             _report_kept_ports(fleet, settings.listen, reporter)
-            ports = VmPortListeners(fleet, server, settings.listen.host, settings.listen.port, operator_port)
+            address = settings.listen
+            ports = VmPortListeners(fleet, server, address.host, address.port, operator_port, vms_on=host)
             await stack.enter_async_context(ports.serve())
         shared_url = None
         if settings.listen_shared is not None:
@@ -142,7 +147,7 @@ async def serve_guests(
         yield guests
 
 
-def _report_kept_ports(fleet: Fleet, listen: ListenAddress, reporter: StartupReporter) -> None:
+def _report_kept_ports(fleet: GuestFleet, listen: ListenAddress, reporter: StartupReporter) -> None:
     first = min(fleet.ports.assigned.values(), default=0)
     if first and listen.port not in (0, first):
         reporter.report(f"Existing VMs keep their ports, from {first} on; {listen} applies to new VMs.")

@@ -116,10 +116,10 @@ def settle(
 def abandon_host(scope: Scope, host: str, context: RuleContext, *, by: str, why: str, now: datetime) -> Change[int]:
     """Turn the begun impacts of a host that is gone to unknown, on request of a person; return how many they were.
 
-    Nobody can probe them any more, so a person decides about each.
+    No process can probe them any more, so a person decides about each.
     """
     if not why.strip():
-        raise Invalid("giving up a host needs a reason: it records why nobody can ask the host any more")
+        raise Invalid("giving up a host needs a reason: it records why the host cannot be asked any more")
     draft = Draft(scope, now)
     begun = [(event, impact) for event in scope.events for impact in event.impacts if _is_begun_by(impact, host)]
     for event, impact in begun:

@@ -6,7 +6,7 @@ FleetError
 ├── EventNotFound
 ├── HostNotFound           no VM is on a host of that name
 ├── HostTaken              another process serves the host
-├── HostReachable          the process of the host was heard of just now
+├── HostRunning          the process of the host was heard of just now
 ├── TokenNotFound
 ├── CampaignNotFound
 ├── GateNotFound           the settings have no gate of that name
@@ -78,7 +78,7 @@ class HostTaken(FleetError):
     holder: str
 
 
-class HostReachable(FleetError):
+class HostRunning(FleetError):
     """The process of the host was heard of just now, so its work can be asked for."""
 
     template = "host {host} is served by {holder}, which was heard of {seconds} s ago: stop it first"

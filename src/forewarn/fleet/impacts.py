@@ -42,7 +42,7 @@ REFUSED_PAUSE = 0.25
 caused the refusal a little later than the control node that refused."""
 
 
-class DueEvents(Protocol):
+class StartQueue(Protocol):
     """The due events, which start before impacts begin."""
 
     @property
@@ -66,7 +66,7 @@ class Impacts:
         platform: Platform,
         scopes: Scopes,
         main_loop: MainLoop,
-        due_events: DueEvents | None = None,
+        due_events: StartQueue | None = None,
         writer: ImpactWriter | None = None,
     ) -> None:
         self._platform = platform

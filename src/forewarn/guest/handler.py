@@ -7,8 +7,8 @@ from typing import Any, TypeAlias
 
 from forewarn.core.errors import ScopeEventNotFound, ScopeVmNotFound
 from forewarn.fleet.errors import OutcomeUnknown, SaveFailed, ScopeNotFound
+from forewarn.fleet.guest_port import GuestFleet
 from forewarn.fleet.replica import ScopeView
-from forewarn.fleet.service import Fleet
 from forewarn.guest.identity import Caller, Peer
 from forewarn.guest.long_poll import LongPolls
 from forewarn.guest.responses import (
@@ -46,7 +46,7 @@ from forewarn.wire.request import (
 class EnableDelay:
     """Records requests, and delays the first response of a scope while it is enabled (PROTOCOL §6: up to 2 minutes)."""
 
-    def __init__(self, fleet: Fleet, delay: timedelta) -> None:
+    def __init__(self, fleet: GuestFleet, delay: timedelta) -> None:
         self._fleet = fleet
         self._delay = delay.total_seconds()
         self._enabling: dict[ScopeView, asyncio.Event] = {}
@@ -103,7 +103,7 @@ class RequestHandler:
     """Responds to requests. The session has identified the caller and applied the rate limit before."""
 
     def __init__(
-        self, fleet: Fleet, long_polls: LongPolls, enable_delay: EnableDelay, *, unsupported_version_status: int
+        self, fleet: GuestFleet, long_polls: LongPolls, enable_delay: EnableDelay, *, unsupported_version_status: int
     ) -> None:
         self._fleet = fleet
         self._long_polls = long_polls

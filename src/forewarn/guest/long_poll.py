@@ -3,8 +3,8 @@
 import asyncio
 from collections import deque
 
+from forewarn.fleet.guest_port import GuestFleet
 from forewarn.fleet.replica import ScopeView
-from forewarn.fleet.service import Fleet
 from forewarn.guest.counters import Counters
 from forewarn.guest.rate_limit import RateCounter
 
@@ -15,7 +15,7 @@ WAKE_BATCH = 250
 class LongPolls:
     """All waiting long polls. Each ends at its timeout; `release` ends one early."""
 
-    def __init__(self, fleet: Fleet, counters: Counters, *, per_vm: int) -> None:
+    def __init__(self, fleet: GuestFleet, counters: Counters, *, per_vm: int) -> None:
         self._fleet = fleet
         self._counters = counters
         self._per_vm = per_vm

@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from forewarn.clock import SystemClock
 from forewarn.core.vm import Address
-from forewarn.fleet.service import Fleet
+from forewarn.fleet.guest_port import GuestFleet
 from forewarn.guest.connection import Connection
 from forewarn.guest.counters import Counters
 from forewarn.guest.faults import Faults
@@ -44,7 +44,7 @@ class GuestServer:
 
     def __init__(
         self,
-        fleet: Fleet,
+        fleet: GuestFleet,
         *,
         limits: Limits,
         unsupported_version_status: int = 404,

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Protocol
 
 from forewarn.clock import SystemClock
-from forewarn.fleet.service import Fleet
+from forewarn.fleet.guest_port import GuestFleet
 from forewarn.guest.connection_state import connection_timeouts
 from forewarn.guest.counters import Counters
 from forewarn.guest.fault_injection import FaultInjector
@@ -54,7 +54,7 @@ class ServerState:
 
     def __init__(
         self,
-        fleet: Fleet,
+        fleet: GuestFleet,
         limits: Limits,
         counters: Counters,
         *,

@@ -17,9 +17,9 @@ from forewarn.core.text import natural_sort_key
 from forewarn.core.vm import Vm
 from forewarn.fleet.errors import FleetError, ScopeNotFound, VmNotFound
 from forewarn.fleet.event_loop import tasks_until_exit
+from forewarn.fleet.guest_port import GuestFleet
 from forewarn.fleet.replica import Replica, ScopeView
 from forewarn.fleet.scopes import ScopeChange
-from forewarn.fleet.service import Fleet
 from forewarn.guest.limits import SPARE_FILES, file_limit
 from forewarn.guest.server import GuestServer
 from forewarn.settings.types import ListenAddress, local_address
@@ -104,9 +104,20 @@ class VmPortListeners:
     """
 
     def __init__(
-        self, fleet: Fleet, server: GuestServer, host: str, first: int, operator_port: int | None = None
+        self,
+        fleet: GuestFleet,
+        server: GuestServer,
+        host: str,
+        first: int,
+        operator_port: int | None = None,
+        *,
+        vms_on: str | None = None,
     ) -> None:
-        """`first` is the first port of VMs (0: any free ports). `operator_port` is never assigned to a VM."""
+        """`first` is the first port of VMs (0: any free ports). `operator_port` is never assigned to a VM.
+
+        With `vms_on`, only the VMs on this host have ports; that of a VM that leaves the host is closed.
+        """
+        self._vms_on = vms_on
         self._fleet = fleet
         self._server = server
         self._host = host
@@ -125,7 +136,7 @@ class VmPortListeners:
         A VM whose port is in use is retried; if that holds for all of them, raise the error of the first.
         """
         self._fleet.scopes.observers.append(self.observe)
-        await self._open_all(_vm_names(self._fleet.replica.views()))
+        await self._open_all(self._vm_names(self._fleet.replica.views()))
         async with tasks_until_exit() as tasks:
             tasks.create_task(self._open_for_changes(), name="ports for new VMs")
             yield
@@ -138,11 +149,20 @@ class VmPortListeners:
         return f"http://{local_address(self._host, port)}"
 
     def observe(self, change: ScopeChange) -> None:
-        """Note a scope that has a VM without a port."""
+        """Note a scope that has a VM without a port, and close the ports of VMs that have left the host."""
         roster = change.after.roster if change.after is not None else ()
-        if any(f"{change.id}/{vm.name}" not in self._open for vm in roster):
+        if any(f"{change.id}/{vm.name}" not in self._open for vm in roster if self._has_port(vm)):
             self._changed.add(change.id)
             self._has_changed.set()
+        if self._vms_on is not None and change.before is not None and change.before.roster is not roster:
+            staying = {vm.name for vm in roster if self._has_port(vm)}
+            for vm in change.before.roster:
+                port = self._open.pop(f"{change.id}/{vm.name}", None) if vm.name not in staying else None
+                if port is not None:
+                    self._server.stop_listening(self._host, port)
+
+    def _has_port(self, vm: Vm) -> bool:
+        return self._vms_on is None or vm.host == self._vms_on
 
     async def _open_for_changes(self) -> None:
         pauses = backoff(MIN_BACKOFF, MAX_BACKOFF)
@@ -154,7 +174,7 @@ class VmPortListeners:
             self._has_changed.clear()
             changed, self._changed = self._changed, set()
             views = [view for view in self._fleet.replica.views() if view.id in changed]
-            await self._open_for_new(_vm_names(views))
+            await self._open_for_new(self._vm_names(views))
             if not self.failures:
                 pauses, pause = backoff(MIN_BACKOFF, MAX_BACKOFF), None
             else:
@@ -237,9 +257,15 @@ class VmPortListeners:
 
     def _close_removed(self, limit: int) -> None:
         """Close the listeners of removed VMs, if their open files are needed for others."""
-        present = set(_vm_names(self._fleet.replica.views()))
+        present = set(self._vm_names(self._fleet.replica.views()))
         for name in [name for name in self._open if name not in present][:limit]:
             self._server.stop_listening(self._host, self._open.pop(name))
+
+    def _vm_names(self, views: Iterable[ScopeView]) -> list[str]:
+        """Return the VMs of these scopes that have ports as `scope/name`, by scope and in natural sort order."""
+        ordered = sorted(views, key=lambda view: view.id)
+        vms = ((view, vm) for view in ordered for vm in sorted(view.roster or (), key=_sort_key))
+        return [f"{view.id}/{vm.name}" for view, vm in vms if self._has_port(vm)]
 
     async def _listen(self, name: str, free: Iterable[int], *, skip_busy: bool) -> int:
         """Listen for a VM on its assigned port, else on a free one."""
@@ -269,12 +295,6 @@ class VmPortListeners:
 def _excess_listeners(listeners: int) -> int:
     """Return the number of listeners over the limit: a VM needs open files for its listener and one connection."""
     return max(0, listeners - (file_limit() - SPARE_FILES) // 2)
-
-
-def _vm_names(views: Iterable[ScopeView]) -> list[str]:
-    """Return the VMs of these scopes as `scope/name`, by scope and in natural sort order."""
-    ordered = sorted(views, key=lambda view: view.id)
-    return [f"{view.id}/{vm.name}" for view in ordered for vm in sorted(view.roster or (), key=_sort_key)]
 
 
 def _sort_key(vm: Vm) -> tuple[list[str | int], str]:

@@ -33,10 +33,13 @@ from forewarn.settings.types import (
     LogLevel,
     LogSettings,
     Name,
+    NameOrNone,
     PathOrNone,
     PlatformName,
     PlatformSetting,
     Program,
+    RoleName,
+    RoleSetting,
     SettingType,
     Speed,
     StoreName,
@@ -141,6 +144,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     operator_connections_per_address: Count = 512
     manual_time: Flag = False
     speed: Speed = 1.0
+    role: RoleSetting = RoleName.SINGLE
+    host: NameOrNone = None
     platform: PlatformSetting = PlatformName.SIMULATED
     gates: Gates = ()
     guest: GuestSettings = GuestSettings()

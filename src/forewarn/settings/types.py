@@ -47,6 +47,14 @@ class StoreName(StrEnum):
     NATS = "nats"
 
 
+class RoleName(StrEnum):
+    """What a process of the service does."""
+
+    SINGLE = "single"
+    CONTROL = "control"
+    HOST = "host"
+
+
 class LogFormat(StrEnum):
     """The format of the log."""
 
@@ -348,6 +356,16 @@ PlatformSetting = Annotated[
         lambda value: PlatformName(parse_text(value)),
         '"command" (your own program carries out maintenance) or "simulated" (nothing happens to any VM)',
     ),
+]
+RoleSetting = Annotated[
+    RoleName,
+    SettingType(
+        lambda value: RoleName(parse_text(value)),
+        '"single" (one process does everything), "control" (operators and time) or "host" (the VMs of one host)',
+    ),
+]
+NameOrNone = Annotated[
+    str | None, SettingType(_or_none(_name, None), f"a name of letters, digits, '.', '_' and '-', or \"{NONE}\"")
 ]
 StoreSetting = Annotated[
     StoreName,

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from forewarn.settings.errors import InvalidSetting, MissingSetting, SettingsConflict
 from forewarn.settings.schema import KEYS, SIMULATED_TIME_KEYS, UNPROTECTED_KEYS, Preset, Settings
-from forewarn.settings.types import PlatformName, StoreName
+from forewarn.settings.types import PlatformName, RoleName, StoreName
 
 
 def validate(preset: Preset, settings: Settings, sources: Mapping[str, str], unset: frozenset[str]) -> None:
@@ -24,6 +24,18 @@ def validate(preset: Preset, settings: Settings, sources: Mapping[str, str], uns
         if preset.simulated_time:
             raise SettingsConflict(f"{sources['store']}: store nats is for `forewarn serve`; the emulator uses sqlite")
         _check_nats(settings, sources)
+    _check_role(settings, sources)
+
+
+def _check_role(settings: Settings, sources: Mapping[str, str]) -> None:
+    if settings.role is not RoleName.SINGLE and settings.store is not StoreName.NATS:
+        raise SettingsConflict(
+            f"{sources['role']}: role {settings.role.value} needs store nats: several processes share its records"
+        )
+    if settings.role is RoleName.HOST and settings.host is None:
+        raise SettingsConflict(f"{sources['role']}: role host needs host: set the name that the VMs have as their host")
+    if settings.role is not RoleName.HOST and settings.host is not None:
+        raise SettingsConflict(f"{sources['host']}: host is for role host, but the role is {settings.role.value}")
 
 
 def _check_nats(settings: Settings, sources: Mapping[str, str]) -> None:

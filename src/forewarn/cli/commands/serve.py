@@ -20,6 +20,8 @@ from forewarn.settings.types import StoreName
 @setting_option("listen_link_local", "Serve 169.254.169.254:80 on these interfaces.", "INTERFACE[=NETWORK],…")
 @setting_option("network", "The network of interfaces for which none is given.", "NAME")
 @setting_option("operator", "The address of the operator API.", "HOST:PORT")
+@setting_option("role", "What this process does in a cluster.", "single|control|host")
+@setting_option("host", "The host whose VMs this process serves, with --role host.", "NAME")
 @setting_option("platform", "What carries out maintenance; no default.", "command|simulated")
 def serve(config: str | None, **flags: object) -> None:
     """Run the service for real VMs, until SIGTERM or Ctrl-C. SIGHUP reloads the settings.

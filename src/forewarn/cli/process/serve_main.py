@@ -18,14 +18,16 @@ from forewarn.cli.process import logs
 from forewarn.cli.process.systemd_notify import SystemdNotifier
 from forewarn.cli.process.up_main import START_ERRORS, raise_file_limit
 from forewarn.compose import InvalidCertificate, RunningService, run_service
+from forewarn.compose.reload import ReloadSettings
 from forewarn.core.text import count_text
 from forewarn.files import keep_owner_permissions
 from forewarn.fleet.errors import FleetError
 from forewarn.fleet.event_loop import freeze_gc, shorten_switch_interval, tasks_until_exit
 from forewarn.settings.errors import SettingsError
 from forewarn.settings.file_reader import FileError
+from forewarn.settings.reload import SettingsChange
 from forewarn.settings.schema import PRODUCTION, CommandSettings, Settings
-from forewarn.settings.types import PlatformName
+from forewarn.settings.types import PlatformName, RoleName
 
 log = logging.getLogger("forewarn.service")
 
@@ -49,7 +51,8 @@ def run(settings: Settings, read_again: Callable[[], Settings], settings_file: P
     logs.configure_logging(settings.log)
     raise_file_limit()
     keep_owner_permissions()
-    service = _SupervisedService(settings, read_again, settings_file)
+    supervised = _SupervisedHost if settings.role is RoleName.HOST else _SupervisedService
+    service = supervised(settings, read_again, settings_file)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:
             runner.run(service.serve())
@@ -83,7 +86,7 @@ class _SupervisedService:
                         self._notifier.run_watchdog(lambda: running.fleet.scheduler.overdue < MAX_OVERDUE),
                         name="watchdog",
                     )
-                    await self._reload_until_end(running)
+                    await self._reload_until_end(running.reload)
                 log.info("stopping")
                 self._notifier.notify("STOPPING=1")
         except asyncio.CancelledError:
@@ -104,20 +107,18 @@ class _SupervisedService:
         loop.add_signal_handler(signal.SIGINT, end)
         loop.add_signal_handler(signal.SIGHUP, self._signalled.set)
 
-    async def _reload_until_end(self, running: RunningService) -> None:
+    async def _reload_until_end(self, apply: ReloadSettings) -> None:
         while True:
             await self._signalled.wait()
             self._signalled.clear()
             if self._is_ending:
                 return
             self._notifier.notify_reloading()
-            await self._reload(running)
+            await self._reload(apply)
             self._notifier.notify(READY)
 
     def _log_ready(self, running: RunningService) -> None:
-        if self._settings.platform is PlatformName.SIMULATED:
-            log.warning("the platform is simulated: maintenance is announced but not carried out on any VM")
-        self._check_program(self._settings.command)
+        self._warn_about_platform()
         self._log_holds(running)
         facts = {
             "pid": os.getpid(),
@@ -129,6 +130,11 @@ class _SupervisedService:
         }
         log.info("ready", extra=facts)
         self._notifier.notify(READY, f"STATUS=Serves {count_text(running.fleet.replica.vms, 'VM')}.")
+
+    def _warn_about_platform(self) -> None:
+        if self._settings.platform is PlatformName.SIMULATED:
+            log.warning("the platform is simulated: maintenance is announced but not carried out on any VM")
+        self._check_program(self._settings.command)
 
     def _log_holds(self, running: RunningService) -> None:
         """Warn about what keeps planned maintenance from starting."""
@@ -145,11 +151,11 @@ class _SupervisedService:
         if self._settings.platform is PlatformName.COMMAND and shutil.which(command.program[0]) is None:
             log.warning("%s cannot be run, so all maintenance will fail: check command.program", command.program[0])
 
-    async def _reload(self, running: RunningService) -> None:
+    async def _reload(self, apply: ReloadSettings) -> None:
         """Apply changed settings that need no restart. Invalid settings are logged and change nothing."""
         try:
             read = await asyncio.to_thread(self._read_again)
-            changed = await running.reload(read)
+            changed = await apply(read)
         except RELOAD_ERRORS as error:
             log.error("reload failed, keeping the current settings: %s", error)  # noqa: TRY400 - no stack trace needed
             return
@@ -161,6 +167,46 @@ class _SupervisedService:
             log.info("no setting has changed; token and certificate were read again")
         if changed.after_restart:
             log.warning("changed settings that need a restart: %s", ", ".join(changed.after_restart))
+
+
+class _SupervisedHost(_SupervisedService):
+    """The process of a host, with the same signals, reload and notifications."""
+
+    async def serve(self) -> None:
+        """Serve until a stop signal, which may also arrive during the start."""
+        from forewarn.compose.host import run_host  # it needs the extra [cluster]
+
+        self._install_signal_handlers()
+        shorten_switch_interval()
+        try:
+            async with run_host(self._settings, environ=os.environ, reporter=_LogTalk()) as running:
+                self.is_started = True
+                freeze_gc()
+                self._warn_about_platform()
+                facts = {
+                    "pid": os.getpid(),
+                    "host": running.fleet.host,
+                    "term": running.fleet.client.term,
+                    "url": running.url,
+                    "link_local_url": running.guests.link_local_url,
+                    "data": str(running.directory),
+                    "vms": running.fleet.vms,
+                }
+                log.info("ready", extra=facts)
+                self._notifier.notify(READY, f"STATUS=Serves {count_text(running.fleet.vms, 'VM')} of a host.")
+                async with tasks_until_exit() as tasks:
+                    tasks.create_task(self._notifier.run_watchdog(lambda: True), name="watchdog")
+
+                    async def reload(settings: Settings) -> SettingsChange:
+                        return running.reload(settings)
+
+                    await self._reload_until_end(reload)
+                log.info("stopping")
+                self._notifier.notify("STOPPING=1")
+        except asyncio.CancelledError:
+            if not self._is_ending:
+                raise
+        log.info("stopped")
 
 
 class _LogTalk:

@@ -15,14 +15,14 @@ from forewarn.core.scope import Scope
 from forewarn.fleet.errors import FleetError
 from forewarn.fleet.host.commands import (
     Approve,
-    AssignPorts,
     Begin,
     Claim,
+    ClaimResult,
     CommandResponse,
     HostCommand,
-    HostTerm,
     Release,
     Renew,
+    ReportPorts,
     ScopeCommand,
     Seen,
     Settle,
@@ -32,8 +32,9 @@ from forewarn.fleet.host.commands import (
 from forewarn.fleet.host.registry import HostRegistry, digest_scopes
 from forewarn.fleet.impact_writer import begin_work, settle_work
 from forewarn.fleet.last_seen import LastSeenTracker
+from forewarn.fleet.main_loop import Decision
 from forewarn.fleet.replica import ScopeView
-from forewarn.fleet.scopes import Scopes
+from forewarn.fleet.scopes import Scopes, guarded
 
 log = logging.getLogger(__name__)
 R = TypeVar("R")
@@ -85,11 +86,11 @@ class CommandHandler:
             case Renew():
                 registry.hear(host, command.process)
                 scopes = registry.scopes_of(host)
-                term = HostTerm(term=worker.term, scopes=None if digest_scopes(scopes) == command.scopes else scopes)
+                term = ClaimResult(term=worker.term, scopes=None if digest_scopes(scopes) == command.scopes else scopes)
                 return CommandResponse(status="saved", term=term)
             case Release():
                 await registry.release(host, command.process)
-            case AssignPorts():
+            case ReportPorts():
                 await registry.assign_ports(host, command.process, command.address, command.ports)
             case Approve():
                 return await self._apply(worker, command.scope, lambda scope: self._approve(scope, worker, command))
@@ -124,7 +125,8 @@ class CommandHandler:
         )
 
     async def _begin(self, worker: Worker, command: Begin) -> CommandResponse:
-        work = await self._scopes.apply(
+        work = await self._apply_guarded(
+            worker,
             command.scope,
             lambda scope: begin_work(
                 scope,
@@ -135,13 +137,20 @@ class CommandHandler:
                 attempt=command.attempt,
                 worker=worker,
             ),
-            lambda: self._registry.guards(worker.host or ""),
         )
         return CommandResponse(status="saved", work=work, revision=self._revision(command.scope))
 
-    async def _apply(self, worker: Worker, scope: str, rule: Callable[[Scope], Change[R]]) -> CommandResponse:
-        await self._scopes.apply(scope, rule, lambda: self._registry.guards(worker.host or ""))
+    async def _apply(self, worker: Worker, scope: str, rule: Callable[[Scope], Change[None]]) -> CommandResponse:
+        await self._apply_guarded(worker, scope, rule)
         return CommandResponse(status="saved", revision=self._revision(scope))
+
+    async def _apply_guarded(self, worker: Worker, scope: str, rule: Callable[[Scope], Change[R]]) -> R:
+        """Apply a rule, and save only if the term of the host has not ended."""
+
+        def decide(value: Scope) -> Decision[Scope, R]:
+            return guarded(rule(value), self._registry.guards(worker))
+
+        return await self._scopes.apply(scope, decide)
 
     def _revision(self, scope: str) -> int:
         return self._scopes.replica.get_or_create_view(scope).revision

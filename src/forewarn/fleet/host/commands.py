@@ -114,7 +114,7 @@ class Settle(ScopeCommand, frozen=True, kw_only=True):
         return outcome
 
 
-class AssignPorts(HostCommand, frozen=True, kw_only=True):
+class ReportPorts(HostCommand, frozen=True, kw_only=True):
     """Report the ports at which VMs reach their endpoint on this host, and its address."""
 
     name = "ports"
@@ -123,7 +123,7 @@ class AssignPorts(HostCommand, frozen=True, kw_only=True):
 
 
 COMMANDS: dict[str, type[HostCommand]] = {
-    each.name: each for each in (Claim, Renew, Release, Approve, Seen, Begin, Settle, AssignPorts)
+    each.name: each for each in (Claim, Renew, Release, Approve, Seen, Begin, Settle, ReportPorts)
 }
 
 encode = msgspec.json.Encoder().encode
@@ -138,7 +138,7 @@ def decode_command(name: str, body: bytes) -> HostCommand:
     return command
 
 
-class HostTerm(msgspec.Struct, frozen=True, kw_only=True):
+class ClaimResult(msgspec.Struct, frozen=True, kw_only=True):
     """The response to a claim or renewal: the term, and the scopes with VMs on the host if they have changed."""
 
     term: int
@@ -157,7 +157,7 @@ class CommandResponse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     revision: int = 0
     """The revision of the scope that includes the effect."""
     work: Work | None = None
-    term: HostTerm | None = None
+    term: ClaimResult | None = None
 
     @classmethod
     def from_error(cls, error: CoreError | FleetError) -> "CommandResponse":

@@ -104,7 +104,7 @@ class ControlClient:
         return response.work
 
     async def settle(self, work: Work, outcome: ImpactOutcome) -> None:
-        """Save the outcome of an impact; on return the replica has it, so that nobody takes it for begun."""
+        """Save the outcome of an impact; on return the replica has it, so that it is not taken for begun."""
         command = Settle(
             process=self.process,
             term=self.term,

@@ -9,7 +9,6 @@ import asyncio
 import hashlib
 import logging
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
 
 import msgspec
 
@@ -17,8 +16,8 @@ from forewarn.clock import Clock
 from forewarn.core.impact_lifecycle import Worker, abandon_host
 from forewarn.core.policy import HostState
 from forewarn.core.vm import Vm
-from forewarn.fleet.errors import HostNotFound, HostReachable, HostTaken
-from forewarn.fleet.host.commands import HostTerm
+from forewarn.fleet.errors import HostNotFound, HostRunning, HostTaken
+from forewarn.fleet.host.commands import ClaimResult
 from forewarn.fleet.main_loop import Decision, MainLoop, RecordCodec, RecordTable
 from forewarn.fleet.replica import Replica, ScopeView
 from forewarn.fleet.scopes import ScopeChange, Scopes
@@ -54,13 +53,6 @@ class HostRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The port of each VM, by `scope/name`."""
 
 
-class HeardHost(NamedTuple):
-    """When the process of a host was last heard of, by the event loop's clock."""
-
-    process: str
-    at: float
-
-
 class HostRegistry:
     """The hosts of a cluster, as one process knows them. Outside a cluster there are none."""
 
@@ -70,7 +62,8 @@ class HostRegistry:
         self._table = RecordTable[HostRecord]()
         codec = RecordCodec(RecordKind.HOST, msgspec.json.Encoder().encode, msgspec.json.Decoder(HostRecord).decode)
         self._loop = main_loop.add(codec, self._table)
-        self._heard: dict[str, HeardHost] = {}
+        self._heard: dict[str, tuple[str, float]] = {}
+        """The process of each host that was last heard of, and when, by the event loop's clock."""
         self._listens_since: float | None = None
         self.on_placed: Callable[[str], None] | None = None
         """Called with a host that gets VMs of another scope."""
@@ -94,9 +87,9 @@ class HostRegistry:
     def heard_ago(self, host: str) -> float | None:
         """Return how many seconds ago the process that serves the host was heard of; None: not yet."""
         record, heard = self.record(host), self._heard.get(host)
-        if record is None or heard is None or heard.process != record.process:
+        if record is None or heard is None or heard[0] != record.process:
             return None
-        return asyncio.get_running_loop().time() - heard.at
+        return asyncio.get_running_loop().time() - heard[1]
 
     def url(self, scope: str, vm: Vm) -> str | None:
         """Return the URL at which a VM reaches its endpoint, on its host."""
@@ -104,9 +97,13 @@ class HostRegistry:
         port = record.ports.get(f"{scope}/{vm.name}") if record is not None else None
         return None if record is None or port is None else f"http://{local_address(record.address, port)}"
 
-    def guards(self, host: str) -> Guards:
-        """Return the record of a host as a guard: its term must not have changed."""
-        return {self._loop.key(host): self._loop.newest(host)[1]}
+    def guards(self, worker: Worker) -> Guards:
+        """Return the record of the worker's host as a guard; refuse a worker whose term has ended."""
+        host = worker.host or ""
+        record, revision = self._loop.newest(host)
+        if record is None or record.term != worker.term:
+            raise HostTaken(host, record.holder if record is not None else "")
+        return {self._loop.key(host): revision}
 
     async def check_term(self, host: str, process: str, term: int) -> Worker:
         """Return the worker of the process that serves the host; refuse any other process."""
@@ -120,9 +117,9 @@ class HostRegistry:
 
     def hear(self, host: str, process: str) -> None:
         """Note that the process of a host has renewed its term."""
-        self._heard[host] = HeardHost(process, asyncio.get_running_loop().time())
+        self._heard[host] = (process, asyncio.get_running_loop().time())
 
-    async def claim(self, host: str, process: str, holder: str, ports: Mapping[str, int]) -> HostTerm:
+    async def claim(self, host: str, process: str, holder: str, ports: Mapping[str, int]) -> ClaimResult:
         """Let a process serve a host, unless another one does; the same process gets its term again."""
 
         def command(value: HostRecord | None) -> Decision[HostRecord, int]:
@@ -140,13 +137,13 @@ class HostRegistry:
         self.hear(host, process)
         record = self.record(host) or HostRecord()
         log.info("host %s is served by %s in term %d", host, holder, term)
-        return HostTerm(term=term, scopes=self.scopes_of(host), ports=record.ports)
+        return ClaimResult(term=term, scopes=self.scopes_of(host), ports=record.ports)
 
     def _may_live(self, host: str, process: str) -> bool:
         """Return whether the process that has a host may go on with it."""
         now, heard = asyncio.get_running_loop().time(), self._heard.get(host)
-        if heard is not None and heard.process == process:
-            return now - heard.at < LEASE_SECONDS
+        if heard is not None and heard[0] == process:
+            return now - heard[1] < LEASE_SECONDS
         return self._listens_since is None or now - self._listens_since < FIRST_SECONDS
 
     async def release(self, host: str, process: str) -> None:
@@ -192,7 +189,7 @@ class HostRegistry:
             raise HostNotFound(host)
         ago = self.heard_ago(host)
         if record.process and ago is not None and ago < LEASE_SECONDS:
-            raise HostReachable(host, record.holder, int(ago))
+            raise HostRunning(host, record.holder, int(ago))
 
         def command(value: HostRecord | None) -> Decision[HostRecord, None]:
             known = value or HostRecord()

@@ -24,7 +24,7 @@ from forewarn.fleet.event_loop import pause_gc, tasks_until_exit
 from forewarn.fleet.fleet_state_record import FleetStateRecord
 from forewarn.fleet.health import HealthCheck
 from forewarn.fleet.hold_record import HoldRecord
-from forewarn.fleet.host.commands import AssignPorts, Claim, HostTerm, Release, Renew, ScopePolls, Seen
+from forewarn.fleet.host.commands import Claim, ClaimResult, Release, Renew, ReportPorts, ScopePolls, Seen
 from forewarn.fleet.host.control_client import CATCH_UP_SECONDS, CommandTransport, ControlClient
 from forewarn.fleet.host.registry import digest_scopes
 from forewarn.fleet.impacts import Impacts
@@ -95,7 +95,8 @@ class HostFleet:
         self.health = HealthCheck(MetricsStore(records, self.metrics))
         self._records = records
         self._tasks = tasks
-        self._loop = MainLoop(records, tasks, on_followed=lambda: None)
+        self._followed = asyncio.Event()
+        self._loop = MainLoop(records, tasks, on_followed=self._followed.set)
         self.scopes = Scopes(self._loop, clock, policy, FleetStateRecord(self._loop), HoldRecord(self._loop))
         self.replica = self.scopes.replica
         self.client = ControlClient(records, host, self.replica)
@@ -182,6 +183,9 @@ class HostFleet:
         with suppress(TimeoutError):
             async with asyncio.timeout(FIRST_ANSWER_SECONDS):
                 await self._records.has_followed.wait()
+                while any(self.replica.newest(id_)[0] is None for id_ in self._told):
+                    self._followed.clear()
+                    await self._followed.wait()
 
     async def _claim(self) -> None:
         client = self.client
@@ -220,7 +224,7 @@ class HostFleet:
                 await self._wake.wait()
         self._wake.clear()
 
-    def _take(self, term: HostTerm) -> None:
+    def _take(self, term: ClaimResult) -> None:
         """Follow the scopes that a control node names, and those that have VMs here as far as the host knows."""
         if term.scopes is not None:
             self._told = term.scopes
@@ -233,7 +237,7 @@ class HostFleet:
             return
         self.ports.is_reported = True
         client, ports = self.client, self.ports
-        command = AssignPorts(
+        command = ReportPorts(
             process=client.process, term=client.term, address=ports.address, ports=dict(ports.assigned)
         )
         try:

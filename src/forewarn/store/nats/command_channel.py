@@ -28,7 +28,7 @@ PLACED = "placed"
 """The name of the message that tells a host that it has VMs of another scope."""
 
 
-class CommandReceiver(Protocol):
+class CommandHandler(Protocol):
     """What a control node does with commands."""
 
     def hear(self, host: str, name: str, body: bytes) -> None:
@@ -43,7 +43,7 @@ class CommandReceiver(Protocol):
 class CommandServer:
     """Answers the commands of hosts."""
 
-    def __init__(self, connection: NatsConnection, cell: str, receiver: CommandReceiver) -> None:
+    def __init__(self, connection: NatsConnection, cell: str, receiver: CommandHandler) -> None:
         self._connection = connection
         self._subjects = CellSubjects(cell)
         self._receiver = receiver
@@ -56,12 +56,15 @@ class CommandServer:
             self._subscriptions.append(
                 await self._connection.subscribe(self._subjects.commands, callback, _log_slow, group=group)
             )
+        await self._connection.flush()
 
     async def stop(self) -> None:
         """Answer no more commands; those that were received are completed."""
         for subscription in self._subscriptions:
             await self._connection.unsubscribe(subscription)
         self._subscriptions.clear()
+        if self._connection.is_connected:
+            await self._connection.flush()
         if self._tasks:
             await asyncio.wait(self._tasks)
 

@@ -5,6 +5,7 @@ import json
 import logging
 import ssl
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ CONNECT_SECONDS = 10.0
 ANSWER_SECONDS = 3.0
 """How long to wait for the answer to a request."""
 
+FLUSH_SECONDS = 5
 PING_SECONDS = 5
 """After three pings without an answer the connection is given up."""
 
@@ -168,6 +170,12 @@ class NatsConnection:
         subscription = await self._client.subscribe(subject, group, cb=callback)
         self._slow[subscription] = on_slow
         return subscription
+
+    async def flush(self) -> None:
+        """Return when the server has received everything that was sent, or the connection is lost."""
+        with suppress(Error, TimeoutError):
+            for _ in range(2):  # the client sends the first ping before messages that wait in its buffer
+                await self._client.flush(FLUSH_SECONDS)
 
     async def unsubscribe(self, subscription: Subscription) -> None:
         """Receive no more messages."""

@@ -80,9 +80,11 @@ class HostStore:
         self._tasks: set[asyncio.Task[None]] = set()
         self._following: asyncio.Task[None] | None = None
         self._found: set[RecordKey] | None = None
+        self._is_switching = False
+        """Whether the scopes have changed, and the follower of the new ones has not started."""
         self._is_closed = False
         self.has_followed = asyncio.Event()
-        """Set when the records were the newest ones for the first time since the start."""
+        """Set when all scopes that are to be followed were received."""
         self.on_placed: Callable[[], None] = lambda: None
         """Called when a control node says that the host has VMs of another scope."""
 
@@ -106,6 +108,8 @@ class HostStore:
         if wanted == self._scopes:
             return
         self._scopes = wanted
+        self._is_switching = True
+        self.has_followed.clear()
         self._follow_again()
 
     async def request(self, name: str, body: bytes) -> bytes:
@@ -171,6 +175,7 @@ class HostStore:
         if self._is_closed:
             return
         self._is_closed = True
+        await asyncio.sleep(0)  # a task that was cancelled before its first turn would warn about its coroutine
         await _cancel(self._tasks)
         self._watcher.fail(StoreClosed())
         await self._cache.aclose()
@@ -216,6 +221,7 @@ class HostStore:
     async def on_start(self, state: StreamState) -> FollowStart:
         """Begin a snapshot of everything that is followed."""
         del state
+        self._is_switching = False
         self._found = set()
         return FollowStart(None)
 
@@ -291,8 +297,9 @@ class HostStore:
         self._cell_id = found
 
     def _note_synced(self) -> None:
-        self.synced_at = datetime.now(UTC)
-        self.has_followed.set()
+        if not self._is_switching:
+            self.synced_at = datetime.now(UTC)
+            self.has_followed.set()
 
     def _create_task(self, work: Coroutine[None, None, None], name: str) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(self._run(work), name=name)

@@ -11,6 +11,7 @@ from typing import TypeVar
 from forewarn.core.journal import Entry
 from forewarn.files import prepare_directory
 from forewarn.settings.nats import NatsSettings
+from forewarn.store.nats.command_channel import CommandHandler, CommandServer
 from forewarn.store.nats.connection import ApiRefused, NatsConnection, ResponseMissing, ServerUnavailable, cancel_tasks
 from forewarn.store.nats.follower import Follower
 from forewarn.store.nats.journal_index import JournalIndex, index_names
@@ -96,6 +97,10 @@ class NatsStore:
         lease.patience = patience
         await _read(self._stream, lease.claim())
         return lease
+
+    def create_command_server(self, receiver: CommandHandler) -> CommandServer:
+        """Return the part that answers the commands of hosts in this cell; it is not started."""
+        return CommandServer(self._stream.connection, self._stream.subjects.cell, receiver)
 
     async def load(self, key: RecordKey) -> Record | None:
         """Return the newest saved value, or None if the record does not exist."""

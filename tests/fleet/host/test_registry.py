@@ -1,0 +1,114 @@
+"""The host registry: one process serves a host at a time, and silent hosts are known."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from forewarn.core.policy import HostState
+from forewarn.fleet.errors import HostNotFound, HostRunning, HostTaken
+from forewarn.fleet.host import registry as module
+from forewarn.fleet.host.registry import HostRecord, HostRegistry, digest_scopes
+from forewarn.fleet.service import Fleet
+from tests.core.sample_scopes import scope, vm
+from tests.fleet.fleets import run_fleet
+
+
+@pytest.fixture
+async def fleet() -> AsyncIterator[Fleet]:
+    async with run_fleet(scope("web", vm("web-0", host="hv-0"), vm("web-1", host="hv-1", domain=1))) as running:
+        yield running
+
+
+@pytest.fixture
+def hosts(fleet: Fleet) -> HostRegistry:
+    return fleet.hosts
+
+
+async def test_same_process_keeps_its_term(hosts: HostRegistry) -> None:
+    first = await hosts.claim("hv-0", "a", "process 1", {})
+    assert (first.term, first.scopes) == (1, ("web",))
+    assert (await hosts.claim("hv-0", "a", "process 1", {})).term == 1
+
+
+async def test_other_process_waits_until_the_first_one_is_silent(
+    hosts: HostRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await hosts.claim("hv-0", "a", "process 1", {})
+    with pytest.raises(HostTaken) as refused:
+        await hosts.claim("hv-0", "b", "process 2", {})
+    assert refused.value.details == {"host": "hv-0", "holder": "process 1"}
+    monkeypatch.setattr(module, "LEASE_SECONDS", 0.0)
+    assert (await hosts.claim("hv-0", "b", "process 2", {})).term == 2
+    with pytest.raises(HostTaken):
+        await hosts.check_term("hv-0", "a", 1)
+    assert await hosts.check_term("hv-0", "b", 2) == ("hv-0", 2)
+
+
+async def test_control_node_that_has_not_listened_long_enough_grants_no_take_over(fleet: Fleet) -> None:
+    await fleet.hosts.claim("hv-0", "a", "process 1", {})
+    fleet.hosts._heard.clear()
+    with pytest.raises(HostTaken):
+        await fleet.hosts.claim("hv-0", "b", "process 2", {})
+
+
+async def test_released_host_is_taken_at_once(hosts: HostRegistry) -> None:
+    await hosts.claim("hv-0", "a", "process 1", {})
+    await hosts.release("hv-0", "other")
+    with pytest.raises(HostTaken):
+        await hosts.claim("hv-0", "b", "process 2", {})
+    await hosts.release("hv-0", "a")
+    assert (await hosts.claim("hv-0", "b", "process 2", {})).term == 2
+
+
+async def test_ports_of_removed_vms_are_forgotten(fleet: Fleet, hosts: HostRegistry) -> None:
+    await hosts.claim("hv-0", "a", "process 1", {"gone/x": 20_000})
+    await hosts.assign_ports("hv-0", "a", "127.0.0.1", {"web/web-0": 20_001})
+    web_0, web_1 = fleet.replica.scope("web").roster
+    assert hosts.record("hv-0") == HostRecord(
+        term=1, process="a", holder="process 1", address="127.0.0.1", ports={"web/web-0": 20_001}
+    )
+    assert (hosts.url("web", web_0), hosts.url("web", web_1)) == ("http://127.0.0.1:20001", None)
+    with pytest.raises(HostTaken):
+        await hosts.assign_ports("hv-0", "b", "127.0.0.1", {})
+
+
+async def test_host_that_is_running_cannot_be_given_up(hosts: HostRegistry) -> None:
+    with pytest.raises(HostNotFound):
+        await hosts.abandon("hv-0", by="ann", why="fire")
+    await hosts.claim("hv-0", "a", "process 1", {})
+    with pytest.raises(HostRunning):
+        await hosts.abandon("hv-0", by="ann", why="fire")
+    await hosts.release("hv-0", "a")
+    assert await hosts.abandon("hv-0", by="ann", why="fire") == 0
+    with pytest.raises(HostTaken):
+        await hosts.check_term("hv-0", "a", 1)
+
+
+async def test_rules_know_which_hosts_are_silent(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "CHECK_SECONDS", 0.001)
+    assert fleet.scopes.rule_context.hosts is None
+    watching = asyncio.create_task(fleet.hosts.watch_silence())
+    await fleet.hosts.claim("hv-0", "a", "process 1", {})
+
+    async def reach(state: HostState | None, *, silent: bool = False) -> HostState:
+        async with asyncio.timeout(30):
+            while True:
+                found = (fleet.scopes.rule_context.hosts or {}).get("hv-0")
+                if found is not None and (found == state or (silent and found.silent_since is not None)):
+                    return found
+                await asyncio.sleep(0.001)
+
+    await reach(HostState())
+    monkeypatch.setattr(module, "SILENT_SECONDS", 0.0)
+    await reach(None, silent=True)
+    monkeypatch.setattr(module, "SILENT_SECONDS", 60.0)
+    await reach(HostState())
+    fleet.hosts._heard.clear()
+    await reach(HostState(is_unheard=True))
+    watching.cancel()
+
+
+def test_digest_depends_on_every_scope() -> None:
+    assert digest_scopes(("a", "b")) != digest_scopes(("a",)) != digest_scopes(())
+    assert digest_scopes(("a", "b")) == digest_scopes(("a", "b"))

@@ -1,0 +1,158 @@
+"""The host store on a real NATS server: it follows some scopes, and what it yields is on disk."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from secrets import token_hex
+
+import pytest
+
+from forewarn.settings.nats import NatsSettings
+from forewarn.store.nats.connection import NatsConnection
+from forewarn.store.nats.host_store import HostStore
+from forewarn.store.nats.record_cache import RecordCache
+from forewarn.store.nats.store import NatsStore
+from forewarn.store.nats.stream import CELL_KEY, CellStream
+from forewarn.store.port import (
+    Deleted,
+    Record,
+    RecordKey,
+    RecordKind,
+    SnapshotEnd,
+    StoreRestored,
+    StoreUnavailable,
+    WatchItem,
+)
+from tests.support.nats_servers import GUARD_SECONDS, NatsCluster
+
+pytestmark = pytest.mark.process
+
+WEB, DB = RecordKey(RecordKind.SCOPE, "web"), RecordKey(RecordKind.SCOPE, "db")
+HOLD, CAMPAIGN = RecordKey(RecordKind.FLEET, "hold"), RecordKey(RecordKind.CAMPAIGN, "c1")
+
+
+@pytest.fixture
+async def settings(nats_server: NatsCluster) -> NatsSettings:
+    return await nats_server.create_cell()
+
+
+@pytest.fixture
+async def control(settings: NatsSettings, tmp_path: Path) -> AsyncIterator[NatsStore]:
+    store = await NatsStore.open(settings, tmp_path / "control")
+    yield store
+    await store.aclose()
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    path = tmp_path / "host"
+    path.mkdir()
+    return path
+
+
+async def take(watch: AsyncIterator[WatchItem], count: int) -> list[WatchItem]:
+    async with asyncio.timeout(GUARD_SECONDS):
+        return [await anext(watch) for _ in range(count)]
+
+
+async def test_host_yields_only_what_it_follows(control: NatsStore, settings: NatsSettings, directory: Path) -> None:
+    hold = await control.save(HOLD, b"h", (), expected=None)
+    web = await control.save(WEB, b"w", (), expected=None)
+    await control.save(DB, b"d", (), expected=None)
+    await control.save(CAMPAIGN, b"c", (), expected=None)
+    store = await HostStore.open(settings, "hv-0", directory)
+    async with store.watch() as watch:
+        assert await take(watch, 1) == [SnapshotEnd()]
+        store.follow(["web"])
+        assert set(await take(watch, 2)) == {Record(HOLD, b"h", hold), Record(WEB, b"w", web)}
+        changed = await control.save(WEB, b"w2", (), expected=web)
+        assert await take(watch, 1) == [Record(WEB, b"w2", changed)]
+        store.follow([])
+        assert await take(watch, 1) == [Deleted(WEB, changed + 1)]
+    await store.aclose()
+
+
+async def test_everything_that_was_yielded_is_on_disk(
+    control: NatsStore, settings: NatsSettings, directory: Path
+) -> None:
+    revision = await control.save(WEB, b"w0", (), expected=None)
+    store = await HostStore.open(settings, "hv-0", directory)
+    store.follow(["web"])
+    async with store.watch() as watch:
+        await take(watch, 2)
+        for number in range(1, 20):
+            revision = await control.save(WEB, f"w{number}".encode(), (), expected=revision)
+            (item,) = await take(watch, 1)
+            cache, state = await RecordCache.open(directory)
+            await cache.aclose()
+            assert state.records == [item]
+    await store.aclose()
+
+
+async def test_host_starts_from_disk_and_learns_of_a_deletion(
+    control: NatsStore, settings: NatsSettings, directory: Path
+) -> None:
+    web = await control.save(WEB, b"w", (), expected=None)
+    store = await HostStore.open(settings, "hv-0", directory)
+    store.follow(["web"])
+    async with store.watch() as watch:
+        await take(watch, 2)
+    await store.aclose()
+    await control.save(WEB, None, (), expected=web)
+    store = await HostStore.open(settings, "hv-0", directory)
+    async with store.watch() as watch:
+        first, second, deleted = await take(watch, 3)
+        assert (first, second) == (Record(WEB, b"w", web), SnapshotEnd())
+        assert isinstance(deleted, Deleted)
+    await store.aclose()
+
+
+async def test_records_of_another_cell_are_dropped(control: NatsStore, settings: NatsSettings, directory: Path) -> None:
+    web = await control.save(WEB, b"w", (), expected=None)
+    cache, _ = await RecordCache.open(directory)
+    await cache.write([Record(WEB, b"old", web)], cell_id="another")
+    await cache.aclose()
+    store = await HostStore.open(settings, "hv-0", directory)
+    async with store.watch() as watch:
+        with pytest.raises(StoreRestored):
+            await take(watch, 10)
+    await store.aclose()
+    cache, state = await RecordCache.open(directory)
+    await cache.aclose()
+    assert state.records == []
+
+
+async def test_stream_that_ends_before_the_disk_is_noticed(
+    control: NatsStore, settings: NatsSettings, directory: Path
+) -> None:
+    web = await control.save(WEB, b"w", (), expected=None)
+    connection = await NatsConnection.open(settings)
+    cell_id = (await CellStream(connection, settings.cell).read_state()).cell_id
+    await connection.aclose()
+    cache, _ = await RecordCache.open(directory)
+    await cache.write([Record(WEB, b"newer", web + 100)], cell_id=cell_id)
+    await cache.aclose()
+    store = await HostStore.open(settings, "hv-0", directory)
+    async with store.watch() as watch:
+        with pytest.raises(StoreRestored):
+            await take(watch, 10)
+    await store.aclose()
+
+
+async def test_host_saves_nothing(settings: NatsSettings, directory: Path) -> None:
+    store = await HostStore.open(settings, "hv-0", directory)
+    with pytest.raises(StoreUnavailable):
+        await store.save(WEB, b"w", (), expected=None)
+    with pytest.raises(StoreUnavailable):
+        await store.load(CELL_KEY)
+    await store.check()
+    await store.aclose()
+    await store.aclose()
+
+
+async def test_command_without_a_server_has_no_effect(directory: Path) -> None:
+    store = await HostStore.open(NatsSettings(servers=("nats://127.0.0.1:9",), cell=token_hex(4)), "hv-0", directory)
+    with pytest.raises(StoreUnavailable):
+        await store.request("approve", b"")
+    assert not store.is_connected
+    await store.aclose()
