@@ -6,7 +6,8 @@ FleetError
 ├── EventNotFound
 ├── HostNotFound           no VM is on a host of that name
 ├── HostTaken              another process serves the host
-├── HostRunning          the process of the host was heard of just now
+├── HostRunning            the process of the host was heard of just now
+├── CommandRefused         a control node has refused a command of a host
 ├── TokenNotFound
 ├── CampaignNotFound
 ├── GateNotFound           the settings have no gate of that name
@@ -85,6 +86,15 @@ class HostRunning(FleetError):
     host: str
     holder: str
     seconds: int
+
+
+class CommandRefused(FleetError):
+    """A control node has refused a command of this host."""
+
+    template = "{text}"
+    hidden_fields = frozenset({"text"})
+    refusal: str
+    text: str
 
 
 class TokenNotFound(FleetError):

@@ -2,17 +2,17 @@
 
 from datetime import UTC, datetime, timedelta
 
+import msgspec
 import pytest
 
 from forewarn.core.errors import InvalidTransition, NoticeTooShort, ScopeEventNotFound, WrongHost
 from forewarn.core.impact import Done, Failed, Retry, Unknown
-from forewarn.fleet.errors import HostTaken, OutcomeUnknown, SaveFailed, ScopeNotFound
+from forewarn.fleet.errors import CommandRefused, HostTaken, OutcomeUnknown, SaveFailed, ScopeNotFound
 from forewarn.fleet.host.commands import (
     COMMANDS,
     Approve,
     Begin,
     Claim,
-    CommandRefused,
     CommandResponse,
     HostCommand,
     Release,
@@ -56,7 +56,8 @@ def test_unknown_command_is_refused() -> None:
 @pytest.mark.parametrize("outcome", [Done(host="hv-1"), Failed("no"), Retry(timedelta(seconds=1)), Unknown("why")])
 def test_outcome_is_the_one_that_is_given(outcome: Done | Failed | Retry | Unknown) -> None:
     given = {type(outcome).__name__.lower(): outcome}
-    command = Settle(process="p", scope="web", event="E", vm="web-0", attempt=1, **given)
+    plain = Settle(process="p", scope="web", event="E", vm="web-0", attempt=1)
+    command = msgspec.structs.replace(plain, **given)
     assert command.outcome == outcome
 
 

@@ -18,7 +18,7 @@ from forewarn.core.errors import (
     WrongHost,
 )
 from forewarn.core.impact import Done, Failed, ImpactOutcome, Retry, Unknown
-from forewarn.fleet.errors import FleetError, HostTaken, OutcomeUnknown, SaveFailed, ScopeNotFound
+from forewarn.fleet.errors import CommandRefused, FleetError, HostTaken, OutcomeUnknown, SaveFailed, ScopeNotFound
 from forewarn.platform.port import Work
 
 
@@ -181,14 +181,6 @@ class CommandResponse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
                 raise OutcomeUnknown(self.text)
             case "refused":
                 raise _refusal(self)
-
-
-class CommandRefused(FleetError):
-    """A control node has refused a command."""
-
-    template = "{text}"
-    refusal: str
-    text: str
 
 
 REFUSALS: dict[str, type[CodedError]] = {

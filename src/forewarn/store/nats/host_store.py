@@ -17,7 +17,7 @@ from forewarn.core.backoff import backoff
 from forewarn.core.journal import Entry
 from forewarn.settings.nats import NatsSettings
 from forewarn.store.nats.command_channel import CommandSender, inbox_of
-from forewarn.store.nats.connection import NatsConnection, ResponseMissing, ServerUnavailable
+from forewarn.store.nats.connection import NatsConnection, ResponseMissing, ServerUnavailable, cancel_tasks
 from forewarn.store.nats.follower import Follower, FollowStart
 from forewarn.store.nats.message import CellSubjects, StoredMessage, encode_token
 from forewarn.store.nats.record_cache import CachedState, RecordCache
@@ -176,7 +176,7 @@ class HostStore:
             return
         self._is_closed = True
         await asyncio.sleep(0)  # a task that was cancelled before its first turn would warn about its coroutine
-        await _cancel(self._tasks)
+        await cancel_tasks(self._tasks)
         self._watcher.fail(StoreClosed())
         await self._cache.aclose()
         if self._connection is not None:
@@ -213,7 +213,7 @@ class HostStore:
 
         async def run() -> None:
             if before is not None:
-                await _cancel({before})
+                await cancel_tasks({before})
             await follower.run()
 
         self._following = self._create_task(run(), "follow the records of the host")
@@ -314,12 +314,3 @@ class HostStore:
         except StoreError as error:
             log.error("%s", error)  # noqa: TRY400 - no stack trace needed
             self._watcher.fail(error)
-
-
-async def _cancel(tasks: Iterable[asyncio.Task[None]]) -> None:
-    """End tasks. Python 3.11 loses a cancellation that comes together with the answer to a request, so repeat it."""
-    pending = set(tasks)
-    while pending:
-        for task in pending:
-            task.cancel()
-        _, pending = await asyncio.wait(pending, timeout=0.1)
