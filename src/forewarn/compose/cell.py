@@ -54,15 +54,22 @@ class CellReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @asynccontextmanager
-async def run_cell(settings: NatsSettings, directory: Path) -> AsyncIterator[tuple[NatsStore, NatsLease]]:
-    """Open a cell for the only service that changes it; yield the store and the lease that says so."""
+async def run_cell(
+    settings: NatsSettings, directory: Path, *, is_shared: bool = False
+) -> AsyncIterator[tuple[NatsStore, NatsLease]]:
+    """Open a cell for the only service that changes it; yield the store and the lease that says so.
+
+    A shared cell has several control nodes. Each can change it, and the lease, which is not held yet, says which one
+    acts by time.
+    """
     with wrap_os_errors(directory):
         prepare_directory(directory, (LOCK_FILE, MEMBER_FILE))
         lock = lock_directory(directory)
     try:
         store = await NatsStore.open(settings, directory)
         try:
-            yield store, await store.claim(read_member(directory))
+            member = read_member(directory)
+            yield store, store.lease(CLOCK, member) if is_shared else await store.claim(member)
         finally:
             await store.aclose()
     finally:

@@ -12,7 +12,7 @@ from forewarn.core.base_error import BaseError
 from forewarn.files import check_links, read_file, write_file
 from forewarn.settings.paths import user_data_directory
 from forewarn.settings.schema import EMULATOR, PRODUCTION, Preset, Settings
-from forewarn.settings.types import StoreName
+from forewarn.settings.types import RoleName, StoreName
 from forewarn.store.memory import MemoryStore
 from forewarn.store.migration import MIGRATION, MigrationUnfinished, decode_state
 from forewarn.store.port import Lease, Store, StoreInUse
@@ -140,7 +140,7 @@ async def _run_store(settings: Settings, directory: Path) -> AsyncIterator[tuple
     if settings.store is StoreName.NATS:
         from forewarn.compose.cell import run_cell  # it needs the extra [cluster]
 
-        async with run_cell(settings.nats, directory) as cell:
+        async with run_cell(settings.nats, directory, is_shared=settings.role is RoleName.CONTROL) as cell:
             yield cell
         return
     store = await SqliteStore.open(directory)

@@ -10,6 +10,7 @@ from threading import Lock
 from typing import NamedTuple
 
 from forewarn.compose.guests import GuestListeners
+from forewarn.compose.remote_guests import RemoteGuests
 from forewarn.core.base_error import BaseError
 from forewarn.fleet.service import Fleet
 from forewarn.guest.limits import SPARE_FILES, file_limit
@@ -69,7 +70,7 @@ def operator_limits(settings: Settings) -> OperatorLimits:
 @asynccontextmanager
 async def serve_operators(
     fleet: Fleet,
-    guests: GuestListeners,
+    guests: GuestListeners | RemoteGuests,
     listener: socket.socket,
     tls: ssl.SSLContext | None,
     *,

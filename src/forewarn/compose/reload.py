@@ -8,6 +8,7 @@ from forewarn.api import local_service
 from forewarn.compose.guests import GuestListeners
 from forewarn.compose.operators import create_tls_context, load_certificate
 from forewarn.compose.platforms import PlatformAdapters, create_policy
+from forewarn.compose.remote_guests import RemoteGuests
 from forewarn.fleet.service import Fleet
 from forewarn.settings.reload import SettingsChange, compare_settings, merge_reloadable
 from forewarn.settings.schema import Settings
@@ -26,7 +27,7 @@ class SettingsReloader:
         *,
         fleet: Fleet,
         adapters: PlatformAdapters,
-        guests: GuestListeners,
+        guests: GuestListeners | RemoteGuests,
         tls: ssl.SSLContext | None,
     ) -> None:
         self._settings = settings
@@ -46,7 +47,8 @@ class SettingsReloader:
             load_certificate(self._tls, settings.tls)
         self._settings = settings
         self._fleet.use_policy(create_policy(settings))
-        self._guests.server.set_request_rate(settings.guest.requests_per_second)
+        if isinstance(self._guests, GuestListeners):
+            self._guests.server.set_request_rate(settings.guest.requests_per_second)
         self._adapters.reload(settings)
         return changed
 

@@ -13,17 +13,20 @@ from forewarn.api import local_service
 from forewarn.clock import Clock, ManualClock, SystemClock
 from forewarn.compose import operators
 from forewarn.compose.data_directory import SOCKET_DIRECTORY, claim_directory, open_store
-from forewarn.compose.guests import serve_guests
+from forewarn.compose.guests import GuestListeners, serve_guests
 from forewarn.compose.initial_fleet import FleetLoader, StartupReporter, fill_if_empty
 from forewarn.compose.platforms import HostSet, PlatformAdapters, create_adapters, create_policy
 from forewarn.compose.reload import ReloadSettings, SettingsReloader, adopt_token
+from forewarn.compose.remote_guests import RemoteGuests
 from forewarn.core.vm import Vm
 from forewarn.fleet.fleet_state import manual_clock_start
 from forewarn.fleet.service import Fleet
+from forewarn.guest.counters import Counters
 from forewarn.guest.faults import Faults
 from forewarn.guest.observer import Observer
 from forewarn.settings.rehearsal import Rehearsal
 from forewarn.settings.schema import EMULATOR, Preset, Settings
+from forewarn.settings.types import RoleName
 from forewarn.store.port import Lease, Retention, Store
 
 
@@ -85,18 +88,22 @@ async def run_service(
         await fill_if_empty(fleet, settings, reporter, fleet_loader)
         faults = Faults(fleet) if preset is EMULATOR else None
         limits = operators.operator_limits(settings)
-        guests = await stack.enter_async_context(
-            serve_guests(
-                settings,
-                fleet,
-                reporter,
-                operator_port=listener.getsockname()[1],
-                operator_connections=limits.total,
-                faults=faults,
-                observer=observer,
-                socket_directory=_socket_directory(directory, preset),
+        guests: GuestListeners | RemoteGuests
+        if settings.role is RoleName.CONTROL:
+            guests = await stack.enter_async_context(_serve_hosts(fleet, store))
+        else:
+            guests = await stack.enter_async_context(
+                serve_guests(
+                    settings,
+                    fleet,
+                    reporter,
+                    operator_port=listener.getsockname()[1],
+                    operator_connections=limits.total,
+                    faults=faults,
+                    observer=observer,
+                    socket_directory=_socket_directory(directory, preset),
+                )
             )
-        )
         create_code = await stack.enter_async_context(
             operators.serve_operators(
                 fleet,
@@ -127,6 +134,18 @@ async def run_service(
             reporter.report(f"The service is not ready: {problem}.")
         stack.enter_context(_publish(running, reporter, certificate=settings.tls.certificate))
         yield running
+
+
+@asynccontextmanager
+async def _serve_hosts(fleet: Fleet, store: Store) -> AsyncIterator[RemoteGuests]:
+    """Answer the commands of hosts, which have the guest endpoints."""
+    from forewarn.compose.host_commands import serve_hosts  # it needs the extra [cluster]
+    from forewarn.store.nats.store import NatsStore
+
+    if not isinstance(store, NatsStore):
+        raise TypeError("a control node needs the store nats")
+    async with serve_hosts(fleet, store):
+        yield RemoteGuests(fleet.hosts, Counters())
 
 
 def _socket_directory(directory: Path, preset: Preset) -> Path | None:
@@ -167,6 +186,7 @@ async def _run_fleet(
         checker=adapters.gates,
         notifier=adapters.webhooks,
         lease=lease,
+        has_hosts=settings.role is RoleName.CONTROL,
     ) as fleet:
         for view in fleet.replica.views():
             if view.scope is not None:

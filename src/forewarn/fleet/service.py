@@ -148,13 +148,14 @@ class Fleet:
         notifier: Notifier | None = None,
         has_duties: bool = True,
         lease: Lease | None = None,
+        has_hosts: bool = False,
     ) -> AsyncIterator["Fleet"]:
         """Fill the replica from the store, start the duties, and continue with everything due, begun or interrupted.
 
         `wall_clock` is the clock for token expiry: real time, even if `clock` is manual. `checker` checks the gates
         of campaigns, and `notifier` sends notifications about them. Without duties this process serves guests and
         operators, and another one starts events, runs campaigns and carries out impacts; `duties` can be started later.
-        With a `lease`, this process has the duties while it holds the lease.
+        With a `lease`, this process has the duties while it holds the lease. If it `has_hosts`, they carry out impacts.
         """
         async with store.watch() as changes, tasks_until_exit() as tasks:
             fleet = cls(
@@ -169,6 +170,8 @@ class Fleet:
                 retention,
                 lease,
             )
+            if has_hosts:
+                fleet.duties = tuple(duty for duty in fleet.duties if duty is not fleet.impacts)
             with pause_gc():
                 await fleet._main_loop.fill(changes)
             tasks.create_task(fleet._main_loop.follow(changes), name="follow the store")

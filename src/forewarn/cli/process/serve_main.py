@@ -187,7 +187,7 @@ class _SupervisedHost(_SupervisedService):
                     "pid": os.getpid(),
                     "host": running.fleet.host,
                     "term": running.fleet.client.term,
-                    "url": running.url,
+                    "operator_url": running.url,
                     "link_local_url": running.guests.link_local_url,
                     "data": str(running.directory),
                     "vms": running.fleet.vms,
