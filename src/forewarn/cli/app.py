@@ -55,6 +55,7 @@ COMMAND_SECTIONS: Mapping[str, Sequence[CommandEntry]] = {
         CommandEntry("run", "run:run", "Run a program as a VM that can reach 169.254.169.254."),
         CommandEntry("scenario", "scenario:app", "List, check and run maintenance scenarios."),
         CommandEntry("exam", "exam:exam", "Run a handler in every scenario and grade it."),
+        CommandEntry("simulate", "simulate:simulate", "Simulate a day of a large fleet and show its load."),
         CommandEntry("conformance", "conformance:conformance", "Check an endpoint against the protocol, row by row."),
     ),
     "Inside a VM": (
