@@ -45,7 +45,7 @@ def test_hosts_have_the_vms_and_polls_that_the_scopes_have_at_the_end() -> None:
     moved = removed = 0
     for number in range(layout.scopes):
         scope = simulation.find(scope_name(number))
-        interval = layout.behaviour(number).poll_interval
+        interval = layout.profile(number).poll_interval
         found = () if scope is None else tuple(scope.roster)
         removed += len(layout.vms_of(number)) - len(found)
         for vm in found:

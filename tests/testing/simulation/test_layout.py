@@ -44,14 +44,14 @@ def test_scope_is_valid_and_spread_over_hosts_and_update_domains() -> None:
 
 def test_behaviour_depends_on_seed_and_cell_and_has_the_stated_shares() -> None:
     layout = FleetLayout(vms=100_000, cell=0, seed=1)
-    found = [layout.behaviour(scope) for scope in range(10_000)]
-    assert found == [FleetLayout(vms=100_000, cell=0, seed=1).behaviour(scope) for scope in range(10_000)]
+    found = [layout.profile(scope) for scope in range(10_000)]
+    assert found == [FleetLayout(vms=100_000, cell=0, seed=1).profile(scope) for scope in range(10_000)]
     for other in (FleetLayout(vms=100_000, cell=1, seed=1), FleetLayout(vms=100_000, cell=0, seed=2)):
-        assert found != [other.behaviour(scope) for scope in range(10_000)]
-    shares = Counter(behaviour.poll_interval for behaviour in found)
+        assert found != [other.profile(scope) for scope in range(10_000)]
+    shares = Counter(profile.poll_interval for profile in found)
     expected = {1: 6_000, 5: 2_500, 30: 500, None: 1_000}
     assert all(abs(shares[interval] - count) < 200 for interval, count in expected.items())
-    assert all(behaviour.approval_delay is None for behaviour in found if behaviour.poll_interval is None)
+    assert all(profile.approval_delay is None for profile in found if profile.poll_interval is None)
 
 
 def test_names_and_numbers_match() -> None:

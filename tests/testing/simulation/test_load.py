@@ -1,10 +1,10 @@
 """The load of a simulated cell: peaks and sums are those of what was counted."""
 
-from forewarn.testing.simulation.load import CellCounters, HostCounters, HostLoad, SecondCounter, combine_hosts
+from forewarn.testing.simulation.load import CellCounters, HostCounters, HostLoad, TimeCounter, combine_hosts
 
 
 def test_seconds_have_peaks_of_any_width() -> None:
-    counter = SecondCounter(180)
+    counter = TimeCounter(180)
     for second, count in ((0.9, 1), (59.0, 3), (61.5, 2), (61.9, 2), (180.0, 1)):
         counter.add(second, count)
     assert (counter.peak(), counter.peak(60), counter.total) == (4, 4, 9)

@@ -46,7 +46,7 @@ GAP = timedelta(minutes=5)
 _encode = msgspec.json.Encoder().encode
 
 
-class ScopeApplier(Protocol):
+class ScopeAccess(Protocol):
     """How a campaign changes scopes."""
 
     def apply(self, scope: str, rule: Callable[[Scope], Change[R]]) -> R:
@@ -66,7 +66,7 @@ class SimulatedCampaign:
     """One campaign: a reboot of some scopes, wave by wave."""
 
     def __init__(
-        self, name: str, scopes: Mapping[str, Scope], cell: ScopeApplier, load: FleetLoad, *, id_: str, now: datetime
+        self, name: str, scopes: Mapping[str, Scope], cell: ScopeAccess, load: FleetLoad, *, id_: str, now: datetime
     ) -> None:
         self._cell = cell
         self._load = load

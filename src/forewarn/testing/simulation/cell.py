@@ -71,7 +71,7 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Scope).decode
 
 
-class Happening(StrEnum):
+class Occurrence(StrEnum):
     """What happens at a time."""
 
     HOST_MAINTAINED = "host-maintained"
@@ -106,7 +106,7 @@ class CellSimulation:
         self._counters = CellCounters(hosts=self._layout.hosts, seconds=int(self._seconds))
         self._context = RuleContext()
         self._now = 0.0
-        self._queue: list[tuple[float, int, Happening, tuple[str, ...]]] = []
+        self._queue: list[tuple[float, int, Occurrence, tuple[str, ...]]] = []
         self._order = 0
         self._open: dict[str, Scope] = {}
         """The scopes with open events."""
@@ -133,14 +133,14 @@ class CellSimulation:
     def run(self, on_progress: Callable[[float], None]) -> CellResult:
         """Simulate the cell; report the hours that have passed."""
         self._place_vms()
-        self._plan_happenings()
+        self._plan_occurrences()
         hour = 0
         while self._queue:
-            self._now, _, happening, names = heappop(self._queue)
+            self._now, _, occurrence, names = heappop(self._queue)
             if int(self._now / 3_600) > hour:
                 hour = int(self._now / 3_600)
                 on_progress(hour)
-            self._happen(happening, names)
+            self._happen(occurrence, names)
             for campaign in self._campaigns:
                 if campaign.needs_step:
                     self._step(campaign)
@@ -187,47 +187,47 @@ class CellSimulation:
 
     # What happens.
 
-    def _plan_happenings(self) -> None:
+    def _plan_occurrences(self) -> None:
         layout = self._layout
-        self._plan_all(Happening.HOST_MAINTAINED, layout.hosts, FREEZES_PER_HOST)
-        self._plan_all(Happening.HOST_FAILED, layout.hosts, FAILURES_PER_HOST)
-        self._plan_all(Happening.RESTART, layout.vms, RESTARTS_PER_VM)
-        self._plan_all(Happening.EVICTION, layout.vms, EVICTIONS_PER_VM)
+        self._plan_all(Occurrence.HOST_MAINTAINED, layout.hosts, FREEZES_PER_HOST)
+        self._plan_all(Occurrence.HOST_FAILED, layout.hosts, FAILURES_PER_HOST)
+        self._plan_all(Occurrence.RESTART, layout.vms, RESTARTS_PER_VM)
+        self._plan_all(Occurrence.EVICTION, layout.vms, EVICTIONS_PER_VM)
         selected = self._random.sample(range(layout.scopes), int(layout.scopes * CAMPAIGN_SHARE))
         for number, start in enumerate(range(0, len(selected), SCOPES_PER_CAMPAIGN)):
             names = tuple(map(scope_name, sorted(selected[start : start + SCOPES_PER_CAMPAIGN])))
-            self._plan(CAMPAIGN_START + number * CAMPAIGN_INTERVAL, Happening.CAMPAIGN, names)
+            self._plan(CAMPAIGN_START + number * CAMPAIGN_INTERVAL, Occurrence.CAMPAIGN, names)
 
-    def _plan_all(self, happening: Happening, population: int, per_day: float) -> None:
+    def _plan_all(self, occurrence: Occurrence, population: int, per_day: float) -> None:
         """Plan something at random times for random members of a population."""
         at, rate = 0.0, population * per_day / DAY
         while (at := at + self._random.expovariate(rate)) < self._seconds:
-            self._plan(at, happening, (str(self._random.randrange(population)),))
+            self._plan(at, occurrence, (str(self._random.randrange(population)),))
 
-    def _plan(self, at: float, happening: Happening, names: tuple[str, ...]) -> None:
+    def _plan(self, at: float, occurrence: Occurrence, names: tuple[str, ...]) -> None:
         if at < self._seconds:
             self._order += 1
-            heappush(self._queue, (at, self._order, happening, names))
+            heappush(self._queue, (at, self._order, occurrence, names))
 
-    def _happen(self, happening: Happening, names: tuple[str, ...]) -> None:
+    def _happen(self, occurrence: Occurrence, names: tuple[str, ...]) -> None:
         first = names[0]
-        match happening:
-            case Happening.HOST_MAINTAINED:
+        match occurrence:
+            case Occurrence.HOST_MAINTAINED:
                 self._counts["host_maintenances"] += 1
                 self._affect_host(int(first), EventType.FREEZE, failure=False)
-            case Happening.HOST_FAILED:
+            case Occurrence.HOST_FAILED:
                 self._counts["host_failures"] += 1
                 self._affect_host(int(first), EventType.REDEPLOY, failure=True)
-            case Happening.RESTART:
+            case Occurrence.RESTART:
                 self._affect_vm(int(first), EventType.REBOOT, Source.USER)
-            case Happening.EVICTION:
-                if self._layout.behaviour(self._layout.scope_of(int(first))).is_low_priority:
+            case Occurrence.EVICTION:
+                if self._layout.profile(self._layout.scope_of(int(first))).is_low_priority:
                     self._affect_vm(int(first), EventType.PREEMPT, Source.PLATFORM)
-            case Happening.CAMPAIGN:
+            case Occurrence.CAMPAIGN:
                 self._start_campaign(names)
-            case Happening.APPROVAL:
+            case Occurrence.APPROVAL:
                 self._approve(first, names[1])
-            case Happening.WAKE:
+            case Occurrence.WAKE:
                 if self._wakes.get(first) != self._now:
                     return
                 del self._wakes[first]
@@ -237,7 +237,7 @@ class CellSimulation:
                     self._try_apply(
                         first, lambda scope: tick(scope, self._context, now=self._moment, seen_at=self._seen(scope))
                     )
-            case Happening.DONE:
+            case Occurrence.DONE:
                 self._finish_work(*names)
 
     def _affect_host(self, host: int, type_: EventType, *, failure: bool) -> None:
@@ -341,7 +341,7 @@ class CellSimulation:
         seconds = max((at - START).total_seconds(), self._now + TICK)
         if seconds < self._wakes.get(name, self._seconds):
             self._wakes[name] = seconds
-            self._plan(seconds, Happening.WAKE, (name,))
+            self._plan(seconds, Occurrence.WAKE, (name,))
 
     def _begin(self, scope: str, event: Event, vm: str) -> None:
         found = self.find(scope)
@@ -353,16 +353,16 @@ class CellSimulation:
         self._counters.command(self._now, host)
         self._try_apply(scope, lambda value: begin(value, event.id, vm, now=self._moment))
         lasts = event.duration or EVENT_TYPES[event.type].default_duration
-        self._plan(self._now + lasts.total_seconds(), Happening.DONE, (scope, event.id, vm, str(host)))
+        self._plan(self._now + lasts.total_seconds(), Occurrence.DONE, (scope, event.id, vm, str(host)))
 
     def _plan_approval(self, scope: str, event: str) -> None:
-        delay = self._layout.behaviour(scope_number(scope)).approval_delay
+        delay = self._layout.profile(scope_number(scope)).approval_delay
         if delay is not None:
-            self._plan(self._now + delay, Happening.APPROVAL, (scope, event))
+            self._plan(self._now + delay, Occurrence.APPROVAL, (scope, event))
 
     def _follow_document(self, scope: str, before: Scope, after: Scope | None) -> None:
         """Let the VMs of a scope poll their new document."""
-        interval = self._layout.behaviour(scope_number(scope)).poll_interval
+        interval = self._layout.profile(scope_number(scope)).poll_interval
         if (
             interval is None
             or after is None
@@ -384,7 +384,7 @@ class CellSimulation:
         """Move VMs that have another host now, and remove those that are gone."""
         if after is not None and after.roster is before.roster:
             return
-        interval = self._layout.behaviour(scope_number(scope)).poll_interval
+        interval = self._layout.profile(scope_number(scope)).poll_interval
         rate = 0.0 if interval is None else 1 / interval
         size = self._document_size(scope)
         for vm in before.roster:
@@ -406,7 +406,7 @@ class CellSimulation:
     def _place_vms(self) -> None:
         layout = self._layout
         for scope in range(layout.scopes):
-            interval = layout.behaviour(scope).poll_interval
+            interval = layout.profile(scope).poll_interval
             rate = 0.0 if interval is None else 1 / interval
             for vm in layout.vms_of(scope):
                 self._counters.place(layout.host_of(vm), rate, self._empty_document, 1)

@@ -35,7 +35,7 @@ _MASK = (1 << 64) - 1
 GOLDEN_RATIO = 0.618
 
 
-class ScopeBehaviour(NamedTuple):
+class ScopeProfile(NamedTuple):
     """How the VMs of a scope behave."""
 
     poll_interval: int | None
@@ -81,7 +81,7 @@ class FleetLayout:
         first = host * self._inverse % self.hosts if self.hosts > 1 else 0
         return iter(range(first, self.vms, self.hosts))
 
-    def behaviour(self, scope: int) -> ScopeBehaviour:
+    def profile(self, scope: int) -> ScopeProfile:
         """Return how the VMs of a scope behave."""
         number = _mix(self._salt + scope)
         share, interval = number % 100, None
@@ -93,21 +93,21 @@ class FleetLayout:
         low, high = APPROVAL_SECONDS
         approves = interval is not None and (number >> 16) % 100 < APPROVING
         delay = low + (number >> 24) % 1_000 / 1_000 * (high - low) + (interval or 0)
-        return ScopeBehaviour(interval, delay if approves else None, (number >> 40) % 100 < LOW_PRIORITY)
+        return ScopeProfile(interval, delay if approves else None, (number >> 40) % 100 < LOW_PRIORITY)
 
     def create_scope(self, scope: int, now: datetime) -> Scope:
         """Return a scope as it is at the beginning."""
         vms = self.vms_of(scope)
-        behaviour = self.behaviour(scope)
+        profile = self.profile(scope)
         name = scope_name(scope)
-        polls = behaviour.poll_interval is not None
+        polls = profile.poll_interval is not None
         return Scope(
             id=name,
             kind=ScopeKind.STANDALONE if len(vms) == 1 else ScopeKind.AVAILABILITY_SET,
             epoch=f"e{scope}",
             changed_at=now,
             roster=Roster(tuple(self._create_vm(name, number, vm) for number, vm in enumerate(vms))),
-            traits=Traits(priority=Priority.LOW) if behaviour.is_low_priority else NO_TRAITS,
+            traits=Traits(priority=Priority.LOW) if profile.is_low_priority else NO_TRAITS,
             enabled=polls,
             was_enabled=polls,
             seen_at=now if polls else None,

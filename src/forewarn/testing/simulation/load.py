@@ -44,7 +44,7 @@ RENEW_SECONDS, REPORT_SECONDS = 3, 60
 """How often each host renews its lease, and how often it reports which scopes have polled."""
 
 
-class SecondCounter:
+class TimeCounter:
     """A count for each second."""
 
     def __init__(self, seconds: int) -> None:
@@ -108,9 +108,9 @@ class CellCounters:
         self._peak_vms = 0
         self.host_updates = HostCounters(hosts)
         self.host_commands = HostCounters(hosts)
-        self.saves = SecondCounter(seconds)
-        self.commands = SecondCounter(seconds)
-        self.updates = SecondCounter(seconds)
+        self.saves = TimeCounter(seconds)
+        self.commands = TimeCounter(seconds)
+        self.updates = TimeCounter(seconds)
         self.journal_lines = 0
         self.saved_bytes = 0
         self.largest_record = 0

@@ -13,7 +13,7 @@ from forewarn.testing.simulation.load import ControlLoad, HostLoad, combine_host
 MAX_VMS, MAX_CELLS, MAX_HOURS = 10_000_000, 1_000, 24 * 31
 
 
-class MeasuredTimes(msgspec.Struct, frozen=True, kw_only=True):
+class ComputationTimes(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds on this machine. They differ from run to run, everything else depends on the seed only."""
 
     whole: float
@@ -36,7 +36,7 @@ class SimulationReport(msgspec.Struct, frozen=True, kw_only=True):
     journal_lines: int
     busiest_host: HostLoad
     busiest_control: ControlLoad
-    measured: MeasuredTimes
+    measured: ComputationTimes
 
 
 def simulate(
@@ -81,7 +81,7 @@ def simulate(
         journal_lines=sum(load.journal_lines for load in control_loads),
         busiest_host=combine_hosts(host_loads),
         busiest_control=max(control_loads, key=lambda load: (load.saves_per_second, load.saves)),
-        measured=MeasuredTimes(
+        measured=ComputationTimes(
             whole=round(perf_counter() - began, 3), rules=round(rules, 3), documents=round(documents, 3)
         ),
     )
