@@ -49,9 +49,9 @@ async def test_other_process_takes_the_cell_away(nats_server: NatsCluster, monke
     settings = await nats_server.create_cell()
     cell, other = await CellAccess.open(settings, "me"), await CellAccess.open(settings, "you")
     with pytest.raises(StoreUnavailable):
-        cell.check()
+        await cell.check()
     await cell.claim()
-    cell.check()
+    await cell.check()
     monkeypatch.setattr(migration, "CLAIM_SECONDS", 0.1)
     with pytest.raises(CellInUse):
         await other.claim()
@@ -60,12 +60,25 @@ async def test_other_process_takes_the_cell_away(nats_server: NatsCluster, monke
     async with asyncio.timeout(60):
         while True:
             try:
-                cell.check()
+                await cell.check()
             except CellInUse:
                 break
             await asyncio.sleep(0.05)
     for each in (cell, other, again):
         await each.aclose()
+
+
+async def test_claim_that_was_not_renewed_in_time_is_repeated(nats_server: NatsCluster) -> None:
+    cell = await CellAccess.open(await nats_server.create_cell(), "me")
+    await cell.claim()
+    lease = cell._lease
+    assert lease is not None
+    await lease.release()  # as if the process had been suspended for longer than the lease
+    validity = [lease.is_valid]
+    await cell.check()
+    validity.append(lease.is_valid)
+    assert validity == [False, True]
+    await cell.aclose()
 
 
 async def test_cell_with_content_is_neither_filled_nor_cleared(nats_server: NatsCluster) -> None:

@@ -80,12 +80,17 @@ class CellAccess:
     def _create_task(self, work: Coroutine[None, None, None], name: str) -> None:
         self._tasks.add(asyncio.get_running_loop().create_task(work, name=name))
 
-    def check(self) -> None:
-        """Raise CellInUse if another process has taken over, or StoreUnavailable if the claim may have ended."""
-        if self._lease is not None and self._lease.taken_by is not None:
-            raise CellInUse(self.stream.subjects.cell, self._lease.taken_by)
-        if self._lease is None or not self._lease.is_valid:
-            raise StoreUnavailable(self.name, "the claim of this process could not be renewed")
+    async def check(self) -> None:
+        """Claim the cell again if the claim could not be renewed in time; raise CellInUse if another process has it.
+
+        Whether anything was changed meanwhile is noticed later, by the marker of the target or the state of the source.
+        """
+        if self._lease is None:
+            raise StoreUnavailable(self.name, "this process has not claimed it")
+        if not self._lease.is_valid:
+            if self._lease.taken_by is not None:
+                raise CellInUse(self.stream.subjects.cell, self._lease.taken_by)
+            await self._lease.claim()
 
     async def newest(self) -> int:
         """Return the sequence of the newest message that belongs to the fleet."""
@@ -184,7 +189,7 @@ class NatsSource:
 
     async def read_state(self) -> str:
         """Return the id of the cell and its newest sequence."""
-        self._cell.check()
+        await self._cell.check()
         return f"{(await self._cell.stream.read_state()).cell_id}/{await self._cell.newest()}"
 
     async def extent(self) -> Extent:
@@ -295,7 +300,7 @@ class NatsTarget:
         deadline = asyncio.get_running_loop().time() + PATIENCE_SECONDS
         pauses = backoff(FIRST_PAUSE, LONGEST_PAUSE)
         while True:
-            self._cell.check()
+            await self._cell.check()
             try:
                 self._revision = await self._stream.publish_batch([*messages, marker])
                 break
