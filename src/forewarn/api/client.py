@@ -180,6 +180,10 @@ class ApiClient:
         """Return one host."""
         return self._get(_path("hosts", name), v1.Host)
 
+    def give_up_host(self, name: str, request: v1.GiveUpHost, *, key: str | None = None) -> v1.AbandonedHost:
+        """Turn the begun work of a host that is lost to unknown."""
+        return self._change("POST", _path("hosts", name) + "/gone", request, v1.AbandonedHost, key)
+
     def export_fleet(self, format_: FileFormat = "toml") -> Iterator[bytes]:
         """Yield the fleet file in chunks."""
         return self._long_transport.chunks("GET", "/v1/fleet" + _query(format=format_), {})

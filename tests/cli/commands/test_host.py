@@ -30,3 +30,10 @@ def test_unknown_host_is_not_found(inventory_machine: ServiceMachine) -> None:
     ended = run(inventory_machine, "host", "show", "hv-9")
     assert (ended.code, ended.stdout) == (4, "")
     assert "hv-9" in ended.stderr
+
+
+def test_host_that_no_process_has_served_cannot_be_given_up(inventory_machine: ServiceMachine) -> None:
+    ended = run(inventory_machine, "host", "gone", "hv-0", "--reason", "fire")
+    assert (ended.code, ended.stdout) == (4, "")
+    assert "hv-0" in ended.stderr
+    assert run(inventory_machine, "host", "gone", "hv-0").code == 2

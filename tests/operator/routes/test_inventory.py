@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from forewarn.api import v1
-from forewarn.api.errors import NotFound
+from forewarn.api.errors import NotFound, RequestRefused
 from forewarn.api.fleet_file import derived_id
 from forewarn.core.access import Role
 from forewarn.core.event import EventType
@@ -433,3 +433,14 @@ async def test_impossible_change_is_refused_and_changes_nothing() -> None:
             assert await service.stored_state() == before, case
             answers[case] = (reply.status, reply.code)
     assert answers == expected
+
+
+async def test_lost_host_is_given_up() -> None:
+    async with run_api() as service:
+        await service.fleet.hosts.claim("hv-0", "p", "a test", {})
+        with pytest.raises(RequestRefused) as refused:
+            await service.client(lambda api: api.give_up_host("hv-0", v1.GiveUpHost(reason="fire")))
+        assert refused.value.code == "host-running"
+        await service.fleet.hosts.release("hv-0", "p")
+        result = await service.client(lambda api: api.give_up_host("hv-0", v1.GiveUpHost(reason="fire")))
+        assert result == v1.AbandonedHost(name="hv-0", unknown_impacts=0)

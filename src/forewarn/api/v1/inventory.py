@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from forewarn.api.v1.common import Duration, ErrorResponse, Hold, Request, Response, VmName
+from forewarn.api.v1.common import Duration, ErrorResponse, Hold, Reason, Request, Response, VmName
 from forewarn.core.event import EventType
 from forewarn.core.instance import INSTANCE_KEY_PATTERN, MAX_INSTANCE_KEYS, MAX_INSTANCE_TEXT_LENGTH
 from forewarn.core.limits import MAX_DOMAIN, MAX_TEXT_LENGTH
@@ -24,6 +24,7 @@ from forewarn.core.vm import (
 )
 
 __all__ = [
+    "AbandonedHost",
     "AddScope",
     "AddVm",
     "Address",
@@ -33,6 +34,7 @@ __all__ = [
     "Diagnosis",
     "DiagnosisCheck",
     "Difference",
+    "GiveUpHost",
     "GuestResponse",
     "Host",
     "HostPage",
@@ -178,6 +180,19 @@ class Host(Response, frozen=True):
     vms: Sequence[str]
     scopes: Sequence[str]
     open_events: Sequence[str]
+
+
+class GiveUpHost(Request, frozen=True):
+    """Give up a host that is lost, with the work that it has begun. The reason is in the journal."""
+
+    reason: Reason
+
+
+class AbandonedHost(Response, frozen=True):
+    """A host that was given up, and how many impacts have an unknown outcome because of it."""
+
+    name: str
+    unknown_impacts: int
 
 
 class HostPage(Response, frozen=True):

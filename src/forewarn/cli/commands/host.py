@@ -1,11 +1,15 @@
-"""`forewarn host …`: list and show the hosts of the fleet's VMs."""
+"""`forewarn host …`: list and show the hosts of the fleet's VMs, and give up one that is lost."""
 
-from forewarn.cli.options.common import CommandGroup
+import click
+
+from forewarn.api import v1
+from forewarn.cli.options.common import CommandGroup, key_option
 from forewarn.cli.options.completion import host_argument
 from forewarn.cli.options.connection import ServiceConnection, with_service
 from forewarn.cli.output import Output, write_json, write_message
 from forewarn.cli.views.event import write_fleet_hold
 from forewarn.cli.views.tables import Column, write_details, write_table
+from forewarn.core.text import count_text
 
 app = CommandGroup()
 
@@ -51,3 +55,23 @@ def show(connection: ServiceConnection, host: str) -> None:
             )
         )
     write_fleet_hold(connection)
+
+
+@app.command("gone")
+@host_argument
+@click.option("--reason", metavar="TEXT", required=True, help="The reason for the journal.")
+@key_option
+@with_service
+def gone(connection: ServiceConnection, host: str, reason: str, key: str | None) -> None:
+    """Give up a lost host of a cluster: the work that it has begun becomes unknown.
+
+    Decide about that work with `forewarn event retry` or `forewarn event resolve`. Stop the host's process first.
+
+    Example: forewarn host gone hv-7 --reason "mainboard replaced"
+    """
+    result = connection.api.give_up_host(host, v1.GiveUpHost(reason=reason), key=key)
+    if connection.output is Output.JSON:
+        write_json(result)
+    else:
+        number = count_text(result.unknown_impacts, "impact")
+        write_message(f"Host {result.name} is given up: {number} with an unknown outcome.")

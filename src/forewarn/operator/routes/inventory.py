@@ -330,6 +330,30 @@ class HostController(Controller):
             raise HostNotFound(host)
         return shown
 
+    @post(
+        "/{host:str}/gone",
+        operation_id="giveUpHost",
+        summary="Give up a lost host",
+        status_code=200,
+        opt=requires(Role.OPERATOR, all_scopes=True),
+        responses=change_error_specs(_404="No process has ever served this host.", _409="Its process is running."),
+    )
+    async def give_up_host(
+        self,
+        state: AppState,
+        caller: CallerDep,
+        idempotency_key: IdempotencyKeyDep,
+        host: HostName,
+        data: JSONBody[v1.GiveUpHost],
+    ) -> v1.AbandonedHost:
+        """Turn the work that a lost host of a cluster has begun to unknown, so that operators can decide about it.
+
+        A repeated request changes nothing more.
+        """
+        del idempotency_key
+        number = await state.fleet.hosts.abandon(host, by=caller.name, why=data.reason)
+        return v1.AbandonedHost(name=host, unknown_impacts=number)
+
 
 def _vm_name(vm: str) -> str:
     """Remove the leading slash, which the framework leaves in the parameter."""
