@@ -7,8 +7,14 @@ from secrets import token_hex
 
 import msgspec
 
+from forewarn.clock import SystemClock
+from forewarn.compose.platforms import create_policy
+from forewarn.compose.reload import adopt_token
 from forewarn.files import prepare_directory
+from forewarn.fleet.service import Fleet
+from forewarn.platform.simulated import SimulatedPlatform
 from forewarn.settings.nats import NatsSettings
+from forewarn.settings.schema import Settings
 from forewarn.store.nats.connection import ApiRefused, NatsConnection, ResponseMissing, ServerUnavailable
 from forewarn.store.nats.lease import CLOCK, MEMBER_FILE, LeaseMessage, NatsLease, read_member
 from forewarn.store.nats.store import NatsStore
@@ -80,6 +86,24 @@ async def init_cell(settings: NatsSettings) -> bool:
     """Create a cell; return False if it exists."""
     async with _connect(settings) as stream:
         return await stream.create(settings.replicas, token_hex(12))
+
+
+async def create_first_token(settings: Settings, directory: Path) -> bool:
+    """Create the admin token of a cell that has none, and write it into the data directory; return whether it did."""
+    async with (
+        run_cell(settings.nats, directory, is_shared=True) as (store, _),
+        Fleet.run(
+            store=store,
+            platform=SimulatedPlatform(SystemClock()),
+            clock=SystemClock(),
+            policy=create_policy(settings),
+            has_duties=False,
+        ) as fleet,
+    ):
+        if fleet.tokens.all():
+            return False
+        await adopt_token(fleet, directory, by="cluster init")
+        return True
 
 
 async def read_status(settings: NatsSettings) -> CellStatus:

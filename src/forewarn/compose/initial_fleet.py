@@ -15,6 +15,9 @@ from forewarn.settings.schema import Settings
 
 MAX_FLEET_FILE_BYTES = 64 * 1024 * 1024
 
+CELL_PAUSE = 0.25
+"""How often to look, in seconds, whether another process has imported the fleet file."""
+
 FleetLoader = Callable[[CreationContext], tuple[Scope, ...]]
 """Loads a fleet that is not in a file."""
 
@@ -53,6 +56,13 @@ async def fill_if_empty(
     scopes = loader(context) if loader is not None else await asyncio.to_thread(_read_fleet, source, context)
     by = GIVEN_FLEET if loader is not None else str(source if isinstance(source, Path) else DEMONSTRATION)
     await fill_fleet(fleet, scopes, by=by, on_saved=lambda done: reporter.fill_progress(done, len(scopes)))
+
+
+async def fill_cell(fleet: Fleet, settings: Settings, reporter: StartupReporter) -> None:
+    """Import the fleet file into an empty cell: the process with the duties does it, and the others wait."""
+    while not fleet.inventory.is_filled and not fleet.clock_lease.is_held:  # noqa: ASYNC110 - no event
+        await asyncio.sleep(CELL_PAUSE)
+    await fill_if_empty(fleet, settings, reporter)
 
 
 def _read_fleet(source: Path | str | None, context: CreationContext) -> tuple[Scope, ...]:

@@ -12,6 +12,7 @@ from forewarn.compose.remote_guests import RemoteGuests
 from forewarn.fleet.service import Fleet
 from forewarn.settings.reload import SettingsChange, compare_settings, merge_reloadable
 from forewarn.settings.schema import Settings
+from forewarn.settings.types import RoleName
 
 ReloadSettings = Callable[[Settings], Awaitable[SettingsChange]]
 """Applies reloadable settings; returns which were applied and which need a restart."""
@@ -39,7 +40,8 @@ class SettingsReloader:
 
     async def reload(self, new_settings: Settings) -> SettingsChange:
         """Apply reloadable settings; an invalid token or certificate is refused before anything has changed."""
-        await adopt_token(self._fleet, self._directory, by="reload")
+        if self._settings.role is RoleName.SINGLE:
+            await adopt_token(self._fleet, self._directory, by="reload")
         changed = compare_settings(self._settings, new_settings)
         settings = merge_reloadable(self._settings, new_settings)
         if self._tls is not None:

@@ -14,7 +14,7 @@ from forewarn.clock import Clock, ManualClock, SystemClock
 from forewarn.compose import operators
 from forewarn.compose.data_directory import SOCKET_DIRECTORY, claim_directory, open_store
 from forewarn.compose.guests import GuestListeners, serve_guests
-from forewarn.compose.initial_fleet import FleetLoader, StartupReporter, fill_if_empty
+from forewarn.compose.initial_fleet import FleetLoader, StartupReporter, fill_cell, fill_if_empty
 from forewarn.compose.platforms import HostSet, PlatformAdapters, create_adapters, create_policy
 from forewarn.compose.reload import ReloadSettings, SettingsReloader, adopt_token
 from forewarn.compose.remote_guests import RemoteGuests
@@ -49,7 +49,8 @@ class RunningService(msgspec.Struct, frozen=True, kw_only=True):
 
     def sign_in_url(self) -> str:
         """Return a link that signs a browser in once, within a minute, with the service's own token if it is valid."""
-        token = self.fleet.tokens.find(local_service.read_token(self.directory / local_service.TOKEN_FILE))
+        file = self.directory / local_service.TOKEN_FILE
+        token = self.fleet.tokens.find(local_service.read_token(file)) if file.exists() else None
         path = f"{self.operator_url}/ui/sign-in"
         return path if token is None else f"{path}#code={self.create_code(token.id)}"
 
@@ -76,16 +77,21 @@ async def run_service(
         tls = operators.create_tls_context(settings.tls)
         directory, store, lease = await stack.enter_async_context(open_store(settings, environ))
         claim_directory(directory, preset, reporter)
-        local_service.ensure_token(directory)
-        if local_service.is_readable_by_others(directory / local_service.TOKEN_FILE):
+        is_single = settings.role is RoleName.SINGLE
+        if is_single:
+            local_service.ensure_token(directory)
+        if is_single and local_service.is_readable_by_others(directory / local_service.TOKEN_FILE):
             reporter.report(f"{directory / local_service.TOKEN_FILE} is readable by others: run chmod 600 on it.")
         listener = stack.enter_context(operators.bind_listener(settings.operator))
         clock = clock or await _create_clock(settings, store, reporter)
         hosts = HostSet()
         adapters = create_adapters(settings, clock, hosts, directory, rehearsal)
         fleet = await stack.enter_async_context(_run_fleet(settings, store, lease, clock, adapters, hosts))
-        await adopt_token(fleet, directory, by="first start")
-        await fill_if_empty(fleet, settings, reporter, fleet_loader)
+        if is_single:
+            await adopt_token(fleet, directory, by="first start")
+            await fill_if_empty(fleet, settings, reporter, fleet_loader)
+        elif settings.fleet is not None:
+            await fill_cell(fleet, settings, reporter)
         faults = Faults(fleet) if preset is EMULATOR else None
         limits = operators.operator_limits(settings)
         guests: GuestListeners | RemoteGuests

@@ -40,10 +40,13 @@ def test_cell_is_created_shown_and_checked(machine: InProcessMachine, config: st
     missing = run(machine, "cluster", "status", "--config", config)
     assert missing.code == ExitCode.NOT_FOUND
     assert "forewarn cluster init" in missing.stderr
-    assert "Created cell" in run(machine, "cluster", "init", "--config", config).stderr
-    assert run_json(machine, "cluster", "init", "--config", config)["created"] is False
+    created = run(machine, "cluster", "init", "--config", config).stderr
+    assert "Created cell" in created
+    assert "Wrote the first admin token to" in created
+    again = run_json(machine, "cluster", "init", "--config", config)
+    assert (again["created"], again["token_file"]) == (False, None)
     status = run_json(machine, "cluster", "status", "--config", config)
-    assert (status["records"], status["owner"], len(status["replicas"])) == (0, None, 1)
+    assert (status["records"], status["owner"], len(status["replicas"])) == (1, None, 1)  # the first token
     assert "leader" in run(machine, "cluster", "status", "--config", config).stdout
     checked = run(machine, "cluster", "check", "--config", config)
     assert checked.code == ExitCode.DONE

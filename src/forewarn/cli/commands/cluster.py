@@ -10,7 +10,7 @@ from forewarn.cli.options.common import CommandGroup, config_option, output_opti
 from forewarn.cli.output import Output
 from forewarn.settings.load import find_settings_file, load_settings
 from forewarn.settings.nats import NatsSettings
-from forewarn.settings.schema import PRODUCTION
+from forewarn.settings.schema import PRODUCTION, Settings
 from forewarn.settings.types import StoreName
 
 app = CommandGroup()
@@ -22,19 +22,19 @@ Run = Callable[[NatsSettings, Output], None]
 @config_option
 @output_option
 def init(config: str | None, output: Output) -> None:
-    """Create the cell that the settings name.
+    """Create the cell that the settings name, and its first admin token.
 
-    The NATS servers must be running. A cell that exists is left as it is.
+    The NATS servers must be running. The token is written into the data directory. A cell that exists is left as it is.
 
     Example: forewarn cluster init --config /etc/forewarn/forewarn.toml
     """
 
-    def load() -> Run:
+    def load() -> Callable[[Settings, Output], None]:
         from forewarn.cli.process.cluster_main import run_init
 
         return run_init
 
-    require_cluster(load)(_read_settings(config), output)
+    require_cluster(load)(_read_all_settings(config), output)
 
 
 @app.command("status")
@@ -74,10 +74,14 @@ def check(config: str | None, output: Output) -> None:
 
 
 def _read_settings(config: str | None) -> NatsSettings:
+    return _read_all_settings(config).nats
+
+
+def _read_all_settings(config: str | None) -> Settings:
     file = find_settings_file(config, os.environ, Path.cwd())
     settings = load_settings(PRODUCTION, flags={}, environ=os.environ, file=file).settings
     if settings.store is not StoreName.NATS:
         raise CliError(
             ExitCode.USAGE, f'--config: its store is {settings.store.value}; set store = "nats" and nats.servers'
         )
-    return settings.nats
+    return settings

@@ -1,28 +1,37 @@
 """Main programs of `forewarn cluster`. Need the extra `[cluster]`."""
 
 import asyncio
+import os
 from collections.abc import Coroutine
 from typing import TypeVar
 
+from forewarn.api.local_service import TOKEN_FILE
 from forewarn.cli.errors import CliError, ExitCode
 from forewarn.cli.output import Output, write, write_json, write_message
 from forewarn.cli.views.tables import Column, write_details, write_table
-from forewarn.compose.cell import check_cell, init_cell, read_status
+from forewarn.compose.cell import check_cell, create_first_token, init_cell, read_status
 from forewarn.settings.nats import NatsSettings
+from forewarn.settings.paths import user_data_directory
+from forewarn.settings.schema import Settings
 from forewarn.store.port import StoreError, StoreMissing, StoreUnavailable
 
 T = TypeVar("T")
 
 
-def run_init(settings: NatsSettings, output: Output) -> None:
-    """Create the cell."""
-    is_new = _run(init_cell(settings))
+def run_init(settings: Settings, output: Output) -> None:
+    """Create the cell, and its first token if it has none."""
+    cell, directory = settings.nats.cell, (settings.data or user_data_directory(os.environ)).absolute()
+    is_new = _run(init_cell(settings.nats))
+    file = directory / TOKEN_FILE if _run(create_first_token(settings, directory)) else None
     if output is Output.JSON:
-        write_json({"cell": settings.cell, "created": is_new})
-    elif is_new:
-        write_message(f"Created cell {settings.cell} with {settings.replicas} replicas.")
-    else:
-        write_message(f"Cell {settings.cell} exists; nothing was changed.")
+        write_json({"cell": cell, "created": is_new, "token_file": None if file is None else str(file)})
+        return
+    if is_new:
+        write_message(f"Created cell {cell} with {settings.nats.replicas} replicas.")
+    if file is not None:
+        write_message(f"Wrote the first admin token to {file}; it is valid at all control nodes.")
+    elif not is_new:
+        write_message(f"Cell {cell} exists; nothing was changed.")
 
 
 def run_status(settings: NatsSettings, output: Output) -> None:
