@@ -45,7 +45,7 @@ class ImportLimits(msgspec.Struct, frozen=True):
     """How many VMs a file can define, and how many seconds it may take to read it."""
 
     vms: int = MAX_FLEET_VMS
-    seconds: float = 60.0
+    seconds: float = 300.0
 
 
 class ImportRequest(msgspec.Struct, frozen=True, kw_only=True):
