@@ -10,7 +10,7 @@ import pytest
 from forewarn.api import v1
 from forewarn.api.campaign_file import parse_campaign, read_campaign
 from forewarn.api.campaign_windows import parse_blackout, parse_window
-from forewarn.api.v1.campaigns import spec_from_request, spec_view
+from forewarn.api.v1.campaign_spec import spec_from_request, spec_view
 from forewarn.core.campaign.spec import (
     Blackout,
     CampaignPolicy,

@@ -143,7 +143,7 @@ def test_failed_work_a_lost_connection_and_a_campaign_are_logged_with_their_fact
         request = v1.StartCampaign(
             name="kernel",
             type=v1.CampaignType.REBOOT,
-            selection=v1.CampaignSelection(scopes=["db"]),
+            selection=v1.CampaignSelection(scopes=("db",)),
             unannounced=True,
         )
         service.api.start_campaign(request)

@@ -9,7 +9,7 @@ import pytest
 
 from forewarn.api import v1
 from forewarn.api.campaign_file import parse_campaign, read_campaign
-from forewarn.api.v1.campaigns import spec_from_request, spec_view
+from forewarn.api.v1.campaign_spec import spec_from_request, spec_request
 from forewarn.cli.errors import CliError
 from forewarn.cli.options.campaign import OPTIONS, TABLES, campaign_from_options
 from forewarn.cli.options.field_option import FieldOption
@@ -153,5 +153,5 @@ def test_error_names_the_option(values: dict[str, Any], message: str) -> None:
 
 def test_request_contains_the_given_campaign() -> None:
     sent = campaign_from_options(None, typed(**REQUIRED, gap="1h"))
-    assert sent == spec_view(spec_from_request(sent))
+    assert sent == spec_request(spec_from_request(sent))
     assert sent.policy.gap == "1h"

@@ -1,19 +1,25 @@
 """Campaign types: spec, policy, plan, waves and progress.
 
-`core/campaign/spec.py` declares the spec of a campaign. Its API types are derived from that, one for requests and one
-for responses. A new key of a policy needs no change here.
+The types of the spec are in `campaign_spec.py`, derived from the core.
 """
 
 from collections.abc import Sequence
 from datetime import datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
 
-import msgspec
-
+from forewarn.api.v1.campaign_spec import (
+    CampaignBlackout,
+    CampaignPolicy,
+    CampaignRequest,
+    CampaignSelection,
+    CampaignSpec,
+    CampaignWindow,
+    HttpGate,
+    PolicyView,
+    SelectionView,
+    StartCampaign,
+)
 from forewarn.api.v1.common import ErrorResponse, Reason, Request, Response
-from forewarn.api.v1.derived_types import DerivedTypes, Form, value_form
-from forewarn.core.campaign import spec as core
 from forewarn.core.campaign.record import CampaignState
 from forewarn.core.campaign.spec import CampaignType
 from forewarn.core.text import Name, Text
@@ -66,90 +72,6 @@ class WaveState(StrEnum):
     SKIPPED = "skipped"
     ABANDONED = "abandoned"
     UNANNOUNCED = "unannounced"
-
-
-_ZoneName = Annotated[str, msgspec.Meta(pattern=f"^{core.ZONE}$")]
-
-_OWN_FORMS: dict[tuple[type[msgspec.Struct], str], Form] = {
-    # For a window without its own zone, a record has an empty string and the API null.
-    (core.Window, "zone"): value_form(_ZoneName | None, lambda zone: zone or None, lambda zone: zone or ""),
-}
-
-_REQUESTS = DerivedTypes(
-    Request,
-    {
-        core.Selection: "CampaignSelection",
-        core.Window: "CampaignWindow",
-        core.Blackout: "CampaignBlackout",
-        core.HttpCheck: "HttpGate",
-        core.CampaignPolicy: "CampaignPolicy",
-        core.CampaignSpec: "CampaignRequest",
-    },
-    _OWN_FORMS,
-)
-_RESPONSES = DerivedTypes(
-    Response,
-    {
-        core.Selection: "SelectionView",
-        core.Window: "WindowView",
-        core.Blackout: "BlackoutView",
-        core.HttpCheck: "GateView",
-        core.CampaignPolicy: "PolicyView",
-        core.CampaignSpec: "CampaignSpec",
-    },
-    _OWN_FORMS,
-)
-
-if TYPE_CHECKING:
-
-    class DerivedType(Request, frozen=True):
-        """A derived type for type checkers, which cannot see its fields."""
-
-        def __init__(self, **fields: Any) -> None: ...
-
-        def __getattr__(self, name: str) -> Any: ...
-
-    CampaignSelection = DerivedType
-    CampaignWindow = DerivedType
-    CampaignBlackout = DerivedType
-    HttpGate = DerivedType
-    CampaignPolicy = DerivedType
-    CampaignRequest = DerivedType
-    StartCampaign = DerivedType
-    SelectionView = DerivedType
-    PolicyView = DerivedType
-    CampaignSpec = DerivedType
-else:
-    CampaignSelection = _REQUESTS.derive(core.Selection)
-    CampaignWindow = _REQUESTS.derive(core.Window)
-    CampaignBlackout = _REQUESTS.derive(core.Blackout)
-    HttpGate = _REQUESTS.derive(core.HttpCheck)
-    CampaignPolicy = _REQUESTS.derive(core.CampaignPolicy)
-    CampaignRequest = _REQUESTS.derive(core.CampaignSpec)
-    SelectionView = _RESPONSES.derive(core.Selection)
-    PolicyView = _RESPONSES.derive(core.CampaignPolicy)
-    CampaignSpec = _RESPONSES.derive(core.CampaignSpec)
-
-    class StartCampaign(CampaignRequest, frozen=True, kw_only=True):
-        """Roll out maintenance over a selection of VMs, wave by wave. Planning takes the same request.
-
-        `unannounced` consents to maintenance that VMs will not hear of; without it the start is refused
-        (`not-announced`).
-        """
-
-        reason: Text = ""
-        unannounced: bool = False
-
-
-def spec_from_request(request: CampaignRequest | CampaignSpec) -> core.CampaignSpec:
-    """Return the spec of a request; raise Invalid if a value is not allowed."""
-    return _REQUESTS.read(core.CampaignSpec, request)
-
-
-def spec_view(spec: core.CampaignSpec) -> CampaignSpec:
-    """Return a spec as a response type."""
-    view: CampaignSpec = _RESPONSES.write(spec)
-    return view
 
 
 class PlannedWave(Response, frozen=True):

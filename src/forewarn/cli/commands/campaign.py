@@ -102,7 +102,7 @@ required_reason_option = click.option(
 @app.command("plan")
 @with_campaign
 @with_service
-def plan(connection: ServiceConnection, spec: v1.CampaignSpec) -> None:
+def plan(connection: ServiceConnection, spec: v1.CampaignRequest) -> None:
     """Plan a campaign: show every wave with its times, hosts and VMs. Nothing is announced.
 
     FILE is TOML; - is stdin. Options override the file, and can replace it completely; the value none removes a value
@@ -133,7 +133,7 @@ def plan(connection: ServiceConnection, spec: v1.CampaignSpec) -> None:
 @with_service
 def start(
     connection: ServiceConnection,
-    spec: v1.CampaignSpec,
+    spec: v1.CampaignRequest,
     unannounced: bool,
     reason: str,
     key: str | None,
@@ -150,16 +150,7 @@ def start(
     def send(consent: bool) -> v1.Campaign:
         return connection.api.start_campaign(msgspec.structs.replace(request, unannounced=consent), key=key)
 
-    request = v1.StartCampaign(
-        name=spec.name,
-        type=spec.type,
-        selection=spec.selection,
-        duration=spec.duration,
-        description=spec.description,
-        policy=spec.policy,
-        start_at=spec.start_at,
-        reason=reason,
-    )
+    request = v1.StartCampaign(**msgspec.structs.asdict(spec), reason=reason)
     started = send_with_consent(send, unannounced=unannounced)
     if text := unannounced_text(started):
         write_message(text)
@@ -332,7 +323,7 @@ def _check_reason(reason: str) -> None:
         raise CliError(ExitCode.USAGE, "specify a reason for the journal: --reason TEXT")
 
 
-def _plan(connection: ServiceConnection, spec: v1.CampaignSpec) -> v1.CampaignPlan:
+def _plan(connection: ServiceConnection, spec: v1.CampaignRequest) -> v1.CampaignPlan:
     """Plan the campaign and show a progress bar."""
     with ProgressBar("Planning") as bar:
         for progress in connection.api.plan_campaign(spec):

@@ -15,7 +15,7 @@ import msgspec
 from forewarn.api import v1
 from forewarn.api.campaign_file import parse_campaign, read_campaign
 from forewarn.api.table_reader import NONE
-from forewarn.api.v1.campaigns import spec_view
+from forewarn.api.v1.campaign_spec import spec_request
 from forewarn.cli.errors import CliError, ExitCode
 from forewarn.cli.options.common import FILE_PATH, Command, with_options
 from forewarn.cli.options.field_option import SELECTION_KEYS, FieldOption, field_options
@@ -48,7 +48,7 @@ def with_campaign(command: Command) -> Command:
     return with_options((file_argument, *(each.declare() for each in OPTIONS)))(wrapped)
 
 
-def campaign_from_options(file: Path | None, values: Mapping[str, Any]) -> v1.CampaignSpec:
+def campaign_from_options(file: Path | None, values: Mapping[str, Any]) -> v1.CampaignRequest:
     """Build the campaign spec from file and options. Errors name the key or option.
 
     `values` has the typed values by parameter.
@@ -69,7 +69,7 @@ def campaign_from_options(file: Path | None, values: Mapping[str, Any]) -> v1.Ca
         _merge(content, table, values)
     if file is None:
         _check_complete(content)
-    return spec_view(read_campaign(document.with_value(content), file=_name_of(file)))
+    return spec_request(read_campaign(document.with_value(content), file=_name_of(file)))
 
 
 def _remove(content: Content, cleared: FieldOption) -> None:

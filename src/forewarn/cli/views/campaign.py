@@ -7,7 +7,7 @@ from itertools import accumulate, pairwise
 
 from forewarn.api import v1
 from forewarn.api.table_reader import NONE
-from forewarn.api.v1.campaigns import spec_from_request
+from forewarn.api.v1.campaign_spec import spec_from_request
 from forewarn.cli.colours import Colour, coloured
 from forewarn.cli.output import moment_text, write, write_message
 from forewarn.cli.views.tables import Column, Row, write_details, write_table

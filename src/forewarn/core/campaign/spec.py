@@ -1,8 +1,9 @@
 """Specification of a campaign: which VMs, which event type, and the policy with windows, limits and gates.
 
-These structs are the only declaration of a campaign's keys. The types of the operator API (`api/v1/campaigns.py`), the
-campaign file (`api/campaign_file.py`) and the options of `forewarn campaign plan` are derived from their fields: type,
-bounds, default, description and example. The rules that bounds cannot express are in `__post_init__`.
+These structs are the only declaration of a campaign's keys. The types of the operator API
+(`api/v1/campaign_spec.py`), the campaign file (`api/campaign_file.py`) and the options of `forewarn campaign plan` are
+derived from their fields: type, bounds, default, description and example. The rules that bounds
+cannot express are in `__post_init__`.
 """
 
 import re

@@ -14,7 +14,7 @@ from litestar.params import HeaderParameter, JSONBody, PathParameter, QueryParam
 from litestar.response import Stream
 
 from forewarn.api import v1
-from forewarn.api.v1.campaigns import spec_from_request
+from forewarn.api.v1.campaign_spec import spec_from_request
 from forewarn.core.access import Role
 from forewarn.core.campaign.record import Campaign, CampaignState
 from forewarn.core.campaign.spec import CampaignPolicy, CampaignSpec, HttpCheck, Selection

@@ -6,7 +6,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from forewarn.api import v1
-from forewarn.api.v1.campaigns import spec_view
+from forewarn.api.v1.campaign_spec import spec_view
 from forewarn.core.campaign.plan import Plan
 from forewarn.core.campaign.record import (
     Campaign,

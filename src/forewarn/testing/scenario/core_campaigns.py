@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from forewarn.api import v1
-from forewarn.api.v1.campaigns import spec_from_request
+from forewarn.api.v1.campaign_spec import spec_from_request
 from forewarn.core.campaign.actions import (
     Action,
     ActionResult,
