@@ -60,17 +60,19 @@ def status(config: str | None, output: Output) -> None:
 def check(config: str | None, output: Output) -> None:
     """Check that the cell can be used and all servers are current.
 
-    It compares the settings of the cell and makes a test write. Problems end with exit code 1.
+    It compares the settings of the cell and makes a test write. With the settings of a host, it tries instead what
+    the host's user must not be able to do. Problems end with exit code 1.
 
     Example: forewarn cluster check --config /etc/forewarn/forewarn.toml
     """
 
-    def load() -> Run:
+    def load() -> Callable[[NatsSettings, Output, str | None], None]:
         from forewarn.cli.process.cluster_main import run_check
 
         return run_check
 
-    require_cluster(load)(_read_settings(config), output)
+    settings = _read_all_settings(config)
+    require_cluster(load)(settings.nats, output, settings.host)
 
 
 def _read_settings(config: str | None) -> NatsSettings:

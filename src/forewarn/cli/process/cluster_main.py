@@ -10,6 +10,7 @@ from forewarn.cli.errors import CliError, ExitCode
 from forewarn.cli.output import Output, write, write_json, write_message
 from forewarn.cli.views.tables import Column, write_details, write_table
 from forewarn.compose.cell import check_cell, create_first_token, init_cell, read_status
+from forewarn.compose.host_permissions import check_host_user
 from forewarn.settings.nats import NatsSettings
 from forewarn.settings.paths import user_data_directory
 from forewarn.settings.schema import Settings
@@ -61,9 +62,9 @@ def run_status(settings: NatsSettings, output: Output) -> None:
     write_table((Column("SERVER"), Column("ROLE"), Column("CURRENT"), Column("LAG")), rows)
 
 
-def run_check(settings: NatsSettings, output: Output) -> None:
-    """Check the cell; end with code 1 if it has problems."""
-    report = _run(check_cell(settings))
+def run_check(settings: NatsSettings, output: Output, host: str | None = None) -> None:
+    """Check the cell, or the permissions of the user of a host; end with code 1 if there are problems."""
+    report = _run(check_cell(settings) if host is None else check_host_user(settings, host))
     if output is Output.JSON:
         write_json(report)
     else:
@@ -73,7 +74,10 @@ def run_check(settings: NatsSettings, output: Output) -> None:
             write(f"note: {warning}")
     if report.problems:
         raise SystemExit(ExitCode.FAILED)
-    write_message(f"Cell {settings.cell} can be used.")
+    if host is None:
+        write_message(f"Cell {settings.cell} can be used.")
+    else:
+        write_message(f"The user of host {host} may do only what the host needs.")
 
 
 def _run(work: Coroutine[None, None, T]) -> T:

@@ -1,0 +1,74 @@
+"""Host permissions: checks, as the NATS user of a host, that it may not do what only control nodes do."""
+
+import asyncio
+import json
+from collections.abc import Mapping
+
+from forewarn.compose.cell import CellReport
+from forewarn.settings.nats import NatsSettings
+from forewarn.store.nats.command_channel import inbox_of
+from forewarn.store.nats.connection import NatsConnection, ResponseMissing, ServerUnavailable
+from forewarn.store.nats.message import EXPECTED, CellSubjects, encode_token
+from forewarn.store.port import RecordKey, RecordKind
+
+NEVER = str(1 << 62)
+"""A sequence that no subject has: a message that expects it is refused, so a test writes nothing."""
+
+NO_JETSTREAM = 10039
+"""The reason of JetStream for an account that has no streams, such as the account of hosts."""
+
+
+async def check_host_user(settings: NatsSettings, host: str) -> CellReport:
+    """Try what the user of a host must not be able to do. Nothing is changed, even if it is able."""
+    subjects = CellSubjects(settings.cell)
+    write = {EXPECTED: NEVER}
+    probe = subjects.of(RecordKey(RecordKind.FLEET, "probe"))
+    attempts: dict[str, tuple[str, bytes, Mapping[str, str]]] = {
+        "write records": (probe, b"", write),
+        "write the journal": (subjects.journal, b"", write),
+        "write what was pruned": (subjects.pruned, b"", write),
+        "write guards": (subjects.guards, b"", write),
+        "send commands of other hosts": (subjects.command(f"{host}-other", "renew"), b"", {}),
+        "delete messages of the stream": (f"$JS.API.STREAM.MSG.DELETE.{subjects.stream}", b'{"seq": 0}', {}),
+        "remove messages of the stream": (f"$JS.API.STREAM.PURGE.{subjects.stream}", b'{"filter": "none"}', {}),
+        "create consumers of other hosts": (
+            f"{settings.api_prefix}.CONSUMER.CREATE.{subjects.stream}.{subjects.consumer(f'{host}-other')}",
+            b"{}",
+            {},
+        ),
+    }
+    connection = await NatsConnection.open(settings, inbox=inbox_of(encode_token(host)))
+    try:
+        allowed = await asyncio.gather(*(_is_allowed(connection, *attempt) for attempt in attempts.values()))
+        problems = [
+            f"the user of host {host} may {what}" for what, is_able in zip(attempts, allowed, strict=True) if is_able
+        ]
+        own = f"$JS.API.CONSUMER.CREATE.{subjects.stream}.{subjects.consumer(host)}"
+        if await _reaches_streams(connection, own):
+            problems.append(
+                f"the user of host {host} is in the account of the control nodes, and can let the server write an "
+                "answer as a record: give hosts an account of their own"
+            )
+    finally:
+        await connection.aclose()
+    return CellReport(problems=tuple(problems), warnings=())
+
+
+async def _is_allowed(connection: NatsConnection, subject: str, data: bytes, headers: Mapping[str, str]) -> bool:
+    """Return whether a message arrives. The server does not answer a message that it denies."""
+    try:
+        await connection.request(subject, data, headers)
+    except ResponseMissing:
+        return False
+    except ServerUnavailable:  # it was allowed, but no one listens
+        return connection.is_connected
+    return True
+
+
+async def _reaches_streams(connection: NatsConnection, subject: str) -> bool:
+    try:
+        answer = await connection.request(subject, b"{}")
+    except (ResponseMissing, ServerUnavailable):
+        return False
+    error = json.loads(answer.data).get("error") or {}
+    return error.get("err_code") != NO_JETSTREAM

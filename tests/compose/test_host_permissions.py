@@ -1,0 +1,72 @@
+"""Permissions of hosts on a real NATS server: what a host needs works, and the rest is denied."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from forewarn.compose.cell import init_cell
+from forewarn.compose.host_permissions import check_host_user
+from forewarn.settings.nats import NatsSettings
+from forewarn.store.nats.connection import NatsConnection
+from forewarn.store.nats.stream import CellStream
+from tests.compose.nats_accounts import CONFIG
+from tests.core.sample_scopes import scope, vm
+from tests.fleet.host.clusters import run_control, run_host, until
+from tests.support.nats_servers import NatsCluster, run_nats
+
+pytestmark = pytest.mark.process
+
+
+def settings_of(cluster: NatsCluster, directory: Path, user: str, password: str) -> NatsSettings:
+    file = directory / f"{user}.password"
+    file.write_text(password)
+    return replace(cluster.settings("main"), user=user, password_file=file)
+
+
+async def test_host_in_its_own_account_serves_its_vms_and_can_do_nothing_else(tmp_path: Path) -> None:
+    with run_nats(tmp_path / "nats", config=CONFIG) as cluster:
+        control = settings_of(cluster, tmp_path, "control", "control")
+        host = replace(settings_of(cluster, tmp_path, "hv-0", "host"), api_prefix="forewarn.main")
+        await init_cell(control)
+        web = scope("web", vm("web-0", host="hv-0"))
+        async with run_control(control, tmp_path / "c", web) as fleet, run_host(host, tmp_path / "h") as on_host:
+            assert [view.id for view in on_host.replica.views()] == ["web"]
+            saving = on_host.last_seen.record_request(on_host.replica.view("web"))
+            assert saving is not None
+            await saving
+            assert fleet.replica.scope("web").enabled
+            report = await check_host_user(host, "hv-0")
+            assert report.problems == ()
+            await _let_the_server_answer_into_a_record(host, "forewarn.main")
+            connection = await NatsConnection.open(control)
+            newest = await CellStream(connection, "main").read_last("$KV.main.scope.web")
+            await connection.aclose()
+            assert newest is not None
+            assert b"consumer_create_response" not in newest.data
+            await until(lambda: on_host.client.term == 1)
+
+
+async def test_check_fails_for_a_user_that_may_write(tmp_path: Path) -> None:
+    with run_nats(tmp_path / "nats") as cluster:
+        settings = await cluster.create_cell("main")
+        report = await check_host_user(settings, "hv-0")
+        assert report.problems[0] == "the user of host hv-0 may write records"
+        assert any("account of their own" in problem for problem in report.problems)
+        connection = await NatsConnection.open(settings)
+        state = await CellStream(connection, "main").read_state()
+        await connection.aclose()
+        assert state.last == 1  # the check has written nothing
+
+
+async def _let_the_server_answer_into_a_record(settings: NatsSettings, prefix: str) -> None:
+    """Create a consumer, with a record as the subject of the answer."""
+    connection = await NatsConnection.open(settings, inbox="_INBOX.hv-0")
+    body = json.dumps({"stream_name": "FOREWARN-main", "config": {"name": "hv-0-follow"}}).encode()
+    subject = f"{prefix}.CONSUMER.CREATE.FOREWARN-main.hv-0-follow"
+    await connection.publish(subject, body, reply="$KV.main.scope.web")
+    await connection.flush()
+    await asyncio.sleep(0)
+    await connection.aclose()
