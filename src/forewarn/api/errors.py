@@ -10,6 +10,9 @@ ApiError
 ├── ServiceNotFound        no URL given, and no service runs on this machine
 ├── DirectoryNotAllowed    no URL given, and the data directory belongs to another user
 ├── AmbiguousService       no URL given, and several services run on this machine
+├── CellNotChosen          the request concerns one cell, and the file of cells lists several
+├── CellNotFound           the file of cells does not list the named cell
+├── InvalidCells           the file of cells cannot be read
 ├── InvalidToken           the token file has no valid token, or cannot be read
 └── RequestRefused         the service refused the request
     └── NotFound           the named object does not exist
@@ -105,6 +108,43 @@ class AmbiguousService(ApiError):
     def choices(self) -> str:
         """One line for each service."""
         return "".join(f"\n  --data {directory} ({text})" for directory, text in self.services.items())
+
+
+class CellNotChosen(ApiError):
+    """The request concerns one cell, and the file of cells lists several."""
+
+    template = "this concerns one cell: choose it with --cell ({names})"
+    cells: tuple[str, ...]
+
+    @property
+    def names(self) -> str:
+        """The names of the cells."""
+        return ", ".join(self.cells)
+
+
+class CellNotFound(ApiError):
+    """The file of cells does not list the named cell."""
+
+    template = "{file} has no cell {cell}; it has {names}"
+    cell: str
+    file: Path
+    cells: tuple[str, ...]
+
+    @property
+    def names(self) -> str:
+        """The names of the cells."""
+        return ", ".join(self.cells)
+
+
+class InvalidCells(ApiError):
+    """The file of cells cannot be read."""
+
+    template = (
+        "{file} does not list cells ({reason}): give each a table with url and token_file, such as "
+        '[east] url = "https://…" token_file = "…"'
+    )
+    file: Path
+    reason: str
 
 
 class InvalidToken(ApiError):

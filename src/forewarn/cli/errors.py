@@ -3,7 +3,17 @@
 import re
 from enum import IntEnum
 
-from forewarn.api.errors import NOT_FOUND_HINTS, AmbiguousService, ApiError, InvalidUrl, NotFound, RequestRefused
+from forewarn.api.errors import (
+    NOT_FOUND_HINTS,
+    AmbiguousService,
+    ApiError,
+    CellNotChosen,
+    CellNotFound,
+    InvalidCells,
+    InvalidUrl,
+    NotFound,
+    RequestRefused,
+)
 from forewarn.core.base_error import BaseError
 from forewarn.settings.errors import SettingsError
 from forewarn.settings.file_reader import FileError
@@ -67,9 +77,9 @@ def exit_code(error: Exception) -> ExitCode:
     match error:
         case CliError():
             return error.code
-        case SettingsError() | FileError() | AmbiguousService() | InvalidUrl():
+        case SettingsError() | FileError() | AmbiguousService() | InvalidUrl() | CellNotChosen() | InvalidCells():
             return ExitCode.USAGE
-        case NotFound():
+        case NotFound() | CellNotFound():
             return ExitCode.NOT_FOUND
         case RequestRefused(code="invalid-request"):
             return ExitCode.USAGE

@@ -8,7 +8,7 @@ from forewarn.cli.options.completion import host_argument
 from forewarn.cli.options.connection import ServiceConnection, with_service
 from forewarn.cli.output import Output, write_json, write_message
 from forewarn.cli.views.event import write_fleet_hold
-from forewarn.cli.views.tables import Column, write_details, write_table
+from forewarn.cli.views.tables import Column, with_cells, write_details, write_table
 from forewarn.core.text import count_text
 
 app = CommandGroup()
@@ -26,8 +26,11 @@ def list_hosts(connection: ServiceConnection) -> None:
         write_json(hosts)
     elif hosts:
         write_table(
-            (Column("HOST"), Column("VMS"), Column("OPEN EVENTS"), Column("SCOPES", can_fold=True)),
-            ((host.name, str(len(host.vms)), str(len(host.open_events)), ", ".join(host.scopes)) for host in hosts),
+            *with_cells(
+                hosts,
+                (Column("HOST"), Column("VMS"), Column("OPEN EVENTS"), Column("SCOPES", can_fold=True)),
+                ((host.name, str(len(host.vms)), str(len(host.open_events)), ", ".join(host.scopes)) for host in hosts),
+            )
         )
     else:
         write_message("No VM has a host.")

@@ -12,7 +12,7 @@ from forewarn.cli.options.connection import ServiceConnection, with_service
 from forewarn.cli.options.vm import merge_changes, vm_option_details, with_vm_changes, with_vm_options
 from forewarn.cli.output import Output, moment_text, write_json, write_message
 from forewarn.cli.views.event import hold_cell, hold_column, hold_text, write_fleet_hold
-from forewarn.cli.views.tables import Column, write_details, write_table
+from forewarn.cli.views.tables import Column, with_cells, write_details, write_table
 from forewarn.core.event import EventType
 from forewarn.core.scope import ApprovalRule, ScopeKind
 
@@ -58,27 +58,30 @@ def list_scopes(connection: ServiceConnection, kind: ScopeKind | None, held: boo
 def _write_scopes(scopes: Sequence[v1.Scope]) -> None:
     held = hold_column(scope.hold for scope in scopes)
     write_table(
-        (
-            Column("SCOPE"),
-            Column("KIND", drop_order=2),
-            Column("VMS"),
-            Column("OPEN EVENTS"),
-            Column("ENABLED"),
-            Column("LAST SEEN", drop_order=1),
-            *held,
-        ),
-        (
+        *with_cells(
+            scopes,
             (
-                scope.id,
-                scope.kind.value,
-                str(scope.vm_count),
-                str(len(scope.open_events)),
-                "yes" if scope.enabled else "no",
-                "" if scope.last_seen_at is None else moment_text(scope.last_seen_at),
-                *hold_cell(scope.hold, held),
-            )
-            for scope in scopes
-        ),
+                Column("SCOPE"),
+                Column("KIND", drop_order=2),
+                Column("VMS"),
+                Column("OPEN EVENTS"),
+                Column("ENABLED"),
+                Column("LAST SEEN", drop_order=1),
+                *held,
+            ),
+            (
+                (
+                    scope.id,
+                    scope.kind.value,
+                    str(scope.vm_count),
+                    str(len(scope.open_events)),
+                    "yes" if scope.enabled else "no",
+                    "" if scope.last_seen_at is None else moment_text(scope.last_seen_at),
+                    *hold_cell(scope.hold, held),
+                )
+                for scope in scopes
+            ),
+        )
     )
 
 

@@ -16,7 +16,7 @@ from forewarn.cli.options.completion import token_argument
 from forewarn.cli.options.connection import ServiceConnection, with_service
 from forewarn.cli.options.times import read_expiry
 from forewarn.cli.output import Output, moment_text, write, write_json, write_message
-from forewarn.cli.views.tables import Column, write_table
+from forewarn.cli.views.tables import Column, with_cells, write_table
 from forewarn.core.access import Role
 
 app = CommandGroup()
@@ -92,29 +92,32 @@ def list_tokens(connection: ServiceConnection) -> None:
         write_json(tokens)
         return
     write_table(
-        (
-            Column("TOKEN"),
-            Column("NAME"),
-            Column("ROLE"),
-            Column("SCOPES", max_width=32),
-            Column("CREATED", drop_order=2),
-            Column("BY", drop_order=3),
-            Column("EXPIRES", drop_order=1),
-            Column("STATE", colours={"good": Colour.GOOD, "expired": Colour.DIM, "revoked": Colour.DIM}),
-        ),
-        (
+        *with_cells(
+            tokens,
             (
-                token.id,
-                token.name,
-                token.role.value,
-                ", ".join(token.scopes) or "all",
-                moment_text(token.created_at),
-                token.created_by,
-                "" if token.expires_at is None else moment_text(token.expires_at),
-                _state_text(token),
-            )
-            for token in tokens
-        ),
+                Column("TOKEN"),
+                Column("NAME"),
+                Column("ROLE"),
+                Column("SCOPES", max_width=32),
+                Column("CREATED", drop_order=2),
+                Column("BY", drop_order=3),
+                Column("EXPIRES", drop_order=1),
+                Column("STATE", colours={"good": Colour.GOOD, "expired": Colour.DIM, "revoked": Colour.DIM}),
+            ),
+            (
+                (
+                    token.id,
+                    token.name,
+                    token.role.value,
+                    ", ".join(token.scopes) or "all",
+                    moment_text(token.created_at),
+                    token.created_by,
+                    "" if token.expires_at is None else moment_text(token.expires_at),
+                    _state_text(token),
+                )
+                for token in tokens
+            ),
+        )
     )
 
 

@@ -31,7 +31,7 @@ from forewarn.cli.options.times import read_duration
 from forewarn.cli.options.vm import merge_changes, vm_option_details, with_vm_changes, with_vm_options
 from forewarn.cli.output import Output, write_json, write_message
 from forewarn.cli.views.event import hold_cell, hold_column, hold_text, write_fleet_hold
-from forewarn.cli.views.tables import Column, write_details, write_table
+from forewarn.cli.views.tables import Column, with_cells, write_details, write_table
 from forewarn.core.event import EventType
 
 app = CommandGroup()
@@ -78,33 +78,36 @@ def write_vms(vms: Sequence[v1.Vm]) -> None:
     """Write VMs as a table, with a column for holds if a scope is held."""
     held = hold_column(vm.hold for vm in vms)
     write_table(
-        (
-            Column("VM"),
-            Column("SCOPE"),
-            Column("KIND", drop_order=4),
-            Column("HOST", drop_order=1),
-            Column("UPDATE DOMAIN", drop_order=2),
-            Column("FAULT DOMAIN", drop_order=6),
-            Column("PRIORITY", drop_order=5),
-            Column("ADDRESS", drop_order=3),
-            Column("GUEST URL"),
-            *held,
-        ),
-        (
+        *with_cells(
+            vms,
             (
-                vm.name,
-                vm.scope,
-                vm.scope_kind.value,
-                vm.host or "",
-                str(vm.update_domain),
-                str(vm.fault_domain),
-                vm.priority.value,
-                ", ".join(address.ip for address in vm.addresses),
-                vm.guest_url or "",
-                *hold_cell(vm.hold, held),
-            )
-            for vm in vms
-        ),
+                Column("VM"),
+                Column("SCOPE"),
+                Column("KIND", drop_order=4),
+                Column("HOST", drop_order=1),
+                Column("UPDATE DOMAIN", drop_order=2),
+                Column("FAULT DOMAIN", drop_order=6),
+                Column("PRIORITY", drop_order=5),
+                Column("ADDRESS", drop_order=3),
+                Column("GUEST URL"),
+                *held,
+            ),
+            (
+                (
+                    vm.name,
+                    vm.scope,
+                    vm.scope_kind.value,
+                    vm.host or "",
+                    str(vm.update_domain),
+                    str(vm.fault_domain),
+                    vm.priority.value,
+                    ", ".join(address.ip for address in vm.addresses),
+                    vm.guest_url or "",
+                    *hold_cell(vm.hold, held),
+                )
+                for vm in vms
+            ),
+        )
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any, Concatenate, NamedTuple, ParamSpec
 import click
 from click.core import ParameterSource
 
+from forewarn.api.cells import connect_cell, connect_cells
 from forewarn.api.client import TIMEOUT, ApiClient, LocalApiClient, ServiceAddress
 from forewarn.api.errors import InvalidToken, RequestRefused
 from forewarn.api.local_service import TOKEN_FILE, ephemeral_root, find_service, read_token
@@ -64,6 +65,16 @@ SERVICE_OPTIONS: OptionTable = {
         help="Trust the CA certificates in this file, for a service whose certificate no public CA has signed.",
     ),
     "data": data_option,
+    "cell": option(
+        "--cell", envvar="FOREWARN_CELL", metavar="NAME", help="One of the cells that the file of cells lists."
+    ),
+    "cells": option(
+        "--cells",
+        type=FILE_PATH,
+        envvar="FOREWARN_CELLS",
+        metavar="FILE",
+        help="The file of cells. Lists have the items of all cells.",
+    ),
     "config": config_option,
 }
 
@@ -113,6 +124,8 @@ def connect(
     ca: Path | None = None,
     data: str | None = None,
     config: str | None = None,
+    cell: str | None = None,
+    cells: Path | None = None,
     *,
     timeout: float = TIMEOUT,
 ) -> ApiClient:
@@ -126,6 +139,14 @@ def connect(
         if token is None:
             raise CliError(ExitCode.USAGE, "--url requires a token: set FOREWARN_TOKEN or use --token-file")
         return ApiClient(url, token, ca=ca, timeout=timeout)
+    if cell is not None and cells is None:
+        raise CliError(
+            ExitCode.USAGE, "--cell requires the file that lists the cells: set FOREWARN_CELLS or use --cells"
+        )
+    if cells is not None and cell is not None:
+        return connect_cell(cells, cell, timeout=timeout)
+    if cells is not None and data is None:
+        return connect_cells(cells, timeout=timeout)
     return LocalApiClient(lambda: _find_address(token, ca, data, config), timeout=timeout)
 
 

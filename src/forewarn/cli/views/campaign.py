@@ -10,7 +10,7 @@ from forewarn.api.table_reader import NONE
 from forewarn.api.v1.campaign_spec import spec_from_request
 from forewarn.cli.colours import Colour, coloured
 from forewarn.cli.output import moment_text, write, write_message
-from forewarn.cli.views.tables import Column, Row, write_details, write_table
+from forewarn.cli.views.tables import Column, Row, with_cells, write_details, write_table
 from forewarn.core.campaign.record import CampaignState
 from forewarn.core.campaign.spec import Blackout, CampaignPolicy, HttpCheck, Window
 from forewarn.core.duration import format_duration
@@ -160,7 +160,8 @@ def write_campaigns(campaigns: Iterable[v1.Campaign]) -> None:
     over = {campaign.state.is_over for campaign in known}
     needless = {title for title, is_for in ((ENDED, True), (EXPECTED_END, False)) if is_for not in over}
     shown = [n for n, column in enumerate(CAMPAIGN_COLUMNS) if column.title not in needless]
-    write_table([CAMPAIGN_COLUMNS[n] for n in shown], ([_campaign_row(each)[n] for n in shown] for each in known))
+    rows = ([_campaign_row(each)[n] for n in shown] for each in known)
+    write_table(*with_cells(known, [CAMPAIGN_COLUMNS[n] for n in shown], rows))
 
 
 def _campaign_row(campaign: v1.Campaign) -> Row:

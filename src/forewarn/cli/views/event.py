@@ -5,10 +5,11 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from forewarn.api import v1
+from forewarn.api.cells import cell_of
 from forewarn.cli.colours import Colour
 from forewarn.cli.options.connection import ServiceConnection
 from forewarn.cli.output import moment_text, uniform_times, write_message
-from forewarn.cli.views.tables import SHORT_ID, Column, Row, single_line, write_table
+from forewarn.cli.views.tables import SHORT_ID, Column, Row, single_line, with_cells, write_table
 from forewarn.core.explain import CAMPAIGN_PREFIX
 from forewarn.core.impact import STUCK, ImpactState
 from forewarn.core.scope import EventOutcome
@@ -71,7 +72,8 @@ JOURNAL_COLUMNS = (
 
 def write_events(events: Iterable[v1.Event]) -> None:
     """Write open events and what each waits for."""
-    write_table(EVENT_COLUMNS, map(event_row, events))
+    shown = list(events)
+    write_table(*with_cells(shown, EVENT_COLUMNS, map(event_row, shown)))
 
 
 def event_row(event: v1.Event) -> Row:
@@ -121,7 +123,8 @@ def _impact_text(impact: v1.Impact) -> str:
 
 def write_journal(entries: Iterable[v1.JournalEntry]) -> None:
     """Write journal entries as a table."""
-    write_table(JOURNAL_COLUMNS, map(journal_row, entries))
+    shown = list(entries)
+    write_table(*with_cells(shown, JOURNAL_COLUMNS, map(journal_row, shown)))
 
 
 def write_timeline(entries: Sequence[v1.JournalEntry]) -> None:
@@ -178,6 +181,8 @@ def entry_location(entry: v1.JournalEntry) -> str:
 def hold_text(hold: v1.Hold) -> str:
     """Return a sentence about a hold: what is held, by whom, since when and why."""
     what = "All planned maintenance" if hold.scope is None else f"Scope {hold.scope}"
+    if (cell := cell_of(hold)) is not None:
+        what = f"{what} of cell {cell}"
     return f"{what} is held by {hold.created_by} since {moment_text(hold.created_at)}: {hold.reason}"
 
 
@@ -193,5 +198,6 @@ def hold_cell(hold: v1.Hold | None, columns: Sequence[Column]) -> tuple[str, ...
 
 def write_fleet_hold(connection: ServiceConnection) -> None:
     """Write a message if the whole fleet is held, because it explains why nothing starts."""
-    if (held := connection.api.holds().fleet) is not None:
-        write_message(hold_text(held))
+    for held in connection.api.holds().holds:
+        if held.scope is None:
+            write_message(hold_text(held))

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from textwrap import wrap
 from typing import NamedTuple
 
+from forewarn.api.cells import cell_of
 from forewarn.cli.colours import Colour, coloured
 from forewarn.cli.output import sanitize, write, write_message
 
@@ -133,3 +134,13 @@ def _join_cells(cells: Sequence[str], widths: Sequence[int], colours: Sequence[C
     padded[-1] = padded[-1].rstrip()
     shown = [coloured(cell, colour) for cell, colour in zip(padded, colours, strict=True)] if colours else padded
     return GAP.join(shown).rstrip()
+
+
+def with_cells(
+    items: Sequence[object], columns: Sequence[Column], rows: Iterable[Row]
+) -> tuple[Sequence[Column], Iterable[Row]]:
+    """Return columns and rows of a list, with the cell of each item if the list has several cells."""
+    cells = [cell_of(item) for item in items]
+    if not any(cells):
+        return columns, rows
+    return (Column("CELL"), *columns), ((cell or "", *row) for cell, row in zip(cells, rows, strict=True))
