@@ -59,7 +59,9 @@ def test_changes_go_to_the_chosen_cell(machine: InProcessMachine, cells: str) ->
     assert "--cell (east, west)" in refused.stderr
     event = run_json(machine, "event", "schedule", "Reboot", "web-0", "--in", "20m", "--cells", cells, "--cell", "west")
     listed = run_json(machine, "event", "list", "--cells", cells)
-    assert [(item["cell"], item["id"]) for item in listed] == [("west", event["events"][0]["id"] if "events" in event else event["id"])]
+    assert [(item["cell"], item["id"]) for item in listed] == [
+        ("west", event["events"][0]["id"] if "events" in event else event["id"])
+    ]
     assert run_json(machine, "event", "list", FOREWARN_CELLS=cells, FOREWARN_CELL="east") == []
     held = run(machine, "hold", "the switch is replaced", "--cells", cells, "--cell", "east")
     assert held.code == 0
@@ -110,7 +112,7 @@ def test_journals_are_merged_by_time() -> None:
         def __init__(self, *hours: int) -> None:
             self.hours = hours
 
-        def journal(self, *, newest_first: bool = False, **_: object) -> Iterator[v1.JournalEntry]:  # type: ignore[override]  # enough for the test
+        def journal(self, *, newest_first: bool = False, **_: object) -> Iterator[v1.JournalEntry]:
             for hour in sorted(self.hours, reverse=newest_first):
                 at = datetime(2026, 1, 1, hour, tzinfo=UTC)
                 yield v1.JournalEntry(
