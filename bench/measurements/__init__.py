@@ -58,6 +58,9 @@ MEASUREMENTS: dict[str, Measurement] = {
     "step": Measurement(campaign_step.measure, partial(campaign_step.measure, size=campaign_step.QUICK)),
     "pages": Measurement(dashboard.measure_pages, partial(dashboard.measure_pages, size=dashboard.QUICK)),
     "stream": Measurement(dashboard.measure_stream, partial(dashboard.measure_stream, size=dashboard.QUICK)),
+    "streams": Measurement(
+        dashboard.measure_open_streams, partial(dashboard.measure_open_streams, size=dashboard.QUICK_STREAMS)
+    ),
     "imports": Measurement(imports.measure, partial(imports.measure, size=imports.QUICK)),
     "fixture": Measurement(fixtures.measure_start, partial(fixtures.measure_start, size=fixtures.QUICK)),
     "advance": Measurement(fixtures.measure_advance, partial(fixtures.measure_advance, size=fixtures.QUICK)),

@@ -1,25 +1,32 @@
-"""The dashboard in a large fleet: time and size of the fleet page, and how soon a change is in the event stream."""
+"""The dashboard: time and size of pages of a large fleet, how soon a change is in the stream, and what streams cost."""
 
 import http.client
 import json
+import select
 import time
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
 from statistics import median
+from threading import Event, Thread
+from typing import NamedTuple
 from urllib.parse import urlencode, urlsplit
 
 import msgspec
 
-from bench.figures import percentile, rounded
+from bench import nginx, wrk
+from bench.figures import format_number, percentile, ratio_of_rounds, rounded
 from bench.fleets import Shape, vm_name
-from bench.process import TIMEOUT
+from bench.guest_client import QUERY, TARGET
+from bench.process import TIMEOUT, cpu_seconds
 from bench.result import BenchmarkResult
 from bench.service_main import Task
-from bench.service_process import ServiceProcess, run_service_process
+from bench.service_process import UNREACHED, ServiceProcess, run_service_process
 from bench.workspace import Workspace
 
 TARGET_SECONDS = 0.3
 TARGET_KILOBYTES = 300
 TARGET_MILLISECONDS = 200.0
+TARGET_RATIO = 0.9
 
 PAGES = ("/ui/fleet", "/ui/fleet?view=hosts", "/ui/fleet?state=scheduled", "/ui")
 
@@ -34,6 +41,20 @@ class Size(msgspec.Struct, frozen=True, kw_only=True):
 
 FULL = Size()
 QUICK = Size(fleet=Shape(scopes=50, vms_each=20), requests=2, changes=5)
+
+
+class StreamsSize(msgspec.Struct, frozen=True, kw_only=True):
+    """Number of streams, and how long to measure."""
+
+    streams: int = 50
+    rounds: int = 5
+    seconds: int = 3
+    connections: int = 32
+    seconds_per_change: float = 0.1
+
+
+FULL_STREAMS = StreamsSize()
+QUICK_STREAMS = StreamsSize(streams=5, rounds=1, seconds=1)
 
 
 def measure_pages(workspace: Workspace, size: Size = FULL) -> BenchmarkResult:
@@ -87,6 +108,112 @@ def measure_stream(workspace: Workspace, size: Size = FULL) -> BenchmarkResult:
         figures={"p99_ms": round(p99, 2), "ms": rounded(milliseconds, 2)},
         note=f"{size.changes} events one after the other, each in a scope of its own; SQLite on disk",
     )
+
+
+def measure_open_streams(workspace: Workspace, size: StreamsSize = FULL_STREAMS) -> BenchmarkResult:
+    """Measure guests without and with open streams in turn, while an operator holds and releases the fleet."""
+    alone: list[GuestRun] = []
+    beside: list[GuestRun] = []
+    task = Task(data=str(workspace.fleet(Shape(scopes=1, vms_each=1))), requests_per_second=UNREACHED)
+    with run_service_process(task) as served:
+        cookie = _sign_in(served)
+        answer_bytes = nginx.sample(served.port, QUERY).size
+        for _ in range(size.rounds):
+            with _change(served, size.seconds_per_change):
+                alone.append(_poll(served, size, answer_bytes))
+            with _change(served, size.seconds_per_change), _follow(served, cookie, size.streams) as received:
+                beside.append(_poll(served, size, answer_bytes))
+            if min(received) == 0:
+                raise ValueError("a stream has received nothing")
+    rates = [[run.per_second for run in runs] for runs in (beside, alone)]
+    costs = [[run.microseconds_each for run in runs] for runs in (beside, alone)]
+    ratio = ratio_of_rounds(*rates)
+    return BenchmarkResult(
+        what=f"GET/s beside {size.streams} open streams of the dashboard, against GET/s without",
+        measured=f"{ratio:.2f} × ({format_number(median(rates[0]))}/s : {format_number(median(rates[1]))}/s)",
+        target=f"≥ {TARGET_RATIO} ×",
+        met=ratio >= TARGET_RATIO,
+        figures={
+            "ratio": round(ratio, 3),
+            "beside_per_second": rounded(rates[0]),
+            "alone_per_second": rounded(rates[1]),
+            "beside_processor_microseconds": rounded(costs[0], 2),
+            "alone_processor_microseconds": rounded(costs[1], 2),
+        },
+        note=(
+            f"wrk -t1 -c{size.connections} -d{size.seconds}s with and without streams in turn, median of {size.rounds} "
+            f"rounds' ratios; an entry of the journal every {size.seconds_per_change:g} s, in every stream"
+        ),
+    )
+
+
+class GuestRun(NamedTuple):
+    """One run of wrk: responses per second, and processor time of the service per response, with all that it did."""
+
+    per_second: float
+    microseconds_each: float
+
+
+def _poll(served: ServiceProcess, size: StreamsSize, answer_bytes: int) -> GuestRun:
+    before = cpu_seconds(served.pid)
+    command = wrk.command(served.port, connections=size.connections, seconds=size.seconds, target=TARGET)
+    summary = wrk.run(command)
+    wrk.check(summary, answer_bytes=answer_bytes, connections=size.connections)
+    return GuestRun(summary.per_second, (cpu_seconds(served.pid) - before) / summary.requests * 1e6)
+
+
+@contextmanager
+def _change(served: ServiceProcess, seconds: float) -> Iterator[None]:
+    """Hold and release the fleet again and again: entries of the journal that guests do not see."""
+    ended = Event()
+
+    def run() -> None:
+        with closing(_connect(served)) as operator:
+            path = "/v1/holds"
+            while not ended.wait(seconds):
+                body = json.dumps({"reason": "bench"})
+                operator.request("POST", path, body, {"Authorization": f"Bearer {served.token}"})
+                operator.getresponse().read()
+                path = "/v1/holds/release" if path == "/v1/holds" else "/v1/holds"
+
+    thread = Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+@contextmanager
+def _follow(served: ServiceProcess, cookie: str, count: int) -> Iterator[list[int]]:
+    """Open streams and read them in a thread; yield how many bytes each has received so far."""
+    received = [0] * count
+    ended = Event()
+    with ExitStack() as stack:
+        connections = [stack.enter_context(closing(_connect(served))) for _ in range(count)]
+        sockets = {}
+        for place, connection in enumerate(connections):
+            connection.request("GET", "/ui/stream", headers={"Cookie": cookie})
+            sockets[connection.sock] = place
+            if (status := connection.getresponse().status) != http.client.OK:
+                raise ValueError(f"stream {place} was answered with {status}")
+
+        def run() -> None:
+            while not ended.is_set():
+                for ready in select.select(sockets, [], [], 0.1)[0]:
+                    some = ready.recv(65536)
+                    received[sockets[ready]] += len(some)
+                    if not some:
+                        del sockets[ready]  # the service has closed the stream
+
+        thread = Thread(target=run)
+        thread.start()
+        try:
+            yield received
+        finally:
+            ended.set()
+            thread.join()
 
 
 def _connect(served: ServiceProcess) -> http.client.HTTPConnection:

@@ -76,6 +76,10 @@ TINY: dict[str, Callable[[Workspace], BenchmarkResult]] = {
     "waits": partial(long_polls.measure, size=long_polls.Size(fleet=SMALL, rounds=1)),
     "pages": partial(dashboard.measure_pages, size=dashboard.Size(fleet=SMALL, requests=1)),
     "stream": partial(dashboard.measure_stream, size=dashboard.Size(fleet=SMALL, changes=3)),
+    "streams": partial(
+        dashboard.measure_open_streams,
+        size=dashboard.StreamsSize(streams=3, rounds=1, seconds=1, seconds_per_change=0.05),
+    ),
     "plan": partial(plan.measure, size=plan.Size(fleet=SMALL, rounds=1)),
     "step": partial(campaign_step.measure, size=campaign_step.Size(fleet=SMALL, settled=1.0)),
     "imports": partial(imports.measure, size=imports.Size(rounds=1)),
@@ -101,6 +105,7 @@ FIGURES: dict[str, set[str]] = {
     "waits": {"seconds"},
     "pages": {"seconds", "kilobytes"},
     "stream": {"p99_ms", "ms"},
+    "streams": {"ratio", "beside_per_second", "alone_per_second"},
     "plan": {"seconds", "processor_seconds", "waves", "progress_told"},
     "step": {"p99_ms", "p99_processor_ms", "p99_whole_ms", "longest_ms", "saves"},
     "imports": {"bare_ms", "client_ms", "everything_ms"},

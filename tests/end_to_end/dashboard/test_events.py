@@ -4,6 +4,7 @@ from playwright.sync_api import expect
 
 from forewarn.api import v1
 from forewarn.core.access import Role
+from forewarn.core.event import EventType
 from forewarn.core.impact import Failed
 from tests.end_to_end.dashboard.browser import Browser, Service, schedule
 
@@ -114,6 +115,22 @@ def test_viewer_sees_no_action_and_limited_operator_only_own_events(browser: Bro
     browser.choose("Cancel event")
     browser.confirm("Cancel the event")
     browser.wait_for("Canceled")
+
+
+def test_hostile_texts_are_shown_as_texts(browser: Browser, service: Service) -> None:
+    hostile = "<img src=x onerror=alert(1)><script>alert(2)</script>\"'{{7*7}}"
+    ask = v1.ScheduleEvents(
+        type=EventType.REBOOT, vms=["web/web-0"], notice="15m", description=hostile, reason=hostile, unannounced=True
+    )
+    (event,) = service.api.schedule(ask).created
+    service.api.hold(v1.CreateHold(scope="shop", reason=hostile))
+    service.token("<b>eve</b>", Role.VIEWER)
+    browser.page.on("dialog", lambda dialog: browser.tabs.errors.append(dialog.message))
+    browser.sign_in()
+    for path in ("/ui", f"/ui/events/{event.id}", "/ui/vms/web/web-0", "/ui/history", "/ui/holds", "/ui/access"):
+        browser.show(path)
+        expect(browser.main.locator("img, script, b")).to_have_count(0)
+    browser.wait_for("<b>eve</b>")
 
 
 def test_page_of_an_earlier_session_says_that_it_must_be_loaded_again(browser: Browser, service: Service) -> None:

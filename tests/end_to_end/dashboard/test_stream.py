@@ -6,6 +6,7 @@ from playwright.sync_api import expect
 from forewarn.core.access import Role
 from tests.end_to_end.dashboard.browser import Browser, Service, open_browser, run_dashboard, schedule
 from tests.end_to_end.dashboard.relay import run_relay
+from tests.operator.running_api import TEN
 from tests.support.processes import free_ports
 
 
@@ -76,3 +77,34 @@ def test_stream_of_a_limited_token_has_no_foreign_entry(browser: Browser, servic
     hidden, own = schedule(service, "web/web-0"), schedule(service, "shop/FrontEnd_IN_0")
     browser.wait_for(own[:8])
     browser.wait_until_gone(hidden[:8])
+
+
+def test_update_keeps_focus_and_open_details(browser: Browser, service: Service) -> None:
+    browser.sign_in()
+    browser.show("/ui/vms/web/web-0")
+    details = browser.page.locator("#document-2017-03-01")
+    details.locator("summary").click()
+    event = schedule(service, "web/web-0")
+    browser.wait_for(event[:8])
+    expect(details).to_have_attribute("open", "")
+    expect(details.locator("summary")).to_be_focused()
+
+
+def test_page_changes_while_a_dialog_is_open_and_its_form_stays(browser: Browser, service: Service) -> None:
+    browser.sign_in()
+    browser.show("/ui/vms/web/web-0")
+    browser.choose("Restart")
+    browser.dialog.get_by_label("Reason").fill("half typed")
+    event = schedule(service, "web/web-0")
+    browser.wait_for(event[:8])
+    expect(browser.dialog.get_by_label("Reason")).to_have_value("half typed")
+
+
+def test_poll_is_shown_though_the_journal_has_no_entry_of_it(browser: Browser, service: Service) -> None:
+    browser.page.clock.install()
+    browser.sign_in()
+    browser.show("/ui/vms/web/web-0")
+    browser.wait_for("not since the service started")
+    service.running.fleet.replica.view("web").polled_at["web-0"] = TEN
+    browser.page.clock.run_for(16_000)
+    browser.wait_until_gone("not since the service started")

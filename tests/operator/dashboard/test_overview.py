@@ -102,6 +102,17 @@ async def test_hostile_text_is_escaped_everywhere() -> None:
         assert "&amp;{{7*7}}" in page
 
 
+async def test_events_behind_a_stuck_one_are_coming_and_not_counted_as_needing_a_person() -> None:
+    async with run_api(fleet_file=FLEET) as service:
+        service.platform.set_outcomes("web/web-0", Failed("the disk is full"))
+        browser = await sign_in(service)
+        await schedule_event(service, "Reboot", "web/web-0", notice="15m", unannounced=True)
+        await service.request("POST", "/v1/clock/advance", {"duration": "1h"})
+        behind = await schedule_event(service, "Reboot", "web/web-1", notice="15m", unannounced=True)
+        shown = await sections(browser)
+        assert (behind[:8] in shown["needs"], f"Blocked Reboot {behind[:8]}" in shown["soon"]) == (False, True)
+
+
 async def test_long_lists_are_shortened() -> None:
     async with run_api(fleet_file=FLEET.replace("count = 4", f"count = {MAX_ROWS + 3}, update_domain = 0")) as service:
         browser = await sign_in(service)
