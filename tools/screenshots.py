@@ -23,7 +23,7 @@ PICTURES = Path(__file__).parents[1] / "docs/pictures"
 WIDTH = 1280
 PAGES = {
     "overview": ("/ui", "light", 940),
-    "fleet": ("/ui/fleet", "dark", 560),
+    "fleet": ("/ui/fleet", "dark", 660),
     "event": ("/ui/events/{event}", "light", 940),
 }
 """Path, theme and height of each page, by the name of its picture."""

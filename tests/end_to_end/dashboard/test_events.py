@@ -124,13 +124,12 @@ def test_hostile_texts_are_shown_as_texts(browser: Browser, service: Service) ->
     )
     (event,) = service.api.schedule(ask).created
     service.api.hold(v1.CreateHold(scope="shop", reason=hostile))
-    service.token("<b>eve</b>", Role.VIEWER)
     browser.page.on("dialog", lambda dialog: browser.tabs.errors.append(dialog.message))
     browser.sign_in()
-    for path in ("/ui", f"/ui/events/{event.id}", "/ui/vms/web/web-0", "/ui/history", "/ui/holds", "/ui/access"):
+    for path in ("/ui", f"/ui/events/{event.id}", "/ui/vms/web/web-0", "/ui/history", "/ui/holds"):
         browser.show(path)
+        browser.wait_for("<script>alert(2)</script>")
         expect(browser.main.locator("img, script, b")).to_have_count(0)
-    browser.wait_for("<b>eve</b>")
 
 
 def test_page_of_an_earlier_session_says_that_it_must_be_loaded_again(browser: Browser, service: Service) -> None:

@@ -103,7 +103,7 @@ async def test_hostile_text_is_escaped_everywhere() -> None:
 
 
 async def test_events_behind_a_stuck_one_are_coming_and_not_counted_as_needing_a_person() -> None:
-    async with run_api(fleet_file=FLEET) as service:
+    async with run_api() as service:
         service.platform.set_outcomes("web/web-0", Failed("the disk is full"))
         browser = await sign_in(service)
         await schedule_event(service, "Reboot", "web/web-0", notice="15m", unannounced=True)
