@@ -13,7 +13,9 @@ from urllib.request import Request, urlopen
 import pytest
 
 from forewarn.api import v1
+from forewarn.compose.cell import create_first_token
 from forewarn.core.event import EventType
+from forewarn.settings.schema import Settings
 from tests.support.nats_servers import NatsCluster, run_nats
 from tests.support.serve_process import EVENTS, SETTINGS, ServeProcess, get, run_serve
 
@@ -26,6 +28,8 @@ GUARD_SECONDS = 120
 def cluster(tmp_path: Path) -> Iterator[NatsCluster]:
     with run_nats(tmp_path / "nats") as cluster:
         asyncio.run(cluster.create_cell("main"))
+        settings = Settings(nats=cluster.settings("main"))
+        assert asyncio.run(create_first_token(settings, tmp_path / "control" / "data"))
         yield cluster
 
 
