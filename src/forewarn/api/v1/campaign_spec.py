@@ -1,7 +1,7 @@
 """The spec of a campaign: its API types, one for requests and one for responses.
 
 `core/campaign/spec.py` declares the keys; the types here are derived from it, so a new key of a policy needs no change
-here. Type checkers read the fields from `campaign_spec.pyi`, which a test generates: `pytest tests/api/v1 --rewrite`.
+here. Type checkers read the fields from the stub beside this module, which `tests/api/v1` generates with --rewrite.
 """
 
 from typing import Annotated

@@ -1,6 +1,6 @@
 """Campaign types: spec, policy, plan, waves and progress.
 
-The types of the spec are in `campaign_spec.py`, derived from the core.
+The types of the spec are in `forewarn.api.v1.campaign_spec`, derived from the core.
 """
 
 from collections.abc import Sequence

@@ -163,7 +163,7 @@ class Writer:
         try:
             self._check_settled()
             with transaction(self._connection):
-                results, counters = self._apply(saves)
+                results, counters = self._compare_and_swap(saves)
         except StoreError as refusal:
             return [refusal] * len(saves)
         except sqlite3.Error as error:
@@ -297,7 +297,8 @@ class Writer:
             *self._connection.execute("SELECT revision, position, journal_rows, pruned FROM counters").fetchone()
         )
 
-    def _apply(self, saves: Sequence[Save]) -> tuple[list[SaveResult], _Counters]:
+    def _compare_and_swap(self, saves: Sequence[Save]) -> tuple[list[SaveResult], _Counters]:
+        """Write each save whose record and guards are at the expected revisions."""
         revision = self._counters.revision
         results: list[SaveResult] = []
         entries: list[tuple[RecordKey, EncodedEntry]] = []
