@@ -18,7 +18,8 @@ from forewarn.testing.exam import (
     parse_expectations,
 )
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.timeout(900)]
+"""The first test waits for exams that run in parallel; on a busy machine, their limits last up to ten times longer."""
 
 HANDLER = Path(__file__).with_name("sample_handler.py")
 AT_ONCE = 8
