@@ -212,3 +212,32 @@ async def request_from_guest(fleet: Fleet, scope_id: str = "web") -> None:
     saved = fleet.last_seen.record_request(fleet.replica.view(scope_id))
     if saved is not None:
         await saved
+
+
+class SharedLease:
+    """A lease of one of two fleets in this process; the test decides who holds it, and whether it is valid."""
+
+    name = "clock"
+
+    def __init__(self, process: str) -> None:
+        self.holder = self.process = process
+        self.lost = asyncio.Event()
+        self.lost.set()
+        self.is_valid = False
+        self.is_free = asyncio.Event()
+
+    async def claim(self) -> None:
+        """Wait until the test gives the lease."""
+        await self.is_free.wait()
+        self.is_valid = True
+        self.lost.clear()
+
+    async def release(self) -> None:
+        """Give the lease back."""
+        self.take()
+
+    def take(self) -> None:
+        """Take the lease away."""
+        self.is_free.clear()
+        self.is_valid = False
+        self.lost.set()

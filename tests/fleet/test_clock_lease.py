@@ -1,6 +1,5 @@
 """The clock lease: one of two processes has the duties, and a former holder saves nothing by time."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
@@ -16,38 +15,9 @@ from forewarn.platform.simulated import SimulatedPlatform
 from forewarn.store.memory import MemoryStore
 from forewarn.store.port import Store
 from tests.core.sample_scopes import TEN, schedule_request, web_scope
-from tests.fleet.fleets import GatedStore, until
+from tests.fleet.fleets import GatedStore, SharedLease, until
 
 HOUR = timedelta(hours=1)
-
-
-class SharedLease:
-    """A lease of one of two fleets in this process; the test decides who holds it, and whether it is valid."""
-
-    name = "clock"
-
-    def __init__(self, process: str) -> None:
-        self.holder = self.process = process
-        self.lost = asyncio.Event()
-        self.lost.set()
-        self.is_valid = False
-        self.is_free = asyncio.Event()
-
-    async def claim(self) -> None:
-        """Wait until the test gives the lease."""
-        await self.is_free.wait()
-        self.is_valid = True
-        self.lost.clear()
-
-    async def release(self) -> None:
-        """Give the lease back."""
-        self.take()
-
-    def take(self) -> None:
-        """Take the lease away."""
-        self.is_free.clear()
-        self.is_valid = False
-        self.lost.set()
 
 
 @asynccontextmanager

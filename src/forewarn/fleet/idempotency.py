@@ -8,10 +8,11 @@ from forewarn.core.idempotency import IdempotencyKey, apply_once, has_key
 from forewarn.core.journal import EntryKind
 from forewarn.core.limits import MAX_RECENT_AGE
 from forewarn.core.scope import Scope
+from forewarn.fleet.duty import no_guards
 from forewarn.fleet.errors import SaveFailed, ScopeNotFound
 from forewarn.fleet.replica import ScopeView
-from forewarn.fleet.scopes import Scopes
-from forewarn.store.port import JournalQuery, JournalRow, RecordKey, RecordKind, Store, StoreError
+from forewarn.fleet.scopes import Scopes, guarded
+from forewarn.store.port import Guards, JournalQuery, JournalRow, RecordKey, RecordKind, Store, StoreError
 
 LIFECYCLE_KINDS = (EntryKind.SCOPE_CREATED, EntryKind.SCOPE_REMOVED)
 """The entries that begin and end a scope's life; their facts have the key of the request."""
@@ -25,13 +26,18 @@ class IdempotentScopes:
         self._store = store
 
     async def apply(
-        self, id_: str, rule: Callable[[Scope], Change[None]], idempotency_key: IdempotencyKey | None
+        self,
+        id_: str,
+        rule: Callable[[Scope], Change[None]],
+        idempotency_key: IdempotencyKey | None,
+        guards: Callable[[], Guards] = no_guards,
     ) -> bool:
         """Apply a rule to a scope, unless this request was answered before; return whether it was applied."""
         self.check(idempotency_key, id_)
         try:
             return await self._scopes.apply(
-                id_, lambda scope: apply_once(scope, idempotency_key, rule, now=self._scopes.clock.now())
+                id_,
+                lambda scope: guarded(apply_once(scope, idempotency_key, rule, now=self._scopes.clock.now()), guards()),
             )
         except ScopeNotFound:
             if await self.was_created_or_removed(id_, idempotency_key):

@@ -26,7 +26,9 @@ from forewarn.fleet.errors import SAVE_ERRORS, FleetError, OutcomeUnknown, Scope
 from forewarn.fleet.event_loop import FairShare
 from forewarn.fleet.inventory import in_use
 from forewarn.fleet.replica import Replica
+from forewarn.fleet.scopes import guarded
 from forewarn.fleet.service import Fleet
+from forewarn.store.port import Guards
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -352,20 +354,26 @@ class _Import:
         present, _ = self._fleet.replica.newest(wanted.id)
         if present is None:
             return await self._add(wanted)
-        found = plan_changes(present, wanted, prune=self._prune)
+        return await self._fleet.registry.run(lambda guards: self._reconcile_present(wanted, guards))
+
+    async def _reconcile_present(self, wanted: Scope, guards: Callable[[], Guards]) -> Sequence[Difference]:
+        found = plan_changes(self._fleet.replica.scope(wanted.id), wanted, prune=self._prune)
         refused = self._conflicts(wanted.id, _new_keys(found))
         given = [vm for vm, new in _new_keys(found) if new and vm.name not in refused]
         with self._fleet.inventory.claims.claim(wanted.id, given, other_scopes_only=True):
             done = await self._fleet.scopes.apply(
                 wanted.id,
-                lambda scope: reconcile(
-                    scope,
-                    wanted,
-                    self._fleet.scopes.rule_context,
-                    by=self._by,
-                    now=self._fleet.clock.now(),
-                    prune=self._prune,
-                    refused=refused,
+                lambda scope: guarded(
+                    reconcile(
+                        scope,
+                        wanted,
+                        self._fleet.scopes.rule_context,
+                        by=self._by,
+                        now=self._fleet.clock.now(),
+                        prune=self._prune,
+                        refused=refused,
+                    ),
+                    guards(),
                 ),
             )
         await self._fair_share.wait_turn()

@@ -21,9 +21,11 @@ from forewarn.fleet.errors import AddressInUse, ScopeExists, VmIdInUse
 from forewarn.fleet.fleet_state_record import FleetStateRecord
 from forewarn.fleet.idempotency import IdempotentScopes
 from forewarn.fleet.main_loop import Decision
+from forewarn.fleet.registry import Registry
 from forewarn.fleet.replica import Replica
 from forewarn.fleet.scopes import Scopes
 from forewarn.fleet.targets import select_vms
+from forewarn.store.port import Guards
 
 
 class IdentityClaims:
@@ -97,7 +99,9 @@ class Inventory:
         scopes: Scopes,
         idempotent: IdempotentScopes,
         state_record: FleetStateRecord,
+        registry: Registry,
     ) -> None:
+        self._registry = registry
         self.claims = IdentityClaims(scopes.replica)
         self._scopes = scopes
         self._replica = scopes.replica
@@ -139,12 +143,18 @@ class Inventory:
     async def add_scope(self, scope: Scope, *, by: str, idempotency_key: IdempotencyKey | None = None) -> None:
         """Create a scope. Its addresses and ids must be free."""
 
-        def command(present: Scope | None) -> Decision[Scope, None]:
-            if present is not None:
-                self._check_created_by(present, idempotency_key)
-                return Decision(present, (), None)
-            change = rules.create_scope(scope, by=by, now=self._clock.now(), idempotency_key=idempotency_key)
-            return Decision(change.scope, change.entries, None)
+        async def create(guards: Callable[[], Guards]) -> None:
+            def command(present: Scope | None) -> Decision[Scope, None]:
+                if present is not None:
+                    self._check_created_by(present, idempotency_key)
+                    return Decision(present, (), None)
+                change = rules.create_scope(scope, by=by, now=self._clock.now(), idempotency_key=idempotency_key)
+                return Decision(change.scope, change.entries, None, guards())
+
+            if self._registry.is_shared and self._replica.newest(scope.id)[0] is None:
+                self.check_new(scope.id)
+            with self.claims.claim(scope.id, scope.roster):
+                await self._scopes.decide(scope.id, command)
 
         self._idempotent.check(idempotency_key, scope.id)
         if await self._was_created_or_removed(scope.id, idempotency_key):
@@ -153,8 +163,7 @@ class Inventory:
         if present is not None:
             self._check_created_by(present, idempotency_key)
         else:
-            with self.claims.claim(scope.id, scope.roster):
-                await self._scopes.decide(scope.id, command)
+            await self._registry.run(create)
 
     def _check_created_by(self, present: Scope, idempotency_key: IdempotencyKey | None) -> None:
         """Refuse to create a scope that exists, unless this request created it."""
@@ -205,12 +214,16 @@ class Inventory:
 
     async def add_vm(self, scope: str, vm: Vm, *, by: str, idempotency_key: IdempotencyKey | None = None) -> None:
         """Add a VM. Its addresses and ids must be free."""
-        if self._has_seen_key(scope, idempotency_key):
-            return
-        with self.claims.claim(scope, [vm]):
-            await self._idempotent.apply(
-                scope, lambda value: rules.add_vm(value, vm, by=by, now=self._clock.now()), idempotency_key
-            )
+
+        async def add(guards: Callable[[], Guards]) -> None:
+            if self._has_seen_key(scope, idempotency_key):
+                return
+            with self.claims.claim(scope, [vm]):
+                await self._idempotent.apply(
+                    scope, lambda value: rules.add_vm(value, vm, by=by, now=self._clock.now()), idempotency_key, guards
+                )
+
+        await self._registry.run(add)
 
     async def change_vm(
         self,
@@ -222,14 +235,18 @@ class Inventory:
         idempotency_key: IdempotencyKey | None = None,
     ) -> None:
         """Change a VM: `change` computes the new VM from the newest one, without side effects."""
-        if self._has_seen_key(scope, idempotency_key):
-            return
-        is_changed = False
-        while not is_changed:
-            wanted = change(self._replica.scope(scope).vm(name))
-            with suppress(AddressConflict):
-                await self._change_vm(scope, name, change, wanted, by=by, idempotency_key=idempotency_key)
-                is_changed = True
+
+        async def apply(guards: Callable[[], Guards]) -> None:
+            if self._has_seen_key(scope, idempotency_key):
+                return
+            is_changed = False
+            while not is_changed:
+                wanted = change(self._replica.scope(scope).vm(name))
+                with suppress(AddressConflict):
+                    await self._change_vm(scope, name, change, wanted, guards, by=by, idempotency_key=idempotency_key)
+                    is_changed = True
+
+        await self._registry.run(apply)
 
     async def _change_vm(
         self,
@@ -237,6 +254,7 @@ class Inventory:
         name: str,
         change: Callable[[Vm], Vm],
         wanted: Vm,
+        guards: Callable[[], Guards],
         *,
         by: str,
         idempotency_key: IdempotencyKey | None,
@@ -249,7 +267,7 @@ class Inventory:
             return rules.change_vm(value, new, self._rule_context(), by=by, now=self._clock.now())
 
         with self.claims.claim(scope, [wanted], old=self._replica.scope(scope).vm(name)):
-            await self._idempotent.apply(scope, rule, idempotency_key)
+            await self._idempotent.apply(scope, rule, idempotency_key, guards)
 
     async def remove_vm(
         self,

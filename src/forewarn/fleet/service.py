@@ -34,6 +34,7 @@ from forewarn.fleet.manual_time import ManualTime, NoticeFloor
 from forewarn.fleet.metrics import FleetCounts, FleetMetrics, MetricsObserver, MetricsStore
 from forewarn.fleet.outages import OutageTracker
 from forewarn.fleet.ports import Ports
+from forewarn.fleet.registry import Registry
 from forewarn.fleet.replica import LongPollObserver, ScopeView
 from forewarn.fleet.scheduler import Scheduler
 from forewarn.fleet.scopes import Scopes
@@ -79,12 +80,18 @@ class Fleet:
         self.scopes = Scopes(loop, clock, policy, state_record, hold_record)
         self.replica = self.scopes.replica
         idempotent = IdempotentScopes(self.scopes, store)
-        self.inventory = Inventory(self.scopes, idempotent, state_record)
+        self.registry = Registry(lease, self.leases, loop, clock)
+        self.inventory = Inventory(self.scopes, idempotent, state_record, self.registry)
         self.events = Events(self.scopes, idempotent)
         self.holds = Holds(hold_record, self.scopes, idempotent)
-        self.tokens = Tokens(loop, clock=clock, wall_clock=wall_clock)
+        self.tokens = Tokens(loop, self.registry, clock=clock, wall_clock=wall_clock)
         self.campaigns = Campaigns(
-            self.scopes, loop, checker=checker, notifier=notifier, guards=self.clock_lease.guards
+            self.scopes,
+            loop,
+            checker=checker,
+            notifier=notifier,
+            registry=self.registry,
+            guards=self.clock_lease.guards,
         )
         self.ports = Ports(state_record)
         self.fault_journal = FaultJournal(self.scopes, state_record)

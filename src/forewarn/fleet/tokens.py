@@ -3,6 +3,7 @@
 import asyncio
 import re
 import secrets
+from collections.abc import Callable
 from datetime import datetime
 from hashlib import sha256
 from hmac import compare_digest
@@ -18,7 +19,8 @@ from forewarn.core.scope import SeenKey
 from forewarn.core.text import check_name, truncate_text
 from forewarn.fleet.errors import LastToken, SecretUnavailable, TokenNotFound
 from forewarn.fleet.main_loop import Decision, MainLoop, RecordChange, RecordCodec, RecordTable
-from forewarn.store.port import RecordKind
+from forewarn.fleet.registry import Registry
+from forewarn.store.port import Guards, RecordKind
 
 MAX_TOKENS = 1_000
 """How many valid tokens there can be."""
@@ -64,7 +66,8 @@ class Token(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Tokens:
     """All tokens as last saved. Their times are those of the wall clock, independent of the fleet's clock."""
 
-    def __init__(self, main_loop: MainLoop, *, clock: Clock, wall_clock: Clock) -> None:
+    def __init__(self, main_loop: MainLoop, registry: Registry, *, clock: Clock, wall_clock: Clock) -> None:
+        self._registry = registry
         self._clock = clock
         self.wall_clock = wall_clock
         self._tokens = RecordTable[Token]()
@@ -100,7 +103,8 @@ class Tokens:
         idempotency_key: IdempotencyKey | None = None,
     ) -> tuple[Token, str]:
         """Create a token and return it with its secret, which cannot be shown again."""
-        async with self._lock:
+
+        async def create(guards: Callable[[], Guards]) -> tuple[Token, str]:
             now = self.wall_clock.now()
             self._check_new(name, expires_at, idempotency_key, now=now)
             secret = f"fw_{secrets.token_urlsafe(32)}"
@@ -115,8 +119,11 @@ class Tokens:
                 expires_at=expires_at,
                 seen_keys=add_seen_key((), idempotency_key, now=now),
             )
-            await self._loop.apply(token.id, lambda present: self._create_record(present, token, by=by))
+            await self._loop.apply(token.id, lambda present: self._create_record(present, token, guards(), by=by))
             return token, secret
+
+        async with self._lock:
+            return await self._registry.run(create)
 
     def _check_new(
         self, name: str, expires_at: datetime | None, idempotency_key: IdempotencyKey | None, *, now: datetime
@@ -136,7 +143,8 @@ class Tokens:
 
     async def adopt(self, secret: str, *, name: str = "admin", by: str) -> None:
         """Create the token of the token file's secret. If it was revoked, it stays revoked."""
-        async with self._lock:
+
+        async def create(guards: Callable[[], Guards]) -> None:
             if self._tokens.newest(_token_id(secret))[0] is not None:
                 return
             token = Token(
@@ -147,7 +155,10 @@ class Tokens:
                 created_at=self.wall_clock.now(),
                 created_by=by,
             )
-            await self._loop.apply(token.id, lambda present: self._create_record(present, token, by=by))
+            await self._loop.apply(token.id, lambda present: self._create_record(present, token, guards(), by=by))
+
+        async with self._lock:
+            await self._registry.run(create)
 
     async def revoke(
         self, id_: str, *, by: str, why: str = "", force: bool = False, idempotency_key: IdempotencyKey | None = None
@@ -204,10 +215,10 @@ class Tokens:
         numbered = (name if n == 1 else f"{name}-{n}" for n in range(1, len(in_use) + 2))
         return next(name for name in numbered if name.casefold() not in in_use)
 
-    def _create_record(self, present: Token | None, token: Token, *, by: str) -> Decision[Token, None]:
+    def _create_record(self, present: Token | None, token: Token, guards: Guards, *, by: str) -> Decision[Token, None]:
         if present is not None:
             return Decision(present, (), None)
-        return Decision(token, (self._entry(1, EntryKind.TOKEN_CREATED, token, by=by),), None)
+        return Decision(token, (self._entry(1, EntryKind.TOKEN_CREATED, token, by=by),), None, guards)
 
     def _entry(self, n: int, entry_kind: EntryKind, token: Token, *, by: str, why: str = "") -> Entry:
         facts = {"name": token.name, "role": token.role.value}

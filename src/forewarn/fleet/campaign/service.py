@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import NamedTuple
-from uuid import uuid4
+from uuid import UUID, uuid4, uuid5
 
 import msgspec
 
@@ -38,6 +38,7 @@ from forewarn.fleet.duty import no_guards
 from forewarn.fleet.errors import SAVE_ERRORS, AmbiguousCampaign, CampaignNotFound, GateNotFound
 from forewarn.fleet.event_loop import iterate_gradually
 from forewarn.fleet.main_loop import Decision, MainLoop, Observer, RecordCodec, RecordTable
+from forewarn.fleet.registry import Registry
 from forewarn.fleet.scopes import Scopes
 from forewarn.platform.port import GateChecker, Notifier
 from forewarn.store.port import Guards, RecordKind
@@ -47,6 +48,9 @@ MAX_OPEN_CAMPAIGNS = 100
 
 MAX_FINISHED = 100
 """How many ended campaigns, the newest ones, are kept; the journal has all."""
+
+CAMPAIGN_IDS = UUID("6f0c9a52-3d1b-4f5e-9c64-0a4c2f8e7b13")
+"""The namespace of campaign ids that follow from an idempotency key."""
 
 CampaignCommand = Callable[[Campaign, datetime], CampaignDecision]
 """An operator's command on a campaign; raises if it is not possible."""
@@ -83,8 +87,10 @@ class Campaigns:
         *,
         checker: GateChecker,
         notifier: Notifier,
+        registry: Registry,
         guards: Callable[[], Guards] = no_guards,
     ) -> None:
+        self._registry = registry
         self._scopes = scopes
         self._checker = checker
         self._notifier = notifier
@@ -219,21 +225,27 @@ class Campaigns:
     ) -> Campaign:
         """Start a campaign as planned, `unannounced` even if VMs will not hear of it. Unplaced VMs are refused."""
         check_text(why, "reason")
-        async with self._lock:
+
+        async def create(guards: Callable[[], Guards]) -> Campaign:
             if (before := self.find_by_key(idempotency_key)) is not None:
                 return before
             self.check(spec, is_visible)
             decision = await self._start(
-                spec, plan, id_=(id_ or str(uuid4())).upper(), by=by, why=why, unannounced=unannounced
+                spec, plan, id_=(id_ or _derive_id(idempotency_key)).upper(), by=by, why=why, unannounced=unannounced
             )
             campaign = decision.record
             if idempotency_key is not None:
                 keys = add_seen_key((), idempotency_key, now=campaign.state_change.at)
                 campaign = msgspec.structs.replace(campaign, seen_keys=keys)
             check_size(campaign)
-            await self._loop.apply(campaign.id, lambda known: _create_record(known, campaign, decision.entries))
+            await self._loop.apply(
+                campaign.id, lambda known: _create_record(known, campaign, decision.entries, guards())
+            )
             await self._drop_oldest()
             return campaign
+
+        async with self._lock:
+            return await self._registry.run(create)
 
     async def _drop_oldest(self) -> None:
         over = [campaign.id for campaign in self.all() if campaign.state.is_over and not self.duty.is_running(campaign)]
@@ -329,7 +341,16 @@ class Campaigns:
         return Decision(record, decision.entries, record)
 
 
-def _create_record(known: Campaign | None, campaign: Campaign, entries: Sequence[Entry]) -> Decision[Campaign, None]:
+def _derive_id(idempotency_key: IdempotencyKey | None) -> str:
+    """Return the id of a new campaign: the same request has the same id at every control node."""
+    if idempotency_key is None:
+        return str(uuid4())
+    return str(uuid5(CAMPAIGN_IDS, f"{idempotency_key.caller}/{idempotency_key.key}"))
+
+
+def _create_record(
+    known: Campaign | None, campaign: Campaign, entries: Sequence[Entry], guards: Guards
+) -> Decision[Campaign, None]:
     if known is not None:
         raise ResourceExists(f"a campaign {campaign.id}")
-    return Decision(campaign, entries, None)
+    return Decision(campaign, entries, None, guards)
