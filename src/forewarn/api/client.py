@@ -180,7 +180,7 @@ class ApiClient:
         """Return one host."""
         return self._get(_path("hosts", name), v1.Host)
 
-    def give_up_host(self, name: str, request: v1.GiveUpHost, *, key: str | None = None) -> v1.AbandonedHost:
+    def give_up_host(self, name: str, request: v1.AbandonHost, *, key: str | None = None) -> v1.AbandonedHost:
         """Turn the begun work of a host that is lost to unknown."""
         return self._change("POST", _path("hosts", name) + "/gone", request, v1.AbandonedHost, key)
 

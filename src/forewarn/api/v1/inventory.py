@@ -24,6 +24,7 @@ from forewarn.core.vm import (
 )
 
 __all__ = [
+    "AbandonHost",
     "AbandonedHost",
     "AddScope",
     "AddVm",
@@ -34,7 +35,6 @@ __all__ = [
     "Diagnosis",
     "DiagnosisCheck",
     "Difference",
-    "GiveUpHost",
     "GuestResponse",
     "Host",
     "HostPage",
@@ -182,7 +182,7 @@ class Host(Response, frozen=True):
     open_events: Sequence[str]
 
 
-class GiveUpHost(Request, frozen=True):
+class AbandonHost(Request, frozen=True):
     """Give up a host that is lost, with the work that it has begun. The reason is in the journal."""
 
     reason: Reason

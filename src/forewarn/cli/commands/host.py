@@ -72,7 +72,7 @@ def gone(connection: ServiceConnection, host: str, reason: str, key: str | None)
 
     Example: forewarn host gone hv-7 --reason "mainboard replaced"
     """
-    result = connection.api.give_up_host(host, v1.GiveUpHost(reason=reason), key=key)
+    result = connection.api.give_up_host(host, v1.AbandonHost(reason=reason), key=key)
     if connection.output is Output.JSON:
         write_json(result)
     else:

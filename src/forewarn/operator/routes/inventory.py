@@ -344,7 +344,7 @@ class HostController(Controller):
         caller: CallerDep,
         idempotency_key: IdempotencyKeyDep,
         host: HostName,
-        data: JSONBody[v1.GiveUpHost],
+        data: JSONBody[v1.AbandonHost],
     ) -> v1.AbandonedHost:
         """Turn the work that a lost host of a cluster has begun to unknown, so that operators can decide about it.
 
