@@ -107,6 +107,7 @@ VIEWS = {
     "scope list": (),
     "scope show": ("pair",),
     "scope change": ("pair", "--location", HOSTILE),
+    "host gone": (HOSTILE, "--reason", HOSTILE),
     "host list": (),
     "host show": ("hv-0",),
     "doctor": ("pair/pair-0",),
@@ -158,6 +159,7 @@ VIEWS = {
     "cluster check": ("--config", HOSTILE),
     "backup": (HOSTILE,),
     "restore": (HOSTILE,),
+    "simulate": ("--vms", "10", "--cells", HOSTILE),
     "migrate": ("--from", HOSTILE, "--to", "nats://127.0.0.1:1", "--config", HOSTILE),
 }
 """Every command with hostile text: as stored in the fleet, in its arguments, in a refusal."""

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from forewarn.fleet import journal
+from forewarn.fleet import journal, lease_record
 from forewarn.fleet.errors import JournalPruned, PositionNotFound
 from forewarn.fleet.event_loop import tasks_until_exit
 from forewarn.fleet.journal import Journal
+from forewarn.fleet.lease_record import LeaseHolder
 from forewarn.store.memory import MemoryStore
 from forewarn.store.port import (
     JournalQuery,
@@ -313,7 +314,9 @@ async def test_feed_has_rows_of_this_and_other_processes() -> None:
         for _ in range(10):
             await asyncio.sleep(0)
         await fleet.inventory.add_scope(web_scope(), by="test")
-        await store.save(RecordKey(RecordKind.LEASE, "elsewhere"), b"value", entries(1), expected=None)
+        term = LeaseHolder(term=1, holder="another process", process="1", taken_at=NOON)
+        lease = RecordKey(RecordKind.LEASE, "elsewhere")
+        await store.save(lease, lease_record.encode(term), entries(1), expected=None)
         assert await waiting == [1, 2]
 
 

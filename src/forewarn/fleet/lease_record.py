@@ -41,7 +41,7 @@ class LeaseRecords:
         return self._loop.observers
 
     def find(self, name: str) -> LeaseHolder | None:
-        """Return the newest term of a lease; None if nobody has ever had it."""
+        """Return the newest term of a lease; None if it was never taken."""
         return self._loop.newest(name)[0]
 
     def revision_of(self, name: str) -> int | None:
@@ -62,6 +62,6 @@ class LeaseRecords:
         """Return the guard of a save under a term; raise LeaseLost if another one has begun."""
         known, revision = self._loop.newest(name)
         if known is None or known.term != term:
-            holder = "nobody" if known is None else f"{known.holder} (term {known.term})"
-            raise LeaseLost(f"the lease {name} of term {term} is now held by {holder}")
+            now = "gone" if known is None else f"held by {known.holder} (term {known.term})"
+            raise LeaseLost(f"the lease {name} of term {term} is now {now}")
         return {RecordKey(RecordKind.LEASE, name): revision}

@@ -66,7 +66,7 @@ def show(connection: ServiceConnection, host: str) -> None:
 @key_option
 @with_service
 def gone(connection: ServiceConnection, host: str, reason: str, key: str | None) -> None:
-    """Give up a lost host of a cluster: the work that it has begun becomes unknown.
+    """Abandon a lost host: work that it has begun becomes unknown.
 
     Decide about that work with `forewarn event retry` or `forewarn event resolve`. Stop the host's process first.
 

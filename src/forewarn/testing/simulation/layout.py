@@ -152,7 +152,7 @@ def moment_at(start: datetime, seconds: float) -> datetime:
 
 
 def _mix(number: int) -> int:
-    """Return a number that looks random (SplitMix64)."""
+    """Return a number that looks random, by the algorithm of Steele, Lea and Flood (2014)."""
     number = (number + 0x9E3779B97F4A7C15) & _MASK
     number = ((number ^ (number >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
     number = ((number ^ (number >> 27)) * 0x94D049BB133111EB) & _MASK
