@@ -6,7 +6,7 @@ save       The store saves the value and its journal entries in one transaction,
            are still at the revisions that were read. If not, the loop takes the newest value and decides again.
 replica    The saved value becomes the newest one in memory. Only saved values do, so all values in memory are durable.
 observers  The observers of the record's kind get the change, in the order of their list. Those of scopes: timers,
-           impacts, campaigns, metrics, logs, long polls of guests (`fleet.service` has the list).
+           impacts, campaigns, metrics, logs, hosts, long polls of guests (`fleet.service` has the list).
 reply      Each caller gets the result of its own command, or the error that refused it. If the disk failed at the end
            of the save, it gets OutcomeUnknown; should the change be saved after all, it comes from the store's watch.
 
