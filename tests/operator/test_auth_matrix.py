@@ -456,4 +456,4 @@ async def test_unlimited_token_tells_other_scopes_from_missing_ones() -> None:
         finally:
             await worlds.discard()
     with_references = {operation.id for operation in OPERATIONS.values() if operation.references}
-    assert with_references - differing == set()
+    assert with_references - differing == {"giveUpHost"}  # only a cluster has hosts that can be lost

@@ -99,6 +99,7 @@ async def test_openapi_document_is_3_1_and_has_every_path() -> None:
         "DELETE /v1/vms/{vm}",
         "GET /v1/hosts",
         "GET /v1/hosts/{host}",
+        "POST /v1/hosts/{host}/gone",
         "GET /v1/fleet",
         "POST /v1/fleet/import",
         "GET /v1/diagnosis",

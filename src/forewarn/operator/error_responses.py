@@ -73,6 +73,7 @@ STATUS_BY_ERROR: dict[type[DomainError], int] = {
     fleet.JournalPruned: 410,
     fleet.PartialSchedule: 409,
     fleet.SaveFailed: 503,
+    fleet.LeaseLost: 503,
     fleet.OutcomeUnknown: 503,
     operator.OperatorError: 409,
     operator.TokenNotAllowed: 403,

@@ -59,6 +59,7 @@ _REQUESTS: tuple[v1.Request, ...] = (
     ),
     v1.PauseCampaign(reason="checking the first wave"),
     v1.ResumeCampaign(reason="the first wave is fine"),
+    v1.AbandonHost(reason="the mainboard of hv-7 was replaced"),
     v1.AbortCampaign(reason="the kernel was withdrawn"),
     v1.RetryWave(scope="web", reason="the host is back"),
     v1.SkipWave(scope="web", reason="rebooted by hand"),

@@ -19,7 +19,7 @@ from forewarn.store.port import JournalQuery, RecordKey, RecordKind, Retention
 from tests.fleet.fleets import until
 from tests.operator.running_api import GUARD, TEN, TOKEN, RunningApi, run_api
 
-OTHER = RecordKey(RecordKind.LEASE, "other")
+OTHER = RecordKey(RecordKind.FLEET, "other")
 
 
 class Reader:

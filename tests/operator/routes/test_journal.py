@@ -172,7 +172,7 @@ async def test_long_search_is_bounded_and_returns_next() -> None:
     lines = tuple(Entry(n=number, at=TEN, kind=EntryKind.VM_CHANGED, by="test") for number in range(1, 12_001))
     async with run_api() as service:
         shop = await service.token("shop-only", Role.VIEWER, "shop")
-        await service.store.save(RecordKey(RecordKind.LEASE, "other"), b"{}", lines, expected=None)
+        await service.store.save(RecordKey(RecordKind.FLEET, "other"), b"{}", lines, expected=None)
         await service.client(lambda api: api.hold(v1.CreateHold(scope="shop", reason="closing")))
         pages = [await ask(service, "action=vm-changed&action=held", token=shop)]
         while pages[-1].next is not None:

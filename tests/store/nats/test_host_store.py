@@ -15,6 +15,7 @@ from forewarn.store.nats.store import NatsStore
 from forewarn.store.nats.stream import CELL_KEY, CellStream
 from forewarn.store.port import (
     Deleted,
+    Reached,
     Record,
     RecordKey,
     RecordKind,
@@ -51,8 +52,13 @@ def directory(tmp_path: Path) -> Path:
 
 
 async def take(watch: AsyncIterator[WatchItem], count: int) -> list[WatchItem]:
+    """Return the next items of a watch, except those that only tell how far it has reached."""
+    taken: list[WatchItem] = []
     async with asyncio.timeout(GUARD_SECONDS):
-        return [await anext(watch) for _ in range(count)]
+        while len(taken) < count:
+            if not isinstance(item := await anext(watch), Reached):
+                taken.append(item)
+    return taken
 
 
 async def test_host_yields_only_what_it_follows(control: NatsStore, settings: NatsSettings, directory: Path) -> None:

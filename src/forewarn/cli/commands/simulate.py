@@ -40,7 +40,7 @@ def simulate(vms: int, cells: int, hours: int, seed: int | None, output: Output)
                 on_progress=lambda done, total: bar.show(int(done), int(total)),
             )
         except Invalid as error:
-            raise CliError(ExitCode.USAGE, str(error)) from error
+            raise CliError(ExitCode.USAGE, f"--vms, --cells or --hours: {error}") from error
     if output is Output.JSON:
         write_json(report)
     else:
