@@ -187,10 +187,9 @@ class ScopeStateMachine(RuleBasedStateMachine):
         for event in scope.events:
             if event.state is State.SCHEDULED:
                 assert explain(scope, event, self.conditions, now=self.now), "an event without blockers has started"
-                assert event.cause is Cause.MAINTENANCE or event.not_before > latest(scope, self.now), "not due"
-        alarm = wake_at(scope, self.conditions, seen_at=self.seen_at.get(id_))
-        since = latest(scope, self.now)
-        assert alarm is None or alarm > since or impact_lifecycle.impacts_to_begin(scope, now=since), (
+                assert event.cause is Cause.MAINTENANCE or event.not_before > self.now, "not due"
+        alarm = wake_at(scope, self.conditions, now=self.now, seen_at=self.seen_at.get(id_))
+        assert alarm is None or alarm > self.now or impact_lifecycle.impacts_to_begin(scope, now=self.now), (
             "due changes have happened"
         )
         return change
@@ -210,11 +209,10 @@ class ScopeStateMachine(RuleBasedStateMachine):
         scope = self.scope(pick)
         self.tick_one(scope.id)
         scope = self.scopes[scope.id]
-        alarm = wake_at(scope, self.conditions, seen_at=self.seen_at.get(scope.id))
-        since = latest(scope, self.now)
-        if alarm is None or impact_lifecycle.impacts_to_begin(scope, now=since):
+        alarm = wake_at(scope, self.conditions, now=self.now, seen_at=self.seen_at.get(scope.id))
+        if alarm is None or impact_lifecycle.impacts_to_begin(scope, now=self.now):
             return
-        self.now = since + (alarm - since) * share // 1000
+        self.now += (alarm - self.now) * share // 1000
         assert self.tick_one(scope.id).scope is scope, "wake_at is not too late"
         assert not impact_lifecycle.impacts_to_begin(scope, now=self.now)
         self.now = alarm
@@ -390,7 +388,7 @@ class ScopeStateMachine(RuleBasedStateMachine):
     @rule()
     def begin_everything(self) -> None:
         for scope in list(self.scopes.values()):
-            for event, impact in impact_lifecycle.impacts_to_begin(scope, now=latest(scope, self.now)):
+            for event, impact in impact_lifecycle.impacts_to_begin(scope, now=self.now):
                 began = self.apply(
                     scope.id,
                     lambda value, event=event, impact=impact: impact_lifecycle.begin(  # type: ignore[misc]  # a lambda's defaults are untyped
@@ -422,7 +420,7 @@ class ScopeStateMachine(RuleBasedStateMachine):
     def begin_one(self, which: int) -> None:
         """Beginning an impact that is not in impacts_to_begin is refused."""
         id_, event, vm = one_of(self.impacts(ImpactState.PENDING, ImpactState.RETRY), which)
-        offered = impact_lifecycle.impacts_to_begin(self.scopes[id_], now=latest(self.scopes[id_], self.now))
+        offered = impact_lifecycle.impacts_to_begin(self.scopes[id_], now=self.now)
         began = self.apply(id_, lambda value: impact_lifecycle.begin(value, event, vm, now=self.now))
         assert began or (event, vm) not in [(known.id, impact.vm) for known, impact in offered]
 

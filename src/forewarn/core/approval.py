@@ -49,7 +49,7 @@ def _approve(draft: Draft, event: Event, approver: str, context: RuleContext, by
     """Record the approval together with what still blocks the event, then start the event if nothing does."""
     approval = Approval(vm=approver, at=draft.now)
     approved = msgspec.structs.replace(event, approvals=(*event.approvals, approval))
-    blockers = "; and ".join(blocker_messages(explain(draft.scope, approved, context, now=draft.now)))
+    blockers = "; and ".join(blocker_messages(explain(draft.scope, approved, context, now=draft.clock_at)))
     facts = {"held_by": truncate_text(blockers)} if blockers else {}
     if by is None:
         draft.apply(approved, Trigger.APPROVE, by=f"vm:{approver}", **facts)

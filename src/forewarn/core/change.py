@@ -60,7 +60,11 @@ class Draft:
 
     def __init__(self, scope: Scope, now: datetime) -> None:
         self.before = scope
+        self.clock_at = now
+        """The time of the caller's clock, by which due times are compared: another process, whose clock may be fast,
+        can have changed the scope before."""
         self.now = max(now, scope.changed_at)
+        """The time of what the rule records."""
         self.scope = self._untouched = _drop_expired(scope, self.now)
         self.entries: list[Entry] = []
 
@@ -124,10 +128,9 @@ class Draft:
 
     def put(self, event: Event, **fields: object) -> None:
         """Replace the open event of the same id, or append it; replace other fields of the scope with it."""
-        events = list(self.scope.events)
-        index = next((position for position, other in enumerate(events) if other.id == event.id), len(events))
-        events[index : index + 1] = [event]
-        self.set(events=tuple(events), **fields)
+        events = {other.id: other for other in self.scope.events}
+        events[event.id] = event
+        self.set(events=tuple(events.values()), **fields)
 
     def put_impact(self, event: Event, impact: Impact) -> None:
         """Store the event with the impact on one VM replaced."""

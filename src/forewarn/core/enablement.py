@@ -47,7 +47,7 @@ def _enable(draft: Draft, epoch: str) -> None:
 def disable_if_idle(draft: Draft, context: RuleContext, seen_at: datetime | None) -> None:
     """Disable the scope if its idle timeout is over. Open events stay."""
     disable_at = idle_at(draft.scope, context, seen_at)
-    if disable_at is not None and draft.now >= disable_at:
+    if disable_at is not None and draft.clock_at >= disable_at:
         draft.set(enabled=False, seen_at=max(filter(None, (seen_at, draft.scope.seen_at)), default=None))
         idle_time = format_duration(context.policy.idle_after or timedelta(0))
         draft.add_entry(EntryKind.DISABLED, by="clock", why=f"no request for {idle_time}")

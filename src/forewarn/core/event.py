@@ -86,14 +86,14 @@ TRANSITIONS: dict[tuple[State, Trigger], Transition] = {
 }
 
 
-class Approval(msgspec.Struct, frozen=True, kw_only=True):
+class Approval(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One VM's approval of an event."""
 
     vm: str
     at: datetime
 
 
-class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """One open event of a scope. Its VMs had the same update domain and host when it was created."""
 
     id: str

@@ -159,13 +159,13 @@ class HostUnknown(Blocker, frozen=True):
 
 
 class HostSilent(Blocker, frozen=True):
-    """The process of a host has not been heard of for too long: the work would not be carried out."""
+    """The process of a host has not been heard from for too long: the work would not be carried out."""
 
     code: ClassVar[BlockerCode] = BlockerCode.HOST_SILENT
     host: str
     vms: tuple[str, ...]
     since: datetime | None
-    """When it was last heard of; None if this control node has not heard of it yet."""
+    """When it was last heard from; None if this control node has not heard from it yet."""
 
     def __str__(self) -> str:
         names = ", ".join(self.vms)
@@ -184,7 +184,7 @@ def explain(scope: Scope, event: Event, context: RuleContext, *, now: datetime) 
         )
     return (
         *(_with_stuck_event(scope, blocker) for blocker in external_blockers(scope, event, context)),
-        *notice_blockers(scope, event, now=max(now, scope.changed_at)),
+        *notice_blockers(scope, event, now=now),
     )
 
 

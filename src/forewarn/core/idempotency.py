@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from typing import Generic, TypeVar
 
 import msgspec
 
@@ -11,6 +12,8 @@ from forewarn.core.journal import REQUEST_KEY, Entry
 from forewarn.core.limits import DIGEST_LENGTH, MAX_CALLER_LENGTH, MAX_RECENT_AGE, MAX_RECENT_ITEMS
 from forewarn.core.scope import Scope, SeenKey
 from forewarn.core.text import check_key
+
+T = TypeVar("T")
 
 
 class IdempotencyKey(msgspec.Struct, frozen=True):
@@ -88,11 +91,41 @@ def add_seen_key(
     return (*kept, *new)[-MAX_RECENT_ITEMS:]
 
 
+MAX_RESULTS = 256
+"""How many results a memory keeps."""
+
+
+class ResultMemory(Generic[T]):
+    """The results of the last requests by their idempotency keys, for changes that are stored nowhere."""
+
+    def __init__(self) -> None:
+        self._results: dict[tuple[str, str], tuple[str, T]] = {}
+
+    def find(self, idempotency_key: IdempotencyKey | None) -> T | None:
+        """Return the result of an earlier request; raise KeyConflict if its key was used for another request."""
+        if idempotency_key is None:
+            return None
+        digest, result = self._results.get((idempotency_key.caller, idempotency_key.key), (None, None))
+        if digest is not None and digest != idempotency_key.digest:
+            raise KeyConflict(idempotency_key.key)
+        return result
+
+    def add(self, idempotency_key: IdempotencyKey | None, result: T) -> None:
+        """Remember the result of a request, and forget the oldest one if there are too many."""
+        if idempotency_key is not None:
+            self._results[idempotency_key.caller, idempotency_key.key] = (idempotency_key.digest, result)
+            if len(self._results) > MAX_RESULTS:
+                del self._results[next(iter(self._results))]
+
+
 REQUEST_DIGEST = "digest"
 """The fact, next to the request's key, that has the digest of the request."""
 
 REQUEST_CALLER = "caller"
 """The fact, next to the request's key, that has the token of the caller; older entries have none."""
+
+REQUEST_FACTS = frozenset({REQUEST_KEY, REQUEST_DIGEST, REQUEST_CALLER})
+"""The facts that identify repeated requests: readers of the journal need not see them."""
 
 
 def attach_key(entries: tuple[Entry, ...], idempotency_key: IdempotencyKey) -> tuple[Entry, ...]:

@@ -84,7 +84,7 @@ STUCK = frozenset({ImpactState.FAILED, ImpactState.UNKNOWN})
 """States in which a person must decide."""
 
 
-class Impact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Impact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """The work of one event on one VM."""
 
     vm: str

@@ -63,7 +63,7 @@ def begin(
     if again:
         may_begin = impact.state is ImpactState.BEGUN
     else:
-        may_begin = _may_begin(impact, draft.now) and impact.vm not in vms_in_progress(scope)
+        may_begin = _may_begin(impact, now) and impact.vm not in vms_in_progress(scope)
     if not may_begin:
         raise InvalidTransition(event.id, _format_state(impact), "be begun there now")
     begun = Impact(

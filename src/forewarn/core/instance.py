@@ -5,7 +5,6 @@ A key is a path with dots. `*` stands for the number of an item in a list.
 
 import re
 from collections.abc import Mapping
-from difflib import get_close_matches
 
 from forewarn.core.errors import Invalid
 from forewarn.core.text import check_text
@@ -145,6 +144,8 @@ def list_numbers(values: Mapping[str, str]) -> dict[str, set[int]]:
 def _unknown_key(key: str) -> str:
     if key in COMPUTED_KEYS:
         return f"instance key {key!r} cannot be set: it follows from the VM and its scope"
+    from difflib import get_close_matches  # imported late: a service starts faster without it
+
     near = get_close_matches(general_key(key), SETTABLE_KEYS, n=1)
     hint = f"; did you mean {near[0]!r}?" if near else ": use the names of Azure's document below compute"
     return f"instance key {key[:80]!r} is unknown{hint}"

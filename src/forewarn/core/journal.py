@@ -63,6 +63,13 @@ class EntryKind(StrEnum):
     TOKEN_REVOKED = "token-revoked"  # noqa: S105
     RESTORED = "restored"
     WAVE_UNANNOUNCED = "wave-unannounced"
+    SPEED_CHANGED = "speed-changed"
+    SCENARIO_STARTED = "scenario-started"
+    SCENARIO_ENDED = "scenario-ended"
+    REPORT_ADDED = "report-added"
+    POLICY_CHANGED = "policy-changed"
+    CALENDAR_CREATED = "calendar-created"
+    CALENDAR_REVOKED = "calendar-revoked"
 
 
 EVENT_CHANGE_KINDS = frozenset(
@@ -85,7 +92,7 @@ REQUEST_KEY = "key"
 """The fact with the key of the request that created or removed the record."""
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """One line of a record's journal. `n` counts from 1 within one life of the record."""
 
     n: int

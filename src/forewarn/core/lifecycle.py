@@ -28,9 +28,9 @@ def tick(scope: Scope, context: RuleContext, *, now: datetime, seen_at: datetime
     return draft.finish(None)
 
 
-def wake_at(scope: Scope, context: RuleContext, *, seen_at: datetime | None = None) -> datetime | None:
+def wake_at(scope: Scope, context: RuleContext, *, now: datetime, seen_at: datetime | None = None) -> datetime | None:
     """Return the next time at which time alone may change something; None if only a command can."""
-    moments = [_starts_at(scope, event) for event in scope.events if _waits_for_time(scope, event, context)]
+    moments = [_starts_at(scope, event, now) for event in scope.events if _waits_for_time(scope, event, context)]
     retries = [
         (impact.retry_at, impact.vm)
         for event in scope.events
@@ -45,9 +45,9 @@ def wake_at(scope: Scope, context: RuleContext, *, seen_at: datetime | None = No
     return min(moments, default=None)
 
 
-def _starts_at(scope: Scope, event: Event) -> datetime:
+def _starts_at(scope: Scope, event: Event, now: datetime) -> datetime:
     """Return when an event may start that waits only for time; an approved event may start at once."""
-    return scope.changed_at if is_approved(scope, event) else event.not_before
+    return min(scope.changed_at, now) if is_approved(scope, event) else event.not_before
 
 
 def _waits_for_time(scope: Scope, event: Event, context: RuleContext) -> bool:
@@ -71,7 +71,12 @@ def start_if_ready(draft: Draft, event: Event, context: RuleContext, *, approved
 
     `approved_by` names who gave the last approval if it was not the VM itself.
     """
-    if is_due_or_approved(draft.scope, event, now=draft.now) and not external_blockers(draft.scope, event, context):
+    is_ready = (
+        is_due_or_approved(draft.scope, event, now=draft.clock_at)
+        if context.starts_due
+        else is_approved(draft.scope, event)
+    )
+    if is_ready and not external_blockers(draft.scope, event, context):
         _start(draft, event, approved_by)
 
 
@@ -82,7 +87,7 @@ def start_order(event: Event) -> tuple[datetime, datetime, int]:
 
 def _start(draft: Draft, event: Event, approved_by: str | None) -> None:
     if not is_approved(draft.scope, event):
-        late = draft.now - event.not_before
+        late = draft.clock_at - event.not_before
         draft.apply(event, Trigger.START_DUE, by=CLOCK, why="due", late=format_seconds(late))
     else:
         *others, last = (approval.vm for approval in event.approvals)

@@ -29,3 +29,6 @@ DIGEST_LENGTH = 16
 
 MAX_OUTPUT_BYTES = 4096
 """How much of a program's output the journal keeps: the end of it."""
+
+MAX_SPEED = 1_000_000
+"""The largest number by which notices and durations can be divided."""

@@ -139,7 +139,7 @@ def clear(scope: Scope, events: Collection[str], context: RuleContext, *, now: d
     for event in sorted((event for event in draft.scope.events if event.id in events), key=start_order):
         if event.state is State.SCHEDULED and event.campaign and not event.cleared:
             free = msgspec.structs.replace(event, cleared=True)
-            if not explain(draft.scope, free, context, now=draft.now):
+            if not explain(draft.scope, free, context, now=draft.clock_at):
                 draft.put(free)
                 start_if_ready(draft, free, context)
                 cleared.append(event.id)

@@ -70,9 +70,9 @@ class HostState(msgspec.Struct, frozen=True, kw_only=True):
     """What is known about the process of a host."""
 
     silent_since: datetime | None = None
-    """When it was last heard of, if that is too long ago."""
+    """When it was last heard from, if that is too long ago."""
     is_unheard: bool = False
-    """Whether this process has not heard of it at all."""
+    """Whether this process has not heard from it at all."""
 
     @property
     def is_silent(self) -> bool:
@@ -88,3 +88,5 @@ class RuleContext(msgspec.Struct, frozen=True, kw_only=True):
     outages: tuple[Outage, ...] = ()
     hosts: dict[str, HostState] | None = None
     """The hosts whose processes are known; None outside a cluster, where one process has all VMs."""
+    starts_due: bool = True
+    """Whether due events start. In a cluster only the holder of the clock lease starts them, by its own clock."""

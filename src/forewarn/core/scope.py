@@ -38,7 +38,7 @@ class EventOutcome(StrEnum):
     FAILED = "failed"
 
 
-class EndedEvent(msgspec.Struct, frozen=True, kw_only=True):
+class EndedEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """An event that has ended and is still remembered."""
 
     id: str
@@ -47,7 +47,7 @@ class EndedEvent(msgspec.Struct, frozen=True, kw_only=True):
     outcome: EventOutcome
 
 
-class SeenKey(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class SeenKey(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """An idempotency key that was answered; its events are those with the id `request`.
 
     `caller` is the token that the key belongs to. A key of an older record has none, and belongs to every caller.
@@ -64,7 +64,7 @@ class SeenKey(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.key == key and self.caller in (caller, "")
 
 
-class Hold(msgspec.Struct, frozen=True, kw_only=True):
+class Hold(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """An operator's hold on planned maintenance."""
 
     by: str
@@ -76,7 +76,7 @@ class Hold(msgspec.Struct, frozen=True, kw_only=True):
         check_text(self.reason, "reason")
 
 
-class Scope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Scope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """One scope. All rules of Scheduled Events apply within it; it is saved as one record."""
 
     id: str
@@ -140,7 +140,10 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def find_event(self, id_: str) -> Event | None:
         """Return the open event with that id, in any case, or None."""
         wanted = id_.upper()
-        return next((event for event in self.events if event.id == wanted), None)
+        for event in self.events:
+            if event.id == wanted:
+                return event
+        return None
 
     def has_ended(self, id_: str) -> bool:
         """Return whether an event with that id has ended and is still remembered."""

@@ -1,4 +1,8 @@
-"""A virtual machine: name, host, domains, addresses, and traits of its own or inherited from its scope."""
+"""A virtual machine: name, host, domains, addresses, and traits of its own or inherited from its scope.
+
+`Traits` and `Address` are the only declaration of their fields. The requests of the operator API
+(`api/v1/traits.py`), the fleet file (`api/fleet_file.py`) and the options of `forewarn vm` are derived from them.
+"""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -12,9 +16,9 @@ from msgspec import Meta
 
 from forewarn.core.duration import format_duration
 from forewarn.core.errors import Invalid, ResourceExists
-from forewarn.core.instance import check_instance
-from forewarn.core.limits import MAX_DOMAIN, MAX_VMS_PER_SCOPE
-from forewarn.core.text import check_name, check_text, is_guid
+from forewarn.core.instance import INSTANCE_KEY_PATTERN, MAX_INSTANCE_KEYS, MAX_INSTANCE_TEXT_LENGTH, check_instance
+from forewarn.core.limits import MAX_DOMAIN, MAX_TEXT_LENGTH, MAX_VMS_PER_SCOPE
+from forewarn.core.text import Name, Text, check_name, check_text, is_guid, schema_pattern
 
 MAX_TAGS = 50
 _OCTET = "(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
@@ -31,6 +35,28 @@ MAX_ADDRESSES = 16
 TERMINATE_NOTICE_RANGE = (timedelta(minutes=5), timedelta(minutes=15))
 """PROTOCOL §6: 5 to 15 minutes, default 5."""
 
+
+Tags = Annotated[
+    dict[str, Text],
+    Meta(
+        extra_json_schema={
+            "maxProperties": MAX_TAGS,
+            "propertyNames": {"maxLength": MAX_TEXT_LENGTH, **schema_pattern(TAG_NAME_PATTERN)},
+        }
+    ),
+]
+"""Tags. `check_tags` checks them."""
+
+Instance = Annotated[
+    dict[str, Annotated[str, Meta(max_length=MAX_INSTANCE_TEXT_LENGTH)]],
+    Meta(
+        extra_json_schema={
+            "maxProperties": MAX_INSTANCE_KEYS,
+            "propertyNames": {"maxLength": 128, **schema_pattern(INSTANCE_KEY_PATTERN)},
+        }
+    ),
+]
+"""Values of the instance document. `check_instance` checks them."""
 
 UniqueKey = tuple[str, str]
 """What only one VM of the fleet can have: an address, by its network and IP, or an id, as `VM_ID` and the id."""
@@ -54,12 +80,12 @@ class Os(StrEnum):
 
 
 class Address(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """An address by which the endpoint identifies its caller; unique within its network."""
+    """An address that identifies a VM; unique within its network."""
 
     ip: str
-    network: str = "default"
-    mac: str = ""
-    prefix: int | None = None
+    network: Name = "default"
+    mac: Annotated[str, Meta(max_length=17, extra_json_schema=schema_pattern(f"({MAC_PATTERN})?"))] = ""
+    prefix: Annotated[int, Meta(ge=1, le=128)] | None = None
     """The length of the subnet's prefix, for the instance document."""
 
     def __post_init__(self) -> None:
@@ -93,19 +119,19 @@ def check_addresses(addresses: Iterable[Address]) -> None:
         seen.add(key)
 
 
-class Traits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Traits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """Properties that a VM has itself or inherits from its scope; None means not set here."""
 
     priority: Annotated[Priority | None, Meta(description="regular, or low: it can be evicted.")] = None
     terminate_notice: Annotated[timedelta | None, Meta(description="The notice before a delete, 5m to 15m.")] = None
-    location: Annotated[str | None, Meta(description="The region.")] = None
-    zone: Annotated[str | None, Meta(description="The availability zone.")] = None
-    resource_group: Annotated[str | None, Meta(description="The resource group.")] = None
-    subscription: Annotated[str | None, Meta(description="The subscription.")] = None
+    location: Annotated[Text | None, Meta(description="The region.")] = None
+    zone: Annotated[Text | None, Meta(description="The availability zone.")] = None
+    resource_group: Annotated[Text | None, Meta(description="The resource group.")] = None
+    subscription: Annotated[Text | None, Meta(description="The subscription.")] = None
     os: Annotated[Os | None, Meta(description="linux or windows.")] = None
-    tags: Annotated[dict[str, str] | None, Meta(description="A tag; repeatable, give all of them.")] = None
+    tags: Annotated[Tags | None, Meta(description="A tag; repeatable, give all of them.")] = None
     instance: Annotated[
-        dict[str, str] | None,
+        Instance | None,
         Meta(description="A value of the instance document, such as vmSize=Standard_D2s_v5; give all of them."),
     ] = None
 
@@ -172,9 +198,14 @@ class Vm(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False
 def unique_keys(vm: Vm) -> set[UniqueKey]:
     """Return what no other VM of the fleet can have. Ids are not case-sensitive."""
     keys = {(address.network, address.ip) for address in vm.addresses}
-    # Most ids are in lower case already: the same text takes no memory in an index.
-    keys.add((VM_ID, vm.vm_id if vm.vm_id.islower() else vm.vm_id.lower()))
+    keys.add((VM_ID, folded_id(vm)))
     return keys
+
+
+def folded_id(vm: Vm) -> str:
+    """Return the id in lower case: the same object if it is so already, which takes no memory in an index."""
+    lower = vm.vm_id.lower()
+    return vm.vm_id if lower == vm.vm_id else lower
 
 
 def describe_key(key: UniqueKey) -> str:
@@ -183,7 +214,7 @@ def describe_key(key: UniqueKey) -> str:
     return f"vm_id {value}" if kind == VM_ID else f"address {value} in network {kind}"
 
 
-class Roster(msgspec.Struct, frozen=True):
+class Roster(msgspec.Struct, frozen=True, gc=False):
     """The VMs of a scope, in the order of their creation; names are unique regardless of case."""
 
     vms: tuple[Vm, ...] = ()

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
+from forewarn.core.base_error import BaseError
 from forewarn.core.event import EventType, Source, State
 from forewarn.wire.http_date import parse_date
 from forewarn.wire.protocol import BYTE_ORDER_MARK
@@ -18,8 +19,11 @@ TYPES = {type_.value: type_ for type_ in EventType}
 SOURCES = {source.value: source for source in Source}
 
 
-class InvalidDocument(ValueError):
+class InvalidDocument(BaseError, ValueError):
     """The body is not a Scheduled Events document; the message has the reason."""
+
+    template = "{problem}"
+    problem: str
 
 
 class DocumentEvent(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from forewarn.core.campaign.limits import Counts
-from forewarn.core.campaign.plan import Plan, PlannedWave, UnplacedVms, plan
+from forewarn.core.campaign.plan import Plan, PlannedWave, UnplacedVms, peak_counts, plan
 from forewarn.core.campaign.plan_input import plan_scopes
 from forewarn.core.campaign.spec import Blackout, CampaignPolicy, CampaignSpec, Limit, Selection, Window
 from forewarn.core.errors import Invalid, NoticeTooShort
@@ -406,3 +406,13 @@ def test_irrelevant_scopes_are_omitted() -> None:
     busy = saved_scope(schedule(a_set("b"), a_request("b_00", id=guid("b")), RuleContext(), now=NOW))
     found = plan_scopes([a_set("a"), busy, a_set("c")], spec, RuleContext(), now=NOW)
     assert [(scope.id, len(scope.groups), len(scope.busy)) for scope in found] == [("a", 2, 0), ("b", 0, 1)]
+
+
+def test_peak_counts_what_is_in_waves_at_one_time() -> None:
+    """A wave that starts when another ends does not add to it."""
+    fleet = (a_set("a", vms_each=2), a_set("b", vms_each=3, hosts=["hv-0", "hv-2"]))
+    together = a_plan(*fleet, policy=CampaignPolicy(gap=HOUR))
+    assert peak_counts(together.waves) == Counts(scopes=2, hosts=2, vms=5)
+    one_by_one = a_plan(*fleet, policy=CampaignPolicy(gap=HOUR, scopes_at_once=Limit(number=1)))
+    assert peak_counts(one_by_one.waves) == Counts(scopes=1, hosts=1, vms=3)
+    assert peak_counts(()) == Counts()

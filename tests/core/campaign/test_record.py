@@ -20,6 +20,7 @@ from forewarn.core.campaign.record import (
     WaveCount,
     WaveState,
     check_size,
+    coming_waves,
     count_waves,
     decode,
     encode,
@@ -68,6 +69,19 @@ def test_request_id_is_the_same_per_attempt_of_a_wave() -> None:
     again = msgspec.structs.replace(campaign, attempts={"1/web": 2})
     assert campaign.request("web", 1) == "1D8241EA-5D5C-582F-952A-A2CEB811D04D"
     assert len({campaign.request("web", 1), campaign.request("web", 2), again.request("web", 1)}) == 3
+
+
+def test_coming_waves_are_those_that_are_not_announced() -> None:
+    campaign = campaign_over(web("a"), web("b"))
+    first, second = campaign.scopes
+    announced = first.with_wave(1, first.wave(1).with_state(WaveState.ANNOUNCED, 0))
+    campaign = msgspec.structs.replace(campaign, scopes=(announced, second))
+    found = [(progress.scope, n) for progress, n, _ in coming_waves(campaign)]
+    assert found == [("a", n) for n in range(2, 1 + len(first.waves))] + [
+        ("b", n) for n in range(1, 1 + len(second.waves))
+    ]
+    for state in (CampaignState.ABORTING, CampaignState.ABORTED, CampaignState.COMPLETED):
+        assert list(coming_waves(msgspec.structs.replace(campaign, state=state))) == []
 
 
 def test_record_has_room_for_five_thousand_scopes_and_a_larger_campaign_is_refused() -> None:

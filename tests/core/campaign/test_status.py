@@ -56,6 +56,17 @@ def test_announced_wave_is_in_flight_and_ready_when_its_notice_is_over() -> None
     assert (found.ready.at, found.ready.n, found.ready.begun) == (TEN + 15 * MINUTE, 1, False)
 
 
+def test_ready_events_are_in_the_order_in_which_they_may_start() -> None:
+    hand = announced()
+    (first,) = hand.scopes["web"].events
+    later = msgspec.structs.replace(first, id="0" + first.id[1:], not_before=first.not_before + MINUTE)
+    earlier = msgspec.structs.replace(first, id="1" + first.id[1:], not_before=first.not_before - MINUTE)
+    scope = msgspec.structs.replace(hand.scopes["web"], events=(first, later, earlier))
+    ready = status(hand.record, scope).ready
+    assert ready is not None
+    assert [event.id for event in ready.events] == [earlier.id, first.id, later.id]
+
+
 def test_outcome_of_a_wave_without_open_events_is_in_the_scope_or_in_the_journal() -> None:
     hand = announced()
     request = hand.record.request("web", 1)

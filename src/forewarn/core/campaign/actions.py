@@ -15,7 +15,7 @@ from forewarn.core.campaign.limits import Load
 from forewarn.core.scope import EventOutcome
 
 
-class AnnounceWave(msgspec.Struct, frozen=True):
+class AnnounceWave(msgspec.Struct, frozen=True, gc=False):
     """Create the events of a wave, for the VMs that the scope has now."""
 
     scope: str
@@ -25,7 +25,7 @@ class AnnounceWave(msgspec.Struct, frozen=True):
     """The expected load of the wave."""
 
 
-class ClearWave(msgspec.Struct, frozen=True):
+class ClearWave(msgspec.Struct, frozen=True, gc=False):
     """Clear events of a wave, so that they can start."""
 
     scope: str
@@ -35,7 +35,7 @@ class ClearWave(msgspec.Struct, frozen=True):
     """The expected load of each event."""
 
 
-class WithdrawEvent(msgspec.Struct, frozen=True):
+class WithdrawEvent(msgspec.Struct, frozen=True, gc=False):
     """Cancel an event that is Scheduled, or give up the stuck impacts of a Started one."""
 
     scope: str
@@ -44,7 +44,7 @@ class WithdrawEvent(msgspec.Struct, frozen=True):
     why: str
 
 
-class RetryEvent(msgspec.Struct, frozen=True):
+class RetryEvent(msgspec.Struct, frozen=True, gc=False):
     """Retry the failed impacts of an event."""
 
     scope: str
@@ -52,20 +52,20 @@ class RetryEvent(msgspec.Struct, frozen=True):
     by: str
 
 
-class ReadOutcome(msgspec.Struct, frozen=True):
+class ReadOutcome(msgspec.Struct, frozen=True, gc=False):
     """Read from the journal how a wave ended that the scope no longer remembers."""
 
     scope: str
     n: int
 
 
-class CloseScope(msgspec.Struct, frozen=True):
+class CloseScope(msgspec.Struct, frozen=True, gc=False):
     """Read from the journal whether VMs of the scope were in no wave."""
 
     scope: str
 
 
-class CheckGate(msgspec.Struct, frozen=True):
+class CheckGate(msgspec.Struct, frozen=True, gc=False):
     """Check the health gate."""
 
     scope: str

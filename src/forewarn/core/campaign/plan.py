@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
+from operator import itemgetter
 
 import msgspec
 
 from forewarn.core.campaign.calendar import Calendar, wave_duration, wave_notice
-from forewarn.core.campaign.limits import CampaignLimits, Counts, Load, is_unknown_host, resolve_limits
+from forewarn.core.campaign.limits import CampaignLimits, Counts, Load, Usage, is_unknown_host, resolve_limits
 from forewarn.core.campaign.plan_input import PlanScope, WaveGroup, count_selected
 from forewarn.core.campaign.selection import NameMatcher, all_exclusions, is_pattern
 from forewarn.core.campaign.spec import MAX_CAMPAIGN_DURATION, CampaignPolicy, CampaignSpec, Selection
@@ -26,7 +27,7 @@ MAX_NAMES_SHOWN = 5
 """How many names a remark lists; the others are only counted."""
 
 
-class PlannedWave(msgspec.Struct, frozen=True, kw_only=True):
+class PlannedWave(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One wave: the selected VMs of an update domain of a scope."""
 
     scope: str
@@ -44,7 +45,7 @@ class PlannedWave(msgspec.Struct, frozen=True, kw_only=True):
     """Whether its VMs would hear of it now."""
 
 
-class UnplacedVms(msgspec.Struct, frozen=True, kw_only=True):
+class UnplacedVms(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """VMs for which the policy leaves no time."""
 
     scope: str
@@ -85,7 +86,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class _ScopePlan(msgspec.Struct, frozen=True):
+class _ScopePlan(msgspec.Struct, frozen=True, gc=False):
     """A scope before it is added to the timetable."""
 
     scope: PlanScope
@@ -129,6 +130,23 @@ def plan(
         return whole
     remark = whole.unannounced_text + ("; to start it, consent with unannounced" if whole.needs_consent else "")
     return msgspec.structs.replace(whole, remarks=(*whole.remarks, remark))
+
+
+def peak_counts(waves: Iterable[PlannedWave]) -> Counts:
+    """Return the largest numbers of scopes, known hosts and VMs that are in waves at one time."""
+    changes: list[tuple[datetime, bool, Load]] = []
+    for wave in waves:
+        load = Load(wave.scope, wave.hosts, len(wave.vms))
+        changes += (wave.not_before, True, load), (wave.ends_at, False, load)
+    usage, scopes, hosts, vms = Usage(), 0, 0, 0
+    for _, comes, load in sorted(changes, key=itemgetter(0, 1)):  # a wave that ends makes room at once
+        if comes:
+            counts = usage.plus(load)
+            scopes, hosts, vms = max(scopes, counts.scopes), max(hosts, counts.hosts), max(vms, counts.vms)
+            usage.add(load)
+        else:
+            usage.remove(load)
+    return Counts(scopes, hosts, vms)
 
 
 def _begin(spec: CampaignSpec, context: RuleContext, now: datetime) -> datetime:

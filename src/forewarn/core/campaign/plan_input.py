@@ -36,7 +36,7 @@ class EventLoad(msgspec.Struct, frozen=True, gc=False):
     vms: int
 
 
-class PlanScope(msgspec.Struct, frozen=True):
+class PlanScope(msgspec.Struct, frozen=True, gc=False):
     """A scope as input of the plan. A scope without groups matters only for the load of its open events."""
 
     id: str

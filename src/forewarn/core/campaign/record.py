@@ -120,7 +120,7 @@ class Wave(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return Wave(self.update_domain, self.planned, state, at, self.vms)
 
 
-class ScopeProgress(msgspec.Struct, frozen=True, array_like=True):
+class ScopeProgress(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The progress of a scope."""
 
     scope: str
@@ -158,7 +158,7 @@ class ScopeProgress(msgspec.Struct, frozen=True, array_like=True):
         return ScopeProgress(self.scope, self.base, waves, self.seen, self.closed)
 
 
-class WaveFailure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class WaveFailure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """The reason why a wave of a scope has failed."""
 
     wave: int
@@ -168,7 +168,7 @@ class WaveFailure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """Whether the outcome of some of its work is unknown."""
 
 
-class ClosedGate(msgspec.Struct, frozen=True, kw_only=True):
+class ClosedGate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Since when the health gate is closed, and why."""
 
     since: datetime
@@ -177,7 +177,7 @@ class ClosedGate(msgspec.Struct, frozen=True, kw_only=True):
     """The time of the next check."""
 
 
-class StateChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class StateChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """Who moved the campaign to its state, when and why."""
 
     by: str
@@ -185,7 +185,7 @@ class StateChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     why: str = ""
 
 
-class Notification(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Notification(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A notification that may not have been sent yet. `n` is the number of its journal entry."""
 
     n: int
@@ -194,7 +194,7 @@ class Notification(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     why: str = ""
 
 
-class Campaign(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Campaign(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A campaign that was started."""
 
     id: str
@@ -301,6 +301,16 @@ def count_waves(
             vms[state] += wave.vms
     waves, vms = effective_counts(campaign, waves), effective_counts(campaign, vms)
     return {state: WaveCount(waves[state], vms[state]) for state in WaveState}
+
+
+def coming_waves(campaign: Campaign) -> Iterator[tuple[ScopeProgress, int, Wave]]:
+    """Yield the waves that are not announced yet, each with its scope and its number; none if it has ended."""
+    if campaign.state.is_over or campaign.state.is_aborted:
+        return
+    for progress in campaign.scopes:
+        for n, wave in enumerate(progress.waves, 1):
+            if wave.state is WaveState.PLANNED:
+                yield progress, n, wave
 
 
 def effective_counts(campaign: Campaign, counts: dict[WaveState, int]) -> dict[WaveState, int]:

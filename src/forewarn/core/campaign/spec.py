@@ -1,9 +1,9 @@
 """Specification of a campaign: which VMs, which event type, and the policy with windows, limits and gates.
 
 These structs are the only declaration of a campaign's keys. The types of the operator API
-(`api/v1/campaign_spec.py`), the campaign file (`api/campaign_file.py`) and the options of `forewarn campaign plan` are
-derived from their fields: type, bounds, default, description and example. The rules that bounds
-cannot express are in `__post_init__`.
+(`api/v1/campaign_spec.py`), the campaign file (`api/campaign_file.py`), the options of `forewarn campaign plan` and the
+form of the dashboard are derived from their fields: type, bounds, default, description and example. The rules that
+bounds cannot express are in `__post_init__`.
 """
 
 import re
@@ -212,6 +212,10 @@ class Blackout(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             raise Invalid(
                 f"a black-out must end after it starts, not {_format_time(self.start)} to {_format_time(self.end)}"
             )
+
+    def __str__(self) -> str:
+        times = f"{_format_time(self.start)}/{_format_time(self.end)}"
+        return f"{times} {self.why}" if self.why else times
 
 
 def _format_time(moment: datetime) -> str:

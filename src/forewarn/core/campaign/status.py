@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
-from typing import NamedTuple
+
+import msgspec
 
 from forewarn.core.campaign.actions import (
     Action,
@@ -42,7 +43,7 @@ Turn = tuple[int, int]
 """The place of a scope's wave in the plan: its planned start, and the scope's position."""
 
 
-class ReadyEvent(NamedTuple):
+class ReadyEvent(msgspec.Struct, frozen=True, gc=False):
     """An event that only the campaign blocks, from a given time on."""
 
     at: datetime
@@ -50,7 +51,7 @@ class ReadyEvent(NamedTuple):
     load: Load
 
 
-class ReadyWave(NamedTuple):
+class ReadyWave(msgspec.Struct, frozen=True, gc=False):
     """Events of a scope's current wave that only the campaign blocks, now or from a given time on."""
 
     at: datetime
@@ -64,7 +65,7 @@ class ReadyWave(NamedTuple):
     """When the scope's previous wave ended; the gate must have been open since then."""
 
 
-class InFlightWave(NamedTuple):
+class InFlightWave(msgspec.Struct, frozen=True, gc=False):
     """A wave that is announced or has begun."""
 
     start: datetime
@@ -72,7 +73,7 @@ class InFlightWave(NamedTuple):
     load: Load
 
 
-class ScopeStatus(NamedTuple):
+class ScopeStatus(msgspec.Struct, frozen=True, gc=False):
     """The status of a scope, and what the campaign has to do in it."""
 
     n: int = 1
@@ -211,11 +212,12 @@ class _StatusBuilder:
         self.in_flight = InFlightWave(record.moment(progress, wave.at), begun, load)
         if wave.state not in (WaveState.ANNOUNCED, WaveState.CLEARED):
             return
-        ready = sorted(
+        ready = [
             ReadyEvent(_ready_at(scope, event), event.id, load_of_event(scope.id, event))
             for event in mine
             if event.state is State.SCHEDULED and not event.cleared and self._waits_for_campaign_only(event)
-        )
+        ]
+        ready.sort(key=lambda event: (event.at, event.id))
         if ready:
             at = ready[0].at
             if not begun:
