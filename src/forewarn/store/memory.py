@@ -32,6 +32,8 @@ from forewarn.store.watch import SnapshotPage, Watchers
 class MemoryStore:
     """Records and journal in this process alone."""
 
+    cell_id: str | None = None
+
     def __init__(self) -> None:
         self._records: dict[RecordKey, Record] = {}
         self._rows: list[JournalRow] = []

@@ -16,6 +16,9 @@ from forewarn.store.port import Extent, JournalRow, Record, RecordKey, RecordKin
 MIGRATION = RecordKey(RecordKind.FLEET, "migration")
 """The record with the progress of an unfinished migration."""
 
+POLICY = RecordKey(RecordKind.FLEET, "policy")
+"""The policy that all processes of a cell apply. A fleet in a data directory takes it from its settings."""
+
 PAGE_ITEMS, PAGE_BYTES = 500, 1 << 20
 """How much one page has at most; a single large record may exceed the bytes."""
 
@@ -181,7 +184,7 @@ class ContentSummary:
 
 def is_migrated(key: RecordKey) -> bool:
     """Return whether a record belongs to the fleet, and not to the store that it is in."""
-    return key.kind is not RecordKind.LEASE and key != MIGRATION
+    return key.kind is not RecordKind.LEASE and key not in (MIGRATION, POLICY)
 
 
 def _digest(*parts: bytes) -> bytes:

@@ -15,6 +15,7 @@ StoreError
 ├── StoreMissing      the servers of the store have no cell of this name
 ├── CellInUse         another process may change the store, and this one may not
 ├── StoreRestored     the store was restored from a backup, or created again, while this process used it
+│   └── StoreReverted  it has the same id, and ends before what this process has read
 ├── SaveUnknown       a save ended without an answer, and may or may not have happened
 └── StoreClosed       the store has been closed
 """
@@ -54,6 +55,7 @@ class RecordKind(StrEnum):
     TOKEN = "token"
     LEASE = "lease"
     HOST = "host"
+    SEEN = "seen"
 
 
 class RecordKey(NamedTuple):
@@ -66,7 +68,7 @@ class RecordKey(NamedTuple):
         return f"{self.kind.value}/{self.id}"
 
 
-class Record(msgspec.Struct, frozen=True):
+class Record(msgspec.Struct, frozen=True, gc=False):
     """A record as stored: the encoded value and its revision."""
 
     key: RecordKey
@@ -261,7 +263,10 @@ class StoreUnavailable(StoreError):
 class StoreMissing(StoreError):
     """The servers of the store have no cell of this name."""
 
-    template = "the NATS servers {servers} have no cell {cell}: create it with `forewarn cluster init`"
+    template = (
+        "the NATS servers {servers} have no cell {cell}: create it with `forewarn cluster init`, but if it existed "
+        "before, restore it instead, without `init` first"
+    )
     servers: tuple[str, ...]
     cell: str
 
@@ -280,6 +285,13 @@ class StoreRestored(StoreError):
     template = "{stream} is not the one that this process has read ({reason}): start the service again"
     stream: str
     reason: str
+
+
+class StoreReverted(StoreRestored):
+    """The store has the same id, and is in an older state than the one that this process has read.
+
+    At its next start, the process begins new epochs: guests may have seen documents that the store does not know.
+    """
 
 
 class SaveUnknown(StoreError):
@@ -332,6 +344,11 @@ class Lease(Protocol):
         """Whether this process can rely on the lease now."""
         ...
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether another process takes over when this one releases the lease."""
+        ...
+
     async def claim(self) -> None:
         """Wait until this process holds the lease, and renew it from then on; no effect if it holds it."""
         ...
@@ -343,6 +360,11 @@ class Lease(Protocol):
 
 class Store(Protocol):
     """Records by key with compare-and-swap, and the journal that is saved with them."""
+
+    @property
+    def cell_id(self) -> str | None:
+        """The random id of the content, if several processes share it; None if this one is alone."""
+        ...
 
     async def load(self, key: RecordKey) -> Record | None:
         """Return the newest saved value, or None if the record does not exist."""

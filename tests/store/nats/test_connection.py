@@ -1,11 +1,16 @@
 """The connection to NATS: how it logs in, and what it does without a server."""
 
+import asyncio
 import ssl
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trustme
 from msgspec.structs import replace
+from nats.aio.client import Client
+from nats.errors import NoRespondersError
 
 from forewarn.settings.nats import NatsSettings
 from forewarn.store.nats.connection import (
@@ -89,6 +94,50 @@ async def test_unreachable_servers_are_named() -> None:
     settings = NatsSettings(servers=("nats://127.0.0.1:1", "nats://127.0.0.1:2"))
     with pytest.raises(StoreUnavailable, match=r"nats://127\.0\.0\.1:1, nats://127\.0\.0\.1:2"):
         await NatsConnection.open(settings, patience=1)
+
+
+@pytest.mark.parametrize("error", [None, NoRespondersError()])
+async def test_cancellation_together_with_the_answer_is_not_lost(
+    nats_server: NatsCluster, monkeypatch: pytest.MonkeyPatch, error: Exception | None
+) -> None:
+    """As `asyncio.wait_for` of Python 3.11, by which the client waits, loses it."""
+    connection = await NatsConnection.open(await nats_server.create_cell())
+    is_sent = asyncio.Event()
+
+    async def answer(*_: object, **__: object) -> str:
+        is_sent.set()
+        with suppress(asyncio.CancelledError):
+            await asyncio.Future()
+        if error is not None:
+            raise error
+        return "the answer"
+
+    monkeypatch.setattr(Client, "request", answer)
+    request = asyncio.create_task(connection.request("a.subject"))
+    await is_sent.wait()
+    request.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await request
+    await connection.aclose()
+
+
+async def test_cancelled_task_can_send_requests_to_clean_up(nats_server: NatsCluster) -> None:
+    connection = await NatsConnection.open(await nats_server.create_cell())
+    is_waiting = asyncio.Event()
+
+    async def work() -> dict[str, Any]:
+        try:
+            is_waiting.set()
+            await asyncio.Future()
+        except asyncio.CancelledError:
+            return await connection.call("INFO")
+        raise AssertionError("it was not cancelled")
+
+    working = asyncio.create_task(work())
+    await is_waiting.wait()
+    working.cancel()
+    assert "memory" in await working
+    await connection.aclose()
 
 
 async def test_nothing_is_sent_or_kept_without_a_server(tmp_path: Path) -> None:

@@ -1,12 +1,15 @@
 """The follower: it receives every message in order, and starts again after each loss."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
+from nats.aio.msg import Msg
 
-from forewarn.store.nats.connection import NatsConnection
-from forewarn.store.nats.follower import Follower, FollowStart
+from forewarn.core.backoff import backoff
+from forewarn.store.nats import follower as follower_module
+from forewarn.store.nats.connection import NatsConnection, ServerUnavailable
+from forewarn.store.nats.follower import Follower, FollowLost, FollowStart
 from forewarn.store.nats.message import StoredMessage
 from forewarn.store.nats.stream import CellStream, StreamState
 from forewarn.store.port import StoreCorrupt
@@ -22,6 +25,7 @@ class Recorder:
         self.starts = 0
         self.data: list[bytes] = []
         self.last = 0
+        self.idles = 0
         self.error: Exception | None = None
         self._changed = asyncio.Event()
 
@@ -39,6 +43,7 @@ class Recorder:
         self._changed.set()
 
     async def on_idle(self) -> None:
+        self.idles += 1
         self._changed.set()
 
     async def until(self, *, starts: int = 0, count: int = 0) -> None:
@@ -104,3 +109,47 @@ async def test_slow_handler_holds_the_stream_back_and_loses_nothing(stream: Cell
     assert [int(data) for data in recorder.data] == list(range(80))
     assert recorder.starts == 1
     await end(following)
+
+
+async def test_pauses_grow_from_one_failed_start_to_the_next(
+    stream: CellStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also after messages were received, as in an outage of the servers."""
+    pauses: list[float] = []
+
+    def record_pauses(first: float, maximum: float) -> Iterator[float]:
+        for pause in backoff(first, maximum):
+            pauses.append(pause)
+            yield 0.0
+
+    class Outage(Recorder):
+        async def on_start(self, state: StreamState) -> FollowStart:
+            if self.starts > 3:
+                raise StoreCorrupt("J", "test")
+            start = await super().on_start(state)
+            if self.starts > 1:
+                raise ServerUnavailable("test")
+            return start
+
+    monkeypatch.setattr(follower_module, "backoff", record_pauses)
+    outage = Outage()
+    outage.error = FollowLost("test")
+    following = asyncio.create_task(Follower(stream, [stream.subjects.journal], "test", outage).run())
+    await publish(stream, "1")
+    with pytest.raises(StoreCorrupt):
+        async with asyncio.timeout(GUARD_SECONDS):
+            await following
+    assert pauses == [0.05, 0.1, 0.2, 0.4]
+
+
+@pytest.mark.parametrize(("more", "idles"), [({}, 1), ({"Nats-Consumer-Stalled": "$JS.FC.test"}, 0)])
+async def test_consumer_that_waits_for_flow_control_is_not_idle(
+    stream: CellStream, more: dict[str, str], idles: int
+) -> None:
+    """It has more messages: a snapshot that ended here would be incomplete."""
+    recorder = Recorder()
+    follower = Follower(stream, [stream.subjects.journal], "test", recorder)
+    headers = {"Status": "100", "Description": "Idle Heartbeat", "Nats-Last-Consumer": "0", **more}
+    follower._lost = asyncio.get_running_loop().create_future()
+    await follower._on_message(Msg(stream.connection._client, subject="inbox", data=b"", headers=headers))
+    assert (recorder.idles, follower._lost.done()) == (idles, False)

@@ -8,11 +8,10 @@ from secrets import token_hex
 import pytest
 
 from forewarn.settings.nats import NatsSettings
-from forewarn.store.nats.connection import NatsConnection
 from forewarn.store.nats.host_store import HostStore
 from forewarn.store.nats.record_cache import RecordCache
 from forewarn.store.nats.store import NatsStore
-from forewarn.store.nats.stream import CELL_KEY, CellStream
+from forewarn.store.nats.stream import CELL_KEY
 from forewarn.store.port import (
     Deleted,
     Reached,
@@ -24,6 +23,8 @@ from forewarn.store.port import (
     StoreUnavailable,
     WatchItem,
 )
+from tests.fleet.host.clusters import until
+from tests.support.disks import fill_disk, mount_disk
 from tests.support.nats_servers import GUARD_SECONDS, NatsCluster
 
 pytestmark = pytest.mark.process
@@ -95,9 +96,39 @@ async def test_everything_that_was_yielded_is_on_disk(
     await store.aclose()
 
 
-async def test_host_starts_from_disk_and_learns_of_a_deletion(
-    control: NatsStore, settings: NatsSettings, directory: Path
+async def test_newest_change_is_yielded_when_the_disk_has_room_again(
+    control: NatsStore, settings: NatsSettings, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    with mount_disk(tmp_path / "disk", "4m"):
+        web = await control.save(WEB, b"w", (), expected=None)
+        store = await HostStore.open(settings, "hv-0", tmp_path / "disk")
+        store.follow(["web"])
+        async with store.watch() as watch:
+            assert await take(watch, 2) == [SnapshotEnd(), Record(WEB, b"w", web)]
+            ballast = fill_disk(tmp_path / "disk")
+            large = bytes(500_000)
+            changed = await control.save(WEB, large, (), expected=web)
+            await until(lambda: store.disk_problem is not None)
+            synced_at = store.synced_at
+            await store.on_idle()
+            assert store.synced_at == synced_at, "the newest records are not shown"
+            newest = changed
+            for value in (b"w2", b"w3", b"w4"):
+                newest = await control.save(WEB, value, (), expected=newest)
+            await until(lambda: store._revisions[WEB] == newest)
+            assert len(store._waiting) == 1, "older changes of a record need no room"
+            ballast.unlink()
+            assert await take(watch, 2) == [Record(WEB, large, changed), Record(WEB, b"w4", newest)]
+            await until(lambda: store.disk_problem is None)
+        await store.aclose()
+    assert [record.levelname for record in caplog.records if "disk" in record.getMessage()] == ["ERROR", "WARNING"]
+
+
+@pytest.mark.parametrize("has_marker", [True, False])
+async def test_host_starts_from_disk_and_learns_of_a_deletion(
+    control: NatsStore, settings: NatsSettings, directory: Path, *, has_marker: bool
+) -> None:
+    """Also if it was away for so long that the marker of the deletion has ended."""
     web = await control.save(WEB, b"w", (), expected=None)
     store = await HostStore.open(settings, "hv-0", directory)
     store.follow(["web"])
@@ -105,6 +136,9 @@ async def test_host_starts_from_disk_and_learns_of_a_deletion(
         await take(watch, 2)
     await store.aclose()
     await control.save(WEB, None, (), expected=web)
+    if not has_marker:
+        stream = control._stream
+        await stream.connection.call(f"STREAM.PURGE.{stream.name}", {"filter": stream.subjects.of(WEB)})
     store = await HostStore.open(settings, "hv-0", directory)
     async with store.watch() as watch:
         first, second, deleted = await take(watch, 3)
@@ -128,20 +162,45 @@ async def test_records_of_another_cell_are_dropped(control: NatsStore, settings:
     assert state.records == []
 
 
-async def test_stream_that_ends_before_the_disk_is_noticed(
-    control: NatsStore, settings: NatsSettings, directory: Path
+async def test_newer_record_on_disk_stays_until_the_cell_has_a_new_id(
+    control: NatsStore, settings: NatsSettings, directory: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    web = await control.save(WEB, b"w", (), expected=None)
-    connection = await NatsConnection.open(settings)
-    cell_id = (await CellStream(connection, settings.cell).read_state()).cell_id
-    await connection.aclose()
+    """As after a restore of an older backup, or while the server of the consumer does not keep up with the leader."""
+    web = await control.save(WEB, b"older", (), expected=None)
     cache, _ = await RecordCache.open(directory)
-    await cache.write([Record(WEB, b"newer", web + 100)], cell_id=cell_id)
+    await cache.write([Record(WEB, b"newer", web + 100)], cell_id=control.cell_id)
     await cache.aclose()
     store = await HostStore.open(settings, "hv-0", directory)
     async with store.watch() as watch:
+        assert await take(watch, 2) == [Record(WEB, b"newer", web + 100), SnapshotEnd()]
+        await until(lambda: "an older state of scope/web" in caplog.text)
+        assert store.synced_at is None, "the host does not know the newest state"
+        web = await control.save(WEB, b"also older", (), expected=web)
+        hold = await control.save(HOLD, b"h", (), expected=None)
+        assert await take(watch, 1) == [Record(HOLD, b"h", hold)]
+        await control.renew()
         with pytest.raises(StoreRestored):
-            await take(watch, 10)
+            await take(watch, 1)
+    await store.aclose()
+    cache, state = await RecordCache.open(directory)
+    await cache.aclose()
+    assert state.records == []
+
+
+async def test_host_is_current_when_the_servers_have_caught_up(
+    control: NatsStore, settings: NatsSettings, directory: Path
+) -> None:
+    web = await control.save(WEB, b"older", (), expected=None)
+    cache, _ = await RecordCache.open(directory)
+    await cache.write([Record(WEB, b"newer", web + 1)], cell_id=control.cell_id)
+    await cache.aclose()
+    store = await HostStore.open(settings, "hv-0", directory)
+    async with store.watch() as watch:
+        await take(watch, 2)
+        assert await control.save(WEB, b"newer", (), expected=web) == web + 1
+        await until(lambda: store.synced_at is not None)
+        newest = await control.save(WEB, b"newest", (), expected=web + 1)
+        assert await take(watch, 1) == [Record(WEB, b"newest", newest)]
     await store.aclose()
 
 

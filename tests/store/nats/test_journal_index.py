@@ -95,9 +95,50 @@ async def test_index_ahead_of_a_restored_stream_is_built_again(
     await stream.create(1, cell_id)
     await store.aclose()
     again = await NatsStore.open(settings, tmp_path / "one")
+    assert again.reverted is not None
     assert await whole_journal(again) == []
     await again.save(WEB, b"", entries(1, first=7), expected=None)
     assert [row.entry.n for row in await whole_journal(again)] == [7]
+    await again.aclose()
+
+
+async def test_index_of_a_restored_stream_that_has_grown_since_is_built_again(
+    store: NatsStore, settings: NatsSettings, tmp_path: Path
+) -> None:
+    """Another process has saved more after the restore than this one had read before it."""
+    revision = await store.save(WEB, b"", entries(1), expected=None)
+    await store.save(WEB, b"", entries(1, first=2), expected=revision)
+    assert len(await whole_journal(store)) == 2
+    cell_id, stream = store._cell_id, store._stream
+    await stream.connection.call(f"STREAM.DELETE.{stream.name}")
+    await stream.create(1, cell_id)
+    await store.aclose()
+    other = await NatsStore.open(settings, tmp_path / "two")
+    await other.save(WEB, b"", entries(1_900, first=7), expected=None)
+    after = await whole_journal(other)
+    await other.aclose()
+    again = await NatsStore.open(settings, tmp_path / "one")
+    assert await whole_journal(again) == after
+    assert again.reverted is not None
+    await again.aclose()
+    once_more = await NatsStore.open(settings, tmp_path / "one")
+    assert once_more.reverted is not None, "until new epochs have begun"
+    await once_more.aclose()
+
+
+async def test_journal_that_another_process_has_pruned_is_not_an_older_one(
+    store: NatsStore, settings: NatsSettings, tmp_path: Path
+) -> None:
+    """The last row of this process is gone, but it was pruned."""
+    await store.save(WEB, b"", entries(1), expected=None)
+    assert len(await whole_journal(store)) == 1
+    await store.aclose()
+    other = await NatsStore.open(settings, tmp_path / "two")
+    await other.save(BATCH, b"", entries(1), expected=None)
+    await prune_all(other, Retention(rows=0))
+    await other.aclose()
+    again = await NatsStore.open(settings, tmp_path / "one")
+    assert again.reverted is None
     await again.aclose()
 
 

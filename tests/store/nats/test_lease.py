@@ -8,6 +8,7 @@ import pytest
 from forewarn.settings.nats import NatsSettings
 from forewarn.store.nats import lease, save_queue
 from forewarn.store.nats.lease import LeaseMessage, NatsLease, read_member
+from forewarn.store.nats.message import StoredMessage
 from forewarn.store.nats.store import NatsStore
 from forewarn.store.port import CellInUse, StoreUnavailable
 from tests.store.contract import GUARD_SECONDS, WEB
@@ -94,6 +95,61 @@ async def test_waiting_process_gets_a_released_lease_and_a_lost_one_by_its_end(
         await third.claim()
         await second.lost.wait()
         assert (second.is_valid, third.is_valid) == (False, True)
+    for store in stores:
+        await store.aclose()
+
+
+async def test_lease_that_is_claimed_again_is_renewed_by_one_task(settings: NatsSettings, tmp_path: Path) -> None:
+    """Two of them would refuse each other, and this process would lose a lease that nobody else has taken."""
+    store = await NatsStore.open(settings, tmp_path)
+    clock = store.lease("clock", "member")
+    async with asyncio.timeout(GUARD_SECONDS):
+        await clock.claim()
+        await asyncio.sleep(0)  # the task begins
+        await clock.release()
+        await clock.claim()
+        await clock.release()  # before the task has begun
+        await clock.claim()
+    assert [task.get_name() for task in asyncio.all_tasks()].count("renew the lease clock") == 1
+    await store.aclose()
+
+
+async def test_renewal_under_way_does_not_prevent_the_release(
+    settings: NatsSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The renewal is about to be written when the release has read the newest message."""
+    monkeypatch.setattr(lease, "RENEW_SECONDS", 0.0)
+    stores = [await NatsStore.open(settings, tmp_path / name) for name in ("one", "two")]
+    first, second = (store.lease("clock", f"member-{number}") for number, store in enumerate(stores))
+    write, read_last = first._write, stores[0]._stream.read_last
+    is_renewing, may_renew, has_ended = (asyncio.Event() for _ in range(3))
+
+    async def write_late(data: bytes, ttl: str, *, expected: int) -> None:
+        if data and not may_renew.is_set():
+            is_renewing.set()
+            try:
+                await may_renew.wait()
+                await write(data, ttl, expected=expected)
+            finally:
+                has_ended.set()
+        else:
+            await write(data, ttl, expected=expected)
+
+    async def read_early(subject: str) -> StoredMessage | None:
+        found = await read_last(subject)
+        may_renew.set()
+        await has_ended.wait()
+        return found
+
+    async with asyncio.timeout(GUARD_SECONDS):
+        await first.claim()
+        monkeypatch.setattr(first, "_write", write_late)
+        await is_renewing.wait()
+        monkeypatch.setattr(stores[0]._stream, "read_last", read_early)
+        await first.release()
+        assert (first.is_valid, first.lost.is_set()) == (False, True)
+        second.patience = 0
+        await second.claim()
     for store in stores:
         await store.aclose()
 

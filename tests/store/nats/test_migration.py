@@ -8,7 +8,7 @@ import pytest
 from forewarn.store.migration import MigrationCursor, MigrationPage, MigrationState, TargetUsed
 from forewarn.store.nats import migration
 from forewarn.store.nats.migration import CellAccess, NatsSource, NatsTarget
-from forewarn.store.port import CellInUse, Extent, JournalRow, Record, StoreUnavailable
+from forewarn.store.port import CellInUse, Extent, JournalRow, Record, StoreMissing, StoreUnavailable
 from tests.store.contract import BATCH, WEB, entry
 from tests.support.nats_servers import NatsCluster
 
@@ -53,6 +53,7 @@ async def test_other_process_takes_the_cell_away(nats_server: NatsCluster, monke
     await cell.claim()
     await cell.check()
     monkeypatch.setattr(migration, "CLAIM_SECONDS", 0.1)
+    monkeypatch.setattr(migration, "MEMBER_SECONDS", -3.0)  # it waits for no other process to end
     with pytest.raises(CellInUse):
         await other.claim()
     again = await CellAccess.open(settings, "me")
@@ -89,8 +90,19 @@ async def test_cell_with_content_is_neither_filled_nor_cleared(nats_server: Nats
     await target.begin(STATE, Extent(0, 0))
     await target.write(PAGE)
     await target.finish()
-    with pytest.raises(TargetUsed):
+    with pytest.raises(TargetUsed, match="remove it with `nats stream rm "):
         await NatsTarget(cell, 1).begin(STATE, Extent(0, 0))
     with pytest.raises(TargetUsed):
         await NatsTarget(cell, 1).clear()
     await cell.aclose()
+
+
+async def test_way_back_from_a_cell_that_was_created_instead_of_restored_is_named(nats_server: NatsCluster) -> None:
+    cell = await CellAccess.open(await nats_server.create_cell(), "me")
+    with pytest.raises(TargetUsed, match="remove it with `nats stream rm "):
+        await NatsTarget(cell, 1).begin(STATE, Extent(0, 5_000))
+    await cell.aclose()
+    missing = await CellAccess.open(nats_server.settings(f"m-{token_hex(4)}"), "me")
+    with pytest.raises(StoreMissing, match="if it existed before, restore it instead"):
+        await missing.claim()
+    await missing.aclose()

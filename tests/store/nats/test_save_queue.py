@@ -1,7 +1,7 @@
 """The queue of saves: order, batches, and what becomes of a save without an answer."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -9,7 +9,8 @@ from nats.aio.msg import Msg
 
 from forewarn.settings.nats import NatsSettings
 from forewarn.store.nats import save_queue
-from forewarn.store.nats.connection import ResponseMissing
+from forewarn.store.nats.connection import ResponseMissing, ServerUnavailable
+from forewarn.store.nats.message import Message
 from forewarn.store.nats.store import NatsStore
 from forewarn.store.port import (
     GuardConflict,
@@ -168,6 +169,36 @@ async def test_save_without_any_answer_is_unknown_in_the_end(store: NatsStore, m
     monkeypatch.setattr(store._stream.connection, "request", never)
     with pytest.raises(SaveUnknown):
         await store.save(WEB, b"one", entries(1), expected=None)
+
+
+async def test_saves_that_have_waited_too_long_are_refused_with_a_failed_batch(
+    store: NatsStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They do not wait as long again, one after the other, during an outage."""
+    monkeypatch.setattr(save_queue, "PATIENCE_SECONDS", 0.0)
+    sent: set[bytes] = set()
+
+    async def refuse(messages: Sequence[Message]) -> int:
+        sent.update(message.data for message in messages)
+        raise ServerUnavailable("test")
+
+    monkeypatch.setattr(store._stream, "publish_batch", refuse)
+    values = (b"one", b"two", b"three")
+    results = await asyncio.gather(
+        *(store.save(WEB, value, [], expected=None) for value in values), return_exceptions=True
+    )
+    assert [type(result) for result in results] == [StoreUnavailable] * 3
+    assert sent == {b"one"}
+
+
+async def test_saves_wait_for_any_time_while_batches_succeed(store: NatsStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(save_queue, "PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(save_queue, "MAX_OPEN", 1)
+    keys = [RecordKey(RecordKind.SCOPE, f"scope-{n}") for n in range(3)]
+    revisions = await asyncio.gather(*(store.save(key, b"value", [], expected=None) for key in keys))
+    assert [await store.load(key) for key in keys] == [
+        Record(key, b"value", revision) for key, revision in zip(keys, revisions, strict=True)
+    ]
 
 
 async def test_guarded_saves_share_batches(store: NatsStore) -> None:

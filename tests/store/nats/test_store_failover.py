@@ -4,6 +4,7 @@ import asyncio
 import random
 import signal
 from collections import Counter, defaultdict
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from forewarn.store.port import (
     Record,
     RecordKey,
     RecordKind,
+    Retention,
     RevisionConflict,
     SaveUnknown,
     StoreUnavailable,
@@ -174,15 +176,45 @@ async def test_watch_of_another_process_goes_on_after_the_leader_was_killed(
     revision = await writer.save(WEB, b"0", [], expected=None)
     async with reader.watch() as changes, asyncio.timeout(GUARD_SECONDS):
         assert await read_snapshot(changes) == [Record(WEB, b"0", revision)]
-        for step in range(1, 3):
-            leader = await nats_cluster.leader_of(settings)
-            leader.kill()
-            revision = await writer.save(WEB, str(step).encode(), entries(1, first=step), expected=revision)
-            assert await read_items(changes, 1) == [Record(WEB, str(step).encode(), revision)]
-            nats_cluster.start(leader)
+        leader = await nats_cluster.leader_of(settings)
+        leader.kill()
+        revision = await writer.save(WEB, b"1", entries(1), expected=revision)
+        assert await read_items(changes, 1) == [Record(WEB, b"1", revision)]
+        nats_cluster.start(leader)
+        revision = await writer.save(WEB, b"2", entries(1, first=2), expected=revision)
+        assert await read_items(changes, 1) == [Record(WEB, b"2", revision)]
         assert [row.entry.n for row in await reader.journal(JournalQuery())] == [1, 2]
     await reader.aclose()
     await writer.aclose()
+
+
+@pytest.mark.long
+async def test_purge_under_load_removes_only_old_lines(nats_cluster: NatsCluster, tmp_path: Path) -> None:
+    """One process removes lines, again and again, while another one saves."""
+    settings = await nats_cluster.create_cell()
+    writer, pruner = [await NatsStore.open(settings, tmp_path / str(n)) for n in range(2)]
+    log = WriterLog(writer, 6)
+    kept = Retention(age=None, rows=300)
+    async with asyncio.timeout(GUARD_SECONDS), asyncio.TaskGroup() as tasks:
+        for key in log.keys:
+            tasks.create_task(log.write(key))
+        removed = 0
+        while removed < 5_000:
+            await log.progress(100)
+            removed += await pruner.prune(kept, now=datetime.now(UTC))
+        log.is_over = True
+    assert log.unknown == set()
+    while await pruner.prune(kept, now=datetime.now(UTC)):  # one batch at a time
+        pass
+    for store in (pruner, writer):
+        async with asyncio.timeout(GUARD_SECONDS):
+            while len(rows := await whole_journal(store)) != kept.rows:  # noqa: ASYNC110 - simple
+                await asyncio.sleep(0.05)  # the other store hears of the removal a little later
+        last = Counter({key.id: max(steps) for key, steps in log.acknowledged.items()})
+        for key in log.keys:
+            steps = [int(str(row.entry.why).split()[1]) for row in rows if row.key == key]
+            assert steps == list(range(last[key.id] - len(steps) + 1, last[key.id] + 1))  # the newest, without gaps
+        await store.aclose()
 
 
 @pytest.mark.long

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from forewarn.store.nats.connection import NatsConnection
+from forewarn.store.nats.connection import NatsConnection, ServerUnavailable
 from forewarn.store.nats.message import FORMAT, CellSubjects
 from forewarn.store.nats.stream import CELL_KEY, CellStream, InvalidServer, check_version, parse_headers
-from forewarn.store.port import StoreMissing, StoreTooNew
+from forewarn.store.port import StoreMissing, StoreReverted, StoreTooNew
 from tests.support.nats_servers import NatsCluster
 
 pytestmark = pytest.mark.process
@@ -48,6 +48,34 @@ async def test_cell_of_a_newer_format_is_refused(nats_server: NatsCluster) -> No
     await connection.request(CellSubjects(settings.cell).of(CELL_KEY), newer, {"Nats-Rollup": "sub"})
     with pytest.raises(StoreTooNew):
         await stream.read_state()
+    await connection.aclose()
+
+
+async def test_end_of_the_stream_and_of_a_subject_is_confirmed_by_a_write(nats_server: NatsCluster) -> None:
+    settings = await nats_server.create_cell()
+    connection = await NatsConnection.open(settings)
+    stream = CellStream(connection, settings.cell)
+    last = (await stream.read_state()).last
+    with pytest.raises(StoreReverted, match=f"it ends at {last}, before {last + 7}"):
+        await stream.check_end(last + 7)
+    with pytest.raises(ServerUnavailable, match="does not lead"):
+        await stream.check_end(last)
+    cell = stream.subjects.of(CELL_KEY)
+    assert await stream.is_at(cell, last)
+    assert not await stream.is_at(cell, last + 1)
+    await connection.aclose()
+
+
+async def test_new_id_is_given_once(nats_server: NatsCluster) -> None:
+    settings = await nats_server.create_cell()
+    connection = await NatsConnection.open(settings)
+    stream = CellStream(connection, settings.cell)
+    first = (await stream.read_state()).cell_id
+    await stream.renew_id(first)
+    second = (await stream.read_state()).cell_id
+    assert second != first
+    await stream.renew_id(first)
+    assert (await stream.read_state()).cell_id == second, "another process has renewed the cell"
     await connection.aclose()
 
 

@@ -7,9 +7,13 @@ from pathlib import Path
 import pytest
 
 from forewarn.settings.nats import NatsSettings
+from forewarn.store.nats import watch as record_watch
+from forewarn.store.nats.connection import cancel_tasks
+from forewarn.store.nats.follower import Follower, FollowLost
 from forewarn.store.nats.store import NatsStore
 from forewarn.store.nats.stream import CellStream
-from forewarn.store.port import Deleted, JournalQuery, Record, RecordKey, RecordKind, StoreRestored
+from forewarn.store.nats.watch import MAX_IDLE_ROUNDS, MAX_PAGES, RecordWatch
+from forewarn.store.port import Deleted, JournalQuery, Record, RecordKey, RecordKind, StoreRestored, StoreReverted
 from tests.store.contract import BATCH, GUARD_SECONDS, WEB, entries, read_items, read_snapshot
 from tests.support.nats_servers import NatsCluster
 
@@ -123,9 +127,72 @@ async def test_recreated_stream_ends_the_watch(
         await store.load(WEB)
 
 
+async def test_record_that_has_become_older_ends_the_watch(
+    store: NatsStore, other: NatsStore, settings: NatsSettings, tmp_path: Path
+) -> None:
+    """A stream was restored from a backup, and has grown beyond what this process had read of it."""
+    revision = await other.save(WEB, b"old", entries(1), expected=None)
+    for _ in range(20):
+        revision = await other.save(WEB, b"new", entries(1), expected=revision)
+    async with store.watch() as changes:
+        await read_snapshot(changes)
+        stream = stream_of(other)
+        await stream.connection.call(f"STREAM.DELETE.{stream.name}")
+        await stream.create(1, store.cell_id)
+        await other._queue.save(WEB, b"old", entries(1), None, {})  # `other` may have noticed the restore
+        for _ in range(100):
+            await stream.test_write(0)
+        with pytest.raises(StoreReverted):
+            await read_items(changes, 1)
+    await store.aclose()
+    again = await NatsStore.open(settings, tmp_path / "one")
+    assert again.reverted is not None
+    await again.renew()
+    await again.aclose()
+    renewed = await NatsStore.open(settings, tmp_path / "one")
+    assert renewed.cell_id != again.cell_id
+    assert renewed.reverted is None
+    await renewed.aclose()
+
+
+async def test_snapshot_of_a_server_that_lags_behind_is_not_complete(store: NatsStore, other: NatsStore) -> None:
+    """The consumer is idle, although the leader has a newer record than it has sent."""
+    revision = await other.save(WEB, b"one", [], expected=None)
+    async with store.watch() as changes:
+        await read_snapshot(changes)
+        [watch] = store._watches
+        await watch.on_start(await stream_of(store).read_state())
+        watch._snapshot_end = revision
+        for _ in range(MAX_IDLE_ROUNDS - 1):
+            await watch.on_idle()
+        assert watch._in_snapshot is not None
+        with pytest.raises(FollowLost):
+            await watch.on_idle()
+
+
 async def test_large_snapshot_comes_in_pages(store: NatsStore, other: NatsStore) -> None:
     keys = [RecordKey(RecordKind.SCOPE, f"scope-{n}") for n in range(12)]
     value = bytes(600 * 1024)
     expected = [Record(key, value, await store.save(key, value, [], expected=None)) for key in keys]
     async with other.watch() as changes:
         assert await read_snapshot(changes) == expected
+
+
+async def test_page_that_waits_when_the_follower_starts_again_is_not_lost(
+    store: NatsStore, other: NatsStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next snapshot brings its records again, but they are known by then."""
+    monkeypatch.setattr(record_watch, "PAGE_BYTES", 1)  # each record is a page
+    keys = [RecordKey(RecordKind.SCOPE, f"scope-{n}") for n in range(MAX_PAGES + 2)]
+    expected = [Record(key, b"value", await other.save(key, b"value", [], expected=None)) for key in keys]
+    stream = stream_of(store)
+    watch = RecordWatch(stream, store.cell_id, on_seen=lambda _: None)
+    follower = Follower(stream, [stream.subjects.records], "test", watch)
+    first = asyncio.create_task(follower.run())
+    async with asyncio.timeout(GUARD_SECONDS):
+        while len(watch._revisions) <= MAX_PAGES:  # noqa: ASYNC110 - a page that waits raises no event
+            await asyncio.sleep(0.001)
+    await cancel_tasks({first})
+    second = asyncio.create_task(follower.run())
+    assert await read_snapshot(watch.watcher) == expected
+    await cancel_tasks({second})

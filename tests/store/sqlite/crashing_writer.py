@@ -3,7 +3,7 @@
 Each save of a key has the next number of that key. It brings one value, or at every seventh number a deletion, and two
 journal entries, from which anyone can tell which number was the last to be saved as a whole. Half of the keys are
 guarded by the first one: their entries tell at which of its numbers. A key whose save has an unknown outcome is left
-alone from then on.
+alone from then on. The program ends with an error if the store goes on refusing a save.
 """
 
 import asyncio
@@ -14,12 +14,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from forewarn.core.journal import Entry, EntryKind
-from forewarn.store.port import GuardConflict, JournalQuery, RecordKey, RecordKind, SaveUnknown, Store, StoreError
+from forewarn.store.port import GuardConflict, JournalQuery, RecordKey, RecordKind, SaveUnknown, Store, StoreFailed
 from forewarn.store.sqlite.store import SqliteStore
 
 NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 KEYS = [RecordKey(RecordKind.SCOPE, f"scope-{n}") for n in range(6)]
 GUARD, GUARDED = KEYS[0], KEYS[3:]
+
+MAX_REFUSALS = 5_000
+"""How often in a row a save may be refused: a disk that fails at every tenth call can refuse hundreds."""
 
 
 def value_of(key: RecordKey, number: int) -> bytes | None:
@@ -49,6 +52,7 @@ class _Newest(NamedTuple):
 
 
 async def write_for_ever(store: Store, key: RecordKey, newest: dict[RecordKey, _Newest]) -> None:
+    refusals = 0
     while True:
         number, revision = newest[key].number + 1, newest[key].revision
         value = value_of(key, number)
@@ -65,8 +69,12 @@ async def write_for_ever(store: Store, key: RecordKey, newest: dict[RecordKey, _
             continue
         except SaveUnknown:
             return
-        except StoreError:  # nothing was saved, so the same number can be saved again
+        except StoreFailed:  # nothing was saved, so the same number can be saved again
+            refusals += 1
+            if refusals > MAX_REFUSALS:
+                raise
             continue
+        refusals = 0
         os.write(sys.stdout.fileno(), f"{key.id} {number}\n".encode())
         newest[key] = _Newest(number, None if value is None else revision)
 

@@ -17,7 +17,7 @@ from forewarn.store.port import (
     StoreFull,
 )
 from forewarn.store.sqlite import group_commit
-from forewarn.store.sqlite.group_commit import BATCH_SAVES, GroupCommit
+from forewarn.store.sqlite.group_commit import BATCH_SAVES, RESULTS_AT_ONCE, GroupCommit
 from forewarn.store.sqlite.store import SqliteStore
 from forewarn.store.sqlite.writer import Save, SaveResult
 from tests.store.contract import (
@@ -143,6 +143,29 @@ async def test_number_of_saves_in_a_transaction_is_limited(thread: ThreadPoolExe
     group = GroupCommit(thread, commit, list, commit.published.append)
     await asyncio.gather(*(group.save(a_save(f"s{n}")) for n in range(BATCH_SAVES + 1)))
     assert list(map(len, commit.batches)) == [BATCH_SAVES, 1]
+
+
+async def test_results_of_a_large_batch_come_in_several_iterations_of_the_event_loop(
+    thread: ThreadPoolExecutor,
+) -> None:
+    commit = ScriptedCommit()
+    group = GroupCommit(thread, commit, list, commit.published.append)
+    done: list[str] = []
+    at_once: list[int] = []
+
+    async def save(id_: str) -> None:
+        await group.save(a_save(id_))
+        done.append(id_)
+
+    ids = [f"s{n}" for n in range(10 * RESULTS_AT_ONCE)]
+    saves = asyncio.gather(*map(save, ids))
+    while not saves.done():
+        before = len(done)
+        await asyncio.sleep(0)
+        at_once.append(len(done) - before)
+    assert (commit.batches, done) == ([ids], ids)
+    assert max(at_once) <= 2 * RESULTS_AT_ONCE  # two iterations, if this loop was in between
+    assert [change.key.id for change in commit.published] == ids
 
 
 async def test_group_without_saves_is_drained(thread: ThreadPoolExecutor) -> None:

@@ -49,7 +49,9 @@ def write_until_killed(directory: Path, chance: random.Random) -> Numbers:
             time.sleep(chance.uniform(0, 0.5))  # anywhere, most likely while it starts or opens the store
         else:
             for _ in range(chance.randint(1, 120)):
-                note(acknowledged, writer.stdout.readline())
+                line = writer.stdout.readline()
+                assert line, writer.stderr.read()
+                note(acknowledged, line)
             time.sleep(chance.uniform(0, 0.02))  # somewhere between two acknowledgements
         writer.kill()
         for line in writer.stdout:

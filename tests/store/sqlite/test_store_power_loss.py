@@ -38,7 +38,7 @@ def record_writer(directory: Path, *, acknowledgements: int, failing_sync_every:
     ) as writer:
         assert writer.stdout is not None
         for number in range(acknowledgements):
-            assert writer.stdout.readline()
+            assert writer.stdout.readline(), "the writer has ended; its error is above"
             if failing_sync_every and number % failing_sync_every == 0:
                 call = 1 + number // failing_sync_every % 3
                 disk.arm(FaultPlan(Fault.REFUSED, errno.EIO, call, call, only_syncs=True))

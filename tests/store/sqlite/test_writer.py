@@ -180,8 +180,9 @@ def test_each_save_of_a_large_batch_is_compared_by_itself(writer: Writer) -> Non
 
 
 def test_revisions_are_looked_up_without_reading_all_records(writer: Writer) -> None:
-    statement = READ_REVISIONS.format(rows="(?, ?), (?, ?)")
-    plan = writer._connection.execute(f"EXPLAIN QUERY PLAN {statement}", ("scope", "web") * 2).fetchall()
+    statement = READ_REVISIONS.format(rows="(?, ?, ?), (?, ?, ?)")
+    rows = (0, "scope", "web", 1, "scope", "batch")
+    plan = writer._connection.execute(f"EXPLAIN QUERY PLAN {statement}", rows).fetchall()
     assert [step[-1] for step in plan if "records" in step[-1]] == [
         "SEARCH records USING INDEX sqlite_autoindex_records_1 (kind=? AND id=?)"
     ]

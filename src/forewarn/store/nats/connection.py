@@ -1,4 +1,10 @@
-"""Connection to the NATS servers: logs in, calls the JetStream API, and sends nothing while it is disconnected."""
+"""Connection to the NATS servers: logs in, calls the JetStream API, and sends nothing while it is disconnected.
+
+NatsError
+├── ServerUnavailable  no server could act on the request; it has had no effect
+├── ResponseMissing    the request has no answer; it may or may not have had its effect
+└── ApiRefused         JetStream has refused the request
+"""
 
 import asyncio
 import json
@@ -15,6 +21,7 @@ from nats.aio.subscription import Subscription
 from nats.errors import (
     ConnectionClosedError,
     Error,
+    MaxPayloadError,
     NoRespondersError,
     OutboundBufferLimitError,
     SlowConsumerError,
@@ -43,21 +50,25 @@ CANCEL_SECONDS = 0.1
 """How long to wait for a cancelled task before it is cancelled again."""
 
 
-class ServerUnavailable(BaseError):
+class NatsError(BaseError):
+    """A request to the NATS servers has failed."""
+
+
+class ServerUnavailable(NatsError):
     """A request reached no server that could act on it, and has had no effect."""
 
     template = "{reason}"
     reason: str
 
 
-class ResponseMissing(BaseError):
+class ResponseMissing(NatsError):
     """A request was sent, but has no answer: it may or may not have had its effect."""
 
     template = "{reason}"
     reason: str
 
 
-class ApiRefused(BaseError):
+class ApiRefused(NatsError):
     """JetStream has refused a request; `code` is its number of the reason."""
 
     template = "{description} ({code})"
@@ -141,16 +152,24 @@ class NatsConnection:
         """Send a message and return its answer; raise ServerUnavailable or ResponseMissing."""
         if not self._client.is_connected:
             raise ServerUnavailable(self._last_error)
+        task = asyncio.current_task()
+        cancelled_before = task.cancelling() if task is not None else 0
         try:
             return await self._client.request(
                 subject, data, timeout=ANSWER_SECONDS, headers=dict(headers) if headers else None
             )
         except (NoRespondersError, OutboundBufferLimitError) as error:
-            raise ServerUnavailable(f"no server answers for {subject.partition('.')[0]}") from error
+            raise ServerUnavailable(f"no process receives {subject}") from error
+        except MaxPayloadError:  # it was not sent
+            raise
         except (TimeoutError, Error) as error:
             raise ResponseMissing(
                 f"no answer within {ANSWER_SECONDS:g} s" if isinstance(error, TimeoutError) else str(error)
             ) from error
+        finally:
+            # Python 3.11 loses a cancellation that comes together with the answer: then the task would never end.
+            if task is not None and task.cancelling() > cancelled_before:
+                raise asyncio.CancelledError
 
     async def call(self, function: str, body: Mapping[str, object] | None = None) -> dict[str, Any]:
         """Call a function of the JetStream API and return its result.
@@ -177,6 +196,18 @@ class NatsConnection:
             for _ in range(2):  # the client sends the first ping before messages that wait in its buffer
                 await self._client.flush(FLUSH_SECONDS)
 
+    async def may_receive(self, subject: str) -> bool:
+        """Return whether the user may receive messages of a subject."""
+
+        async def ignore(_: Msg) -> None:
+            return
+
+        self._last_error = ""
+        subscription = await self.subscribe(subject, ignore, lambda: None)
+        await self.flush()
+        await self.unsubscribe(subscription)
+        return "permissions violation" not in self._last_error.lower()
+
     async def unsubscribe(self, subscription: Subscription) -> None:
         """Receive no more messages."""
         self._slow.pop(subscription, None)
@@ -187,7 +218,8 @@ class NatsConnection:
 
     async def aclose(self) -> None:
         """Close the connection. A second call does nothing."""
-        await self._client.close()
+        with suppress(OSError, RuntimeError):  # without a server, the client writes to a socket that is closed
+            await self._client.close()
         await asyncio.sleep(0)  # the event loop closes the socket in its next iteration
 
     async def _connect(self, options: dict[str, Any]) -> None:

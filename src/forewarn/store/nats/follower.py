@@ -15,7 +15,7 @@ from nats.aio.msg import Msg
 
 from forewarn.core.backoff import backoff
 from forewarn.core.base_error import BaseError
-from forewarn.store.nats.connection import ApiRefused, ResponseMissing, ServerUnavailable
+from forewarn.store.nats.connection import ApiRefused, NatsError, ServerUnavailable
 from forewarn.store.nats.message import StoredMessage
 from forewarn.store.nats.stream import CellStream, StreamState
 
@@ -84,9 +84,10 @@ class Follower:
                 state = await self._stream.read_state() if self._host is None else StreamState("", 0, {})
                 start = await self._handler.on_start(state)
                 await self._follow(start)
-            except (FollowLost, ApiRefused, ResponseMissing, ServerUnavailable) as error:
+            except (FollowLost, NatsError) as error:
                 if self._received:
                     pauses = backoff(FIRST_PAUSE, LONGEST_PAUSE)
+                self._received = 0  # the next start may fail before it receives anything
                 log.info("%s of %s starts again: %s", self._name, self._stream.name, error)
                 await asyncio.sleep(next(pauses))
 
@@ -166,15 +167,16 @@ class Follower:
             self._lose(error)
 
     async def _on_status(self, message: Msg, headers: dict[str, str]) -> None:
-        stalled = message.reply or headers.get("Nats-Consumer-Stalled")
-        if stalled:
+        stalled = headers.get("Nats-Consumer-Stalled")
+        if flow_control := message.reply or stalled:
             with suppress(ServerUnavailable):
-                await self._stream.connection.publish(stalled, b"")
+                await self._stream.connection.publish(flow_control, b"")
         if "Nats-Last-Consumer" not in headers:
             return
         if int(headers["Nats-Last-Consumer"]) != self._received:
             raise FollowLost(f"message {self._received + 1} did not arrive")
-        await self._handler.on_idle()
+        if not stalled:  # a stalled consumer has more messages, and waits only for flow control
+            await self._handler.on_idle()
 
     def _lose(self, error: Exception) -> None:
         if not self._lost.done():

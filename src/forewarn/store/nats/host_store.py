@@ -2,6 +2,9 @@
 
 It starts with what is on disk, whether a server answers or not. It then follows the scopes that it is given, and
 writes each change to disk before it yields it.
+
+A record never becomes older here. If the servers have an older one, the server of the consumer does not keep up, or
+the stream was restored from a backup. Then the newer one stays, until a control node gives the cell a new id.
 """
 
 import asyncio
@@ -19,7 +22,7 @@ from forewarn.settings.nats import NatsSettings
 from forewarn.store.nats.command_channel import CommandSender, inbox_of
 from forewarn.store.nats.connection import NatsConnection, ResponseMissing, ServerUnavailable, cancel_tasks
 from forewarn.store.nats.follower import Follower, FollowStart
-from forewarn.store.nats.message import CellSubjects, StoredMessage, encode_token
+from forewarn.store.nats.message import FORMAT, CellSubjects, StoredMessage, check_format, encode_token
 from forewarn.store.nats.record_cache import CachedState, RecordCache
 from forewarn.store.nats.stream import CELL_KEY, CellStream, StreamState
 from forewarn.store.port import (
@@ -37,6 +40,7 @@ from forewarn.store.port import (
     StoreClosed,
     StoreError,
     StoreRestored,
+    StoreTooNew,
     StoreUnavailable,
     WatchItem,
 )
@@ -48,9 +52,6 @@ HOLD_KEY = RecordKey(RecordKind.FLEET, "hold")
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 5.0
 """The pauses in seconds between attempts to connect."""
-
-MAX_WAITING = 5_000
-"""How many changes may wait to be written. The stream waits too, while there are as many."""
 
 SYNC_WRITE_SECONDS = 10.0
 """How often the time at which everything was known is written to disk."""
@@ -65,14 +66,14 @@ class HostStore:
         self._subjects = CellSubjects(settings.cell)
         self._cache = cache
         self._cell_id = state.cell_id
+        self.newest_format = FORMAT
         self._records = state.records
         self._revisions = {record.key: record.revision for record in state.records}
         self.synced_at = state.synced_at
         """When the records were last known to be the newest ones, by the system's clock; None: never."""
-        self._waiting: list[Record | Deleted] = []
-        """Changes that are not on disk yet."""
+        self._waiting: dict[RecordKey, Record | Deleted] = {}
+        """The newest change of each record that is not on disk yet."""
         self._changed = asyncio.Event()
-        self._written = asyncio.Event()
         self._watcher = Watcher(self._read_page)
         self._scopes: frozenset[str] = frozenset(key.id for key in self._revisions if key.kind is RecordKind.SCOPE)
         self._connection: NatsConnection | None = None
@@ -80,8 +81,13 @@ class HostStore:
         self._tasks: set[asyncio.Task[None]] = set()
         self._following: asyncio.Task[None] | None = None
         self._found: set[RecordKey] | None = None
+        """The records that the current snapshot has brought so far; None when it is complete."""
+        self._older: set[RecordKey] = set()
+        """The records that the servers have in an older state than this host."""
         self._is_switching = False
         """Whether the scopes have changed, and the follower of the new ones has not started."""
+        self._is_older = False
+        """Whether it was logged that the servers have older records."""
         self._is_closed = False
         self.has_followed = asyncio.Event()
         """Set when all scopes that are to be followed were received."""
@@ -98,9 +104,19 @@ class HostStore:
         return store
 
     @property
+    def cell_id(self) -> str | None:
+        """The random id of the cell; None until a host has received it."""
+        return self._cell_id
+
+    @property
     def is_connected(self) -> bool:
         """Whether a server answers."""
         return self._connection is not None and self._connection.is_connected
+
+    @property
+    def disk_problem(self) -> str | None:
+        """Why changes cannot be written to disk, and are not yielded; None if they can."""
+        return self._cache.problem
 
     def follow(self, scopes: Iterable[str]) -> None:
         """Follow these scopes from now on, and forget all others."""
@@ -223,6 +239,7 @@ class HostStore:
         del state
         self._is_switching = False
         self._found = set()
+        self._older.clear()
         return FollowStart(None)
 
     async def on_message(self, message: StoredMessage, pending: int) -> None:
@@ -231,13 +248,13 @@ class HostStore:
         if key == CELL_KEY:
             await self._check_cell(message)
         else:
-            change, known = message.to_change(key), self._revisions.get(key, 0)
+            change, known = message.to_change(key, self.newest_format), self._revisions.get(key, 0)
             if self._found is not None:
                 self._found.add(key)
-                if change.revision < known:
-                    await self._drop(
-                        StoreRestored(self._subjects.stream, f"{key} is at {change.revision}, not {known}")
-                    )
+            if change.revision < known:
+                self._older.add(key)
+            else:
+                self._older.discard(key)
             if change.revision > known:
                 self._add(change)
         if self._found is not None and not pending:
@@ -247,18 +264,22 @@ class HostStore:
             self._found = None
         if self._found is None:
             self._changed.set()
-        if len(self._waiting) >= MAX_WAITING and self._found is None:
-            await self._written.wait()
 
     async def on_idle(self) -> None:
-        """Note that the records are the newest ones."""
-        if self._found is None and not self._waiting:
+        """Note that the records are the newest ones, unless the servers have older ones."""
+        if self._older and not self._is_older:
+            log.warning(
+                "the NATS servers have an older state of %s; guests still get the newer one. If the stream was "
+                "restored from a backup, and no control node begins new epochs by itself, run `forewarn cluster renew`",
+                ", ".join(sorted(map(str, self._older))[:3]),
+            )
+        self._is_older = bool(self._older)
+        if not self._waiting:
             self._note_synced()
             self._changed.set()
 
     def _add(self, change: Record | Deleted) -> None:
-        self._waiting.append(change)
-        self._written.clear()
+        self._waiting[change.key] = change
         if isinstance(change, Record):
             self._revisions[change.key] = change.revision
         else:
@@ -270,18 +291,35 @@ class HostStore:
         while True:
             await self._changed.wait()
             self._changed.clear()
+            if self._found is not None:
+                continue  # the records of a snapshot are written together
             now = asyncio.get_running_loop().time()
             if not self._waiting and now - written_at < SYNC_WRITE_SECONDS:
                 continue
-            changes, self._waiting = self._waiting, []
-            await self._cache.write(changes, cell_id=self._cell_id, synced_at=self.synced_at)
+            changes = tuple(self._waiting.values())
+            await self._write_changes(changes)
             written_at = now
             for change in changes:
+                if self._waiting.get(change.key) is change:
+                    del self._waiting[change.key]
                 self._watcher.offer(change)
-            if not self._waiting:
-                self._written.set()
-                if self._found is None and self.is_connected:
-                    self._note_synced()
+            if not self._waiting and self.is_connected:
+                self._note_synced()
+
+    async def _write_changes(self, changes: Sequence[Record | Deleted]) -> None:
+        """Write changes to disk. While that is not possible, guests get what was there before."""
+        had_problem = self.disk_problem is not None
+        for pause in backoff(FIRST_PAUSE, LONGEST_PAUSE):
+            try:
+                await self._cache.write(changes, cell_id=self._cell_id, synced_at=self.synced_at)
+                break
+            except StoreError as error:
+                if not had_problem:
+                    log.error("%s; guests get what is on disk until it can be written", error)  # noqa: TRY400 - the message has the reason
+                had_problem = True
+                await asyncio.sleep(pause)
+        if had_problem:
+            log.warning("the disk of the host can be written again")
 
     async def _drop(self, error: StoreRestored) -> NoReturn:
         """Forget everything, because it is from another stream."""
@@ -290,15 +328,18 @@ class HostStore:
         raise error
 
     async def _check_cell(self, message: StoredMessage) -> None:
-        """Refuse another cell than before."""
-        found = str(loads(message.data)["id"])
+        """Refuse another cell than before, and a format that this version does not know."""
+        content = loads(message.data)
+        found = str(content["id"])
+        check_format(f"cell {self._subjects.cell}", str(content["format"]), self.newest_format)
         if self._cell_id is not None and found != self._cell_id:
             await self._drop(StoreRestored(self._subjects.stream, f"its id is {found}, not {self._cell_id}"))
         self._cell_id = found
 
     def _note_synced(self) -> None:
-        if not self._is_switching:
-            self.synced_at = datetime.now(UTC)
+        if self._found is None and not self._is_switching:
+            if not self._older:
+                self.synced_at = datetime.now(UTC)
             self.has_followed.set()
 
     def _create_task(self, work: Coroutine[None, None, None], name: str) -> asyncio.Task[None]:
@@ -311,6 +352,8 @@ class HostStore:
         """Run a task. An error of the store ends the watch."""
         try:
             await work
+        except StoreTooNew as error:  # guests get what is known, until this host is upgraded
+            log.error("%s; going on with what is on disk", error)  # noqa: TRY400 - no stack trace needed
         except StoreError as error:
             log.error("%s", error)  # noqa: TRY400 - no stack trace needed
             self._watcher.fail(error)

@@ -14,6 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
+from forewarn.files import read_file, write_file
 from forewarn.store.nats.follower import FollowStart
 from forewarn.store.nats.message import POSITIONS_PER_MESSAGE, StoredMessage, read_lines
 from forewarn.store.nats.stream import CellStream, StreamState
@@ -25,7 +26,9 @@ from forewarn.store.port import (
     Retention,
     StoreCorrupt,
     StoreError,
+    StoreFailed,
     StoreRestored,
+    StoreReverted,
     StoreTooNew,
     StoreUnavailable,
 )
@@ -36,6 +39,9 @@ from forewarn.store.sqlite.writer import EncodedEntry, Writer, encode_entries
 log = logging.getLogger(__name__)
 
 FILE_PREFIX = "journal-"
+REVERTED_FILE = "reverted"
+"""The file with the id of a cell whose stream is older than what this process has read of it, and the reason."""
+
 MAX_WAITING_ROWS = 5_000
 """How many rows may wait to be written. The stream waits too, while there are as many."""
 
@@ -80,7 +86,12 @@ class JournalIndex:
         """Open the index in a directory, or create an empty one if it is missing, damaged or of another stream."""
         newest = await stream.read_last(stream.subjects.journal)
         path = directory / f"{FILE_PREFIX}{state.cell_id}.db"
-        writer, reader = await asyncio.to_thread(_open_file, path, state.last)
+        writer, reader = await asyncio.to_thread(_open_file, path)
+        reverted = await _find_reverted(stream, state.last, writer, reader)
+        if reverted is not None:
+            log.warning("building the journal index again: %s", reverted)
+            await asyncio.to_thread(note_reverted, directory, state.cell_id, reverted)
+            writer, reader = await asyncio.to_thread(_replace_file, path, writer, reader)
         index = cls(stream, path, state.cell_id, writer, reader)
         if newest is not None:
             index.expect(newest.sequence)
@@ -92,8 +103,10 @@ class JournalIndex:
 
     async def on_start(self, state: StreamState) -> FollowStart:
         """Continue after the last message that was received."""
-        if state.cell_id != self._cell_id or state.last < self._received:
-            raise StoreRestored(self._stream.name, f"the index has read it up to {self._received}")
+        if state.cell_id != self._cell_id:
+            raise StoreRestored(self._stream.name, f"its id is {state.cell_id}, not {self._cell_id}")
+        if state.last < self._received:
+            await self._stream.check_end(self._received)
         return FollowStart(self._received + 1)
 
     async def on_message(self, message: StoredMessage, pending: int) -> None:
@@ -103,7 +116,7 @@ class JournalIndex:
             content = json.loads(message.data)
             self._purged = _Purged(int(content["before"]), int(content["pruned"]))
         else:
-            key, entries = read_lines(message)
+            key, entries = read_lines(message, self._stream.newest_format)
             first = message.sequence * POSITIONS_PER_MESSAGE
             lines = encode_entries(entries)
             async with self._changed:
@@ -194,31 +207,82 @@ class JournalIndex:
 
 
 def index_names(directory: Path) -> list[str]:
-    """Return the names of all files of indexes in a directory."""
-    return [path.name for path in directory.glob(f"{FILE_PREFIX}*")]
+    """Return the names of all files of indexes in a directory, and of the note that a stream is older."""
+    return [REVERTED_FILE, *(path.name for path in directory.glob(f"{FILE_PREFIX}*"))]
 
 
-def _open_file(path: Path, last: int) -> tuple[Writer, Reader]:
-    """Open the file of a stream that ends at `last`; remove the files of other cells."""
+def note_reverted(directory: Path, cell_id: str, reason: str) -> None:
+    """Note that the stream of a cell is older than what this process has read of it."""
+    file = directory / REVERTED_FILE
+    try:
+        write_file(file, f"{cell_id} {reason}\n".encode())
+    except OSError as error:
+        raise StoreFailed(file, error.strerror or str(error)) from error
+
+
+def read_reverted(directory: Path, cell_id: str) -> str | None:
+    """Return the reason that was noted for a cell; remove the note if the cell has another id since."""
+    file = directory / REVERTED_FILE
+    if not file.exists():
+        return None
+    noted, _, reason = read_file(file).decode().strip().partition(" ")
+    if noted == cell_id:
+        return reason
+    file.unlink()
+    return None
+
+
+def _open_file(path: Path) -> tuple[Writer, Reader]:
+    """Open the file, or a new one if it is damaged; remove the files of other cells."""
     for other in path.parent.glob(f"{FILE_PREFIX}*.db"):
         if other != path:
             log.warning("removing %s: it is the index of another cell", other)
             _remove(other)
     try:
-        opened = _open_existing(path)
+        return _open_existing(path)
     except (StoreCorrupt, StoreTooNew) as error:
         log.warning("building the journal index again: %s", error)
         _remove(path)
-        opened = _open_existing(path)
-    if opened[0].revision > last:
-        log.warning(
-            "building the journal index again: it is at %d, but the stream ends at %d", opened[0].revision, last
-        )
-        opened[1].close()
-        opened[0].close()
-        _remove(path)
-        opened = _open_existing(path)
-    return opened
+        return _open_existing(path)
+
+
+def _replace_file(path: Path, writer: Writer, reader: Reader) -> tuple[Writer, Reader]:
+    reader.close()
+    writer.close()
+    _remove(path)
+    return _open_existing(path)
+
+
+async def _find_reverted(stream: CellStream, last: int, writer: Writer, reader: Reader) -> str | None:
+    """Return why a stream that ends at `last` is older than the index; None if it is not.
+
+    A stream that was restored from a backup may have grown beyond the end of the index again, with other rows.
+    """
+    if writer.revision > last:
+        try:
+            await stream.check_end(writer.revision)
+        except StoreReverted as error:
+            return error.reason
+    rows = await asyncio.to_thread(reader.journal, JournalQuery(newest_first=True, limit=1))
+    if not rows or await _has_row(stream, rows[0]):
+        return None
+    await stream.test_write(0)  # a former leader that is cut off cannot do that, but it answers
+    if await _has_row(stream, rows[0]):
+        return None
+    return f"its row {rows[0].position} is not in the stream any more"
+
+
+async def _has_row(stream: CellStream, row: JournalRow) -> bool:
+    """Return whether the stream has a row, or it was purged."""
+    sequence, number = divmod(row.position, POSITIONS_PER_MESSAGE)
+    message = await stream.read_at(sequence)
+    if message is None:
+        pruned = await stream.read_last(stream.subjects.pruned)
+        return pruned is not None and sequence < int(json.loads(pruned.data)["before"])
+    if message.subject != stream.subjects.journal:
+        return False
+    key, entries = read_lines(message, stream.newest_format)
+    return key == row.key and number < len(entries) and entries[number] == row.entry
 
 
 def _open_existing(path: Path) -> tuple[Writer, Reader]:

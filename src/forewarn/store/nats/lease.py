@@ -20,8 +20,8 @@ from secrets import token_hex
 from typing import NamedTuple
 
 from forewarn.files import read_file, write_file
-from forewarn.store.nats.connection import ApiRefused, ResponseMissing, ServerUnavailable
-from forewarn.store.nats.message import EXPECTED, FORMAT, FORMAT_HEADER, ROLLUP, TTL
+from forewarn.store.nats.connection import ApiRefused, NatsError, cancel_tasks
+from forewarn.store.nats.message import EXPECTED, ROLLUP, TTL
 from forewarn.store.nats.stream import WRONG_SEQUENCE, CellStream
 from forewarn.store.port import CellInUse
 
@@ -73,7 +73,7 @@ class NatsLease:
         stream: CellStream,
         name: str,
         member: str,
-        create_task: Callable[[Coroutine[None, None, None], str], object],
+        create_task: Callable[[Coroutine[None, None, None], str], asyncio.Task[None]],
     ) -> None:
         self.name = name
         self.lost = asyncio.Event()
@@ -86,6 +86,7 @@ class NatsLease:
         self._stream = stream
         self._subject = stream.subjects.lease(name)
         self._create_task = create_task
+        self._keeper: asyncio.Task[None] | None = None
         self._message = LeaseMessage(member, token_hex(12), process_name())
         self._valid_until = 0.0
         self._is_new = True
@@ -104,6 +105,11 @@ class NatsLease:
     def is_valid(self) -> bool:
         """Whether this process can rely on the lease now."""
         return asyncio.get_running_loop().time() < self._valid_until
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether another process takes over when this one releases the lease."""
+        return self.patience is None
 
     async def claim(self) -> None:
         """Wait until this process holds the lease, and renew it from then on; no effect if it holds it.
@@ -130,13 +136,16 @@ class NatsLease:
             await asyncio.sleep(RETRY_SECONDS)
         self._is_new, self.taken_by = False, None
         self.lost.clear()
-        self._create_task(self._keep(), f"renew the lease {self.name}")
+        self._keeper = self._create_task(self._keep(), f"renew the lease {self.name}")
 
     async def release(self) -> None:
         """Let another process take over at once."""
         self._valid_until = 0.0
         self.lost.set()
-        with suppress(ApiRefused, ResponseMissing, ServerUnavailable):
+        if self._keeper is not None:  # it would renew the lease again, or run beside the one of the next claim
+            await cancel_tasks({self._keeper})
+            self._keeper = None
+        with suppress(NatsError):
             # A claim or renewal that was cancelled may have been stored, so its sequence is not known here.
             newest = await self._stream.read_last(self._subject)
             found = LeaseMessage.parse(newest.data) if newest is not None else None
@@ -147,10 +156,10 @@ class NatsLease:
         """Try to claim, and return who prevents it; with patience, this may be the servers."""
         try:
             return await self._try_claim()
-        except (ApiRefused, ResponseMissing, ServerUnavailable) as error:
+        except NatsError as error:
             if not is_patient:
                 raise
-            return f"a process that cannot be found out ({error})"
+            return f"an unknown process ({error})"
 
     async def _keep(self) -> None:
         """Renew the lease until it is released, another process holds it, or it was not renewed in time."""
@@ -162,7 +171,7 @@ class NatsLease:
                     async with asyncio.timeout_at(self._valid_until):
                         other = await self._try_claim()
                     break
-                except (ApiRefused, ResponseMissing, ServerUnavailable, TimeoutError):
+                except (NatsError, TimeoutError):
                     await asyncio.sleep(RETRY_SECONDS)
             if other is not None:
                 self._valid_until, self.taken_by = 0.0, other
@@ -192,7 +201,7 @@ class NatsLease:
         return None
 
     async def _write(self, data: bytes, ttl: str, *, expected: int) -> None:
-        headers = {**ROLLUP, EXPECTED: str(expected), TTL: ttl, FORMAT_HEADER: str(FORMAT)}
+        headers = {**ROLLUP, EXPECTED: str(expected), TTL: ttl}
         await self._stream.publish(self._subject, data, headers)
 
 

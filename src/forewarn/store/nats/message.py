@@ -11,7 +11,7 @@ from forewarn.core.journal import Entry
 from forewarn.store.port import Deleted, Record, RecordKey, RecordKind, StoreCorrupt, StoreTooNew
 
 FORMAT = 1
-"""The newest format of records that this version reads, and the one that it writes."""
+"""The newest format of records that this version knows. It saves the one of the cell, which may be an older one."""
 
 ROLLUP = {"Nats-Rollup": "sub"}
 EXPECTED = "Nats-Expected-Last-Subject-Sequence"
@@ -94,6 +94,11 @@ class CellSubjects(NamedTuple):
         """Return the subject with the process that holds a lease."""
         return f"O.{self.cell}.{encode_token(name)}"
 
+    @staticmethod
+    def lease_of(subject: str) -> str:
+        """Return the name of the lease of a subject."""
+        return decode_token(subject.rpartition(".")[2])
+
     @property
     def commands(self) -> str:
         """The subjects of the commands of all hosts: the cell, the host, the command."""
@@ -157,11 +162,11 @@ class StoredMessage(NamedTuple):
         """Whether it marks the deletion of a record."""
         return self.headers.get(OPERATION) == DELETE
 
-    def to_change(self, key: RecordKey) -> Record | Deleted:
+    def to_change(self, key: RecordKey, newest_format: int = FORMAT) -> Record | Deleted:
         """Return the state of the record that the message contains; raise StoreTooNew for an unknown format."""
         if self.is_marker:
             return Deleted(key, self.sequence)
-        check_format(self.subject, self.headers.get(FORMAT_HEADER, "1"))
+        check_format(self.subject, self.headers.get(FORMAT_HEADER, "1"), newest_format)
         return Record(key, self.data, self.sequence)
 
     @property
@@ -171,17 +176,20 @@ class StoredMessage(NamedTuple):
         return self.sequence - distance if distance else 0
 
 
-def check_format(subject: str, text: str) -> None:
-    """Refuse a format that this version does not know."""
+def check_format(subject: str, text: str, newest_format: int = FORMAT) -> int:
+    """Return the number of a format; refuse one that this version does not know."""
     if not text.isdecimal():
         raise StoreCorrupt(subject, f"{text!r} is not the number of a format")
-    if int(text) > FORMAT:
-        raise StoreTooNew(subject, version=int(text), supported=FORMAT)
+    if int(text) > newest_format:
+        raise StoreTooNew(subject, version=int(text), supported=newest_format)
+    return int(text)
 
 
-def record_message(subject: str, value: bytes | None, *, change: str, expected: int, lines_distance: int) -> Message:
+def record_message(
+    subject: str, value: bytes | None, *, change: str, expected: int, lines_distance: int, format_: int = FORMAT
+) -> Message:
     """Return the message that replaces a record at its expected sequence, or marks it as deleted."""
-    headers = {**ROLLUP, EXPECTED: str(expected), CHANGE: change, BASE: str(expected), FORMAT_HEADER: str(FORMAT)}
+    headers = {**ROLLUP, EXPECTED: str(expected), CHANGE: change, BASE: str(expected), FORMAT_HEADER: str(format_)}
     if lines_distance:
         headers[LINES] = str(lines_distance)
     if value is None:
@@ -189,9 +197,11 @@ def record_message(subject: str, value: bytes | None, *, change: str, expected: 
     return Message(subject, value or b"", headers)
 
 
-def journal_messages(subject: str, key: RecordKey, entries: Sequence[Entry], *, change: str) -> Iterator[Message]:
+def journal_messages(
+    subject: str, key: RecordKey, entries: Sequence[Entry], *, change: str, format_: int = FORMAT
+) -> Iterator[Message]:
     """Yield the journal lines of a save, several in each message."""
-    header = {CHANGE: change, FORMAT_HEADER: str(FORMAT)}
+    header = {CHANGE: change, FORMAT_HEADER: str(format_)}
     name = json.dumps([key.kind.value, key.id]).encode()
     lines: list[bytes] = []
     size = 0
@@ -205,9 +215,9 @@ def journal_messages(subject: str, key: RecordKey, entries: Sequence[Entry], *, 
         yield Message(subject, name + b"\n[" + b",".join(lines) + b"]", header)
 
 
-def read_lines(message: StoredMessage) -> tuple[RecordKey, list[Entry]]:
+def read_lines(message: StoredMessage, newest_format: int = FORMAT) -> tuple[RecordKey, list[Entry]]:
     """Return the record and the entries of a journal message."""
-    check_format(message.subject, message.headers.get(FORMAT_HEADER, "1"))
+    check_format(message.subject, message.headers.get(FORMAT_HEADER, "1"), newest_format)
     try:
         name, _, lines = message.data.partition(b"\n")
         kind, id_ = json.loads(name)

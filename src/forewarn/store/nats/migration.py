@@ -25,9 +25,10 @@ from forewarn.store.migration import (
 from forewarn.store.nats.connection import ApiRefused, NatsConnection, ResponseMissing, ServerUnavailable, cancel_tasks
 from forewarn.store.nats.follower import Follower, FollowStart
 from forewarn.store.nats.lease import CLAIM_SECONDS, CLOCK, NatsLease
+from forewarn.store.nats.member import TTL_SECONDS as MEMBER_SECONDS
+from forewarn.store.nats.member import Announcer, MemberRole
 from forewarn.store.nats.message import (
     CHANGE,
-    FORMAT,
     FORMAT_HEADER,
     POSITIONS_PER_MESSAGE,
     ROLLUP,
@@ -62,6 +63,7 @@ class CellAccess:
         self._member = member
         self.name = f"cell {stream.subjects.cell} at {', '.join(stream.connection.servers)}"
         self._lease: NatsLease | None = None
+        self._announcer: Announcer | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
     @classmethod
@@ -70,15 +72,23 @@ class CellAccess:
         return cls(CellStream(await NatsConnection.open(settings), settings.cell), member)
 
     async def claim(self) -> None:
-        """Claim the cell; raise CellInUse if a service goes on using it."""
+        """Claim the cell; raise CellInUse if a service goes on using it, or a command changes it."""
+        if self._announcer is None:
+            await self.stream.read_state()
+            announcer = Announcer(self.stream, self._member, token_hex(12), MemberRole.MIGRATION)
+            await announcer.start(patience=MEMBER_SECONDS + 3.0)
+            self._announcer = announcer
+            self._create_task(announcer.run(), "announce the migration")
         lease = NatsLease(self.stream, CLOCK, self._member, self._create_task)
         lease.patience = CLAIM_SECONDS
         await self.stream.read_state()  # a claim alone would not tell that the cell is missing
         await lease.claim()
         self._lease = lease
 
-    def _create_task(self, work: Coroutine[None, None, None], name: str) -> None:
-        self._tasks.add(asyncio.get_running_loop().create_task(work, name=name))
+    def _create_task(self, work: Coroutine[None, None, None], name: str) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        self._tasks.add(task)
+        return task
 
     async def check(self) -> None:
         """Claim the cell again if the claim could not be renewed in time; raise CellInUse if another process has it.
@@ -128,6 +138,9 @@ class CellAccess:
         if self._lease is not None:
             await self._lease.release()
             self._lease = None
+        if self._announcer is not None:
+            await self._announcer.release()
+            self._announcer = None
 
     async def aclose(self) -> None:
         """Release the cell and close the connection."""
@@ -267,25 +280,35 @@ class NatsTarget:
         state = await self._stream.read_state()
         newest = await self._cell.newest()
         cell = await self._stream.read_last(self._stream.subjects.of(CELL_KEY))
+        hint = f"if no fleet uses it, remove it with `nats stream rm {self._stream.name}`"
         if cell is None or newest != cell.sequence:
-            raise TargetUsed(self.name, f"it has {state.details['state']['messages']} messages")
+            raise TargetUsed(self.name, f"it has {state.details['state']['messages']} messages; {hint}")
         if int(state.details["config"].get("first_seq", 1) or 1) < first:
-            raise TargetUsed(self.name, "it was created by `forewarn cluster init`, but a migration creates its cell")
+            reason = "it was created by `forewarn cluster init`, but a migration creates its cell"
+            raise TargetUsed(self.name, f"{reason}; {hint}")
 
     def _renumber(self, first: int) -> list[Message]:
         """Return the note that all positions before the cell's first one are gone, for readers that continue there."""
         value = json.dumps({"before": first, "pruned": first * POSITIONS_PER_MESSAGE - 1}).encode()
-        return [Message(self._stream.subjects.pruned, value, {**ROLLUP, FORMAT_HEADER: str(FORMAT)})]
+        return [Message(self._stream.subjects.pruned, value, {**ROLLUP, FORMAT_HEADER: str(self._stream.format)})]
 
     def _lines(self, rows: Sequence[JournalRow], change: str) -> Iterator[Message]:
         """Yield journal messages; rows that follow each other and are of one record share one."""
         for key, group in groupby(rows, key=lambda row: row.key):
-            yield from journal_messages(self._stream.subjects.journal, key, [row.entry for row in group], change=change)
+            yield from journal_messages(
+                self._stream.subjects.journal,
+                key,
+                [row.entry for row in group],
+                change=change,
+                format_=self._stream.format,
+            )
 
     def _records(self, records: Sequence[Record], change: str) -> Iterator[Message]:
         for record in records:
             subject = self._stream.subjects.of(record.key)
-            yield record_message(subject, record.value, change=change, expected=0, lines_distance=0)
+            yield record_message(
+                subject, record.value, change=change, expected=0, lines_distance=0, format_=self._stream.format
+            )
 
     async def _send(self, state: MigrationState | None, messages: list[Message]) -> None:
         """Send messages together with the next state, which may exist only once; repeat it until it is saved."""
@@ -296,6 +319,7 @@ class NatsTarget:
             change=change,
             expected=self._revision,
             lines_distance=0,
+            format_=self._stream.format,
         )
         deadline = asyncio.get_running_loop().time() + PATIENCE_SECONDS
         pauses = backoff(FIRST_PAUSE, LONGEST_PAUSE)

@@ -76,12 +76,20 @@ class QueuedSave(NamedTuple):
     expected: int | None
     guards: Guards
     change: str
+    deadline: float
+    """When it has waited long enough."""
     saved: asyncio.Future[int]
 
     @property
     def messages(self) -> int:
         """How many messages it adds to a batch."""
         return len(self.lines) + len(self.guards) + 1
+
+    def refuse(self, error: Exception) -> None:
+        """Give the caller an error, unless the outcome is known."""
+        if not self.saved.done():
+            self.saved.set_exception(error)
+            self.saved.exception()  # the caller may have been cancelled
 
     def at_revision(self, revision: int) -> Record | Deleted:
         """Return this save as a change."""
@@ -115,14 +123,17 @@ class SaveQueue:
         for subject in (key, *guards):
             self._stream.subjects.of(subject)  # refuses an id that is too long
         change = token_hex(12)
-        lines = tuple(journal_messages(self._stream.subjects.journal, key, entries, change=change))
-        saved: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        save = QueuedSave(key, value, lines, expected, dict(guards), change, saved)
+        lines = tuple(
+            journal_messages(self._stream.subjects.journal, key, entries, change=change, format_=self._stream.format)
+        )
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + PATIENCE_SECONDS
+        save = QueuedSave(key, value, lines, expected, dict(guards), change, deadline, loop.create_future())
         if save.messages > MAX_MESSAGES:
             raise ValueError(f"a save of {key} has {len(entries)} journal entries, more than fit into one batch")
         self._waiting.append(save)
         self._start_batches()
-        return await asyncio.shield(saved)
+        return await asyncio.shield(save.saved)
 
     async def drain(self) -> None:
         """Return when every queued save has its outcome."""
@@ -183,10 +194,17 @@ class SaveQueue:
         batch = _Batch(self._stream, saves, self._is_allowed, self._on_saved)
         try:
             await batch.run()
-        except StoreError as error:
-            batch.refuse(error)
         except Exception as error:  # noqa: BLE001 - each caller gets it
             batch.refuse(error)
+            self._refuse_expired()
+
+    def _refuse_expired(self) -> None:
+        """After a batch has failed, refuse the saves that have waited for too long: the next ones may fail, too."""
+        now = asyncio.get_running_loop().time()
+        for save in self._waiting:
+            if save.deadline <= now:
+                save.refuse(StoreUnavailable(f"the stream {self._stream.name}", "earlier saves have failed"))
+        self._waiting = deque(save for save in self._waiting if not save.saved.done())
 
 
 class _Batch:
@@ -236,9 +254,7 @@ class _Batch:
     def refuse(self, error: Exception) -> None:
         """Give an error to all saves without an outcome."""
         for save in self._saves:
-            if not save.saved.done():
-                save.saved.set_exception(error)
-                save.saved.exception()  # the caller may have been cancelled
+            save.refuse(error)
         self._saves = []
 
     async def _attempt(self) -> bool:
@@ -282,6 +298,7 @@ class _Batch:
                     change=save.change,
                     expected=expected,
                     lines_distance=first_record + number - last_line if save.lines else 0,
+                    format_=self._stream.format,
                 )
             )
         return messages
@@ -329,9 +346,8 @@ class _Batch:
             conflict = _find_conflict(save, newest)
             if conflict is None:
                 self._saves.append(save)
-            elif not save.saved.done():
-                save.saved.set_exception(conflict)
-                save.saved.exception()
+            else:
+                save.refuse(conflict)
         is_decided = len(self._saves) < len(saves) or before != self._markers
         if is_decided:
             self._is_uncertain = False  # no earlier copy can be accepted any more: sequences only increase

@@ -2,20 +2,22 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
 from pathlib import Path
+from secrets import token_hex
 from typing import TypeVar
 
 from forewarn.core.journal import Entry
 from forewarn.files import prepare_directory
 from forewarn.settings.nats import NatsSettings
 from forewarn.store.nats.command_channel import CommandHandler, CommandServer
-from forewarn.store.nats.connection import ApiRefused, NatsConnection, ResponseMissing, ServerUnavailable, cancel_tasks
+from forewarn.store.nats.connection import NatsConnection, NatsError, cancel_tasks
 from forewarn.store.nats.follower import Follower
-from forewarn.store.nats.journal_index import JournalIndex, index_names
+from forewarn.store.nats.journal_index import JournalIndex, index_names, note_reverted, read_reverted
 from forewarn.store.nats.lease import CLAIM_SECONDS, CLOCK, NatsLease
+from forewarn.store.nats.member import Announcer, MemberRole, Observations
 from forewarn.store.nats.message import StoredMessage
 from forewarn.store.nats.save_queue import Saved, SaveQueue
 from forewarn.store.nats.stream import CELL_KEY, CellStream, check_version
@@ -33,6 +35,7 @@ from forewarn.store.port import (
     StoreError,
     StoreFailed,
     StoreRestored,
+    StoreReverted,
     WatchItem,
     check_save,
 )
@@ -44,12 +47,16 @@ T = TypeVar("T")
 class NatsStore:
     """Records and journal in NATS. Create it with `open`, and use it on the event loop that opened it."""
 
-    def __init__(self, stream: CellStream, index: JournalIndex, cell_id: str) -> None:
+    def __init__(self, stream: CellStream, index: JournalIndex, cell_id: str, directory: Path) -> None:
         self._stream = stream
+        self._directory = directory
+        self.reverted: str | None = None
+        """Why new epochs must begin before anything else: the stream is older than what was read of it."""
         self._index = index
         self._cell_id = cell_id
         self._watches: set[RecordWatch] = set()
         self._leases: list[NatsLease] = []
+        self._announcers: list[Announcer] = []
         self._owner: NatsLease | None = None
         """The lease without which nothing may be saved."""
         self._queue = SaveQueue(stream, is_allowed=self._may_save, on_saved=self._on_saved)
@@ -76,16 +83,36 @@ class NatsStore:
             except OSError as error:
                 raise StoreFailed(directory, error.strerror or str(error)) from error
             index = await _read(stream, JournalIndex.open(stream, directory, state))
+            reverted = await asyncio.to_thread(read_reverted, directory, state.cell_id)
         except BaseException:
             await connection.aclose()
             raise
-        return cls(stream, index, state.cell_id)
+        store = cls(stream, index, state.cell_id, directory)
+        store.reverted = reverted
+        return store
+
+    async def renew(self) -> None:
+        """Give the cell a new id, after new epochs have begun. This store can then only be closed."""
+        await _read(self._stream, self._stream.renew_id(self._cell_id))
 
     def lease(self, name: str, member: str) -> NatsLease:
         """Return a lease of the cell for this process, which it does not hold yet. It ends with the store."""
         lease = NatsLease(self._stream, name, member, self._create_task)
         self._leases.append(lease)
         return lease
+
+    async def announce(self, member: str, role: MemberRole) -> Announcer:
+        """Announce this process to the others; raise CellInUse if the cell is being migrated."""
+        announcer = Announcer(self._stream, member, token_hex(12), role)
+        await _read(self._stream, announcer.start(patience=0))
+        self._announcers.append(announcer)
+        self._create_task(announcer.run(), "announce this process")
+        return announcer
+
+    def observe_members(self, observe: Callable[[], Observations]) -> None:
+        """Announce what this function returns, too."""
+        for announcer in self._announcers:
+            announcer.observe = observe
 
     async def claim(self, member: str, *, patience: float = CLAIM_SECONDS) -> NatsLease:
         """Become the only process that changes the cell, and return its lease. Nothing is saved without it.
@@ -102,6 +129,11 @@ class NatsStore:
         """Return the part that answers the commands of hosts in this cell; it is not started."""
         return CommandServer(self._stream.connection, self._stream.subjects.cell, receiver)
 
+    @property
+    def cell_id(self) -> str:
+        """The random id of the cell."""
+        return self._cell_id
+
     async def load(self, key: RecordKey) -> Record | None:
         """Return the newest saved value, or None if the record does not exist."""
         self._check_open()
@@ -109,7 +141,7 @@ class NatsStore:
         if message is None:
             return None
         self._on_seen(message)
-        change = message.to_change(key)
+        change = message.to_change(key, self._stream.newest_format)
         return change if isinstance(change, Record) else None
 
     async def save(
@@ -178,6 +210,8 @@ class NatsStore:
         await cancel_tasks(self._tasks)
         for lease in self._leases:
             await lease.release()
+        for announcer in self._announcers:
+            await announcer.release()
         await self._index.aclose()
         await self._stream.connection.aclose()
 
@@ -196,6 +230,7 @@ class NatsStore:
         task = asyncio.get_running_loop().create_task(self._run(work), name=name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda _: work.close())  # Python warns of work that was cancelled before it began
         return task
 
     async def _run(self, work: Coroutine[None, None, None]) -> None:
@@ -213,6 +248,11 @@ class NatsStore:
         if self._error is None:
             log.error("%s", error)
             self._error = error
+            if isinstance(error, StoreReverted):
+                try:
+                    await asyncio.to_thread(note_reverted, self._directory, self._cell_id, error.reason)
+                except StoreFailed as failure:  # the index still shows it at the next start
+                    log.error("%s", failure)  # noqa: TRY400 - no stack trace needed
         for watch in self._watches:
             watch.fail(error)
         await self._index.fail(error)
@@ -228,5 +268,5 @@ async def _read(stream: CellStream, operation: Coroutine[None, None, T]) -> T:
     """Await an operation that changes no record; raise StoreUnavailable if the servers do not carry it out."""
     try:
         return await operation
-    except (ApiRefused, ResponseMissing, ServerUnavailable) as error:
+    except NatsError as error:
         raise stream.unavailable(error) from error

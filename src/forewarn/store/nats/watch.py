@@ -1,16 +1,16 @@
 """Watch of a cell: a snapshot of its records, then changes; after a gap, a new snapshot that is compared with the old.
 
 The port's watch yields one snapshot. Whatever differs in a later one is yielded as changes, and what it lacks as
-deletions.
+deletions. A record that has become older ends the watch: the stream was restored from a backup.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
-from forewarn.store.nats.follower import FollowStart
+from forewarn.store.nats.follower import FollowLost, FollowStart
 from forewarn.store.nats.message import StoredMessage
 from forewarn.store.nats.stream import CELL_KEY, CellStream, StreamState
-from forewarn.store.port import Deleted, Record, RecordKey, StoreError, StoreRestored
+from forewarn.store.port import Deleted, Record, RecordKey, StoreError, StoreRestored, StoreReverted
 from forewarn.store.watch import SnapshotPage, Watcher
 
 PAGE_BYTES = 1 << 20
@@ -20,7 +20,10 @@ MAX_PAGES = 4
 """How many pages may wait. The stream waits too, while there are as many."""
 
 IDLE_ROUNDS = 2
-"""After so many heartbeats without a message, the stream has no more records for the snapshot."""
+"""After so many heartbeats without a message, the last record of the snapshot may have been removed."""
+
+MAX_IDLE_ROUNDS = 20
+"""After so many, the server of the consumer does not keep up with the leader, and another one is tried."""
 
 
 class RecordWatch:
@@ -42,22 +45,25 @@ class RecordWatch:
         """Everything up to this sequence was received."""
         self._received = 0
         """The sequence of the last message; nothing older follows until the next start."""
-        self._in_snapshot: set[RecordKey] | None = None
+        self._in_snapshot: dict[RecordKey, int] | None = None
+        """The records that the current snapshot has brought so far, with their revisions."""
         self._snapshot_end = 0
         self._idle = 0
 
     async def on_start(self, state: StreamState) -> FollowStart:
         """Begin a snapshot."""
-        if state.cell_id != self._cell_id:
-            raise StoreRestored(self._stream.name, f"its id is {state.cell_id}, not {self._cell_id}")
+        self._check_cell(state.cell_id)
         if state.last < self._position:
-            raise StoreRestored(self._stream.name, f"it ends at {state.last}, before {self._position}")
-        newest = await self._stream.read_last(self._stream.subjects.records)
-        self._snapshot_end = newest.sequence if newest is not None else 0
-        self._in_snapshot = set()
+            await self._stream.check_end(self._position)
+        self._snapshot_end = await self._read_end()
+        self._in_snapshot = {}
         self._idle = self._received = 0
         self._position = max(self._position, state.last)
         return FollowStart(None)
+
+    def _check_cell(self, found: str) -> None:
+        if found != self._cell_id:
+            raise StoreRestored(self._stream.name, f"its id is {found}, not {self._cell_id}")
 
     async def on_message(self, message: StoredMessage, pending: int) -> None:
         """Take a record."""
@@ -65,11 +71,13 @@ class RecordWatch:
         self._received = message.sequence
         self._position = max(self._position, message.sequence)
         self._idle = 0
-        if key != CELL_KEY:
+        if key == CELL_KEY:
+            self._check_cell(self._stream.accept_cell(message).id)
+        else:
             self._on_seen(message)
-            change = message.to_change(key)
+            change = message.to_change(key, self._stream.newest_format)
             if self._in_snapshot is not None and isinstance(change, Record):
-                self._in_snapshot.add(key)
+                self._in_snapshot[key] = change.revision
             await self._take(change)
         if self._in_snapshot is None:
             self._set_complete(message.sequence)
@@ -78,10 +86,20 @@ class RecordWatch:
             await self._end_snapshot(self._in_snapshot)
 
     async def on_idle(self) -> None:
-        """End the snapshot if its last record was removed while it was read."""
+        """End the snapshot if its last record was removed while it was read; otherwise wait for it."""
         self._idle += 1
-        if self._in_snapshot is not None and self._idle >= IDLE_ROUNDS:
+        if self._in_snapshot is None or self._idle < IDLE_ROUNDS:
+            return
+        self._snapshot_end = await self._read_end()
+        if self._received >= self._snapshot_end:
             await self._end_snapshot(self._in_snapshot)
+        elif self._idle >= MAX_IDLE_ROUNDS:
+            raise FollowLost(f"the snapshot ends at {self._received}, before {self._snapshot_end}")
+
+    async def _read_end(self) -> int:
+        """Return the sequence of the newest record, from the leader."""
+        newest = await self._stream.read_last(self._stream.subjects.records)
+        return newest.sequence if newest is not None else 0
 
     def offer_saved(self, change: Record | Deleted) -> None:
         """Take a change that this process has saved, before the stream brings it."""
@@ -115,16 +133,23 @@ class RecordWatch:
         self._revisions[change.key] = change.revision
         return True
 
-    async def _end_snapshot(self, found: set[RecordKey]) -> None:
+    async def _end_snapshot(self, found: Mapping[RecordKey, int]) -> None:
         if not self._has_snapshot:
             await self._hand_over(is_last=True)
             self._has_snapshot = True
         else:
-            # Deletions whose markers have ended while nothing was received.
-            for key in [key for key in self._revisions if key not in found]:
-                newest = await self._stream.read_last(self._stream.subjects.of(key))
-                if newest is None and self._revisions[key] < self._snapshot_end:
+            for key, known in [item for item in self._revisions.items() if found.get(item[0], 0) < item[1]]:
+                subject = self._stream.subjects.of(key)
+                newest = await self._stream.read_last(subject)
+                if newest is None and known < self._snapshot_end:
+                    # A deletion whose marker has ended while nothing was received.
                     await self._take(Deleted(key, self._snapshot_end))
+                elif (
+                    newest is not None
+                    and newest.sequence < known
+                    and await self._stream.is_at(subject, newest.sequence)
+                ):
+                    raise StoreReverted(self._stream.name, f"{key} is at {newest.sequence}, not {known}")
         self._in_snapshot = None
         self._set_complete(max(self._snapshot_end, self._received))
 
@@ -134,8 +159,8 @@ class RecordWatch:
 
     async def _hand_over(self, *, is_last: bool) -> None:
         page = SnapshotPage(self._page, as_of=self._position, next=None if is_last else 1)
+        await self._pages.put(page)  # if it is cancelled, the page goes on with the next snapshot
         self._page, self._page_size = [], 0
-        await self._pages.put(page)
 
     async def _read_page(self, _: int) -> SnapshotPage:
         page = await self._pages.get()

@@ -24,6 +24,10 @@ MIN_BACKOFF, MAX_BACKOFF = 0.1, 5.0
 BATCH_SAVES = 1_000
 BATCH_BYTES = 4 << 20
 
+RESULTS_AT_ONCE = 16
+"""How many savers get their results in one iteration of the event loop: each then updates memory and notifies others,
+and a batch of hundreds would keep everything else waiting."""
+
 
 class _PendingSave(NamedTuple):
     save: Save
@@ -86,14 +90,23 @@ class GroupCommit:
         if unexpected := commit.exception():
             for waiting in batch:
                 _fail(waiting, unexpected)
+            self._loop.call_soon(self._start_batch)
         else:
-            # Savers first, then watchers: a task that does both knows its value before the watch yields it.
-            for waiting, outcome in zip(batch, commit.result(), strict=True):
-                _resolve(waiting, outcome)
-            self._publish_saved(commit.result())
             if any(isinstance(outcome, SaveUnknown) for outcome in commit.result()):
                 self._settling = self._loop.create_task(self._settle_later(), name="settle the log")
-        self._loop.call_soon(self._start_batch)  # after the callers that just got results: they may save more
+            self._resolve_some(batch, commit.result())
+
+    def _resolve_some(self, batch: list[_PendingSave], outcomes: list[SaveResult]) -> None:
+        """Return some results and publish them, then the others in later iterations of the event loop."""
+        some, others = outcomes[:RESULTS_AT_ONCE], outcomes[RESULTS_AT_ONCE:]
+        # Savers first, then watchers: a task that does both knows its value before the watch yields it.
+        for waiting, outcome in zip(batch, some, strict=False):
+            _resolve(waiting, outcome)
+        self._publish_saved(some)
+        if others:
+            self._loop.call_soon(self._resolve_some, batch[RESULTS_AT_ONCE:], others)
+        else:
+            self._loop.call_soon(self._start_batch)  # after the callers that just got results: they may save more
 
     def _publish_saved(self, outcomes: Sequence[SaveResult]) -> None:
         for outcome in outcomes:

@@ -108,6 +108,8 @@ def _open_connections(path: Path, reading_thread: ThreadPoolExecutor) -> tuple[W
 class SqliteStore:
     """Records and journal in one file. Create it with `open`, and use it on the event loop that opened it."""
 
+    cell_id: str | None = None
+
     def __init__(self, database: _OpenDatabase) -> None:
         self._database = database
         self._loop = asyncio.get_running_loop()

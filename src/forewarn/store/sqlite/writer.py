@@ -51,7 +51,7 @@ class EncodedEntry(NamedTuple):
     request: str | None
 
 
-class Save(msgspec.Struct, frozen=True):
+class Save(msgspec.Struct, frozen=True, gc=False):
     """One save, encoded and validated, so that only the store itself can still fail."""
 
     key: RecordKey
@@ -96,9 +96,10 @@ ROWS_PER_STATEMENT = (64, 16, 4, 1)
 event loop computes, so fewer statements mean faster commits; few different ones stay prepared."""
 
 READ_REVISIONS = """
-    WITH wanted (kind, id) AS (VALUES {rows})
-    SELECT kind, id, revision FROM wanted CROSS JOIN records USING (kind, id)"""
-"""CROSS JOIN makes SQLite look up the wanted rows, instead of reading all records."""
+    WITH wanted (place, kind, id) AS (VALUES {rows})
+    SELECT group_concat(place || ' ' || revision) FROM wanted CROSS JOIN records USING (kind, id)"""
+"""CROSS JOIN makes SQLite look up the wanted rows, instead of reading all records. The result is one row, because the
+writer thread waits for its turn after each row, too."""
 
 WRITE_RECORDS = """
     INSERT INTO records (kind, id, revision, value) VALUES {rows}
@@ -331,9 +332,12 @@ class Writer:
     def _read_revisions(self, saves: Sequence[Save]) -> dict[RecordKey, int | None]:
         """Return the revisions of all records that the saves name, also as guards; None: there is no such record."""
         known: dict[RecordKey, int | None] = dict.fromkeys(key for save in saves for key in (save.key, *save.guards))
-        names = {_name(key): key for key in known}
-        for kind, id_, revision in self._execute(READ_REVISIONS, tuple(names)):
-            known[names[kind, id_]] = revision
+        keys = tuple(known)
+        rows = [(number, *_name(key)) for number, key in enumerate(keys)]
+        for (found,) in self._execute(READ_REVISIONS, rows):
+            for pair in found.split(",") if found else ():
+                number, revision = pair.split()
+                known[keys[int(number)]] = int(revision)
         return known
 
     def _write_records(self, saves: dict[RecordKey, Save], revisions: dict[RecordKey, int | None]) -> None:
