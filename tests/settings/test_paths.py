@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from forewarn.settings.load import find_data_directory, find_settings_file
-from forewarn.settings.paths import user_data_directory
+from forewarn.settings.paths import user_cache_directory, user_data_directory
 
 
 @pytest.mark.parametrize(
@@ -23,6 +23,23 @@ def test_user_data_directory_follows_the_convention_of_the_system(
     system: str, environ: dict[str, str], directory: str
 ) -> None:
     assert user_data_directory(environ, system=system) == Path(directory)
+
+
+@pytest.mark.parametrize(
+    ("system", "environ", "directory"),
+    [
+        ("linux", {"HOME": "/h"}, "/h/.cache/forewarn"),
+        ("linux", {"HOME": "/h", "XDG_CACHE_HOME": "/x"}, "/x/forewarn"),
+        ("linux", {"HOME": "/h", "XDG_CACHE_HOME": "relative"}, "/h/.cache/forewarn"),
+        ("darwin", {"HOME": "/h"}, "/h/Library/Caches/forewarn"),
+        ("win32", {"HOME": "/h", "LOCALAPPDATA": "/local"}, "/local/forewarn/cache"),
+    ],
+    ids=["linux", "xdg", "relative xdg", "macos", "windows"],
+)
+def test_user_cache_directory_follows_the_convention_of_the_system(
+    system: str, environ: dict[str, str], directory: str
+) -> None:
+    assert user_cache_directory(environ, system=system) == Path(directory)
 
 
 def written_to(path: Path, text: str) -> Path:

@@ -15,6 +15,7 @@ import msgspec
 
 from forewarn.core.base_error import BaseError
 from forewarn.core.duration import format_duration, parse_duration
+from forewarn.core.limits import MAX_SPEED
 from forewarn.core.text import check_name
 
 VARIABLE_PREFIX = "FOREWARN_"
@@ -201,7 +202,7 @@ def _speed(value: object) -> float:
     if isinstance(value, bool):
         raise TypeError
     number = float(value) if isinstance(value, int | float) else float(parse_text(value))
-    if not 0 < number <= 1_000_000:
+    if not 0 < number <= MAX_SPEED:
         raise ValueError
     return number
 
@@ -328,7 +329,7 @@ HostNames = Annotated[
     ),
 ]
 ErrorStatus = Annotated[int, SettingType(_integer_between(400, 499), "an HTTP status from 400 to 499")]
-Speed = Annotated[float, SettingType(_speed, "a number above 0, at most 1000000")]
+Speed = Annotated[float, SettingType(_speed, f"a number above 0, at most {MAX_SPEED}")]
 Listen = Annotated[
     ListenAddress, SettingType(_endpoint, "HOST:PORT with an IP address as host, such as 127.0.0.1:8170")
 ]
