@@ -218,6 +218,7 @@ class SharedLease:
     """A lease of one of two fleets in this process; the test decides who holds it, and whether it is valid."""
 
     name = "clock"
+    is_shared = True
 
     def __init__(self, process: str) -> None:
         self.holder = self.process = process

@@ -1,21 +1,23 @@
 """The clock lease: one of two processes has the duties, and a former holder saves nothing by time."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 
 import pytest
 
 from forewarn.clock import ManualClock
+from forewarn.core.backoff import backoff
 from forewarn.core.event import EventType, State
 from forewarn.core.policy import EMULATOR
+from forewarn.fleet import clock_lease
 from forewarn.fleet.errors import LeaseLost
 from forewarn.fleet.service import Fleet
 from forewarn.platform.simulated import SimulatedPlatform
 from forewarn.store.memory import MemoryStore
 from forewarn.store.port import Store
 from tests.core.sample_scopes import TEN, schedule_request, web_scope
-from tests.fleet.fleets import GatedStore, SharedLease, until
+from tests.fleet.fleets import FailingStore, GatedStore, SharedLease, until
 
 HOUR = timedelta(hours=1)
 
@@ -75,6 +77,33 @@ async def test_suspended_holder_starts_nothing_after_another_has_taken_over(capl
         await until(lambda: fleets[1].replica.scope("web").events[0].state is State.STARTED)
 
 
+async def test_command_of_a_process_with_a_fast_clock_starts_no_due_event() -> None:
+    """Only the holder of the lease starts what is due, by its own clock; an approval starts an event anywhere."""
+    store, clock, fast = MemoryStore(), ManualClock(TEN), ManualClock(TEN + HOUR)
+    lease = SharedLease("one")
+    async with (
+        Fleet.run(store=store, platform=SimulatedPlatform(clock), clock=clock, policy=EMULATOR, lease=lease) as holder,
+        Fleet.run(
+            store=store, platform=SimulatedPlatform(fast), clock=fast, policy=EMULATOR, lease=SharedLease("two")
+        ) as other,
+    ):
+        lease.is_free.set()
+        await until(lambda: holder.scheduler.is_running)
+        await holder.inventory.add_scope(web_scope(), by="test")
+        await holder.events.schedule(schedule_request(EventType.REBOOT, "web/web-0"))
+        await until(lambda: other.replica.newest("web")[0] == holder.replica.newest("web")[0])
+        await other.holds.set(by="ann", reason="check", scope="web")
+        await other.holds.release(by="ann", scope="web")
+        assert [event.state for event in other.replica.scope("web").events] == [State.SCHEDULED]
+        await until(lambda: holder.replica.newest("web")[0] == other.replica.newest("web")[0])
+        clock.set(TEN + timedelta(minutes=14))
+        await holder.scheduler.wait_idle()
+        (event,) = holder.replica.scope("web").events
+        assert event.state is State.SCHEDULED
+        await other.events.approve("web", "web-0", [event.id])
+        assert other.replica.scope("web").events[0].state is State.STARTED
+
+
 async def test_guards_need_a_valid_lease() -> None:
     async with run_two(MemoryStore(), ManualClock(TEN)) as (fleets, leases):
         with pytest.raises(LeaseLost):
@@ -85,6 +114,36 @@ async def test_guards_need_a_valid_lease() -> None:
         leases[0].is_valid = False  # not renewed in time
         with pytest.raises(LeaseLost, match="does not hold the lease clock"):
             fleets[0].clock_lease.guards()
+
+
+class FreeLease(SharedLease):
+    """A lease that no other process wants."""
+
+    async def claim(self) -> None:
+        """Claim it at once."""
+        self.is_free.set()
+        await super().claim()
+
+
+async def test_term_that_cannot_begin_is_tried_again_after_longer_and_longer_pauses(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store, clock = FailingStore(), ManualClock(TEN)
+    pauses: list[float] = []
+
+    def record_pauses(first: float, maximum: float) -> Iterator[float]:
+        for pause in backoff(first, maximum):
+            pauses.append(pause)
+            store.full = len(pauses) < 3
+            yield 0.0
+
+    monkeypatch.setattr(clock_lease, "backoff", record_pauses)
+    store.full = True
+    async with Fleet.run(
+        store=store, platform=SimulatedPlatform(clock), clock=clock, policy=EMULATOR, lease=FreeLease("one")
+    ) as fleet:
+        await until(lambda: fleet.clock_lease.is_held)
+    assert pauses == [0.25, 0.5, 1.0]
 
 
 async def test_only_process_on_a_store_needs_no_lease() -> None:

@@ -12,7 +12,6 @@ from forewarn.fleet.errors import (
     FleetError,
     GateNotFound,
     JournalPruned,
-    LeaseLost,
     OutcomeUnknown,
     PartialSchedule,
     SaveFailed,
@@ -27,8 +26,7 @@ def test_error_tree_in_the_docstring_is_the_tree_of_classes() -> None:
 
 
 def test_every_error_has_its_own_code() -> None:
-    """Except a lost lease: for the caller it is a save that has failed, and can be repeated."""
-    codes = [kind.code for kind in CLASSES if kind not in (FleetError, LeaseLost)]
+    codes = [kind.code for kind in CLASSES]
     assert len(set(codes)) == len(codes)
 
 

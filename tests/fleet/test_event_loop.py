@@ -3,10 +3,22 @@
 import asyncio
 import gc
 from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 
-from forewarn.fleet.event_loop import GC_THRESHOLDS, FairShare, clear_gradually, freeze_gc, iterate_gradually, pause_gc
+from forewarn.fleet.event_loop import (
+    GC_THRESHOLDS,
+    FairShare,
+    GcPause,
+    clear_gradually,
+    freeze_gc,
+    iterate_gradually,
+    pause_gc,
+    start_without_gc,
+)
+from tests.fleet.fleets import until
 
 
 class Rounds:
@@ -143,8 +155,52 @@ def test_objects_of_the_start_are_not_scanned_again() -> None:
         gc.set_threshold(*thresholds)
 
 
+async def test_service_starts_without_gc_and_its_objects_are_not_scanned_later() -> None:
+    thresholds, frozen = gc.get_threshold(), gc.get_freeze_count()
+    is_enabled: list[bool] = []
+
+    @asynccontextmanager
+    async def service() -> AsyncIterator[str]:
+        is_enabled.append(gc.isenabled())
+        yield "running"
+        is_enabled.append(gc.isenabled())
+
+    try:
+        async with start_without_gc(service()) as running:
+            assert (running, gc.isenabled(), gc.get_threshold()) == ("running", True, GC_THRESHOLDS)
+            assert gc.get_freeze_count() > frozen
+        assert is_enabled == [False, True]
+    finally:
+        gc.unfreeze()
+        gc.set_threshold(*thresholds)
+
+
 def test_pause_does_not_enable_gc_that_was_disabled() -> None:
     with pause_gc():
         with pause_gc():
             pass
+        assert not gc.isenabled()
+
+
+async def test_burst_of_work_pauses_gc_until_it_ends() -> None:
+    pause = GcPause()
+    pause.begin()
+    pause.begin()
+    assert not gc.isenabled()
+    pause.end()
+    assert gc.isenabled()
+
+
+async def test_burst_without_an_end_pauses_gc_for_a_limited_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("forewarn.fleet.event_loop.MAX_GC_PAUSE", 0.0)
+    GcPause().begin()
+    assert not gc.isenabled()
+    await until(gc.isenabled)
+
+
+async def test_burst_does_not_enable_gc_that_was_disabled() -> None:
+    pause = GcPause()
+    with pause_gc():
+        pause.begin()
+        pause.end()
         assert not gc.isenabled()

@@ -1,6 +1,7 @@
 """The main loop: queued commands are saved together, each gets its own result, conflicts are decided again."""
 
 import asyncio
+import weakref
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -15,7 +16,7 @@ from forewarn.core.inventory import add_vm, change_scope, remove_scope
 from forewarn.core.journal import Entry, EntryKind
 from forewarn.core.scope import ApprovalRule, Scope
 from forewarn.fleet.errors import OutcomeUnknown, SaveFailed, ScopeExists, ScopeNotFound
-from forewarn.fleet.event_loop import tasks_until_exit
+from forewarn.fleet.event_loop import pause_gc, tasks_until_exit
 from forewarn.fleet.main_loop import Decision, MainLoop, RecordChange, RecordCodec, RecordLoop, RecordTable
 from forewarn.store.memory import MemoryStore
 from forewarn.store.port import MAX_GUARDS, RecordKey, RecordKind
@@ -71,6 +72,19 @@ async def test_error_in_one_command_reaches_only_its_caller() -> None:
         )
         assert [type(answer) for answer in answers] == [ZeroDivisionError, type(None)]
         assert fleet.replica.scope("web").vm("web-6").name == "web-6"
+
+
+async def test_refusal_is_freed_without_garbage_collection() -> None:
+    """Its stack, which has the error itself, is removed. Guests are refused a hundred times a second."""
+    async with run_fleet(web_scope()) as fleet:
+        with pause_gc():
+            freed: list[weakref.ref[ScopeEventNotFound]] = []
+            try:
+                await fleet.events.approve("web", "web-1", ["FFFFFFFF-0000-4000-8000-000000000000"])
+            except ScopeEventNotFound as refusal:
+                freed.append(weakref.ref(refusal))
+            await asyncio.sleep(0)  # the event loop itself refers to the future that it has just resolved
+            assert [error() for error in freed] == [None]
 
 
 async def test_caller_reads_its_own_writes() -> None:

@@ -5,9 +5,11 @@ import weakref
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from forewarn.core.scope import Scope
-from forewarn.core.vm import Roster
+from forewarn.core.vm import VM_ID, Address, Roster, Vm
 from forewarn.fleet.errors import AmbiguousVm, ScopeNotFound, VmNotFound
 from forewarn.fleet.main_loop import RecordChange
 from forewarn.fleet.replica import LongPollObserver, Replica
@@ -118,6 +120,60 @@ def test_index_follows_added_changed_and_removed_vms() -> None:
 
 
 ADDRESSES = ("10.0.0.1", "10.0.9.9", "10.0.0.6", "10.0.0.99")
+
+
+def test_change_of_a_host_leaves_the_addresses_untouched() -> None:
+    """Guests compare the number of changes, and an import changes the hosts of many VMs."""
+    replica = replica_of(web_scope())
+    changes = replica.address_index("default").changes
+    moved = Roster(tuple(msgspec.structs.replace(vm, host="hv-new") for vm in web_scope().roster))
+    replica.update("web", msgspec.structs.replace(web_scope(), roster=moved), 2)
+    assert [vm.name for _, vm in replica.hosts()["hv-new"]] == [vm.name for vm in web_scope().roster]
+    assert replica.address_index("default").changes == changes
+
+
+IPS = ("10.0.0.1", "10.0.0.2", "10.0.0.3")
+HOSTS = (None, "hv-0", "hv-1")
+IDS = tuple(f"{n}" * 8 + "-0000-0000-0000-000000000000" for n in "abA")
+
+rosters = st.dictionaries(
+    st.sampled_from(["v0", "v1", "v2"]),
+    st.tuples(st.sampled_from(HOSTS), st.sampled_from(IDS), st.sets(st.sampled_from(IPS), max_size=2)),
+).map(
+    lambda vms: Roster(
+        tuple(
+            Vm(name=name, vm_id=id_, host=host, addresses=tuple(Address(ip=ip) for ip in sorted(ips)))
+            for name, (host, id_, ips) in vms.items()
+        )
+    )
+)
+
+
+def index_of(replica: Replica) -> object:
+    """Return everything that can be looked up."""
+    networks = {"default": IPS, VM_ID: [id_.lower() for id_ in IDS]}
+    return (
+        {
+            key: sorted((view.id, vm.name) for view, vm in replica.claims(network, key))
+            for network, keys in networks.items()
+            for key in keys
+        },
+        {host: sorted((view.id, vm.name) for view, vm in vms) for host, vms in replica.hosts().items()},
+        {key for network, keys in networks.items() for key in keys if key in replica.address_index(network)},
+        replica.vms,
+    )
+
+
+@given(st.lists(st.tuples(st.sampled_from(["a", "b"]), st.none() | rosters), max_size=12))
+def test_index_after_any_changes_is_that_of_the_last_values(
+    updates: list[tuple[str, Roster | None]],
+) -> None:
+    replica = Replica()
+    last: dict[str, Scope | None] = {}
+    for revision, (id_, roster) in enumerate(updates, start=1):
+        last[id_] = None if roster is None else msgspec.structs.replace(scope(id_), roster=roster)
+        replica.update(id_, last[id_], revision)
+    assert index_of(replica) == index_of(replica_of(*filter(None, last.values())))
 
 
 def take(replica: Replica, scope: Scope | None, revision: int) -> None:

@@ -1,6 +1,7 @@
 """Timers wake scopes at their moments and costs nothing while nothing is due."""
 
 import asyncio
+import gc
 from datetime import datetime, timedelta
 
 import pytest
@@ -161,3 +162,23 @@ async def test_nothing_waits_for_a_slot_after_a_stop(monkeypatch: pytest.MonkeyP
         fleet.scheduler.wake("db-3")
         await until(lambda: fleet.scheduler.busy == 0)
     assert ticked == ["db-3"]
+
+
+async def test_gc_is_paused_while_many_scopes_are_ticked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("forewarn.fleet.scheduler.BURST_TICKS", 3)
+    async with run_fleet(*(single(n) for n in range(3))) as fleet:
+        for n in range(2):
+            fleet.scheduler.wake(f"db-{n}")
+        assert gc.isenabled()
+        fleet.scheduler.wake("db-2")
+        assert not gc.isenabled()
+        await until(lambda: fleet.scheduler.is_idle)
+        assert gc.isenabled()
+
+
+async def test_stop_ends_the_pause_of_gc(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("forewarn.fleet.scheduler.BURST_TICKS", 1)
+    async with run_fleet(single(0)) as fleet:
+        fleet.scheduler.wake("db-0")
+        await fleet.scheduler.stop()
+        assert gc.isenabled()

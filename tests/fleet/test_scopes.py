@@ -124,7 +124,7 @@ async def test_context_of_rules_has_policy_and_hold_and_is_the_same_until_one_ch
         await fleet.holds.set(by="ann", reason="audit")
         assert fleet.scopes.rule_context == RuleContext(policy=EMULATOR, hold=Hold(by="ann", at=TEN, reason="audit"))
         fleet.use_policy(PRODUCTION)
-        assert fleet.scopes.rule_context.policy is PRODUCTION
+        assert fleet.scopes.rule_context.policy == PRODUCTION
 
 
 async def test_scope_in_which_only_time_has_passed_is_shown_to_observers() -> None:

@@ -8,14 +8,22 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from forewarn.clock import ManualClock
+from forewarn.clock import ManualClock, SystemClock
 from forewarn.core.errors import KeyConflict
 from forewarn.core.event import EventType, Source, State
 from forewarn.core.journal import EntryKind
 from forewarn.core.policy import EMULATOR, Policy
 from forewarn.core.scope import ScopeKind
+from forewarn.fleet import main_loop
+from forewarn.fleet.campaign.duty import CampaignDuty
 from forewarn.fleet.errors import AddressInUse, PartialSchedule, VmNotFound
 from forewarn.fleet.fleet_state import FLEET_STATE
+from forewarn.fleet.host.registry import HostRegistry
+from forewarn.fleet.impacts import Impacts
+from forewarn.fleet.log_observer import LogObserver
+from forewarn.fleet.metrics import MetricsObserver
+from forewarn.fleet.replica import LongPollObserver
+from forewarn.fleet.scheduler import Scheduler
 from forewarn.fleet.scopes import ScopeChange
 from forewarn.fleet.service import Fleet
 from forewarn.platform.simulated import SimulatedPlatform
@@ -199,6 +207,22 @@ async def test_speed_divides_notice_and_duration_but_not_the_clock() -> None:
         assert (event.not_before - TEN, event.duration) == (timedelta(seconds=15), timedelta(seconds=0.5))
 
 
+async def test_observers_of_scopes_are_in_the_documented_order() -> None:
+    names = {
+        "timers": Scheduler,
+        "impacts": Impacts,
+        "campaigns": CampaignDuty,
+        "metrics": MetricsObserver,
+        "logs": LogObserver,
+        "hosts": HostRegistry,
+        "long polls of guests": LongPollObserver,
+    }
+    assert f"{', '.join(names)} (`fleet.service`" in " ".join((main_loop.__doc__ or "").split())
+    async with run_fleet(clock=SystemClock()) as fleet:
+        owners = [getattr(observer, "__self__", None) for observer in fleet.scopes.observers]
+    assert list(map(type, owners)) == list(names.values())
+
+
 async def test_failed_task_of_the_fleet_stops_the_service_with_an_error() -> None:
     """Nothing fails in silence."""
 
@@ -212,3 +236,20 @@ async def test_failed_task_of_the_fleet_stops_the_service_with_an_error() -> Non
 
     with pytest.raises(ZeroDivisionError):
         await run()
+
+
+async def test_control_node_starts_nothing_before_it_has_heard_of_a_host() -> None:
+    """What is due when it starts waits, although it does not listen to hosts yet."""
+    store, clock = MemoryStore(), ManualClock(TEN)
+    async with run_fleet(scope("web", vm("web-0", host="hv-0")), store=store, clock=clock) as fleet:
+        await fleet.hosts.claim("hv-0", "p", "a process", {})
+        ((_, id_),) = await fleet.events.schedule(schedule_request(EventType.REBOOT, "web-0"))
+    clock.set(TEN + HOUR)
+    async with Fleet.run(
+        store=store, platform=SimulatedPlatform(clock), clock=clock, policy=EMULATOR, has_hosts=True
+    ) as fleet:
+        await until(lambda: fleet.scheduler.waiting == fleet.scheduler.busy == 0)
+        assert fleet.events.find(id_)[1].state is State.SCHEDULED
+        fleet.hosts.hear("hv-0", "p")
+        fleet.hosts.expect_hosts()
+        await until(lambda: fleet.events.find(id_)[1].state is State.STARTED)

@@ -17,7 +17,7 @@ from forewarn.fleet.service import Fleet
 from forewarn.fleet.tokens import MAX_TOKENS, Token
 from forewarn.platform.simulated import SimulatedPlatform
 from forewarn.store.memory import MemoryStore
-from forewarn.store.port import Record, RecordKind, SnapshotEnd, Store
+from forewarn.store.port import JournalQuery, Record, RecordKind, SnapshotEnd, Store
 from tests.core.sample_scopes import TEN
 from tests.fleet.fleets import FailingStore, read_journal, until
 
@@ -135,11 +135,59 @@ async def test_name_of_a_valid_token_is_taken_and_free_again_when_it_is_not() ->
         assert [type(each) for each in made] == [tuple, ResourceExists, ResourceExists]
 
 
+async def test_calendar_of_a_token_has_one_secret_that_ends_with_the_token() -> None:
+    wall, store = ManualClock(TEN), MemoryStore()
+    async with fleet_on(store, wall) as fleet:
+        token, secret = await fleet.tokens.create("ci", Role.VIEWER, ("web",), by="ann")
+        first = await fleet.tokens.create_calendar(token.id, by="ci")
+        second = await fleet.tokens.create_calendar(token.id, by="ci")
+        found = [fleet.tokens.find_by_calendar(each) for each in (first, second, secret, "")]
+        assert [None if each is None else each.id for each in found] == [None, token.id, None, None]
+        assert fleet.tokens.find(second) is None
+        stored = fleet.tokens.all()[0]
+        assert second not in repr(stored)
+    async with fleet_on(store, wall) as fleet:
+        assert fleet.tokens.find_by_calendar(second) is not None
+        await fleet.tokens.revoke_calendar(token.id, by="ci")
+        await fleet.tokens.revoke_calendar(token.id, by="ci")
+        assert (fleet.tokens.find_by_calendar(second), fleet.tokens.find(secret) is None) == (None, False)
+        third = await fleet.tokens.create_calendar(token.id, by="ci")
+        await fleet.tokens.revoke(token.id, by="ann")
+        assert fleet.tokens.find_by_calendar(third) is None
+        await fleet.tokens.revoke_calendar(token.id, by="ci")
+        with pytest.raises(TokenNotFound):
+            await fleet.tokens.create_calendar(token.id, by="ci")
+        with pytest.raises(TokenNotFound):
+            await fleet.tokens.revoke_calendar("tk_none", by="ci")
+        rows = await store.journal(JournalQuery(limit=20))
+    entries = [(row.entry.n, row.entry.kind.value, row.entry.by) for row in rows if row.key.id == token.id]
+    assert entries == [
+        (1, "token-created", "ann"),
+        (2, "calendar-created", "ci"),
+        (3, "calendar-created", "ci"),
+        (4, "calendar-revoked", "ci"),
+        (5, "calendar-created", "ci"),
+        (6, "token-revoked", "ann"),
+    ]
+
+
+async def test_calendar_ends_when_its_token_expires_and_a_repeated_request_shows_nothing() -> None:
+    wall, key = ManualClock(TEN), IdempotencyKey("k", "d")
+    async with fleet_on(MemoryStore(), wall) as fleet:
+        token, _ = await fleet.tokens.create("ci", Role.VIEWER, by="ann", expires_at=TEN + timedelta(hours=1))
+        secret = await fleet.tokens.create_calendar(token.id, by="ci", idempotency_key=key)
+        with pytest.raises(SecretUnavailable):
+            await fleet.tokens.create_calendar(token.id, by="ci", idempotency_key=key)
+        assert fleet.tokens.find_by_calendar(secret) is not None
+        wall.set(TEN + HOUR)
+        assert fleet.tokens.find_by_calendar(secret) is None
+
+
 async def test_lost_secret_is_not_shown_again() -> None:
     wall = ManualClock(TEN)
     async with fleet_on(MemoryStore(), wall) as fleet:
         token, _ = await fleet.tokens.create("ci", Role.VIEWER, by="ann", idempotency_key=IdempotencyKey("k", "d"))
-        with pytest.raises(SecretUnavailable, match="revoke the token and create another") as refused:
+        with pytest.raises(SecretUnavailable, match="revoke it and create another") as refused:
             await fleet.tokens.create("ci", Role.VIEWER, by="ann", idempotency_key=IdempotencyKey("k", "d"))
         assert (refused.value.token, len(fleet.tokens.all())) == (token.id, 1)
 

@@ -1,12 +1,16 @@
 """The clock lease: which of several processes starts due events and runs campaigns, and the guard of what it saves.
 
-A process that is the only one on its store has no lease, and its saves need no guard.
+A process that is the only one on its store has no lease, and its saves need no guard. With a wrong clock a process
+neither takes the lease nor keeps it (`fleet.clock_offset`).
 """
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
 from forewarn.clock import Clock
+from forewarn.core.backoff import backoff
+from forewarn.fleet.clock_offset import ClockOffset
 from forewarn.fleet.errors import SAVE_ERRORS, LeaseLost
 from forewarn.fleet.lease_record import LeaseRecords
 from forewarn.fleet.main_loop import MainLoop
@@ -14,12 +18,23 @@ from forewarn.store.port import NO_GUARDS, Guards, Lease
 
 log = logging.getLogger(__name__)
 
+FIRST_PAUSE, LONGEST_PAUSE = 0.25, 5.0
+"""The pauses in seconds after a term could not begin, in which another process can take the lease."""
+
 
 class ClockLease:
     """The lease of this process, and its current term."""
 
-    def __init__(self, lease: Lease | None, records: LeaseRecords, main_loop: MainLoop, clock: Clock) -> None:
+    def __init__(
+        self,
+        lease: Lease | None,
+        records: LeaseRecords,
+        main_loop: MainLoop,
+        clock: Clock,
+        offset: ClockOffset | None = None,
+    ) -> None:
         self._lease = lease
+        self._offset = offset
         self._records = records
         self._main_loop = main_loop
         self._clock = clock
@@ -28,7 +43,12 @@ class ClockLease:
     @property
     def is_held(self) -> bool:
         """Whether this process may act by time now."""
-        return self._lease is None or (self._term is not None and self._lease.is_valid)
+        return self._lease is None or (self._term is not None and self._lease.is_valid and self.may_hold)
+
+    @property
+    def may_hold(self) -> bool:
+        """Whether the clock of this process lets it hold the lease."""
+        return self._offset is None or self._offset.is_usable
 
     def guards(self) -> Guards:
         """Return the guard of a save that rests on the lease; raise LeaseLost if this process cannot rely on it."""
@@ -36,14 +56,22 @@ class ClockLease:
             return NO_GUARDS
         if self._term is None or not self._lease.is_valid:
             raise LeaseLost(f"this process does not hold the lease {self._lease.name}")
+        if self._offset is not None and not self._offset.is_usable:
+            raise LeaseLost(self._offset.problem() or "the clock of this process is wrong")
         return self._records.guards(self._lease.name, self._term)
 
     async def begin(self) -> None:
         """Wait for the lease and begin a term; return when the replica has everything that was saved before it."""
         if self._lease is None:
             return
+        pauses = backoff(FIRST_PAUSE, LONGEST_PAUSE)
         while self._term is None:
+            if self._offset is not None:
+                await self._offset.usable.wait()
             await self._lease.claim()
+            if not self.may_hold:  # it may have waited for the lease for long
+                await self._give_back(self._lease)
+                continue
             try:
                 term = await self._records.take_over(
                     self._lease.name, holder=self._lease.holder, process=self._lease.process, now=self._clock.now()
@@ -51,6 +79,7 @@ class ClockLease:
             except SAVE_ERRORS as error:
                 log.warning("could not begin a term of the lease %s, trying again: %s", self._lease.name, error)
                 await self._lease.release()
+                await asyncio.sleep(next(pauses))
                 continue
             await self._main_loop.wait_reached(self._records.revision_of(self._lease.name) or 0)
             self._term = term.term
@@ -64,7 +93,24 @@ class ClockLease:
             if self._term is None:
                 await self.begin()
                 await start()
-            await self._lease.lost.wait()
+            await self._wait_lost(self._lease)
             log.warning("this process does not hold the lease %s any more", self._lease.name)
             await stop()
             self._term = None
+            await self._give_back(self._lease)
+
+    async def _wait_lost(self, lease: Lease) -> None:
+        """Return when the lease is lost, or the clock is wrong."""
+        waits = [asyncio.ensure_future(lease.lost.wait())]
+        if self._offset is not None:
+            waits.append(asyncio.ensure_future(self._offset.unusable.wait()))
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+
+    async def _give_back(self, lease: Lease) -> None:
+        """Let another process take over, if there can be one."""
+        if lease.is_shared and not lease.lost.is_set():
+            await lease.release()

@@ -6,7 +6,8 @@ FleetError
 ├── EventNotFound
 ├── HostNotFound           no VM is on a host of that name
 ├── HostTaken              another process serves the host
-├── HostRunning            the process of the host was heard of just now
+├── HostRunning            the process of the host was heard from just now
+├── HostUnheard            this control node has just started, so the host may be running
 ├── CommandRefused         a control node has refused a command of a host
 ├── TokenNotFound
 ├── CampaignNotFound
@@ -21,6 +22,7 @@ FleetError
 ├── VmIdInUse              another VM has this id
 ├── ManualTimeUnavailable  the clock cannot be moved: the service runs in real time
 ├── PositionNotFound       the position is beyond the end of the journal
+├── PositionNotReached     the replica does not have a position yet that the caller has seen elsewhere
 ├── JournalPruned          the next rows of the journal have been removed
 ├── PartialSchedule        a request over several scopes was refused by one that had changed meanwhile
 ├── SaveFailed             the store could not save; nothing has changed
@@ -80,9 +82,21 @@ class HostTaken(FleetError):
 
 
 class HostRunning(FleetError):
-    """The process of the host was heard of just now, so its work can be asked for."""
+    """The process of the host was heard from just now, so its work can be asked for."""
 
-    template = "host {host} is served by {holder}, which was heard of {seconds} s ago: stop it first"
+    template = "host {host} is served by {holder}, which was heard from {seconds} s ago: stop it first"
+    host: str
+    holder: str
+    seconds: int
+
+
+class HostUnheard(FleetError):
+    """This control node has not listened long enough to know whether the process of the host is running."""
+
+    template = (
+        "host {host} is served by {holder}, and this control node has just started, so it may not have heard from it "
+        "yet: try again after {seconds} s"
+    )
     host: str
     holder: str
     seconds: int
@@ -158,12 +172,12 @@ class ScopeExists(FleetError):
 
 
 class SecretUnavailable(FleetError):
-    """The request created a token before; its secret is shown only once."""
+    """The request created a secret before, which is shown only once."""
 
     code = "secret-already-shown"
     template = (
-        "this request has already created token {token} ({token_name}), and its secret is shown only once: "
-        "if you do not have it, revoke the token and create another"
+        "this request has already created a secret of token {token} ({token_name}), and it is shown only once: "
+        "if you do not have it, revoke it and create another"
     )
     token: str
     token_name: str
@@ -213,6 +227,16 @@ class PositionNotFound(FleetError):
     last_position: int
 
 
+class PositionNotReached(FleetError):
+    """This node does not have the changes yet that the caller has seen at another node; nothing has changed."""
+
+    template = (
+        "this node is at {current} and has not reached {position} yet: send the request again, or to another node"
+    )
+    position: str
+    current: str
+
+
 class JournalPruned(FleetError):
     """The next rows of the journal have been removed, because they were too old or too many."""
 
@@ -246,7 +270,7 @@ class SaveFailed(FleetError):
 class LeaseLost(SaveFailed):
     """Another process has the lease under which this was to be saved, or may have it."""
 
-    code = "save-failed"
+    template = "nothing has changed, because another process is responsible for it now: {reason}"
 
 
 class OutcomeUnknown(FleetError):

@@ -12,7 +12,6 @@ from datetime import datetime, timedelta
 import msgspec
 
 from forewarn.core.errors import Invalid
-from forewarn.core.fault import Fault, fault_facts
 from forewarn.core.journal import Entry, EntryKind
 from forewarn.core.limits import MAX_RECORD_BYTES
 from forewarn.core.policy import Outage
@@ -27,6 +26,13 @@ RESERVED_BYTES = 96 * 1024
 MIN_OUTAGE = timedelta(seconds=1)
 
 
+class SpeedChange(msgspec.Struct, frozen=True, kw_only=True):
+    """A speed that an operator has set, and the speed of the settings at that time, which it replaces."""
+
+    speed: float
+    setting: float
+
+
 class FleetState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The state of the fleet as a whole."""
 
@@ -36,6 +42,7 @@ class FleetState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     alive_at: datetime | None = None
     clock_at: datetime | None = None
     ports: dict[str, int] = {}
+    speed: SpeedChange | None = None
 
 
 encode = msgspec.json.Encoder().encode
@@ -53,6 +60,13 @@ async def manual_clock_start(store: Store, *, now: datetime) -> datetime:
     state = decode(record.value)
     start = state.clock_at or now.replace(microsecond=0)
     return max(start, state.alive_at or start)
+
+
+async def speed_at_start(store: Store, *, setting: float) -> float:
+    """Return the speed of a service that starts: the one that an operator set last, unless the setting has changed."""
+    record = await store.load(FLEET_STATE)
+    change = None if record is None else decode(record.value).speed
+    return change.speed if change is not None and change.setting == setting else setting
 
 
 def record_start(state: FleetState, *, now: datetime) -> Decision[FleetState, None]:
@@ -88,11 +102,17 @@ def pass_clock(state: FleetState, *, to: datetime) -> Decision[FleetState, None]
     return Decision(msgspec.structs.replace(state, clock_at=to), (), None)
 
 
-def record_fault(
-    state: FleetState, entry_kind: EntryKind, fault: Fault, *, by: str, why: str, now: datetime
+def change_speed(state: FleetState, change: SpeedChange, *, by: str, now: datetime) -> Decision[FleetState, None]:
+    """Record that an operator changes the speed."""
+    changed = msgspec.structs.replace(state, speed=change)
+    return _with_entry(changed, EntryKind.SPEED_CHANGED, by=by, why="", now=now, facts={"speed": f"{change.speed:g}"})
+
+
+def record_occurrence(
+    state: FleetState, entry_kind: EntryKind, *, by: str, why: str, now: datetime, facts: dict[str, str]
 ) -> Decision[FleetState, None]:
-    """Record that a fault of all VMs was set, cleared or has ended; the fault itself is not stored."""
-    return _with_entry(state, entry_kind, by=by, why=why, now=now, facts=fault_facts(fault, entry_kind))
+    """Record that something happened in the emulator, which is not stored as part of the fleet."""
+    return _with_entry(state, entry_kind, by=by, why=why, now=now, facts=facts)
 
 
 def assign_ports(state: FleetState, ports: Mapping[str, int]) -> Decision[FleetState, None]:

@@ -120,8 +120,7 @@ class Impacts:
         scope = view.scope
         if not self._is_running or scope is None or not scope.events:
             return
-        now = max(self._scopes.clock.now(), scope.changed_at)
-        for event, impact in impacts_to_begin(scope, now=now):
+        for event, impact in impacts_to_begin(scope, now=self._scopes.clock.now()):
             if not self._claim(view, event.id, impact.vm):
                 continue
             if (self._due_events is None or self._due_events.is_idle) and not self._to_begin:

@@ -8,7 +8,7 @@ import asyncio
 import logging
 from bisect import bisect_right
 from collections import deque
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from itertools import islice
@@ -233,7 +233,10 @@ def _locate_vm(replica: Replica, scope: str | None, vm: str) -> tuple[str, str]:
 class JournalPruner:
     """The duty to keep the journal within its retention."""
 
-    def __init__(self, main_loop: MainLoop, retention: Retention, clock: Clock) -> None:
+    def __init__(
+        self, main_loop: MainLoop, retention: Retention, clock: Clock, is_allowed: Callable[[], bool] = lambda: True
+    ) -> None:
+        self._is_allowed = is_allowed
         self._store = main_loop.store
         self._retention = retention
         self._clock = clock
@@ -255,7 +258,7 @@ class JournalPruner:
         """Remove rows beyond the retention, a small batch at a time, now and every hour."""
         while True:
             try:
-                while await self._store.prune(self._retention, now=self._clock.now()):  # noqa: ASYNC110 - batch by batch
+                while self._is_allowed() and await self._store.prune(self._retention, now=self._clock.now()):  # noqa: ASYNC110 - batch by batch
                     await asyncio.sleep(0)
             except StoreError as error:
                 log.warning("could not prune the journal: %s", error)

@@ -11,6 +11,7 @@ from forewarn.core.errors import CoreError
 from forewarn.fleet.errors import FleetError
 from forewarn.fleet.replica import ScopeView
 from forewarn.fleet.scopes import Scopes
+from forewarn.fleet.seen_record import SeenRecords
 
 log = logging.getLogger(__name__)
 
@@ -23,8 +24,9 @@ def new_epoch() -> str:
 class LastSeenTracker:
     """The time of each scope's last request, saved only if it changes something."""
 
-    def __init__(self, scopes: Scopes, tasks: asyncio.TaskGroup) -> None:
+    def __init__(self, scopes: Scopes, tasks: asyncio.TaskGroup, records: SeenRecords) -> None:
         self._scopes = scopes
+        self._records = records
         self._clock = scopes.clock
         self._tasks = tasks
         self._saving: dict[str, asyncio.Task[None]] = {}
@@ -41,7 +43,7 @@ class LastSeenTracker:
 
     def of(self, view: ScopeView) -> datetime | None:
         """Return the time of the scope's last valid request, as far as it is known."""
-        known = (view.seen_at, view.scope.seen_at if view.scope is not None else None)
+        known = (view.seen_at, self._records.find(view.id), view.scope.seen_at if view.scope is not None else None)
         return max(filter(None, known), default=None)
 
     def record_request(self, view: ScopeView) -> Awaitable[None] | None:

@@ -23,6 +23,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
+from forewarn.core.base_error import CodedError
 from forewarn.core.journal import Entry
 from forewarn.fleet.errors import OutcomeUnknown, SaveFailed
 from forewarn.fleet.event_loop import FairShare
@@ -177,6 +178,8 @@ class MainLoop:
         self._loops: dict[RecordKey | RecordKind, RecordLoop[Any]] = {}
         self.reached = 0
         """The revision up to which the replica has the changes of all processes."""
+        self.newest = 0
+        """The newest revision that the replica has of any record."""
         self._waiting_for: dict[asyncio.Future[None], int] = {}
 
     def add(
@@ -253,6 +256,7 @@ class MainLoop:
         return [loop.saves[id_] for loop, id_ in loops if loop is not None and id_ in loop.saves]
 
     def _take_in(self, change: Record | Deleted | Reached) -> None:
+        self.newest = max(self.newest, change.revision)
         if isinstance(change, Reached):
             self.reached = max(self.reached, change.revision)
             for waiting, revision in self._waiting_for.items():
@@ -414,6 +418,7 @@ class RecordLoop(Generic[V]):
             if saved is None:
                 continue
             self._values.update(id_, decided.value, saved)
+            self._main_loop.newest = max(self._main_loop.newest, saved)
             self.notify(RecordChange(id_, before, decided.value, decided.entries))
             return decided.results
         raise SaveFailed(f"{id_} could not be saved because of {MAX_CONFLICTS} conflicts in a row")
@@ -430,8 +435,12 @@ class RecordLoop(Generic[V]):
             await self._fair_share.wait_turn()
             try:
                 decision = command(value)
-            except Exception as refusal:  # noqa: BLE001 - a bug in one command must not affect other queued commands
-                results.append(refusal)
+            except CodedError as refusal:
+                # Its stack has this frame, whose results have the error: a cycle, which only GC could free.
+                results.append(refusal.with_traceback(None))
+                continue
+            except Exception as error:  # noqa: BLE001 - a bug in one command must not affect other queued commands
+                results.append(error)
                 continue
             if decision.guards:
                 if any(guards.get(guard, revision) != revision for guard, revision in decision.guards.items()):

@@ -253,6 +253,11 @@ class MetricsStore:
         self._refused_size = 0
         """The size of the largest refused value, until the store can save one of that size."""
 
+    @property
+    def cell_id(self) -> str | None:
+        """The random id of the content, if several processes share it."""
+        return self._store.cell_id
+
     async def save(
         self,
         key: RecordKey,

@@ -18,11 +18,13 @@ from forewarn.core.lifecycle import tick, wake_at
 from forewarn.core.scope import Scope
 from forewarn.fleet.duty import DutyWork, no_guards
 from forewarn.fleet.errors import SAVE_ERRORS, ScopeNotFound
+from forewarn.fleet.event_loop import GcPause
 from forewarn.fleet.fleet_state_record import FleetStateRecord
 from forewarn.fleet.main_loop import Decision, MainLoop
 from forewarn.fleet.outages import OutageTracker
 from forewarn.fleet.replica import ScopeView
 from forewarn.fleet.scopes import ScopeChange, Scopes, guarded
+from forewarn.fleet.seen_record import SeenRecords
 from forewarn.store.port import Guards
 
 log = logging.getLogger(__name__)
@@ -35,6 +37,10 @@ RETRY_DELAY = 1.0
 
 TICK_CONCURRENCY = 512
 """How many scopes are ticked at once. If ten thousand are due in one second, an approval waits only for a few."""
+
+
+BURST_TICKS = 64
+"""How many ticks at once are a burst, in which GC is paused."""
 
 
 class TimerHeap:
@@ -139,8 +145,10 @@ class Scheduler:
         main_loop: MainLoop,
         state_record: FleetStateRecord,
         outages: OutageTracker,
+        seen: SeenRecords,
         guards: Callable[[], Guards] = no_guards,
     ) -> None:
+        self._seen = seen
         self._guards = guards
         self._scopes = scopes
         self._state_record = state_record
@@ -152,6 +160,7 @@ class Scheduler:
         self._idle = asyncio.Event()
         self._idle.set()
         self._free_slots = TICK_CONCURRENCY
+        self._gc_pause = GcPause()
         self.is_running = False
         """Whether this process has the duty."""
         self._ticking = 0
@@ -197,6 +206,7 @@ class Scheduler:
             self._idle.set()
             await self._tasks.cancel()
             self._free_slots = TICK_CONCURRENCY
+            self._gc_pause.end()
             await self._outages.stop()
 
     def observe(self, change: ScopeChange) -> None:
@@ -215,7 +225,10 @@ class Scheduler:
         while self._due and self._free_slots:
             self._free_slots -= 1
             self._start_tick(self._due.popleft())
-        if not self._due and self._free_slots == TICK_CONCURRENCY:
+        if self._free_slots == TICK_CONCURRENCY - BURST_TICKS:
+            self._gc_pause.begin()
+        elif not self._due and self._free_slots == TICK_CONCURRENCY:
+            self._gc_pause.end()
             self._idle.set()
 
     def wake_all(self, *, include_idle: bool = False) -> None:
@@ -243,12 +256,18 @@ class Scheduler:
         alive_at = self._state_record.state.alive_at
         for view in self._scopes.replica.views():
             if view.scope is not None and view.scope.seen_at is not None and alive_at is not None:
-                view.credited_at = max(view.scope.seen_at, min(view.scope.seen_at + SEEN_SAVE_INTERVAL, alive_at))
+                saved = max(filter(None, (view.scope.seen_at, self._seen.find(view.id))))
+                credit = max(saved, min(saved + SEEN_SAVE_INTERVAL, alive_at))
+                view.credited_at = max(filter(None, (view.credited_at, credit)))
 
     def _set_timer(self, view: ScopeView, ticked_at: datetime | None = None) -> None:
         """Set the timer of a scope to its next due time. Everything due at `ticked_at` is already handled."""
         scope = view.scope
-        moment = wake_at(scope, self._scopes.rule_context, seen_at=view.alive_at) if scope is not None else None
+        moment = (
+            wake_at(scope, self._scopes.clock_context, now=self._scopes.clock.now(), seen_at=view.alive_at)
+            if scope is not None
+            else None
+        )
         is_past = moment is not None and ticked_at is not None and moment <= ticked_at
         self._timer_heap.set(view.id, None if is_past else moment)
 
@@ -275,13 +294,13 @@ class Scheduler:
         if view.has_waiters:
             view.seen_at = now
 
-        def rule(scope: Scope) -> Change[None] | Decision[Scope, None]:
-            if not self.is_running:
-                return Change(scope, (), None)
-            change = tick(scope, self._scopes.rule_context, now=now, seen_at=view.alive_at)
-            return guarded(change, self._guards())
+        return self._scopes.submit(view.id, partial(self._tick, view, now))
 
-        return self._scopes.submit(view.id, rule)
+    def _tick(self, view: ScopeView, now: datetime, scope: Scope) -> Change[None] | Decision[Scope, None]:
+        if not self.is_running:
+            return Change(scope, (), None)
+        change = tick(scope, self._scopes.clock_context, now=now, seen_at=view.alive_at)
+        return guarded(change, self._guards())
 
     def _on_first_try(self, view: ScopeView, now: datetime, revision: int, applied: asyncio.Future[None]) -> None:
         if not applied.cancelled() and applied.exception() is not None and self.is_running:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import TypeAlias, TypeVar
 
 import msgspec
@@ -51,7 +52,9 @@ class Scopes:
         self.policy = policy
         self.host_states: dict[str, HostState] | None = None
         """What is known about the hosts of a cluster; None outside one."""
-        self._rule_context = RuleContext(policy=policy)
+        self.has_clock = True
+        """Whether commands start due events. In a cluster only the holder of the clock lease does, under its term."""
+        self._rule_context = self._clock_context = RuleContext(policy=policy)
         self._state_record = state_record
         self._hold = hold
         self._loop = main_loop.add(
@@ -66,15 +69,26 @@ class Scopes:
     @property
     def rule_context(self) -> RuleContext:
         """The context of the rules: policy, fleet hold, outages, hosts."""
-        known, hold, outages = self._rule_context, self._hold.current, self._state_record.state.outages
+        self._update_contexts()
+        return self._rule_context
+
+    @property
+    def clock_context(self) -> RuleContext:
+        """The context of rules that are saved under the clock lease, if there is one: due events start."""
+        self._update_contexts()
+        return self._clock_context
+
+    def _update_contexts(self) -> None:
+        known, hold, outages = self._clock_context, self._hold.current, self._state_record.state.outages
         if (
             known.policy is not self.policy
             or known.hold is not hold
             or known.outages is not outages
             or known.hosts is not self.host_states
+            or self._rule_context.starts_due is not self.has_clock
         ):
-            self._rule_context = RuleContext(policy=self.policy, hold=hold, outages=outages, hosts=self.host_states)
-        return self._rule_context
+            self._clock_context = RuleContext(policy=self.policy, hold=hold, outages=outages, hosts=self.host_states)
+            self._rule_context = msgspec.structs.replace(self._clock_context, starts_due=self.has_clock)
 
     async def apply(self, id_: str, rule: ScopeRule[R]) -> R:
         """Apply a rule to the newest value of a scope, save it, and return the rule's result.
@@ -85,17 +99,16 @@ class Scopes:
 
     def submit(self, id_: str, rule: ScopeRule[R]) -> asyncio.Future[R]:
         """Queue a rule as `apply` does, and return the future of its result."""
+        return self._loop.submit(id_, partial(self._apply_rule, id_, rule))
 
-        def command(scope: Scope | None) -> Decision[Scope, R]:
-            if scope is None:
-                raise ScopeNotFound(id_)
-            decided = rule(scope)
-            decision = decided if isinstance(decided, Decision) else guarded(decided, NO_GUARDS)
-            if any(entry.kind is EntryKind.STARTED for entry in decision.entries):
-                return decision._replace(guards={**decision.guards, **self._hold.guards})
-            return decision
-
-        return self._loop.submit(id_, command)
+    def _apply_rule(self, id_: str, rule: ScopeRule[R], scope: Scope | None) -> Decision[Scope, R]:
+        if scope is None:
+            raise ScopeNotFound(id_)
+        decided = rule(scope)
+        decision = decided if isinstance(decided, Decision) else guarded(decided, NO_GUARDS)
+        if any(entry.kind is EntryKind.STARTED for entry in decision.entries):
+            return decision._replace(guards={**decision.guards, **self._hold.guards})
+        return decision
 
     async def decide(self, id_: str, command: Callable[[Scope | None], Decision[Scope, R]]) -> R:
         """Apply a command to a scope that may not exist."""

@@ -11,10 +11,11 @@ from forewarn.clock import Clock, ManualClock, SystemClock
 from forewarn.core.policy import Policy
 from forewarn.fleet.campaign.service import Campaigns
 from forewarn.fleet.clock_lease import ClockLease
+from forewarn.fleet.clock_offset import ClockOffset, TimeSource
 from forewarn.fleet.duty import Duty
+from forewarn.fleet.emulator_journal import EmulatorJournal
 from forewarn.fleet.event_loop import pause_gc, tasks_until_exit
 from forewarn.fleet.events import Events
-from forewarn.fleet.fault_journal import FaultJournal
 from forewarn.fleet.fleet_state_record import FleetStateRecord
 from forewarn.fleet.health import HealthCheck
 from forewarn.fleet.hold_record import FleetHold, HoldRecord
@@ -33,11 +34,15 @@ from forewarn.fleet.main_loop import MainLoop, RecordChange
 from forewarn.fleet.manual_time import ManualTime, NoticeFloor
 from forewarn.fleet.metrics import FleetCounts, FleetMetrics, MetricsObserver, MetricsStore
 from forewarn.fleet.outages import OutageTracker
+from forewarn.fleet.policy_record import CellPolicy, PolicyRecord
 from forewarn.fleet.ports import Ports
+from forewarn.fleet.position import Positions
 from forewarn.fleet.registry import Registry
 from forewarn.fleet.replica import LongPollObserver, ScopeView
 from forewarn.fleet.scheduler import Scheduler
 from forewarn.fleet.scopes import Scopes
+from forewarn.fleet.seen_record import SeenRecords, SeenWriter
+from forewarn.fleet.speed import Speed
 from forewarn.fleet.timers import Timers
 from forewarn.fleet.tokens import Tokens
 from forewarn.platform.port import GateChecker, Notifier, NullGateChecker, NullNotifier, Platform
@@ -52,32 +57,42 @@ class Fleet:
 
     def __init__(
         self,
+        tasks: asyncio.TaskGroup,
+        *,
         store: Store,
         platform: Platform,
         clock: Clock,
-        policy: Policy,
-        tasks: asyncio.TaskGroup,
         wall_clock: Clock,
+        policy: Policy,
+        retention: Retention,
         checker: GateChecker,
         notifier: Notifier,
-        retention: Retention,
-        lease: Lease | None = None,
+        lease: Lease | None,
+        clock_offset: ClockOffset | None,
+        speed_setting: float | None,
     ) -> None:
         self.clock = clock
+        self.clock_offset = clock_offset
+        """How far the clock is off; None in a service without servers to compare it with."""
         self.metrics = FleetMetrics()
         self.counts = FleetCounts()
         store = MetricsStore(store, self.metrics)
         self.health = HealthCheck(store)
+        if clock_offset is not None:
+            self.health.add_limitation(clock_offset.problem)
         self.journal = Journal(store, tasks)
         self._tasks = tasks
         self._background_tasks: set[asyncio.Task[None]] = set()
 
         loop = self._main_loop = MainLoop(store, tasks, on_followed=self.journal.wake)
+        self.positions = Positions(loop)
         self.leases = LeaseRecords(loop)
-        self.clock_lease = ClockLease(lease, self.leases, loop, clock)
+        self.clock_lease = ClockLease(lease, self.leases, loop, clock, clock_offset)
         state_record = FleetStateRecord(loop)
         hold_record = HoldRecord(loop)
+        self.policy = PolicyRecord(loop)
         self.scopes = Scopes(loop, clock, policy, state_record, hold_record)
+        self.scopes.has_clock = lease is None
         self.replica = self.scopes.replica
         idempotent = IdempotentScopes(self.scopes, store)
         self.registry = Registry(lease, self.leases, loop, clock)
@@ -94,12 +109,15 @@ class Fleet:
             guards=self.clock_lease.guards,
         )
         self.ports = Ports(state_record)
-        self.fault_journal = FaultJournal(self.scopes, state_record)
-        self.last_seen = LastSeenTracker(self.scopes, tasks)
+        seen = SeenRecords(loop)
+        self._seen_writer = SeenWriter(seen, self.scopes, loop, self.clock_lease.guards)
+        self.emulator_journal = EmulatorJournal(self.scopes, state_record)
+        self.speed = Speed(self.scopes, state_record, policy.speed if speed_setting is None else speed_setting)
+        self.last_seen = LastSeenTracker(self.scopes, tasks, seen)
         self.timers = Timers(clock, tasks)
 
         self._outages = OutageTracker(self.scopes, state_record, self.clock_lease.guards)
-        self.scheduler = Scheduler(self.scopes, loop, state_record, self._outages, self.clock_lease.guards)
+        self.scheduler = Scheduler(self.scopes, loop, state_record, self._outages, seen, self.clock_lease.guards)
         self.impacts = Impacts(
             platform, self.scopes, loop, self.scheduler, ScopeImpactWriter(self.scopes, self.clock_lease.guards)
         )
@@ -107,10 +125,10 @@ class Fleet:
             self.scheduler,
             self.impacts,
             self.campaigns.duty,
-            JournalPruner(loop, retention, clock),
+            JournalPruner(loop, retention, clock, lambda: self.clock_lease.is_held),
         )
         self.hosts = HostRegistry(loop, self.scopes, on_silence=self._on_host_changed)
-        self.host_commands = CommandHandler(self.hosts, self.scopes, self.last_seen)
+        self.host_commands = CommandHandler(self.hosts, self.scopes, self.last_seen, clock_offset)
         notice_floor = NoticeFloor(self.scopes)
         self.time = ManualTime(
             clock,
@@ -139,6 +157,7 @@ class Fleet:
             self.scopes.observers.append(notice_floor.observe)
         self.campaigns.observers.append(log.observe_campaign)
         hold_record.observers.append(self._on_hold_changed)
+        self.policy.observers.append(self._on_policy_changed)
 
     @classmethod
     @asynccontextmanager
@@ -156,34 +175,49 @@ class Fleet:
         has_duties: bool = True,
         lease: Lease | None = None,
         has_hosts: bool = False,
+        times: TimeSource | None = None,
+        speed_setting: float | None = None,
     ) -> AsyncIterator["Fleet"]:
         """Fill the replica from the store, start the duties, and continue with everything due, begun or interrupted.
 
         `wall_clock` is the clock for token expiry: real time, even if `clock` is manual. `checker` checks the gates
         of campaigns, and `notifier` sends notifications about them. Without duties this process serves guests and
         operators, and another one starts events, runs campaigns and carries out impacts; `duties` can be started later.
-        With a `lease`, this process has the duties while it holds the lease. If it `has_hosts`, they carry out impacts.
+        With a `lease`, this process has the duties while it holds the lease, which it does only while its clock agrees
+        with `times`. If it `has_hosts`, they carry out impacts.
+        `speed_setting` is the speed of the settings, if an operator has set the speed of the policy.
         """
+        offset = ClockOffset(clock) if times is not None else None
+        if times is not None and offset is not None:
+            await offset.measure(times)
         async with store.watch() as changes, tasks_until_exit() as tasks:
             fleet = cls(
-                store,
-                platform,
-                clock,
-                policy,
                 tasks,
-                wall_clock or SystemClock(),
-                checker or NullGateChecker(),
-                notifier or NullNotifier(),
-                retention,
-                lease,
+                store=store,
+                platform=platform,
+                clock=clock,
+                wall_clock=wall_clock or SystemClock(),
+                policy=policy,
+                retention=retention,
+                checker=checker or NullGateChecker(),
+                notifier=notifier or NullNotifier(),
+                lease=lease,
+                clock_offset=offset,
+                speed_setting=speed_setting,
             )
             if has_hosts:
-                fleet.duties = tuple(duty for duty in fleet.duties if duty is not fleet.impacts)
+                others = (duty for duty in fleet.duties if duty is not fleet.impacts)
+                fleet.duties = (*others, fleet._seen_writer)
             with pause_gc():
                 await fleet._main_loop.fill(changes)
+            if has_hosts:
+                fleet.hosts.expect_hosts()
             tasks.create_task(fleet._main_loop.follow(changes), name="follow the store")
+            if times is not None and offset is not None:
+                tasks.create_task(offset.watch(times), name="watch the clock")
             if lease is not None:
-                if not lease.lost.is_set():  # this process is the only one: it is on duty before it serves anybody
+                # A process that is the only one holds its lease already: it has the duties before it serves requests.
+                if not lease.lost.is_set() and fleet.clock_lease.may_hold:
                     await fleet.clock_lease.begin()
                     await fleet.start_duties()
                 tasks.create_task(
@@ -210,9 +244,15 @@ class Fleet:
         await asyncio.gather(*(duty.stop() for duty in self.duties))
 
     def use_policy(self, policy: Policy) -> None:
-        """Apply another policy from now on; every scope is evaluated again."""
-        self.scopes.policy = policy
+        """Apply another policy from now on, at the current speed and with the cell's own values; reevaluate all."""
+        self.scopes.policy = self.policy.override(self.speed.keep(policy))
         self._reevaluate(include_idle=True)
+
+    def _on_policy_changed(self, change: RecordChange[CellPolicy]) -> None:
+        """Apply the policy of the cell; reevaluate all, except at the first value that this process has seen."""
+        self.scopes.policy = self.policy.override(self.scopes.policy)
+        if change.entries is not None or change.before is not None:
+            self._reevaluate(include_idle=True)
 
     def _on_hold_changed(self, change: RecordChange[FleetHold]) -> None:
         """Reevaluate all, except at the first value that this process has seen."""
@@ -220,7 +260,7 @@ class Fleet:
             self._reevaluate(include_idle=False)
 
     def _on_host_changed(self, view: ScopeView) -> None:
-        """Decide again in a scope, because one of its hosts is silent or heard of again."""
+        """Decide again in a scope, because one of its hosts is silent or heard from again."""
         if self.scheduler.is_running:
             self.scheduler.wake(view.id)
 

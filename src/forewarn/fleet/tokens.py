@@ -45,6 +45,10 @@ class Token(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     expires_at: datetime | None = None
     revoked_at: datetime | None = None
     seen_keys: tuple[SeenKey, ...] = msgspec.field(default=(), name="answered")
+    calendar: str = ""
+    """The hash of the secret in the address of its calendar; empty if it has none."""
+    entries: int = 1
+    """How many entries of the journal it had before it was revoked."""
 
     def __post_init__(self) -> None:
         check_name(self.name, "token")
@@ -72,6 +76,7 @@ class Tokens:
         self.wall_clock = wall_clock
         self._tokens = RecordTable[Token]()
         self._by_hash: dict[str, Token] = {}
+        self._by_calendar: dict[str, Token] = {}
         self._lock = asyncio.Lock()
         self._loop = main_loop.add(RecordCodec(RecordKind.TOKEN, _encode, _decode), self._tokens, [self._observe])
 
@@ -91,6 +96,14 @@ class Tokens:
         """Return the token with this id; None if it is unknown, revoked or expired."""
         token, _ = self._tokens.newest(id_)
         return token if token is not None and token.is_valid(now=self.wall_clock.now()) else None
+
+    def find_by_calendar(self, secret: str) -> Token | None:
+        """Return the token whose calendar has this secret; None if it is unknown, revoked or expired."""
+        hash_ = _hash(secret)
+        token = self._by_calendar.get(hash_)
+        if token is None or not compare_digest(token.calendar, hash_) or not token.is_valid(now=self.wall_clock.now()):
+            return None
+        return token
 
     async def create(
         self,
@@ -177,10 +190,47 @@ class Tokens:
             revoked = msgspec.structs.replace(
                 token, revoked_at=now, seen_keys=add_seen_key(token.seen_keys, idempotency_key, now=now)
             )
-            return Decision(revoked, (self._entry(2, EntryKind.TOKEN_REVOKED, token, by=by, why=why),), None)
+            entry = self._entry(token.entries + 1, EntryKind.TOKEN_REVOKED, token, by=by, why=why)
+            return Decision(revoked, (entry,), None)
 
         async with self._lock:  # two admins that revoke each other: the second one is refused
             await self._loop.apply(id_, command)
+
+    async def create_calendar(self, id_: str, *, by: str, idempotency_key: IdempotencyKey | None = None) -> str:
+        """Give the calendar of a token a new secret, which replaces the former one, and return it."""
+        secret = f"fwc_{secrets.token_urlsafe(32)}"
+
+        def command(token: Token | None) -> Decision[Token, None]:
+            now = self.wall_clock.now()
+            if token is None or not token.is_valid(now=now):
+                raise TokenNotFound(id_)
+            if idempotency_key is not None and is_repeated_request(token.seen_keys, idempotency_key, now=now):
+                raise SecretUnavailable(token.id, token.name)
+            return self._change_calendar(token, _hash(secret), EntryKind.CALENDAR_CREATED, by, idempotency_key)
+
+        await self._loop.apply(id_, command)
+        return secret
+
+    async def revoke_calendar(self, id_: str, *, by: str, idempotency_key: IdempotencyKey | None = None) -> None:
+        """Revoke the secret of a token's calendar, if it has one."""
+
+        def command(token: Token | None) -> Decision[Token, None]:
+            if token is None:
+                raise TokenNotFound(id_)
+            now = self.wall_clock.now()
+            is_repeated = idempotency_key is not None and is_repeated_request(token.seen_keys, idempotency_key, now=now)
+            if not token.calendar or token.revoked_at is not None or is_repeated:
+                return Decision(token, (), None)
+            return self._change_calendar(token, "", EntryKind.CALENDAR_REVOKED, by, idempotency_key)
+
+        await self._loop.apply(id_, command)
+
+    def _change_calendar(
+        self, token: Token, hash_: str, kind: EntryKind, by: str, idempotency_key: IdempotencyKey | None
+    ) -> Decision[Token, None]:
+        seen = add_seen_key(token.seen_keys, idempotency_key, now=self.wall_clock.now())
+        changed = msgspec.structs.replace(token, calendar=hash_, entries=token.entries + 1, seen_keys=seen)
+        return Decision(changed, (self._entry(changed.entries, kind, token, by=by),), None)
 
     def _is_last_admin(self, token: Token, *, now: datetime) -> bool:
         others = (other for other in self._tokens.values() if other.id != token.id)
@@ -193,17 +243,21 @@ class Tokens:
             if token is not None and token.revoked_at is not None:
                 return Decision(token, (), None)
             kept = msgspec.structs.replace(token or revoked, revoked_at=revoked.revoked_at)
-            return Decision(kept, (self._entry(2, EntryKind.TOKEN_REVOKED, kept, by=by, why=why),), None)
+            entry = self._entry(kept.entries + 1, EntryKind.TOKEN_REVOKED, kept, by=by, why=why)
+            return Decision(kept, (entry,), None)
 
         await self._loop.apply(revoked.id, command)
 
     def _observe(self, change: RecordChange[Token]) -> None:
-        """Update the index by secret."""
+        """Update the indexes by secret."""
         if change.before is not None:
             self._by_hash.pop(change.before.hash, None)
+            self._by_calendar.pop(change.before.calendar, None)
         token, _ = self._tokens.newest(change.id)
         if token is not None:
             self._by_hash[token.hash] = token
+            if token.calendar:
+                self._by_calendar[token.calendar] = token
 
     def _names_in_use(self) -> set[str]:
         """Return the names of valid tokens, which must be unique, because the journal identifies holders by name."""

@@ -9,6 +9,7 @@ from typing import Protocol
 
 import msgspec
 
+from forewarn.core.base_error import BaseError
 from forewarn.core.campaign.spec import HttpCheck
 from forewarn.core.event import EventType
 from forewarn.core.impact import Done, ImpactOutcome, NotStarted, Unknown
@@ -91,8 +92,11 @@ class NotificationMessage(msgspec.Struct, frozen=True, kw_only=True):
     facts: dict[str, str] = {}
 
 
-class NotificationFailed(Exception):
+class NotificationFailed(BaseError):
     """A receiver did not accept the notification."""
+
+    template = "{problem}"
+    problem: str
 
 
 class Notifier(Protocol):

@@ -60,6 +60,10 @@ class SimulatedPlatform:
         self._planned_outcomes: dict[str, list[Failed | Retry]] = {}
         self.results: deque[WorkResult] = deque(maxlen=MAX_RESULTS)
 
+    def use_speed(self, speed: float) -> None:
+        """Take this speed for work that begins from now on."""
+        self._speed = speed
+
     def set_outcomes(self, vm: str, *outcomes: Failed | Retry) -> None:
         """Set the outcomes of the next pieces of work on `scope/vm`, one each."""
         self._planned_outcomes.setdefault(vm, []).extend(outcomes)

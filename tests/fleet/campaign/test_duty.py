@@ -1,19 +1,28 @@
 """The duty to run campaigns: taken, given back, and nothing left under way."""
 
 import asyncio
+from collections.abc import Callable
+from contextlib import AsyncExitStack
 from datetime import timedelta
 
 from forewarn.clock import ManualClock
 from forewarn.core.campaign.record import CampaignState
+from forewarn.core.event import State
+from forewarn.core.policy import EMULATOR
+from forewarn.fleet.service import Fleet
+from forewarn.platform.port import GatePassed, GateRequest
+from forewarn.platform.simulated import SimulatedPlatform
+from forewarn.store.memory import MemoryStore
 from forewarn.store.port import RecordKey, RecordKind
 from tests.core.sample_scopes import TEN, web_scope
 from tests.fleet.campaign.campaigns import (
     CAMPAIGN_ID,
+    MINUTE,
     campaign_spec,
     read_campaign_journal,
     start_campaign,
 )
-from tests.fleet.fleets import CampaignGatedStore, GatedStore, run_fleet, until
+from tests.fleet.fleets import CampaignGatedStore, GatedStore, SharedLease, run_fleet, until
 from tests.fleet.test_duty import run_cluster
 
 HOUR = timedelta(hours=1)
@@ -56,3 +65,80 @@ async def test_nothing_is_canceled_after_the_duty_was_stopped() -> None:
         await second.campaigns.duty.stop()
         assert second.campaigns.duty.busy == 0
         assert len(second.replica.scope("web").events) == 1
+
+
+class HeldGate:
+    """A gate that answers when the test says so."""
+
+    gates = ("health",)
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.may_answer = asyncio.Event()
+
+    async def check(self, request: GateRequest) -> GatePassed:
+        """Wait, and let the wave pass."""
+        del request
+        self.asked += 1
+        await self.may_answer.wait()
+        return GatePassed()
+
+
+async def test_answer_of_a_gate_counts_only_in_the_term_that_asked() -> None:
+    """The first process asks and loses the lease. The gate answers then, and the second process asks again."""
+    store, clock, gates = MemoryStore(), ManualClock(TEN), [HeldGate(), HeldGate()]
+    leases = [SharedLease("one"), SharedLease("two")]
+    async with AsyncExitStack() as stack:
+        first, second = [
+            await stack.enter_async_context(
+                Fleet.run(
+                    store=store,
+                    platform=SimulatedPlatform(clock),
+                    clock=clock,
+                    policy=EMULATOR,
+                    checker=gate,
+                    lease=lease,
+                )
+            )
+            for gate, lease in zip(gates, leases, strict=True)
+        ]
+        leases[0].is_free.set()
+        await until(lambda: first.scheduler.is_running)
+        await first.inventory.add_scope(web_scope(), by="test")
+        await start_campaign(first, campaign_spec(gate="health"))
+
+        async def pass_time(until_true: Callable[[], bool]) -> None:
+            async with asyncio.timeout(60):
+                while not until_true():
+                    clock.set(clock.now() + MINUTE)
+                    await asyncio.sleep(0.01)
+
+        await pass_time(lambda: gates[0].asked == 1)
+        leases[0].take()
+        await until(lambda: not first.scheduler.is_running)
+        gates[0].may_answer.set()
+        leases[1].is_free.set()
+        await pass_time(lambda: gates[1].asked == 1)
+        assert not [event for event in second.replica.scope("web").events if event.state is State.STARTED]
+        gates[1].may_answer.set()
+        await pass_time(lambda: second.campaigns.find(CAMPAIGN_ID).state is CampaignState.COMPLETED)
+
+
+async def test_campaign_of_a_process_with_a_fast_clock_waits_for_the_clock_of_the_holder() -> None:
+    store, clock, fast, lease = MemoryStore(), ManualClock(TEN), ManualClock(TEN + HOUR), SharedLease("one")
+    async with (
+        Fleet.run(store=store, platform=SimulatedPlatform(clock), clock=clock, policy=EMULATOR, lease=lease) as holder,
+        Fleet.run(
+            store=store, platform=SimulatedPlatform(fast), clock=fast, policy=EMULATOR, lease=SharedLease("two")
+        ) as other,
+    ):
+        lease.is_free.set()
+        await until(lambda: holder.scheduler.is_running)
+        await holder.inventory.add_scope(web_scope(), by="test")
+        await until(lambda: other.replica.newest("web")[0] is not None)
+        await start_campaign(other, campaign_spec())
+        await until(lambda: bool(holder.campaigns.all()))
+        await until(lambda: holder.campaigns.duty.waiting == 1)
+        assert holder.replica.scope("web").events == ()
+        clock.set(TEN + HOUR)
+        await until(lambda: bool(holder.replica.scope("web").events))

@@ -17,10 +17,17 @@ from forewarn.platform.port import Platform
 from forewarn.platform.simulated import SimulatedPlatform
 from forewarn.settings.nats import NatsSettings
 from forewarn.store.nats.host_store import HostStore
+from forewarn.store.nats.server_time import ServerTime
 from forewarn.store.nats.store import NatsStore
+from tests.core.sample_scopes import scope, vm
 
 GUARD_SECONDS = 60
 """Ends a test that hangs; nothing is measured with it."""
+
+
+def web() -> Scope:
+    """Return a scope with a VM on each of two hosts."""
+    return scope("web", vm("web-0", host="hv-0"), vm("web-1", host="hv-1", domain=1))
 
 
 def quick_platform(hosts: tuple[str, ...] = ("hv-0", "hv-1")) -> SimulatedPlatform:
@@ -37,7 +44,12 @@ async def run_control(
     store = await NatsStore.open(settings, directory)
     try:
         async with Fleet.run(
-            store=store, platform=quick_platform(), clock=SystemClock(), policy=policy, has_duties=False
+            store=store,
+            platform=quick_platform(),
+            clock=SystemClock(),
+            policy=policy,
+            has_duties=False,
+            times=ServerTime(settings),
         ) as fleet:
             for new in scopes:
                 await fleet.inventory.add_scope(new, by="test")

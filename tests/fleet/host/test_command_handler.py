@@ -1,9 +1,11 @@
 """The command handler of a control node: a host acts for its own VMs only, and commands can be repeated."""
 
 from collections.abc import AsyncIterator
+from datetime import timedelta
 
 import pytest
 
+from forewarn.clock import ManualClock
 from forewarn.core.event import EventType
 from forewarn.core.impact import Done, ImpactState
 from forewarn.core.journal import EntryKind
@@ -135,13 +137,51 @@ async def test_polls_enable_scopes_with_vms_on_the_host(fleet: Fleet) -> None:
     assert not fleet.replica.scope("db").enabled
 
 
+async def test_polls_of_an_enabled_scope_save_nothing(fleet: Fleet) -> None:
+    clock = fleet.clock
+    assert isinstance(clock, ManualClock)
+    polls = ScopePolls(seen_at=TEN)
+    await send(fleet, "hv-0", Seen(process="p-hv-0", term=1, scopes={"web": polls}))
+    revision = fleet.replica.view("web").revision
+    clock.set(TEN + timedelta(hours=2))
+    later = ScopePolls(seen_at=TEN + timedelta(hours=2))
+    response = await send(fleet, "hv-0", Seen(process="p-hv-0", term=1, scopes={"web": later}))
+    assert (response.status, fleet.last_seen.busy) == ("saved", 0)
+    assert fleet.replica.view("web").revision == revision
+    assert fleet.replica.view("web").seen_at == TEN + timedelta(hours=2)
+
+
+async def test_times_of_polls_do_not_depend_on_the_clock_of_the_host(fleet: Fleet) -> None:
+    day = timedelta(days=1)
+    polls = ScopePolls(seen_at=TEN - day - timedelta(seconds=20))
+    seen = Seen(process="p-hv-1", term=1, scopes={"web": polls}, sent_at=TEN - day)
+    fleet.host_commands.hear("hv-1", Seen.name, encode(seen))
+    assert fleet.replica.view("web").seen_at == TEN - timedelta(seconds=20)
+
+
+async def test_polls_of_vms_on_other_hosts_and_of_the_future_are_not_taken(fleet: Fleet) -> None:
+    vms = {"web-0": TEN, "web-1": TEN + timedelta(days=1), "nobody": TEN}
+    seen = Seen(process="p-hv-1", term=1, scopes={"web": ScopePolls(seen_at=TEN, vms=vms)})
+    assert (await send(fleet, "hv-1", seen)).status == "saved"
+    assert fleet.replica.view("web").polled_at == {"web-1": TEN}
+
+
+async def test_time_without_a_zone_is_refused(fleet: Fleet) -> None:
+    body = b'{"process":"p-hv-1","term":1,"scopes":{"web":{"seen_at":"2026-03-02T10:00:00"}}}'
+    fleet.host_commands.hear("hv-1", Seen.name, body)
+    response = decode_response(await fleet.host_commands.answer("hv-1", Seen.name, body))
+    assert (response.status, response.code) == ("refused", "invalid-command")
+
+
 async def test_every_control_node_hears_of_hosts_and_polls(fleet: Fleet) -> None:
     fleet.hosts._heard.clear()
     fleet.host_commands.hear("hv-0", Renew.name, encode(Renew(process="p-hv-0", term=1)))
     assert fleet.hosts.heard_ago("hv-0") is not None
-    seen = Seen(process="p-hv-1", term=1, scopes={"web": ScopePolls(seen_at=TEN)})
+    polls = ScopePolls(seen_at=TEN, version="2020-07-01", vms={"web-1": TEN})
+    seen = Seen(process="p-hv-1", term=1, scopes={"web": polls})
     fleet.host_commands.hear("hv-1", Seen.name, encode(seen))
-    assert fleet.replica.view("web").seen_at == TEN
+    view = fleet.replica.view("web")
+    assert (view.seen_at, view.poll_version, view.polled_at) == (TEN, "2020-07-01", {"web-1": TEN})
     fleet.host_commands.hear("hv-0", Renew.name, b"no JSON")
 
 

@@ -2,11 +2,12 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from datetime import timedelta
 
 import pytest
 
 from forewarn.core.policy import HostState
-from forewarn.fleet.errors import HostNotFound, HostRunning, HostTaken
+from forewarn.fleet.errors import HostNotFound, HostRunning, HostTaken, HostUnheard
 from forewarn.fleet.host import registry as module
 from forewarn.fleet.host.registry import HostRecord, HostRegistry, digest_scopes
 from forewarn.fleet.service import Fleet
@@ -85,6 +86,33 @@ async def test_host_that_is_running_cannot_be_given_up(hosts: HostRegistry) -> N
         await hosts.check_term("hv-0", "a", 1)
 
 
+async def test_control_node_that_has_not_listened_long_enough_gives_up_no_host(
+    hosts: HostRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await hosts.claim("hv-0", "a", "process 1", {})
+    hosts._heard.clear()
+    with pytest.raises(HostUnheard):
+        await hosts.abandon("hv-0", by="ann", why="fire")
+    watching = asyncio.create_task(hosts.watch_silence())
+    await asyncio.sleep(0)
+    with pytest.raises(HostUnheard):
+        await hosts.abandon("hv-0", by="ann", why="fire")
+    monkeypatch.setattr(module, "FIRST_SECONDS", 0.0)
+    assert await hosts.abandon("hv-0", by="ann", why="fire") == 0
+    watching.cancel()
+
+
+async def test_replaced_process_does_not_hide_the_one_that_serves_the_host(
+    hosts: HostRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await hosts.claim("hv-0", "a", "process 1", {})
+    hosts.hear("hv-0", "stale")
+    assert hosts.heard_ago("hv-0") is not None
+    monkeypatch.setattr(module, "LEASE_SECONDS", 0.0)
+    hosts.hear("hv-0", "b")  # another control node has let it take over, and the record comes later
+    assert hosts._heard["hv-0"][0] == "b"
+
+
 async def test_rules_know_which_hosts_are_silent(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "CHECK_SECONDS", 0.001)
     assert fleet.scopes.rule_context.hosts is None
@@ -101,12 +129,29 @@ async def test_rules_know_which_hosts_are_silent(fleet: Fleet, monkeypatch: pyte
 
     await reach(HostState())
     monkeypatch.setattr(module, "SILENT_SECONDS", 0.0)
-    await reach(None, silent=True)
+    since = await reach(None, silent=True)
+    assert fleet.hosts.silent() == {"hv-0": since}
+    fleet.replica.view("web").seen_at = fleet.clock.now() - timedelta(days=2)
     monkeypatch.setattr(module, "SILENT_SECONDS", 60.0)
     await reach(HostState())
+    assert fleet.hosts.silent() == {}
+    assert fleet.replica.view("web").alive_at == fleet.clock.now(), "its VMs may have polled all the time"
     fleet.hosts._heard.clear()
     await reach(HostState(is_unheard=True))
     watching.cancel()
+
+
+async def test_polls_are_known_when_hosts_have_had_the_time_to_report(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = [fleet.hosts.knows_polls]  # outside a cluster, the VMs poll this process
+    watching = asyncio.create_task(fleet.hosts.watch_silence())
+    await asyncio.sleep(0)
+    found.append(fleet.hosts.knows_polls)
+    monkeypatch.setattr(module, "FIRST_REPORT_SECONDS", 0.0)
+    found.append(fleet.hosts.knows_polls)
+    watching.cancel()
+    assert found == [True, False, True]
 
 
 def test_digest_depends_on_every_scope() -> None:

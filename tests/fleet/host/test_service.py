@@ -1,6 +1,7 @@
 """The fleet on a host, with a real NATS server and a control node: it follows its own scopes, and saves by commands."""
 
 import asyncio
+from contextlib import AsyncExitStack
 from datetime import timedelta
 from pathlib import Path
 
@@ -8,24 +9,22 @@ import msgspec
 import pytest
 
 from forewarn.clock import SystemClock
+from forewarn.core.errors import HostInUse
 from forewarn.core.event import EventType
 from forewarn.core.impact import Done, ImpactOutcome, ImpactState, NotStarted, Unknown
 from forewarn.core.schedule import ScheduleRequest
 from forewarn.core.scope import Scope
 from forewarn.fleet.errors import HostRunning, SaveFailed
 from forewarn.fleet.events import new_request_id
-from forewarn.fleet.host.service import HostFleet, HostPorts
+from forewarn.fleet.host import service
+from forewarn.fleet.host.service import HostFleet
 from forewarn.fleet.service import Fleet
 from forewarn.platform.port import Work
 from tests.core.sample_scopes import scope, vm
-from tests.fleet.host.clusters import run_control, run_host, until
+from tests.fleet.host.clusters import GUARD_SECONDS, run_control, run_host, until, web
 from tests.support.nats_servers import NatsCluster
 
 pytestmark = pytest.mark.process
-
-
-def web() -> Scope:
-    return scope("web", vm("web-0", host="hv-0"), vm("web-1", host="hv-1", domain=1))
 
 
 def db() -> Scope:
@@ -93,18 +92,6 @@ async def test_approval_on_a_host_starts_the_event_and_its_impact(nats_server: N
         await until(lambda: host.replica.scope("web").has_ended(event))
 
 
-async def test_first_request_enables_the_scope_before_it_is_answered(nats_server: NatsCluster, tmp_path: Path) -> None:
-    settings = await nats_server.create_cell()
-    async with run_control(settings, tmp_path / "c", web()) as control, run_host(settings, tmp_path / "h") as host:
-        view = host.replica.view("web")
-        saving = host.last_seen.record_request(view)
-        assert saving is not None
-        await saving
-        assert host.replica.scope("web").enabled
-        assert control.replica.scope("web").enabled
-        assert host.last_seen.record_request(view) is None
-
-
 async def test_second_process_waits_for_the_first_one(
     nats_server: NatsCluster, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -161,6 +148,33 @@ async def test_redeploy_hands_the_vm_over_to_the_other_host(nats_server: NatsClu
         await until(lambda: not list(source.replica.views()))
 
 
+async def test_redeploy_is_handed_over_although_both_hosts_end_between_its_steps(
+    nats_server: NatsCluster, tmp_path: Path
+) -> None:
+    """The source ends after the move and before its report, the target before it has heard of the VM."""
+    settings = await nats_server.create_cell()
+    both = scope("db", vm("db-0", host="hv-0"), vm("db-1", host="hv-1", domain=1))
+    async with run_control(settings, tmp_path / "c", both) as control:
+        source, target = StoppedPlatform(), StoppedPlatform()
+        async with run_host(settings, tmp_path / "h1", "hv-1", platform=target):
+            async with run_host(settings, tmp_path / "h0", platform=source):
+                event = await schedule(control, "db/db-0", type_=EventType.REDEPLOY, failure=True)
+                await until(lambda: source.log)
+                moved = msgspec.structs.replace(control.replica.scope("db").vm("db-0"), host="hv-1")
+                with pytest.raises(HostInUse):
+                    await control.inventory.change_vm("db", "db-0", lambda _: moved, by="test")
+            assert control.replica.scope("db").vm("db-0").host == "hv-0"
+        assert target.log == [], "only the host that has begun the impact probes it"
+        again = StoppedPlatform(probed=Done(host="hv-1"))
+        async with run_host(settings, tmp_path / "h0", platform=again) as host:
+            await until(lambda: control.replica.scope("db").has_ended(event))
+            await until(lambda: not list(host.replica.views()))
+        assert control.replica.scope("db").vm("db-0").host == "hv-1"
+        async with run_host(settings, tmp_path / "h1", "hv-1", platform=target) as host:
+            assert host.replica.scope("db").vm("db-0").host == "hv-1"
+        assert (again.log, target.log) == (["probe db-0 1"], [])
+
+
 async def test_begun_impacts_of_a_lost_host_become_unknown(nats_server: NatsCluster, tmp_path: Path) -> None:
     settings = await nats_server.create_cell()
     async with run_control(settings, tmp_path / "c", web()) as control:
@@ -194,16 +208,77 @@ async def test_host_answers_from_disk_without_a_server_and_resumes(own_server: N
             await host.events.approve("web", "web-0", (seen.events[0].id,))
 
 
-async def test_ports_are_kept_on_disk_and_shown_by_control(nats_server: NatsCluster, tmp_path: Path) -> None:
+async def test_age_of_the_replica_is_logged_until_it_is_current_again(
+    own_server: NatsCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(service, "STALE_AFTER", timedelta(seconds=2))
+    settings = await own_server.create_cell()
+    (server,) = own_server.servers
+    async with run_control(settings, tmp_path / "c", web()), run_host(settings, tmp_path / "h") as host:
+        server.kill()
+        await until(lambda: "guests get responses from" in caplog.text)
+        assert any("guests get responses from" in problem for problem in host.health.limitations())
+        own_server.start(server)
+        await until(lambda: "the replica is current again" in caplog.text)
+
+
+async def test_host_compares_its_clock_with_the_control_nodes(nats_server: NatsCluster, tmp_path: Path) -> None:
     settings = await nats_server.create_cell()
-    async with run_control(settings, tmp_path / "c", web()) as control:
-        web_0 = control.replica.scope("web").vm("web-0")
-        async with run_host(settings, tmp_path / "h") as host:
-            await host.ports.assign({"web/web-0": 20_001})
-            await until(lambda: control.hosts.url("web", web_0) == "http://127.0.0.1:20001")
-        assert HostPorts(tmp_path / "h").assigned == {"web/web-0": 20_001}
-        async with run_host(settings, tmp_path / "other") as host:
-            assert host.ports.assigned == {"web/web-0": 20_001}
+    async with run_control(settings, tmp_path / "c", web()), run_host(settings, tmp_path / "h") as host:
+        await until(lambda: host.clock_offset.seconds is not None)
+        offset = host.clock_offset.offset
+        assert offset is not None
+        assert abs(offset) < timedelta(seconds=1)  # both have the clock of this machine
+
+
+async def test_process_that_started_without_a_server_waits_for_the_one_before_it(
+    own_server: NatsCluster, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It serves guests meanwhile, and an approval is to be sent again."""
+    settings = await own_server.create_cell()
+    (server,) = own_server.servers
+    async with AsyncExitStack() as stack:
+        control = await stack.enter_async_context(run_control(settings, tmp_path / "c", web()))
+        async with run_host(settings, tmp_path / "h2") as host:
+            await schedule(control, "web/web-0")
+            await until(lambda: host.replica.scope("web").events)
+        async with run_host(settings, tmp_path / "h1") as first:
+            server.kill()
+            second = await stack.enter_async_context(run_host(settings, tmp_path / "h2"))
+            assert second.client.term == 0
+            own_server.start(server)
+            await until(lambda: "host hv-0 is served by process" in caplog.text)
+            event = second.replica.scope("web").events[0].id
+            with pytest.raises(SaveFailed):
+                await second.events.approve("web", "web-0", (event,))
+            assert first.client.term
+        await until(lambda: second.client.term)
+        await second.events.approve("web", "web-0", (event,))
+
+
+async def test_refused_process_serves_from_disk_when_control_nodes_end(
+    nats_server: NatsCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its killed predecessor still has the host; without a term of its own it carries out nothing."""
+    monkeypatch.setattr(service, "LEASE_SECONDS", -service.FIRST_ANSWER_SECONDS)  # so it waits no longer
+    settings = await nats_server.create_cell()
+    async with AsyncExitStack() as stack:
+        control = await stack.enter_async_context(run_control(settings, tmp_path / "c", web()))
+        async with run_host(settings, tmp_path / "h"):
+            pass
+        await control.hosts.claim("hv-0", "killed", "process 1 on hv-0", {})
+        event = await schedule(control, "web/web-0", failure=True)
+
+        async def restart() -> tuple[int, int, list[str]]:
+            async with run_host(settings, tmp_path / "h") as host:
+                events = [event.id for event in host.replica.scope("web").events]
+                return host.client.term, host.impacts.waiting, events
+
+        starting = asyncio.create_task(restart())
+        await until(lambda: "host hv-0 is served by process 1" in caplog.text)
+        await stack.aclose()
+        async with asyncio.timeout(GUARD_SECONDS):
+            assert await starting == (0, 0, [event])
 
 
 async def test_planned_event_waits_for_a_host_that_was_never_heard_of(nats_server: NatsCluster, tmp_path: Path) -> None:

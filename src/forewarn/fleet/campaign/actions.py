@@ -161,7 +161,7 @@ class CampaignActions:
         """
 
         def rule(scope: Scope) -> Decision[Scope, tuple[str, ...]]:
-            owner, context = self._owner, self._scopes.rule_context
+            owner, context = self._owner, self._scopes.clock_context
             change = clear_wave(scope, action, owner.newest, owner.index, context, now=owner.now())
             return guarded(change, owner.guards())
 

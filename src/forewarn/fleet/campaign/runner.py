@@ -185,6 +185,11 @@ class CampaignRunner:
             self._on_finished(self)
 
     async def _step(self) -> None:
+        self.duty_guards()  # with a wrong clock nothing is decided
+        if not self._scopes.has_clock and self._scopes.clock.now() < self.record.started_at:
+            # A process whose clock is fast has started it: the time of the campaign would be ahead of this clock.
+            self._set_timer(self.id, self.record.started_at)
+            return
         self._follow_record()
         self._follow_context()
         results, self._results = self._results, []

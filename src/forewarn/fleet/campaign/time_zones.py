@@ -2,7 +2,6 @@
 
 from datetime import tzinfo
 from functools import lru_cache
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from forewarn.core.errors import Invalid
 
@@ -10,6 +9,8 @@ from forewarn.core.errors import Invalid
 @lru_cache(maxsize=256)
 def find_zone(name: str) -> tzinfo:
     """Return the time zone; raise Invalid if it does not exist."""
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError  # imported late: a service starts faster without it
+
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, OSError, ValueError):

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TypeVar
 
 import msgspec
@@ -12,6 +12,7 @@ from forewarn.core.change import Change
 from forewarn.core.errors import CoreError, WrongHost
 from forewarn.core.impact_lifecycle import Worker
 from forewarn.core.scope import Scope
+from forewarn.fleet.clock_offset import ClockOffset
 from forewarn.fleet.errors import FleetError
 from forewarn.fleet.host.commands import (
     Approve,
@@ -45,13 +46,20 @@ INVALID = "invalid-command"
 class CommandHandler:
     """Answers the commands of hosts, through the main loop."""
 
-    def __init__(self, registry: HostRegistry, scopes: Scopes, last_seen: LastSeenTracker) -> None:
+    def __init__(
+        self,
+        registry: HostRegistry,
+        scopes: Scopes,
+        last_seen: LastSeenTracker,
+        clock_offset: ClockOffset | None = None,
+    ) -> None:
+        self._clock_offset = clock_offset
         self._registry = registry
         self._scopes = scopes
         self._last_seen = last_seen
 
     def hear(self, host: str, name: str, body: bytes) -> None:
-        """Note what every control node must know: who was heard of, and which scopes have polled."""
+        """Note what every control node must know: who was heard from, and which scopes have polled."""
         if name not in (Renew.name, Seen.name):
             return
         try:
@@ -59,9 +67,10 @@ class CommandHandler:
         except (ValueError, msgspec.MsgspecError):
             return
         self._registry.hear(host, command.process)
+        if isinstance(command, Renew):
+            self._registry.clock_offsets[host] = command.clock_offset
         if isinstance(command, Seen):
-            for view, polls_at in self._polled_views(host, command):
-                view.seen_at = max(filter(None, (view.seen_at, polls_at)))
+            self._note_polls(host, command)
 
     async def answer(self, host: str, name: str, body: bytes) -> bytes:
         """Carry out a command and return the response."""
@@ -77,7 +86,14 @@ class CommandHandler:
     async def _handle(self, host: str, command: HostCommand) -> CommandResponse:
         registry = self._registry
         if isinstance(command, Claim):
-            term = await registry.claim(host, command.process, command.holder, command.ports)
+            term = await registry.claim(
+                host,
+                command.process,
+                command.holder,
+                command.ports,
+                version=command.version,
+                format_=command.format,
+            )
             return CommandResponse(status="saved", term=term)
         worker = await registry.check_term(host, command.process, command.term)
         if isinstance(command, ScopeCommand):
@@ -87,7 +103,8 @@ class CommandHandler:
                 registry.hear(host, command.process)
                 scopes = registry.scopes_of(host)
                 term = ClaimResult(term=worker.term, scopes=None if digest_scopes(scopes) == command.scopes else scopes)
-                return CommandResponse(status="saved", term=term)
+                at = None if self._clock_offset is None else self._clock_offset.cluster_time()
+                return CommandResponse(status="saved", term=term, at=at)
             case Release():
                 await registry.release(host, command.process)
             case ReportPorts():
@@ -158,23 +175,25 @@ class CommandHandler:
     async def _mark_seen(self, host: str, command: Seen) -> CommandResponse:
         """Enable the scopes that have polled and are not enabled, and note the times of the others."""
         revision = 0
-        for view, polls_at in self._polled_views(host, command):
-            polls = command.scopes[view.id]
-            if polls.version is not None and polls.version > (view.poll_version or ""):
-                view.poll_version = polls.version
-            view.polled_at |= polls.vms
-            if (saving := self._last_seen.record_request(view)) is not None:
+        for view in self._note_polls(host, command):
+            is_enabled = view.scope is not None and view.scope.enabled
+            if not is_enabled and (saving := self._last_seen.record_request(view)) is not None:
                 await saving
-            view.seen_at = polls_at
             revision = max(revision, view.revision)
         return CommandResponse(status="saved", revision=revision)
 
-    def _polled_views(self, host: str, command: Seen) -> list[tuple[ScopeView, datetime]]:
-        """Return the reported scopes that have VMs on the host, with times that are not in the future."""
-        views = (self._scopes.replica.get_or_create_view(id_) for id_ in command.scopes)
+    def _note_polls(self, host: str, command: Seen) -> list[ScopeView]:
+        """Note the polls of the host's own VMs, by the clock of this process; return the scopes of these VMs."""
         now = self._now()
-        return [
-            (view, min(command.scopes[view.id].seen_at, now))
-            for view in views
-            if any(vm.host == host for vm in view.roster or ())
-        ]
+        shift = now - command.sent_at if command.sent_at is not None else timedelta(0)
+        views: list[ScopeView] = []
+        for id_, polls in command.scopes.items():
+            view = self._scopes.replica.get_or_create_view(id_)
+            own = {vm.name for vm in view.roster or () if vm.host == host}
+            if not own:
+                continue
+            view.seen_at = max(filter(None, (view.seen_at, min(polls.seen_at + shift, now))))
+            view.polled_at |= {name: min(at + shift, now) for name, at in polls.vms.items() if name in own}
+            view.poll_version = max(filter(None, (view.poll_version, polls.version)), default=None)
+            views.append(view)
+        return views

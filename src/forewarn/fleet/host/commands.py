@@ -4,7 +4,7 @@ A command can be repeated after a timeout: it has its effect once, and the respo
 """
 
 from datetime import datetime
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 
@@ -20,6 +20,9 @@ from forewarn.core.errors import (
 from forewarn.core.impact import Done, Failed, ImpactOutcome, Retry, Unknown
 from forewarn.fleet.errors import CommandRefused, FleetError, HostTaken, OutcomeUnknown, SaveFailed, ScopeNotFound
 from forewarn.platform.port import Work
+
+REPORT_SECONDS = 60.0
+"""How often a host reports which scopes have polled."""
 
 
 class HostCommand(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,6 +40,10 @@ class Claim(HostCommand, frozen=True, kw_only=True):
     holder: str
     ports: dict[str, int] = {}
     """The ports of VMs that the process knows."""
+    version: str = ""
+    """The version of Forewarn."""
+    format: int = 1
+    """The newest format of records that the process knows."""
 
 
 class Renew(HostCommand, frozen=True, kw_only=True):
@@ -44,6 +51,8 @@ class Renew(HostCommand, frozen=True, kw_only=True):
 
     name = "renew"
     scopes: str = ""
+    clock_offset: float | None = None
+    """How many seconds its clock is ahead of the cluster's time, if it knows that."""
 
 
 class Release(HostCommand, frozen=True, kw_only=True):
@@ -67,13 +76,16 @@ class Approve(ScopeCommand, frozen=True, kw_only=True):
     events: tuple[str, ...]
 
 
+AwareTime = Annotated[datetime, msgspec.Meta(tz=True)]
+
+
 class ScopePolls(msgspec.Struct, frozen=True, kw_only=True):
     """The polls of a scope's VMs on one host."""
 
-    seen_at: datetime
+    seen_at: AwareTime
     version: str | None = None
     """The newest api-version of a poll."""
-    vms: dict[str, datetime] = {}
+    vms: dict[str, AwareTime] = {}
 
 
 class Seen(HostCommand, frozen=True, kw_only=True):
@@ -81,6 +93,8 @@ class Seen(HostCommand, frozen=True, kw_only=True):
 
     name = "seen"
     scopes: dict[str, ScopePolls]
+    sent_at: AwareTime | None = None
+    """The time of the host's own clock, which may be wrong."""
 
 
 class Begin(ScopeCommand, frozen=True, kw_only=True):
@@ -158,6 +172,8 @@ class CommandResponse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     """The revision of the scope that includes the effect."""
     work: Work | None = None
     term: ClaimResult | None = None
+    at: datetime | None = None
+    """The time of the cluster, in the response to a renewal."""
 
     @classmethod
     def from_error(cls, error: CoreError | FleetError) -> "CommandResponse":

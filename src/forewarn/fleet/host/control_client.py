@@ -1,9 +1,12 @@
 """Control client: sends the commands of a host, and waits until the host's replica has their effect."""
 
 import asyncio
+import time
+from collections import deque
 from secrets import token_hex
 from typing import Protocol, TypeVar
 
+from forewarn.core.clock_offset import TimeResponse
 from forewarn.core.impact import Done, Failed, ImpactOutcome, Retry, Unknown
 from forewarn.fleet.errors import OutcomeUnknown, SaveFailed
 from forewarn.fleet.host.commands import (
@@ -24,6 +27,9 @@ PATIENCE_SECONDS = 8.0
 
 CATCH_UP_SECONDS = 2.0
 """How long to wait until the replica has the effect of a command."""
+
+MAX_TIMES = 5
+"""Over how many answers the time of the cluster is averaged."""
 
 C = TypeVar("C", bound=HostCommand)
 
@@ -50,6 +56,8 @@ class ControlClient:
         """The term that this process was granted; 0: none yet."""
         self.answered_at: float | None = None
         """When a control node last answered, by the event loop's clock."""
+        self.times: deque[TimeResponse] = deque(maxlen=MAX_TIMES)
+        """The time of the cluster in the last answers, of any control node."""
         self._replica = replica
         self._waiters: dict[ScopeView, list[tuple[int, asyncio.Event]]] = {}
 
@@ -61,6 +69,7 @@ class ControlClient:
         loop = asyncio.get_running_loop()
         deadline, body, is_uncertain = loop.time() + PATIENCE_SECONDS, encode(command), False
         while True:
+            sent = time.monotonic()
             try:
                 response = decode_response(await self._transport.request(command.name, body))
             except StoreUnavailable as error:
@@ -71,6 +80,8 @@ class ControlClient:
                 is_uncertain = True
             else:
                 self.answered_at = loop.time()
+                if response.at is not None:
+                    self.times.append(TimeResponse(at=response.at, sent=sent, received=time.monotonic()))
                 if response.status != "unknown":
                     response.check()
                     return response

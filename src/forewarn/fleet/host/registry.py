@@ -1,7 +1,7 @@
-"""Host registry: which process serves each host, when it was last heard of, and where its VMs reach their endpoint.
+"""Host registry: which process serves each host, when it was last heard from, and where its VMs reach their endpoint.
 
 A host has one record. Its term grows when another process takes over, and the record guards whatever a host begins or
-settles, so a process that was replaced without its knowledge changes nothing. When a host was last heard of is in
+settles, so a process that was replaced without its knowledge changes nothing. When a host was last heard from is in
 memory: every control node hears the renewals of every host.
 """
 
@@ -16,8 +16,8 @@ from forewarn.clock import Clock
 from forewarn.core.impact_lifecycle import Worker, abandon_host
 from forewarn.core.policy import HostState
 from forewarn.core.vm import Vm
-from forewarn.fleet.errors import HostNotFound, HostRunning, HostTaken
-from forewarn.fleet.host.commands import ClaimResult
+from forewarn.fleet.errors import HostNotFound, HostRunning, HostTaken, HostUnheard
+from forewarn.fleet.host.commands import REPORT_SECONDS, ClaimResult
 from forewarn.fleet.main_loop import Decision, MainLoop, RecordCodec, RecordTable
 from forewarn.fleet.replica import Replica, ScopeView
 from forewarn.fleet.scopes import ScopeChange, Scopes
@@ -35,6 +35,9 @@ FIRST_SECONDS = LEASE_SECONDS + 3.0
 SILENT_SECONDS = 60.0
 """After this time without a renewal no planned event starts for the VMs of a host."""
 
+FIRST_REPORT_SECONDS = REPORT_SECONDS + 5.0
+"""After this time a control node that has just started has heard of the polls of all hosts that it can hear."""
+
 CHECK_SECONDS = 1.0
 """How often hosts are checked for silence."""
 
@@ -51,6 +54,10 @@ class HostRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The address of its VMs' ports."""
     ports: dict[str, int] = {}
     """The port of each VM, by `scope/name`."""
+    version: str = ""
+    """The version of Forewarn of that process."""
+    format: int = 1
+    """The newest format of records that it knows."""
 
 
 class HostRegistry:
@@ -63,7 +70,9 @@ class HostRegistry:
         codec = RecordCodec(RecordKind.HOST, msgspec.json.Encoder().encode, msgspec.json.Decoder(HostRecord).decode)
         self._loop = main_loop.add(codec, self._table)
         self._heard: dict[str, tuple[str, float]] = {}
-        """The process of each host that was last heard of, and when, by the event loop's clock."""
+        """The process of each host that was last heard from, and when, by the event loop's clock."""
+        self.clock_offsets: dict[str, float | None] = {}
+        """How many seconds the clock of each host is ahead, as its last renewal says."""
         self._listens_since: float | None = None
         self.on_placed: Callable[[str], None] | None = None
         """Called with a host that gets VMs of another scope."""
@@ -85,11 +94,23 @@ class HostRegistry:
         return self._loop.newest(host)[0]
 
     def heard_ago(self, host: str) -> float | None:
-        """Return how many seconds ago the process that serves the host was heard of; None: not yet."""
+        """Return how many seconds ago the process that serves the host was heard from; None: not yet."""
         record, heard = self.record(host), self._heard.get(host)
         if record is None or heard is None or heard[0] != record.process:
             return None
         return asyncio.get_running_loop().time() - heard[1]
+
+    @property
+    def knows_polls(self) -> bool:
+        """Whether every host has had the time to report which VMs poll. Outside a cluster the VMs poll this process."""
+        since = self._listens_since
+        return since is None or asyncio.get_running_loop().time() - since >= FIRST_REPORT_SECONDS
+
+    def silent(self) -> dict[str, HostState]:
+        """Return the hosts with VMs that cannot be relied on now."""
+        placed = self._replica.hosts()
+        states = self._scopes.host_states or {}
+        return {name: state for name, state in states.items() if state.is_silent and name in placed}
 
     def url(self, scope: str, vm: Vm) -> str | None:
         """Return the URL at which a VM reaches its endpoint, on its host."""
@@ -116,10 +137,19 @@ class HostRegistry:
         return Worker(host, term)
 
     def hear(self, host: str, process: str) -> None:
-        """Note that the process of a host has renewed its term."""
+        """Note that the process of a host has renewed its term.
+
+        One that was replaced without its knowledge does not displace the process that serves the host now. But if that
+        one is silent, another control node may have granted a term that this one does not know yet.
+        """
+        record = self.record(host)
+        if record is not None and record.process not in ("", process) and self._may_live(host, record.process):
+            return
         self._heard[host] = (process, asyncio.get_running_loop().time())
 
-    async def claim(self, host: str, process: str, holder: str, ports: Mapping[str, int]) -> ClaimResult:
+    async def claim(
+        self, host: str, process: str, holder: str, ports: Mapping[str, int], *, version: str = "", format_: int = 1
+    ) -> ClaimResult:
         """Let a process serve a host, unless another one does; the same process gets its term again."""
 
         def command(value: HostRecord | None) -> Decision[HostRecord, int]:
@@ -130,7 +160,15 @@ class HostRegistry:
                 return Decision(value if same == record else same, (), record.term)
             if record.process and self._may_live(host, record.process):
                 raise HostTaken(host, record.holder)
-            taken = msgspec.structs.replace(record, term=record.term + 1, process=process, holder=holder, ports=kept)
+            taken = HostRecord(
+                term=record.term + 1,
+                process=process,
+                holder=holder,
+                address=record.address,
+                ports=kept,
+                version=version,
+                format=format_,
+            )
             return Decision(taken, (), taken.term)
 
         term = await self._loop.apply(host, command)
@@ -184,16 +222,16 @@ class HostRegistry:
 
         A process that returns nevertheless has lost its term, and cannot report an outcome any more.
         """
-        record = self.record(host)
-        if record is None:
-            raise HostNotFound(host)
-        ago = self.heard_ago(host)
-        if record.process and ago is not None and ago < LEASE_SECONDS:
-            raise HostRunning(host, record.holder, int(ago))
 
         def command(value: HostRecord | None) -> Decision[HostRecord, None]:
-            known = value or HostRecord()
-            return Decision(msgspec.structs.replace(known, term=known.term + 1, process="", holder=""), (), None)
+            if value is None:
+                raise HostNotFound(host)
+            if value.process and self._may_live(host, value.process):
+                ago = self.heard_ago(host)
+                if ago is None:
+                    raise HostUnheard(host, value.holder, int(FIRST_SECONDS))
+                raise HostRunning(host, value.holder, int(ago))
+            return Decision(msgspec.structs.replace(value, term=value.term + 1, process="", holder=""), (), None)
 
         await self._loop.apply(host, command)
         found = 0
@@ -220,6 +258,10 @@ class HostRegistry:
                     if host is not None:
                         on_placed(host)
 
+    def expect_hosts(self) -> None:
+        """Let the rules take every host for silent until it is heard from. Call this before anything is decided."""
+        self._update_states()
+
     async def watch_silence(self) -> None:
         """Keep the rules informed about silent hosts, without end."""
         self._listens_since = asyncio.get_running_loop().time()
@@ -238,8 +280,9 @@ class HostRegistry:
             old = (before or {}).get(name)
             if old == state:
                 continue
-            if old is not None and old.is_silent != state.is_silent and not state.is_unheard:
-                log.warning("host %s %s", name, "is silent" if state.is_silent else "is heard of again")
+            was_heard = old is not None and not old.is_unheard
+            if old is not None and was_heard and not state.is_unheard and old.is_silent != state.is_silent:
+                log.warning("host %s %s", name, "is silent" if state.is_silent else "reports again")
             views = {view for view, _ in hosts[name]} if name in hosts else set()
             for view in views:
                 if old is not None and old.is_silent and not state.is_silent:

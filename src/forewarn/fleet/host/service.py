@@ -5,32 +5,34 @@ guests get responses from the replica, and everything else is repeated until a c
 """
 
 import asyncio
-import json
 import logging
 import os
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Protocol
 
+from forewarn import __version__
 from forewarn.clock import Clock
-from forewarn.core.errors import CoreError
+from forewarn.core.errors import CoreError, WrongHost
 from forewarn.core.policy import Policy
-from forewarn.files import read_file, write_file
-from forewarn.fleet.errors import SAVE_ERRORS, FleetError, HostTaken
+from forewarn.fleet.clock_offset import ClockOffset
+from forewarn.fleet.errors import SAVE_ERRORS, FleetError, HostTaken, SaveFailed
 from forewarn.fleet.event_loop import pause_gc, tasks_until_exit
 from forewarn.fleet.fleet_state_record import FleetStateRecord
 from forewarn.fleet.health import HealthCheck
 from forewarn.fleet.hold_record import HoldRecord
-from forewarn.fleet.host.commands import Claim, ClaimResult, Release, Renew, ReportPorts, ScopePolls, Seen
-from forewarn.fleet.host.control_client import CATCH_UP_SECONDS, CommandTransport, ControlClient
-from forewarn.fleet.host.registry import digest_scopes
+from forewarn.fleet.host.commands import Claim, ClaimResult, Release, Renew, ReportPorts
+from forewarn.fleet.host.control_client import CommandTransport, ControlClient
+from forewarn.fleet.host.last_seen import HostLastSeen
+from forewarn.fleet.host.ports import HostPorts
+from forewarn.fleet.host.registry import LEASE_SECONDS, digest_scopes
 from forewarn.fleet.impacts import Impacts
 from forewarn.fleet.main_loop import MainLoop
 from forewarn.fleet.metrics import FleetMetrics, MetricsStore
-from forewarn.fleet.replica import LongPollObserver, ScopeView
+from forewarn.fleet.replica import LongPollObserver
 from forewarn.fleet.scheduler import TimerHeap
 from forewarn.fleet.scopes import ScopeChange, Scopes
 from forewarn.platform.port import Platform
@@ -45,18 +47,10 @@ CLAIM_SECONDS = 1.0
 FIRST_ANSWER_SECONDS = 5.0
 """How long a start waits for the control nodes; then guests are served from what is on disk."""
 
-REPORT_SECONDS = 60.0
-"""How often a host reports which scopes have polled."""
-
 STALE_AFTER = timedelta(seconds=5)
 """How old the replica may be before that is reported."""
 
 STALE_LOG_SECONDS = 60.0
-
-ENABLE_PAUSE = 5.0
-"""How long, in seconds, an enablement that could not be saved is not tried again: guests do not wait for each try."""
-
-PORTS_FILE = "ports.json"
 
 
 class HostRecords(Store, CommandTransport, Protocol):
@@ -65,10 +59,17 @@ class HostRecords(Store, CommandTransport, Protocol):
     synced_at: datetime | None
     has_followed: asyncio.Event
     on_placed: Callable[[], None]
+    newest_format: int
+    """The newest format of records that this process knows."""
 
     @property
     def is_connected(self) -> bool:
         """Whether a server answers."""
+        ...
+
+    @property
+    def disk_problem(self) -> str | None:
+        """Why changes cannot be written to disk, and are not yielded; None if they can."""
         ...
 
     def follow(self, scopes: Iterable[str]) -> None:
@@ -91,6 +92,7 @@ class HostFleet:
     ) -> None:
         self.host = host
         self.clock = clock
+        self.clock_offset = ClockOffset(clock, acts_by_time=False)
         self.metrics = FleetMetrics()
         self.health = HealthCheck(MetricsStore(records, self.metrics))
         self._records = records
@@ -107,6 +109,9 @@ class HostFleet:
         self._retries = TimerHeap(clock, self._on_retry)
         self._wake = asyncio.Event()
         self._told: tuple[str, ...] = ()
+        """The scopes that a control node has named."""
+        self._other_holder = ""
+        """Another process that serves the host, as last logged."""
         self.scopes.observers.extend(
             (self._observe_revision, self.impacts.observe, self._set_timer, LongPollObserver(self.replica).observe)
         )
@@ -114,6 +119,7 @@ class HostFleet:
         self.ports.on_changed = self._wake.set
         self.health.add_limitation(self._age_problem)
         self.health.add_limitation(self._control_problem)
+        self.health.add_limitation(self.clock_offset.problem)
 
     @classmethod
     @asynccontextmanager
@@ -122,7 +128,7 @@ class HostFleet:
     ) -> AsyncIterator["HostFleet"]:
         """Fill the replica from disk, become the process that serves the host, and keep up with the cell.
 
-        While another process serves the host, this waits. Without an answer of a control node it goes on.
+        While control nodes answer that another process serves the host, this waits. Without their answers it goes on.
         """
         async with records.watch() as changes, tasks_until_exit() as tasks:
             fleet = cls(host, records, platform, clock, policy, tasks, directory)
@@ -138,15 +144,21 @@ class HostFleet:
             finally:
                 fleet.impacts.halt()
                 fleet._retries.stop()
-            with suppress(*SAVE_ERRORS, CoreError, FleetError):
-                async with asyncio.timeout(RENEW_SECONDS):
-                    await fleet.client.send(Release(process=fleet.client.process, term=fleet.client.term))
+            if fleet.client.term:
+                with suppress(*SAVE_ERRORS, CoreError, FleetError):
+                    async with asyncio.timeout(RENEW_SECONDS):
+                        await fleet.client.send(Release(process=fleet.client.process, term=fleet.client.term))
 
     @property
     def age(self) -> timedelta | None:
         """How old the replica may be; None if it was never filled."""
         synced_at = self._records.synced_at
         return None if synced_at is None else max(timedelta(0), datetime.now(UTC) - synced_at)
+
+    @property
+    def disk_problem(self) -> str | None:
+        """Why guests do not get what is new: the disk cannot be written. None if it can."""
+        return self._records.disk_problem
 
     @property
     def control_age(self) -> float | None:
@@ -161,25 +173,23 @@ class HostFleet:
         return len(hosts[self.host]) if self.host in hosts else 0
 
     async def _claim_first(self) -> None:
-        """Become the process that serves the host. Wait for another one, but not for the control nodes."""
-        deadline = asyncio.get_running_loop().time() + FIRST_ANSWER_SECONDS
-        holder = ""
+        """Become the process that serves the host. Wait for another one, but not for the control nodes.
+
+        Without a term, a process only serves guests: impacts begin with the first term.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + FIRST_ANSWER_SECONDS
         while not self.client.term:
             try:
-                await self._claim()
-            except HostTaken as error:
-                if error.holder != holder:
-                    holder = error.holder
-                    log.warning("host %s is served by %s; waiting until it ends", self.host, holder)
+                if not await self._claim():
+                    # The other process may have ended already, as when this one is its restart: its term ends by then.
+                    deadline = loop.time() + LEASE_SECONDS + FIRST_ANSWER_SECONDS
+                    await self._pause(CLAIM_SECONDS)
             except SAVE_ERRORS as error:
-                if not holder and asyncio.get_running_loop().time() > deadline:
+                if loop.time() > deadline:
                     log.warning("%s; guests are served from what is on disk", error)
                     return
                 await asyncio.sleep(CLAIM_SECONDS / 4)
-                continue
-            else:
-                break
-            await self._pause(CLAIM_SECONDS)
         with suppress(TimeoutError):
             async with asyncio.timeout(FIRST_ANSWER_SECONDS):
                 await self._records.has_followed.wait()
@@ -187,35 +197,62 @@ class HostFleet:
                     self._followed.clear()
                     await self._followed.wait()
 
-    async def _claim(self) -> None:
+    async def _claim(self) -> bool:
+        """Ask for a term; return whether it was granted. While another process serves the host, it is not."""
         client = self.client
-        holder = f"process {os.getpid()} on {socket.gethostname()}"
-        response = await client.send(Claim(process=client.process, holder=holder, ports=dict(self.ports.assigned)))
-        if response.term is not None:
-            client.term = response.term.term
-            self.ports.merge(response.term.ports)
-            self._take(response.term)
-            log.info("serving host %s in term %d", self.host, client.term)
-            await self.impacts.start([self.host])
+        claim = Claim(
+            process=client.process,
+            holder=f"process {os.getpid()} on {socket.gethostname()}",
+            ports=dict(self.ports.assigned),
+            version=__version__,
+            format=self._records.newest_format,
+        )
+        try:
+            response = await client.send(claim)
+        except HostTaken as error:
+            if error.holder != self._other_holder:
+                self._other_holder = error.holder
+                log.warning("host %s is served by %s; waiting until it ends", self.host, error.holder)
+            return False
+        if response.term is None:
+            return False
+        client.term = response.term.term
+        self.ports.merge(response.term.ports)
+        self._take(response.term)
+        log.info("serving host %s in term %d", self.host, client.term)
+        await self.impacts.start([self.host])
+        return True
 
     async def _keep_term(self) -> None:
-        """Renew the term without end; raise HostTaken if another process has taken over."""
+        """Renew the term without end; raise HostTaken if another process has taken over.
+
+        A process that has had no term yet, because it started without control nodes, waits for the one before it.
+        """
         while True:
             try:
-                if not self.client.term:
-                    await self._claim()
-                else:
-                    scopes = digest_scopes(self._told)
-                    renew = Renew(process=self.client.process, term=self.client.term, scopes=scopes)
-                    response = await self.client.send(renew)
-                    if response.term is not None:
-                        self._take(response.term)
-                    await self._report_ports()
+                if self.client.term:
+                    await self._renew()
+                elif not await self._claim():
+                    await self._pause(CLAIM_SECONDS)
+                    continue
             except SAVE_ERRORS as error:
                 log.debug("could not renew the term of host %s: %s", self.host, error)
                 await asyncio.sleep(CLAIM_SECONDS)
                 continue
             await self._pause(RENEW_SECONDS)
+
+    async def _renew(self) -> None:
+        command = Renew(
+            process=self.client.process,
+            term=self.client.term,
+            scopes=digest_scopes(self._told),
+            clock_offset=self.clock_offset.seconds,
+        )
+        response = await self.client.send(command)
+        self.clock_offset.take(self.client.times)
+        if response.term is not None:
+            self._take(response.term)
+        await self._report_ports()
 
     async def _pause(self, seconds: float) -> None:
         """Wait, unless there is something to do earlier."""
@@ -297,98 +334,7 @@ class HostApprovals:
 
     async def approve(self, scope: str, vm: str, ids: Sequence[str]) -> None:
         """Record a VM's approval of events of its own scope."""
-        await self._client.approve(scope, vm, tuple(ids))
-
-
-class HostLastSeen:
-    """The time of each scope's last request. Most are reported once a minute; the first one enables the scope."""
-
-    def __init__(self, client: ControlClient, scopes: Scopes, tasks: asyncio.TaskGroup) -> None:
-        self._client = client
-        self._clock = scopes.clock
-        self._replica = scopes.replica
-        self._tasks = tasks
-        self._enabling: dict[str, asyncio.Task[None]] = {}
-        self._not_before: dict[str, float] = {}
-        self._reported_at = self._clock.now()
-
-    def record_request(self, view: ScopeView) -> Awaitable[None] | None:
-        """Record a valid request. The caller must await the returned task, if any, before it responds."""
-        view.seen_at = now = self._clock.now()
-        if now < view.fresh_until or (view.scope is not None and view.scope.enabled):
-            return None
-        enabling = self._enabling.get(view.id)
-        if enabling is None:
-            if asyncio.get_running_loop().time() < self._not_before.get(view.id, 0.0):
-                return None
-            enabling = self._tasks.create_task(self._enable(view), name=f"enable {view.id}")
-            self._enabling[view.id] = enabling
-        return asyncio.shield(enabling)
-
-    async def report(self) -> None:
-        """Report every minute which scopes have polled, without end."""
-        while True:
-            await asyncio.sleep(REPORT_SECONDS)
-            since, now = self._reported_at, self._clock.now()
-            polled = [view for view in self._replica.views() if view.seen_at is not None and view.seen_at >= since]
-            if polled:
-                try:
-                    await self._send(polled)
-                except (CoreError, FleetError) as error:
-                    log.info("could not report polls: %s", error)
-                    continue
-            self._reported_at = now
-
-    async def _enable(self, view: ScopeView) -> None:
         try:
-            await self._client.catch_up(view.id, await self._send([view]), CATCH_UP_SECONDS)
-            self._not_before.pop(view.id, None)
-        except (CoreError, FleetError) as error:
-            self._not_before[view.id] = asyncio.get_running_loop().time() + ENABLE_PAUSE
-            log.warning("could not enable scope %s; a later request tries again: %s", view.id, error)
-        finally:
-            del self._enabling[view.id]
-
-    async def _send(self, views: Iterable[ScopeView]) -> int:
-        polls = {
-            view.id: ScopePolls(seen_at=view.seen_at, version=view.poll_version, vms=dict(view.polled_at))
-            for view in views
-            if view.seen_at is not None
-        }
-        response = await self._client.send(Seen(process=self._client.process, term=self._client.term, scopes=polls))
-        return response.revision
-
-
-class HostPorts:
-    """The guest ports of the host's VMs: on disk, and reported to the control nodes. A VM keeps its port here."""
-
-    def __init__(self, directory: Path) -> None:
-        self._file = directory / PORTS_FILE
-        self._ports: dict[str, int] = {}
-        with suppress(FileNotFoundError, ValueError):
-            content = json.loads(read_file(self._file))
-            self._ports = {str(name): int(port) for name, port in content.items()}
-        self.address = "127.0.0.1"
-        """The address of the ports."""
-        self.is_reported = True
-        self.on_changed: Callable[[], None] = lambda: None
-        """Called when there is something to report."""
-
-    @property
-    def assigned(self) -> Mapping[str, int]:
-        """The port of each VM, by `scope/name`."""
-        return self._ports
-
-    def merge(self, ports: Mapping[str, int]) -> None:
-        """Add ports that the control nodes know and the disk does not have."""
-        taken = set(self._ports.values())
-        self._ports = {**{name: port for name, port in ports.items() if port not in taken}, **self._ports}
-
-    async def assign(self, ports: Mapping[str, int]) -> None:
-        """Assign ports to VMs."""
-        ports = {**self._ports, **ports}
-        if ports != self._ports:
-            self._ports = ports
-            await asyncio.to_thread(write_file, self._file, json.dumps(ports).encode())
-        self.is_reported = False
-        self.on_changed()
+            await self._client.approve(scope, vm, tuple(ids))
+        except (HostTaken, WrongHost) as error:  # another process or host has the VM, and this one hears of it late
+            raise SaveFailed(str(error)) from error
