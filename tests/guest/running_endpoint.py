@@ -23,6 +23,7 @@ from forewarn.guest.connection_state import ConnectionState
 from forewarn.guest.faults import Faults
 from forewarn.guest.limits import Limits
 from forewarn.guest.observer import Observer
+from forewarn.guest.recorder import RequestRecorder
 from forewarn.guest.server import GuestServer
 from forewarn.store.port import Store
 from forewarn.wire.protocol import NEWEST_VERSION
@@ -193,6 +194,7 @@ async def run_endpoint(
     enable_delay: timedelta = timedelta(0),
     unsupported_version_status: int = 404,
     observer: Observer | None = None,
+    recorder: RequestRecorder | None = None,
 ) -> AsyncIterator[RunningEndpoint]:
     """Serve these scopes; by default `web` with its six VMs."""
     some = scopes or (default_scope(),)
@@ -205,6 +207,7 @@ async def run_endpoint(
             enable_delay=enable_delay,
             faults=faults,
             observer=observer,
+            recorder=recorder,
         )
         endpoint = RunningEndpoint(fleet, server, faults)
         try:

@@ -13,6 +13,7 @@ from forewarn.fleet.service import Fleet
 from forewarn.guest.counters import Counters
 from forewarn.guest.faults import Faults
 from forewarn.guest.limits import Limits
+from forewarn.guest.recorder import WATCH_TICKS, RequestRecorder
 from forewarn.guest.server_state import ServerState
 from tests.core.sample_scopes import TEN, web_scope
 from tests.fleet.fleets import run_fleet
@@ -29,6 +30,9 @@ class FakeConnection:
 
     def expire(self) -> None:
         self.asked.append("expire")
+
+    def forget_request(self) -> None:
+        self.asked.append("forget_request")
 
     def finish(self) -> None:
         self.asked.append("finish")
@@ -47,6 +51,20 @@ async def run_state(**fields: Any) -> AsyncIterator[tuple[ServerState, Fleet]]:
         if values.pop("with_faults", False):
             values["faults"] = Faults(fleet)
         yield ServerState(fleet, counters=Counters(), **values), fleet
+
+
+async def test_requests_are_parsed_again_when_another_vm_is_watched() -> None:
+    recorder = RequestRecorder()
+    async with run_state(recorder=recorder) as (state, _):
+        connection = FakeConnection(state)
+        assert state.observer is None
+        recorder.watch("web/web-0")
+        recorder.watch("web/web-0")
+        assert (state.observer is None, connection.asked) == (False, ["forget_request"])
+        for _ in range(WATCH_TICKS + 1):
+            state.tick()
+        assert state.observer is None
+        connection.abort()
 
 
 async def test_connections_are_counted() -> None:

@@ -59,7 +59,7 @@ class Connection(asyncio.Protocol):
         self._resolver = resolver
         self._session_type = session_type
         self._backlog = b""
-        self._pending: asyncio.Task[Response] | None = None
+        self._pending: asyncio.Future[Response] | None = None
         self._is_writing_paused = False
         self._has_eof = False
         self._state = IDLE
@@ -137,6 +137,10 @@ class Connection(asyncio.Protocol):
             self._server_state.counters.timed_out += self._state is not ConnectionState.LINGERING
             self.abort()
 
+    def forget_request(self) -> None:
+        """Parse the next request, even if its bytes are those of the last one."""
+        self._session.cached_request = b""
+
     def finish(self) -> None:
         """Close after the pending response, if there is one; it will have `Connection: close`."""
         if self._state is not ConnectionState.RESPONDING:
@@ -178,24 +182,24 @@ class Connection(asyncio.Protocol):
         return session.output_size < self._server_state.limits.unread_bytes and not session.is_throttled
 
     def _start_pending(self, pending: PendingResponse) -> None:
-        self._pending = asyncio.get_running_loop().create_task(pending)
+        self._pending = asyncio.ensure_future(pending)
         self._pending.add_done_callback(self._on_pending_done)
 
-    def _on_pending_done(self, task: asyncio.Task[Response]) -> None:
+    def _on_pending_done(self, pending: asyncio.Future[Response]) -> None:
         self._pending = None
-        if task.cancelled() and self._state is ConnectionState.CLOSED:
+        if pending.cancelled() and self._state is ConnectionState.CLOSED:
             return  # the peer has disconnected and needs no response
-        self._run_safely(partial(self._send_response, self._task_response(task)))
+        self._run_safely(partial(self._send_response, self._result_of(pending)))
 
     def _send_response(self, response: Response) -> None:
         if self._state is not ConnectionState.CLOSED:
             self._session.send_response(response)
             self._serve()
 
-    def _task_response(self, task: asyncio.Task[Response]) -> Response:
-        error = asyncio.CancelledError("before the response") if task.cancelled() else task.exception()
+    def _result_of(self, pending: asyncio.Future[Response]) -> Response:
+        error = asyncio.CancelledError("before the response") if pending.cancelled() else pending.exception()
         if error is None:
-            return task.result()
+            return pending.result()
         self._report(error)  # the response is 500: it is unknown whether the request took effect
         return INTERNAL_ERROR
 

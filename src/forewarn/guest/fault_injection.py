@@ -1,6 +1,5 @@
 """Fault injection: wrong, late or missing responses for the requests that an active fault affects."""
 
-from collections.abc import Coroutine
 from functools import partial
 
 from forewarn.core.fault import FaultKind
@@ -75,7 +74,7 @@ class FaultInjector:
         if isinstance(caller, ErrorResponse):
             return caller
         response = self._handler.respond(request, body, peer, caller)
-        return await response if isinstance(response, Coroutine) else response
+        return response if isinstance(response, Response) else await response
 
 
 def _applies(request: GuestRequest, caller: Caller, kind: FaultKind) -> bool:

@@ -14,9 +14,9 @@ from typing import NamedTuple
 import msgspec
 
 from forewarn.clock import Timer
-from forewarn.core.errors import Invalid, KeyConflict
+from forewarn.core.errors import Invalid
 from forewarn.core.fault import Fault, FaultKind, default_amount
-from forewarn.core.idempotency import IdempotencyKey
+from forewarn.core.idempotency import IdempotencyKey, ResultMemory
 from forewarn.core.journal import EntryKind
 from forewarn.fleet.errors import FaultNotFound, FleetError, ScopeNotFound
 from forewarn.fleet.service import Fleet
@@ -25,9 +25,6 @@ log = logging.getLogger(__name__)
 
 MAX_FAULTS = 1_000
 """How many faults can be active at the same time."""
-
-MAX_IDEMPOTENCY_KEYS = 256
-"""How many idempotency keys are remembered."""
 
 ACTOR = "faults"
 """The actor in the journal for faults that end by themselves."""
@@ -75,7 +72,7 @@ class Faults:
         self._fleet = fleet
         self._active: dict[str, ActiveFault] = {}
         self._number = 0
-        self._results_by_key: dict[tuple[str, str], tuple[str, tuple[Fault, ...]]] = {}
+        self._results = ResultMemory[tuple[Fault, ...]]()
         self._unrecorded: list[EndedFault] = []
         """Faults that ended by themselves and are not in the journal yet, because saving failed."""
         self._lock = asyncio.Lock()
@@ -97,13 +94,13 @@ class Faults:
     ) -> Fault:
         """Set a fault for a VM (`scope/name` or its bare name) or for all VMs. On return, it is in the journal."""
         async with self._lock:
-            if (previous := self._previous_result(idempotency_key)) is not None:
+            if (previous := self._results.find(idempotency_key)) is not None:
                 return previous[0]
             fault = self._create(kind, vm=vm, lasting=lasting, times=times, amount=amount, by=by)
             await self._record_ended()
-            await self._fleet.fault_journal.record(EntryKind.FAULT_SET, fault, by=by, why=why)
+            await self._fleet.emulator_journal.record_fault(EntryKind.FAULT_SET, fault, by=by, why=why)
             self._activate(fault)
-            self._remember_result(idempotency_key, (fault,))
+            self._results.add(idempotency_key, (fault,))
             return fault
 
     def _create(
@@ -148,13 +145,13 @@ class Faults:
         If the journal entry cannot be saved, the fault is not cleared.
         """
         async with self._lock:
-            if (previous := self._previous_result(idempotency_key)) is not None:
+            if (previous := self._results.find(idempotency_key)) is not None:
                 return previous[0]
             active = self._find(id_)
             if check is not None:
                 check(active.fault)
             await self._clear([active], by=by, why=why)
-            self._remember_result(idempotency_key, (active.fault,))
+            self._results.add(idempotency_key, (active.fault,))
             return active.fault
 
     async def clear_all(
@@ -170,12 +167,12 @@ class Faults:
         If not all journal entries can be saved, only the faults with a saved entry are cleared.
         """
         async with self._lock:
-            if (previous := self._previous_result(idempotency_key)) is not None:
+            if (previous := self._results.find(idempotency_key)) is not None:
                 return previous
             found = [active for active in self._active.values() if matches is None or matches(active.fault)]
             await self._clear(found, by=by, why=why)
             cleared = tuple(active.fault for active in found)
-            self._remember_result(idempotency_key, cleared)
+            self._results.add(idempotency_key, cleared)
             return cleared
 
     def list(self) -> tuple[Fault, ...]:
@@ -304,7 +301,9 @@ class Faults:
         while self._unrecorded:
             ending = self._unrecorded[0]
             with suppress(ScopeNotFound):
-                await self._fleet.fault_journal.record(EntryKind.FAULT_ENDED, ending.fault, by=ACTOR, why=ending.reason)
+                await self._fleet.emulator_journal.record_fault(
+                    EntryKind.FAULT_ENDED, ending.fault, by=ACTOR, why=ending.reason
+                )
             del self._unrecorded[0]
 
     def _find(self, id_: str) -> "ActiveFault":
@@ -321,26 +320,13 @@ class Faults:
         try:
             for active in found:
                 with suppress(ScopeNotFound):
-                    await self._fleet.fault_journal.record(EntryKind.FAULT_CLEARED, active.fault, by=by, why=why)
+                    await self._fleet.emulator_journal.record_fault(
+                        EntryKind.FAULT_CLEARED, active.fault, by=by, why=why
+                    )
                 self._deactivate(active)
         finally:
             for active in found:
                 active.is_paused = False
-
-    def _previous_result(self, idempotency_key: IdempotencyKey | None) -> tuple[Fault, ...] | None:
-        """Return the result of an earlier request with the same idempotency key, or None."""
-        if idempotency_key is None or (idempotency_key.caller, idempotency_key.key) not in self._results_by_key:
-            return None
-        digest, faults = self._results_by_key[idempotency_key.caller, idempotency_key.key]
-        if digest != idempotency_key.digest:
-            raise KeyConflict(idempotency_key.key)
-        return faults
-
-    def _remember_result(self, idempotency_key: IdempotencyKey | None, faults: tuple[Fault, ...]) -> None:
-        if idempotency_key is not None:
-            self._results_by_key[idempotency_key.caller, idempotency_key.key] = (idempotency_key.digest, faults)
-            if len(self._results_by_key) > MAX_IDEMPOTENCY_KEYS:
-                del self._results_by_key[next(iter(self._results_by_key))]
 
 
 class EndedFault(NamedTuple):

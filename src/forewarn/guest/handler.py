@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Coroutine, Generator
 from datetime import timedelta
+from functools import partial
 from typing import Any, TypeAlias
 
 from forewarn.core.errors import ScopeEventNotFound, ScopeVmNotFound
@@ -96,14 +97,19 @@ class _AwaitBoth:
 
 
 Response: TypeAlias = PreparedResponse | ErrorResponse | ShiftedDate | Reset
-PendingResponse: TypeAlias = Coroutine[Any, Any, Response]
+PendingResponse: TypeAlias = Coroutine[Any, Any, Response] | asyncio.Future[Response]
 
 
 class RequestHandler:
     """Responds to requests. The session has identified the caller and applied the rate limit before."""
 
     def __init__(
-        self, fleet: GuestFleet, long_polls: LongPolls, enable_delay: EnableDelay, *, unsupported_version_status: int
+        self,
+        fleet: GuestFleet,
+        long_polls: LongPolls[Response],
+        enable_delay: EnableDelay,
+        *,
+        unsupported_version_status: int,
     ) -> None:
         self._fleet = fleet
         self._long_polls = long_polls
@@ -117,15 +123,15 @@ class RequestHandler:
         return route(head, unsupported_version_status=self._unsupported_version_status, versions=self._versions)
 
     def respond(self, request: GuestRequest, body: bytes, peer: Peer, caller: Caller) -> Response | PendingResponse:
-        """Return the response, or a coroutine if the response has to wait."""
+        """Return the response, or what to await if the response has to wait."""
         match request:
             case DocumentRequest():
                 enable_wait = self._enable_delay.record_request(caller)
                 caller.view.polled_at[caller.vm.name] = caller.view.seen_at  # type: ignore[assignment]  # it is set now
                 if caller.view.poll_version is None or request.version > caller.view.poll_version:
                     caller.view.poll_version = request.version
-                if enable_wait is None and not _is_long_poll(request, caller):
-                    return _document_response(request, caller)
+                if enable_wait is None:
+                    return self._respond_or_hold(request, peer, caller)
                 return self._query(request, peer, enable_wait)
             case ApprovalRequest():
                 ids = parse_approval(body)
@@ -140,22 +146,21 @@ class RequestHandler:
             case VersionsRequest():
                 return self._versions_response
 
-    async def _query(self, request: DocumentRequest, peer: Peer, enable_wait: Awaitable[None] | None) -> Response:
-        if enable_wait is not None:
-            await enable_wait
+    async def _query(self, request: DocumentRequest, peer: Peer, enable_wait: Awaitable[None]) -> Response:
+        await enable_wait
         caller = peer.identify()
         if isinstance(caller, ErrorResponse):
             return caller
-        if request.wait is not None and _is_long_poll(request, caller):
-            return await self._long_poll(request, request.wait, peer, caller)
-        return _document_response(request, caller)
+        response = self._respond_or_hold(request, peer, caller)
+        return response if isinstance(response, Response) else await response
 
-    async def _long_poll(self, request: DocumentRequest, seconds: int, peer: Peer, caller: Caller) -> Response:
-        has_changed = await self._long_polls.wait(peer, caller.view, peer.counter, seconds)
-        current = peer.identify()
-        if isinstance(current, ErrorResponse):
-            return current
-        return _document_response(DocumentRequest(request.version) if has_changed else request, current)
+    def _respond_or_hold(
+        self, request: DocumentRequest, peer: Peer, caller: Caller
+    ) -> Response | asyncio.Future[Response]:
+        if request.wait is None or not _is_current(request, caller):
+            return _document_response(request, caller)
+        respond = partial(_held_response, request, peer)
+        return self._long_polls.hold(peer, caller.view, peer.counter, request.wait, respond)
 
     async def _approve(self, ids: tuple[str, ...], peer: Peer, enable_wait: Awaitable[None] | None) -> Response:
         if enable_wait is not None:
@@ -176,8 +181,12 @@ class RequestHandler:
         return APPROVED
 
 
-def _is_long_poll(request: DocumentRequest, caller: Caller) -> bool:
-    return request.wait is not None and _is_current(request, caller)
+def _held_response(request: DocumentRequest, peer: Peer, has_changed: bool) -> Response:
+    """Return the response to a request that was held, for the caller as of now."""
+    caller = peer.identify()
+    if isinstance(caller, ErrorResponse):
+        return caller
+    return _document_response(DocumentRequest(request.version) if has_changed else request, caller)
 
 
 def _is_current(request: DocumentRequest, caller: Caller) -> bool:

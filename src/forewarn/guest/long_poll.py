@@ -2,48 +2,58 @@
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
+from typing import Generic, TypeVar
 
 from forewarn.fleet.guest_port import GuestFleet
 from forewarn.fleet.replica import ScopeView
 from forewarn.guest.counters import Counters
 from forewarn.guest.rate_limit import RateCounter
 
+R = TypeVar("R")
+
 WAKE_BATCH = 250
 """How many long polls are woken in one iteration of the event loop."""
 
 
-class LongPolls:
+class LongPolls(Generic[R]):
     """All waiting long polls. Each ends at its timeout; `release` ends one early."""
 
     def __init__(self, fleet: GuestFleet, counters: Counters, *, per_vm: int) -> None:
         self._fleet = fleet
         self._counters = counters
         self._per_vm = per_vm
-        self._polls: dict[object, _LongPoll] = {}
-        self._changed: deque[_LongPoll] = deque()
+        self._polls: dict[object, _LongPoll[R]] = {}
+        self._changed: deque[_LongPoll[R]] = deque()
         self._is_closing = False
 
-    async def wait(self, owner: object, view: ScopeView, counter: RateCounter, seconds: int) -> bool:
-        """Wait until the document changes or the time is up; return whether it changed.
+    def hold(
+        self, owner: object, view: ScopeView, counter: RateCounter, seconds: int, respond: Callable[[bool], R]
+    ) -> asyncio.Future[R]:
+        """Return the future of a response: `respond` makes it when the document changes (True) or the time is up.
 
-        Above the limit of long polls, return immediately. An owner has one long poll at a time.
+        Above the limit of long polls, `hold` calls `respond` at once. An owner has one long poll at a time.
         """
-        if self._is_closing or counter.long_polls >= self._per_vm:
-            return False
         loop = asyncio.get_running_loop()
-        poll = self._polls[owner] = _LongPoll(view, self)
+        poll = _LongPoll(view, respond, self)
+        if self._is_closing or counter.long_polls >= self._per_vm:
+            poll.end()
+            return poll.response
         timer = loop.call_later(seconds, poll.end)
+        self._polls[owner] = poll
         view.wait_for_change(poll.on_change)
         counter.long_polls += 1
         self._counters.long_polls += 1
-        try:
-            return await poll.result
-        finally:
+
+        def forget(_: object) -> None:
             del self._polls[owner]
             timer.cancel()
             view.cancel_wait(poll.on_change)
             counter.long_polls -= 1
             self._counters.long_polls -= 1
+
+        poll.response.add_done_callback(forget)
+        return poll.response
 
     def release(self, owner: object) -> None:
         """End the long poll of this owner, if there is one, as if it had timed out."""
@@ -61,7 +71,7 @@ class LongPolls:
         for view in {held.view for held in self._polls.values()}:
             self._fleet.last_seen.record_request(view)
 
-    def wake_soon(self, poll: "_LongPoll") -> None:
+    def wake_soon(self, poll: "_LongPoll[R]") -> None:
         """Wake a long poll soon, in batches, so that a thousand of them do not block the fleet, which calls this."""
         if not self._changed:
             asyncio.get_running_loop().call_soon(self._wake)
@@ -74,17 +84,22 @@ class LongPolls:
             asyncio.get_running_loop().call_soon(self._wake)
 
 
-class _LongPoll:
-    __slots__ = ("_polls", "result", "view")
+class _LongPoll(Generic[R]):
+    __slots__ = ("_polls", "_respond", "response", "view")
 
-    def __init__(self, view: ScopeView, polls: LongPolls) -> None:
+    def __init__(self, view: ScopeView, respond: Callable[[bool], R], polls: LongPolls[R]) -> None:
         self.view = view
-        self.result: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self.response: asyncio.Future[R] = asyncio.get_running_loop().create_future()
+        self._respond = respond
         self._polls = polls
 
     def on_change(self) -> None:
         self._polls.wake_soon(self)
 
     def end(self, *, changed: bool = False) -> None:
-        if not self.result.done():
-            self.result.set_result(changed)
+        if self.response.done():
+            return
+        try:
+            self.response.set_result(self._respond(changed))
+        except Exception as error:  # noqa: BLE001 - who awaits the response handles it
+            self.response.set_exception(error)

@@ -22,6 +22,7 @@ from forewarn.guest.faults import Faults
 from forewarn.guest.identity import AddressResolver, CallerResolver, FixedVmResolver, Peer
 from forewarn.guest.limits import Limits
 from forewarn.guest.observer import Observer
+from forewarn.guest.recorder import RequestRecorder
 from forewarn.guest.server_state import ServerState
 from forewarn.guest.session import HttpSession
 from forewarn.guest.shared_port import NO_VM_NAMED, SharedPortSession, UnknownVmResolver, vm_path
@@ -52,6 +53,7 @@ class GuestServer:
         counters: Counters | None = None,
         faults: Faults | None = None,
         observer: Observer | None = None,
+        recorder: RequestRecorder | None = None,
     ) -> None:
         self.counters = counters if counters is not None else Counters()
         self._replica = fleet.replica
@@ -63,6 +65,7 @@ class GuestServer:
             enable_delay=enable_delay,
             faults=faults,
             observer=observer,
+            recorder=recorder,
         )
         self._listeners: dict[tuple[str, int] | Path, asyncio.Server] = {}
         self._tick_timer: asyncio.TimerHandle | None = None

@@ -12,13 +12,14 @@ from forewarn.guest.connection_state import connection_timeouts
 from forewarn.guest.counters import Counters
 from forewarn.guest.fault_injection import FaultInjector
 from forewarn.guest.faults import Faults
-from forewarn.guest.handler import EnableDelay, RequestHandler
+from forewarn.guest.handler import EnableDelay, RequestHandler, Response
 from forewarn.guest.identity import Caller, Peer
 from forewarn.guest.limits import Limits, connection_limit
 from forewarn.guest.long_poll import LongPolls
 from forewarn.guest.observer import Observer, RequestObserver
 from forewarn.guest.parser import RequestCache
 from forewarn.guest.rate_limit import RateLimiter
+from forewarn.guest.recorder import RequestRecorder
 from forewarn.guest.responses import CommonHeaders
 from forewarn.wire.preview import ResponsePreview, preview_document, scope_after_poll
 from forewarn.wire.protocol import NEWEST_VERSION
@@ -38,6 +39,10 @@ class TimedConnection(Protocol):
 
     def expire(self) -> None:
         """Handle the timeout."""
+        ...
+
+    def forget_request(self) -> None:
+        """Parse the next request, even if its bytes are those of the last one."""
         ...
 
     def finish(self) -> None:
@@ -62,6 +67,7 @@ class ServerState:
         enable_delay: timedelta,
         faults: Faults | None = None,
         observer: Observer | None = None,
+        recorder: RequestRecorder | None = None,
     ) -> None:
         self._clock = fleet.clock
         self.record_request = fleet.last_seen.record_request
@@ -72,7 +78,7 @@ class ServerState:
         self.common_headers = CommonHeaders(fleet.clock.now())
         self.rate_limiter = RateLimiter()
         self.request_cache = RequestCache()
-        self.long_polls = LongPolls(fleet, counters, per_vm=limits.long_polls_per_vm)
+        self.long_polls = LongPolls[Response](fleet, counters, per_vm=limits.long_polls_per_vm)
         self.enable_delay = EnableDelay(fleet, enable_delay)
         self.handler = RequestHandler(
             fleet, self.long_polls, self.enable_delay, unsupported_version_status=unsupported_version_status
@@ -82,8 +88,12 @@ class ServerState:
         self._faults = faults
         if faults is not None:
             faults.on_change = self._apply_faults
-        self.observer = None if observer is None else RequestObserver(observer, fleet.clock)
-        """Reports every request; None without an observer."""
+        self._recorder = recorder
+        self._observer = RequestObserver(observer, recorder, fleet.clock)
+        self.observer = self._observer if self._observer.is_active else None
+        """Reports requests; None while no VM is observed."""
+        if recorder is not None:
+            recorder.on_change = self._apply_recorder
         self.rate = self.cached_rate = 0
         """How many requests per second a VM may make, and how many of them may be answered from the cache: the same
         number, or none while faults are active."""
@@ -122,6 +132,12 @@ class ServerState:
         else:
             self.fault_injector, self.cached_rate = None, self.rate
 
+    def _apply_recorder(self) -> None:
+        """Observe other VMs from now on: no connection repeats a response before it is known who sends the request."""
+        self.observer = self._observer if self._observer.is_active else None
+        for connection in self.connections:
+            connection.forget_request()
+
     def count_listening_sockets(self, sockets: int) -> None:
         """Add to the number of listening sockets (negative: closed ones); each uses the open file of a connection."""
         self._listening_sockets += sockets
@@ -148,6 +164,8 @@ class ServerState:
         self.rate_limiter.drop_disconnected()
         if self.ticks % RECORD_LONG_POLLS_EVERY == 0:
             self.long_polls.record_requests()
+        if self._recorder is not None:
+            self._recorder.tick()
         for connection in [one for one in self.connections if self.ticks - one.since > one.timeout]:
             connection.expire()
 

@@ -19,7 +19,7 @@ from forewarn.wire.request import DocumentRequest, GuestRequest, VersionsRequest
 
 
 class HttpSession:
-    """Handles one request at a time. After `take_pending` returns a task, call `read` only after `send_response`."""
+    """Handles one request at a time. If `take_pending` returns a response, call `send_response` before `read`."""
 
     __slots__ = (
         "_cached_response",
@@ -30,6 +30,7 @@ class HttpSession:
         "_is_head",
         "_parser",
         "_pending",
+        "_raw",
         "_recorded_at",
         "_request_start",
         "_routed",
@@ -76,7 +77,9 @@ class HttpSession:
         self._index_changes_seen = -1
         """The version of the address index at which the cached request was found to come from `_caller`."""
         self._trace: RequestTrace | None = None
-        """The trace of the current request, if there is an observer."""
+        """The trace of the current request, if it is observed."""
+        self._raw: bytes | None = None
+        """What has arrived of the current request, if an observer needs its bytes."""
 
     def respond_from_cache(self) -> bytes | None:
         """Repeat the response to the cached request; return None, without any effect, if anything has changed since.
@@ -131,6 +134,8 @@ class HttpSession:
         except InvalidRequest as error:
             if self._trace is None and self._parser is not None:
                 self._start_trace(self._parser)
+            if self._raw is not None:
+                self._raw += data[at:]
             self.close_with(self._admission_error() or error.response)
             return len(data)
 
@@ -186,7 +191,7 @@ class HttpSession:
         sent = response.render(common_headers, self._connection_line)
         self._write(sent)
         if self._trace is not None:
-            self._trace.report_response(response.status, sent)
+            self._trace.report_response(response.status, sent, self._raw or b"")
             self._trace = None
 
     def _write(self, data: bytes) -> None:
@@ -203,18 +208,22 @@ class HttpSession:
         return prepare_error(error, is_head=self._is_head)
 
     def _read(self, data: bytes, at: int) -> int:
-        parser = self._parser
+        parser, observer = self._parser, self._server_state.observer
         if parser is None or parser.is_at_start:
-            if self.cached_request and data.startswith(self.cached_request, at):
-                self._repeat_request()
-                return at + len(self.cached_request)
-            if at == 0 and (cached := self._server_state.request_cache.get(data)) is not None:
-                self._handle_cached_request(cached, data)
-                return len(data)
+            if observer is None or not observer.observes(self.peer):
+                if self.cached_request and data.startswith(self.cached_request, at):
+                    self._repeat_request()
+                    return at + len(self.cached_request)
+                if at == 0 and (cached := self._server_state.request_cache.get(data)) is not None:
+                    self._handle_cached_request(cached, data)
+                    return len(data)
             self._request_start = at
+            self._raw = None if observer is None or not observer.keeps_bytes else b""
         if parser is None:
             parser = self._parser = RequestParser(self._server_state.limits)
         end = parser.read(data, at)
+        if self._raw is not None:
+            self._raw += data[at:end]
         if parser.state is not ParseState.HEAD and self._routed is None:
             self._handle_head(parser)
         if parser.state is ParseState.DONE and self._routed is not None and not self.is_over:
@@ -285,7 +294,7 @@ class HttpSession:
         else:
             self._pending = response
             if self._trace is not None:
-                self._trace.report_waiting()
+                self._trace.report_waiting(self._raw or b"")
 
     def _start_trace(self, parser: RequestParser) -> None:
         observer = self._server_state.observer

@@ -72,10 +72,14 @@ class SharedPortSession(HttpSession):
         self._named: str | None = None
 
     def _read(self, data: bytes, at: int) -> int:
-        parser = self._parser
+        parser, observer = self._parser, self._server_state.observer
         if parser is None:
             parser = self._parser = RequestParser(self._server_state.limits)
+        if parser.is_at_start:
+            self._raw = None if observer is None or not observer.keeps_bytes else b""
         end = parser.read(data, at)
+        if self._raw is not None:
+            self._raw += data[at:end]
         if parser.state is not ParseState.HEAD and self._routed is None:
             self._take_vm(parser)
             self._handle_head(parser)

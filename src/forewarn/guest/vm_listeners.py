@@ -32,7 +32,7 @@ FREE_PORT_RANGE = range(20_000, 30_000)
 and becomes the permanent port of a VM could be in use later."""
 
 KEPT_PORT_ADVICE = "use another data directory, because a VM keeps its port"
-CHOOSE_PORT_ADVICE = "choose the first port of VMs with --listen HOST:PORT (port 0: any free ports)"
+CHOOSE_PORT_ADVICE = "choose another first port for VMs with --listen HOST:PORT (port 0: any free ports)"
 
 
 LISTEN_ERROR_TEXT = {
