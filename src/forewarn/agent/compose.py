@@ -16,14 +16,18 @@ from forewarn.agent.rules import choose_handlers
 from forewarn.agent.settings import AgentSettings, ApprovalSettings, PeersSettings
 from forewarn.agent.workflow.approval import ApprovalPolicy
 from forewarn.client.aio import AsyncScheduledEvents
+from forewarn.core.base_error import BaseError
 from forewarn.files import UnsafeDirectory, check_directory
 from forewarn.process import boot_id
 
 NO_SHORT_FREEZE = timedelta(0)
 
 
-class AgentStartFailed(Exception):
+class AgentStartFailed(BaseError):
     """The settings are valid, but the agent cannot start with them on this machine. The message says what to do."""
+
+    template = "{problem}"
+    problem: str
 
 
 @asynccontextmanager

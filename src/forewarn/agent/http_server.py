@@ -11,6 +11,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
+from forewarn.core.base_error import BaseError
 from forewarn.settings.types import ListenAddress
 
 LARGEST_HEAD = 8 * 1024
@@ -45,8 +46,11 @@ Respond: TypeAlias = Callable[[Request], Response]
 """Answers a request without blocking."""
 
 
-class InvalidRequest(ValueError):
+class InvalidRequest(BaseError, ValueError):
     """The received bytes are not a valid HTTP request; the message says why."""
+
+    template = "{problem}"
+    problem: str
 
 
 class HttpServer:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from forewarn.agent.handlers.programs import DIRECTORY as HANDLERS
 from forewarn.agent.status import JOURNAL, SOCKET
+from forewarn.core.base_error import BaseError
 from forewarn.files import FileLock, FileLocked, UnsafeDirectory, prepare_directory
 
 LOCK_FILE = "agent.lock"
@@ -29,8 +30,11 @@ CONFIGURATION_ERRNOS = frozenset(
 """Errors that mean a wrong setting: the directory is unusable. Any other error may be a temporary disk problem."""
 
 
-class StateDirectoryError(Exception):
+class StateDirectoryError(BaseError):
     """The state directory cannot be used; the message says what to do."""
+
+    template = "{problem}"
+    problem: str
 
 
 class StateDirectoryInUse(StateDirectoryError):

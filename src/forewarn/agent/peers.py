@@ -18,6 +18,7 @@ from forewarn.agent.phases import Phase
 from forewarn.agent.settings import Address
 from forewarn.agent.workflow.state import EventWorkflow, PeerState
 from forewarn.client.document import normalize_name
+from forewarn.core.base_error import BaseError
 from forewarn.http_client import (
     HttpRequest,
     HttpResponse,
@@ -69,8 +70,11 @@ class PeerResponse(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = msgspec.field(default="", name="why")
 
 
-class PeerError(Exception):
+class PeerError(BaseError):
     """A peer gave no usable answer; the message says why."""
+
+    template = "{problem}"
+    problem: str
 
 
 def peer_response(

@@ -10,6 +10,7 @@ from pathlib import Path
 from forewarn.agent.handlers.base import CallResult, Done, Failed, HandlerBase, HandlerContext, Retry
 from forewarn.agent.handlers.saved_state import SavedStateFile
 from forewarn.agent.settings import HaproxySettings
+from forewarn.core.base_error import BaseError
 from forewarn.core.duration import format_duration
 
 log = logging.getLogger("forewarn.agent")
@@ -27,8 +28,11 @@ INVALID_STATE = "unchanged"
 DENIED = "Permission denied"
 
 
-class HaproxyError(Exception):
+class HaproxyError(BaseError):
     """HAProxy rejected a command; the message is HAProxy's."""
+
+    template = "{problem}"
+    problem: str
 
 
 class HaproxyHandler(HandlerBase[HaproxySettings]):

@@ -4,6 +4,8 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 
+from forewarn.core.base_error import BaseError
+
 LARGEST = 65_536
 
 Hide = Callable[[str], None]
@@ -15,8 +17,11 @@ def hide_nothing(secret: str) -> None:
     del secret
 
 
-class InvalidSecret(Exception):
+class InvalidSecret(BaseError):
     """A secret file cannot be used. The message says why, without any of its content."""
+
+    template = "{problem}"
+    problem: str
 
 
 def read_secret(path: Path, hide: Hide) -> str:

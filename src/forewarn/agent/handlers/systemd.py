@@ -9,6 +9,7 @@ from forewarn.agent.handlers.env import inherited_variables
 from forewarn.agent.handlers.programs import HandlerPrograms
 from forewarn.agent.handlers.saved_state import SavedStateFile
 from forewarn.agent.settings import SystemdSettings
+from forewarn.core.base_error import BaseError
 
 RUNNING = frozenset({"active", "activating", "reloading", "refreshing"})
 """The active states of units that have something to stop."""
@@ -16,8 +17,11 @@ RUNNING = frozenset({"active", "activating", "reloading", "refreshing"})
 LOADED = "loaded"
 
 
-class SystemdError(Exception):
+class SystemdError(BaseError):
     """systemctl failed; the message says how."""
+
+    template = "{problem}"
+    problem: str
 
 
 class SystemdHandler(HandlerBase[SystemdSettings]):
