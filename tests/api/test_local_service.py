@@ -131,6 +131,14 @@ def test_short_token_is_refused(tmp_path: Path) -> None:
         ensure_token(tmp_path)
 
 
+def test_link_to_a_token_is_followed_only_if_the_user_has_named_it(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").write_text("a-token-of-another-user\n")
+    (tmp_path / TOKEN_FILE).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(InvalidToken, match="is a symbolic link"):
+        ensure_token(tmp_path)
+    assert read_token(tmp_path / TOKEN_FILE, may_be_link=True) == "a-token-of-another-user"
+
+
 def test_unfinished_token_file_is_replaced(tmp_path: Path) -> None:
     (tmp_path / f"{TOKEN_FILE}.x1y2.new").write_text("half")
     assert ensure_token(tmp_path) != "half"
@@ -156,9 +164,8 @@ def test_only_ephemeral_service_is_found(tmp_path: Path, announce: Announce) -> 
         find_service(tmp_path, root=tmp_path / "root")
     told = f"http://127.0.0.1:8170, process {os.getpid()}, since 2026-03-02 10:00:00Z"
     assert refused.value.services == {str(first): told, str(second): told}
-    head, *lines = str(refused.value).splitlines()
-    assert head == "several services run on this machine; choose one:"
-    assert lines == [f"  --data {directory} ({told})" for directory in sorted((str(first), str(second)))]
+    choices = " or ".join(f"--data {directory} ({told})" for directory in sorted((str(first), str(second))))
+    assert str(refused.value) == f"several services run on this machine; choose one: {choices}"
 
 
 def test_service_of_the_data_directory_takes_precedence(tmp_path: Path, announce: Announce) -> None:

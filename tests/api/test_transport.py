@@ -1,11 +1,13 @@
 """HTTP transport of the API client: foreign errors become its own."""
 
+import os
 import socket
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from forewarn.api import transport as module
 from forewarn.api.errors import (
     CertificateError,
     ConnectionClosed,
@@ -15,7 +17,7 @@ from forewarn.api.errors import (
     RequestRefused,
     ServiceUnreachable,
 )
-from forewarn.api.transport import Transport
+from forewarn.api.transport import MAX_POSITIONS, LastPositions, Transport
 
 
 def transport(url: str) -> Transport:
@@ -70,3 +72,47 @@ def test_certificate_file_that_cannot_be_used_is_named(tmp_path: Path, content: 
         with pytest.raises(CertificateError) as refused:
             Transport("https://h", "t", timeout=1, **trust)
         assert refused.value.url == str(file)
+
+
+def test_positions_only_grow() -> None:
+    positions = LastPositions()
+    assert positions.header is None
+    for position in ("east-5", "east-3", None, "nonsense", "east-x", "west-2"):
+        positions.take(position)
+    assert positions.header == "east-5, west-2"
+
+
+def test_oldest_cell_is_forgotten() -> None:
+    positions = LastPositions()
+    for number in range(MAX_POSITIONS + 1):
+        positions.take(f"cell{number}-1")
+    positions.take("cell1-2")
+    assert positions.header == "cell2-1, cell3-1, cell4-1, cell1-2"
+
+
+def test_later_program_waits_for_the_changes_of_this_one(tmp_path: Path) -> None:
+    file = tmp_path / "cache" / "positions"
+    positions = LastPositions(file)
+    positions.take("east-5")
+    assert not file.exists(), "reading changes nothing that others could miss"
+    positions.take("west-7", is_change=True)
+    assert LastPositions(file).header == "east-5, west-7"
+    os.utime(file, (0, 0))
+    assert LastPositions(file).header is None, "it is too old"
+
+
+def test_position_that_is_never_reached_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    positions = LastPositions()
+    positions.take("east-5")
+    monkeypatch.setattr(module, "LIFETIME", -1.0)
+    assert positions.header is None
+
+
+@pytest.mark.parametrize("content", [b"\xff", b"x" * 2000, b"nonsense"])
+def test_damaged_file_of_positions_is_ignored(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "positions"
+    file.write_bytes(content)
+    positions = LastPositions(file)
+    assert positions.header is None
+    positions.take("east-1", is_change=True)
+    assert LastPositions(file).header == "east-1"

@@ -125,7 +125,7 @@ class CellsClient(ApiClient):
 
 def _connect(file: Path, entry: CellEntry, timeout: float) -> ApiClient:
     directory = file.parent
-    token = read_token(directory / Path(entry.token_file).expanduser())
+    token = read_token(directory / Path(entry.token_file).expanduser(), may_be_link=True)
     ca = None if entry.ca is None else directory / Path(entry.ca).expanduser()
     return ApiClient(entry.url, token, ca=ca, timeout=timeout)
 

@@ -12,7 +12,7 @@ import msgspec
 
 from forewarn.api import v1
 from forewarn.api.errors import ConnectionClosed, InvalidResponse, NotFound
-from forewarn.api.transport import Transport
+from forewarn.api.transport import LastPositions, Transport
 from forewarn.core.campaign.record import CampaignState
 from forewarn.core.event import EventType, Source
 from forewarn.core.journal import EntryKind
@@ -58,7 +58,8 @@ class ApiClient:
     """A client of one service. Each call opens a connection, so a client can be kept for any time.
 
     Every change has an idempotency key, generated if none is given. If the connection ends before the response, the
-    client sends the request once more with the same key, and the service does not repeat the change.
+    client sends the request once more with the same key, and the service does not repeat the change. Each request waits
+    for what the client has seen before, if another control node answers it.
     """
 
     def __init__(
@@ -79,7 +80,13 @@ class ApiClient:
 
     @cached_property
     def _long_transport(self) -> Transport:
-        return self._address.open(LONG_TIMEOUT)
+        transport = self._address.open(LONG_TIMEOUT)
+        transport.positions = self._transport.positions
+        return transport
+
+    def keep_positions(self, file: Path) -> None:
+        """Wait for what earlier programs with this file have changed, and let later ones wait for this one."""
+        self._transport.positions = LastPositions(file)
 
     @property
     def url(self) -> str:
@@ -108,6 +115,10 @@ class ApiClient:
         body = msgspec.json.encode(v1.AdvanceClock(duration=duration, to_next_change=duration is None))
         headers = {"Content-Type": "application/json"}
         return self._decode(self._long_transport.request("POST", "/v1/clock/advance", body, headers), v1.AdvanceResult)
+
+    def set_speed(self, request: v1.SetSpeed) -> v1.Clock:
+        """Set the emulator's speed: notices and durations of new events are divided by it."""
+        return self._change("POST", "/v1/clock/speed", request, v1.Clock, None)
 
     # The inventory.
 
@@ -298,6 +309,53 @@ class ApiClient:
         path = "/v1/faults" + _query(reason=reason)
         return self._decode(self._send_with_retry("DELETE", path, None, {"Accept": "application/json"}, key), v1.Faults)
 
+    # Scenarios.
+
+    def scenarios(self) -> v1.Scenarios:
+        """Return the scenarios that the emulator can play."""
+        return self._get("/v1/scenarios", v1.Scenarios)
+
+    def play_scenario(self, request: v1.PlayScenario, *, key: str | None = None) -> v1.ScenarioRun:
+        """Start a scenario in the emulator; `follow_scenario_run` waits for its result."""
+        return self._change("POST", "/v1/scenario-runs", request, v1.ScenarioRun, key)
+
+    def scenario_runs(self) -> v1.ScenarioRunList:
+        """Return the last runs of scenarios, newest first."""
+        return self._get("/v1/scenario-runs", v1.ScenarioRunList)
+
+    def scenario_run(self, id_: str, *, after_revision: int | None = None) -> v1.ScenarioRun:
+        """Return a run; after a revision, wait some seconds for a newer one."""
+        revision = None if after_revision is None else str(after_revision)
+        return self._get(_path("scenario-runs", id_) + _query(after_revision=revision), v1.ScenarioRun)
+
+    def follow_scenario_run(self, id_: str) -> Iterator[v1.ScenarioRun]:
+        """Yield a run at once and after every change, the last time when it has ended."""
+        run = self.scenario_run(id_)
+        yield run
+        while run.verdict is None:
+            before, run = run.revision, self.scenario_run(id_, after_revision=run.revision)
+            if run.revision > before:
+                yield run
+
+    def cancel_scenario(self, id_: str, request: v1.CancelScenario, *, key: str | None = None) -> v1.ScenarioRun:
+        """Cancel a run, and return it when it has removed what it added."""
+        path = _path("scenario-runs", id_) + "/cancel"
+        return self._change("POST", path, request, v1.ScenarioRun, key)
+
+    # Reports.
+
+    def reports(self) -> v1.ReportList:
+        """Return the reports of the emulator without their findings, newest first."""
+        return self._get("/v1/reports", v1.ReportList)
+
+    def report(self, id_: str) -> v1.Report:
+        """Return a report with its findings."""
+        return self._get(_path("reports", id_), v1.Report)
+
+    def add_report(self, request: v1.AddReport, *, key: str | None = None) -> v1.Report:
+        """Add a report to the emulator."""
+        return self._change("POST", "/v1/reports", request, v1.Report, key)
+
     # Campaigns.
 
     def campaigns(self, *, state: CampaignState | None = None, only_open: bool = False) -> Iterator[v1.Campaign]:
@@ -408,6 +466,15 @@ class ApiClient:
     def revoke_token(self, id_: str, *, force: bool = False, reason: str = "", key: str | None = None) -> None:
         """Revoke a token; the last admin token for all scopes only by force."""
         self._remove(_path("tokens", id_), key, force=_flag_text(force or None), reason=reason)
+
+    def create_calendar(self, *, key: str | None = None) -> v1.NewCalendar:
+        """Create the secret address of the token's calendar; a former one stops working."""
+        headers = {"Accept": "application/json"}
+        return self._decode(self._send_with_retry("POST", "/v1/calendar", None, headers, key), v1.NewCalendar)
+
+    def revoke_calendar(self, *, key: str | None = None) -> None:
+        """Revoke the address of the token's calendar."""
+        self._remove("/v1/calendar", key)
 
     # Requests.
 

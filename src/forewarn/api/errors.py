@@ -101,39 +101,29 @@ class DirectoryNotAllowed(ApiError):
 class AmbiguousService(ApiError):
     """Several services run on this machine. `services` describes each, by its data directory."""
 
-    template = "several services run on this machine; choose one:{choices}"
+    template = "several services run on this machine; choose one: {choices}"
     services: Mapping[str, str]
 
     @property
     def choices(self) -> str:
-        """One line for each service."""
-        return "".join(f"\n  --data {directory} ({text})" for directory, text in self.services.items())
+        """The option for each service. On one line: a command escapes line breaks in its messages."""
+        return " or ".join(f"--data {directory} ({text})" for directory, text in self.services.items())
 
 
 class CellNotChosen(ApiError):
     """The request concerns one cell, and the file of cells lists several."""
 
-    template = "this concerns one cell: choose it with --cell ({names})"
+    template = "this concerns one cell: choose it with --cell ({cells})"
     cells: tuple[str, ...]
-
-    @property
-    def names(self) -> str:
-        """The names of the cells."""
-        return ", ".join(self.cells)
 
 
 class CellNotFound(ApiError):
     """The file of cells does not list the named cell."""
 
-    template = "{file} has no cell {cell}; it has {names}"
+    template = "{file} has no cell {cell}; it has {cells}"
     cell: str
     file: Path
     cells: tuple[str, ...]
-
-    @property
-    def names(self) -> str:
-        """The names of the cells."""
-        return ", ".join(self.cells)
 
 
 class InvalidCells(ApiError):

@@ -2,13 +2,14 @@
 
 The text is generated in small chunks, so the event loop is not blocked."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from itertools import islice
 
 import msgspec
 
 from forewarn.api.fleet_file import default_placement_group, default_vm_id, is_role_instance
+from forewarn.api.table_writer import Value, toml_value, write_struct
 from forewarn.core.duration import format_duration
 from forewarn.core.scope import ApprovalRule, Scope
 from forewarn.core.vm import Address, Traits, Vm
@@ -18,7 +19,6 @@ VMS_PER_CHUNK = 50
 
 HEADING = "# A fleet of Forewarn. `forewarn fleet import` takes it; docs/reference/fleet-file.md describes every key.\n"
 
-Value = str | bool | int | Sequence["Value"] | Mapping[str, "Value"]
 Content = dict[str, Value]
 
 
@@ -89,13 +89,7 @@ def _vm(vm: Vm, scope: Scope) -> Content:
 
 
 def _address(address: Address) -> Value:
-    content: Content = {"ip": address.ip}
-    if address.network != "default":
-        content["network"] = address.network
-    if address.mac:
-        content["mac"] = address.mac
-    if address.prefix is not None:
-        content["prefix"] = address.prefix
+    content = write_struct(address)
     return content if len(content) > 1 else address.ip
 
 
@@ -110,31 +104,3 @@ def _traits(traits: Traits) -> Content:
 
 def _json(content: Content) -> str:
     return msgspec.json.encode(content).decode()
-
-
-def toml_value(value: Value) -> str:
-    """Return a value in TOML syntax, on one line."""
-    match value:
-        case bool():
-            return "true" if value else "false"
-        case int():
-            return str(value)
-        case str():
-            return _quoted(value)
-        case Mapping():
-            inner = ", ".join(f"{_key(key)} = {toml_value(item)}" for key, item in value.items())
-            return f"{{ {inner} }}" if inner else "{}"
-        case _:
-            return f"[{', '.join(toml_value(item) for item in value)}]"
-
-
-def _key(key: str) -> str:
-    is_bare = key.isascii() and key.replace("-", "").replace("_", "").isalnum()
-    return key if is_bare else _quoted(key)
-
-
-ESCAPES = {ord('"'): '\\"', ord("\\"): "\\\\"} | {code: f"\\u{code:04X}" for code in (*range(0x20), 0x7F)}
-
-
-def _quoted(text: str) -> str:
-    return f'"{text.translate(ESCAPES)}"'

@@ -222,7 +222,7 @@ SCOPE_KEYS = frozenset(
     "traits",
 }
 VM_KEYS = (frozenset(VmTemplate.__struct_fields__) | frozenset(TRAITS)) - {"traits"}
-ADDRESS_KEYS = frozenset(Address.__struct_fields__)
+ADDRESS = {name: field_type(field.type) for name, field in struct_fields(Address).items()}
 
 
 def _defaults(raw: FileValue) -> Traits:
@@ -386,15 +386,13 @@ def _addresses(raw: FileValue) -> tuple[Address, ...]:
 
 
 def _address(raw: FileValue) -> Address:
-    """Read an address: an IP, or a table with IP, network, MAC and prefix."""
+    """Read an address: an IP, or a table with an IP and other fields."""
     if isinstance(raw.value, str):
         return _checked_address(raw, ip=raw.value)
-    table = raw.table(ADDRESS_KEYS, 'an address in quotes, or a table such as { ip = "10.0.0.4", network = "blue" }')
+    table = raw.table(ADDRESS, 'an address in quotes, or a table such as { ip = "10.0.0.4", network = "blue" }')
     ip = table.require("ip", lambda ip: _checked_address(ip, ip=ip.text()).ip, "an IPv4 or IPv6 address")
-    network = table.get("network", FileValue.name, "default")
-    mac = table.get("mac", FileValue.text, "")
-    prefix = table.get("prefix", lambda prefix: prefix.number(1, 128), None)
-    return _checked_address(raw, ip=ip, network=network, mac=mac, prefix=prefix)
+    others = (name for name in ADDRESS if name != "ip" and table.has(name))
+    return _checked_address(raw, ip=ip, **{name: read_value(table.at(name), ADDRESS[name]) for name in others})
 
 
 def _checked_address(raw: FileValue, **fields: Any) -> Address:

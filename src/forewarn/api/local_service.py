@@ -16,10 +16,13 @@ from pathlib import Path
 import msgspec
 
 from forewarn.api.errors import AmbiguousService, DirectoryNotAllowed, InvalidToken, ServiceNotFound
-from forewarn.files import FileLock, is_locked, open_file, remove_unfinished, replace_file, write_file
+from forewarn.files import FileLock, is_locked, open_file, read_file, remove_unfinished, replace_file, write_file
 
 SERVICE_FILE = "service.json"
 TOKEN_FILE = "token"  # noqa: S105 - the name of the file, not its content
+
+MAX_TOKEN_BYTES = 4096
+"""The size of a token file of a data directory, at most."""
 
 MIN_TOKEN_LENGTH = 20
 """The service refuses shorter admin tokens: a truncated file could contain one that is easy to guess."""
@@ -83,10 +86,11 @@ def ensure_token(directory: Path) -> str:
     return token
 
 
-def read_token(path: Path) -> str:
-    """Read a token from a file."""
+def read_token(path: Path, *, may_be_link: bool = False) -> str:
+    """Read a token from a file. A symbolic link is followed only if the user has named the file."""
     try:
-        token = path.read_text(encoding="ascii").strip()
+        content = path.read_bytes() if may_be_link else read_file(path, MAX_TOKEN_BYTES)
+        token = content.decode("ascii").strip()
     except OSError as error:
         raise InvalidToken(path, error.strerror or str(error)) from error
     except ValueError as error:

@@ -27,6 +27,7 @@ class TextForm(NamedTuple):
     """The form of a struct as a string or number. `parse` raises TypeError for other types of values."""
 
     parse: Callable[[Any], msgspec.Struct]
+    write: Callable[[Any], str | int]
     allowed: str
     is_table_allowed: bool = True
 
@@ -44,12 +45,18 @@ def _text(value: object) -> str:
 
 
 TEXT_FORMS: Mapping[type[msgspec.Struct], TextForm] = {
-    Window: TextForm(lambda value: parse_window(_text(value)), 'a text such as "sat,sun 22:00-04:00", or a table'),
+    Window: TextForm(lambda value: parse_window(_text(value)), str, 'a text such as "sat,sun 22:00-04:00", or a table'),
     Blackout: TextForm(
         lambda value: parse_blackout(_text(value)),
+        str,
         'a text such as "2026-12-24T12:00Z/2027-01-02T06:00Z", or a table with start and end',
     ),
-    Limit: TextForm(_parse_limit, 'a number such as 10, or a percentage such as "10%"', is_table_allowed=False),
+    Limit: TextForm(
+        _parse_limit,
+        lambda limit: limit.number or str(limit),
+        'a number such as 10, or a percentage such as "10%"',
+        is_table_allowed=False,
+    ),
 }
 
 

@@ -3,6 +3,7 @@
 import http.client
 import socket
 import ssl
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -21,7 +22,9 @@ from forewarn.api.errors import (
     RequestRefused,
     ServiceUnreachable,
 )
-from forewarn.api.v1 import ErrorResponse
+from forewarn.api.v1 import AFTER_HEADER, POSITION_HEADER, ErrorResponse
+from forewarn.clock import SystemClock
+from forewarn.files import read_file, write_file
 
 MAX_RESPONSE_BYTES = 64 * 1024 * 1024
 CHUNK_BYTES = 64 * 1024
@@ -29,12 +32,61 @@ CHUNK_BYTES = 64 * 1024
 NAME_MISMATCHES = frozenset({62, 63, 64})
 """OpenSSL's codes (X509_V_ERR) for a certificate of another host, mail address or IP address."""
 
+MAX_POSITIONS = 4
+"""How many cells a client remembers; the oldest is forgotten."""
+
+LIFETIME = 60.0
+"""How long, in seconds, a position counts."""
+
+MAX_FILE_BYTES = 1024
+
 MAX_NAMES = 8
 """How many names of a certificate an error lists."""
 
 
+class LastPositions:
+    """The newest position of each cell that has answered, kept in a file for later programs if there is one.
+
+    They count for a minute: no replica is behind for longer, but a cell that was restored may never reach them.
+    """
+
+    def __init__(self, file: Path | None = None) -> None:
+        self._file = file
+        self._numbers: dict[str, int] = {}
+        self._grew_at = 0.0
+        with suppress(OSError, ValueError):
+            if file is not None and SystemClock().now().timestamp() - file.stat().st_mtime < LIFETIME:
+                for line in read_file(file, MAX_FILE_BYTES).decode("ascii").split():
+                    self.take(line)
+
+    @property
+    def header(self) -> str | None:
+        """The positions to wait for; None if there are none."""
+        if time.monotonic() - self._grew_at > LIFETIME:
+            self._numbers.clear()
+        return ", ".join(f"{cell}-{number}" for cell, number in self._numbers.items()) or None
+
+    def take(self, position: str | None, *, is_change: bool = False) -> None:
+        """Remember the position of a response. That of a change is kept in the file."""
+        cell, dash, digits = (position or "").rpartition("-")
+        if not dash or not digits.isdigit() or int(digits) <= self._numbers.get(cell, -1):
+            return
+        self._numbers.pop(cell, None)
+        self._numbers[cell] = int(digits)
+        self._grew_at = time.monotonic()
+        while len(self._numbers) > MAX_POSITIONS:
+            del self._numbers[next(iter(self._numbers))]
+        if is_change and self._file is not None:
+            with suppress(OSError):  # then the next program does not wait for what this one has changed
+                self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                write_file(self._file, (self.header or "").replace(", ", "\n").encode())
+
+
 class Transport:
-    """The transport to one service. Each request opens a connection."""
+    """The transport to one service. Each request opens a connection.
+
+    A request asks for everything that earlier responses had, whichever control node answers it.
+    """
 
     def __init__(
         self, url: str, token: str, *, timeout: float, ca: Path | None = None, pinned: Path | None = None
@@ -45,6 +97,8 @@ class Transport:
         self._timeout = timeout
         self._ca, self._pinned = ca, pinned
         self._ssl_context = _create_ssl_context(ca, pinned) if self._parts.scheme == "https" else None
+        self.positions = LastPositions()
+        """Shared by the transports to one service."""
 
     def request(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> bytes:
         """Send a request and return the body of the response; raise RequestRefused for an error response."""
@@ -80,9 +134,11 @@ class Transport:
         is_sent = False
         try:
             target = self._parts.path.rstrip("/") + path
-            connection.request(method, target, body, {"Authorization": f"Bearer {self._token}", **headers})
+            after = {} if (positions := self.positions.header) is None else {AFTER_HEADER: positions}
+            connection.request(method, target, body, {"Authorization": f"Bearer {self._token}", **after, **headers})
             is_sent = True
             with connection.getresponse() as response:
+                self.positions.take(response.headers.get(POSITION_HEADER), is_change=method != "GET")
                 yield response
         except ConnectionRefusedError as error:
             raise ServiceUnreachable(self.url, f"{error.strerror}; is it running?") from error

@@ -3,15 +3,12 @@ the fields."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Annotated, Any, Union, get_args, get_origin
 
 import msgspec
 import pytest
 
 from forewarn.api.v1 import campaign_spec
 from forewarn.api.v1.campaign_spec import StartCampaign, spec_from_request, spec_request, spec_view
-from forewarn.api.v1.common import Request, Response
 from forewarn.core.campaign.spec import (
     Blackout,
     CampaignPolicy,
@@ -24,6 +21,9 @@ from forewarn.core.campaign.spec import (
 )
 from forewarn.core.errors import Invalid
 from forewarn.core.event import EventType
+from tests.api.v1.extended_package import extended_package, schemas_with_property
+from tests.api.v1.stubs import check_stub
+from tests.support.program import Machine
 
 CHRISTMAS = datetime(2026, 12, 24, tzinfo=UTC)
 
@@ -155,7 +155,38 @@ def test_rule_of_the_core_is_refused_with_its_path(change: dict[str, object], me
     assert str(refused.value) == message
 
 
-STUB = Path(campaign_spec.__file__).with_suffix(".pyi")
+SETTLE = '    settle: Annotated[timedelta, Meta(description="How long.")] = timedelta(0)\n'
+CAMPAIGN = """
+name = "kernel"
+type = "Reboot"
+selection = { all = true }
+policy = { settle = "5m" }
+"""
+
+
+@pytest.mark.process
+def test_new_policy_key_needs_one_line(tmp_path: Path) -> None:
+    """Its rule and its documentation come in addition; the stub and the copy of OpenAPI are generated."""
+    (home := tmp_path / "home").mkdir()
+    (file := home / "kernel.toml").write_text(CAMPAIGN)
+    machine = Machine(home)
+    machine.environment["PYTHONPATH"] = str(
+        extended_package(tmp_path / "package", "core/campaign/spec.py", SETTLE, before="    gate_patience: Annotated[")
+    )
+    with machine.up("--ephemeral") as service:
+        started = machine.run_json("campaign", "start", str(file), "--unannounced")
+        assert started["spec"]["policy"]["settle"] == "5m"
+        assert machine.run_json("campaign", "show", "kernel")["spec"]["policy"]["settle"] == "5m"
+        assert "settle 5m" in machine.run("campaign", "show", "kernel").stdout
+        other = machine.run_json("campaign", "start", str(file), "--name", "b", "--settle", "7m", "--unannounced")
+        assert other["spec"]["policy"]["settle"] == "7m"
+        assert (
+            "--settle: 'soon' is not a duration"
+            in machine.run("campaign", "plan", str(file), "--settle", "soon").stderr
+        )
+        assert schemas_with_property(service, "settle") == ["CampaignPolicy", "PolicyView"]
+
+
 HEAD = """\
 # Generated from the derived types: pytest tests/api/v1/test_campaign_spec.py --rewrite
 from datetime import datetime
@@ -172,37 +203,4 @@ def spec_view(spec: CoreSpec) -> CampaignSpec: ...
 
 
 def test_type_checkers_see_the_fields_of_derived_types(rewrite: bool) -> None:
-    structs = [each for each in vars(campaign_spec).values() if _is_api_type(each)]
-    text = HEAD + "".join(_stub_of(struct) for struct in structs) + TAIL
-    if rewrite:
-        STUB.write_text(text, encoding="utf-8")
-    assert STUB.read_text(encoding="utf-8") == text
-
-
-def _is_api_type(value: object) -> bool:
-    return isinstance(value, type) and issubclass(value, Request | Response) and value not in (Request, Response)
-
-
-def _stub_of(struct: type[msgspec.Struct]) -> str:
-    base = struct.__bases__[0]
-    inherited = {field.name for field in msgspec.structs.fields(base)}
-    lines = [
-        f"    {field.name}: {_text_of(field.type)}{'' if field.required else ' = ...'}\n"
-        for field in msgspec.structs.fields(struct)
-        if field.name not in inherited
-    ]
-    return f"\nclass {struct.__name__}({base.__name__}, frozen=True, kw_only=True):\n" + "".join(lines)
-
-
-def _text_of(type_: Any) -> str:
-    """Return a type as source text, without the bounds that only the decoder checks."""
-    origin, arguments = get_origin(type_), get_args(type_)
-    if origin is Annotated:
-        return _text_of(arguments[0])
-    if origin in (Union, UnionType):
-        return " | ".join(map(_text_of, arguments))
-    if origin is not None:
-        return f"{origin.__name__}[{', '.join(map(_text_of, arguments))}]"
-    if type_ in (Ellipsis, NoneType):
-        return "..." if type_ is Ellipsis else "None"
-    return str(type_.__name__)
+    check_stub(campaign_spec, HEAD, TAIL, rewrite=rewrite)

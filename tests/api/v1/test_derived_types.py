@@ -175,3 +175,32 @@ def test_omitted_fields_of_a_change_are_not_read() -> None:
 
     assert REQUESTS.read_fields(Whole, Change(most="10%")) == {"most": Limit(percent=10)}
     assert REQUESTS.read_fields(Whole, Change(most=None, gap="5m")) == {"most": None, "gap": timedelta(minutes=5)}
+
+
+def test_change_can_omit_every_field() -> None:
+    changes = DerivedTypes(Request, NAMES, {}, is_change=True)
+    change = msgspec.convert({"most": "10%", "gate": None}, changes.derive(Whole))
+    assert changes.read_fields(Whole, change) == {"most": Limit(percent=10), "gate": None}
+
+
+def test_descriptions_can_be_left_out() -> None:
+    undescribed = DerivedTypes(Request, NAMES, {}, has_descriptions=False)
+    _, schemas = msgspec.json.schema_components((undescribed.derive(Whole),))
+    assert "description" not in schemas["WholeType"]["properties"]["gap"]
+    assert schemas["WholeType"]["properties"]["parts"]["maxItems"] == 2
+
+
+def test_type_gets_the_fields_that_it_does_not_declare() -> None:
+    @RESPONSES.with_fields_of(Part)
+    class Shown(Response, frozen=True):
+        """A response with a field of its own."""
+
+        name: str
+        url: str | None
+
+    assert msgspec.to_builtins(msgspec.convert({"name": "a", "url": None}, Shown)) == {
+        "name": "a",
+        "url": None,
+        "pause": "10s",
+    }
+    assert (Shown.__name__, Shown.__doc__) == ("Shown", "A response with a field of its own.")

@@ -9,10 +9,26 @@ from forewarn.core.duration import DURATION_PATTERN
 from forewarn.core.limits import MAX_TEXT_LENGTH
 from forewarn.core.text import NAME_PATTERN, schema_pattern
 
-__all__ = ["LARGEST_PAGE", "PAGE", "ErrorBody", "ErrorResponse", "Hold", "Request", "Response"]
+__all__ = [
+    "AFTER_HEADER",
+    "LARGEST_PAGE",
+    "PAGE",
+    "POSITION_HEADER",
+    "ErrorBody",
+    "ErrorResponse",
+    "Hold",
+    "Request",
+    "Response",
+]
 
 PAGE = 500
 LARGEST_PAGE = 1_000
+
+POSITION_HEADER = "Forewarn-Position"
+"""The header of a response with the position of what the service had read and changed by then."""
+
+AFTER_HEADER = "Forewarn-After"
+"""The header of a request that any control node answers only when it has reached this position."""
 
 Duration = Annotated[str, msgspec.Meta(pattern=DURATION_PATTERN, min_length=2, max_length=35)]
 Moment = Annotated[datetime, msgspec.Meta(tz=True)]

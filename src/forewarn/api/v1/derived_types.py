@@ -67,7 +67,9 @@ VALUE_FORMS: Mapping[Any, Form] = {
 class DerivedTypes:
     """Derives API types with a common base class. `names` has the name of each type by its struct of the core.
 
-    `own_forms` has the forms of fields that do not follow from their type, by struct and name.
+    `own_forms` has the forms of fields that do not follow from their type, by struct and name. `is_change`: the types
+    are requests that change a value, and an omitted field stays. Without `has_descriptions`, metadata with a
+    description is left out of the schema.
     """
 
     def __init__(
@@ -75,8 +77,13 @@ class DerivedTypes:
         base: type[msgspec.Struct],
         names: Mapping[type[msgspec.Struct], str],
         own_forms: Mapping[tuple[type[msgspec.Struct], str], Form],
+        *,
+        is_change: bool = False,
+        has_descriptions: bool = True,
     ) -> None:
         self._base, self._names, self._own_forms = base, names, own_forms
+        self._define = _change_definition if is_change else _definition
+        self._has_descriptions = has_descriptions
         self._derived: dict[type[msgspec.Struct], type[Any]] = {}
         self._forms: dict[type[msgspec.Struct], dict[str, Form]] = {}
 
@@ -89,7 +96,7 @@ class DerivedTypes:
             self._forms[struct] = forms
             self._derived[struct] = msgspec.defstruct(
                 self._names[struct],
-                [_definition(field, forms[field.name]) for field in fields],
+                [self._define(field, forms[field.name]) for field in fields],
                 bases=(self._base,),
                 module=self._base.__module__,
                 namespace={"__doc__": struct.__doc__},
@@ -98,10 +105,33 @@ class DerivedTypes:
             )
         return self._derived[struct]
 
+    def with_fields_of(self, struct: type[msgspec.Struct]) -> Callable[[type[S]], type[S]]:
+        """Return a decorator that appends to an API type the fields of a struct that it does not declare itself."""
+
+        def complete(declared: type[S]) -> type[S]:
+            self.derive(struct)
+            fields = [each for each in msgspec.structs.fields(struct) if each.name not in declared.__struct_fields__]
+            completed: type[Any] = msgspec.defstruct(
+                declared.__name__,
+                [self._define(each, self._forms[struct][each.name]) for each in fields],
+                bases=(declared,),
+                module=declared.__module__,
+                namespace={"__doc__": declared.__doc__},
+                frozen=True,
+                kw_only=True,
+            )
+            return completed
+
+        return complete
+
     def write(self, value: msgspec.Struct) -> Any:
         """Convert a value of the core to its API type."""
-        derived = self.derive(type(value))
-        return derived(**{name: form.write(getattr(value, name)) for name, form in self._forms[type(value)].items()})
+        return self.derive(type(value))(**self.write_fields(value))
+
+    def write_fields(self, value: msgspec.Struct) -> dict[str, Any]:
+        """Return the fields of a value of the core as the API has them."""
+        self.derive(type(value))
+        return {name: form.write(getattr(value, name)) for name, form in self._forms[type(value)].items()}
 
     def read(self, struct: type[S], value: Any, path: str = "") -> S:
         """Convert a value of the API type, or one with more fields, to the struct of the core.
@@ -131,7 +161,8 @@ class DerivedTypes:
         if origin is Annotated:
             extra = {key: value for meta in arguments[1:] for key, value in (meta.extra or {}).items()}
             inner = _choice_form(arguments[0], extra["choices"]) if "choices" in extra else self._form(arguments[0])
-            return inner._replace(type=Annotated[inner.type, *arguments[1:]])
+            metas = [meta for meta in arguments[1:] if self._has_descriptions or meta.description is None]
+            return inner._replace(type=Annotated[inner.type, *metas]) if metas else inner
         if origin is tuple:
             return _items_form(self._form(arguments[0]))
         if origin in (Union, UnionType):
@@ -147,6 +178,10 @@ def _definition(field: msgspec.structs.FieldInfo, form: Form) -> tuple[str, Any]
     if field.default_factory is not msgspec.NODEFAULT:
         return field.name, form.type, msgspec.field(default_factory=field.default_factory)
     return field.name, form.type, form.write(field.default)
+
+
+def _change_definition(field: msgspec.structs.FieldInfo, form: Form) -> tuple[str, Any, Any]:
+    return field.name, Union[form.type, msgspec.UnsetType], msgspec.UNSET  # noqa: UP007 - a type may be Annotated
 
 
 def _choice_form(values: type[StrEnum], choices: type[StrEnum]) -> Form:

@@ -1,4 +1,7 @@
-"""Inventory types: scopes, VMs, hosts, imports and diagnosis."""
+"""Inventory types: scopes, VMs, hosts, imports and diagnosis.
+
+Responses declare the properties of VMs that they show in a form of their own. New ones are appended automatically.
+"""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -7,21 +10,13 @@ from typing import Annotated, Literal
 import msgspec
 
 from forewarn.api.v1.common import Duration, ErrorResponse, Hold, Reason, Request, Response, VmName
+from forewarn.api.v1.traits import RESPONSES, ChangedTraits, NewAddress, NewTraits
 from forewarn.core.event import EventType
-from forewarn.core.instance import INSTANCE_KEY_PATTERN, MAX_INSTANCE_KEYS, MAX_INSTANCE_TEXT_LENGTH
-from forewarn.core.limits import MAX_DOMAIN, MAX_TEXT_LENGTH
+from forewarn.core.limits import MAX_DOMAIN
 from forewarn.core.scope import ApprovalRule, ScopeKind
-from forewarn.core.text import Guid, Name, Text, schema_pattern
-from forewarn.core.vm import (
-    IPV4_PATTERN,
-    IPV6_CHARACTERS,
-    MAC_PATTERN,
-    MAX_ADDRESSES,
-    MAX_TAGS,
-    TAG_NAME_PATTERN,
-    Os,
-    Priority,
-)
+from forewarn.core.text import Guid, Name
+from forewarn.core.vm import MAX_ADDRESSES, Os, Priority, Traits
+from forewarn.core.vm import Address as CoreAddress
 
 __all__ = [
     "AbandonHost",
@@ -50,28 +45,9 @@ __all__ = [
 ]
 
 Domain = Annotated[int, msgspec.Meta(ge=0, le=MAX_DOMAIN)]
-Tags = Annotated[
-    dict[str, Text],
-    msgspec.Meta(
-        extra_json_schema={
-            "maxProperties": MAX_TAGS,
-            "propertyNames": {"maxLength": MAX_TEXT_LENGTH, **schema_pattern(TAG_NAME_PATTERN)},
-        }
-    ),
-]
 
 
-Instance = Annotated[
-    dict[str, Annotated[str, msgspec.Meta(max_length=MAX_INSTANCE_TEXT_LENGTH)]],
-    msgspec.Meta(
-        extra_json_schema={
-            "maxProperties": MAX_INSTANCE_KEYS,
-            "propertyNames": {"maxLength": 128, **schema_pattern(INSTANCE_KEY_PATTERN)},
-        }
-    ),
-]
-
-
+@RESPONSES.with_fields_of(CoreAddress)
 class Address(Response, frozen=True):
     """An address by which the endpoint identifies the VM."""
 
@@ -81,6 +57,7 @@ class Address(Response, frozen=True):
     prefix: int | None = None
 
 
+@RESPONSES.with_fields_of(Traits)
 class Vm(Response, frozen=True):
     """A VM, its location, and its own and inherited properties. `hold` is the hold of its scope."""
 
@@ -120,6 +97,7 @@ class VmPage(Response, frozen=True):
     fleet_hold: Hold | None = None
 
 
+@RESPONSES.with_fields_of(Traits)
 class Scope(Response, frozen=True):
     """A scope: the properties that its VMs inherit, its approval rule and its enablement."""
 
@@ -206,46 +184,7 @@ class HostPage(Response, frozen=True):
     fleet_hold: Hold | None = None
 
 
-class NewAddress(Request, frozen=True):
-    """An address that identifies a VM; unique within its network."""
-
-    ip: Annotated[
-        str, msgspec.Meta(max_length=45, extra_json_schema=schema_pattern(f"{IPV4_PATTERN}|{IPV6_CHARACTERS}"))
-    ]
-    network: Name = "default"
-    mac: Annotated[str, msgspec.Meta(max_length=17, extra_json_schema=schema_pattern(f"({MAC_PATTERN})?"))] = ""
-    prefix: Annotated[int, msgspec.Meta(ge=1, le=128)] | None = None
-
-
 Addresses = Annotated[Sequence[NewAddress], msgspec.Meta(max_length=MAX_ADDRESSES)]
-
-
-class NewTraits(Request, frozen=True):
-    """Properties of a VM, or of a scope for its VMs."""
-
-    priority: Priority | None = None
-    terminate_notice: Duration | None = None
-    location: Text | None = None
-    zone: Text | None = None
-    resource_group: Text | None = None
-    subscription: Text | None = None
-    os: Os | None = None
-    tags: Tags | None = None
-    instance: Instance | None = None
-
-
-class ChangedTraits(Request, frozen=True):
-    """Changed properties: an omitted field stays, null removes a value."""
-
-    priority: Priority | msgspec.UnsetType | None = msgspec.UNSET
-    terminate_notice: Duration | msgspec.UnsetType | None = msgspec.UNSET
-    location: Text | msgspec.UnsetType | None = msgspec.UNSET
-    zone: Text | msgspec.UnsetType | None = msgspec.UNSET
-    resource_group: Text | msgspec.UnsetType | None = msgspec.UNSET
-    subscription: Text | msgspec.UnsetType | None = msgspec.UNSET
-    os: Os | msgspec.UnsetType | None = msgspec.UNSET
-    tags: Tags | msgspec.UnsetType | None = msgspec.UNSET
-    instance: Instance | msgspec.UnsetType | None = msgspec.UNSET
 
 
 class AddVm(NewTraits, frozen=True, kw_only=True):

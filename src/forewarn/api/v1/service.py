@@ -9,6 +9,7 @@ import msgspec
 from forewarn.api.v1.common import Duration, Moment, Request, Response
 from forewarn.api.v1.events import JournalEntry
 from forewarn.core.access import Role, ScopePattern
+from forewarn.core.limits import MAX_SPEED
 from forewarn.core.text import Name
 
 __all__ = [
@@ -17,9 +18,11 @@ __all__ = [
     "Clock",
     "CreateToken",
     "Health",
+    "NewCalendar",
     "NewToken",
     "Principal",
     "Readiness",
+    "SetSpeed",
     "Token",
     "TokenPage",
 ]
@@ -28,13 +31,15 @@ __all__ = [
 class Clock(Response, frozen=True):
     """The service's time. A `manual` clock moves only on request; nothing is due before `next_change_at`.
 
-    `speed`: notices and durations of new events are divided by this.
+    `speed`: notices and durations of new events are divided by this; but no notice gets shorter than
+    `shortest_notice`, unless it is shorter by itself.
     """
 
     now: datetime
     manual: bool
     next_change_at: datetime | None
     speed: float = 1.0
+    shortest_notice: str = "0s"
 
 
 class AdvanceResult(Clock, frozen=True, kw_only=True):
@@ -53,6 +58,12 @@ class AdvanceClock(Request, frozen=True):
     to_next_change: bool = False
 
 
+class SetSpeed(Request, frozen=True):
+    """Set the speed: notices and durations of new events are divided by it."""
+
+    speed: Annotated[float, msgspec.Meta(gt=0, le=MAX_SPEED)]
+
+
 class Health(Response, frozen=True):
     """The service is alive."""
 
@@ -65,6 +76,8 @@ class Readiness(Response, frozen=True):
 
     ready: bool
     problems: Sequence[str]
+    clock_offset_seconds: float | None = None
+    """How far the clock is ahead of the NATS servers; null without such servers."""
 
 
 class Token(Response, frozen=True):
@@ -100,6 +113,12 @@ class CreateToken(Request, frozen=True):
     role: Role
     scopes: Annotated[Sequence[ScopePattern], msgspec.Meta(max_length=64)] = ()
     expires_at: Moment | None = None
+
+
+class NewCalendar(Response, frozen=True):
+    """The secret address of a calendar: a path of this service. It is shown only here and not stored."""
+
+    path: str
 
 
 class Principal(Response, frozen=True):
