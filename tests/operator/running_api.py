@@ -22,6 +22,7 @@ from forewarn.fleet.importer import fill_fleet
 from forewarn.fleet.service import Fleet
 from forewarn.guest.counters import Counters
 from forewarn.guest.faults import Faults
+from forewarn.guest.recorder import RequestRecorder
 from forewarn.operator.app import create_sessions, operator_app
 from forewarn.operator.counters import Counters as OperatorCounters
 from forewarn.operator.http_server import run_server
@@ -131,6 +132,7 @@ class FakeGuests:
     counters = Counters()
     faults: Faults | None = None
     sockets: SocketControl | None = None
+    recorder: RequestRecorder | None = None
 
     response: ResponsePreview | None = None
 

@@ -80,7 +80,10 @@ async def test_health_needs_no_token() -> None:
     async with run_api() as service:
         replies = [await service.request("GET", path, token=None) for path in ("/healthz", "/readyz")]
     assert [reply.status for reply in replies] == [200, 200]
-    assert (replies[0].json["status"], replies[1].json) == ("ok", {"ready": True, "problems": []})
+    assert (replies[0].json["status"], replies[1].json) == (
+        "ok",
+        {"ready": True, "problems": [], "clock_offset_seconds": None},
+    )
 
 
 async def test_health_supports_head() -> None:

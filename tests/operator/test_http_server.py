@@ -709,10 +709,11 @@ async def test_shutdown_does_not_wait_for_blocked_clients(
     assert not guard.expired()
 
 
-async def test_each_chunk_of_a_response_has_its_own_timeout(
+async def test_each_wait_for_a_slow_client_has_its_own_timeout(
     listener: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A slow client gets a response of any size if it reads each chunk in time."""
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)  # else the kernel may take all of it at once
     limits: list[float] = []
     unsent: list[int] = []
     timeout, drain = asyncio.timeout, asyncio.StreamWriter.drain
@@ -734,7 +735,7 @@ async def test_each_chunk_of_a_response_has_its_own_timeout(
         monkeypatch.setattr(asyncio.StreamWriter, "drain", note_unsent)
         writer.write(HELLO)
         assert (await read_end(reader)).count(b"x") == 4_000_000
-    assert limits.count(http_server.WRITE_TIMEOUT) >= 4_000_000 / http_server.WRITE_BYTES
+    assert limits.count(http_server.WRITE_TIMEOUT) >= len(unsent) > 0
     assert max(unsent) <= 2 * http_server.WRITE_BYTES
 
 

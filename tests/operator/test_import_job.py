@@ -176,7 +176,7 @@ async def test_canceled_import_ends_between_scopes_and_reports_what_was_done(mon
 
 
 def asked(text: str) -> ImportRequest:
-    return ImportRequest(content=text.encode(), format=FleetFormat.TOML, dry_run=False, prune=False, by="ann")
+    return ImportRequest(chunks=[text.encode()], format=FleetFormat.TOML, dry_run=False, prune=False, by="ann")
 
 
 async def test_import_is_canceled_while_its_file_is_read(monkeypatch: pytest.MonkeyPatch) -> None:

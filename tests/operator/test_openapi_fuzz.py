@@ -17,10 +17,12 @@ QUICK = "examples,fuzzing,stateful"
 THOROUGH = "examples,coverage,fuzzing,stateful"
 """The coverage phase tries every bound of every parameter, which takes minutes."""
 
-# A well-formed request is never refused as malformed: it succeeds, or a rule refuses it.
+# A well-formed request is never refused as malformed: it succeeds, or a rule refuses it. A list with more items than
+# allowed can also be a body that is too large.
 CHECKS = """
 [checks]
 positive_data_acceptance.expected-statuses = ["2xx", 404, 409, 422]
+negative_data_rejection.expected-statuses = [400, 401, 403, 404, 405, 406, 409, 413, 415, 422, 428, 429, "5xx"]
 """
 
 NAMES = ["db-0", "web-0", "web/web-3", "batch_1", "shop/FrontEnd_IN_0", "nothing"]
@@ -85,8 +87,19 @@ async def test_openapi_document_is_3_1_and_has_every_path() -> None:
         "GET /readyz",
         "GET /metrics",
         "GET /v1/me",
+        "POST /v1/calendar",
+        "DELETE /v1/calendar",
         "GET /v1/clock",
         "POST /v1/clock/advance",
+        "POST /v1/clock/speed",
+        "GET /v1/scenarios",
+        "GET /v1/scenario-runs",
+        "POST /v1/scenario-runs",
+        "GET /v1/scenario-runs/{run_id}",
+        "POST /v1/scenario-runs/{run_id}/cancel",
+        "GET /v1/reports",
+        "POST /v1/reports",
+        "GET /v1/reports/{report_id}",
         "GET /v1/scopes",
         "POST /v1/scopes",
         "GET /v1/scopes/{scope_id}",

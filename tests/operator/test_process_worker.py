@@ -11,7 +11,7 @@ import pytest
 
 from forewarn.api.errors import NotFound
 from forewarn.operator import process_worker
-from forewarn.operator.process_worker import run_in_process
+from forewarn.operator.process_worker import run_in_process, without_copy
 from tests.operator.running_api import GUARD
 
 pytestmark = pytest.mark.process
@@ -25,6 +25,15 @@ async def test_error_of_the_process_is_raised_with_its_details() -> None:
     with pytest.raises(NotFound, match="with facts of its own") as raised:
         await run_in_process(explode)
     assert (raised.value.status, raised.value.code, raised.value.details) == (404, "unknown", {"a": "b"})
+
+
+def reverse(chunks: list[bytes], _: object) -> list[bytes]:
+    return without_copy(reversed(chunks))
+
+
+async def test_chunks_without_copy_arrive_as_bytes_of_any_size() -> None:
+    large, empty = bytes(range(256)) * 10_000, b""
+    assert await run_in_process(partial(reverse, without_copy([large, empty]))) == [empty, large]
 
 
 def vanish(_: object) -> None:

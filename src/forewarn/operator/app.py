@@ -35,6 +35,9 @@ from forewarn.operator.metrics import StatusCounterMiddleware
 from forewarn.operator.openapi import openapi_config
 from forewarn.operator.pagination import SortedScopeIds
 from forewarn.operator.parameters import before_request, provide_idempotency_key
+from forewarn.operator.position import PositionMiddleware
+from forewarn.operator.report_store import ReportStore
+from forewarn.operator.routes.calendar import CalendarController, show_feed
 from forewarn.operator.routes.campaigns import CampaignController
 from forewarn.operator.routes.diagnosis import diagnose
 from forewarn.operator.routes.docs_page import docs
@@ -46,9 +49,12 @@ from forewarn.operator.routes.holds import HoldController
 from forewarn.operator.routes.inventory import HostController, ScopeController, VmController
 from forewarn.operator.routes.journal import JournalController
 from forewarn.operator.routes.operations import OperationController
+from forewarn.operator.routes.reports import ReportController
+from forewarn.operator.routes.scenarios import ScenarioController
 from forewarn.operator.routes.sockets import open_socket
 from forewarn.operator.routes.system import ClockController, health, me, metrics, readiness
 from forewarn.operator.routes.tokens import TokenController
+from forewarn.operator.scenario_runs import ScenarioRuns
 from forewarn.operator.sessions import Sessions
 from forewarn.operator.state import AppState, GuestEndpoints, ServiceState, StreamSlots, with_parts
 from forewarn.operator.strict_request import StrictRequest
@@ -69,8 +75,11 @@ PATHS: list[ControllerRouterHandler] = [
     CampaignController,
     HoldController,
     FaultController,
+    ScenarioController,
+    ReportController,
     JournalController,
     TokenController,
+    CalendarController,
     ClockController,
     health,
     readiness,
@@ -78,6 +87,7 @@ PATHS: list[ControllerRouterHandler] = [
     me,
     watch,
     docs,
+    show_feed,
     dashboard_router(),
 ]
 
@@ -90,10 +100,13 @@ def operator_app(
     hosts: AllowedHosts | None = None,
     import_limits: ImportLimits | None = None,
     sessions: Sessions | None = None,
+    scenario_runs: ScenarioRuns | None = None,
+    reports: ReportStore | None = None,
 ) -> ASGIApp:
     """Return the ASGI application of one service, with authentication and metrics."""
     scope_ids = SortedScopeIds(fleet)
     counters = counters or Counters()
+    scenario_runs = scenario_runs or ScenarioRuns(fleet)
     parts = ServiceState(
         fleet=fleet,
         guests=guests,
@@ -103,10 +116,12 @@ def operator_app(
         encode_row=RowEncoder().encode,
         import_jobs=ImportJobs(fleet, import_limits or ImportLimits()),
         planner=CampaignPlanner(fleet, scope_ids.ids),
-        token_check=TokenCheck(fleet.tokens.find, counters),
+        token_check=TokenCheck(lambda secret: scenario_runs.find_token(secret) or fleet.tokens.find(secret), counters),
         sessions=sessions or create_sessions(fleet),
+        scenario_runs=scenario_runs,
+        reports=reports or ReportStore(fleet),
     )
-    app = with_parts(litestar_app(), parts)
+    app = PositionMiddleware(with_parts(litestar_app(), parts), fleet.positions)
     api = TokenMiddleware(app, parts.token_check)
     authenticated = SessionMiddleware(app, api, parts.sessions, fleet.tokens.find_by_id)
     return StatusCounterMiddleware(HostMiddleware(authenticated, hosts or AllowedHosts()), counters)

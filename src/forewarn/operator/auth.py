@@ -19,7 +19,7 @@ from litestar.types import ASGIApp, Receive, Scope, Send
 
 from forewarn.core.access import Role, is_within
 from forewarn.operator.counters import Counters
-from forewarn.operator.error_responses import error_body
+from forewarn.operator.error_responses import send_error
 from forewarn.operator.errors import ScopeNotAllowed, TokenNotAllowed
 from forewarn.operator.limits import WRONG_TOKENS, CallerLog, WrongTokenLimit, caller_address
 
@@ -41,18 +41,11 @@ IS_STILL_VALID = "forewarn.still_known"
 _WHERE_TOKENS_ARE = (
     "the service's own token is in the file `token` of its data directory; `forewarn token create` creates others"
 )
-_TOKEN_MISSING = msgspec.json.encode(
-    error_body("token-required", f"missing header Authorization: Bearer TOKEN; {_WHERE_TOKENS_ARE}")
-)
-_TOKEN_INVALID = msgspec.json.encode(
-    error_body("invalid-token", f"invalid, expired or revoked token; {_WHERE_TOKENS_ARE}")
-)
-_TOO_MANY_WRONG_TOKENS = msgspec.json.encode(
-    error_body(
-        "too-many-wrong-tokens",
-        f"more than {WRONG_TOKENS} requests with a wrong token came from your address in a minute; valid tokens still "
-        f"work; {_WHERE_TOKENS_ARE}",
-    )
+_TOKEN_MISSING = f"missing header Authorization: Bearer TOKEN; {_WHERE_TOKENS_ARE}"
+_TOKEN_INVALID = f"invalid, expired or revoked token; {_WHERE_TOKENS_ARE}"
+_TOO_MANY_WRONG_TOKENS = (
+    f"more than {WRONG_TOKENS} requests with a wrong token came from your address in a minute; valid tokens still "
+    f"work; {_WHERE_TOKENS_ARE}"
 )
 
 
@@ -154,16 +147,16 @@ class TokenMiddleware:
         schemes = READ_SCHEMES if method in SAFE_METHODS else WRITE_SCHEMES
         token = _find_token(scope["headers"], schemes)
         if token is None:
-            await _send_error(send, 401, _TOKEN_MISSING, _challenges(schemes))
+            await send_error(send, "token-required", _TOKEN_MISSING, _challenges(schemes))
         elif (principal := self._check.find(token)) is not None:
             scope["user"] = caller_of(principal)
             scope[IS_STILL_VALID] = lambda: self._check.find(token) is not None  # type: ignore[literal-required]  # our own key
             await self._app(scope, receive, send)
         elif wait := self._check.count_wrong(scope):
             headers = [(b"retry-after", str(wait).encode()), (b"connection", b"close")]
-            await _send_error(send, 429, _TOO_MANY_WRONG_TOKENS, headers)
+            await send_error(send, "too-many-wrong-tokens", _TOO_MANY_WRONG_TOKENS, headers)
         else:
-            await _send_error(send, 401, _TOKEN_INVALID, _challenges(schemes))
+            await send_error(send, "invalid-token", _TOKEN_INVALID, _challenges(schemes))
 
 
 def caller_of(token: TokenRecord) -> Caller:
@@ -192,12 +185,6 @@ def _password(pair: bytes) -> str | None:
 
 def _challenges(schemes: Mapping[bytes, bytes]) -> list[tuple[bytes, bytes]]:
     return [(b"www-authenticate", challenge) for challenge in schemes.values()]
-
-
-async def _send_error(send: Send, status: int, body: bytes, more: Iterable[tuple[bytes, bytes]]) -> None:
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()), *more]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body, "more_body": False})
 
 
 class Permission(msgspec.Struct, frozen=True):

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from datetime import datetime
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -17,13 +17,15 @@ from forewarn.fleet.campaign.time_zones import find_zone
 from forewarn.fleet.event_loop import iterate_gradually
 from forewarn.fleet.service import Fleet
 from forewarn.operator.errors import PlanFailed
-from forewarn.operator.process_worker import ProgressCallback, run_in_process
+from forewarn.operator.process_worker import ProgressCallback, Work, run_in_process
+
+T = TypeVar("T")
 
 SMALL_FLEET_VMS = 2_000
 """Up to this many VMs planning is fast enough for a thread; larger fleets need a separate process."""
 
 MAX_CONCURRENT_PLANS = 2
-"""How many plans are made at the same time; further requests wait."""
+"""How many plans are made, or large inputs read, at the same time; further requests wait."""
 
 _encode = msgspec.json.Encoder().encode
 _decode_scope = msgspec.json.Decoder(ScopeSnapshot).decode
@@ -67,6 +69,14 @@ class CampaignPlanner:
                 return await run_in_process(work, on_progress)
             except EOFError as error:
                 raise PlanFailed from error
+
+    async def run_in_process(self, work: Work[T], *, seconds: float) -> T:
+        """Run other work in a separate process, as one of those that run at the same time.
+
+        Raises TimeoutError, or EOFError if the process dies.
+        """
+        async with self._semaphore, asyncio.timeout(seconds):
+            return await run_in_process(work)
 
     async def _encoded_scopes(self) -> AsyncIterator[bytes]:
         async for id_ in iterate_gradually(self._ids()):

@@ -1,11 +1,14 @@
 """Error responses: status code and body for each error. A test fails on an error class without a row."""
 
 import logging
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
+import msgspec
 from litestar import Request, Response
 from litestar.exceptions import HTTPException, ValidationException
+from litestar.types import Send
 
 from forewarn.api import v1
 from forewarn.api.errors import NOT_FOUND_HINTS
@@ -56,6 +59,7 @@ STATUS_BY_ERROR: dict[type[DomainError], int] = {
     fleet.HostNotFound: 404,
     fleet.HostTaken: 409,
     fleet.HostRunning: 409,
+    fleet.HostUnheard: 409,
     fleet.CommandRefused: 409,
     fleet.TokenNotFound: 404,
     fleet.GateNotFound: 404,
@@ -70,6 +74,7 @@ STATUS_BY_ERROR: dict[type[DomainError], int] = {
     fleet.VmIdInUse: 409,
     fleet.ManualTimeUnavailable: 409,
     fleet.PositionNotFound: 404,
+    fleet.PositionNotReached: 503,
     fleet.JournalPruned: 410,
     fleet.PartialSchedule: 409,
     fleet.SaveFailed: 503,
@@ -83,6 +88,15 @@ STATUS_BY_ERROR: dict[type[DomainError], int] = {
     operator.ImportCanceled: 409,
     operator.ImportNotFound: 404,
     operator.FaultNotAllowed: 409,
+    operator.EmulatorNotRunning: 409,
+    operator.TimeNotVirtual: 409,
+    operator.ScenarioNotFound: 404,
+    operator.ScenarioRunNotFound: 404,
+    operator.ScenarioConflict: 409,
+    operator.ScenarioRefused: 409,
+    operator.InvalidScenario: 422,
+    operator.ReportNotFound: 404,
+    operator.ReportNotSaved: 503,
     operator.SocketNotAllowed: 409,
     operator.SocketUnavailable: 503,
     operator.InvalidFleetFile: 422,
@@ -111,13 +125,16 @@ MALFORMED = {
 }
 
 
+INTERNAL_ERROR = "internal-error"
+INTERNAL_ERROR_MESSAGE = "internal error; see the log of the service"
+
 OTHER_STATUSES = {
     "invalid-request": 400,
     "token-required": 401,
     "invalid-token": 401,
     "host-not-allowed": 421,
     "too-many-wrong-tokens": 429,
-    "internal-error": 500,
+    INTERNAL_ERROR: 500,
     "store-unavailable": 503,
     "too-many-connections": 503,
 }
@@ -136,6 +153,14 @@ def error_body(code: str, message: str, **details: str | list[str]) -> v1.ErrorR
     return v1.ErrorResponse(error=v1.ErrorBody(code=code, message=message, details=details))
 
 
+async def send_error(send: Send, code: str, message: str, headers: Iterable[tuple[bytes, bytes]] = ()) -> None:
+    """Send the response for one of `OTHER_STATUSES`, from an ASGI application."""
+    body = msgspec.json.encode(error_body(code, message))
+    own = ((b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()))
+    await send({"type": "http.response.start", "status": OTHER_STATUSES[code], "headers": [*own, *headers]})
+    await send({"type": "http.response.body", "body": body, "more_body": False})
+
+
 def domain_error_body(error: DomainError) -> v1.ErrorResponse:
     """Return the response body for an error of the core, the fleet or the operator API."""
     details = {name: _detail(value) for name, value in error.details.items()}
@@ -150,15 +175,14 @@ def domain_error_response(request: AnyRequest, error: DomainError) -> Response[v
         error.vm.rpartition("/")[0]
     ):
         error = type(error)(**error.details | {"vm": HIDDEN_VM})
-    return Response(domain_error_body(error), status_code=STATUS_BY_ERROR[type(error)])
+    headers = {"Retry-After": "1"} if isinstance(error, fleet.PositionNotReached) else None
+    return Response(domain_error_body(error), status_code=STATUS_BY_ERROR[type(error)], headers=headers)
 
 
 def store_error_response(request: AnyRequest, error: StoreError) -> Response[v1.ErrorResponse]:
     """Return the response for a failed read of the store."""
     log.error("%s %s failed: %s", request.method, request.scope["path"], error)
-    return Response(
-        error_body("store-unavailable", f"the data cannot be read now: {error}; try again later"), status_code=503
-    )
+    return _other_response("store-unavailable", f"the data cannot be read now: {error}; try again later")
 
 
 def http_error_response(request: AnyRequest, error: HTTPException) -> Response[v1.ErrorResponse]:
@@ -168,10 +192,13 @@ def http_error_response(request: AnyRequest, error: HTTPException) -> Response[v
 
 
 def internal_error_response(request: AnyRequest, error: Exception) -> Response[v1.ErrorResponse]:
-    """Log an unexpected error and return status 500."""
+    """Log an unexpected error and return its response."""
     log.error("%s %s failed", request.method, request.scope["path"], exc_info=error)
-    body = error_body("internal-error", "internal error; see the log of the service")
-    return Response(body, status_code=500)
+    return _other_response(INTERNAL_ERROR, INTERNAL_ERROR_MESSAGE)
+
+
+def _other_response(code: str, message: str) -> Response[v1.ErrorResponse]:
+    return Response(error_body(code, message), status_code=OTHER_STATUSES[code])
 
 
 def _message(request: AnyRequest, error: HTTPException) -> str:

@@ -15,6 +15,15 @@ OperatorError
 ├── SocketUnavailable     the system cannot open a VM's socket
 ├── SocketNotAllowed      VM sockets exist only in the emulator, and not on Windows
 ├── FaultNotAllowed       faults exist only in the emulator
+├── EmulatorNotRunning    the request is only for an emulator
+├── TimeNotVirtual        the emulator runs in real time
+├── ScenarioNotFound      no such scenario ships with Forewarn
+├── ScenarioRunNotFound   there is no such run, or it is too old
+├── ScenarioConflict      another scenario is playing
+├── ScenarioRefused       the service cannot play this scenario
+├── InvalidScenario       the text of a scenario is invalid
+├── ReportNotFound        there is no such report, or it is too old
+├── ReportNotSaved        the report could not be written
 ├── InvalidFleetFile      the fleet file is invalid
 ├── GateNotAllowed        a gate with its own URL needs the role admin
 ├── SelectionNotAllowed   a campaign could select VMs outside the token's scopes
@@ -179,6 +188,85 @@ class FaultNotAllowed(OperatorError):
 
     code = "emulator-only"
     template = "this service is for real VMs; faults can be set only in the emulator (`forewarn up`)"
+
+
+class EmulatorNotRunning(OperatorError):
+    """The request is only for an emulator."""
+
+    code = "emulator-only"
+    template = "this service is for real VMs; only the emulator (`forewarn up`) does this"
+
+
+class TimeNotVirtual(OperatorError):
+    """The emulator runs in real time."""
+
+    template = (
+        "the emulator runs in real time, in which this would take too long: start it with --manual-time or --speed, "
+        "or set its speed (`forewarn clock speed 60`)"
+    )
+
+
+class ScenarioNotFound(OperatorError):
+    """No such scenario ships with Forewarn."""
+
+    template = "there is no scenario {scenario}; GET /v1/scenarios lists them"
+    scenario: str
+
+
+class ScenarioRunNotFound(OperatorError):
+    """There is no such run, or it is too old."""
+
+    template = "there is no scenario run {run}; the last {limit} since the start of the service are kept"
+    run: str
+    limit: int
+
+
+class ScenarioConflict(OperatorError):
+    """Another scenario is playing."""
+
+    code = "scenario-in-progress"
+    template = "scenario {scenario} by {created_by} is playing (run {run}); wait until it ends, or cancel it"
+    scenario: str
+    created_by: str
+    run: str
+
+
+class ScenarioRefused(OperatorError):
+    """The service cannot play this scenario."""
+
+    template = "this service cannot play scenario {scenario}: {problem}"
+    scenario: str
+    problem: str
+
+
+class InvalidScenario(OperatorError):
+    """The text of a scenario is invalid."""
+
+    template = "line {line}, column {column}: {shown}{problem}"
+    line: int
+    column: int
+    word: str
+    problem: str
+
+    @property
+    def shown(self) -> str:
+        """The wrong word, if there is one."""
+        return f"{self.word!r}: " if self.word else ""
+
+
+class ReportNotFound(OperatorError):
+    """There is no such report, or it is too old."""
+
+    template = "there is no report {report}; the last {limit} are kept"
+    report: str
+    limit: int
+
+
+class ReportNotSaved(OperatorError):
+    """The report could not be written to the data directory."""
+
+    template = "the report could not be saved: {reason}; nothing has changed"
+    reason: str
 
 
 class InvalidFleetFile(OperatorError):

@@ -14,12 +14,11 @@ from ipaddress import ip_address
 from math import inf
 from socket import gethostname
 
-import msgspec
 from litestar.enums import ScopeType
 from litestar.types import ASGIApp, Receive, Scope, Send
 
 from forewarn.operator.auth import OPEN_PATHS
-from forewarn.operator.error_responses import error_body
+from forewarn.operator.error_responses import send_error
 
 PRIVATE_SUFFIXES = (".localhost", ".internal")
 """Endings of names that are reserved for use within a machine or a network."""
@@ -67,10 +66,7 @@ class HostMiddleware:
             await self._app(scope, receive, send)
             return
         message = f"{_host_name(host)} is not a known name of this service; use its address, or add the name to the "
-        body = msgspec.json.encode(error_body("host-not-allowed", f"{message}setting operator_hosts"))
-        headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-        await send({"type": "http.response.start", "status": 421, "headers": headers})
-        await send({"type": "http.response.body", "body": body, "more_body": False})
+        await send_error(send, "host-not-allowed", f"{message}setting operator_hosts")
 
 
 def certificate_names(server: ssl.SSLContext) -> frozenset[str]:

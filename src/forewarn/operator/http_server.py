@@ -23,7 +23,13 @@ from litestar.types import ASGIApp
 
 from forewarn.fleet.event_loop import tasks_until_exit
 from forewarn.operator.counters import Counters, ProtocolError, RefuseReason
-from forewarn.operator.error_responses import error_body
+from forewarn.operator.error_responses import (
+    INTERNAL_ERROR,
+    INTERNAL_ERROR_MESSAGE,
+    OTHER_STATUSES,
+    error_body,
+    send_error,
+)
 from forewarn.operator.limits import CallerLog, ConnectionLimits, ConnectionSlots, caller_address
 from forewarn.operator.request_reader import ABSOLUTE_FORM, HEAD_BYTES, RequestReader
 
@@ -318,9 +324,7 @@ class _Connection:
         if self._is_lost:
             return
         if self._protocol.our_state is h11.SEND_RESPONSE:
-            body = msgspec.json.encode(error_body("internal-error", "internal error; see the log of the service"))
-            await self._send({"type": "http.response.start", "status": 500, "headers": _final_headers(body)})
-            await self._send({"type": "http.response.body", "body": body, "more_body": False})
+            await send_error(self._send, INTERNAL_ERROR, INTERNAL_ERROR_MESSAGE, [(b"connection", b"close")])
         elif self._protocol.our_state is h11.SEND_BODY:
             self._lose()
 
@@ -413,8 +417,9 @@ class _Connection:
                     break
                 self._writer.write(unsent[:WRITE_BYTES])
                 unsent = unsent[WRITE_BYTES:]
-                async with asyncio.timeout(WRITE_TIMEOUT):
-                    await self._writer.drain()
+                if self._writer.transport.get_write_buffer_size() > WRITE_BYTES:  # else there is nothing to wait for
+                    async with asyncio.timeout(WRITE_TIMEOUT):
+                        await self._writer.drain()
         except (OSError, TimeoutError):
             self._lose()
 
@@ -457,13 +462,19 @@ class _Connection:
                 await self._next_event()
 
 
-_TOO_MANY_CONNECTIONS_BODY = msgspec.json.encode(
-    error_body("too-many-connections", "the limit of connections is reached; try again later")
-)
-_TOO_MANY_CONNECTIONS = (
-    b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\ncontent-length: %d\r\n"
-    b"retry-after: 5\r\nconnection: close\r\n\r\n%b" % (len(_TOO_MANY_CONNECTIONS_BODY), _TOO_MANY_CONNECTIONS_BODY)
-)
+def _full_response() -> bytes:
+    """Return the whole response to a connection that is one too many."""
+    code = "too-many-connections"
+    status = HTTPStatus(OTHER_STATUSES[code])
+    body = msgspec.json.encode(error_body(code, "the limit of connections is reached; try again later"))
+    head = (
+        f"HTTP/1.1 {status.value} {status.phrase}\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
+        "retry-after: 5\r\nconnection: close\r\n\r\n"
+    )
+    return head.encode() + body
+
+
+_TOO_MANY_CONNECTIONS = _full_response()
 
 
 def _final_headers(body: bytes) -> list[tuple[bytes, bytes]]:

@@ -23,7 +23,7 @@ from forewarn.operator.errors import (
     InvalidFleetFile,
     OperatorError,
 )
-from forewarn.operator.process_worker import ProgressCallback, run_in_process
+from forewarn.operator.process_worker import ProgressCallback, run_in_process, without_copy
 from forewarn.settings.file_reader import FileError
 
 log = logging.getLogger(__name__)
@@ -49,9 +49,9 @@ class ImportLimits(msgspec.Struct, frozen=True):
 
 
 class ImportRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """The parameters of an import."""
+    """The parameters of an import. The file stays in the chunks in which it was received: joining them takes long."""
 
-    content: bytes
+    chunks: Sequence[bytes]
     format: FleetFormat
     dry_run: bool
     prune: bool
@@ -246,11 +246,12 @@ class ImportJobs:
 
 async def _parse(request: ImportRequest, at: datetime, limits: ImportLimits) -> list[bytes]:
     """Parse the file without blocking the event loop; return the encoded scopes."""
-    parse = partial(parse_fleet, request.content, file="", format_=request.format, at=at, max_vms=limits.vms)
-    is_small = len(request.content) <= SMALL_FILE_BYTES and request.content.count(b"count") <= SMALL_FILE_TEMPLATES
+    parse = partial(parse_fleet, file="", format_=request.format, at=at, max_vms=limits.vms)
     try:
         async with asyncio.timeout(limits.seconds):
-            return await (asyncio.to_thread(parse) if is_small else run_in_process(partial(_parse_in_process, parse)))
+            if _is_small(request.chunks):
+                return await asyncio.to_thread(parse, b"".join(request.chunks))
+            return await run_in_process(partial(_parse_in_process, parse, without_copy(request.chunks)))
     except TimeoutError as error:
         raise InvalidFleetFile(
             "", f"it could not be read within {limits.seconds:g} s; split it, or set imports.time_limit of the service"
@@ -261,5 +262,12 @@ async def _parse(request: ImportRequest, at: datetime, limits: ImportLimits) -> 
         raise InvalidFleetFile("", "the process that parsed it died; it may have run out of memory") from error
 
 
-def _parse_in_process(parse: Callable[[], list[bytes]], _: ProgressCallback) -> list[bytes]:
-    return parse()
+def _is_small(chunks: Sequence[bytes]) -> bool:
+    is_short = sum(map(len, chunks)) <= SMALL_FILE_BYTES
+    return is_short and b"".join(chunks).count(b"count") <= SMALL_FILE_TEMPLATES
+
+
+def _parse_in_process(
+    parse: Callable[[bytes], list[bytes]], chunks: Sequence[bytes], _: ProgressCallback
+) -> list[bytes]:
+    return without_copy(parse(b"".join(chunks)))

@@ -7,21 +7,16 @@ import msgspec
 
 from forewarn.api import v1
 from forewarn.api.fleet_file import derived_id
-from forewarn.api.v1.derived_types import DerivedTypes
-from forewarn.api.v1.inventory import ChangedTraits
+from forewarn.api.v1.traits import REQUESTS, ChangedTraits
 from forewarn.core.scope import Scope, ScopeKind
-from forewarn.core.vm import Address, Roster, Traits, Vm
-
-_FORMS = DerivedTypes(v1.Request, {Vm: "NewVm", Traits: "NewTraits", Address: "NewAddress"}, {})
-"""Parses the fields of VMs in requests. `api/v1/inventory.py` declares the requests: there, traits are fields of the VM
-instead of a nested object, and a change can omit a field."""
+from forewarn.core.vm import Roster, Traits, Vm
 
 
 def new_vm(request: v1.AddVm) -> Vm:
     """Build a VM. A missing id is derived from the names, as in the fleet file."""
-    fields = _FORMS.read_fields(Vm, request)
+    fields = REQUESTS.read_fields(Vm, request)
     fields["vm_id"] = request.vm_id or derived_id("vm", request.scope or request.name, request.name)
-    return Vm(**fields, traits=_FORMS.read(Traits, request))
+    return Vm(**fields, traits=REQUESTS.read(Traits, request))
 
 
 def new_scope(request: v1.AddScope, *, epoch: str, now: datetime) -> Scope:
@@ -32,7 +27,7 @@ def new_scope(request: v1.AddScope, *, epoch: str, now: datetime) -> Scope:
         kind=request.kind,
         epoch=epoch,
         changed_at=now,
-        traits=_FORMS.read(Traits, request),
+        traits=REQUESTS.read(Traits, request),
         scale_set=request.scale_set,
         placement_group=request.placement_group or (derived_id("placement-group", request.id) if is_group else None),
         approval=request.approval,
@@ -47,11 +42,11 @@ def standalone_scope(vm: Vm, *, epoch: str, now: datetime) -> Scope:
 
 def vm_updater(request: v1.ChangeVm) -> Callable[[Vm], Vm]:
     """Return a function that applies the request to a VM."""
-    fields, traits = _FORMS.read_fields(Vm, request), traits_updater(request)
+    fields, traits = REQUESTS.read_fields(Vm, request), traits_updater(request)
     return lambda vm: msgspec.structs.replace(vm, **fields, traits=traits(vm.traits))
 
 
 def traits_updater(request: ChangedTraits) -> Callable[[Traits], Traits]:
     """Return a function that applies the request to traits."""
-    fields = _FORMS.read_fields(Traits, request)
+    fields = REQUESTS.read_fields(Traits, request)
     return lambda traits: msgspec.structs.replace(traits, **fields)

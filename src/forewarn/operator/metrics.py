@@ -100,6 +100,8 @@ class FleetCollector(Collector):
             "How late the scheduler is with due work.",
             self._fleet.scheduler.overdue.total_seconds(),
         )
+        if (offset := self._fleet.clock_offset) is not None and (seconds := offset.seconds) is not None:
+            yield _gauge("forewarn_clock_offset_seconds", "How far the clock is ahead of the NATS servers.", seconds)
         yield _gauge("forewarn_journal_feeds", "Open journal streams.", self._fleet.journal.open)
 
     def _operator_port(self) -> Iterator[Metric]:

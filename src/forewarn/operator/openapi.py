@@ -20,6 +20,7 @@ from forewarn.core.event import EventType
 from forewarn.core.fault import FaultKind
 from forewarn.core.scope import ApprovalRule, ScopeKind
 from forewarn.core.vm import Priority
+from forewarn.fleet.position import POSITIONS
 from forewarn.operator.auth import requires
 from forewarn.operator.error_responses import STATUS_BY_ERROR, statuses_by_code
 from forewarn.operator.parameters import before_request
@@ -80,6 +81,16 @@ _REQUESTS: tuple[v1.Request, ...] = (
     v1.ChangeVm(host="hv-2"),
     v1.CreateToken(name="night-shift", role=Role.OPERATOR, scopes=("web", "shop-*")),
     v1.AdvanceClock(duration="15m"),
+    v1.SetSpeed(speed=60),
+    v1.PlayScenario(name="user-restart"),
+    v1.CancelScenario(reason="the wrong fleet"),
+    v1.AddReport(
+        kind=v1.ReportKind.CONFORMANCE,
+        subject="http://127.0.0.1:8180",
+        passed=True,
+        summary="103 passed, 0 wrong, 0 differ, 53 not checked",
+        version="0.1.0",
+    ),
 )
 
 SCHEMAS = "#/components/schemas/"
@@ -91,6 +102,8 @@ TAGS = {
     "events": "Scheduled events: list, create, approve, cancel, retry, resolve.",
     "holds": "Stop planned maintenance from starting, in one scope or in the whole fleet.",
     "faults": "Fault injection in the emulator's guest endpoint.",
+    "scenarios": "Scenarios that the emulator plays: list, play, follow, cancel.",
+    "reports": "Reports of exams and conformance checks, which the emulator shows.",
     "journal": "What happened, when, by whom and why: query it or follow it.",
     "tokens": "API tokens with roles and scopes.",
     "clock": "The service's time.",
@@ -102,6 +115,27 @@ FLEET_FILE_CONTENT = {
     "application/json": {"schema": {"type": "object", "title": "The fleet file in JSON"}},
 }
 """The two formats of a fleet file; the framework can describe only one."""
+
+AFTER = {
+    "name": v1.AFTER_HEADER,
+    "in": "header",
+    "schema": {
+        "type": "string",
+        "pattern": POSITIONS,
+    },
+    "description": (
+        f"`{v1.POSITION_HEADER}` of earlier responses, with commas; the node waits up to 2 s to reach its own."
+    ),
+    "required": False,
+    "deprecated": False,
+}
+POSITION = {
+    v1.POSITION_HEADER: {
+        "schema": {"type": "string"},
+        "description": f"The position of what the response rests on, for `{v1.AFTER_HEADER}` of later requests.",
+    }
+}
+"""The headers with which a caller reads its own writes at any control node."""
 
 PROGRESS_TYPES = {"/v1/fleet/import": "ImportProgress", "/v1/campaigns/plan": "PlanProgress"}
 """The paths that can stream their progress, and the type of each line."""
@@ -192,7 +226,11 @@ def complete_document(document: OpenApiDocument) -> OpenApiDocument:
         **document["components"],
         "schemas": {**document["components"]["schemas"], **_with_referenced(used, schemas)},
     }
-    return {**document, "components": components, "paths": _with_write_schemes(_with_files(document["paths"]))}
+    return {
+        **document,
+        "components": components,
+        "paths": _with_positions(_with_write_schemes(_with_files(document["paths"]))),
+    }
 
 
 def _describe_codes() -> str:
@@ -215,6 +253,33 @@ def _with_write_schemes(paths: OpenApiDocument) -> OpenApiDocument:
             for method, operation in operations.items()
         }
         for path, operations in paths.items()
+    }
+
+
+def _with_positions(paths: OpenApiDocument) -> OpenApiDocument:
+    """Return the paths of the API with the headers of read-your-writes."""
+    return {
+        path: {method: _with_position(operation) for method, operation in operations.items()}
+        if path.startswith("/v1/")
+        else operations
+        for path, operations in paths.items()
+    }
+
+
+def _with_position(operation: OpenApiDocument) -> OpenApiDocument:
+    successes = {
+        status: {**response, "headers": {**response.get("headers", {}), **POSITION}}
+        for status, response in operation["responses"].items()
+        if status < "300"
+    }
+    behind = {
+        "description": "This control node has not reached the position of the request.",
+        "content": {"application/json": {"schema": {"$ref": f"{SCHEMAS}ErrorResponse"}}},
+    }
+    return {
+        **operation,
+        "parameters": [*operation.get("parameters", []), AFTER],
+        "responses": {"503": behind, **operation["responses"], **successes},
     }
 
 

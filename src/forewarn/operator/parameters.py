@@ -8,14 +8,26 @@ from litestar import Request, Response
 from litestar.di import NamedDependency
 from litestar.exceptions import ValidationException
 from litestar.openapi.datastructures import ResponseSpec
-from litestar.params import HeaderParameter, QueryParameter
+from litestar.params import HeaderParameter, PathParameter, QueryParameter
 from litestar.typing import FieldDefinition
 
 from forewarn.api import v1
 from forewarn.core.idempotency import IdempotencyKey
-from forewarn.core.limits import DIGEST_LENGTH, MAX_KEY_LENGTH
+from forewarn.core.limits import DIGEST_LENGTH, MAX_KEY_LENGTH, MAX_NAME_LENGTH
 from forewarn.core.text import KEY_CHARACTER
+from forewarn.operator.position import wait_for_position
 
+ScopeId = Annotated[str, PathParameter(min_length=1, max_length=MAX_NAME_LENGTH, description="The scope's id.")]
+VmName = Annotated[str, PathParameter(min_length=1, max_length=MAX_NAME_LENGTH, description="The VM's name.")]
+HostName = Annotated[str, PathParameter(min_length=1, max_length=MAX_NAME_LENGTH, description="The host's name.")]
+EventId = Annotated[str, PathParameter(max_length=64, description="The event's id, case-insensitive.")]
+CampaignId = Annotated[
+    str, PathParameter(min_length=1, max_length=128, description="The campaign's id, or its name while it is open.")
+]
+FaultId = Annotated[str, PathParameter(min_length=1, max_length=16, description="The fault's id.")]
+RunId = Annotated[str, PathParameter(min_length=1, max_length=16, description="The id of the run.")]
+ReportId = Annotated[str, PathParameter(min_length=1, max_length=16, description="The id of the report.")]
+TokenId = Annotated[str, PathParameter(min_length=1, max_length=64, description="The token's id, never its secret.")]
 Limit = Annotated[int, QueryParameter(ge=1, le=v1.LARGEST_PAGE, description="The maximum number of items.")]
 After = Annotated[str, QueryParameter(max_length=512, description="`next` of the previous page.")]
 OnlyScope = Annotated[
@@ -109,10 +121,11 @@ def _with_first_names(path: str, query: bytes, body: bytes) -> tuple[bytes, byte
 
 
 async def before_request(request: Request[Any, Any, Any]) -> Response[None] | None:
-    """Answer OPTIONS with the methods of the path; refuse unknown query parameters."""
+    """Answer OPTIONS with the methods of the path; refuse unknown query parameters; wait for the position."""
     if request.method == "OPTIONS":
         return Response(None, status_code=204, headers={"Allow": _methods(request)})
     _check_query(request)
+    await wait_for_position(request)
     return None
 
 

@@ -1,12 +1,17 @@
-"""Run CPU-bound work in a separate process: in a thread it would slow down every guest response."""
+"""Run CPU-bound work in a separate process: in a thread it would slow down every guest response.
+
+Large arguments and results are passed `without_copy`, in chunks: then no step of passing them on holds the lock of the
+interpreter, and with it the event loop, for long.
+"""
 
 import asyncio
 import multiprocessing
 import os
+import pickle
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from multiprocessing.connection import Connection
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 T = TypeVar("T")
 
@@ -31,6 +36,11 @@ class _Result(NamedTuple):
 
 class _Raised(NamedTuple):
     error: Exception
+
+
+def without_copy(chunks: Iterable[bytes]) -> list[bytes]:
+    """Return the chunks as something that is passed to or from the process without a copy, and arrives as bytes."""
+    return cast("list[bytes]", [pickle.PickleBuffer(chunk) for chunk in chunks])
 
 
 async def run_in_process(work: Work[T], on_progress: ProgressCallback | None = None) -> T:
@@ -74,8 +84,8 @@ async def run_in_process(work: Work[T], on_progress: ProgressCallback | None = N
 def _exchange(pipe: Connection, work: Work[T], on_progress: Callable[[_Progress], None]) -> T:
     """Send the work, report its progress, and return its result."""
     try:
-        pipe.send(work)
-        while isinstance(message := pipe.recv(), _Progress):
+        _send(pipe, work)
+        while isinstance(message := _receive(pipe), _Progress):
             on_progress(message)
     except OSError as error:  # the process died in the middle of a message
         raise EOFError from error
@@ -87,8 +97,24 @@ def _exchange(pipe: Connection, work: Work[T], on_progress: Callable[[_Progress]
 
 def _run_child(pipe: Connection) -> None:
     os.nice(NICENESS)
-    work: Work[Any] = pipe.recv()
+    work: Work[Any] = _receive(pipe)
     try:
-        pipe.send(_Result(work(lambda done, total: pipe.send(_Progress(done, total)))))
+        _send(pipe, _Result(work(lambda done, total: _send(pipe, _Progress(done, total)))))
     except Exception as error:  # noqa: BLE001  # raised again in the parent process
-        pipe.send(_Raised(error))
+        _send(pipe, _Raised(error))
+
+
+def _send(pipe: Connection, message: object) -> None:
+    """Send a message, and after it each of its buffers, without a copy."""
+    buffers: list[pickle.PickleBuffer] = []
+    content = pickle.dumps(message, protocol=5, buffer_callback=buffers.append)
+    pipe.send((content, len(buffers)))
+    for buffer in buffers:
+        pipe.send_bytes(buffer)
+
+
+def _receive(pipe: Connection) -> Any:
+    """Receive a message. Its buffers become bytes."""
+    content, count = pipe.recv()
+    buffers = [pipe.recv_bytes() for _ in range(count)]
+    return pickle.loads(content, buffers=buffers)  # noqa: S301 - it comes from our own process

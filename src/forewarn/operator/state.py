@@ -20,8 +20,11 @@ from forewarn.operator.errors import TooManyStreams
 from forewarn.operator.import_job import ImportJobs
 from forewarn.operator.metrics import GuestCounters
 from forewarn.operator.pagination import SortedScopeIds
+from forewarn.operator.report_store import ReportStore
+from forewarn.operator.scenario_runs import ScenarioRuns
 from forewarn.operator.sessions import Sessions
 from forewarn.store.port import JournalRow
+from forewarn.wire.exchange import ExchangeList
 from forewarn.wire.preview import ResponsePreview
 
 MAX_STREAMS = 64
@@ -89,6 +92,17 @@ class SocketControl(Protocol):
         ...
 
 
+class RequestRecords(Protocol):
+    """The recorder of requests of single VMs."""
+
+    keeps_bytes: bool
+    """Whether it keeps the bytes of requests and responses."""
+
+    def watch(self, vm: str) -> ExchangeList:
+        """Return the exchanges of the VM `scope/name` since it is watched, and watch it from now on."""
+        ...
+
+
 class GuestEndpoints(Protocol):
     """The guest endpoint, as the operator API sees it."""
 
@@ -130,6 +144,11 @@ class GuestEndpoints(Protocol):
         ...
 
     @property
+    def recorder(self) -> RequestRecords | None:
+        """The recorder of requests; None if the endpoint is on other machines."""
+        ...
+
+    @property
     def counters(self) -> GuestCounters:
         """The counters of the endpoint."""
         ...
@@ -148,6 +167,8 @@ class ServiceState(NamedTuple):
     planner: CampaignPlanner
     token_check: TokenCheck
     sessions: Sessions
+    scenario_runs: ScenarioRuns
+    reports: ReportStore
 
 
 _current_parts: ContextVar[ServiceState] = ContextVar("current_parts")
@@ -184,6 +205,8 @@ class AppState(State):
     planner: CampaignPlanner
     token_check: TokenCheck
     sessions: Sessions
+    scenario_runs: ScenarioRuns
+    reports: ReportStore
 
     def __getattr__(self, name: str) -> Any:
         """Return a part of the current service."""

@@ -14,7 +14,14 @@ from forewarn.operator.openapi import EXAMPLES, TAGS, schema_references
 from forewarn.operator.routes.docs_page import render_page
 from tests.operator.running_api import TOKEN, run_api
 
-UNKEYED = ("/v1/clock/advance", "/v1/fleet/import", "/v1/campaigns/plan", "/v1/sockets")
+UNKEYED = (
+    "/v1/clock/advance",
+    "/v1/clock/speed",
+    "/v1/scenario-runs/{run_id}/cancel",
+    "/v1/fleet/import",
+    "/v1/campaigns/plan",
+    "/v1/sockets",
+)
 """Operations without an idempotency key: advancing the clock, and repeatable operations."""
 
 LOADING = {"src", "href", "action", "data", "poster", "srcset", "formaction", "background", "ping", "manifest"}
@@ -111,7 +118,7 @@ async def test_every_example_of_the_page_is_a_valid_shell_command() -> None:
     ]
     assert len(examples) == len(operations(await description()))
     assert all(example.startswith('curl \\\n  -H "Authorization: Bearer $FOREWARN_TOKEN"') for example in examples)
-    (cancel,) = [example for example in examples if "/cancel" in example]
+    (cancel,) = [example for example in examples if "{event}/cancel" in example]
     assert cancel == (
         'curl \\\n  -H "Authorization: Bearer $FOREWARN_TOKEN" \\\n'
         '  -X POST \\\n  -H "Idempotency-Key: $(uuidgen)" \\\n'

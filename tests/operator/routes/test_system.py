@@ -53,6 +53,23 @@ async def test_real_clock_is_shown_and_cannot_be_advanced() -> None:
         assert (reply.status, reply.code) == (409, "clock-not-manual")
 
 
+async def test_speed_is_set_by_operators_of_an_emulator() -> None:
+    async with run_api() as service:
+        set_ = await service.client(lambda api: api.set_speed(v1.SetSpeed(speed=60)))
+        assert set_ == v1.Clock(now=TEN, manual=True, next_change_at=None, speed=60)
+        for speed in (0, -1, "fast", 1e300):
+            reply = await service.request("POST", "/v1/clock/speed", {"speed": speed})
+            assert (reply.status, reply.code) == (400, "invalid-request")
+        limited, viewer = await service.token("team", Role.OPERATOR, "web"), await service.token("eve", Role.VIEWER)
+        for token in (limited, viewer):
+            reply = await service.request("POST", "/v1/clock/speed", {"speed": 2}, token=token)
+            assert (reply.status, reply.code) == (403, "forbidden")
+        assert service.fleet.speed.current == 60
+    async with run_api(emulates=False) as service:
+        reply = await service.request("POST", "/v1/clock/speed", {"speed": 2})
+        assert (reply.status, reply.code) == (409, "emulator-only")
+
+
 async def test_journal_records_who_advanced_the_clock() -> None:
     async with run_api() as service:
         token = await service.token("ann", Role.OPERATOR)
@@ -78,7 +95,10 @@ async def test_service_with_a_problem_of_single_vms_is_ready_and_says_so() -> No
     async with run_api() as service:
         service.fleet.health.add_limitation(lambda: "one port is busy")
         reply = await service.request("GET", "/readyz", token=None)
-    assert (reply.status, reply.json) == (200, {"ready": True, "problems": ["one port is busy"]})
+    assert (reply.status, reply.json) == (
+        200,
+        {"ready": True, "problems": ["one port is busy"], "clock_offset_seconds": None},
+    )
 
 
 async def test_metrics_are_served() -> None:

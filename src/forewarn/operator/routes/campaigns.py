@@ -1,8 +1,8 @@
 """Campaign routes: plan, start, list, pause, resume, abort, retry and skip."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator
-from contextlib import suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
+from contextlib import aclosing, suppress
 from functools import partial
 from typing import Annotated
 from urllib.parse import urlsplit
@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import msgspec
 from litestar import Controller, get, post
 from litestar.openapi.datastructures import ResponseSpec
-from litestar.params import HeaderParameter, JSONBody, PathParameter, QueryParameter
+from litestar.params import HeaderParameter, JSONBody, QueryParameter
 from litestar.response import Stream
 
 from forewarn.api import v1
@@ -19,6 +19,7 @@ from forewarn.core.access import Role
 from forewarn.core.campaign.record import Campaign, CampaignState
 from forewarn.core.campaign.spec import CampaignPolicy, CampaignSpec, HttpCheck, Selection
 from forewarn.core.errors import CoreError, Invalid, ResourceExists
+from forewarn.core.idempotency import IdempotencyKey
 from forewarn.fleet.campaign.service import IsVisible
 from forewarn.fleet.campaign.time_zones import find_zone
 from forewarn.fleet.errors import CampaignNotFound, FleetError
@@ -29,8 +30,7 @@ from forewarn.operator.campaign_planner import EncodedPlan
 from forewarn.operator.error_responses import domain_error_body
 from forewarn.operator.errors import GateNotAllowed, OperatorError, SelectionNotAllowed
 from forewarn.operator.lookup import can_see_campaign, find_campaign
-from forewarn.operator.pagination import first_page
-from forewarn.operator.parameters import After, IdempotencyKeyDep, Limit, change_error_specs, error_specs
+from forewarn.operator.parameters import After, CampaignId, IdempotencyKeyDep, Limit, change_error_specs, error_specs
 from forewarn.operator.process_worker import ProgressCallback
 from forewarn.operator.routes.fleet_file import NDJSON
 from forewarn.operator.state import AppState
@@ -42,9 +42,9 @@ WAVES_PER_CHUNK = 200
 PLAN_PATH = "plan"
 """The path of planning, which takes the place of a campaign's name."""
 
-CampaignId = Annotated[
-    str, PathParameter(min_length=1, max_length=128, description="The campaign's id, or its name while it is open.")
-]
+UNLIMITED_KEYS = ("hosts", "tags", "all")
+"""Keys of a selection that only a caller without a limit to scopes may use."""
+
 OnlyState = Annotated[CampaignState | None, QueryParameter(name="state", description="Only campaigns in this state.")]
 OnlyOpen = Annotated[bool, QueryParameter(name="open", description="Only campaigns that have not ended.")]
 OnlyWaveScope = Annotated[
@@ -91,16 +91,7 @@ class CampaignController(Controller):
         limit: Limit = v1.PAGE,
     ) -> v1.CampaignPage:
         """List campaigns, newest first."""
-        wanted = (
-            campaign
-            for campaign in _after(state.fleet.campaigns.all()[::-1], after)
-            if only_state in (None, campaign.state) and not (only_open and campaign.state.is_over)
-        )
-        found, more = await first_page(_visible_campaigns(wanted, caller), limit)
-        return v1.CampaignPage(
-            campaigns=[shown async for shown in _campaign_views(state.fleet, found)],
-            next=found[-1].id if more else None,
-        )
+        return await read_campaigns(state.fleet, caller, state=only_state, is_open=only_open, after=after, limit=limit)
 
     @post(
         f"/{PLAN_PATH}",
@@ -121,9 +112,7 @@ class CampaignController(Controller):
         self, state: AppState, caller: CallerDep, data: JSONBody[v1.StartCampaign], accept: Accept = None
     ) -> Stream:
         """Plan a campaign: every wave with its times, hosts and VMs, and the unplaced VMs. Nothing is announced."""
-        spec = checked_spec(caller, data)
-        with suppress(ResourceExists):  # matters only at the start; the plan has a warning
-            state.fleet.campaigns.check(spec, partial(can_see_campaign, caller))
+        spec = plannable_spec(state, caller, data)
         if NDJSON in (accept or ""):
             return Stream(_progress_lines(state, caller, spec), media_type=NDJSON)
         return Stream(_plan_chunks(await _plan(state, caller, spec)), media_type="application/json")
@@ -133,22 +122,7 @@ class CampaignController(Controller):
         self, state: AppState, caller: CallerDep, idempotency_key: IdempotencyKeyDep, data: JSONBody[v1.StartCampaign]
     ) -> v1.Campaign:
         """Plan a campaign and start it. If VMs cannot be placed, or would not hear of it, nothing is started."""
-        if (before := state.fleet.campaigns.find_by_key(idempotency_key)) is not None:
-            return await show_campaign(state.fleet, before)
-        spec = checked_spec(caller, data)
-        sees = partial(can_see_campaign, caller)
-        state.fleet.campaigns.check(spec, sees)
-        plan = await (await _plan(state, caller, spec)).decode()
-        started = await state.fleet.campaigns.start(
-            spec,
-            plan,
-            by=caller.name,
-            why=data.reason,
-            idempotency_key=idempotency_key,
-            is_visible=sees,
-            unannounced=data.unannounced,
-        )
-        return await show_campaign(state.fleet, started)
+        return await start_campaign(state, caller, idempotency_key, data)
 
     @get(
         "/{campaign:str}",
@@ -302,6 +276,36 @@ class CampaignController(Controller):
         )
 
 
+async def start_campaign(
+    state: AppState, caller: Caller, idempotency_key: IdempotencyKey | None, data: v1.StartCampaign
+) -> v1.Campaign:
+    """Plan a campaign and start it; a repeated request returns the campaign that it started before."""
+    if (before := state.fleet.campaigns.find_by_key(idempotency_key)) is not None:
+        return await show_campaign(state.fleet, before)
+    spec = checked_spec(caller, data)
+    sees = partial(can_see_campaign, caller)
+    state.fleet.campaigns.check(spec, sees)
+    plan = await (await _plan(state, caller, spec)).decode()
+    started = await state.fleet.campaigns.start(
+        spec,
+        plan,
+        by=caller.name,
+        why=data.reason,
+        idempotency_key=idempotency_key,
+        is_visible=sees,
+        unannounced=data.unannounced,
+    )
+    return await show_campaign(state.fleet, started)
+
+
+def plannable_spec(state: AppState, caller: Caller, request: v1.CampaignRequest) -> CampaignSpec:
+    """Return the campaign spec of a request to plan it, after the checks that need no plan."""
+    spec = checked_spec(caller, request)
+    with suppress(ResourceExists):  # matters only at the start; the plan has a warning
+        state.fleet.campaigns.check(spec, partial(can_see_campaign, caller))
+    return spec
+
+
 def checked_spec(caller: Caller, request: v1.CampaignRequest) -> CampaignSpec:
     """Return the campaign spec of a request; check its values and the caller's permissions."""
     spec = spec_from_request(request)
@@ -326,7 +330,7 @@ def _check_zones(policy: CampaignPolicy) -> None:
 
 def _check_selection(caller: Caller, selection: Selection) -> None:
     """Refuse a selection that could include other scopes than the caller's, without revealing whether there are any."""
-    if caller.scopes and (selection.all or selection.hosts or selection.tags):
+    if caller.scopes and any(getattr(selection, key) for key in UNLIMITED_KEYS):
         raise SelectionNotAllowed(caller.name, caller.scopes)
     for name in selection.scopes:
         caller.check_scope(name)
@@ -342,10 +346,22 @@ def _check_gate(caller: Caller, gate: HttpCheck) -> None:
         )
 
 
-async def _visible_campaigns(campaigns: Iterable[Campaign], caller: Caller) -> AsyncIterator[Campaign]:
-    async for campaign in iterate_gradually(campaigns):
-        if can_see_campaign(caller, campaign):
-            yield campaign
+async def read_campaigns(
+    fleet: Fleet, caller: Caller, *, state: CampaignState | None = None, is_open: bool = False, after: str, limit: int
+) -> v1.CampaignPage:
+    """Return campaigns that the caller may see, newest first, after the last one of the previous page."""
+    newest_first = iterate_gradually(fleet.campaigns.all()[::-1])
+    visible = [campaign async for campaign in newest_first if can_see_campaign(caller, campaign)]
+    wanted = [
+        campaign
+        for campaign in _after(visible, after)
+        if state in (None, campaign.state) and not (is_open and campaign.state.is_over)
+    ]
+    found = wanted[:limit]
+    return v1.CampaignPage(
+        campaigns=[shown async for shown in _campaign_views(fleet, found)],
+        next=found[-1].id if len(wanted) > limit else None,
+    )
 
 
 async def _campaign_views(fleet: Fleet, campaigns: Iterable[Campaign]) -> AsyncIterator[v1.Campaign]:
@@ -354,7 +370,7 @@ async def _campaign_views(fleet: Fleet, campaigns: Iterable[Campaign]) -> AsyncI
             yield await show_campaign(fleet, campaign)
 
 
-def _after(campaigns: tuple[Campaign, ...], last: str) -> tuple[Campaign, ...]:
+def _after(campaigns: list[Campaign], last: str) -> list[Campaign]:
     """Return the campaigns after the last one of the previous page, or all."""
     places = (place for place, campaign in enumerate(campaigns, 1) if campaign.id == last)
     return campaigns[next(places, 0) :]
@@ -393,33 +409,46 @@ class ProgressTracker:
         self.changed.set()
 
 
+async def follow_plan(
+    state: AppState, caller: Caller, spec: CampaignSpec
+) -> AsyncGenerator[v1.PlanProgress | EncodedPlan, None]:
+    """Yield the progress of a plan, step by step, then the plan. Closing the iterator cancels the planning."""
+    tracker = ProgressTracker()
+    planning = asyncio.create_task(_plan(state, caller, spec, tracker.report))
+    try:
+        while not planning.done():
+            yield tracker.progress
+            tracker.changed.clear()
+            changed = asyncio.create_task(tracker.changed.wait())
+            await asyncio.wait([planning, changed], return_when=asyncio.FIRST_COMPLETED)
+            changed.cancel()
+        yield planning.result()
+    finally:
+        planning.cancel()
+        with suppress(asyncio.CancelledError, CoreError, FleetError, OperatorError):
+            await planning
+
+
 async def _progress_lines(state: AppState, caller: Caller, spec: CampaignSpec) -> AsyncIterator[bytes]:
     """Yield the progress of a plan, one line per step, then the plan or the error.
 
     Closing the connection cancels the planning.
     """
-    tracker = ProgressTracker()
-    planning = asyncio.create_task(_plan(state, caller, spec, tracker.report))
+    progress = v1.PlanProgress(done=0, total=0)
     try:
-        while not planning.done():
-            yield _encode(tracker.progress) + b"\n"
-            tracker.changed.clear()
-            changed = asyncio.create_task(tracker.changed.wait())
-            await asyncio.wait([planning, changed], return_when=asyncio.FIRST_COMPLETED)
-            changed.cancel()
-        planned = planning.result()
+        async with aclosing(follow_plan(state, caller, spec)) as steps:
+            async for step in steps:
+                if isinstance(step, v1.PlanProgress):
+                    progress = step
+                    yield _encode(step) + b"\n"
+                else:
+                    total = step.summary.totals.vms
+                    yield b'{"done":%d,"total":%d,"result":' % (total, total)
+                    async for chunk in _plan_chunks(step):
+                        yield chunk
+                    yield b"}\n"
     except (CoreError, FleetError, OperatorError) as error:
-        yield _encode(msgspec.structs.replace(tracker.progress, error=domain_error_body(error))) + b"\n"
-        return
-    finally:
-        planning.cancel()
-        with suppress(asyncio.CancelledError, CoreError, FleetError, OperatorError):
-            await planning
-    total = planned.summary.totals.vms
-    yield b'{"done":%d,"total":%d,"result":' % (total, total)
-    async for chunk in _plan_chunks(planned):
-        yield chunk
-    yield b"}\n"
+        yield _encode(msgspec.structs.replace(progress, error=domain_error_body(error))) + b"\n"
 
 
 async def _plan_chunks(planned: EncodedPlan) -> AsyncIterator[bytes]:

@@ -77,6 +77,8 @@ class EventStream:
         self._slots = slots
         self._position = position
         self._beat = beat
+        self._sent_at = 0.0
+        self._is_sending = False
 
     async def __call__(self, _: Scope, receive: Receive, send: Send) -> None:
         """Send the response and release the slot."""
@@ -88,57 +90,57 @@ class EventStream:
 
     async def _send_body(self, send: Send, receive: Receive) -> None:
         """Send entries until the client disconnects, the service stops or the journal cannot be read."""
+        await self._send_chunk(send, PREAMBLE + (self._heartbeat() if self._beat else b""))
         disconnected = asyncio.create_task(_wait_for_disconnect(receive))
+        parts = {disconnected, *map(asyncio.create_task, (self._send_rows(send), self._send_heartbeats(send)))}
         try:
-            async with aclosing(self._chunks(disconnected)) as chunks:
-                async for chunk in chunks:
-                    async with asyncio.timeout(SEND_TIMEOUT):
-                        await send({"type": "http.response.body", "body": chunk, "more_body": True})
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
+            # One wait for the whole stream: a task and a timer for each entry would cost more than to send it.
+            done, _ = await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
+            for part in done:
+                part.result()
         except TimeoutError:
             log.info("a client of the journal stream has read nothing for %d s; closing the connection", SEND_TIMEOUT)
+            return
         finally:
-            disconnected.cancel()
+            for part in parts:
+                part.cancel()
+            await asyncio.wait(parts)
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    async def _chunks(self, disconnected: asyncio.Task[None]) -> AsyncGenerator[bytes, None]:
-        """Yield the preamble, then entries, and a heartbeat while there are none."""
-        yield PREAMBLE + (self._heartbeat() if self._beat else b"")
-        async with aclosing(self._matching_rows()) as pages:
-            next_page = _next(pages)
-            try:
-                while True:
-                    either: set[asyncio.Future[Any]] = {next_page, disconnected}
-                    await asyncio.wait(either, timeout=HEARTBEAT, return_when=asyncio.FIRST_COMPLETED)
-                    if disconnected.done() or not self._is_token_valid():
-                        return
-                    if not next_page.done():
-                        yield self._heartbeat()
-                    elif (page := next_page.result()) is None:
-                        return
-                    else:
-                        yield b"".join(map(self._encode, page))
-                        next_page = _next(pages)
-            finally:
-                next_page.cancel()
-                await asyncio.wait([next_page])
-
-    async def _matching_rows(self) -> AsyncGenerator[Sequence[JournalRow], None]:
-        """Yield the matching entries. If the journal cannot be read, stop; a client that reconnects gets the error."""
+    async def _send_rows(self, send: Send) -> None:
+        """Send the matching entries. If the journal cannot be read, stop; a client that reconnects gets the error."""
         async with aclosing(self._pages) as pages:
             with suppress(FleetError, StoreError):
                 async for page in pages:
                     self._position = page[-1].position
-                    if matching := [row for row in page if self._matches(row)]:
-                        yield matching
+                    matching = [row for row in page if self._matches(row)]
+                    if not self._is_token_valid():
+                        return
+                    if matching:
+                        await self._send_chunk(send, b"".join(map(self._encode, matching)))
+
+    async def _send_heartbeats(self, send: Send) -> None:
+        """Send a heartbeat whenever nothing was sent for a while."""
+        loop = asyncio.get_running_loop()
+        while self._is_token_valid():
+            idle = loop.time() - self._sent_at
+            if idle < HEARTBEAT or self._is_sending:
+                await asyncio.sleep(max(HEARTBEAT - idle, HEARTBEAT / 2))
+            else:
+                await self._send_chunk(send, self._heartbeat())
+
+    async def _send_chunk(self, send: Send, chunk: bytes) -> None:
+        """Send a chunk, and wait while the client reads more slowly."""
+        self._is_sending = True
+        async with asyncio.timeout(SEND_TIMEOUT):
+            await send({"type": "http.response.body", "body": chunk, "more_body": True})
+        self._is_sending = False
+        self._sent_at = asyncio.get_running_loop().time()
 
     def _heartbeat(self) -> bytes:
         """Return a heartbeat with the last examined position, from which a client can resume."""
         seen = b"" if self._position is None else b"id: %d\n" % self._position
         return seen + (self._beat or b": nothing new\n\n")
-
-
-def _next(pages: AsyncGenerator[Sequence[JournalRow], None]) -> asyncio.Future[Sequence[JournalRow] | None]:
-    return asyncio.ensure_future(anext(pages, None))
 
 
 async def _wait_for_disconnect(receive: Receive) -> None:

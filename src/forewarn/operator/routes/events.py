@@ -3,7 +3,7 @@
 from typing import Annotated, Literal
 
 from litestar import Controller, get, post
-from litestar.params import JSONBody, PathParameter, QueryParameter
+from litestar.params import JSONBody, QueryParameter
 
 from forewarn.api import v1
 from forewarn.core.access import Role
@@ -15,6 +15,7 @@ from forewarn.operator.event_creation import EventCreationDep
 from forewarn.operator.lookup import check_event
 from forewarn.operator.parameters import (
     After,
+    EventId,
     IdempotencyKeyDep,
     Limit,
     OnlyScope,
@@ -27,7 +28,6 @@ from forewarn.operator.state import AppState
 from forewarn.operator.strict_request import to_utc
 from forewarn.operator.views.events import EventFilter, show_event_detail, show_events
 
-EventId = Annotated[str, PathParameter(max_length=64, description="The event's id, case-insensitive.")]
 OnlyHost = Annotated[
     str | None, QueryParameter(name="host", min_length=1, max_length=128, description="Only events of this host.")
 ]

@@ -1,25 +1,22 @@
 """Fault routes: list, set and clear the faults of the emulator's endpoint."""
 
 from collections.abc import Iterable
-from typing import Annotated
 
 from litestar import Controller, delete, get, post
-from litestar.params import JSONBody, PathParameter
+from litestar.params import JSONBody
 
 from forewarn.api import v1
 from forewarn.core.access import Role
 from forewarn.core.duration import parse_duration
 from forewarn.core.fault import Fault, format_signed_duration, parse_signed_duration
+from forewarn.core.idempotency import IdempotencyKey
 from forewarn.fleet.errors import FaultNotFound
 from forewarn.operator.auth import Caller, CallerDep, requires
+from forewarn.operator.emulator import NOT_EMULATOR
 from forewarn.operator.errors import FaultNotAllowed
 from forewarn.operator.lookup import find_vm
-from forewarn.operator.parameters import IdempotencyKeyDep, Reason, change_error_specs, error_specs
+from forewarn.operator.parameters import FaultId, IdempotencyKeyDep, Reason, change_error_specs, error_specs
 from forewarn.operator.state import AppState, FaultControl
-
-FaultId = Annotated[str, PathParameter(min_length=1, max_length=16, description="The fault's id.")]
-
-NOT_EMULATOR = "The service is not an emulator"
 
 
 class FaultController(Controller):
@@ -36,7 +33,7 @@ class FaultController(Controller):
     )
     async def list_faults(self, state: AppState, caller: CallerDep) -> v1.Faults:
         """List the faults in the order in which they were set."""
-        return _show_faults(fault for fault in _fault_control(state).list() if _can_see(caller, fault))
+        return _show_faults(visible_faults(state, caller))
 
     @post(
         operation_id="setFault",
@@ -55,19 +52,7 @@ class FaultController(Controller):
         Faults affect only valid requests to `/metadata/scheduledevents`. Of several faults of the same effect, the
         oldest one applies, and after its end the next one.
         """
-        faults = _fault_control(state)
-        if data.vm is None:
-            caller.check_unlimited()
-        fault = await faults.set(
-            data.kind,
-            vm=None if data.vm is None else _full_name(state, caller, data.vm),
-            lasting=None if data.duration is None else parse_duration(data.duration),
-            times=data.times,
-            amount=None if data.amount is None else parse_signed_duration(data.amount),
-            by=caller.name,
-            why=data.reason,
-            idempotency_key=idempotency_key,
-        )
+        fault = await set_fault(state, data, caller=caller, idempotency_key=idempotency_key)
         return show_fault(fault)
 
     @delete(
@@ -89,13 +74,7 @@ class FaultController(Controller):
         reason: Reason = "",
     ) -> None:
         """Clear a fault. Requests that it delayed are then answered."""
-        await _fault_control(state).clear(
-            fault_id,
-            check=lambda fault: _check_visible(caller, fault),
-            by=caller.name,
-            why=reason,
-            idempotency_key=idempotency_key,
-        )
+        await clear_fault(state, fault_id, caller=caller, reason=reason, idempotency_key=idempotency_key)
 
     @delete(
         operation_id="clearFaults",
@@ -115,6 +94,43 @@ class FaultController(Controller):
             idempotency_key=idempotency_key,
         )
         return _show_faults(cleared)
+
+
+def visible_faults(state: AppState, caller: Caller) -> list[Fault]:
+    """Return the faults that the caller may see, in the order in which they were set."""
+    return [fault for fault in _fault_control(state).list() if _can_see(caller, fault)]
+
+
+async def set_fault(
+    state: AppState, request: v1.SetFault, *, caller: Caller, idempotency_key: IdempotencyKey | None
+) -> Fault:
+    """Set a fault for a VM that the caller may see, or for all VMs."""
+    faults = _fault_control(state)
+    if request.vm is None:
+        caller.check_unlimited()
+    return await faults.set(
+        request.kind,
+        vm=None if request.vm is None else _full_name(state, caller, request.vm),
+        lasting=None if request.duration is None else parse_duration(request.duration),
+        times=request.times,
+        amount=None if request.amount is None else parse_signed_duration(request.amount),
+        by=caller.name,
+        why=request.reason,
+        idempotency_key=idempotency_key,
+    )
+
+
+async def clear_fault(
+    state: AppState, fault_id: str, *, caller: Caller, reason: str, idempotency_key: IdempotencyKey | None
+) -> None:
+    """Clear a fault that the caller may clear."""
+    await _fault_control(state).clear(
+        fault_id,
+        check=lambda fault: _check_visible(caller, fault),
+        by=caller.name,
+        why=reason,
+        idempotency_key=idempotency_key,
+    )
 
 
 def show_fault(fault: Fault) -> v1.Fault:

@@ -1,12 +1,12 @@
 """Fleet file routes: export and import the whole inventory as one file."""
 
 from collections.abc import AsyncIterator, Iterator
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
-from litestar import Controller, delete, get, post
+from litestar import Controller, Request, delete, get, post
 from litestar.openapi.datastructures import ResponseSpec
-from litestar.params import HeaderParameter, QueryParameter, RawBody
+from litestar.params import HeaderParameter, QueryParameter
 from litestar.response import Stream
 
 from forewarn.api import v1
@@ -89,7 +89,7 @@ class FleetFileController(Controller):
         self,
         state: AppState,
         caller: CallerDep,
-        body: RawBody,
+        request: Request[Any, Any, Any],
         format_: Format = FleetFormat.TOML,
         dry_run: DryRun = False,
         prune: Prune = False,
@@ -101,8 +101,10 @@ class FleetFileController(Controller):
         events, is refused; the others are applied. The import completes even if the connection is lost; repeating it
         is harmless.
         """
-        request = ImportRequest(content=body, format=format_, dry_run=dry_run, prune=prune, by=caller.name)
-        job = state.import_jobs.start(request)
+        chunks = [chunk async for chunk in request.stream()]
+        job = state.import_jobs.start(
+            ImportRequest(chunks=chunks, format=format_, dry_run=dry_run, prune=prune, by=caller.name)
+        )
         if NDJSON in (accept or ""):
             return Stream(_progress_lines(job), media_type=NDJSON)
         return Stream(_result_chunks(await job.wait()), media_type="application/json")

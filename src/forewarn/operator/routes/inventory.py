@@ -20,10 +20,12 @@ from forewarn.operator.lookup import find_vm
 from forewarn.operator.parameters import (
     After,
     Force,
+    HostName,
     IdempotencyKeyDep,
     Limit,
     OnlyScope,
     Reason,
+    ScopeId,
     change_error_specs,
     error_specs,
 )
@@ -31,8 +33,6 @@ from forewarn.operator.state import AppState
 from forewarn.operator.views.inventory import show_scope, show_vm
 from forewarn.operator.views.inventory_pages import InventoryFilter, list_hosts, list_scopes, list_vms, visible_host
 
-ScopeName = Annotated[str, PathParameter(min_length=1, max_length=MAX_NAME_LENGTH, description="The scope's id.")]
-HostName = Annotated[str, PathParameter(min_length=1, max_length=MAX_NAME_LENGTH, description="The host's name.")]
 VmPath = Annotated[
     str,
     PathParameter(
@@ -124,7 +124,7 @@ class ScopeController(Controller):
         opt=requires(Role.VIEWER),
         responses=error_specs(_404="There is no such scope."),
     )
-    async def show_scope(self, state: AppState, caller: CallerDep, scope_id: ScopeName) -> v1.Scope:
+    async def show_scope(self, state: AppState, caller: CallerDep, scope_id: ScopeId) -> v1.Scope:
         """Show a scope."""
         caller.check_scope(scope_id)
         return _show_scope(state.fleet, scope_id)
@@ -141,7 +141,7 @@ class ScopeController(Controller):
         state: AppState,
         caller: CallerDep,
         idempotency_key: IdempotencyKeyDep,
-        scope_id: ScopeName,
+        scope_id: ScopeId,
         data: JSONBody[v1.ChangeScope],
     ) -> v1.Scope:
         """Change a scope's approval rule and properties. Omitted fields stay; null removes a value."""
@@ -168,7 +168,7 @@ class ScopeController(Controller):
         state: AppState,
         caller: CallerDep,
         idempotency_key: IdempotencyKeyDep,
-        scope_id: ScopeName,
+        scope_id: ScopeId,
         force: Force = False,
         reason: Reason = "",
     ) -> None:

@@ -9,12 +9,13 @@ from litestar.params import JSONBody
 
 from forewarn import __version__
 from forewarn.api import v1
-from forewarn.clock import ManualClock
 from forewarn.core.access import Role
 from forewarn.core.duration import parse_duration
 from forewarn.core.errors import Invalid
 from forewarn.fleet.service import Fleet
 from forewarn.operator.auth import CallerDep, requires
+from forewarn.operator.clock_view import show_clock
+from forewarn.operator.emulator import check_emulator
 from forewarn.operator.metrics import CONTENT_TYPE, metrics_text
 from forewarn.operator.parameters import change_error_specs, error_specs
 from forewarn.operator.state import AppState
@@ -33,7 +34,7 @@ class ClockController(Controller):
     @get(operation_id="showClock", summary="Show the time", opt=requires(Role.VIEWER), responses=error_specs())
     async def show(self, state: AppState) -> v1.Clock:
         """Show the service's time."""
-        return _show_clock(state.fleet)
+        return show_clock(state.fleet)
 
     @post(
         "/advance",
@@ -52,30 +53,45 @@ class ClockController(Controller):
         Everything that becomes due in this time has happened, in order, when the response is sent. If no event changes
         with time alone, `to_next_change` does not move the clock.
         """
-        if (data.duration is None) is not data.to_next_change:
-            raise Invalid('specify either a duration ({"duration": "15m"}) or {"to_next_change": true}')
-        before = await state.fleet.journal.end()
-        if data.duration is None:
-            await state.fleet.time.advance_to_next(who=caller.name)
-        else:
-            by = _check_range(state.fleet.clock.now(), parse_duration(data.duration))
-            await state.fleet.time.advance(by, who=caller.name)
-        clock = _show_clock(state.fleet)
-        changes = await state.fleet.journal.changes(before, v1.PAGE)
-        return v1.AdvanceResult(**msgspec.structs.asdict(clock), changes=tuple(map(show_row, changes)))
+        return await advance_clock(state.fleet, data, by=caller.name)
+
+    @post(
+        "/speed",
+        operation_id="setSpeed",
+        summary="Set the speed",
+        status_code=200,
+        opt=requires(Role.OPERATOR, all_scopes=True),
+        responses=change_error_specs(_409="The service is not an emulator."),
+    )
+    async def set_speed(self, state: AppState, caller: CallerDep, data: JSONBody[v1.SetSpeed]) -> v1.Clock:
+        """Divide the notices and durations of new events, and the simulated work, by this number.
+
+        Events that exist keep their times. The speed outlives a restart, unless the service then starts with another
+        `--speed`. The same speed again changes nothing.
+        """
+        check_emulator(state)
+        await state.fleet.speed.change(data.speed, by=caller.name)
+        return show_clock(state.fleet)
+
+
+async def advance_clock(fleet: Fleet, request: v1.AdvanceClock, *, by: str) -> v1.AdvanceResult:
+    """Advance a manual clock, and return what has changed."""
+    if (request.duration is None) is not request.to_next_change:
+        raise Invalid('specify either a duration ({"duration": "15m"}) or {"to_next_change": true}')
+    before = await fleet.journal.end()
+    if request.duration is None:
+        await fleet.time.advance_to_next(who=by)
+    else:
+        distance = _check_range(fleet.clock.now(), parse_duration(request.duration))
+        await fleet.time.advance(distance, who=by)
+    changes = await fleet.journal.changes(before, v1.PAGE)
+    return v1.AdvanceResult(**msgspec.structs.asdict(show_clock(fleet)), changes=tuple(map(show_row, changes)))
 
 
 def _check_range(now: datetime, by: timedelta) -> timedelta:
     if by > MAX_TIME - now:
         raise Invalid(f"the clock cannot go beyond the year {MAX_TIME:%Y}")
     return by
-
-
-def _show_clock(fleet: Fleet) -> v1.Clock:
-    clock = fleet.clock
-    next_at = clock.next_timer_at if isinstance(clock, ManualClock) else None
-    speed = fleet.scopes.rule_context.policy.speed
-    return v1.Clock(now=clock.now(), manual=isinstance(clock, ManualClock), next_change_at=next_at, speed=speed)
 
 
 @get(
@@ -105,7 +121,12 @@ async def health() -> v1.Health:
 async def readiness(state: AppState) -> Response[v1.Readiness]:
     """Return whether the service is ready, and its problems. Needs no token."""
     problems = await state.fleet.health.problems()
-    found = v1.Readiness(ready=not problems, problems=(*problems, *state.fleet.health.limitations()))
+    offset = state.fleet.clock_offset
+    found = v1.Readiness(
+        ready=not problems,
+        problems=(*problems, *state.fleet.health.limitations()),
+        clock_offset_seconds=None if offset is None else offset.seconds,
+    )
     return Response(found, status_code=503 if problems else 200)
 
 

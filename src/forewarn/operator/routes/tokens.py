@@ -3,17 +3,15 @@
 from typing import Annotated
 
 from litestar import Controller, delete, get, post
-from litestar.params import JSONBody, PathParameter, QueryParameter
+from litestar.params import JSONBody, QueryParameter
 
 from forewarn.api import v1
 from forewarn.core.access import Role
 from forewarn.fleet.tokens import Token
 from forewarn.operator.auth import CallerDep, requires
-from forewarn.operator.parameters import IdempotencyKeyDep, Reason, change_error_specs, error_specs
+from forewarn.operator.parameters import IdempotencyKeyDep, Reason, TokenId, change_error_specs, error_specs
 from forewarn.operator.state import AppState
 from forewarn.operator.strict_request import to_utc
-
-TokenId = Annotated[str, PathParameter(min_length=1, max_length=64, description="The token's id, never its secret.")]
 
 ForceRevoke = Annotated[
     bool, QueryParameter(description="Revoke it even if it is the last valid admin token for all scopes.")

@@ -1,12 +1,11 @@
 """API views of scopes, VMs, hosts and holds."""
 
 from collections.abc import Callable, Iterable
-from datetime import timedelta
 from itertools import islice
 from typing import Any, overload
 
 from forewarn.api import v1
-from forewarn.core.duration import format_duration
+from forewarn.api.v1.traits import RESPONSES
 from forewarn.core.scope import Hold, Scope
 from forewarn.core.text import natural_sort_key
 from forewarn.core.vm import Priority, Traits, Vm
@@ -43,9 +42,7 @@ def show_vm(scope: Scope, vm: Vm, guest_url: GuestUrl) -> v1.Vm:
         update_domain=vm.update_domain,
         fault_domain=vm.fault_domain,
         role_instance=vm.role_instance,
-        addresses=tuple(
-            v1.Address(ip=item.ip, network=item.network, mac=item.mac, prefix=item.prefix) for item in vm.addresses
-        ),
+        addresses=tuple(v1.Address(**RESPONSES.write_fields(address)) for address in vm.addresses),
         scale_set=scope.scale_set,
         enabled=scope.enabled,
         hold=show_hold(scope.hold, scope.id),
@@ -89,9 +86,7 @@ def show_scope(fleet: Fleet, view: ScopeView, scope: Scope) -> v1.Scope:
 
 def _show_traits(traits: Traits) -> dict[str, Any]:
     """Return traits as fields of a VM or scope; `tags` and `instance` are always set."""
-    values = ((name, getattr(traits, name)) for name in Traits.__struct_fields__)
-    written = {name: format_duration(each) if isinstance(each, timedelta) else each for name, each in values}
-    return written | {"tags": traits.tags or {}, "instance": traits.instance or {}}
+    return RESPONSES.write_fields(traits) | {"tags": traits.tags or {}, "instance": traits.instance or {}}
 
 
 def show_host(name: str, placed: Iterable[tuple[Scope, Vm]]) -> v1.Host:
