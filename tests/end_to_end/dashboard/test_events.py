@@ -1,12 +1,16 @@
 """Journeys in a real browser: an event through its life, its actions by mouse and keyboard, and permissions."""
 
-from playwright.sync_api import expect
+from urllib.parse import quote
+
+from playwright.sync_api import Locator, expect
 
 from forewarn.api import v1
 from forewarn.core.access import Role
 from forewarn.core.event import EventType
 from forewarn.core.impact import Failed
-from tests.end_to_end.dashboard.browser import Browser, Service, schedule
+from tests.end_to_end.dashboard.browser import LOST, Browser, Service, schedule
+from tests.operator.running_api import TOKEN
+from tests.operator.sample_campaign import asked
 
 
 def test_reboot_is_scheduled_in_the_browser_and_followed_live_to_its_end(browser: Browser, service: Service) -> None:
@@ -45,23 +49,66 @@ def test_event_is_approved_and_starts_before_its_time(browser: Browser, service:
     browser.wait_for("In impact")
 
 
-def test_event_is_canceled_with_the_keyboard_alone(browser: Browser, service: Service) -> None:
-    event = schedule(service, "web/web-0")
-    browser.sign_in()
-    browser.show(f"/ui/events/{event}")
+def test_event_is_scheduled_and_canceled_with_the_keyboard_alone(browser: Browser) -> None:
+    """From the sign-in page to the end of the event."""
+    keyboard = browser.page.keyboard
 
     def reach(id_: str) -> None:
         while browser.page.evaluate("document.activeElement.id") != id_:
-            browser.page.keyboard.press("Tab")
+            keyboard.press("Tab")
 
+    browser.show("/ui/sign-in")
+    keyboard.type(TOKEN)
+    keyboard.press("Enter")
+    browser.page.wait_for_url("**/ui")
+    browser.wait_until_live()
+    keyboard.press("/")
+    keyboard.type("web-4")
+    keyboard.press("Enter")
+    browser.page.wait_for_url("**/ui/vms/web/web-4")
+    browser.wait_until_live()
+    reach("open-schedule")
+    keyboard.press("Enter")
+    expect(browser.dialog).to_contain_text("It starts after its notice, or when it is approved.")
+    reach("schedule-reason")
+    keyboard.type("new kernel")
+    keyboard.press("Enter")
+    browser.page.wait_for_url("**/ui/events/*")
+    browser.wait_until_live()
     reach("open-cancel")
-    browser.page.keyboard.press("Enter")
+    keyboard.press("Enter")
     expect(browser.dialog).to_contain_text("The event will not happen.")
     reach("cancel-reason")
-    browser.page.keyboard.type("not needed")
-    browser.page.keyboard.press("Enter")
+    keyboard.type("not needed")
+    keyboard.press("Enter")
     browser.wait_for("Canceled")
     browser.wait_for("not needed")
+
+
+def test_event_is_scheduled_and_approved_on_a_phone(browser: Browser) -> None:
+    """Every step is within the window: nothing has to be scrolled sideways."""
+
+    def tap(target: Locator) -> None:
+        target.scroll_into_view_if_needed()
+        box = target.bounding_box()
+        assert box is not None
+        assert (box["x"] >= 0, box["x"] + box["width"] <= 390, browser.overflow()) == (True, True, 0)
+        target.click()
+
+    browser.tabs.emulate(width=390, height=844)
+    browser.sign_in()
+    tap(browser.page.get_by_role("navigation").get_by_role("link", name="Fleet"))
+    browser.wait_until_live()
+    tap(browser.main.get_by_role("link", name="web-4"))
+    browser.wait_until_live()
+    tap(browser.main.get_by_role("button", name="Schedule maintenance"))
+    tap(browser.dialog.get_by_role("button", name="Schedule", exact=True))
+    browser.page.wait_for_url("**/ui/events/*")
+    browser.wait_until_live()
+    tap(browser.main.get_by_role("button", name="Approve"))
+    tap(browser.dialog.get_by_role("button", name="Approve", exact=True))
+    browser.wait_for("In impact")
+    assert browser.overflow() == 0
 
 
 def test_failed_impact_is_retried(browser: Browser, service: Service) -> None:
@@ -91,7 +138,7 @@ def test_refused_change_is_explained_in_its_dialog(browser: Browser, service: Se
     expect(browser.dialog.get_by_role("alert")).to_contain_text("there is no open event")
     browser.page.keyboard.press("Escape")
     browser.wait_for("Canceled")
-    browser.tabs.errors.clear()  # Chromium reports the answer 404, which the dialog explains
+    browser.tabs.forgive("status of 404")
 
 
 def test_viewer_sees_no_action_and_limited_operator_only_own_events(browser: Browser, service: Service) -> None:
@@ -110,7 +157,7 @@ def test_viewer_sees_no_action_and_limited_operator_only_own_events(browser: Bro
     browser.wait_until_gone("FrontEnd")
     browser.show(f"/ui/events/{hidden}")
     browser.wait_for("Not found")
-    browser.tabs.errors.clear()  # Chromium reports the answer 404
+    browser.tabs.forgive("status of 404")
     browser.show(f"/ui/events/{own}")
     browser.choose("Cancel event")
     browser.confirm("Cancel the event")
@@ -124,12 +171,26 @@ def test_hostile_texts_are_shown_as_texts(browser: Browser, service: Service) ->
     )
     (event,) = service.api.schedule(ask).created
     service.api.hold(v1.CreateHold(scope="shop", reason=hostile))
+    campaign = service.api.start_campaign(asked("kernel", "batch"))
+    service.api.pause_campaign(campaign.id, v1.PauseCampaign(reason=hostile))
     browser.page.on("dialog", lambda dialog: browser.tabs.errors.append(dialog.message))
     browser.sign_in()
-    for path in ("/ui", f"/ui/events/{event.id}", "/ui/vms/web/web-0", "/ui/history", "/ui/holds"):
+    for path in (
+        "/ui",
+        f"/ui/events/{event.id}",
+        "/ui/vms/web/web-0",
+        "/ui/campaigns",
+        "/ui/campaigns/kernel",
+        "/ui/history",
+        "/ui/holds",
+        f"/ui/fleet?state={quote(hostile[:28])}",
+    ):
         browser.show(path)
-        browser.wait_for("<script>alert(2)</script>")
-        expect(browser.main.locator("img, script, b")).to_have_count(0)
+        browser.wait_for("<img src=x onerror=alert(1)>")
+        expect(browser.main.locator("img, script:not([type='application/json']), b")).to_have_count(0)
+    browser.show(f"/ui/fleet?q={quote(hostile)}")
+    expect(browser.main.get_by_label("Search")).to_have_value(hostile)
+    browser.tabs.forgive("status of 400")
 
 
 def test_page_of_an_earlier_session_says_that_it_must_be_loaded_again(browser: Browser, service: Service) -> None:
@@ -144,7 +205,7 @@ def test_page_of_an_earlier_session_says_that_it_must_be_loaded_again(browser: B
     browser.confirm("Cancel the event")
     expect(browser.dialog.get_by_role("alert")).to_have_text("This page is older than your session. Reload it.")
     assert service.api.event(event).event is not None
-    browser.tabs.errors.clear()  # Chromium reports the answer 403, which the dialog explains
+    browser.tabs.forgive("status of 403")
 
 
 def test_change_without_a_connection_is_explained_and_can_be_repeated(browser: Browser, service: Service) -> None:
@@ -158,4 +219,4 @@ def test_change_without_a_connection_is_explained_and_can_be_repeated(browser: B
     browser.tabs.context.set_offline(False)
     browser.confirm("Cancel the event")
     browser.wait_for("Canceled")
-    browser.tabs.errors.clear()  # Chromium reports the lost connection
+    browser.tabs.forgive(LOST, "htmx:sendError", "htmx:afterRequest")

@@ -3,6 +3,7 @@
 import re
 
 from forewarn.core.access import Role
+from forewarn.core.limits import MAX_TEXT_LENGTH
 from tests.operator.dashboard.signed_in import page_text, sign_in
 from tests.operator.running_api import run_api
 
@@ -24,6 +25,31 @@ async def test_admin_creates_and_revokes_a_token() -> None:
         assert secret[0] not in text
         assert (await browser.post(f"/ui/access/tokens/{token.id}/revoke", {"reason": "left"})).status == 204
         assert (await ann.get("/ui")).status == 303
+
+
+async def test_too_long_reason_is_refused_and_the_token_stays() -> None:
+    async with run_api() as service:
+        browser = await sign_in(service)
+        await service.token("team", Role.VIEWER)
+        (token,) = [each for each in service.fleet.tokens.all() if each.name == "team"]
+        path = f"/ui/access/tokens/{token.id}/revoke"
+        assert (await browser.post(path, {"reason": "x" * (MAX_TEXT_LENGTH + 1)})).status == 400
+        assert token in service.fleet.tokens.all()
+
+
+async def test_every_role_creates_and_revokes_the_address_of_its_calendar() -> None:
+    async with run_api() as service:
+        browser = await sign_in(service, await service.token("eve", Role.VIEWER, "web"))
+        assert "Your calendar has no address yet." in await browser.text("/ui/access")
+        answer = await browser.post("/ui/access/calendar")
+        found = re.search(rf"{service.url}(/ui/calendar/fwc_[\w-]+\.ics)", answer.body.decode())
+        assert (answer.status, found is not None) == (200, True)
+        path = found[1] if found else ""
+        assert (await service.request("GET", path, token=None)).status == 200
+        text = await browser.text("/ui/access")
+        assert ("Your calendar has a secret address." in text, "fwc_" in text) == (True, False)
+        assert (await browser.post("/ui/access/calendar/revoke")).status == 204
+        assert (await service.request("GET", path, token=None)).status == 404
 
 
 async def test_last_admin_token_and_wrong_forms_are_refused() -> None:

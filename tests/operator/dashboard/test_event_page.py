@@ -6,11 +6,12 @@ import pytest
 
 from forewarn.core.access import Role
 from forewarn.core.impact import Failed
+from forewarn.core.policy import HostState
 from forewarn.wire.document import encode_document
 from forewarn.wire.preview import scope_after_poll
 from forewarn.wire.protocol import VERSIONS
 from tests.operator.dashboard.signed_in import page_text, sign_in
-from tests.operator.running_api import RunningApi, event_detail, run_api, schedule_event
+from tests.operator.running_api import TEN, RunningApi, event_detail, run_api, schedule_event
 
 HOSTILE = "<img src=x onerror=alert(1)>\"'&{{7*7}}"
 
@@ -29,8 +30,9 @@ async def test_scheduled_event_shows_what_it_waits_for_and_how_it_looks_to_vms()
         event = await schedule_event(service, "Reboot", "web/web-0", notice="15m", unannounced=True)
         before = await service.stored_state()
         text = await browser.text(f"/ui/events/{event.lower()}")
-        assert f"Reboot {event[:8]} Scheduled Starts in 2026-03-02 10:15 UTC" in text
+        assert f"Reboot of web {event[:8]} Scheduled Starts in 2026-03-02 10:15 UTC" in text
         assert "Not before the end of its notice, 2026-03-02 10:15 UTC" in text
+        assert "Approval it starts earlier if" in text
         assert f"scheduled web {event[:8]} web-0" in text
         shown = re.findall(r"api-version (\d{4}-\d\d-\d\d) \{", text)
         assert shown == list(VERSIONS[::-1])
@@ -63,6 +65,16 @@ async def test_blockers_lead_to_what_blocks() -> None:
         page = (await browser.get(f"/ui/events/{second}")).body.decode().partition('id="blockers"')[2]
         assert f'href="/ui/events/{first}"' in page.partition("</section>")[0]
         assert 'href="/ui/holds"' in page.partition("</section>")[0]
+
+
+async def test_silent_host_that_blocks_is_linked() -> None:
+    async with run_api() as service:
+        browser = await sign_in(service)
+        service.fleet.scopes.host_states = {"hv-0": HostState(silent_since=TEN)}
+        event = await schedule_event(service, "Reboot", "web/web-0", notice="15m", unannounced=True)
+        page = (await browser.get(f"/ui/events/{event}")).body.decode().partition('id="blockers"')[2]
+        assert "Host silent" in page.partition("</section>")[0]
+        assert 'href="/ui/fleet?view=hosts&amp;host=hv-0"' in page.partition("</section>")[0]
 
 
 @pytest.mark.parametrize("action", ["approve", "cancel", "retry", "resolve"])
@@ -122,9 +134,35 @@ async def test_canceled_event_is_shown_with_its_outcome_and_without_actions() ->
         event = await schedule_event(service, "Reboot", "web/web-0", notice="15m", unannounced=True)
         await browser.post(f"/ui/events/{event}/cancel", {"reason": "not needed"})
         page = (await browser.get(f"/ui/events/{event}")).body.decode()
-        assert f"Reboot {event[:8]} Canceled Ended" in page_text(page)
+        assert f"Reboot of web {event[:8]} Canceled Ended" in page_text(page)
         assert "not needed" in page_text(page)
         assert "<form hx-post" not in page
+
+
+async def test_ended_event_shows_what_its_journal_has_of_the_work() -> None:
+    async with run_api() as service:
+        browser = await sign_in(service)
+        service.platform.set_outcomes("web/web-0", Failed("the disk is full"))
+        event = await schedule_event(
+            service, "Reboot", "web/web-0", notice="15m", unannounced=True, reason="new kernel"
+        )
+        path = f"/ui/events/{event}"
+        await service.request("POST", "/v1/clock/advance", {"duration": "1h"})
+        assert (await browser.post(f"{path}/retry")).status == 204
+        await service.request("POST", "/v1/clock/advance", {"duration": "1h"})
+        text = await browser.text(path)
+        assert "Source Platform Created 2026-03-02 10:00 UTC by admin Reason new kernel VMs 1" in text
+        rows = text.partition("Attempt Note ")[2].partition(" Journal")[0]
+        assert rows == "web-0 Done 2"
+
+
+async def test_event_that_has_failed_is_marked_as_failed() -> None:
+    async with run_api() as service:
+        browser = await sign_in(service)
+        event = await failed_event(service)
+        await browser.post(f"/ui/events/{event}/resolve", {"done": "false", "reason": "scrapped"})
+        page = (await browser.get(f"/ui/events/{event}")).body.decode()
+        assert '<span class="state failed">Failed</span></h1>' in page
 
 
 async def test_failed_work_is_retried() -> None:

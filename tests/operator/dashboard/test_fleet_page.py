@@ -2,7 +2,11 @@
 
 import re
 
+import pytest
+
 from forewarn.core.access import Role
+from forewarn.core.scope import Scope
+from forewarn.fleet.replica import Replica
 from forewarn.operator.dashboard.fleet_page import BLOCKS_PER_PART, NAMED_TILES, VMS_PER_CELL, short_name
 from tests.operator.dashboard.signed_in import SignedIn, sign_in
 from tests.operator.running_api import run_api, schedule_event
@@ -34,7 +38,7 @@ async def test_filters_are_in_the_url() -> None:
         assert len(await tiles(browser, "/ui/fleet?q=shop")) == 4
         assert "No VM matches." in await browser.text("/ui/fleet?q=nothing")
         wrong = await browser.get("/ui/fleet?state=red")
-        assert (wrong.status, b"state is one of failed, in impact" in wrong.body) == (400, True)
+        assert (wrong.status, b"State is one of failed, in impact" in wrong.body) == (400, True)
 
 
 async def test_hosts_have_the_vms_of_all_scopes() -> None:
@@ -45,6 +49,8 @@ async def test_hosts_have_the_vms_of_all_scopes() -> None:
         assert all(f"{host} host · " in text for host in hosts)
         assert len(await tiles(browser, "/ui/fleet?view=hosts")) == 15
         assert await tiles(browser, "/ui/fleet?view=hosts&q=web-0") == ["web-0: not polling"]
+        page = (await browser.get("/ui/fleet?view=hosts&q=web-0")).body.decode()
+        assert '<a href="/ui/fleet?scope=web" title="web">web</a>' in page
 
 
 async def test_large_fleet_is_sent_in_parts() -> None:
@@ -68,6 +74,19 @@ async def test_large_fleet_is_sent_in_parts() -> None:
         assert (names, parts) == ([f"vm-{n:03}" for n in range(count)], 3)
 
 
+async def test_part_ends_with_a_full_row_of_blocks() -> None:
+    fleet = "".join(
+        f'[[scopes]]\nname = "s{n:02}"\nkind = "availability-set"\nhosts = ["h"]\n'
+        f'vms = [{{ name = "vm{n}-{{n}}", count = 20 }}]\n'
+        for n in range(40)
+    )
+    async with run_api(fleet_file=fleet) as service:
+        browser = await sign_in(service)
+        for path, first, last in (("fleet", "s00", "s23"), ("fleet/part?after=s23", "s24", "s39")):
+            blocks = re.findall(r'id="block-(s\d+)"', (await browser.get(f"/ui/{path}")).body.decode())
+            assert (blocks[0], blocks[-1]) == (first, last)
+
+
 async def test_parts_of_hosts_have_a_limited_number_of_vms() -> None:
     fleet = "".join(
         f'[[scopes]]\nname = "s{n}"\nkind = "availability-set"\nhosts = ["h{n}"]\n'
@@ -80,6 +99,19 @@ async def test_parts_of_hosts_have_a_limited_number_of_vms() -> None:
         assert re.findall(r'id="block-(h\d)"', page) == ["h0", "h1"]
         following = await browser.get("/ui/fleet/part?view=hosts&after=h1")
         assert re.findall(r'id="block-(h\d)"', following.body.decode()) == ["h2", "h3"]
+
+
+async def test_filter_of_hosts_finds_the_last_one_at_once() -> None:
+    count = BLOCKS_PER_PART * 2 + 5
+    fleet = "".join(
+        f'[[scopes]]\nname = "s{n:03}"\nkind = "standalone"\nhosts = ["h{n:03}"]\nvms = [{{ name = "vm-{n:03}" }}]\n'
+        for n in range(count)
+    )
+    async with run_api(fleet_file=fleet) as service:
+        browser = await sign_in(service)
+        page = (await browser.get(f"/ui/fleet?view=hosts&q=h{count - 1:03}")).body.decode()
+        assert (re.findall(r'id="block-(h\d+)"', page), "Loading more" in page) == ([f"h{count - 1:03}"], False)
+        assert "No VM matches." in await browser.text("/ui/fleet?view=hosts&q=nothing")
 
 
 async def test_large_scope_is_shortened() -> None:
@@ -110,6 +142,53 @@ async def test_part_is_updated_up_to_its_last_block() -> None:
         assert (re.findall(r'id="block-([^"]*)"', page), "Loading more" in page) == (["db-0", "shop"], False)
         page = (await browser.get("/ui/fleet/part?view=hosts&after=hv-0&until=hv-2")).body.decode()
         assert re.findall(r'id="block-([^"]*)"', page) == ["hv-1", "hv-2"]
+
+
+async def test_part_that_has_grown_too_much_ends_earlier_and_announces_the_rest() -> None:
+    count = BLOCKS_PER_PART + 5
+    fleet = "".join(
+        f'[[scopes]]\nname = "s{n:03}"\nkind = "standalone"\nhosts = ["h{n:03}"]\nvms = [{{ name = "vm-{n:03}" }}]\n'
+        for n in range(count)
+    )
+    async with run_api(fleet_file=fleet) as service:
+        browser = await sign_in(service)
+        for view, prefix in (("scopes", "s"), ("hosts", "h")):
+            page = (await browser.get(f"/ui/fleet/part?view={view}&until=zzz")).body.decode()
+            paths = [
+                path.replace("&amp;", "&") for path in re.findall(r'class="(?:part|more)".*? hx-get="([^"]*)"', page)
+            ]
+            assert paths == [
+                f"/ui/fleet/part?view={view}&until={prefix}059",
+                f"/ui/fleet/part?view={view}&after={prefix}059&until=zzz",
+            ]
+            rest = (await browser.get(paths[1])).body.decode()
+            blocks = [re.findall(r'id="block-([^"]*)"', text) for text in (page, rest)]
+            assert [(found[0], found[-1]) for found in blocks] == [
+                (f"{prefix}000", f"{prefix}059"),
+                (f"{prefix}060", f"{prefix}064"),
+            ]
+            assert "Loading more" not in rest
+
+
+async def test_filter_of_hosts_examines_each_scope_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hosts of several parts that do not match are not a reason to examine the fleet several times."""
+    count = BLOCKS_PER_PART * 2 + 5
+    fleet = "".join(
+        f'[[scopes]]\nname = "s{n:03}"\nkind = "standalone"\nhosts = ["h{n:03}"]\nvms = [{{ name = "vm-{n:03}" }}]\n'
+        for n in range(count)
+    )
+    async with run_api(fleet_file=fleet) as service:
+        browser = await sign_in(service)
+        examined: list[str] = []
+        newest = Replica.newest
+
+        def record(replica: Replica, id_: str) -> tuple[Scope | None, int | None]:
+            examined.append(id_)
+            return newest(replica, id_)
+
+        monkeypatch.setattr(Replica, "newest", record)
+        assert await tiles(browser, "/ui/fleet/part?view=hosts&state=failed") == []
+        assert examined == [f"s{n:03}" for n in range(count)]
 
 
 async def test_states_are_counted_and_lead_to_their_vms() -> None:

@@ -68,3 +68,13 @@ async def test_limited_token_reads_only_its_scopes() -> None:
         exported = (await browser.get("/ui/history/export?format=json")).json
         assert {entry["record_id"] for entry in exported} == {"web"}
         assert (await browser.get("/ui/history?scope=shop")).status == 403
+
+
+async def test_facts_that_identify_a_request_are_only_in_the_export() -> None:
+    async with run_api() as service:
+        browser = await sign_in(service)
+        await service.request("POST", "/v1/scopes", {"id": "new", "kind": "standalone"}, Idempotency_Key="my-key")
+        text = await browser.text("/ui/history?scope=new")
+        assert ("kind standalone" in text, "my-key" in text) == (True, False)
+        exported = (await browser.get("/ui/history/export?scope=new&format=json")).json
+        assert exported[0]["facts"]["key"] == "my-key"

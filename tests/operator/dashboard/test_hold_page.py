@@ -1,6 +1,9 @@
 """Holds page: hold and release with the permissions of the API."""
 
+import pytest
+
 from forewarn.core.access import Role
+from forewarn.operator.dashboard import hold_page
 from tests.operator.dashboard.signed_in import sign_in
 from tests.operator.running_api import RunningApi, run_api
 
@@ -21,6 +24,16 @@ async def test_operator_holds_and_releases() -> None:
         assert (await browser.post("/ui/holds/release", {"scope": "web"})).status == 204
         assert (await browser.post("/ui/holds/release", {"reason": "done"})).status == 204
         assert holds(service) == []
+
+
+async def test_very_many_holds_are_shortened(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hold_page, "MAX_HOLDS", 1)
+    async with run_api() as service:
+        browser = await sign_in(service)
+        for scope in ("shop", "web"):
+            await service.fleet.holds.set(by="test", reason="quarter end", scope=scope)
+        text = await browser.text("/ui/holds")
+        assert ("Active holds 2" in text, "and 1 hold more" in text) == (True, True)
 
 
 async def test_refused_holds_change_nothing() -> None:

@@ -29,6 +29,12 @@ def test_times_and_events_in_a_text_are_shown_as_such_and_the_rest_is_escaped() 
     )
 
 
+def test_command_in_a_text_is_shown_as_code() -> None:
+    assert show_text("`forewarn release <x>` ends it; a `b") == (
+        "<code>forewarn release &lt;x&gt;</code> ends it; a `b"
+    )
+
+
 def test_numbers_have_separators_and_nouns() -> None:
     assert [show_count(n, "VM") for n in (0, 1, 12000)] == ["0 VMs", "1 VM", "12,000 VMs"]
     assert show_count(2, "entry", "entries") == "2 entries"
@@ -49,9 +55,10 @@ async def test_unknown_page_and_unknown_parameter_have_an_error_page() -> None:
     async with run_api() as service:
         browser = await sign_in(service)
         missing = await browser.get("/ui/nothing/here")
-        assert (missing.status, "Not found" in page_text(missing.body.decode())) == (404, True)
+        text = page_text(missing.body.decode())
+        assert (missing.status, text) == (404, "Not found There is no such page. Go to the overview")
         wrong = await browser.get("/ui?colour=red")
-        assert (wrong.status, "unknown query parameter colour" in page_text(wrong.body.decode())) == (400, True)
+        assert (wrong.status, "Unknown query parameter colour" in page_text(wrong.body.decode())) == (400, True)
         method = await browser.post("/ui/stream")
         assert method.status == 405
 
@@ -61,4 +68,4 @@ async def test_error_of_a_part_of_a_page_is_a_text_for_the_place_of_errors() -> 
         browser = await sign_in(service)
         wrong = await browser.get("/ui?colour=red", HX_Request="true")
         assert (wrong.status, wrong.headers["content-type"]) == (400, "text/plain; charset=utf-8")
-        assert wrong.body == b"unknown query parameter colour (see /openapi.json)"
+        assert wrong.body == b"unknown query parameter colour"

@@ -1,6 +1,7 @@
 """Event stream of the dashboard: entries that the session may read, a beat at once, and the end of the session."""
 
 import asyncio
+from datetime import timedelta
 
 from forewarn.core.access import Role
 from tests.operator.dashboard.signed_in import SignedIn, sign_in
@@ -57,6 +58,21 @@ async def test_limited_token_gets_only_entries_of_its_scopes() -> None:
         assert hidden.encode() not in received
         writer.close()
         await writer.wait_closed()
+
+
+async def test_stream_does_not_prolong_the_session() -> None:
+    """A browser opens it again by itself, and cannot add a header to the request."""
+    async with run_api() as service:
+        browser = await sign_in(service)
+        (session,) = service.sessions.all()
+        session.used_at -= timedelta(hours=1)
+        used_at = session.used_at
+        _, writer = await open_stream(service, browser)
+        writer.close()
+        await writer.wait_closed()
+        assert session.used_at == used_at
+        await browser.get("/ui")
+        assert session.used_at > used_at
 
 
 async def test_stream_ends_with_the_session() -> None:

@@ -203,9 +203,20 @@ async def test_search_leads_to_events_and_vms_and_else_to_the_fleet() -> None:
         }
 
 
+async def test_search_leads_to_an_ended_event_by_its_whole_id() -> None:
+    async with run_api() as service:
+        browser = await sign_in(service)
+        event = await schedule_event(service, "Reboot", "web/web-0", notice="15m", unannounced=True)
+        await service.request("POST", f"/v1/events/{event}/cancel", {})
+        found = [(await browser.get(f"/ui/search?q={text}")).headers["location"] for text in (event, event[:8])]
+        assert found == [f"/ui/events/{event}", f"/ui/fleet?q={event[:8]}"]
+
+
 async def test_search_does_not_reveal_other_scopes() -> None:
     async with run_api() as service:
         browser = await sign_in(service, await service.token("team", Role.VIEWER, "shop"))
+        ended = await schedule_event(service, "Reboot", "web/web-0", notice="15m", unannounced=True)
+        await service.request("POST", f"/v1/events/{ended}/cancel", {})
         event = await schedule_event(service, "Reboot", "web/web-0", notice="15m", unannounced=True)
-        for text in (event, event[:8], "web-0", "web%2Fweb-0"):
+        for text in (event, ended, event[:8], "web-0", "web%2Fweb-0"):
             assert (await browser.get(f"/ui/search?q={text}")).headers["location"].startswith("/ui/fleet?q=")

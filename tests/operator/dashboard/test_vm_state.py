@@ -1,16 +1,20 @@
 """The state of each VM of a scope, the most urgent first."""
 
+from collections import Counter
 from datetime import timedelta
 
 from forewarn.core.impact import Failed
-from forewarn.operator.dashboard.vm_state import POLL_LIMIT, VmState, vm_states
+from forewarn.operator.dashboard.vm_state import POLL_LIMIT, VmState, count_states, vm_states
 from tests.operator.running_api import TEN, RunningApi, run_api, schedule_event
 
 
-def states(service: RunningApi, scope: str = "web") -> dict[str, str]:
+def states(service: RunningApi, scope: str = "web", *, knows_polls: bool = True) -> dict[str, str]:
     """Return the states of the VMs that are not silent."""
     fleet = service.fleet
-    found = vm_states(fleet.replica.view(scope), fleet.replica.scope(scope), fleet.holds.current, now=fleet.clock.now())
+    view, value, hold = fleet.replica.view(scope), fleet.replica.scope(scope), fleet.holds.current
+    found = vm_states(view, value, hold, now=fleet.clock.now(), knows_polls=knows_polls)
+    counted = count_states(view, value, hold, now=fleet.clock.now(), knows_polls=knows_polls)
+    assert counted == Counter(found.values())
     return {name: state.value for name, state in found.items() if state is not VmState.SILENT}
 
 
@@ -25,6 +29,20 @@ async def test_vm_is_quiet_while_it_polls_and_its_scope_is_enabled() -> None:
         view.polled_at["web-1"] = TEN - POLL_LIMIT + timedelta(seconds=1)
         view.polled_at["web-2"] = TEN - POLL_LIMIT
         assert states(service) == {"web-0": "quiet", "web-1": "quiet"}
+
+
+async def test_polls_are_not_known_before_the_first_reports_of_hosts() -> None:
+    async with run_api() as service:
+        assert states(service, knows_polls=False) == {}  # its scope is not enabled: no VM polls
+        view = service.fleet.replica.view("web")
+        noted = service.fleet.last_seen.record_request(view)
+        assert noted is not None
+        await noted
+        view.polled_at |= {"web-0": TEN, "web-1": TEN - POLL_LIMIT}
+        others = {vm.name: "not known yet" for vm in view.roster or ()} | {"web-0": "quiet"}
+        del others["web-1"]
+        assert states(service, knows_polls=False) == others
+        assert states(service) == {"web-0": "quiet"}
 
 
 async def test_state_follows_the_event() -> None:

@@ -1,4 +1,4 @@
-"""Access page: the sessions of the caller's token, and for admins all sessions and tokens."""
+"""Access page: sessions and calendar of the caller's token, and for admins all sessions and tokens."""
 
 from secrets import token_hex
 from typing import Annotated
@@ -10,9 +10,10 @@ from litestar.params import PathParameter
 from forewarn.api import v1
 from forewarn.core.access import Role
 from forewarn.operator.auth import Caller, CallerDep, requires
-from forewarn.operator.dashboard.pages import AnyRequest, changed, convert_form, read_form, render_page
+from forewarn.operator.dashboard.pages import AnyRequest, ReasonForm, changed, convert_form, read_form, render_page
 from forewarn.operator.dashboard.session_middleware import ROOT
-from forewarn.operator.parameters import IdempotencyKeyDep
+from forewarn.operator.parameters import IdempotencyKeyDep, TokenId
+from forewarn.operator.routes.calendar import feed_path
 from forewarn.operator.routes.tokens import show_token
 from forewarn.operator.sessions import Session
 from forewarn.operator.state import AppState
@@ -21,7 +22,6 @@ from forewarn.operator.strict_request import to_utc
 PATH = f"{ROOT}/access"
 
 SessionId = Annotated[str, PathParameter(max_length=64)]
-TokenId = Annotated[str, PathParameter(max_length=64)]
 
 
 @get(PATH, opt=requires(Role.VIEWER))
@@ -35,12 +35,14 @@ async def show_access(request: AnyRequest, state: AppState, caller: CallerDep) -
         "access.html",
         title="Access",
         live="all",
+        renews=True,
         position=await state.fleet.journal.end(),
         is_admin=is_admin,
         sessions=_visible_sessions(state, caller),
         names={id_: token.name for id_, token in tokens.items()},
         tokens=[(show_token(token), token.is_valid(now=now)) for token in tokens.values()] if is_admin else [],
         own_token=caller.token,
+        has_calendar=bool(tokens[caller.token].calendar) if caller.token in tokens else False,
         roles=[role.value for role in Role],
         request_key=token_hex(16),
     )
@@ -61,6 +63,23 @@ async def end_session(state: AppState, caller: CallerDep, session_id: SessionId)
     if session_id not in [session.id for session in _visible_sessions(state, caller)]:
         raise NotFoundException
     state.sessions.end(session_id)
+    return changed()
+
+
+@post(f"{PATH}/calendar", opt=requires(Role.VIEWER))
+async def create_calendar(
+    request: AnyRequest, state: AppState, caller: CallerDep, idempotency_key: IdempotencyKeyDep
+) -> Response[str]:
+    """Create the secret address of the caller's calendar, and show it once."""
+    secret = await state.fleet.tokens.create_calendar(caller.token, by=caller.name, idempotency_key=idempotency_key)
+    url = f"{request.scope['scheme']}://{request.headers.get('host', '')}{feed_path(secret)}"
+    return render_page(request, "new-calendar.html", url=url)
+
+
+@post(f"{PATH}/calendar/revoke", opt=requires(Role.VIEWER))
+async def revoke_calendar(state: AppState, caller: CallerDep, idempotency_key: IdempotencyKeyDep) -> Response[str]:
+    """Revoke the address of the caller's calendar."""
+    await state.fleet.tokens.revoke_calendar(caller.token, by=caller.name, idempotency_key=idempotency_key)
     return changed()
 
 
@@ -88,8 +107,6 @@ async def revoke_token(
     request: AnyRequest, state: AppState, caller: CallerDep, idempotency_key: IdempotencyKeyDep, token_id: TokenId
 ) -> Response[str]:
     """Revoke a token. The last one that can manage tokens is revoked only on the command line."""
-    form = await read_form(request)
-    await state.fleet.tokens.revoke(
-        token_id, by=caller.name, why=form.get("reason", ""), idempotency_key=idempotency_key
-    )
+    form = convert_form(await read_form(request), ReasonForm)
+    await state.fleet.tokens.revoke(token_id, by=caller.name, why=form.reason, idempotency_key=idempotency_key)
     return changed()

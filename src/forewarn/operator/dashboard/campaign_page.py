@@ -1,27 +1,35 @@
 """Campaign pages: the list, and one campaign with its progress per wave, what it waits for, and actions."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from secrets import token_hex
 from typing import Annotated, Literal
+from urllib.parse import urlencode
 
 import msgspec
 from litestar import Response, get, post
-from litestar.params import PathParameter
+from litestar.params import QueryParameter
 
 from forewarn.api import v1
 from forewarn.core.access import Role
 from forewarn.core.campaign.record import Campaign, CampaignState
 from forewarn.core.text import Name, Text
 from forewarn.operator.auth import CallerDep, requires
-from forewarn.operator.dashboard.pages import AnyRequest, changed, convert_form, read_form, render_page
+from forewarn.operator.dashboard.campaign_chart import CHART_KINDS, CampaignChart, progress_chart
+from forewarn.operator.dashboard.pages import PAUSE_PER_ITEM, AnyRequest, changed, convert_form, read_form, render_page
 from forewarn.operator.dashboard.session_middleware import ROOT
-from forewarn.operator.lookup import can_see_campaign, find_campaign
-from forewarn.operator.parameters import IdempotencyKeyDep
+from forewarn.operator.lookup import find_campaign
+from forewarn.operator.parameters import CampaignId, IdempotencyKeyDep
+from forewarn.operator.routes.campaigns import read_campaigns
 from forewarn.operator.routes.journal import read_page
 from forewarn.operator.state import AppState
 from forewarn.operator.views.campaigns import show_campaign, show_waves
+from forewarn.store.port import JournalQuery, RecordKey, RecordKind
 
 PATH = f"{ROOT}/campaigns"
+
+MAX_CAMPAIGNS = 50
+"""How many campaigns a page of the list has."""
 
 MAX_WAVES = 200
 """How many waves the page of a campaign lists."""
@@ -29,7 +37,11 @@ MAX_WAVES = 200
 MAX_ENTRIES = 50
 """How many entries of the journal it lists."""
 
-CampaignId = Annotated[str, PathParameter(max_length=128)]
+MAX_CHART_ENTRIES = 3_000
+"""How many entries of the journal, the newest, its chart uses; of older waves it shows the end only."""
+
+AfterCampaign = Annotated[str, QueryParameter(name="after", max_length=128)]
+Table = Annotated[int, QueryParameter(name="table", ge=0, le=1_000)]
 
 
 class CampaignForm(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -41,25 +53,33 @@ class CampaignForm(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 @get(PATH, opt=requires(Role.VIEWER))
-async def show_campaigns(request: AnyRequest, state: AppState, caller: CallerDep) -> Response[str]:
-    """Show all campaigns, the newest first."""
+async def show_campaigns(
+    request: AnyRequest, state: AppState, caller: CallerDep, after: AfterCampaign = ""
+) -> Response[str]:
+    """Show the newest campaigns, or those before another one."""
     position = await state.fleet.journal.end()
-    campaigns = [
-        await show_campaign(state.fleet, campaign)
-        for campaign in state.fleet.campaigns.all()[::-1]
-        if can_see_campaign(caller, campaign)
-    ]
-    return render_page(request, "campaigns.html", title="Campaigns", live="all", position=position, campaigns=campaigns)
+    page = await read_campaigns(state.fleet, caller, after=after, limit=MAX_CAMPAIGNS)
+    return render_page(
+        request,
+        "campaigns.html",
+        title="Campaigns",
+        live="all",
+        position=position,
+        pause=PAUSE_PER_ITEM * sum(campaign.scope_count for campaign in page.campaigns),
+        campaigns=page.campaigns,
+        next_path=None if page.next is None else f"{PATH}?{urlencode({'after': page.next})}",
+    )
 
 
 @get(f"{PATH}/{{campaign:str}}", opt=requires(Role.VIEWER))
 async def show_campaign_page(
-    request: AnyRequest, state: AppState, caller: CallerDep, campaign: CampaignId
+    request: AnyRequest, state: AppState, caller: CallerDep, campaign: CampaignId, table: Table = 0
 ) -> Response[str]:
-    """Show a campaign."""
+    """Show a campaign; `table` is the page of its chart's table to show."""
     position = await state.fleet.journal.end()
     found = find_campaign(state.fleet, caller, campaign)
     shown = await show_campaign(state.fleet, found)
+    picture = await _picture(state, found)
     journal = await read_page(state.fleet, caller, campaign=found.id, newest_first=True, limit=MAX_ENTRIES)
     return render_page(
         request,
@@ -67,12 +87,25 @@ async def show_campaign_page(
         title=shown.name,
         live="all",
         position=position,
+        pause=PAUSE_PER_ITEM * shown.scope_count,
         campaign=shown,
+        chart=picture.chart,
+        omitted=picture.omitted,
+        table=table,
         waves=show_waves(state.fleet, found, scope=None, state=None, after="", limit=MAX_WAVES),
         entries=journal.entries,
         actions=_possible_actions(shown),
         request_key=token_hex(16),
     )
+
+
+async def _picture(state: AppState, campaign: Campaign) -> CampaignChart:
+    """Return the chart of a campaign, from its record and its journal."""
+    key = RecordKey(RecordKind.CAMPAIGN, campaign.id)
+    query = JournalQuery(key=key, kinds=CHART_KINDS, newest_first=True, limit=MAX_CHART_ENTRIES)
+    entries = [row.entry for row in await state.fleet.journal.query(query)][::-1]
+    context, now = state.fleet.scopes.rule_context, state.fleet.clock.now()
+    return await asyncio.to_thread(progress_chart, campaign, entries, context, now=now)
 
 
 def _possible_actions(campaign: v1.Campaign) -> list[str]:

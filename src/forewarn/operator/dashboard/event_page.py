@@ -12,13 +12,14 @@ from forewarn.api import v1
 from forewarn.core.access import Role
 from forewarn.core.event_type import EVENT_TYPES
 from forewarn.core.impact import STUCK, ImpactState
+from forewarn.core.journal import EntryKind
 from forewarn.operator.auth import CallerDep, requires
 from forewarn.operator.dashboard.pages import AnyRequest, changed, convert_form, read_form, render_page
 from forewarn.operator.dashboard.session_middleware import ROOT
 from forewarn.operator.lookup import check_event
-from forewarn.operator.parameters import IdempotencyKeyDep
+from forewarn.operator.parameters import EventId, IdempotencyKeyDep, ScopeId
 from forewarn.operator.state import AppState
-from forewarn.operator.views.events import show_event_detail
+from forewarn.operator.views.events import FIRST_ENTRIES, show_event_detail
 from forewarn.wire.document import encode_document
 from forewarn.wire.preview import scope_after_poll
 from forewarn.wire.protocol import VERSIONS
@@ -28,8 +29,15 @@ PATH = f"{ROOT}/events/{{event:str}}"
 MAX_VMS = 200
 """How many VMs of an event the page lists."""
 
-EventId = Annotated[str, PathParameter(max_length=64)]
-ScopeId = Annotated[str, PathParameter(max_length=128)]
+IMPACT_STATES = {
+    EntryKind.IMPACT_BEGUN: ImpactState.BEGUN,
+    EntryKind.IMPACT_DONE: ImpactState.DONE,
+    EntryKind.IMPACT_FAILED: ImpactState.FAILED,
+    EntryKind.IMPACT_UNKNOWN: ImpactState.UNKNOWN,
+    EntryKind.IMPACT_GIVEN_UP: ImpactState.GIVEN_UP,
+}
+"""The state of a VM's work after an entry of the journal."""
+
 Version = Annotated[str, PathParameter(max_length=32)]
 
 
@@ -61,10 +69,11 @@ async def show_event_page(request: AnyRequest, state: AppState, caller: CallerDe
         "event.html",
         title=f"{'Event' if detail.type is None else detail.type.value} of {detail.scope}",
         position=position,
-        live=detail.scope,
+        live=f"scope:{detail.scope}",
         detail=detail,
         event=shown,
         rows=_vm_rows(detail)[:MAX_VMS],
+        first=next((entry for entry in detail.journal[:1] if entry.action in FIRST_ENTRIES), None),
         effect=None if detail.type is None else EVENT_TYPES[detail.type].effect.value,
         documents=list_documents(state, detail.scope) if shown is not None else [],
         stuck_vms=[impact.vm for impact in shown.impacts if impact.state in STUCK] if shown is not None else [],
@@ -96,11 +105,26 @@ async def show_document(state: AppState, caller: CallerDep, scope_id: ScopeId, v
 
 def _vm_rows(detail: v1.EventDetail) -> list[VmRow]:
     if detail.event is None:
-        return [VmRow(name, None, None) for name in detail.vms]
+        return _past_rows(detail)
     approvals = {approval.vm: approval for approval in detail.event.approvals}
     impacts = {impact.vm: impact for impact in detail.event.impacts}
     others = [name for name in approvals if name not in detail.vms]
     return [VmRow(name, approvals.get(name), impacts.get(name)) for name in (*detail.vms, *others)]
+
+
+def _past_rows(detail: v1.EventDetail) -> list[VmRow]:
+    """Return the VMs of an ended event, with their work as far as its journal has it."""
+    impacts: dict[str, v1.Impact] = {}
+    for entry in detail.journal:
+        for name in entry.vms:
+            if (state := IMPACT_STATES.get(entry.action)) is not None:
+                before = impacts.get(name)
+                attempt = int(entry.facts.get("attempt", before.attempt if before is not None else 1))
+                reason = "" if state in (ImpactState.BEGUN, ImpactState.DONE) else entry.reason
+                impacts[name] = v1.Impact(
+                    vm=name, state=state, attempt=attempt, begun_at=None, retry_at=None, reason=reason
+                )
+    return [VmRow(name, None, impacts.get(name)) for name in detail.vms]
 
 
 def _scope_vms(state: AppState, scope_id: str) -> list[str]:

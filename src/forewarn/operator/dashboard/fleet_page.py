@@ -1,11 +1,13 @@
 """Fleet page: every scope as a block with its VMs by update domain and fault domain, or every host with its VMs.
 
 The page has the first part of the blocks; the browser requests further parts when the user scrolls to them, and one
-block or part again when it has changed.
+block or part again when it has changed, or when the user returns to a part that was far from the window.
 """
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Iterator
 from datetime import datetime
+from heapq import heapify, heappop
+from itertools import takewhile
 from typing import Annotated, Literal, NamedTuple
 from urllib.parse import urlencode
 
@@ -13,9 +15,8 @@ import msgspec
 from litestar import Response, get
 from litestar.di import NamedDependency, Provide
 from litestar.exceptions import ValidationException
-from litestar.params import PathParameter, QueryParameter
+from litestar.params import QueryParameter
 
-from forewarn.api import v1
 from forewarn.core.access import Role
 from forewarn.core.scope import Scope
 from forewarn.core.text import natural_sort_key
@@ -26,9 +27,8 @@ from forewarn.operator.dashboard.pages import AnyRequest, render_page
 from forewarn.operator.dashboard.session_middleware import ROOT
 from forewarn.operator.dashboard.vm_state import VmState, count_states, vm_states
 from forewarn.operator.pagination import visible_scopes
+from forewarn.operator.parameters import HostName, ScopeId
 from forewarn.operator.state import AppState
-from forewarn.operator.views.inventory import sorted_vms
-from forewarn.operator.views.inventory_pages import list_hosts, visible_host
 
 PATH = f"{ROOT}/fleet"
 
@@ -37,6 +37,9 @@ VMS_PER_PART = 800
 
 BLOCKS_PER_PART = 60
 """… or after this number of blocks."""
+
+BLOCKS_PER_ROWS = 12
+"""This number of blocks fills rows of 1, 2, 3, 4 or 6 columns: a part with half of its VMs ends there, without gap."""
 
 VMS_PER_CELL = 250
 """How many VMs of one update domain and fault domain a block shows; it says how many there are."""
@@ -54,8 +57,6 @@ OnlyScope = Annotated[str, QueryParameter(name="scope", max_length=128)]
 OnlyHost = Annotated[str, QueryParameter(name="host", max_length=128)]
 AfterBlock = Annotated[str, QueryParameter(name="after", max_length=128)]
 UntilBlock = Annotated[str, QueryParameter(name="until", max_length=128)]
-ScopeId = Annotated[str, PathParameter(max_length=128)]
-HostName = Annotated[str, PathParameter(max_length=128)]
 
 
 class FleetQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,6 +82,11 @@ class FleetQuery(msgspec.Struct, frozen=True, kw_only=True):
     def is_filter(self) -> bool:
         """Whether VMs can be left out."""
         return bool(self.text or self.state)
+
+    @property
+    def is_default(self) -> bool:
+        """Whether the page shows the whole fleet by scope."""
+        return self == FleetQuery()
 
     def url(self, path: str, **changed: str) -> str:
         """Return the URL of a path with these filters, except for the changed ones."""
@@ -129,18 +135,23 @@ class Cell(NamedTuple):
 
 
 class TileRow(NamedTuple):
-    """A row of a block: an update domain of a scope, or a scope of a host."""
+    """A row of a block: an update domain of a scope, or a scope of a host, to which its label leads."""
 
     label: str
     cells: list[Cell]
+    scope: str = ""
 
 
 class Block(NamedTuple):
-    """A scope or a host. `columns` are the titles of its cells; `scopes` are those whose changes change it."""
+    """A scope or a host. `columns` are the titles of its cells; `scopes` are those whose changes change it.
+
+    `is_silent`: the process of the host is not heard from.
+    """
 
     id: str
     note: str
     is_held: bool
+    is_silent: bool
     columns: list[str]
     rows: list[TileRow]
     vms: int
@@ -153,11 +164,15 @@ class Block(NamedTuple):
 
 
 class BlockPage(NamedTuple):
-    """Blocks after one and up to another; `until` is empty for the last part."""
+    """Blocks after one and up to another; `until` is empty for the last part.
+
+    `following` is None, or where the part after this one ends, if this one was full before it reached its end.
+    """
 
     blocks: list[Block]
     after: str
     until: str
+    following: str | None = None
 
 
 @get(PATH, opt=requires(Role.VIEWER), dependencies=DEPENDENCIES)
@@ -172,7 +187,6 @@ async def show_fleet(
         position=await state.fleet.journal.end(),
         part=await _read_part(state, caller, fleet_query, after="", until=""),
         query=fleet_query,
-        is_again=False,
         counts=await _count_states(state, caller),
     )
 
@@ -186,9 +200,12 @@ async def show_part(
     after: AfterBlock = "",
     until: UntilBlock = "",
 ) -> Response[str]:
-    """Show the blocks after one: those of a further part, or up to `until` those of a part that has changed."""
+    """Show the blocks after one: those of a further part, or up to `until` those of a part that has changed.
+
+    A part that has grown too much ends earlier, and a further one has the rest.
+    """
     part = await _read_part(state, caller, fleet_query, after=after, until=until)
-    return render_page(request, "fleet-part.html", part=part, query=fleet_query, is_again=bool(until))
+    return render_page(request, "fleet-part.html", part=part, query=fleet_query)
 
 
 @get(f"{PATH}/states", opt=requires(Role.VIEWER), dependencies=DEPENDENCIES)
@@ -216,53 +233,52 @@ async def show_host_block(
     request: AnyRequest, state: AppState, caller: CallerDep, fleet_query: FleetQueryDep, host_name: HostName
 ) -> Response[str]:
     """Show the block of a host again, after a change; nothing if no VM matches any more."""
-    host = visible_host(state, caller, host_name)
-    block = None if host is None else _host_block(state, host, fleet_query, {}, state.fleet.clock.now())
+    block = _host_block(state, caller, host_name, fleet_query, {}, state.fleet.clock.now())
     return render_page(request, "fleet-block.html", block=block, query=fleet_query)
 
 
 async def _count_states(state: AppState, caller: Caller) -> dict[VmState, int]:
     counts = dict.fromkeys(VmState, 0)
-    now, hold = state.fleet.clock.now(), state.fleet.holds.current
+    now, hold, knows_polls = state.fleet.clock.now(), state.fleet.holds.current, state.fleet.hosts.knows_polls
     async for scope in visible_scopes(state.fleet.replica, state.scope_ids.ids(), caller):
         view = state.fleet.replica.get_or_create_view(scope.id)
-        for each, count in count_states(view, scope, hold, now=now).items():
+        for each, count in count_states(view, scope, hold, now=now, knows_polls=knows_polls).items():
             counts[each] += count
+    if not counts[VmState.UNKNOWN]:  # only for a minute after the start of a control node
+        del counts[VmState.UNKNOWN]
     return counts
 
 
 async def _read_part(state: AppState, caller: Caller, query: FleetQuery, *, after: str, until: str) -> BlockPage:
-    if query.view == "scopes":
-        return await _scope_part(state, caller, query, after=after, until=until)
-    return await _host_part(state, caller, query, after=after, until=until)
-
-
-async def _scope_part(state: AppState, caller: Caller, query: FleetQuery, *, after: str, until: str) -> BlockPage:
-    now = state.fleet.clock.now()
-    ids: Iterable[str] = state.scope_ids.after(after)
-    if query.scope:
-        ids = [query.scope] if query.scope > after else []
-    elif query.only_state not in (None, VmState.QUIET, VmState.SILENT):
-        ids = sorted(view.id for view in state.fleet.replica.views_with_events() if view.id > after)
-
-    async def matching() -> AsyncIterator[Block]:
-        async for scope in visible_scopes(state.fleet.replica, ids, caller):
-            if until and scope.id > until:
-                return
-            if (block := _scope_block(state, scope, query, now)) is not None:
-                yield block
-
+    find = _scope_blocks if query.view == "scopes" else _host_blocks
     blocks: list[Block] = []
-    async for block in matching():
-        if not until and is_full(blocks):
-            return BlockPage(blocks, after, blocks[-1].id)
+    async for block in find(state, caller, query, after, until):
+        if is_full(blocks):
+            return BlockPage(blocks, after, blocks[-1].id, until)
         blocks.append(block)
     return BlockPage(blocks, after, until)
 
 
+async def _scope_blocks(
+    state: AppState, caller: Caller, query: FleetQuery, after: str, until: str
+) -> AsyncIterator[Block]:
+    now = state.fleet.clock.now()
+    ids: Iterable[str] = state.scope_ids.after(after)
+    if query.scope:
+        ids = [query.scope] if query.scope > after else []
+    elif query.only_state not in (None, VmState.QUIET, VmState.SILENT, VmState.UNKNOWN):
+        ids = sorted(view.id for view in state.fleet.replica.views_with_events() if view.id > after)
+    if until:
+        ids = takewhile(lambda id_: id_ <= until, ids)
+    async for scope in visible_scopes(state.fleet.replica, ids, caller):
+        if (block := _scope_block(state, scope, query, now)) is not None:
+            yield block
+
+
 def is_full(blocks: list[Block]) -> bool:
     """Return whether a part has its blocks."""
-    return len(blocks) >= BLOCKS_PER_PART or sum(block.vms for block in blocks) >= VMS_PER_PART
+    limit = VMS_PER_PART if len(blocks) % BLOCKS_PER_ROWS else VMS_PER_PART // 2
+    return len(blocks) >= BLOCKS_PER_PART or sum(block.vms for block in blocks) >= limit
 
 
 def _scope_block(state: AppState, scope: Scope, query: FleetQuery, now: datetime) -> Block | None:
@@ -286,7 +302,7 @@ def _scope_block(state: AppState, scope: Scope, query: FleetQuery, now: datetime
         for row in sorted({vm.update_domain for vm in vms})
     ]
     titles = [f"FD {column}" for column in columns]
-    return Block(scope.id, scope.kind.value, scope.hold is not None, titles, rows, len(vms), [scope.id])
+    return Block(scope.id, scope.kind.value, scope.hold is not None, False, titles, rows, len(vms), [scope.id])
 
 
 def _has_text(vm: Vm, text: str) -> bool:
@@ -299,7 +315,7 @@ def _has_text(vm: Vm, text: str) -> bool:
 
 def _states(state: AppState, scope: Scope, now: datetime) -> dict[str, VmState]:
     view = state.fleet.replica.get_or_create_view(scope.id)
-    return vm_states(view, scope, state.fleet.holds.current, now=now)
+    return vm_states(view, scope, state.fleet.holds.current, now=now, knows_polls=state.fleet.hosts.knows_polls)
 
 
 def _cell(scope: Scope, vms: list[Vm], states: dict[str, VmState]) -> Cell:
@@ -312,46 +328,59 @@ def _cell(scope: Scope, vms: list[Vm], states: dict[str, VmState]) -> Cell:
 
 
 def short_name(name: str) -> str:
-    """Return a name as a tile shows it: names of a scope differ at their end."""
+    """Return a name as a tile or a row shows it: names of a scope, and those of scopes, differ at their end."""
     return name if len(name) <= MAX_LABEL else f"…{name[1 - MAX_LABEL :]}"
 
 
-async def _host_part(state: AppState, caller: Caller, query: FleetQuery, *, after: str, until: str) -> BlockPage:
-    """Return blocks, perhaps none: the part then leads to the next one."""
+async def _host_blocks(
+    state: AppState, caller: Caller, query: FleetQuery, after: str, until: str
+) -> AsyncIterator[Block]:
     now = state.fleet.clock.now()
-    page = await list_hosts(state, caller, name=query.host or None, after=after, limit=BLOCKS_PER_PART)
-    blocks: list[Block] = []
     states: dict[str, dict[str, VmState]] = {}
-    async for host in iterate_gradually(page.hosts):
-        if until and host.name > until:
-            return BlockPage(blocks, after, until)
-        if not until and sum(block.vms for block in blocks) >= VMS_PER_PART:
-            return BlockPage(blocks, after, blocks[-1].id)
-        if (block := _host_block(state, host, query, states, now)) is not None:
-            blocks.append(block)
-    return BlockPage(blocks, after, until or page.next or "")
+    hosts = [query.host] if query.host else list(state.fleet.replica.hosts())
+    names = [name async for name in iterate_gradually(hosts) if name > after and (not until or name <= until)]
+    async for name in iterate_gradually(_in_order(names)):
+        if (block := _host_block(state, caller, name, query, states, now)) is not None:
+            yield block
+
+
+def _in_order(names: list[str]) -> Iterator[str]:
+    """Yield the names in order; few are needed, and to sort all of them would take long."""
+    heapify(names)
+    while names:
+        yield heappop(names)
 
 
 def _host_block(
-    state: AppState, host: v1.Host, query: FleetQuery, states: dict[str, dict[str, VmState]], now: datetime
+    state: AppState,
+    caller: Caller,
+    host: str,
+    query: FleetQuery,
+    states: dict[str, dict[str, VmState]],
+    now: datetime,
 ) -> Block | None:
     """Return the block of a host with the VMs that match; None if none does. `states` has those of known scopes."""
+    placed: dict[str, list[Vm]] = {}
+    for view, vm in state.fleet.replica.hosts().get(host, ()):
+        if caller.can_see(view.id):
+            placed.setdefault(view.id, []).append(vm)
     text, rows, count = query.text, [], 0
-    for scope_id in host.scopes:
-        scope, _ = state.fleet.replica.newest(scope_id)
-        if scope is None:
-            continue
+    for scope_id in sorted(placed):
+        scope = state.fleet.replica.scope(scope_id)
         if scope_id not in states:
             states[scope_id] = _states(state, scope, now)
         known = states[scope_id]
         vms = [
             vm
-            for vm in sorted_vms(scope.roster)
-            if vm.host == host.name
+            for vm in placed[scope_id]
+            if vm.name in known  # else added during this request
             and query.only_state in (None, known[vm.name])
             and (text in scope_id.casefold() or _has_text(vm, text))
         ]
         if vms:
             count += len(vms)
-            rows.append(TileRow(scope_id, [_cell(scope, vms, known)]))
-    return Block(host.name, "host", False, [], rows, count, list(host.scopes)) if rows else None
+            rows.append(TileRow(short_name(scope_id), [_cell(scope, vms, known)], scope_id))
+    if not rows:
+        return None
+    is_silent = host in state.fleet.hosts.silent()
+    return Block(host, "host", False, is_silent, [], rows, count, sorted(placed))

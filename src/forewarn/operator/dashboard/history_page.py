@@ -2,12 +2,12 @@
 
 import csv
 import io
-from collections.abc import Mapping
 from typing import Annotated, Literal
 from urllib.parse import urlencode
 
 import msgspec
 from litestar import Response, get
+from litestar.di import NamedDependency, Provide
 from litestar.exceptions import ValidationException
 from litestar.params import QueryParameter
 
@@ -42,11 +42,20 @@ After = Annotated[str, QueryParameter(name="after", pattern=r"^[0-9]{0,18}$")]
 ExportFormat = Annotated[Literal["csv", "json"], QueryParameter(name="format")]
 
 
-@get(PATH, opt=requires(Role.VIEWER))
-async def show_history(
-    request: AnyRequest,
-    state: AppState,
-    caller: CallerDep,
+class HistoryQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """The filters of the page, as in its URL; an empty one does not count."""
+
+    scope: str
+    vm: str
+    event: str
+    campaign: str
+    action: str
+    actor: str
+    since: str
+    until: str
+
+
+def provide_query(
     only_scope: OnlyScope = "",
     only_vm: OnlyVm = "",
     only_event: OnlyEvent = "",
@@ -55,29 +64,45 @@ async def show_history(
     only_actor: OnlyActor = "",
     since: Since = "",
     until: Until = "",
+) -> HistoryQuery:
+    """Provide the filters of a request to handlers."""
+    return HistoryQuery(
+        scope=only_scope,
+        vm=only_vm,
+        event=only_event,
+        campaign=only_campaign,
+        action=only_action,
+        actor=only_actor,
+        since=since,
+        until=until,
+    )
+
+
+HistoryQueryDep = NamedDependency[HistoryQuery]
+"""The filters of a request, as handlers take them: `history_query: HistoryQueryDep`."""
+
+DEPENDENCIES = {"history_query": Provide(provide_query, sync_to_thread=False)}
+
+
+@get(PATH, opt=requires(Role.VIEWER), dependencies=DEPENDENCIES)
+async def show_history(
+    request: AnyRequest,
+    state: AppState,
+    caller: CallerDep,
+    history_query: HistoryQueryDep,
     after: After = "",
 ) -> Response[str]:
     """Show the newest entries that match, or those before a position."""
-    query = {
-        "scope": only_scope,
-        "vm": only_vm,
-        "event": only_event,
-        "campaign": only_campaign,
-        "action": only_action,
-        "actor": only_actor,
-        "since": since,
-        "until": until,
-    }
     position = await state.fleet.journal.end()
-    page = await _read(state, caller, query, after=int(after or 0), limit=ENTRIES)
-    given = {name: value for name, value in query.items() if value}
+    page = await _read(state, caller, history_query, after=int(after or 0), limit=ENTRIES)
+    given = {name: value for name, value in msgspec.structs.asdict(history_query).items() if value}
     return render_page(
         request,
         "history.html",
         title="History",
         live="" if after else "all",
         position=position,
-        query=query,
+        query=history_query,
         actions=[kind.value for kind in EntryKind],
         entries=page.entries,
         is_filtered=bool(given),
@@ -87,35 +112,18 @@ async def show_history(
     )
 
 
-@get(f"{PATH}/export", opt=requires(Role.VIEWER))
+@get(f"{PATH}/export", opt=requires(Role.VIEWER), dependencies=DEPENDENCIES)
 async def export_history(
     state: AppState,
     caller: CallerDep,
-    only_scope: OnlyScope = "",
-    only_vm: OnlyVm = "",
-    only_event: OnlyEvent = "",
-    only_campaign: OnlyCampaign = "",
-    only_action: OnlyAction = "",
-    only_actor: OnlyActor = "",
-    since: Since = "",
-    until: Until = "",
+    history_query: HistoryQueryDep,
     format_: ExportFormat = "csv",
 ) -> Response[bytes]:
     """Return the newest entries that match as a file."""
-    query = {
-        "scope": only_scope,
-        "vm": only_vm,
-        "event": only_event,
-        "campaign": only_campaign,
-        "action": only_action,
-        "actor": only_actor,
-        "since": since,
-        "until": until,
-    }
     entries: list[v1.JournalEntry] = []
     after = 0
     while len(entries) < EXPORT_ENTRIES:
-        page = await _read(state, caller, query, after=after, limit=v1.LARGEST_PAGE)
+        page = await _read(state, caller, history_query, after=after, limit=v1.LARGEST_PAGE)
         entries += page.entries
         if page.next is None:
             break
@@ -127,22 +135,22 @@ async def export_history(
     return Response(write_csv(entries), media_type="text/csv", headers=headers)
 
 
-async def _read(state: AppState, caller: Caller, query: Mapping[str, str], *, after: int, limit: int) -> v1.JournalPage:
+async def _read(state: AppState, caller: Caller, query: HistoryQuery, *, after: int, limit: int) -> v1.JournalPage:
     try:
-        actions = (EntryKind(query["action"]),) if query["action"] else ()
+        actions = (EntryKind(query.action),) if query.action else ()
     except ValueError:
-        raise ValidationException(f"there is no action {query['action']}") from None
+        raise ValidationException(f"there is no action {query.action}") from None
     return await read_page(
         state.fleet,
         caller,
-        scope=query["scope"] or None,
-        vm=query["vm"] or None,
-        event=query["event"] or None,
-        campaign=query["campaign"] or None,
+        scope=query.scope or None,
+        vm=query.vm or None,
+        event=query.event or None,
+        campaign=query.campaign or None,
         actions=actions,
-        actor=query["actor"] or None,
-        since=parse_time(_with_zone(query["since"]), "since"),
-        until=parse_time(_with_zone(query["until"]), "until"),
+        actor=query.actor or None,
+        since=parse_time(_with_zone(query.since), "since"),
+        until=parse_time(_with_zone(query.until), "until"),
         newest_first=True,
         after=after,
         limit=limit,

@@ -15,17 +15,22 @@ from forewarn.operator.state import AppState
 
 PATH = f"{ROOT}/holds"
 
+MAX_HOLDS = 200
+"""How many holds the page lists."""
+
 
 @get(PATH, opt=requires(Role.VIEWER))
 async def show_holds(request: AnyRequest, state: AppState, caller: CallerDep) -> Response[str]:
     """Show the hold of the fleet and the holds of scopes."""
+    holds = list_visible_holds(state.fleet, caller).holds
     return render_page(
         request,
         "holds.html",
         title="Holds",
         live="all",
         position=await state.fleet.journal.end(),
-        holds=list_visible_holds(state.fleet, caller).holds,
+        holds=holds[:MAX_HOLDS],
+        hold_count=len(holds),
         can_hold_fleet=not caller.scopes,
         request_key=token_hex(16),
     )

@@ -19,12 +19,15 @@ from forewarn.clock import ManualClock
 from forewarn.core.access import Role
 from forewarn.core.errors import CoreError
 from forewarn.core.event import Cause, EventType, Source
-from forewarn.core.text import GUID_PATTERN
+from forewarn.core.idempotency import REQUEST_FACTS
+from forewarn.core.text import GUID_PATTERN, Text
 from forewarn.fleet.errors import FleetError
 from forewarn.operator.auth import Caller
 from forewarn.operator.dashboard.assets import assets
 from forewarn.operator.dashboard.session_middleware import BACKGROUND, CSRF, ROOT, SESSION, SIGN_IN
+from forewarn.operator.dashboard.time_chart import chart_data
 from forewarn.operator.decode_errors import plain_message, with_choices
+from forewarn.operator.emulator import is_time_virtual
 from forewarn.operator.error_responses import (
     domain_error_response,
     http_error_response,
@@ -40,15 +43,22 @@ AnyRequest = Request[Any, Any, Any]
 
 T = TypeVar("T")
 
+EMULATOR = f"{ROOT}/emulator"
+
 NAVIGATION = (
     ("Overview", ROOT),
     ("Fleet", f"{ROOT}/fleet"),
+    ("Timeline", f"{ROOT}/timeline"),
     ("Campaigns", f"{ROOT}/campaigns"),
+    ("Emulator", EMULATOR),
     ("History", f"{ROOT}/history"),
     ("Holds", f"{ROOT}/holds"),
     ("Access", f"{ROOT}/access"),
 )
-"""The pages of the top bar."""
+"""The pages of the top bar. Emulator is among them only where time is virtual."""
+
+PAUSE_PER_ITEM = 1
+"""How many milliseconds a large page waits before it updates itself again (`pause`), for each item or scope on it."""
 
 HTMX_CONFIG = {
     "allowEval": False,
@@ -60,10 +70,11 @@ HTMX_CONFIG = {
 }
 """Settings of htmx: nothing that needs an exception in the Content-Security-Policy; error responses are shown."""
 
-MOMENT_OR_ID = re.compile(
-    rf"(?P<moment>\b\d{{4}}-\d\d-\d\d[ T]\d\d:\d\d:\d\dZ)|(?<=\bevent )(?P<event>{GUID_PATTERN})\b", re.ASCII
+MARKED_TEXT = re.compile(
+    rf"`(?P<code>[^`]+)`|(?P<moment>\b\d{{4}}-\d\d-\d\d[ T]\d\d:\d\d:\d\dZ)|(?<=\bevent )(?P<event>{GUID_PATTERN})\b",
+    re.ASCII,
 )
-"""A time, or the id of an event, in a text of the service."""
+"""A command, a time, or the id of an event, in a text of the service."""
 
 ERRORS = {400: "Malformed request", 403: "Not allowed", 404: "Not found", 409: "Not possible now", 410: "Gone"}
 """Titles of error pages."""
@@ -74,8 +85,13 @@ CONSENT = "Go ahead even if VMs will not hear of it"
 AT_ONCE = "Start at once, without notice"
 """The box of a form that starts an event at once."""
 
-ADVICE = {"set unannounced": f"check “{CONSENT}”", "use now": f"check “{AT_ONCE}”"}
-"""What the dashboard advises instead of a field of the API, at the end of a message."""
+ADVICE = {
+    "set unannounced": f"check “{CONSENT}”",
+    "use now": f"check “{AT_ONCE}”",
+    "there is no such path; see /openapi.json": "there is no such page",
+    " (see /openapi.json)": "",
+}
+"""What the dashboard advises instead of a field or the description of the API, at the end of a message."""
 
 
 @cache
@@ -89,6 +105,7 @@ def environment() -> Environment:
         undefined=StrictUndefined,
     )
     made.filters |= {
+        "chart_data": chart_data,
         "moment": show_moment,
         "plural": show_count,
         "prose": show_text,
@@ -107,6 +124,7 @@ def environment() -> Environment:
         "root": ROOT,
         "consent": CONSENT,
         "at_once": AT_ONCE,
+        "hidden_facts": REQUEST_FACTS | {"epoch"},
     }
     return made
 
@@ -122,15 +140,17 @@ def show_moment(moment: datetime | None, kind: str = "moment") -> Markup:
 
 
 def show_text(text: str) -> Markup:
-    """Return a text of the service with its times in the reader's zone, and with short links to its events."""
+    """Return a text of the service with times in the reader's zone, short links to events, and commands as code."""
     shown, place = Markup(), 0
-    for found in MOMENT_OR_ID.finditer(text):
+    for found in MARKED_TEXT.finditer(text):
         shown += Markup.escape(text[place : found.start()]) + _show_found(found)
         place = found.end()
     return shown + Markup.escape(text[place:])
 
 
 def _show_found(found: re.Match[str]) -> Markup:
+    if code := found["code"]:
+        return Markup("<code>{}</code>").format(code)
     if id_ := found["event"]:
         return Markup('<a href="{}/events/{}"><span class="id">{}</span></a>').format(ROOT, id_, short_id(id_))
     try:
@@ -166,14 +186,14 @@ def render_page(
     session: Session | None = request.scope.get(SESSION)  # type: ignore[assignment]  # our own key
     caller: Caller | None = request.scope.get("user")
     clock = current_service().fleet.clock
-    values = {"live": "", "renews": False} | values
+    values = {"live": "", "renews": False, "pause": 0} | values
     text = environment().get_template(template)
     content = text.render(
         caller=caller,
         session=session,
         csrf_headers=None if session is None else msgspec.json.encode({CSRF.decode(): session.csrf}).decode(),
         path=request.scope["path"].rstrip("/") or ROOT,
-        navigation=NAVIGATION,
+        navigation=[item for item in NAVIGATION if item[1] != EMULATOR or is_time_virtual(current_service())],
         clock_now=clock.now(),
         clock_manual=isinstance(clock, ManualClock),
         sign_in_path=SIGN_IN,
@@ -205,6 +225,12 @@ def convert_form(form: Mapping[str, object], type_: type[T]) -> T:
         return msgspec.convert(form, type=type_, strict=False)
     except msgspec.ValidationError as error:
         raise ValidationException(with_choices(plain_message(str(error)), type_)) from None
+
+
+class ReasonForm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A form whose only field is the reason for the journal."""
+
+    reason: Text = ""
 
 
 def empty_page(status: int, **headers: str) -> Response[str]:

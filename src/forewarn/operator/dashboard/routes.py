@@ -10,9 +10,27 @@ from forewarn.core.access import Role
 from forewarn.core.errors import CoreError
 from forewarn.fleet.errors import FleetError
 from forewarn.operator.auth import requires
-from forewarn.operator.dashboard.access_page import create_token, end_session, revoke_token, show_access
+from forewarn.operator.dashboard.access_page import (
+    create_calendar,
+    create_token,
+    end_session,
+    revoke_calendar,
+    revoke_token,
+    show_access,
+)
 from forewarn.operator.dashboard.assets import static_file
+from forewarn.operator.dashboard.campaign_editor import plan_input, show_editor, start_planned
 from forewarn.operator.dashboard.campaign_page import change_campaign, show_campaign_page, show_campaigns
+from forewarn.operator.dashboard.emulator_page import (
+    advance,
+    cancel_run,
+    clear_fault_form,
+    play,
+    set_fault_form,
+    set_speed,
+    show_emulator,
+    show_run,
+)
 from forewarn.operator.dashboard.event_page import (
     approve_event,
     cancel_event,
@@ -22,13 +40,16 @@ from forewarn.operator.dashboard.event_page import (
     show_event_page,
 )
 from forewarn.operator.dashboard.fleet_page import show_fleet, show_host_block, show_part, show_scope_block, show_states
+from forewarn.operator.dashboard.guest_page import show_exchanges, show_guest_page
 from forewarn.operator.dashboard.history_page import export_history, show_history
 from forewarn.operator.dashboard.hold_page import create_hold, release_hold, show_holds
 from forewarn.operator.dashboard.overview import show_overview
 from forewarn.operator.dashboard.pages import error_page
+from forewarn.operator.dashboard.report_page import show_report
 from forewarn.operator.dashboard.session_middleware import ROOT
 from forewarn.operator.dashboard.sign_in import root, show_sign_in, sign_in, sign_out
 from forewarn.operator.dashboard.stream import stream
+from forewarn.operator.dashboard.timeline_page import show_timeline
 from forewarn.operator.dashboard.vm_page import operate_vm, schedule_vm, search_all, show_vm_page
 from forewarn.operator.errors import OperatorError
 from forewarn.store.port import StoreError
@@ -63,12 +84,27 @@ def dashboard_router() -> Router:
             show_scope_block,
             show_host_block,
             show_vm_page,
+            show_guest_page,
+            show_exchanges,
             operate_vm,
             schedule_vm,
             search_all,
+            show_timeline,
             show_campaigns,
+            show_editor,
+            plan_input,
+            start_planned,
             show_campaign_page,
             change_campaign,
+            show_emulator,
+            advance,
+            set_speed,
+            play,
+            cancel_run,
+            show_run,
+            set_fault_form,
+            clear_fault_form,
+            show_report,
             show_history,
             export_history,
             show_holds,
@@ -76,6 +112,8 @@ def dashboard_router() -> Router:
             release_hold,
             show_access,
             end_session,
+            create_calendar,
+            revoke_calendar,
             create_token,
             revoke_token,
             show_event_page,

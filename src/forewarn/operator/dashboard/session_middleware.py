@@ -13,6 +13,7 @@ from litestar.enums import ScopeType
 from litestar.types import ASGIApp, HTTPScope, Message, Receive, Scope, Send
 
 from forewarn.operator.auth import IS_STILL_VALID, SAFE_METHODS, TokenRecord, caller_of
+from forewarn.operator.routes.calendar import FEEDS
 from forewarn.operator.sessions import Session, Sessions, is_same_secret
 
 ROOT = "/ui"
@@ -105,7 +106,9 @@ class SessionMiddleware:
         secret = _cookie(scope, cookie_name(scope))
         if not secret:
             return None, None
-        session = self._sessions.find(secret, is_background=_header(scope, BACKGROUND) is not None)
+        # A browser opens the stream again by itself, and its requests for streams cannot have headers of ours.
+        is_background = scope["path"] == STREAM or _header(scope, BACKGROUND) is not None
+        session = self._sessions.find(secret, is_background=is_background)
         return session, None if session is None else self._find_token(session.token)
 
 
@@ -123,7 +126,7 @@ def is_same_origin(scope: HTTPScope) -> bool:
 
 
 def _is_open(path: str) -> bool:
-    return path in ("/", SIGN_IN) or path.startswith(f"{STATIC}/")
+    return path in ("/", SIGN_IN) or path.startswith((f"{STATIC}/", f"{FEEDS}/"))
 
 
 async def _ask_to_sign_in(scope: HTTPScope, send: Send) -> None:

@@ -1,12 +1,13 @@
 """VM page: its state, what it sees now and the checks of `doctor`, its events and journal; and operations on it."""
 
+from contextlib import suppress
 from datetime import datetime
 from secrets import token_hex
 from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 from litestar import Response, get, post
-from litestar.params import PathParameter, QueryParameter
+from litestar.params import QueryParameter
 
 from forewarn.api import v1
 from forewarn.api.v1.common import Duration
@@ -18,7 +19,7 @@ from forewarn.core.event import EventType, Source
 from forewarn.core.event_type import EVENT_TYPES
 from forewarn.core.schedule import unannounced_reason
 from forewarn.core.scope import EventOutcome
-from forewarn.core.text import Text
+from forewarn.core.text import Text, is_guid
 from forewarn.core.vm import Priority
 from forewarn.fleet.errors import AmbiguousVm, ScopeNotFound, VmNotFound
 from forewarn.fleet.journal import journal_query
@@ -36,8 +37,10 @@ from forewarn.operator.dashboard.pages import (
 )
 from forewarn.operator.dashboard.session_middleware import ROOT
 from forewarn.operator.dashboard.vm_state import vm_states
+from forewarn.operator.errors import JournalEventNotFound
 from forewarn.operator.event_creation import EventCreationDep
-from forewarn.operator.lookup import find_vm
+from forewarn.operator.lookup import check_event, find_vm
+from forewarn.operator.parameters import ScopeId, VmName
 from forewarn.operator.routes.diagnosis import diagnose_vm
 from forewarn.operator.routes.events import schedule_request
 from forewarn.operator.state import AppState
@@ -59,8 +62,6 @@ MAX_ROWS = 200
 MIN_ID = 4
 """The shortest beginning of an event's id that a search takes for one."""
 
-ScopeId = Annotated[str, PathParameter(max_length=128)]
-VmName = Annotated[str, PathParameter(max_length=128)]
 Search = Annotated[str, QueryParameter(name="q", max_length=128)]
 
 
@@ -103,11 +104,12 @@ async def show_vm_page(
         "vm.html",
         title=vm.name,
         position=position,
-        live=view.id,
+        live=f"scope:{view.id}",
         renews=True,
         vm=shown,
         vm_path=f"{ROOT}/vms/{path_segment(view.id)}/{path_segment(vm.name)}",
-        state=vm_states(view, value, fleet.holds.current, now=now)[vm.name],
+        state=vm_states(view, value, fleet.holds.current, now=now, knows_polls=fleet.hosts.knows_polls)[vm.name],
+        knows_polls=fleet.hosts.knows_polls,
         polled_at=view.polled_at.get(vm.name),
         scope_polled_at=fleet.last_seen.of(view),
         events=[show_event(fleet, value, event, now=now) for event in value.events_affecting(vm.name)],
@@ -191,9 +193,10 @@ async def schedule_vm(
 async def search_all(state: AppState, caller: CallerDep, search: Search = "") -> Response[str]:
     """Lead to the event or VM with exactly this id or name, else to the fleet with this filter."""
     text = search.strip()
-    found = state.fleet.replica.find_event(text)
-    if found is not None and caller.can_see(found[0].id):
-        return empty_page(303, Location=f"{ROOT}/events/{path_segment(text)}")
+    if is_guid(text):
+        with suppress(JournalEventNotFound):
+            await check_event(state.fleet, caller, text)
+            return empty_page(303, Location=f"{ROOT}/events/{path_segment(text)}")
     prefix = text.upper()
     views = state.fleet.replica.views_with_events() if len(text) >= MIN_ID else []
     visible = (view.scope for view in views if view.scope is not None and caller.can_see(view.id))

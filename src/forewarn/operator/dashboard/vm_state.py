@@ -23,21 +23,29 @@ class VmState(StrEnum):
     APPROVED = "approved"
     SCHEDULED = "scheduled"
     SILENT = "not polling"
+    UNKNOWN = "not known yet"
     QUIET = "quiet"
 
     @property
     def mark(self) -> str:
         """The name of its colour and mark in the style sheet."""
-        return {VmState.IMPACT: "impact", VmState.SILENT: "silent"}.get(self, self.value)
+        marks = {VmState.IMPACT: "impact", VmState.SILENT: "silent", VmState.UNKNOWN: "silent"}
+        return marks.get(self, self.value)
 
 
 ORDER = {state: place for place, state in enumerate(VmState)}
 
 
-def vm_states(view: ScopeView, scope: Scope, fleet_hold: Hold | None, *, now: datetime) -> dict[str, VmState]:
-    """Return the state of each VM of a scope. A hold shows only on VMs whose maintenance it stops."""
+def vm_states(
+    view: ScopeView, scope: Scope, fleet_hold: Hold | None, *, now: datetime, knows_polls: bool
+) -> dict[str, VmState]:
+    """Return the state of each VM of a scope. A hold shows only on VMs whose maintenance it stops.
+
+    `knows_polls`: whether this process would know if a VM has polled.
+    """
     is_held = fleet_hold is not None or scope.hold is not None
-    states = {vm.name: _poll_state(view, scope, vm.name, now=now) for vm in scope.roster}
+    unheard = VmState.SILENT if knows_polls or not scope.enabled else VmState.UNKNOWN
+    states = {vm.name: _poll_state(view, scope, vm.name, unheard, now=now) for vm in scope.roster}
     for event in scope.events:
         for name, state in _event_states(event, is_held=is_held):
             if name in states and ORDER[state] < ORDER[states[name]]:
@@ -45,17 +53,21 @@ def vm_states(view: ScopeView, scope: Scope, fleet_hold: Hold | None, *, now: da
     return states
 
 
-def count_states(view: ScopeView, scope: Scope, fleet_hold: Hold | None, *, now: datetime) -> Mapping[VmState, int]:
+def count_states(
+    view: ScopeView, scope: Scope, fleet_hold: Hold | None, *, now: datetime, knows_polls: bool
+) -> Mapping[VmState, int]:
     """Return how many VMs of a scope are in each state."""
-    if scope.events or (scope.enabled and view.polled_at):
-        return Counter(vm_states(view, scope, fleet_hold, now=now).values())
+    if scope.events or (scope.enabled and (view.polled_at or not knows_polls)):
+        return Counter(vm_states(view, scope, fleet_hold, now=now, knows_polls=knows_polls).values())
     return {VmState.SILENT: len(scope.roster)}
 
 
-def _poll_state(view: ScopeView, scope: Scope, name: str, *, now: datetime) -> VmState:
+def _poll_state(view: ScopeView, scope: Scope, name: str, unheard: VmState, *, now: datetime) -> VmState:
+    """Return the state of a VM without events; `unheard` if this process has not heard of any poll of it."""
     polled_at = view.polled_at.get(name)
-    is_polling = scope.enabled and polled_at is not None and now - polled_at < POLL_LIMIT
-    return VmState.QUIET if is_polling else VmState.SILENT
+    if polled_at is None:
+        return unheard
+    return VmState.QUIET if scope.enabled and now - polled_at < POLL_LIMIT else VmState.SILENT
 
 
 def _event_states(event: Event, *, is_held: bool) -> Iterable[tuple[str, VmState]]:

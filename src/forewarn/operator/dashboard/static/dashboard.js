@@ -4,9 +4,17 @@ import { enableMorph } from "./morph.js";
 import { followStream, update } from "./stream.js";
 import { keepTimes, showTimes } from "./times.js";
 
+document.querySelector(".bar [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
 enableMorph();
 keepTimes();
 followStream();
+
+// A page that updates itself does not prolong the session; what the user does there, does.
+document.body.addEventListener("htmx:configRequest", ({ detail }) => {
+  if (detail.triggeringEvent?.type === "refresh") {
+    detail.headers["forewarn-background"] = "1";
+  }
+});
 
 document.body.addEventListener("htmx:afterSettle", ({ detail }) => {
   showTimes(document);
@@ -17,7 +25,7 @@ document.body.addEventListener("htmx:afterSettle", ({ detail }) => {
 
 // Show an error where it belongs: in the form that was sent, else at the top of the page.
 function showError(element, message) {
-  const place = element.querySelector?.(".form-error") ?? document.getElementById("page-error");
+  const place = element.closest("form")?.querySelector(".form-error") ?? document.getElementById("page-error");
   place.textContent = message;
 }
 

@@ -1,10 +1,10 @@
 // Changes a part of the page into its newest version, node by node: focus, selection, open details and scroll positions
-// stay, and a dialog that the user has open keeps its form.
+// stay, and a dialog that the user has open keeps its form. A script or the user owns an element with data-keep.
 
 import { setNow, showTimes } from "./times.js";
 
 const callbacks = {
-  beforeNodeMorphed: (node) => !(node instanceof HTMLDialogElement && node.open),
+  beforeNodeMorphed: (node) => !(node instanceof HTMLDialogElement && node.open) && node.dataset?.keep === undefined,
   beforeNodeRemoved: (node) => !(node instanceof HTMLDialogElement && node.open),
   beforeAttributeUpdated: (name, node) => !(name === "open" && node instanceof HTMLDetailsElement),
 };
@@ -16,16 +16,17 @@ export function enableMorph() {
       if (style !== "morph") {
         return false;
       }
-      const [content] = fragment.children;
-      if (content === undefined) {
+      const contents = [...fragment.children];
+      if (contents.length === 0) {
         target.remove();
         return true;
       }
-      if (content.dataset.now) {
-        setNow(content.dataset.now);
+      if (contents[0].dataset.now) {
+        setNow(contents[0].dataset.now);
       }
       showTimes(fragment);
-      return Idiomorph.morph(target, content, { morphStyle: "outerHTML", ignoreActiveValue: true, callbacks });
+      // Elements after the first one are inserted after the target.
+      return Idiomorph.morph(target, contents, { morphStyle: "outerHTML", ignoreActiveValue: true, callbacks });
     },
   });
 }

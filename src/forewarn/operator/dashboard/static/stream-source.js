@@ -11,6 +11,7 @@ export class StreamSource {
     this.listener = listener;
     this.position = null;
     this.failures = 0;
+    this.closes = 0;
     this.state = { kind: "state", live: false, since: Date.now(), position: null };
     this.open();
   }
@@ -24,6 +25,7 @@ export class StreamSource {
   }
 
   close() {
+    this.closes += 1;
     clearTimeout(this.timer);
     this.source.close();
   }
@@ -60,6 +62,8 @@ export class StreamSource {
   fail() {
     if (this.state.live) {
       this.setLive(false);
+    } else {
+      this.listener(this.state); // a page that was never live does not know since when it is stale
     }
     if (this.source.readyState === EventSource.CLOSED) {
       this.examine();
@@ -69,12 +73,13 @@ export class StreamSource {
   // The browser does not tell why it gave up, so ask again.
   async examine() {
     this.close();
+    const { closes } = this;
     const cancel = new AbortController();
     try {
       const url = this.position === null ? this.url : `${this.url}?after=${this.position}`;
       const headers = { accept: "text/event-stream", "forewarn-background": "1" };
       const { status } = await fetch(url, { headers, signal: cancel.signal });
-      if (status === 401) {
+      if (status === 401 && closes === this.closes) {
         this.listener({ kind: "ended" });
         return;
       }
@@ -85,6 +90,9 @@ export class StreamSource {
       // The service cannot be reached.
     } finally {
       cancel.abort();
+    }
+    if (closes !== this.closes) {
+      return; // it was closed or opened again meanwhile
     }
     this.failures += 1;
     this.timer = setTimeout(() => this.open(), Math.min(1000 * 2 ** (this.failures - 1), LONGEST_WAIT));

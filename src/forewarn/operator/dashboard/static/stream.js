@@ -3,8 +3,9 @@
 import { StreamSource } from "./stream-source.js";
 import { showTime } from "./times.js";
 
-const PAUSE = 250; // between two updates, in milliseconds
-const RENEWAL = 15_000; // for parts that also change without an entry in the journal, such as the time of a poll
+const PAUSE = 250; // between two updates, in milliseconds; a page with data-pause is large and waits longer
+const RENEWAL = 15_000; // for parts that also change without an entry in the journal, and those that were not loaded
+const KEPT = 3; // windows above and below the visible one in which a part of the fleet keeps its tiles
 
 const indicator = document.getElementById("stream");
 const outdated = new Set();
@@ -20,7 +21,7 @@ function regions(selector = "[data-live]") {
   return [...document.querySelectorAll(selector)];
 }
 
-// data-live is "all", "inventory" or names of scopes.
+// data-live is "all", "inventory" or scopes, such as "scope:web scope:shop".
 function matches({ dataset: { live, ignores } }, { record_kind: kind, record_id: id, action }) {
   if (live === "all") {
     return true;
@@ -29,13 +30,27 @@ function matches({ dataset: { live, ignores } }, { record_kind: kind, record_id:
     return action.startsWith("scope-") || action.startsWith("vm-");
   }
   // Entries about the fleet and about campaigns are few, and can concern every scope.
-  return kind === "scope" ? live.split(" ").includes(id) : kind !== ignores;
+  return kind === "scope" ? live.split(" ").includes(`scope:${id}`) : kind !== ignores;
 }
 
 // Parts far from the window wait until the reader scrolls to them.
-function isNear(region) {
+function isNear(region, windows = 1) {
   const { top, bottom } = region.getBoundingClientRect();
-  return bottom > -innerHeight && top < 2 * innerHeight;
+  return bottom > -windows * innerHeight && top < (windows + 1) * innerHeight;
+}
+
+// Remove the tiles of far parts, so that the document stays small however far the reader scrolls. Headings and heights
+// stay; such a part is outdated, and gets its tiles again when it is near. One with the focus or a selection is kept.
+function unloadFarParts() {
+  for (const part of regions(".part:not([data-unloaded])")) {
+    const isUsed = part.contains(document.activeElement) || getSelection().containsNode(part, true);
+    if (!isUsed && !isNear(part, KEPT)) {
+      part.style.minHeight = `${part.getBoundingClientRect().height}px`;
+      part.querySelectorAll("table").forEach((table) => table.remove());
+      part.dataset.unloaded = "";
+      outdated.add(part);
+    }
+  }
 }
 
 // Update parts of the page, now or as soon as possible: not while the tab is hidden.
@@ -51,19 +66,25 @@ function continueUpdate() {
     return;
   }
   for (const region of outdated) {
-    if (!region.isConnected) {
-      outdated.delete(region);
-    } else if (isNear(region)) {
-      outdated.delete(region);
-      pending += 1;
+    if (!region.isConnected || outdated.has(region.parentElement)) {
+      outdated.delete(region); // the update of a part has its blocks
+    }
+  }
+  for (const region of outdated) {
+    if (isNear(region)) {
+      const before = pending;
       htmx.trigger(region, "refresh");
+      if (pending > before) {
+        outdated.delete(region); // else htmx does not know it yet, as it has just been loaded
+      }
     }
   }
   if (pending > 0) {
+    const pause = Number(document.querySelector("[data-pause]")?.dataset.pause ?? 0);
     timer = setTimeout(() => {
       timer = null;
       continueUpdate();
-    }, PAUSE);
+    }, Math.max(PAUSE, pause));
   }
 }
 
@@ -112,12 +133,22 @@ export function followStream() {
   if (indicator === null) {
     return;
   }
-  document.body.addEventListener("htmx:afterRequest", ({ detail }) => {
-    if (detail.requestConfig.triggeringEvent?.type === "refresh") {
-      pending = Math.max(0, pending - 1);
+  // Counted by the request itself: htmx reports no end for an element that was removed meanwhile.
+  document.body.addEventListener("htmx:beforeRequest", ({ detail: { requestConfig, xhr } }) => {
+    const { elt, triggeringEvent } = requestConfig;
+    if (!["refresh", "intersect"].includes(triggeringEvent?.type)) {
+      return;
     }
-    continueUpdate();
+    pending += 1;
+    xhr.addEventListener("loadend", () => {
+      pending -= 1;
+      if (xhr.status !== 200) {
+        elt.dataset.renew = ""; // until the next version of it is loaded
+      }
+      continueUpdate();
+    });
   });
+  document.body.addEventListener("htmx:afterSettle", unloadFarParts);
   document.addEventListener("visibilitychange", continueUpdate);
   document.addEventListener("scroll", continueUpdate, { passive: true });
   setInterval(() => indicator.dataset.state === "live" && update(regions("[data-renew]")), RENEWAL);

@@ -16,6 +16,7 @@ const formats = {
     minute: "2-digit",
   }),
   year: new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" }),
+  full: new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" }),
 };
 
 export function now() {
@@ -77,7 +78,9 @@ function text(moment, kind) {
       return seconds > 0 ? distance(seconds) : "now";
     }
     case "clock":
-      return formats.clock.format(moment);
+    case "year":
+    case "full":
+      return formats[kind].format(moment);
     default:
       return absolute(moment);
   }
