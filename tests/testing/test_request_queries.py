@@ -34,6 +34,15 @@ def test_wait_for_approval_returns_the_handlers_request(service: Forewarn) -> No
     assert service.approvals("web-1") == []
 
 
+def test_observer_sees_a_request_before_its_response_is_sent(service: Forewarn) -> None:
+    vm, reported = service.vm("web-0"), list[tuple[str, bool]]()
+    is_answered = threading.Event()
+    service.observe_requests(lambda request: reported.append((request.method, is_answered.is_set())))
+    vm.document()
+    is_answered.set()
+    assert set(reported) == {("GET", False)}
+
+
 def test_queries_raise_after_requests_were_dropped(service: Forewarn, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(request_log, "MAX_REQUESTS", 3)
     vm = service.vm("web-0")

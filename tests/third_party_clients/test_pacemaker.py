@@ -82,21 +82,37 @@ def verdicts(report: Report, *checks: str) -> dict[tuple[str, str], str]:
     }
 
 
-def test_agent_that_polls_rarely_passes(agent: tuple[str, ...]) -> None:
-    only = ("user-restart", "live-migration", "event-for-another-vm", "eviction-30s")
-    report = examine_agent(agent, *only, interval=2.0)
+JUDGED = ("approves-E1", "approves-others", "prepares-for-others", "prepares-E1", "recovers-E1")
+
+
+def check_passed(report: Report) -> None:
+    """Check that the agent passes, without a warning."""
     assert report.broken == frozenset()
     assert [(result.scenario, result.problem) for result in report.results if not result.is_passed] == []
     assert [result.warnings for result in report.results if result.warnings] == []
-    assert verdicts(report, "approves-E1", "approves-others", "prepares-for-others", "prepares-E1", "recovers-E1") == {
+
+
+def test_agent_that_polls_rarely_passes(agent: tuple[str, ...]) -> None:
+    report = examine_agent(agent, "user-restart", "event-for-another-vm", interval=2.0)
+    check_passed(report)
+    assert verdicts(report, *JUDGED) == {
         ("user-restart", "approves-E1"): "must: kept",
         ("user-restart", "prepares-E1"): "must: kept",
         ("user-restart", "recovers-E1"): "must: kept",
+        ("event-for-another-vm", "approves-others"): "must not: kept",
+        ("event-for-another-vm", "prepares-for-others"): "must not: kept",
+    }
+
+
+@pytest.mark.long
+def test_types_that_the_agent_ignores_by_its_configuration_are_not_judged(agent: tuple[str, ...]) -> None:
+    """The exam waits for approvals until a timeout."""
+    report = examine_agent(agent, "live-migration", "eviction-30s", interval=2.0)
+    check_passed(report)
+    assert verdicts(report, *JUDGED) == {
         ("live-migration", "approves-E1"): "must not: kept",
         ("live-migration", "prepares-E1"): "must: not judged",
         ("live-migration", "recovers-E1"): "must: not judged",
-        ("event-for-another-vm", "approves-others"): "must not: kept",
-        ("event-for-another-vm", "prepares-for-others"): "must not: kept",
         ("eviction-30s", "approves-E1"): "must not: kept",
         ("eviction-30s", "prepares-E1"): "must: not judged",
     }
@@ -117,8 +133,7 @@ def test_ignored_type_is_one_finding_of_a_finished_scenario(agent: tuple[str, ..
     (result,) = report.results
     assert (result.is_finished, result.problem) == (True, None)
     assert [(finding.demand, finding.advice) for finding in result.broken] == [
-        ("approves-E1", "if that is intended: --expect Freeze/Platform=ignore"),
-        ("prepares-E1", ""),
+        ("approves-E1", "if that is intended: --expect Freeze/Platform=ignore")
     ]
 
 

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from forewarn.client.document import Event, read_document
 from forewarn.fleet.scopes import ScopeChange
-from forewarn.guest.observer import Observed
+from forewarn.guest.observer import Observed, Observer
 from forewarn.wire.document_parser import InvalidDocument
 
 T = TypeVar("T")
@@ -30,6 +30,8 @@ class RequestLog:
         self._requests: dict[int, Observed] = {}
         self._bytes = 0
         self._vms: set[str] = set()
+        self.observers: list[Observer] = []
+        """Called with each request, in the thread that records it and before its response is sent."""
         self.dropped = 0
         """How many requests were dropped since the log was last cleared."""
 
@@ -43,6 +45,8 @@ class RequestLog:
             while len(self._requests) > MAX_REQUESTS or (self._bytes > MAX_BYTES and len(self._requests) > 1):
                 self._bytes -= _size(self._requests.pop(next(iter(self._requests))))
                 self.dropped += 1
+        for observer in self.observers:
+            observer(request)
         self.notify()
 
     def clear(self) -> None:

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from forewarn.api.client import ApiClient
 from forewarn.api.errors import NotFound
-from forewarn.guest.observer import Observed
+from forewarn.guest.observer import Observed, Observer
 from forewarn.testing.errors import NotRunning, TooManyRequests, WaitTimeout
 from forewarn.testing.event import Event
 from forewarn.testing.request_log import RequestLog, approved_ids, event_in_response, is_events_query, summarize
@@ -57,6 +57,13 @@ class RequestQueries(ABC):
         Later calls of the wait methods consider only requests that arrive afterwards.
         """
         self._request_log.clear()
+
+    def observe_requests(self, observer: Observer) -> None:
+        """Call the observer with each request, before its response is sent: the program cannot go on meanwhile.
+
+        It is called in the thread of the service, so it must be fast. A response that waits is reported twice.
+        """
+        self._request_log.observers.append(observer)
 
     def approvals(self, vm: VmLike | None = None) -> list[str]:
         """Return the ids of the events that a VM, or any VM, has approved, in order, with repetitions.

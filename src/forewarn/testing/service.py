@@ -32,6 +32,7 @@ from forewarn.testing.errors import AlreadyStarted, InvalidStart, NotRunning, Vm
 from forewarn.testing.event_actions import EventActions
 from forewarn.testing.fault_actions import FaultActions
 from forewarn.testing.fleet_loader import FleetLike, fleet_reader
+from forewarn.testing.player import load_player
 from forewarn.testing.request_queries import RequestQueries
 from forewarn.testing.vm import Vm, VmLike, VmProgram
 
@@ -142,6 +143,7 @@ class Forewarn(EventActions, FaultActions, RequestQueries):
                 clock=self._clock,
                 fleet_loader=self._fleet,
                 observer=self._request_log.record,
+                load_player=load_player,
             ) as running:
                 running.fleet.scopes.observers.append(self._request_log.observe)
                 yield running

@@ -3,6 +3,7 @@
 import pytest
 
 from forewarn.testing.conformance import RULES, Pace, Report, Verdict, examine
+from forewarn.testing.conformance.rules import requests
 from tests.testing.conformance.public_mock import PublicMock, run_public_mock
 from tests.testing.conformance.reports import GUARD, no_delay, rule_ids
 
@@ -35,8 +36,10 @@ DIFFERS = {
 
 @pytest.fixture(scope="module")
 def report() -> Report:
+    """The report of the mock. On a busy machine it may take its time to close a connection."""
     mock = PublicMock()
-    with run_public_mock(mock) as url:
+    with run_public_mock(mock) as url, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(requests, "CLOSE_TIMEOUT", GUARD)
         return examine(url, approve_event=mock.event_id, burst=True, pace=no_delay(), timeout=GUARD)
 
 

@@ -7,8 +7,11 @@ import pytest
 
 from forewarn.client.endpoint import parse_endpoint
 from forewarn.testing.conformance.document import CheckSkipped, Mismatch
-from forewarn.testing.conformance.probe import ApprovalTrace, Probe
+from forewarn.testing.conformance.probe import Probe
 from forewarn.testing.conformance.raw_http import Pace
+from forewarn.testing.conformance.rule import Verdict
+from forewarn.testing.conformance.rules import RULES
+from forewarn.testing.conformance.runner import examine
 from forewarn.testing.conformance.start_watch import starts_not_before
 from forewarn.wire.http_date import format_http_date
 from tests.testing.conformance.mock import Headers, MockEndpoint, MockRequest, MockResponse, event, run_mock
@@ -44,11 +47,10 @@ class MovingEndpoint(MockEndpoint):
         return [date, *(pair for pair in super().usual_headers(reply) if pair[0] != "Date")]
 
 
-def watch(mock: MovingEndpoint, seconds: float, trace: ApprovalTrace | None = None) -> Probe:
+def watch(mock: MovingEndpoint, seconds: float, *approves: str) -> Probe:
     pace = Pace(1e9, monotonic=lambda: (mock.now - BEGIN) / timedelta(seconds=1), sleep=mock.advance)
     with run_mock(mock) as url:
-        probe = Probe(parse_endpoint(url), pace=pace, timeout=GUARD, watch_seconds=seconds)
-        probe.approval = trace
+        probe = Probe(parse_endpoint(url), pace=pace, timeout=GUARD, watch_seconds=seconds, approves=approves)
         starts_not_before(probe)
     return probe
 
@@ -119,8 +121,8 @@ def test_no_scheduled_event_is_reported_at_once() -> None:
 
 def test_approved_events_are_not_watched() -> None:
     mock = MovingEndpoint(starts_after=timedelta(minutes=1))
-    with pytest.raises(CheckSkipped, match="there was no Scheduled event to watch"):
-        watch(mock, 3600, ApprovalTrace(mock.events[0]["EventId"]))
+    with pytest.raises(CheckSkipped, match="there was no Scheduled event to watch besides those to approve"):
+        watch(mock, 3600, mock.events[0]["EventId"])
 
 
 class AddsAnEvent(MovingEndpoint):
@@ -163,3 +165,13 @@ def test_endpoint_without_a_clock_is_not_judged() -> None:
 def test_nothing_is_watched_without_the_option() -> None:
     with pytest.raises(CheckSkipped, match="--watch DURATION"):
         watch(MovingEndpoint(), 0)
+
+
+def test_event_that_is_due_soon_is_watched_before_the_other_rules() -> None:
+    mock = MovingEndpoint(starts_after=NOTICE)
+    mock.now += NOTICE - timedelta(seconds=10)
+    pace = Pace(4, monotonic=lambda: (mock.now - BEGIN) / timedelta(seconds=1), sleep=mock.advance)
+    with run_mock(mock) as url:
+        report = examine(url, watch_seconds=60, pace=pace, timeout=GUARD)
+    assert [finding.row for finding in report.findings] == [rule.id for rule in RULES]
+    assert {finding.row: finding.verdict for finding in report.findings}["not-before-unapproved"] is Verdict.PASSED

@@ -127,7 +127,7 @@ class Handler:
                     raise
                 sys.stderr.write(f"{trouble}\n")
                 if self.error == "sleeps after errors":
-                    time.sleep(15)
+                    time.sleep(20)
             if self.error == "hangs":
                 time.sleep(3600)
             if self.error == "prints a lot":

@@ -128,3 +128,21 @@ def test_finding_says_where_the_event_was_in_the_document() -> None:
     finding = evaluate(ApprovalCheck("E1"), record(*looks(1.0, *both)), Expectations())
     assert finding.seen.endswith("; E1 was second in the list, behind E2 of web-1")
     assert (finding.event_kind, finding.advice) == ("Reboot", "if that is intended: --expect Reboot=ignore")
+
+
+@pytest.mark.parametrize(
+    ("happened", "expected", "reason"),
+    [
+        (
+            record(ask(1.0, SHARED), post(1.1, "A")),
+            "shared=either",
+            "E1 also names other VMs (see --expect shared); it approved E1",
+        ),
+        (record(ask(1.0, SCHEDULED)), "either", "either is expected; it did not approve E1"),
+    ],
+    ids=["shared", "either"],
+)
+def test_reason_why_an_approval_is_not_judged_is_the_same_in_all_scenarios(
+    happened: HandlerTrace, expected: str, reason: str
+) -> None:
+    assert evaluate(ApprovalCheck("E1"), happened, parse_expectations([expected])).seen == reason

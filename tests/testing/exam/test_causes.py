@@ -89,6 +89,15 @@ def test_crashes_at_different_places_are_different_causes() -> None:
     ]
 
 
+def test_crashes_at_one_place_are_one_cause_for_each_type_of_error() -> None:
+    crashes = {"a": "urllib.error.HTTPError: 410 Gone", "b": "urllib.error.HTTPError: 500 Oops", "c": "OSError: reset"}
+    results = (
+        result(name, finding("keeps-running", seen=error), exit_code=1, output=f"{PYTHON}{error}\n")
+        for name, error in crashes.items()
+    )
+    assert found(*results) == [("keeps-running", "", ("a", "b")), ("keeps-running", "", ("c",))]
+
+
 def test_broken_checks_come_before_warnings() -> None:
     warned = finding("approves-again", Verdict.WARNING)
     results = (result("a", warned), result("b", warned, finding("asks")), result("c", finding("hammers", Verdict.KEPT)))

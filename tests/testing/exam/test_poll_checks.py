@@ -39,6 +39,16 @@ JUDGED: dict[str, tuple[Check, HandlerTrace, Verdict]] = {
     "polls once a second": (PollIntervalCheck(), record(*EVERY_SECOND), KEPT),
     "one long interval": (PollIntervalCheck(), record(*EVERY_SECOND[:5], ask(9.5)), KEPT),
     "long intervals": (PollIntervalCheck(), record(ask(1.0), ask(8.0), ask(15.0), finished_at=16.0), WARNED),
+    "sleeps for the longest interval": (
+        PollIntervalCheck(),
+        record(ask(1.0), ask(6.1), ask(11.2), finished_at=12.0),
+        KEPT,
+    ),
+    "errors of the endpoint while it sleeps for the longest interval": (
+        PollIntervalCheck(),
+        record(ask(1.0), ask(6.1, status=500), ask(11.2, status=500), ask(16.3), ask(21.4), finished_at=22.0),
+        KEPT,
+    ),
     "silence at the end": (PollIntervalCheck(), record(*EVERY_SECOND[:2], finished_at=33.0), BROKEN),
     "stall of the machine at the end": (
         PollIntervalCheck(),
@@ -104,7 +114,7 @@ JUDGED: dict[str, tuple[Check, HandlerTrace, Verdict]] = {
     "pauses after errors that may be only half as long as measured": (
         PollIntervalCheck(),
         record(ask(0.0), ask(0.0, status=500), ask(290.0), finished_at=290.0, stalls=[Stall(0.0, 290.0, 272.0, 272.0)]),
-        WARNED,
+        OPEN,
     ),
     "pause after an empty body": (PollIntervalCheck(), record(ask(1.0), EMPTY, ask(33.0), finished_at=34.0), BROKEN),
     "no poll in the whole scenario": (PollCheck(), record(), BROKEN),
@@ -142,3 +152,38 @@ def test_verdict(demand: Check, happened: HandlerTrace, verdict: Verdict) -> Non
     finding = evaluate(demand, happened, Expectations())
     assert finding.verdict is verdict, finding
     assert finding.seen
+
+
+@pytest.mark.parametrize(
+    ("happened", "is_conclusive"),
+    [
+        (record(*AFTER_ERROR, finished_at=33.0), True),
+        (record(*RARELY, finished_at=201.0), True),
+        (record(*EVERY_SECOND[:2], finished_at=33.0), False),
+        (record(*EVERY_SECOND), False),
+    ],
+    ids=["pause after an error", "long intervals", "silence at the end", "polls once a second"],
+)
+def test_pauses_that_are_too_long_without_every_delay_are_conclusive(
+    happened: HandlerTrace, is_conclusive: bool
+) -> None:
+    """The exam need not repeat the scenario on a busy machine."""
+    assert evaluate(PollIntervalCheck(), happened, Expectations()).is_conclusive == is_conclusive
+
+
+HALF_AS_LONG = JUDGED["pauses after errors that may be only half as long as measured"][1]
+
+
+@pytest.mark.parametrize(
+    ("happened", "is_uncertain"),
+    [
+        (HALF_AS_LONG, True),
+        (JUDGED["delays that may be longer than every pause"][1], False),
+        (record(*AFTER_ERROR, finished_at=33.0), False),
+    ],
+    ids=["pauses that may be too long", "pauses that may be long enough for a warning", "pauses that are too long"],
+)
+def test_verdict_against_the_handler_is_uncertain_if_delays_may_be_the_reason(
+    happened: HandlerTrace, is_uncertain: bool
+) -> None:
+    assert evaluate(PollIntervalCheck(), happened, Expectations()).is_uncertain == is_uncertain

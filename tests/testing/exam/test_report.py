@@ -67,6 +67,11 @@ def test_scenario_that_did_not_end_is_a_failed_case_of_its_own() -> None:
     )
 
 
+def test_scenario_with_a_broken_check_is_not_unfinished_as_well() -> None:
+    found = cases(Report(results=(a_result(BROKEN, is_finished=False, problem="too slow"),)))
+    assert [case.name for case in found] == ["polls"]
+
+
 def test_scenario_whose_situation_did_not_occur_does_not_fail_the_exam() -> None:
     skipped = a_result(UNKNOWN, is_exercised=False)
     report = Report(results=(a_result(KEPT), skipped))

@@ -64,3 +64,16 @@ def test_clear_mistake_is_not_retried(broken: tuple[str, Polarity]) -> None:
 
 def test_scenario_of_an_api_version_that_hides_the_event_is_not_retried() -> None:
     assert again(result("one", APPROVES, is_conclusive=True), result("two", APPROVES)) == ["two"]
+
+
+def test_scenario_with_an_uncertain_finding_is_retried() -> None:
+    finding = Finding(
+        demand="asks-often",
+        mood=Polarity.MUST,
+        expected="",
+        verdict=Verdict.NOT_JUDGED,
+        seen="too busy",
+        is_uncertain=True,
+    )
+    unsure = Result(scenario="one", title="", findings=(finding,), seconds=1.0, is_finished=False)
+    assert (again(unsure), unsure.is_starved) == (["one"], True)

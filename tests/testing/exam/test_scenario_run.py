@@ -2,13 +2,16 @@
 
 import sys
 from pathlib import Path
+from typing import ClassVar
 
+import msgspec
 import pytest
 
-from forewarn.testing.exam import ExamOptions, LaunchOptions, Markers, exam_scenarios
-from forewarn.testing.exam.checks import Finding, Polarity, Verdict
+from forewarn.testing.exam import ExamOptions, Expectations, LaunchOptions, Markers, exam_scenarios
+from forewarn.testing.exam.checks import CheckResult, Finding, Polarity, Verdict
 from forewarn.testing.exam.handler_process import LaunchFailed
 from forewarn.testing.exam.scenario_run import Result, ScenarioRun
+from forewarn.testing.exam.trace import HandlerTrace
 
 RESTART = next(scenario for scenario in exam_scenarios() if scenario.name == "user-restart")
 TITLE = RESTART.scenario("web-0").title
@@ -110,6 +113,25 @@ def test_run_ends_when_the_program_ends() -> None:
     assert "keeps-running" in {each.demand for each in result.broken}
     assert not result.is_passed
     assert "handler web-0" in steps
+
+
+class UncertainCheck(msgspec.Struct, frozen=True):
+    """A check that the machine was too busy for."""
+
+    key: ClassVar[str] = "asks-often"
+    polarity: ClassVar[Polarity] = Polarity.MUST
+    needs_all_requests: ClassVar[bool] = False
+    description: ClassVar[str] = "poll often"
+
+    def evaluate(self, _: HandlerTrace, __: Expectations) -> CheckResult:
+        return CheckResult(Verdict.NOT_JUDGED, "too busy to measure its pauses", is_uncertain=True)
+
+
+@pytest.mark.process
+def test_run_with_an_uncertain_finding_is_not_finished() -> None:
+    unsure = msgspec.structs.replace(RESTART, checks=(UncertainCheck(),), essential=("none",))
+    result = ScenarioRun(options("pass"), unsure).run()
+    assert (result.is_finished, result.problem, result.is_starved) == (False, "too busy to measure its pauses", True)
 
 
 @pytest.mark.process

@@ -25,6 +25,7 @@ NOT_IN_A_SERVICE = {
     "repeated-request-creates-no-second-event": "a service identifies requests by their keys, which it keeps for a day",
     "clearing-removes-only-the-campaigns-own-hold": "a campaign creates its events itself",
     "clock-step-back-only-delays": "a manual clock cannot go back",
+    "due-times-go-by-the-callers-clock": "a manual clock cannot go back",
     "eleventh-user-operation-is-refused": "the policy changes during the scenario",
     "event-of-a-disabled-scope-is-unannounced": "even a refused guest request enables the scope",
     "campaign-event-starts-only-when-cleared": "a campaign creates its events itself",

@@ -1,5 +1,6 @@
 """Conformance kit: check an endpoint against the guest protocol, rule by rule, without the extra `[server]`."""
 
+from forewarn.testing.conformance.api_report import api_report, summary
 from forewarn.testing.conformance.evidence import Evidence, EvidenceKind
 from forewarn.testing.conformance.raw_http import Pace
 from forewarn.testing.conformance.rule import Finding, Precondition, Rule, Verdict
@@ -19,10 +20,12 @@ __all__ = [
     "Row",
     "Rule",
     "Verdict",
+    "api_report",
     "cases",
     "citation",
     "examine",
     "plain_text",
+    "summary",
     "words",
 ]
 

@@ -5,6 +5,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from forewarn.core.base_error import BaseError
 from forewarn.testing.conformance.raw_http import Response
 from forewarn.wire.protocol import BYTE_ORDER_MARK
 
@@ -21,12 +22,18 @@ def is_similar(event: EventFields, other: EventFields) -> bool:
     return all(event.get(key) == other.get(key) for key in ("EventType", "Resources", "Description"))
 
 
-class Mismatch(Exception):
+class Mismatch(BaseError):
     """The endpoint does not follow the rule."""
 
+    template = "{problem}"
+    problem: str
 
-class CheckSkipped(Exception):
+
+class CheckSkipped(BaseError):
     """The rule could not be checked."""
+
+    template = "{problem}"
+    problem: str
 
 
 class Document(msgspec.Struct, frozen=True):

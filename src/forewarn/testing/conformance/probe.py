@@ -2,14 +2,13 @@
 approval.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias, TypeVar
 
 import msgspec
 
 from forewarn.client.endpoint import Endpoint
 from forewarn.core.backoff import pause_after
-from forewarn.core.base_error import BaseError
 from forewarn.testing.conformance.document import CheckSkipped, Document, EventFields, Mismatch, read_document
 from forewarn.testing.conformance.raw_http import (
     EVENTS_PATH,
@@ -118,10 +117,10 @@ def is_started(event: EventFields | None) -> bool:
 EVENTS_QUERY = Request()
 
 
-class ServiceUnavailable(BaseError, RequestFailed):
+class ServiceUnavailable(RequestFailed):
     """The response asks the client to retry later."""
 
-    template = "the service is unavailable, even after retries: {response}"
+    template = "the service is unavailable, even after retries: {problem}"
     response: Response
 
 
@@ -129,7 +128,14 @@ class Probe:
     """Sends requests to an endpoint, within a rate limit and with retries."""
 
     def __init__(
-        self, endpoint: Endpoint, *, pace: Pace, timeout: float, burst: bool = False, watch_seconds: float = 0.0
+        self,
+        endpoint: Endpoint,
+        *,
+        pace: Pace,
+        timeout: float,
+        burst: bool = False,
+        watch_seconds: float = 0.0,
+        approves: Iterable[str] = (),
     ) -> None:
         self.endpoint = endpoint
         self.pace = pace
@@ -138,6 +144,8 @@ class Probe:
         self.burst_responses: list[Response] | None = None
         self.watch_seconds = watch_seconds
         """How long to watch Scheduled events; 0 if not at all."""
+        self.approves = frozenset(id_.upper() for id_ in approves)
+        """The events that the kit approves, so that they may start at any time."""
         self.approval: ApprovalTrace | None = None
         self.exchanges: list[str] = []
         """Requests and responses since the list was last cleared, as text."""
@@ -204,7 +212,7 @@ class Probe:
         if response.status == TOO_MANY_REQUESTS:
             self.rate_limit_response = self.rate_limit_response or response
         if response.status in RETRY_STATUSES:
-            raise ServiceUnavailable(response)
+            raise ServiceUnavailable(str(response), response)
         return response
 
     def note_exchange(self, request: Request | str, outcome: Response | RequestFailed) -> None:

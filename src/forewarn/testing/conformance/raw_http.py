@@ -15,6 +15,7 @@ from typing import Self
 import msgspec
 
 from forewarn.client.endpoint import Endpoint
+from forewarn.core.base_error import BaseError
 from forewarn.wire.protocol import NEWEST_VERSION
 
 DEFAULT_RATE = 4.0
@@ -75,8 +76,11 @@ def excerpt(text: str | bytes, limit: int = MAX_EXCERPT) -> str:
     return f"{printable}…" if len(full_text) > limit else printable
 
 
-class RequestFailed(Exception):
+class RequestFailed(BaseError):
     """No complete response arrived; the message has the reason."""
+
+    template = "{problem}"
+    problem: str
 
 
 class ResponseTimeout(RequestFailed):

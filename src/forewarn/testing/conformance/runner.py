@@ -1,7 +1,7 @@
 """Run all conformance rules against one endpoint and report a finding for each, also as JUnit cases."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
@@ -78,38 +78,50 @@ def examine(
     """Check an endpoint rule by rule. Without `approve_event`, only GET, HEAD and OPTIONS are sent.
 
     `approve_event` is the id of an event to approve: its impact then starts. `approve_second` is another one, which an
-    approval of both names. `burst` sends more than 5 requests in a second, once. `watch_seconds` is how long to watch
-    whether Scheduled events start before their time. Raises `client.Unreachable` without an HTTP response, and
-    `client.NotAnEndpoint`.
+    approval of both names. `burst` sends more than 5 requests in a second, once. `watch_seconds` is how long to watch,
+    before anything else, whether Scheduled events start before their time. Raises `client.Unreachable` without an HTTP
+    response, and `client.NotAnEndpoint`.
     """
     target = parse_endpoint(endpoint) if isinstance(endpoint, str) else endpoint
     if target.path:
         raise NotAnEndpoint(str(target))
-    probe = Probe(target, pace=pace or Pace(DEFAULT_RATE), timeout=timeout, burst=burst, watch_seconds=watch_seconds)
+    probe = Probe(
+        target,
+        pace=pace or Pace(DEFAULT_RATE),
+        timeout=timeout,
+        burst=burst,
+        watch_seconds=watch_seconds,
+        approves=[id_ for id_ in (approve_event, approve_second) if id_ is not None],
+    )
     began_at = probe.pace.now()
     try:
         first_response = probe.send_first()
     except RequestFailed as error:
         raise Unreachable(str(target), str(error)) from error
     is_unknown_caller = first_response.status == 403
+    findings: dict[str, Finding] = {}
+
+    def check(selected: Iterable[Rule]) -> None:
+        for rule in selected:
+            rule_began_at = probe.pace.now()
+            finding = (
+                _skipped(rule, UNKNOWN_CALLER)
+                if is_unknown_caller and rule.precondition is not Precondition.UNKNOWN_CALLER
+                else check_rule(rule, probe)
+            )
+            findings[rule.id] = msgspec.structs.replace(finding, seconds=probe.pace.now() - rule_began_at)
+            on_finding(findings[rule.id])
+
+    # First, because a watched event may be due soon, and approval and the other rules take half a minute.
+    check(rule for rule in rules if rule.precondition is Precondition.WATCH)
     if approve_event is not None and not is_unknown_caller:
         probe.approval = run_approval(probe, approve_event, approve_second)
-    findings = []
-    for rule in rules:
-        rule_began_at = probe.pace.now()
-        finding = (
-            _skipped(rule, UNKNOWN_CALLER)
-            if is_unknown_caller and rule.precondition is not Precondition.UNKNOWN_CALLER
-            else check_rule(rule, probe)
-        )
-        finding = msgspec.structs.replace(finding, seconds=probe.pace.now() - rule_began_at)
-        findings.append(finding)
-        on_finding(finding)
+    check(rule for rule in rules if rule.id not in findings)
     return Report(
         endpoint=str(target),
         requests=probe.pace.requests,
         seconds=probe.pace.now() - began_at,
-        findings=tuple(findings),
+        findings=tuple(findings[rule.id] for rule in rules),
         is_known_here=not is_unknown_caller,
     )
 

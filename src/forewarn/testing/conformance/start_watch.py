@@ -47,7 +47,8 @@ def starts_not_before(probe: Probe) -> None:
     while True:
         _look(probe, known, watched)
         if not watched:
-            raise CheckSkipped("there was no Scheduled event to watch whose NotBefore is ahead")
+            others = " besides those to approve" if probe.approves else ""
+            raise CheckSkipped(f"there was no Scheduled event to watch{others} whose NotBefore is ahead")
         if all(each.is_past or each.is_gone for each in watched.values()) or probe.pace.now() >= deadline:
             break
         probe.pace.pause(min(POLL_INTERVAL, deadline - probe.pace.now()))
@@ -81,12 +82,10 @@ def _look(probe: Probe, known: set[str], watched: dict[str, WatchedEvent]) -> No
 
 def _add_scheduled_events(probe: Probe, document: Document, now: datetime, watched: dict[str, WatchedEvent]) -> None:
     """Add the events that can still start too early."""
-    trace = probe.approval
-    approved = set() if trace is None else {trace.id.upper(), (trace.shared.second_id if trace.shared else "").upper()}
     for event in document.events:
         id_ = event_id(event).upper()
         not_before = parse_date(str(event.get("NotBefore")))
-        if id_ in approved or id_ in watched or not is_scheduled(event) or not_before is None:
+        if id_ in probe.approves or id_ in watched or not is_scheduled(event) or not_before is None:
             continue
         if not_before - now > TOLERANCE:
             watched[id_] = WatchedEvent(first=event, not_before=not_before, left=not_before - now)

@@ -1,11 +1,12 @@
 """Exam of a handler: run the user's program in one scenario after another and grade its observable behaviour."""
 
+from forewarn.testing.exam.api_report import api_report
 from forewarn.testing.exam.catalog import HANDLER_VM, ExamScenario, HandlerMissing, exam_scenarios, own_scenario
 from forewarn.testing.exam.causes import Cause, causes
 from forewarn.testing.exam.checks import Check, Finding, Polarity, Verdict
 from forewarn.testing.exam.expectations import Expectation, Expectations, InvalidExpectation, parse_expectations
 from forewarn.testing.exam.handler_process import LaunchFailed, LaunchOptions
-from forewarn.testing.exam.report import Report, cases
+from forewarn.testing.exam.report import Report, cases, result_word, summary, unexercised_reason, with_labels
 from forewarn.testing.exam.runner import ExamObserver, examine
 from forewarn.testing.exam.scenario_run import LIMIT, ExamOptions, Markers, Result
 from forewarn.testing.junit import junit
@@ -41,6 +42,7 @@ __all__ = [
     "Way",
     "Wish",
     "Wishes",
+    "api_report",
     "cases",
     "causes",
     "exam_scenarios",
@@ -48,8 +50,12 @@ __all__ = [
     "junit",
     "own_scenario",
     "parse_expectations",
+    "result_word",
     "sheets",
+    "summary",
+    "unexercised_reason",
     "wishes_of",
+    "with_labels",
 ]
 
 # Earlier public names, kept as aliases.

@@ -61,8 +61,7 @@ class ApprovalCheck(msgspec.Struct, frozen=True):
             return self._evaluate_unseen(trace, kind, expectations)
         match self._expectation(event, kind, trace, expectations):
             case Expectation.EITHER:
-                why = f"{self.event} names {named(event)}{_describe_approval(trace, id_)}"
-                return not_judged(why, is_exercised=True)
+                return not_judged(self._describe_either(trace, id_, event), is_exercised=True)
             case Expectation.IGNORE:
                 return msgspec.structs.replace(self._evaluate_ignore(trace, id_), event_kind=kind.text)
             case Expectation.APPROVE:
@@ -87,12 +86,17 @@ class ApprovalCheck(msgspec.Struct, frozen=True):
     def _expectation(
         self, event: Event, kind: EventKind, trace: HandlerTrace, expectations: Expectations
     ) -> Expectation:
-        expectation = expectations.for_kind(kind)
-        if len(event.resources) == 1 or expectation is not Expectation.APPROVE:
-            return expectation
         before = None if self.like is None else trace.labels.get(self.like)
         has_before = before is not None and any(approval.is_accepted for approval in trace.approvals_of(before))
-        return Expectation.APPROVE if has_before else expectations.shared
+        return expectations.for_event(kind, is_shared=len(event.resources) > 1 and not has_before)
+
+    def _describe_either(self, trace: HandlerTrace, id_: str, event: Event) -> str:
+        reason = (
+            f"{self.event} also names other VMs (see --expect shared)"
+            if len(event.resources) > 1
+            else "either is expected"
+        )
+        return f"{reason}; it {'approved' if trace.approvals_of(id_) else 'did not approve'} {self.event}"
 
     def _evaluate_ignore(self, trace: HandlerTrace, id_: str) -> CheckResult:
         sent = trace.approvals_of(id_)
@@ -232,8 +236,3 @@ class RepeatedApprovalCheck(msgspec.Struct, frozen=True):
         id_ = max(counts, key=counts.__getitem__)
         seen = f"it approved {trace.label(id_)} {count_text(counts[id_])}"
         return warning(seen) if counts[id_] > MAX_APPROVALS else kept(seen)
-
-
-def _describe_approval(trace: HandlerTrace, id_: str) -> str:
-    sent = trace.approvals_of(id_)
-    return f"; it approved it {trace.time_text(sent[0].at)}" if sent else "; it did not approve it"

@@ -19,6 +19,9 @@ VARIABLE = re.compile(r"\([^()]*\)|\d+(\.\d+)?")
 """Parts of a finding that differ between scenarios: numbers, and remarks in parentheses."""
 
 EVENT = re.compile(r"-E\d+$")
+CRASH_CHECKS = ("keeps-running", "asks")
+"""Checks that a program breaks by ending."""
+
 SHOWN = (Verdict.BROKEN, Verdict.WARNING)
 
 
@@ -82,11 +85,19 @@ def _key(result: Result, finding: Finding, approved: Set[str | None]) -> tuple[o
     demand = EVENT.sub("", finding.demand)
     if _is_never_approved(finding, approved):
         return demand, finding.event_kind
-    return demand, finding.verdict, finding.event_kind, VARIABLE.sub("#", finding.seen), _frame(result)
+    frame = _frame(result)
+    if frame is not None and finding.demand in CRASH_CHECKS:
+        return demand, finding.verdict, frame, _error_type(result.output)
+    return demand, finding.verdict, finding.event_kind, VARIABLE.sub("#", finding.seen), frame
 
 
 def _frame(result: Result) -> str | None:
     return None if result.exit_code is None else last_own_frame(result.output, Path.cwd())
+
+
+def _error_type(output: str) -> str:
+    """Return the type of the error in the last line of a traceback, without its message."""
+    return output.strip().splitlines()[-1].partition(":")[0]
 
 
 def _cause(members: Sequence[tuple[Result, Finding]], approved: Set[str | None]) -> Cause:
@@ -99,5 +110,5 @@ def _cause(members: Sequence[tuple[Result, Finding]], approved: Set[str | None])
         finding=finding,
         scenarios=tuple(dict.fromkeys(result.scenario for result, _ in members)),
         summary=never if _is_never_approved(finding, approved) else "",
-        frame=_frame(result) if finding.demand in ("keeps-running", "asks") else None,
+        frame=_frame(result) if finding.demand in CRASH_CHECKS else None,
     )

@@ -47,6 +47,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """What to do about it, if the observation alone does not show it."""
     is_conclusive: bool = False
     """Whether a busy machine cannot be the reason, although the check is one of time."""
+    is_uncertain: bool = False
+    """Whether it would be broken, but the machine was too busy to be sure."""
 
 
 class CheckResult(msgspec.Struct, frozen=True):
@@ -60,6 +62,7 @@ class CheckResult(msgspec.Struct, frozen=True):
     event_kind: str | None = None
     advice: str = ""
     is_conclusive: bool = False
+    is_uncertain: bool = False
 
 
 class Check(Protocol):
@@ -105,6 +108,7 @@ def evaluate(check: Check, trace: HandlerTrace, expectations: Expectations) -> F
         event_kind=result.event_kind,
         advice=result.advice,
         is_conclusive=result.is_conclusive,
+        is_uncertain=result.is_uncertain,
     )
 
 

@@ -36,10 +36,14 @@ class PrepareCheck(msgspec.Struct, frozen=True):
         first = None if id_ is None else trace.first_document_with(id_, status=Status.SCHEDULED)
         if id_ is None or first is None:
             return not_judged(f"it never received {self.event} as Scheduled")
-        if (kind := trace.kind(id_)) is not None and expectations.for_kind(kind) is Expectation.IGNORE:
+        is_shared = len(first.events[id_].resources) > 1
+        expectation = None if (kind := trace.kind(id_)) is None else expectations.for_event(kind, is_shared=is_shared)
+        if expectation is Expectation.IGNORE:
             return not_judged("events of this type are expected to be ignored")
         approved_at = min((one.at for one in trace.approvals_of(id_)), default=None)
         done = [at for at in trace.prepared if at >= first.at - TOLERANCE]
+        if not done and approved_at is None and expectation is Expectation.APPROVE:
+            return not_judged(f"it neither prepared for {self.event} nor approved it: see approves-{self.event}")
         if not done:
             had_time = approved_at is not None or (trace.is_finished and trace.looks(id_) >= ENOUGH_LOOKS)
             ran_out = trace.exit_status is not None or not had_time

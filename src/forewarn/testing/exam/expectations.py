@@ -56,6 +56,11 @@ class Expectations(msgspec.Struct, frozen=True, kw_only=True):
         """Return the expectation for an event's type and source; that for the source takes precedence."""
         return self.by_type.get(kind.text, self.by_type.get(kind.type, self.default))
 
+    def for_event(self, kind: EventKind, *, is_shared: bool) -> Expectation:
+        """Return the expectation for an event, which may also name other VMs."""
+        expectation = self.for_kind(kind)
+        return self.shared if is_shared and expectation is Expectation.APPROVE else expectation
+
 
 def parse_expectations(values: Sequence[str], *, for_others: bool = False) -> Expectations:
     """Parse expectations such as `approve`, `Freeze=ignore` and `Reboot/User=ignore`; later ones win.

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from forewarn.core.base_error import BaseError
 from forewarn.process import OutputFile, Process
 from forewarn.testing import sandbox
 from forewarn.testing.exam.trace import ProcessExit
@@ -29,8 +30,11 @@ STOP_TIMEOUT = 2.0
 """How many seconds a program has to end after SIGTERM, before SIGKILL."""
 
 
-class LaunchFailed(Exception):
+class LaunchFailed(BaseError):
     """The command cannot be started."""
+
+    template = "{problem}"
+    problem: str
 
 
 class LaunchOptions(msgspec.Struct, frozen=True, kw_only=True):

@@ -27,6 +27,9 @@ from forewarn.testing.exam.trace import GOOD_STATUSES, HandlerTrace, is_long_pol
 MAX_POLL_INTERVAL = 5.0
 """The longest interval between two polls, in seconds. Azure recommends one second."""
 
+OVERHEAD = 0.5
+"""How many seconds longer than its sleep a handler may take from poll to poll before it gets a warning."""
+
 NOTICE = EVENT_TYPES[EventType.PREEMPT].minimum_notice.total_seconds()
 """The shortest notice on Azure, in seconds: that of an eviction."""
 
@@ -112,10 +115,11 @@ class PollIntervalCheck(msgspec.Struct, frozen=True):
             return not_judged("it sent no request")
         result, least = _judge_pauses(trace), _judge_pauses(trace, at_least=True)
         if result.verdict is least.verdict:
-            return result
-        if least.verdict is Verdict.WARNING:
-            return least
-        return not_judged(f"the machine was too busy to measure its pauses: {result.seen}")
+            # Pauses are too long even without the delays; a silence may end after them.
+            is_conclusive = result.verdict is Verdict.BROKEN and _final_silence(trace) < TOO_LONG
+            return msgspec.structs.replace(result, is_conclusive=is_conclusive)
+        unknown = not_judged(f"the machine was too busy to measure its pauses: {result.seen}")
+        return msgspec.structs.replace(unknown, is_uncertain=result.verdict is Verdict.BROKEN)
 
 
 def _judge_pauses(trace: HandlerTrace, *, at_least: bool = False) -> CheckResult:
@@ -133,10 +137,10 @@ def _judge_pauses(trace: HandlerTrace, *, at_least: bool = False) -> CheckResult
     seen = f"{len(trace.polls)} polls, median interval {middle:.1f} s, longest {max(gaps):.1f} s"
     if middle >= TOO_LONG:
         return broken(f"{seen}; {MISSED}")
-    if blind.errors and blind.seconds >= NOTICE / 2:
+    if blind.errors and blind.seconds >= NOTICE / 2 + OVERHEAD:
         left = NOTICE - blind.seconds
         return warning(f"{blind.text}: of the {NOTICE:g} s of notice of an eviction, only {left:.0f} s would be left")
-    return kept(seen) if middle <= MAX_POLL_INTERVAL else warning(seen)
+    return kept(seen) if middle <= MAX_POLL_INTERVAL + OVERHEAD else warning(seen)
 
 
 class PollPause(msgspec.Struct, frozen=True, order=True):

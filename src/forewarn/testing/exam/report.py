@@ -1,7 +1,11 @@
 """The report of an exam: the results of all scenarios, as JSON and as JUnit cases."""
 
+import re
+from collections import Counter
+
 import msgspec
 
+from forewarn.core.text import count_text
 from forewarn.testing.exam.checks import Finding, Verdict
 from forewarn.testing.exam.scenario_run import Result
 from forewarn.testing.junit import Case, CaseStatus
@@ -12,6 +16,9 @@ CASE_STATUSES = {
     Verdict.BROKEN: CaseStatus.FAILED,
     Verdict.NOT_JUDGED: CaseStatus.SKIPPED,
 }
+
+
+PASSED, FAILED, NOT_JUDGED, NOT_FINISHED = "passed", "failed", "not judged", "not finished"
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,8 +65,35 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         return sum(finding.verdict is verdict for _, finding in self.findings)
 
 
+def result_word(result: Result) -> str:
+    """Return the result of a scenario in a word."""
+    if result.broken:
+        return FAILED
+    return NOT_FINISHED if not result.is_finished else PASSED if result.is_exercised else NOT_JUDGED
+
+
+def summary(report: Report) -> str:
+    """Return how many scenarios have which result, as a sentence."""
+    counts = Counter(map(result_word, report.results))
+    words = [f"{counts[word]} {word}" for word in (PASSED, FAILED, NOT_JUDGED, NOT_FINISHED) if counts[word]]
+    return f"{count_text(len(report.results), 'scenario')}: {', '.join(words)}."
+
+
+def unexercised_reason(result: Result) -> str:
+    """Return why the situation of a scenario did not occur."""
+    essential = (finding for finding in result.findings if finding.demand in result.essential)
+    return next(finding.seen for finding in essential if not finding.is_exercised)
+
+
+def with_labels(text: str, result: Result) -> str:
+    """Replace event ids by the labels of the scenario."""
+    for label, id_ in result.labels.items():
+        text = re.sub(re.escape(id_), label, text, flags=re.IGNORECASE)
+    return text
+
+
 def cases(report: Report) -> list[Case]:
-    """Return one case for every finding, and one for every scenario that did not run to its end."""
+    """Return one case for every finding, and one for every unfinished scenario in which no check was broken."""
     return [case for result in report.results for case in _cases(result)]
 
 
@@ -67,7 +101,7 @@ def _cases(result: Result) -> list[Case]:
     # Only the time of the whole scenario is known. Its first case gets it, so that the sum is right.
     times = [result.seconds, *(0.0 for _ in result.findings[1:])]
     found = [_case(result, finding, seconds) for finding, seconds in zip(result.findings, times, strict=True)]
-    return found if result.is_finished else [*found, _unfinished_case(result)]
+    return found if result.is_finished or result.broken else [*found, _unfinished_case(result)]
 
 
 def _case(result: Result, finding: Finding, seconds: float) -> Case:

@@ -108,7 +108,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...]
     seconds: float
     is_finished: bool
-    """Whether the run lasted until the end of the scenario or of the program."""
+    """Whether the run lasted until the end of the scenario or of the program, and no finding is uncertain."""
     exit_code: int | None = None
     """Set if the program ended by itself."""
     problem: str | None = None
@@ -148,7 +148,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_starved(self) -> bool:
         """Whether the machine was so busy that it may have changed the result."""
-        return _is_starved(self.seconds, self.stalled)
+        return _is_starved(self.seconds, self.stalled) or any(finding.is_uncertain for finding in self.findings)
 
     @property
     def is_passed(self) -> bool:
@@ -227,7 +227,8 @@ class ScenarioRun:
                 timeout=self._exam_scenario.approval_timeout * self._options.pace,
             )
             try:
-                with MarkerWatcher(self._prepared, self._recovered), backend:
+                with MarkerWatcher(self._prepared, self._recovered) as markers, backend:
+                    service.observe_requests(markers.observe)
                     self._backend = backend
                     if self._is_over.is_set():
                         backend.cancel()
@@ -346,6 +347,7 @@ class ScenarioRun:
             is_complete or trace.exit_status is not None or (was_begun and not self._is_timed_out and not self._problem)
         )
         findings = tuple(evaluate(check, trace, self._options.wishes) for check in self._exam_scenario.checks)
+        uncertain = next((finding for finding in findings if finding.is_uncertain), None)
         essential = self._exam_scenario.essential_checks
         seconds, stalled = time.monotonic() - self._began_at, sum(stall.lost for stall in trace.stalls)
         return Result(
@@ -353,10 +355,11 @@ class ScenarioRun:
             title=self._scenario.title,
             findings=findings,
             seconds=seconds,
-            is_finished=is_finished,
+            is_finished=is_finished and uncertain is None,
             exit_code=None if trace.exit_status is None else trace.exit_status.code,
             problem=self._problem
-            or (_timeout_text(self._options.limit, seconds, stalled) if self._is_timed_out else None),
+            or (_timeout_text(self._options.limit, seconds, stalled) if self._is_timed_out else None)
+            or (None if uncertain is None else uncertain.seen),
             output=trace.output,
             stalled=stalled,
             is_exercised=all(finding.is_exercised for finding in findings if finding.demand in essential),

@@ -100,6 +100,7 @@ class _RelayedConnection:
         self._outside, self._to_outside = outside, to_outside
         self._sent = sent
         self._is_unix = is_unix
+        to_outside.transport.set_write_buffer_limits(0)  # what was drained is delivered, also if this process ends
         self._is_unanswered = False
 
     async def run(self) -> None:

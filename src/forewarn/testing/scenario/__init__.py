@@ -9,8 +9,10 @@ from forewarn.testing.scenario.library import Scenario, library_names, library_s
 from forewarn.testing.scenario.lint import find_problems
 from forewarn.testing.scenario.live_backend import LiveBackend, ScenarioNotAllowed
 from forewarn.testing.scenario.parser import Script, Step, parse, render_script, syntax_errors
+from forewarn.testing.scenario.result import step_result, verdict_of
 from forewarn.testing.scenario.runner import Backend, CommandResult, InvalidCommand, StepResult, run_script
 from forewarn.testing.scenario.setup import ServiceSetup, max_duration, required_setup
+from forewarn.testing.scenario.speed_limits import measure, speed_problem
 
 __all__ = [
     "NOTHING",
@@ -34,10 +36,14 @@ __all__ = [
     "library_scenarios",
     "library_text",
     "max_duration",
+    "measure",
     "parse",
     "parse_scenario",
     "render_script",
     "required_setup",
     "run_script",
+    "speed_problem",
+    "step_result",
     "syntax_errors",
+    "verdict_of",
 ]

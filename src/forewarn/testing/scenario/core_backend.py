@@ -541,5 +541,5 @@ def _(command: commands.State, state: CoreState) -> None:
 @run_command.register
 def _(command: commands.Wake, state: CoreState) -> None:
     scope = state.scope(command.scope)
-    moment = wake_at(state.scopes[scope], state.context, seen_at=state.seen_at.get(scope))
+    moment = wake_at(state.scopes[scope], state.context, now=state.now, seen_at=state.seen_at.get(scope))
     state.facts.append("never" if moment is None else state.names.time(moment))

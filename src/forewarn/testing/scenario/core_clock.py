@@ -125,7 +125,10 @@ class SimulatedClock:
     def _next_moment(self) -> datetime | None:
         """Return the next time, after now, at which something changes."""
         state = self._state
-        moments = [wake_at(scope, state.context, seen_at=state.seen_at.get(id_)) for id_, scope in state.scopes.items()]
+        moments = [
+            wake_at(scope, state.context, now=state.now, seen_at=state.seen_at.get(id_))
+            for id_, scope in state.scopes.items()
+        ]
         moments.append(self._campaigns.next_moment())
         if self._platform is not None:
             moments.append(self._platform.next_moment())

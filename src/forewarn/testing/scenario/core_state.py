@@ -107,7 +107,7 @@ class CoreState:
 
     def work_of(self, scope: str) -> tuple[tuple[Event, Impact], ...]:
         """Return the work that the platform can begin now in a scope."""
-        return impacts_to_begin(self.scopes[scope], now=max(self.now, self.scopes[scope].changed_at))
+        return impacts_to_begin(self.scopes[scope], now=self.now)
 
     def platform_work(self, scope: str, event_id: str, name: str) -> Work:
         """Return the work of one event on one VM in the form that a platform gets."""

@@ -203,6 +203,10 @@ VERBS: dict[EntryKind, str] = {
     EntryKind.IMPACT_RETRIED: "to be tried again",
     EntryKind.IMPACT_GIVEN_UP: "given up",
     EntryKind.CLOCK_MOVED: "moved the clock",
+    EntryKind.SPEED_CHANGED: "changed the speed",
+    EntryKind.SCENARIO_STARTED: "started a scenario",
+    EntryKind.SCENARIO_ENDED: "ended a scenario",
+    EntryKind.REPORT_ADDED: "added a report",
     EntryKind.FAULT_SET: "fault set",
     EntryKind.FAULT_CLEARED: "fault cleared",
     EntryKind.FAULT_ENDED: "fault over",
@@ -226,6 +230,9 @@ VERBS: dict[EntryKind, str] = {
     EntryKind.TOKEN_CREATED: "made",
     EntryKind.TOKEN_REVOKED: "revoked",
     EntryKind.RESTORED: "restored",
+    EntryKind.POLICY_CHANGED: "changed",
+    EntryKind.CALENDAR_CREATED: "calendar made",
+    EntryKind.CALENDAR_REVOKED: "calendar revoked",
 }
 
 CAMPAIGN_ENTRIES = {

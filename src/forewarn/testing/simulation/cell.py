@@ -328,11 +328,11 @@ class CellSimulation:
         """Begin work that can begin, and plan the next time at which time alone changes the scope."""
         if not value.events:
             return
-        if to_begin := impacts_to_begin(value, now=max(self._moment, value.changed_at)):
+        if to_begin := impacts_to_begin(value, now=self._moment):
             event, impact = to_begin[0]
             self._begin(scope, event, impact.vm)  # the others follow from its change
             return
-        at = wake_at(value, self._context, seen_at=self._seen(value))
+        at = wake_at(value, self._context, now=self._moment, seen_at=self._seen(value))
         if at is not None:
             self._plan_wake(scope, at)
 

@@ -12,7 +12,6 @@ from forewarn.testing.conformance.evidence import (
     EVENT_PROPERTIES,
     OUR_CHOICE,
     Evidence,
-    documented,
     observed,
 )
 from forewarn.testing.conformance.probe import EVENTS_QUERY, Probe, conditional, is_scheduled, is_started
@@ -257,10 +256,10 @@ RULES: Sequence[Rule] = (
     _rule(
         "incarnation",
         "| `DocumentIncarnation` | a whole number (D).",
-        documented("events", "Query for events"),
+        EVENT_PROPERTIES,
         _incarnation,
     ),
-    _rule("incarnation-same", SAME_NUMBER, documented("events", "Query for events"), _same_number_same_events),
+    _rule("incarnation-same", SAME_NUMBER, EVENT_PROPERTIES, _same_number_same_events),
     _rule(
         "incarnation-step",
         "Grows by one with every change of the events (C)",
