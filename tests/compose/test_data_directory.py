@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from forewarn.api import v1
 from forewarn.api.client import ApiClient
 from forewarn.compose import run_service
 from forewarn.compose.data_directory import (
@@ -27,6 +28,8 @@ from forewarn.settings.schema import EMULATOR, PRODUCTION, Settings
 from forewarn.store.memory import MemoryStore
 from forewarn.store.sqlite.store import SqliteStore
 from tests.compose.reporters import RecordingReporter
+
+REPORT = v1.AddReport(kind=v1.ReportKind.EXAM, subject="./handler", passed=True, summary="1 scenario: 1 passed.")
 
 
 def test_first_service_writes_its_preset_and_the_next_one_says_nothing(tmp_path: Path) -> None:
@@ -112,6 +115,7 @@ async def run_once(data: Path) -> dict[str, int]:
         scope, vm = next((view.id, vm.name) for view in running.fleet.replica.views() for vm in view.roster or ())
         url, token = running.operator_url, (data / "token").read_text().strip()
         await asyncio.to_thread(ApiClient(url, token).open_socket, f"{scope}/{vm}")
+        await asyncio.to_thread(ApiClient(url, token).add_report, REPORT)
         (data / "work").mkdir(mode=0o700, exist_ok=True)
         files = ProcessFiles(data / "work", "event.web-0.carry-out")
         with BackgroundProcess.start(["true"], {}, b"", files, attempt=1, now=running.fleet.clock.now()) as process:
@@ -125,6 +129,7 @@ EXPECTED_NAMES = {
     "forewarn.db-wal",
     "forewarn.lock",
     "preset",
+    "reports",
     "service.json",
     "sockets",
     "token",
@@ -138,8 +143,8 @@ async def test_modes_do_not_depend_on_the_umask(tmp_path: Path, mask: int) -> No
     with umask(mask):
         modes = await run_once(tmp_path / "new/data")
     assert {name for name in modes if "/" not in name} == EXPECTED_NAMES
-    assert len(modes) > len(EXPECTED_NAMES) + 3, "a socket, and the files of a program"
-    assert modes == {name: 0o700 if name in {"sockets", "work"} else 0o600 for name in modes}
+    assert len(modes) > len(EXPECTED_NAMES) + 4, "a socket, a report, and the files of a program"
+    assert modes == {name: 0o700 if name in {"reports", "sockets", "work"} else 0o600 for name in modes}
     assert [stat.S_IMODE((tmp_path / path).stat().st_mode) for path in ("new", "new/data")] == [0o700, 0o700]
 
 

@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+import shutil
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from urllib.error import HTTPError
@@ -12,16 +13,32 @@ import pytest
 
 from forewarn.api import local_service
 from forewarn.compose.host import RunningHost, run_host
+from forewarn.core.event import EventType
+from forewarn.files import UnsafeDirectory
 from forewarn.settings.nats import NatsSettings
 from forewarn.settings.schema import Settings
 from forewarn.settings.types import ListenAddress, RoleName, StoreName
 from forewarn.store.port import StoreInUse
 from tests.compose.reporters import RecordingReporter
-from tests.core.sample_scopes import scope, vm
+from tests.compose.test_data_directory import modes_in, umask
+from tests.core.sample_scopes import schedule_request, scope, vm
 from tests.fleet.host.clusters import run_control, until
+from tests.support.disks import make_full, make_read_only, mount_disk
 from tests.support.nats_servers import run_nats
 
 pytestmark = pytest.mark.process
+
+FILES = (
+    "forewarn.lock",
+    "ports.json",
+    "preset",
+    "records.db",
+    "records.db-shm",
+    "records.db-wal",
+    "token",
+    "work",
+)
+"""Everything in the directory of a host."""
 
 DOCUMENT = "/metadata/scheduledevents?api-version=2020-07-01"
 
@@ -51,6 +68,44 @@ async def get(url: str, **headers: str) -> tuple[int, str]:
                 return error.code, error.read().decode()
 
     return await asyncio.to_thread(send)
+
+
+@pytest.mark.parametrize("mask", [0, 0o077])
+async def test_files_are_private_whatever_the_umask_is(tmp_path: Path, mask: int) -> None:
+    with run_nats(tmp_path / "nats") as cluster, umask(mask):
+        modes = await run_once(await cluster.create_cell(), tmp_path)
+    assert modes == {name: 0o700 if name == "work" else 0o600 for name in FILES}
+
+
+async def test_symbolic_link_in_place_of_any_file_is_refused_and_not_followed(tmp_path: Path) -> None:
+    with run_nats(tmp_path / "nats") as cluster:
+        nats = await cluster.create_cell()
+        await run_once(nats, tmp_path)
+        for name in FILES:
+            data, target = tmp_path / f"copy-{name}", tmp_path / f"target-{name}"
+            shutil.copytree(tmp_path / "h", data)
+            place = data / name
+            if place.is_dir():
+                place.rename(target)
+            else:
+                target.write_text("of another user")
+                place.unlink(missing_ok=True)
+            place.symlink_to(target)
+            before = sorted(target.iterdir()) if target.is_dir() else target.read_text()
+            with pytest.raises(UnsafeDirectory, match="is a symbolic link"):
+                async with running_host(nats, data):
+                    raise AssertionError(f"{name} was followed")
+            assert (sorted(target.iterdir()) if target.is_dir() else target.read_text()) == before
+
+
+async def run_once(nats: NatsSettings, directory: Path) -> dict[str, int]:
+    """Run a host that uses everything of its directory; return the modes of what is there while it runs."""
+    web = scope("web", vm("web-0", host="hv-0"))
+    async with run_control(nats, directory / "c", web) as control, running_host(nats, directory / "h"):
+        (web_0,) = control.replica.scope("web").roster
+        await until(lambda: control.hosts.url("web", web_0) is not None)
+        (directory / "h/work").mkdir(mode=0o700)
+        return modes_in(directory / "h")
 
 
 async def test_host_serves_its_guests_and_reports_its_age(tmp_path: Path) -> None:
@@ -86,6 +141,36 @@ async def test_host_serves_its_guests_and_reports_its_age(tmp_path: Path) -> Non
             with pytest.raises(StoreInUse):
                 async with running_host(nats, tmp_path / "h"):
                     pass
+
+
+@pytest.mark.parametrize("make_unwritable", [make_full, make_read_only])
+async def test_host_that_cannot_write_at_its_start_serves_guests_and_recovers(
+    tmp_path: Path, make_unwritable: Callable[[Path], Callable[[], None]]
+) -> None:
+    """It shows only what is on its disk, so new events wait until it can write."""
+    data = tmp_path / "disk/h"
+    with mount_disk(tmp_path / "disk", "4m"), run_nats(tmp_path / "nats") as cluster:
+        nats = await cluster.create_cell()
+        async with run_control(nats, tmp_path / "c", scope("web", vm("web-0", host="hv-0"))) as control:
+            (web_0,) = control.replica.scope("web").roster
+            async with running_host(nats, data) as host:
+                await until(lambda: control.hosts.url("web", web_0) is not None)
+                url = host.guests.url("web", web_0)
+                assert (await get(f"{url}{DOCUMENT}", Metadata="true"))[0] == 200
+                await until(lambda: host.fleet.replica.scope("web").enabled)
+            make_writable = make_unwritable(tmp_path / "disk")
+            async with running_host(nats, data) as host:
+                assert host.guests.url("web", web_0) == url
+                _, body = await get(f"{url}{DOCUMENT}", Metadata="true")
+                assert json.loads(body) == {"DocumentIncarnation": 1, "Events": []}
+                status, body = await get(f"{host.url}/readyz")
+                assert (status, json.loads(body)["ready"]) == (503, False)
+                assert "cannot" in json.loads(body)["problems"][0]
+                await control.events.schedule(schedule_request(EventType.REBOOT, "web/web-0"))
+                make_writable()
+                await until(lambda: bool(host.fleet.replica.scope("web").events))
+                await until(lambda: host.fleet.disk_problem is None)
+                assert (await get(f"{host.url}/readyz"))[0] == 200
 
 
 async def test_approval_without_control_nodes_gets_503_and_the_document_is_answered(tmp_path: Path) -> None:

@@ -11,10 +11,12 @@ from forewarn.compose.cell import init_cell
 from forewarn.compose.host_permissions import check_host_user
 from forewarn.settings.nats import NatsSettings
 from forewarn.store.nats.connection import NatsConnection
+from forewarn.store.nats.host_store import HostStore
 from forewarn.store.nats.stream import CellStream
-from tests.compose.nats_accounts import CONFIG
+from forewarn.store.port import Record
 from tests.core.sample_scopes import scope, vm
-from tests.fleet.host.clusters import run_control, run_host, until
+from tests.fleet.host.clusters import GUARD_SECONDS, run_control, run_host, until
+from tests.support.nats_accounts import accounts_config
 from tests.support.nats_servers import NatsCluster, run_nats
 
 pytestmark = pytest.mark.process
@@ -27,7 +29,7 @@ def settings_of(cluster: NatsCluster, directory: Path, user: str, password: str)
 
 
 async def test_host_in_its_own_account_serves_its_vms_and_can_do_nothing_else(tmp_path: Path) -> None:
-    with run_nats(tmp_path / "nats", config=CONFIG) as cluster:
+    with run_nats(tmp_path / "nats", config=accounts_config()) as cluster:
         control = settings_of(cluster, tmp_path, "control", "control")
         host = replace(settings_of(cluster, tmp_path, "hv-0", "host"), api_prefix="forewarn.main")
         await init_cell(control)
@@ -41,6 +43,7 @@ async def test_host_in_its_own_account_serves_its_vms_and_can_do_nothing_else(tm
             report = await check_host_user(host, "hv-0")
             assert report.problems == ()
             await _let_the_server_answer_into_a_record(host, "forewarn.main")
+            await _try_to_delete(host)
             connection = await NatsConnection.open(control)
             newest = await CellStream(connection, "main").read_last("$KV.main.scope.web")
             await connection.aclose()
@@ -49,16 +52,50 @@ async def test_host_in_its_own_account_serves_its_vms_and_can_do_nothing_else(tm
             await until(lambda: on_host.client.term == 1)
 
 
+async def test_host_can_read_the_scopes_of_other_hosts(tmp_path: Path) -> None:
+    """NATS cannot limit what the one consumer of a host reads."""
+    with run_nats(tmp_path / "nats", config=accounts_config()) as cluster:
+        control = settings_of(cluster, tmp_path, "control", "control")
+        host = replace(settings_of(cluster, tmp_path, "hv-0", "host"), api_prefix="forewarn.main")
+        await init_cell(control)
+        async with run_control(control, tmp_path / "c", scope("db", vm("db-0", host="hv-1"))):
+            (tmp_path / "h").mkdir()
+            records = await HostStore.open(host, "hv-0", tmp_path / "h")
+            records.follow(["db"])
+            async with asyncio.timeout(GUARD_SECONDS), records.watch() as changes:
+                async for change in changes:
+                    if isinstance(change, Record) and change.key.id == "db":
+                        break
+            await records.aclose()
+
+
 async def test_check_fails_for_a_user_that_may_write(tmp_path: Path) -> None:
     with run_nats(tmp_path / "nats") as cluster:
         settings = await cluster.create_cell("main")
         report = await check_host_user(settings, "hv-0")
         assert report.problems[0] == "the user of host hv-0 may write records"
+        for what in (
+            "write leases",
+            "receive commands of hosts",
+            "change the stream",
+            "delete consumers of other hosts",
+        ):
+            assert f"the user of host hv-0 may {what}" in report.problems
         assert any("account of their own" in problem for problem in report.problems)
         connection = await NatsConnection.open(settings)
         state = await CellStream(connection, "main").read_state()
         await connection.aclose()
         assert state.last == 1  # the check has written nothing
+
+
+async def _try_to_delete(settings: NatsSettings) -> None:
+    """Try what the check cannot try, because it would have its effect."""
+    connection = await NatsConnection.open(settings, inbox="_INBOX.hv-0")
+    for prefix in ("$JS.API", "forewarn.main"):
+        for function in ("STREAM.DELETE", "STREAM.PURGE", "STREAM.LEADER.STEPDOWN"):
+            await connection.publish(f"{prefix}.{function}.FOREWARN-main", b"", reply="_INBOX.hv-0.answer")
+    await connection.flush()
+    await connection.aclose()
 
 
 async def _let_the_server_answer_into_a_record(settings: NatsSettings, prefix: str) -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 import sqlite3
-from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 from secrets import token_hex
@@ -27,15 +26,9 @@ from forewarn.store.sqlite import migration as sqlite_migration
 from forewarn.store.sqlite.store import SqliteStore
 from tests.compose.migrated_data import KEYS, fill_directory, read_cell, read_directory
 from tests.store.contract import NOON, WEB, entries
-from tests.support.nats_servers import NatsCluster, run_nats
+from tests.support.nats_servers import NatsCluster
 
 pytestmark = pytest.mark.process
-
-
-@pytest.fixture(scope="module")
-def nats_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsCluster]:
-    with run_nats(tmp_path_factory.mktemp("nats")) as cluster:
-        yield cluster
 
 
 @pytest.fixture
@@ -265,10 +258,12 @@ async def test_running_services_are_refused(
         await to_cell(tmp_path / "old", cell)
     await store.aclose()
     await to_cell(tmp_path / "old", cell)
-    monkeypatch.setattr(nats_migration, "CLAIM_SECONDS", 0.1)
-    async with run_cell(cell, tmp_path / "member"):
-        with pytest.raises(CellInUse):
-            await to_directory(cell, tmp_path / "new")
+    with monkeypatch.context() as patch:
+        patch.setattr(nats_migration, "CLAIM_SECONDS", 0.1)
+        patch.setattr(nats_migration, "MEMBER_SECONDS", -3.0)  # it waits for no other process to end
+        async with run_cell(cell, tmp_path / "member"):
+            with pytest.raises(CellInUse):
+                await to_directory(cell, tmp_path / "new")
     await to_directory(cell, tmp_path / "new")
 
 

@@ -14,9 +14,9 @@ from forewarn.compose.restore import (
     InvalidBackup,
     LostHold,
     RestoreReport,
-    UnfinishedWork,
     restore_backup,
 )
+from forewarn.compose.restored_fleet import UnfinishedWork
 from forewarn.core.access import Role
 from forewarn.core.event import State
 from forewarn.core.operations import restart

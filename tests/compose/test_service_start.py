@@ -5,7 +5,6 @@ import http.client
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
@@ -61,7 +60,7 @@ def ports(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     def serve_noting_ports(
         fleet: Fleet, *others: Any, **more: Any
-    ) -> AbstractAsyncContextManager[Callable[[str], str]]:
+    ) -> AbstractAsyncContextManager[operators.OperatorServer]:
         noted.extend(fleet.ports.assigned.values())
         return serve(fleet, *others, **more)
 

@@ -25,12 +25,16 @@ PRESET_FILE = "preset"
 SOCKET_DIRECTORY = "sockets"
 """The socket directory, within the data directory, which only one service uses at a time."""
 
+REPORT_DIRECTORY = "reports"
+"""The directory of the reports that were added to an emulator."""
+
 SERVICE_NAMES = (
     PRESET_FILE,
     local_service.SERVICE_FILE,
     local_service.TOKEN_FILE,
     WORK_DIRECTORY,
     SOCKET_DIRECTORY,
+    REPORT_DIRECTORY,
 )
 """Everything in a data directory besides the files of the store, which checks those itself."""
 

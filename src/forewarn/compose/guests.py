@@ -14,6 +14,7 @@ from forewarn.guest.faults import Faults
 from forewarn.guest.limits import SPARE_FILES, Limits
 from forewarn.guest.link_local import ADDRESS, PORT, link_local_address
 from forewarn.guest.observer import Observer
+from forewarn.guest.recorder import RequestRecorder
 from forewarn.guest.server import GuestServer
 from forewarn.guest.vm_listeners import ALL, ListenFailed, VmPortListeners, VmSocketListeners
 from forewarn.settings.schema import Settings
@@ -33,6 +34,8 @@ class GuestListeners(msgspec.Struct, frozen=True, kw_only=True):
     """The fault injection; None outside the emulator."""
     sockets: VmSocketListeners | None = None
     """The opener of sockets that stand for a VM; None outside the emulator."""
+    recorder: RequestRecorder | None = None
+    """The recorder of requests of single VMs."""
 
     def url(self, scope: str, vm: Vm) -> str | None:
         """Return the URL of a VM's endpoint, if it has one."""
@@ -94,6 +97,7 @@ async def serve_guests(
     operator_connections: int = 0,
     faults: Faults | None = None,
     observer: Observer | None = None,
+    recorder: RequestRecorder | None = None,
     socket_directory: Path | None = None,
     host: str | None = None,
 ) -> AsyncIterator[GuestListeners]:
@@ -110,6 +114,7 @@ async def serve_guests(
         enable_delay=settings.guest.enable_delay,
         faults=faults,
         observer=observer,
+        recorder=recorder,
     )
     async with AsyncExitStack() as stack:
         stack.push_async_callback(server.aclose)
@@ -141,6 +146,7 @@ async def serve_guests(
             shared_url=shared_url,
             faults=faults,
             sockets=sockets,
+            recorder=recorder,
         )
         fleet.health.add_check(guests.problem)
         fleet.health.add_limitation(guests.limitation)
@@ -158,7 +164,7 @@ async def _listen_shared(server: GuestServer, where: ListenAddress) -> str:
     try:
         port = await server.listen_for_all(where.host, where.port)
     except OSError as error:
-        advice = "choose another one with --listen-shared HOST:PORT (port 0: any free port)"
+        advice = "choose another address with --listen-shared HOST:PORT (port 0: any free port)"
         raise ListenFailed(where.host, where.port, "all VMs", error, advice) from error
     return f"http://{local_address(where.host, port)}"
 

@@ -18,13 +18,14 @@ from forewarn import __version__
 from forewarn.agent.http_server import TEXT, HttpServer, Request, Response, error_response
 from forewarn.api import local_service
 from forewarn.clock import SystemClock
-from forewarn.compose.data_directory import claim_directory
+from forewarn.compose.data_directory import PRESET_FILE, claim_directory
 from forewarn.compose.guests import GuestListeners, serve_guests
 from forewarn.compose.initial_fleet import StartupReporter
 from forewarn.compose.operators import OTHER_ADDRESS_ADVICE
 from forewarn.compose.platforms import WORK_DIRECTORY, HostSet, create_platform, create_policy
 from forewarn.files import FileLock, check_links, prepare_directory
-from forewarn.fleet.host.service import PORTS_FILE, HostFleet
+from forewarn.fleet.host.ports import PORTS_FILE
+from forewarn.fleet.host.service import HostFleet
 from forewarn.guest.vm_listeners import ListenFailed
 from forewarn.platform.command import CommandPlatform
 from forewarn.settings.paths import user_data_directory
@@ -32,8 +33,18 @@ from forewarn.settings.reload import SettingsChange, compare_settings, merge_rel
 from forewarn.settings.schema import PRODUCTION, Settings
 from forewarn.settings.types import local_address
 from forewarn.store.nats.host_store import HostStore
-from forewarn.store.nats.record_cache import FILE_NAME
+from forewarn.store.nats.record_cache import FILE_NAME, SUFFIXES
 from forewarn.store.sqlite.directory import LOCK_FILE, lock_directory, wrap_os_errors
+
+HOST_NAMES = (
+    LOCK_FILE,
+    PRESET_FILE,
+    PORTS_FILE,
+    local_service.TOKEN_FILE,
+    WORK_DIRECTORY,
+    *(f"{FILE_NAME}{suffix}" for suffix in SUFFIXES),
+)
+"""Everything in the directory of a host."""
 
 
 class RunningHost(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,7 +65,7 @@ async def run_host(
     """Start the process of a host; when the context ends, stop it in reverse order."""
     host = settings.host or ""
     directory = (settings.data or user_data_directory(environ)).absolute()
-    check_links(directory, (FILE_NAME, PORTS_FILE, WORK_DIRECTORY, local_service.TOKEN_FILE))
+    check_links(directory, HOST_NAMES)
     async with AsyncExitStack() as stack:
         stack.enter_context(_locked(directory))
         claim_directory(directory, PRODUCTION, reporter)
@@ -135,7 +146,7 @@ class HostHealth:
             case "/healthz":
                 return _json(200, {"status": "ok", "version": __version__})
             case "/readyz":
-                problem = self._guests.problem()
+                problem = self._guests.problem() or self._fleet.disk_problem
                 found = [*([] if problem is None else [problem]), *self._fleet.health.limitations()]
                 age = self._fleet.age
                 content = {
@@ -144,6 +155,7 @@ class HostHealth:
                     "host": self._fleet.host,
                     "term": self._fleet.client.term,
                     "age_seconds": None if age is None else round(age.total_seconds(), 3),
+                    "clock_offset_seconds": self._fleet.clock_offset.seconds,
                 }
                 return _json(200 if problem is None else 503, content)
             case "/metrics":
@@ -189,6 +201,10 @@ class HostCollector(Collector):
             "How long ago a control node last answered.",
             float("inf") if control_age is None else control_age,
         )
+        if (offset := fleet.clock_offset.seconds) is not None:
+            yield GaugeMetricFamily(
+                "forewarn_clock_offset_seconds", "How far the clock is ahead of the control nodes.", offset
+            )
         yield GaugeMetricFamily("forewarn_host_term", "The term of this process; 0 if it has none.", fleet.client.term)
         yield GaugeMetricFamily("forewarn_vms", "VMs on this host.", fleet.vms)
         yield GaugeMetricFamily("forewarn_host_impacts", "Impacts that are being carried out.", fleet.impacts.waiting)

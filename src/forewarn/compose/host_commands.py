@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 
 from forewarn.fleet.event_loop import tasks_until_exit
 from forewarn.fleet.service import Fleet
+from forewarn.store.nats.member import HostReport, Observations
 from forewarn.store.nats.store import NatsStore
 
 
@@ -15,6 +16,7 @@ async def serve_hosts(fleet: Fleet, store: NatsStore) -> AsyncIterator[None]:
     server = store.create_command_server(fleet.host_commands)
     await server.start()
     fleet.hosts.on_placed = server.notify_placed
+    store.observe_members(lambda: _observe(fleet))
     try:
         async with tasks_until_exit() as tasks:
             tasks.create_task(fleet.hosts.watch_silence(), name="watch for silent hosts")
@@ -23,3 +25,26 @@ async def serve_hosts(fleet: Fleet, store: NatsStore) -> AsyncIterator[None]:
     finally:
         fleet.hosts.on_placed = None
         await server.stop()
+
+
+def _observe(fleet: Fleet) -> Observations:
+    own = fleet.clock_offset
+    return Observations(None if own is None else own.seconds, _report_hosts(fleet))
+
+
+def _report_hosts(fleet: Fleet) -> dict[str, HostReport]:
+    """Return what the holder of the clock lease knows about hosts; one control node is enough to announce it."""
+    if not fleet.clock_lease.is_held:
+        return {}
+    reports: dict[str, HostReport] = {}
+    for name in fleet.hosts.names():
+        record = fleet.hosts.record(name)
+        if record is not None and record.process:
+            reports[name] = HostReport(
+                holder=record.holder,
+                version=record.version,
+                format=record.format,
+                heard_ago=fleet.hosts.heard_ago(name),
+                clock_offset=fleet.hosts.clock_offsets.get(name),
+            )
+    return reports

@@ -4,15 +4,12 @@ import asyncio
 import json
 from collections.abc import Mapping
 
-from forewarn.compose.cell import CellReport
+from forewarn.compose.cell_status import NEVER, CellReport
 from forewarn.settings.nats import NatsSettings
 from forewarn.store.nats.command_channel import inbox_of
 from forewarn.store.nats.connection import NatsConnection, ResponseMissing, ServerUnavailable
 from forewarn.store.nats.message import EXPECTED, CellSubjects, encode_token
 from forewarn.store.port import RecordKey, RecordKind
-
-NEVER = str(1 << 62)
-"""A sequence that no subject has: a message that expects it is refused, so a test writes nothing."""
 
 NO_JETSTREAM = 10039
 """The reason of JetStream for an account that has no streams, such as the account of hosts."""
@@ -28,9 +25,17 @@ async def check_host_user(settings: NatsSettings, host: str) -> CellReport:
         "write the journal": (subjects.journal, b"", write),
         "write what was pruned": (subjects.pruned, b"", write),
         "write guards": (subjects.guards, b"", write),
+        "write leases": (subjects.lease("probe"), b"", write),
         "send commands of other hosts": (subjects.command(f"{host}-other", "renew"), b"", {}),
         "delete messages of the stream": (f"$JS.API.STREAM.MSG.DELETE.{subjects.stream}", b'{"seq": 0}', {}),
         "remove messages of the stream": (f"$JS.API.STREAM.PURGE.{subjects.stream}", b'{"filter": "none"}', {}),
+        "change the stream": (f"$JS.API.STREAM.UPDATE.{subjects.stream}", b"{}", {}),
+        "change the stream through the import": (f"{settings.api_prefix}.STREAM.UPDATE.{subjects.stream}", b"{}", {}),
+        "delete consumers of other hosts": (
+            f"{settings.api_prefix}.CONSUMER.DELETE.{subjects.stream}.{subjects.consumer(f'{host}-other')}",
+            b"",
+            {},
+        ),
         "create consumers of other hosts": (
             f"{settings.api_prefix}.CONSUMER.CREATE.{subjects.stream}.{subjects.consumer(f'{host}-other')}",
             b"{}",
@@ -43,6 +48,14 @@ async def check_host_user(settings: NatsSettings, host: str) -> CellReport:
         problems = [
             f"the user of host {host} may {what}" for what, is_able in zip(attempts, allowed, strict=True) if is_able
         ]
+        received = {
+            "receive commands of hosts": subjects.commands,
+            "receive answers to other hosts": f"{inbox_of(encode_token(f'{host}-other'))}.>",
+            "receive messages to other hosts": subjects.for_host(f"{host}-other", "*"),
+        }
+        for what, subject in received.items():
+            if await connection.may_receive(subject):
+                problems.append(f"the user of host {host} may {what}")
         own = f"$JS.API.CONSUMER.CREATE.{subjects.stream}.{subjects.consumer(host)}"
         if await _reaches_streams(connection, own):
             problems.append(

@@ -28,7 +28,7 @@ from forewarn.store.migration import (
     SourceChanged,
     TargetUsed,
 )
-from forewarn.store.nats.connection import ApiRefused, ResponseMissing, ServerUnavailable
+from forewarn.store.nats.connection import NatsError
 from forewarn.store.nats.migration import CellAccess, NatsSource, NatsTarget
 from forewarn.store.sqlite.database import DATABASE_FILE
 from forewarn.store.sqlite.migration import SqliteSource, SqliteTarget
@@ -94,7 +94,7 @@ async def _open_cell(settings: NatsSettings, directory: Path) -> AsyncIterator[C
     cell = await CellAccess.open(settings, member)
     try:
         yield cell
-    except (ApiRefused, ResponseMissing, ServerUnavailable) as error:
+    except NatsError as error:
         raise cell.stream.unavailable(error) from error
     finally:
         await cell.aclose()

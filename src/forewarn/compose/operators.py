@@ -3,11 +3,11 @@
 import asyncio
 import socket
 import ssl
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from fractions import Fraction
+from pathlib import Path
 from threading import Lock
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from forewarn.compose.guests import GuestListeners
 from forewarn.compose.remote_guests import RemoteGuests
@@ -18,17 +18,20 @@ from forewarn.guest.vm_listeners import ListenFailed
 from forewarn.settings.schema import ImportSettings, Settings, TlsSettings
 from forewarn.settings.types import ListenAddress, local_address
 
+if TYPE_CHECKING:
+    from forewarn.operator.scenario_player import LoadPlayer
+
 _preparing = Lock()
 """Held while the app is imported and created. Threads that import packages with circular imports at the same time, as
 in an exam of several scenarios, can see half of a module."""
 
-OPERATOR_SHARE = Fraction(1, 4)
+OPERATOR_SHARE = 0.25
 """The share of the open files that connections of operators can use: guests always find the others."""
 
-ADDRESS_SHARE = Fraction(3, 4)
+ADDRESS_SHARE = 0.75
 """The share of these connections that one address can have: it cannot shut out the others."""
 
-OTHER_ADDRESS_ADVICE = "choose another one with --operator HOST:PORT (port 0: any free port)"
+OTHER_ADDRESS_ADVICE = "choose another address with --operator HOST:PORT (port 0: any free port)"
 
 
 class InvalidCertificate(BaseError):
@@ -67,6 +70,15 @@ def operator_limits(settings: Settings) -> OperatorLimits:
     return OperatorLimits(total, per_address)
 
 
+class OperatorServer(NamedTuple):
+    """The running operator API."""
+
+    create_code: Callable[[str], str]
+    """Returns a code for a sign-in link, given the id of the token whose rights it gives."""
+    stop_scenarios: Callable[[], Awaitable[None]]
+    """Stops the scenario that plays, which uses the API to remove what it added."""
+
+
 @asynccontextmanager
 async def serve_operators(
     fleet: Fleet,
@@ -77,25 +89,32 @@ async def serve_operators(
     limits: OperatorLimits,
     imports: ImportSettings,
     hosts: Sequence[str] = (),
-) -> AsyncIterator[Callable[[str], str]]:
-    """Serve the operator API on the bound listener, and yield the function that creates codes of sign-in links.
-
-    It takes the id of the token whose rights they give. `hosts` are further names of the service.
+    certificate: Path | None = None,
+    load_player: "LoadPlayer | None" = None,
+    report_directory: Path | None = None,
+) -> AsyncIterator[OperatorServer]:
+    """Serve the operator API on the bound listener. `hosts` are further names of the service.
+    `load_player` returns what plays scenarios in an emulator, as a client that knows the `certificate`.
     Importing and creating the app takes longer than the rest of the start. So it is done last and in a thread, while
     guests are already served.
     """
     await asyncio.to_thread(_prepare)
+    from forewarn.api.client import ServiceAddress
     from forewarn.operator.app import create_sessions, operator_app
     from forewarn.operator.counters import Counters
     from forewarn.operator.hosts import AllowedHosts
     from forewarn.operator.http_server import run_server
     from forewarn.operator.import_job import ImportLimits
     from forewarn.operator.limits import ConnectionLimits
+    from forewarn.operator.report_store import ReportStore
+    from forewarn.operator.scenario_runs import ScenarioRuns
 
     counters = Counters()
     import_limits = ImportLimits(imports.vms, imports.time_limit.total_seconds())
     allowed_hosts = AllowedHosts(hosts, tls)
     sessions = create_sessions(fleet)
+    url = listener_url(listener, tls)
+    runs = ScenarioRuns(fleet, load_player, lambda secret: ServiceAddress(url, secret, pinned=certificate))
     app = operator_app(
         fleet,
         guests=guests,
@@ -103,10 +122,12 @@ async def serve_operators(
         hosts=allowed_hosts,
         import_limits=import_limits,
         sessions=sessions,
+        scenario_runs=runs,
+        reports=ReportStore(fleet, report_directory),
     )
     connection_limits = ConnectionLimits(total=limits.total, per_address=limits.per_address)
     async with run_server(app, listener, tls, limits=connection_limits, counters=counters):
-        yield sessions.create_code
+        yield OperatorServer(sessions.create_code, runs.close)
 
 
 def _prepare() -> None:

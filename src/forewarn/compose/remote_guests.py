@@ -19,6 +19,7 @@ class RemoteGuests(NamedTuple):
     shared_url: str | None = None
     faults: None = None
     sockets: None = None
+    recorder: None = None
     link_local_url: None = None
 
     def url(self, scope: str, vm: Vm) -> str | None:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import ExitStack, asynccontextmanager, closing
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -12,14 +13,13 @@ from forewarn.clock import Clock, ManualClock, SystemClock
 from forewarn.compose.backup import StepProgress, check_owner
 from forewarn.compose.data_directory import PRESET_FILE, SERVICE_NAMES
 from forewarn.compose.platforms import HostSet, create_platform, create_policy
+from forewarn.compose.restored_fleet import UnfinishedWork, begin_epochs, hold_restored
 from forewarn.core.base_error import BaseError
 from forewarn.core.errors import CoreError
-from forewarn.core.restore import RESTORE, restore
+from forewarn.core.restore import RESTORE
 from forewarn.core.scope import Hold
-from forewarn.core.text import truncate_text
 from forewarn.files import prepare_directory, read_file, write_file
 from forewarn.fleet import fleet_state, hold_record, scopes
-from forewarn.fleet.last_seen import new_epoch
 from forewarn.fleet.service import Fleet
 from forewarn.fleet.tokens import Token
 from forewarn.settings.schema import PRODUCTION, Settings
@@ -30,9 +30,6 @@ from forewarn.store.sqlite.directory import lock_directory, wrap_os_errors
 from forewarn.store.sqlite.reader import Reader
 from forewarn.store.sqlite.restore import commit_restore, create_staging, finish_restore
 from forewarn.store.sqlite.store import STORE_FILES, SqliteStore
-
-CONCURRENT_CHANGES = 500
-"""How many scopes are changed at the same time, and so saved in few transactions."""
 
 
 class BackupNotFound(BaseError):
@@ -63,14 +60,6 @@ class LostHold(msgspec.Struct, frozen=True, kw_only=True):
     scope: str | None
     by: str
     reason: str
-
-
-class UnfinishedWork(msgspec.Struct, frozen=True, kw_only=True):
-    """An event on a VM that had not ended at the time of the backup, and may have happened since."""
-
-    event: str
-    scope: str
-    vm: str
 
 
 class RestoreReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -178,13 +167,11 @@ async def _adapt(
     why = f"restored from {file.name}" + ("" if made_at is None else f", a backup of {made_at:%Y-%m-%d %H:%M:%SZ}")
     async with _open_fleet(staging) as fleet:
         lost_holds = _find_lost_holds(fleet, replaced)
-        before = fleet.holds.current
-        reason = f"{why}: check the fleet, then run `forewarn release`"
-        if before is not None:
-            reason += f". The backup was already held by {before.by}: {before.reason}"
-        await fleet.holds.set(by=RESTORE, reason=truncate_text(reason))
+        await hold_restored(fleet, why)
         revoked = await _revoke_again(fleet, replaced, why)
-        unknown, canceled = await _restore_scopes(fleet, replaced, why, on_progress)
+        unknown, canceled = await begin_epochs(
+            fleet, why, shown=replaced.incarnations, on_progress=partial(on_progress, "Beginning new epochs")
+        )
         known = {token.id: token for token in fleet.tokens.all()}
         now = SystemClock().now()
         return RestoreReport(
@@ -244,35 +231,6 @@ async def _revoke_again(fleet: Fleet, replaced: _ReplacedData, why: str) -> tupl
     for token in again:
         await fleet.tokens.keep_revoked(token, by=RESTORE, why=f"{why}; it had been revoked since")
     return _named(again)
-
-
-async def _restore_scopes(
-    fleet: Fleet, replaced: _ReplacedData, why: str, on_progress: StepProgress
-) -> tuple[tuple[UnfinishedWork, ...], tuple[UnfinishedWork, ...]]:
-    unknown: list[UnfinishedWork] = []
-    canceled: list[UnfinishedWork] = []
-
-    async def restore_one(id_: str) -> None:
-        shown = replaced.incarnations.get(id_, 0)
-        result = await fleet.scopes.apply(
-            id_, lambda scope: restore(scope, epoch=new_epoch(), shown=shown, why=why, now=fleet.clock.now())
-        )
-        unknown.extend(UnfinishedWork(event=event.id, scope=id_, vm=impact.vm) for event, impact in result.unknown)
-        canceled.extend(
-            UnfinishedWork(event=event.id, scope=id_, vm=vm) for event in result.canceled for vm in event.vms
-        )
-
-    ids = sorted(view.id for view in fleet.replica.views())
-    for start in range(0, len(ids), CONCURRENT_CHANGES):
-        async with asyncio.TaskGroup() as tasks:
-            for id_ in ids[start : start + CONCURRENT_CHANGES]:
-                tasks.create_task(restore_one(id_))
-        on_progress("Beginning new epochs", min(start + CONCURRENT_CHANGES, len(ids)), len(ids))
-    return _sorted(unknown), _sorted(canceled)
-
-
-def _sorted(work: Iterable[UnfinishedWork]) -> tuple[UnfinishedWork, ...]:
-    return tuple(sorted(work, key=lambda each: (each.scope, each.event, each.vm)))
 
 
 def _find_lost_holds(fleet: Fleet, replaced: _ReplacedData) -> tuple[LostHold, ...]:

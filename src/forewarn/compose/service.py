@@ -5,6 +5,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -12,22 +13,28 @@ from forewarn import __version__
 from forewarn.api import local_service
 from forewarn.clock import Clock, ManualClock, SystemClock
 from forewarn.compose import operators
-from forewarn.compose.data_directory import SOCKET_DIRECTORY, claim_directory, open_store
+from forewarn.compose.data_directory import REPORT_DIRECTORY, SOCKET_DIRECTORY, claim_directory, open_store
 from forewarn.compose.guests import GuestListeners, serve_guests
 from forewarn.compose.initial_fleet import FleetLoader, StartupReporter, fill_cell, fill_if_empty
 from forewarn.compose.platforms import HostSet, PlatformAdapters, create_adapters, create_policy
 from forewarn.compose.reload import ReloadSettings, SettingsReloader, adopt_token
 from forewarn.compose.remote_guests import RemoteGuests
 from forewarn.core.vm import Vm
-from forewarn.fleet.fleet_state import manual_clock_start
+from forewarn.fleet.clock_offset import TimeSource
+from forewarn.fleet.fleet_state import manual_clock_start, speed_at_start
 from forewarn.fleet.service import Fleet
 from forewarn.guest.counters import Counters
 from forewarn.guest.faults import Faults
 from forewarn.guest.observer import Observer
+from forewarn.guest.recorder import RequestRecorder
+from forewarn.platform.simulated import SimulatedPlatform
 from forewarn.settings.rehearsal import Rehearsal
 from forewarn.settings.schema import EMULATOR, Preset, Settings
-from forewarn.settings.types import RoleName
+from forewarn.settings.types import RoleName, StoreName
 from forewarn.store.port import Lease, Retention, Store
+
+if TYPE_CHECKING:
+    from forewarn.operator.scenario_player import LoadPlayer
 
 
 class RunningService(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,12 +73,14 @@ async def run_service(
     fleet_loader: FleetLoader | None = None,
     observer: Observer | None = None,
     rehearsal: Rehearsal | None = None,
+    load_player: "LoadPlayer | None" = None,
 ) -> AsyncIterator[RunningService]:
     """Start the service; when the context ends, stop it in reverse order with everything saved.
 
     `clock` and `fleet_loader` replace the clock and the initial fleet that the settings name.
     A `rehearsal` calls nothing real.
     The `observer` gets every guest request. Faults can be set only in the emulator.
+    `load_player` returns what plays scenarios in it.
     """
     async with AsyncExitStack() as stack:
         tls = operators.create_tls_context(settings.tls)
@@ -85,8 +94,9 @@ async def run_service(
         listener = stack.enter_context(operators.bind_listener(settings.operator))
         clock = clock or await _create_clock(settings, store, reporter)
         hosts = HostSet()
-        adapters = create_adapters(settings, clock, hosts, directory, rehearsal)
-        fleet = await stack.enter_async_context(_run_fleet(settings, store, lease, clock, adapters, hosts))
+        speed = await speed_at_start(store, setting=settings.speed)
+        adapters = create_adapters(msgspec.structs.replace(settings, speed=speed), clock, hosts, directory, rehearsal)
+        fleet = await stack.enter_async_context(_run_fleet(settings, store, lease, clock, adapters, hosts, speed))
         if is_single:
             await adopt_token(fleet, directory, by="first start")
             await fill_if_empty(fleet, settings, reporter, fleet_loader)
@@ -107,10 +117,11 @@ async def run_service(
                     operator_connections=limits.total,
                     faults=faults,
                     observer=observer,
+                    recorder=RequestRecorder(keeps_bytes=preset is EMULATOR),
                     socket_directory=_socket_directory(directory, preset),
                 )
             )
-        create_code = await stack.enter_async_context(
+        server = await stack.enter_async_context(
             operators.serve_operators(
                 fleet,
                 guests,
@@ -119,10 +130,14 @@ async def run_service(
                 limits=limits,
                 imports=settings.imports,
                 hosts=settings.operator_hosts,
+                certificate=settings.tls.certificate,
+                load_player=load_player,
+                report_directory=directory / REPORT_DIRECTORY,
             )
         )
         stack.callback(fleet.journal.close)  # do not wait for clients that follow the journal
         stack.callback(fleet.cancel_tasks)  # nor for clients that follow an import
+        stack.push_async_callback(server.stop_scenarios)
         reloader = SettingsReloader(settings, directory, fleet=fleet, adapters=adapters, guests=guests, tls=tls)
         running = RunningService(
             fleet=fleet,
@@ -134,7 +149,7 @@ async def run_service(
             is_ephemeral=settings.ephemeral,
             reload=reloader.reload,
             faults=faults,
-            create_code=create_code,
+            create_code=server.create_code,
         )
         for problem in await fleet.health.problems():
             reporter.report(f"The service is not ready: {problem}.")
@@ -173,6 +188,15 @@ async def _create_clock(settings: Settings, store: Store, reporter: StartupRepor
     return system
 
 
+def _create_time_source(settings: Settings) -> TimeSource | None:
+    """Return the servers whose time a clock is compared with; None for a store on this machine."""
+    if settings.store is not StoreName.NATS:
+        return None
+    from forewarn.store.nats.server_time import ServerTime  # it needs the extra [cluster]
+
+    return ServerTime(settings.nats)
+
+
 @asynccontextmanager
 async def _run_fleet(
     settings: Settings,
@@ -181,23 +205,28 @@ async def _run_fleet(
     clock: Clock,
     adapters: PlatformAdapters,
     hosts: HostSet,
+    speed: float,
 ) -> AsyncIterator[Fleet]:
     retention = Retention(age=settings.journal.age, rows=settings.journal.rows)
     async with Fleet.run(
         store=store,
         platform=adapters.platform,
         clock=clock,
-        policy=create_policy(settings),
+        policy=msgspec.structs.replace(create_policy(settings), speed=speed),
+        speed_setting=settings.speed,
         retention=retention,
         checker=adapters.gates,
         notifier=adapters.webhooks,
         lease=lease,
         has_hosts=settings.role is RoleName.CONTROL,
+        times=_create_time_source(settings),
     ) as fleet:
         for view in fleet.replica.views():
             if view.scope is not None:
                 hosts.add(view.scope)
         fleet.scopes.observers.append(hosts.observe)
+        if isinstance(adapters.platform, SimulatedPlatform):
+            fleet.speed.observers.append(adapters.platform.use_speed)
         yield fleet
 
 
