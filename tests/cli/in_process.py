@@ -31,6 +31,7 @@ from forewarn.settings.load import load_settings
 from forewarn.settings.schema import EMULATOR, PRODUCTION, Preset, Settings
 from forewarn.settings.types import DEMONSTRATION
 from forewarn.testing.background import BackgroundContext
+from forewarn.testing.player import load_player
 from tests.support.program import LOOPBACK, Machine
 from tests.support.serve_process import FLEET, SETTINGS
 
@@ -219,7 +220,14 @@ def run_production(directory: Path, settings: str = SETTINGS) -> Iterator[Produc
 @contextmanager
 def _service_in_thread(settings: Settings, preset: Preset, environ: dict[str, str]) -> Iterator[RunningService]:
     service = BackgroundContext(
-        lambda: run_service(settings, preset, environ=environ, reporter=SilentReporter()), name="service of a test"
+        lambda: run_service(
+            settings,
+            preset,
+            environ=environ,
+            reporter=SilentReporter(),
+            load_player=load_player if preset is EMULATOR else None,
+        ),
+        name="service of a test",
     )
     running = service.start()
     try:

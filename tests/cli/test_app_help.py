@@ -66,11 +66,11 @@ def _options(page: str) -> list[str]:
 GROUPS = sorted({name.partition(" ")[0] for name in COMMANDS if " " in name})
 
 VERBS = {
-    "Abandon", "Abort", "Add", "Advance", "Approve", "Back", "Cancel", "Change", "Check", "Clear", "Copy", "Create",
-    "Delete", "End",
+    "Abandon", "Abort", "Add", "Advance", "Approve", "Back", "Begin", "Cancel", "Change", "Check", "Clear", "Copy",
+    "Create", "Delete", "End",
     "Evict", "Export", "Find", "Follow", "Import", "Inject", "List", "Manage", "Pause", "Plan", "Prepare", "Redeploy",
     "Remove", "Replace", "Resolve", "Restart", "Resume", "Retry", "Revoke", "Roll", "Run", "Schedule", "Set", "Show",
-    "Simulate", "Skip", "Start", "Stop",
+    "Simulate", "Skip", "Start", "Stop", "Upgrade",
 }  # fmt: skip
 
 

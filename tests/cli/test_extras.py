@@ -7,36 +7,27 @@ from forewarn.cli.errors import CliError, ExitCode
 from forewarn.cli.extras import require_cluster, require_server
 
 
-def test_what_is_loaded_is_returned() -> None:
-    assert require_server(lambda: "loaded") == "loaded"
-
-
 def test_package_that_is_missing_on_import_is_named() -> None:
-    def load() -> None:
+    with pytest.raises(CliError, match=r"uvloop.*extra \[server\]") as refused, require_server():
         raise ModuleNotFoundError("No module named 'uvloop'", name="uvloop")
-
-    with pytest.raises(CliError, match=r"uvloop.*extra \[server\]") as refused:
-        require_server(load)
     assert refused.value.code is ExitCode.USAGE
 
 
 def test_package_that_would_be_missing_later_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(extras, "find_spec", lambda name: None if name == "litestar" else object())
-    with pytest.raises(CliError, match="litestar"):
-        require_server(lambda: None)
+    with pytest.raises(CliError, match="litestar"), require_server():
+        pass
 
 
 def test_other_missing_module_is_an_error_of_our_own() -> None:
-    def load() -> None:
+    with pytest.raises(ModuleNotFoundError), require_server():
         raise ModuleNotFoundError("No module named 'forewarn.nothing'", name="forewarn.nothing")
-
-    with pytest.raises(ModuleNotFoundError):
-        require_server(load)
 
 
 def test_missing_package_of_the_cluster_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert require_cluster(lambda: "loaded") == "loaded"
+    with require_cluster():
+        pass
     monkeypatch.setattr(extras, "find_spec", lambda name: None if name == "nats" else object())
-    with pytest.raises(CliError, match=r"nats-py.*extra \[cluster\]") as refused:
-        require_cluster(lambda: None)
+    with pytest.raises(CliError, match=r"nats-py.*extra \[cluster\]") as refused, require_cluster():
+        pass
     assert refused.value.code is ExitCode.USAGE

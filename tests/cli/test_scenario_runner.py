@@ -118,6 +118,13 @@ def test_scenarios_run_in_the_running_service(machine: Machine, stories: Path) -
         assert (result["backend"], result["verdict"]) == ("a private service", "passed")
 
 
+def test_scenario_that_the_speed_would_change_runs_in_a_private_service(machine: Machine) -> None:
+    with run_up(machine, manual_time=False, FOREWARN_SPEED="60"):
+        ended = run(machine, "scenario", "run", "eviction-8s")
+    assert ended.code == 0
+    assert "eviction-8s runs in a private service: an event with a notice of 8s would start too late" in ended.stderr
+
+
 def test_service_for_real_vms_refuses_scenarios(machine: Machine, stories: Path) -> None:
     with run_production(machine.home) as service:
         before = list(service.api.scopes())

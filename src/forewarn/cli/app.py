@@ -1,5 +1,6 @@
 """The program `forewarn`: the table of commands, lazy loading, and the mapping of errors to exit codes."""
 
+import gc
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
@@ -31,9 +32,9 @@ COMMAND_SECTIONS: Mapping[str, Sequence[CommandEntry]] = {
         CommandEntry("backup", "backup:backup", "Back up the data of a service into a file, while it runs."),
         CommandEntry("restore", "restore:restore", "Replace the data of a stopped service by a backup."),
         CommandEntry("migrate", "migrate:migrate", "Copy a fleet from a data directory into NATS, or back."),
-        CommandEntry("cluster", "cluster:app", "Create, show and check the cell of a service on NATS."),
+        CommandEntry("cluster", "cluster:app", "Create, show, check and change the cell of a service on NATS."),
         CommandEntry("token", "token:app", "Create, list and revoke API tokens."),
-        CommandEntry("clock", "clock:app", "Show the service's time, and advance a manual clock."),
+        CommandEntry("clock", "clock:app", "Show or advance the service's time, and change its speed."),
         CommandEntry("fault", "fault:app", "Inject faults into the emulator's responses, to test handlers."),
     ),
     "The fleet": (
@@ -74,7 +75,12 @@ def command_entries() -> Iterator[CommandEntry]:
 def load_command(entry: CommandEntry) -> click.Command:
     """Import a command."""
     module, _, attribute = entry.target.partition(":")
-    command: click.Command = getattr(import_module(f"forewarn.cli.commands.{module}"), attribute)
+    gc.disable()  # imports create no garbage, and frozen objects are not scanned afterwards
+    try:
+        command: click.Command = getattr(import_module(f"forewarn.cli.commands.{module}"), attribute)
+    finally:
+        gc.freeze()
+        gc.enable()
     if isinstance(command, click.Group):
         command.help = entry.help
     return command

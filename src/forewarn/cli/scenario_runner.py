@@ -7,11 +7,11 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
-from enum import StrEnum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
+from forewarn.api import v1
 from forewarn.api.client import ApiClient
 from forewarn.api.errors import ServiceNotFound
 from forewarn.cli.errors import CliError, ExitCode
@@ -23,7 +23,6 @@ from forewarn.testing.scenario import (
     NOTHING,
     Backend,
     CoreBackend,
-    Expect,
     LiveBackend,
     Scenario,
     ScenarioError,
@@ -32,13 +31,13 @@ from forewarn.testing.scenario import (
     Step,
     StepResult,
     max_duration,
+    measure,
     required_setup,
     run_script,
+    speed_problem,
+    step_result,
+    verdict_of,
 )
-
-if TYPE_CHECKING:
-    from forewarn.testing.service import Forewarn
-
 
 SECOND = timedelta(seconds=1)
 
@@ -52,34 +51,15 @@ class ScenarioOptions(NamedTuple):
     service_options: Mapping[str, Any]
 
 
-class ScenarioVerdict(StrEnum):
-    """The result of a scenario."""
-
-    PASSED = "passed"
-    FAILED = "failed"
-    INVALID = "invalid"
-
-
-class ScenarioStepResult(msgspec.Struct, frozen=True, kw_only=True):
-    """A completed step. `expected` is null if no facts are specified; `awaited` is what the step waits for."""
-
-    line: int
-    text: str
-    expected: Sequence[str] | None
-    facts: Sequence[str]
-    passed: bool
-    awaited: str | None = None
-
-
 class ScenarioResult(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a scenario. `error` is set if it cannot run."""
 
     name: str
     title: str
     backend: str
-    verdict: ScenarioVerdict
+    verdict: v1.ScenarioVerdict
     seconds: float
-    steps: Sequence[ScenarioStepResult]
+    steps: Sequence[v1.ScenarioStep]
     error: str | None = None
 
     def failure_lines(self) -> Iterator[str]:
@@ -93,7 +73,7 @@ class ScenarioResult(msgspec.Struct, frozen=True, kw_only=True):
                 yield from (f"    happened:  {fact}" for fact in step.facts)
 
 
-def _expected_lines(step: ScenarioStepResult) -> Iterator[str]:
+def _expected_lines(step: v1.ScenarioStep) -> Iterator[str]:
     """Yield what the scenario expects of a step."""
     if step.awaited is not None:
         yield step.awaited
@@ -112,10 +92,15 @@ def run_scenarios(scenarios: Sequence[Scenario], options: ScenarioOptions) -> li
 
 def _matching_service(running: ApiClient | None, scenario: Scenario) -> ApiClient | None:
     """Return the running service, or None if the scenario needs other settings than it has."""
-    if running is None or required_setup(scenario.script) == ServiceSetup():
-        return running
-    write_message(f"{scenario.name} needs a service with its own policy, so it runs in a private one.")
-    return None
+    if running is None:
+        return None
+    if required_setup(scenario.script) != ServiceSetup():
+        write_message(f"{scenario.name} needs a service with its own policy, so it runs in a private one.")
+        return None
+    if (problem := speed_problem(measure(scenario.script), running.clock())) is not None:
+        write_message(f"{scenario.name} runs in a private service: {problem}.")
+        return None
+    return running
 
 
 def _find_service(service_options: Mapping[str, Any]) -> ApiClient | None:
@@ -135,7 +120,7 @@ def _find_service(service_options: Mapping[str, Any]) -> ApiClient | None:
 def _run_scenario(scenario: Scenario, options: ScenarioOptions, running: ApiClient | None) -> ScenarioResult:
     title = f"{scenario.name}: {scenario.title}" if scenario.title else scenario.name
     write_message(f"{title}{_time_limit_text(_max_wait(scenario, options, running))}")
-    lines: list[ScenarioStepResult] = []
+    lines: list[v1.ScenarioStep] = []
     error: str | None = None
     name = "the rules" if options.core else "a private service" if running is None else running.url
     began = time.monotonic()
@@ -145,41 +130,18 @@ def _run_scenario(scenario: Scenario, options: ScenarioOptions, running: ApiClie
                 scenario.script, backend, on_step=lambda step: progress.begin(step, _step_wait(backend, step))
             ):
                 progress.end(played)
-                lines.append(_step_result(played))
+                lines.append(step_result(played))
     except ScenarioError as wrong:
         error = str(wrong)
     return ScenarioResult(
         name=scenario.name,
         title=scenario.title,
         backend=name,
-        verdict=_verdict(lines, error),
+        verdict=verdict_of(lines) if error is None else v1.ScenarioVerdict.INVALID,
         seconds=time.monotonic() - began,
         steps=lines,
         error=error,
     )
-
-
-def _verdict(lines: Sequence[ScenarioStepResult], error: str | None) -> ScenarioVerdict:
-    if error is not None:
-        return ScenarioVerdict.INVALID
-    return ScenarioVerdict.PASSED if all(line.passed for line in lines) else ScenarioVerdict.FAILED
-
-
-def _step_result(played: StepResult) -> ScenarioStepResult:
-    step = played.step
-    return ScenarioStepResult(
-        line=step.line,
-        text=step.text.strip(),
-        expected=step.expected,
-        facts=played.facts,
-        passed=played.is_as_expected,
-        awaited=_awaited_text(step),
-    )
-
-
-def _awaited_text(step: Step) -> str | None:
-    command = step.command
-    return f"{command.fact} within {format_duration(command.within)}" if isinstance(command, Expect) else None
 
 
 @contextmanager
@@ -200,21 +162,16 @@ def _backend(scenario: Scenario, options: ScenarioOptions, running: ApiClient | 
 
 @contextmanager
 def _private_backend(scenario: Scenario, speed: float | None) -> Iterator[Backend]:
-    forewarn = require_server(_service)
+    with require_server():
+        from forewarn.testing.service import Forewarn
     wanted = required_setup(scenario.script)
     speed_factor = 1.0 if speed is None else speed
     settings = {**wanted.settings, "speed": wanted.policy.speed * speed_factor}
     with (
-        forewarn({"scopes": []}, manual_time=speed is None, settings=settings) as service,
+        Forewarn({"scopes": []}, manual_time=speed is None, settings=settings) as service,
         LiveBackend(service.api, setup=wanted, speed=speed_factor) as backend,
     ):
         yield backend
-
-
-def _service() -> "type[Forewarn]":
-    from forewarn.testing.service import Forewarn
-
-    return Forewarn
 
 
 def _max_wait(scenario: Scenario, options: ScenarioOptions, running: ApiClient | None) -> timedelta:

@@ -51,12 +51,23 @@ def test_data_on_nats_is_refused(machine: Machine, data: Path, command: str) -> 
     with run_up(machine, data=data):
         pass
     run(machine, "backup", "monday.db", "--data", str(data))
-    (machine.home / "forewarn.toml").write_text('store = "nats"\n')
-    ended = run(
-        machine, command, "monday.db", "--replace" if command == "backup" else "--output=json", "--data", str(data)
-    )
-    assert (ended.code, 'store = "nats"' in ended.stderr, "nats stream backup" in ended.stderr) == (2, True, True)
+    (machine.home / "forewarn.toml").write_text(f'store = "nats"\ndata = "{data}"\n')
+    options = (command, "monday.db", "--replace" if command == "backup" else "--output=json")
+    for given in ((), ("--data", str(data))):
+        ended = run(machine, *options, *given)
+        assert (ended.code, 'store = "nats"' in ended.stderr, "nats stream backup" in ended.stderr) == (2, True, True)
     assert list(data.glob("before-restore-*")) == []
+
+
+@pytest.mark.parametrize("command", ["backup", "restore"])
+def test_copy_of_a_cell_in_another_directory_is_accepted(machine: Machine, data: Path, command: str) -> None:
+    with run_up(machine, data=data):
+        pass
+    run(machine, "backup", "monday.db", "--data", str(data))
+    (machine.home / "forewarn.toml").write_text('store = "nats"\ndata = "of-the-control-node"\n')
+    options = (command, "monday.db", "--replace" if command == "backup" else "--output=json")
+    ended = run(machine, *options, "--data", str(data))
+    assert ended.code == 0, ended.stderr
 
 
 def test_missing_data_and_a_missing_target_are_named(machine: Machine, data: Path) -> None:

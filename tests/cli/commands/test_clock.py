@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 
 from tests.cli.in_process import run, run_json, run_up
 from tests.cli.service_machine import ServiceMachine
@@ -44,6 +45,25 @@ def test_real_clock_cannot_be_advanced(machine: Machine) -> None:
         3,
         "forewarn: the service runs in real time: start it with --manual-time to move its clock\n",
     )
+
+
+def test_speed_is_kept_over_a_restart_until_the_setting_changes(machine: Machine, tmp_path: Path) -> None:
+    where = ("--data", str(data := tmp_path / "data"))
+    with run_up(machine, data=data):
+        assert run(machine, "clock", "speed", "60", *where).stdout == "speed: 60\n"
+    with run_up(machine, data=data):
+        assert run_json(machine, "clock", "show", *where)["speed"] == 60
+        run(machine, "event", "schedule", "Reboot", "web-0", "--in", "15m", "--unannounced", *where)
+        ended = run(machine, "clock", "advance", "16s", *where).stderr
+        assert "web completed: web-0 (took: 1.000s)" in ended
+    with run_up(machine, data=data, FOREWARN_SPEED="10"):
+        assert run_json(machine, "clock", "show", *where)["speed"] == 10
+
+
+def test_speed_is_a_number_above_zero(machine: Machine) -> None:
+    for argument in ("0", "-1", "fast", "1e9"):
+        ended = run(machine, "clock", "speed", argument)
+        assert (ended.code, ended.stdout) == (2, ""), argument
 
 
 def test_distance_is_a_duration_or_to_the_next_change(machine: Machine) -> None:

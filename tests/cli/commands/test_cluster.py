@@ -46,12 +46,54 @@ def test_cell_is_created_shown_and_checked(machine: InProcessMachine, config: st
     again = run_json(machine, "cluster", "init", "--config", config)
     assert (again["created"], again["token_file"]) == (False, None)
     status = run_json(machine, "cluster", "status", "--config", config)
-    assert (status["records"], status["owner"], len(status["replicas"])) == (1, None, 1)  # the first token
+    assert (status["records"], status["owner"], len(status["replicas"])) == (
+        2,
+        None,
+        1,
+    )  # the first token and the policy
     assert "leader" in run(machine, "cluster", "status", "--config", config).stdout
     checked = run(machine, "cluster", "check", "--config", config)
     assert checked.code == ExitCode.DONE
     assert "sync_interval" in checked.stdout
     assert run_json(machine, "cluster", "check", "--config", config)["problems"] == []
+
+
+def test_policy_is_shown_and_changed(machine: InProcessMachine, config: str) -> None:
+    file = Path(config)
+    file.write_text(file.read_text().replace("[nats]", "[policy]\nuser_operations = 3\n[nats]"))
+    run(machine, "cluster", "init", "--config", config)
+    file.write_text(file.read_text().replace("user_operations = 3", "user_operations = 4"))
+    shown = run_json(machine, "cluster", "config", "--config", config)
+    assert (shown["saved"], shown["changed"], shown["policy"]["user_operations"]) == (True, False, 3)
+    changed = run(machine, "cluster", "config", "idle_after=2d", "--reason", "holidays", "--config", config)
+    assert "idle_after" in changed.stdout
+    assert "All control nodes apply it now." in changed.stderr
+    again = run_json(machine, "cluster", "config", "idle_after=48h", "--config", config)
+    assert (again["changed"], again["policy"]["idle_after"]) == (False, "2d")
+    refused = run(machine, "cluster", "config", "speed=2", "--config", config)
+    assert (refused.code, "user_operations" in refused.stderr) == (ExitCode.USAGE, True)
+    wrong = run(machine, "cluster", "config", "idle_after=soon", "--config", config)
+    assert (wrong.code, "duration" in wrong.stderr) == (ExitCode.USAGE, True)
+
+
+def test_upgrade_of_a_new_cell_changes_nothing(machine: InProcessMachine, config: str) -> None:
+    run(machine, "cluster", "init", "--config", config)
+    report = run_json(machine, "cluster", "upgrade", "--config", config)
+    assert report == {"settings": False, "policy": False, "format": 1, "switched": False}
+    assert "format 1" in run(machine, "cluster", "upgrade", "--config", config).stderr
+
+
+def test_restored_cell_is_renewed(machine: InProcessMachine, config: str) -> None:
+    run(machine, "cluster", "init", "--config", config)
+    before = run_json(machine, "cluster", "status", "--config", config)["id"]
+    refused = run(machine, "cluster", "renew", "--config", config)
+    assert (refused.code, "add --yes" in refused.stderr) == (ExitCode.USAGE, True)
+    assert run_json(machine, "cluster", "renew", "--yes", "--config", config)["scopes"] == 0
+    assert run_json(machine, "cluster", "status", "--config", config)["id"] != before
+    assert (
+        "Began new epochs in 0 scopes, and held the fleet."
+        in run(machine, "cluster", "renew", "--yes", "--config", config).stderr
+    )
 
 
 def test_check_with_problems_fails(machine: InProcessMachine, config: str) -> None:

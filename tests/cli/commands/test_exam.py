@@ -17,7 +17,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from forewarn.testing import exam, sandbox
+from forewarn.testing import Forewarn, exam, sandbox
 from forewarn.testing.exam import exam_scenarios, scenario_run
 from forewarn.testing.exam import handler as candidate
 from tests.cli.in_process import run, run_json, run_table
@@ -27,6 +27,8 @@ HANDLER = Path(__file__).parents[2] / "testing/exam/sample_handler.py"
 TOLD_URL = ("--url-variable", "EXAM_URL")
 ONE = ("--only", "user-restart")
 SLOW = 5.0
+IN_VAIN = ("--patience", "1")
+"""For a handler that never approves, the exam waits until a timeout: a longer one would not change the result."""
 
 
 @pytest.fixture(autouse=True)
@@ -118,7 +120,7 @@ def test_timeout_on_an_idle_machine_is_not_blamed_on_the_machine(
 @pytest.mark.process
 def test_kind_of_event_that_is_never_approved_is_one_finding(machine: Machine) -> None:
     two = ("--only", "another-host-name", "--only", "wrong-content-type")
-    ended = run(machine, "exam", *two, *TOLD_URL, *handler("approves nothing"))
+    ended = run(machine, "exam", *two, *IN_VAIN, *TOLD_URL, *handler("approves nothing"))
     assert ended.code == 1
     lines = ended.stdout.splitlines()
     assert lines[:2] == [
@@ -130,13 +132,14 @@ def test_kind_of_event_that_is_never_approved_is_one_finding(machine: Machine) -
         "    advice:    if that is intended: --expect Reboot/Platform=ignore",
         "    in:        another-host-name, wrong-content-type",
     ]
-    expected = ("--expect", "Reboot/Platform=ignore")
-    assert run(machine, "exam", *two, *TOLD_URL, *expected, *handler("approves nothing")).code == 0
+    expected = ("--only", "another-host-name", "--expect", "Reboot/Platform=ignore")
+    assert run(machine, "exam", *expected, *IN_VAIN, *TOLD_URL, *handler("approves nothing")).code == 0
 
 
 @pytest.mark.process
 def test_handler_that_asks_with_an_old_version_fails(machine: Machine) -> None:
-    ended = run(machine, "exam", "--only", "eviction-30s", *TOLD_URL, *handler("asks with an old version"))
+    one = ("--only", "eviction-30s", *IN_VAIN)
+    ended = run(machine, "exam", *one, *TOLD_URL, *handler("asks with an old version"))
     assert ended.code == 1
     assert (
         "    seen:      it asks with 2017-08-01, in which Preempt events are not shown; use 2017-11-01 or newer"
@@ -165,7 +168,7 @@ def test_own_scenario_is_examined(machine: Machine) -> None:
     own = ("--scenario", str(file), *TOLD_URL)
     ended = run(machine, "exam", *own, *handler("approves at the last moment"))
     assert (ended.code, ended.stdout) == (0, "1 scenario: 1 passed.\n"), ended.stderr
-    ended = run(machine, "exam", *own, *handler("approves nothing"))
+    ended = run(machine, "exam", *own, *IN_VAIN, *handler("approves nothing"))
     assert (ended.code, ended.stdout.splitlines()[1]) == (
         1,
         "✗ approves-E1: in incident it approved no Redeploy of source Platform",
@@ -235,6 +238,7 @@ def test_json_and_junit_have_all_findings(machine: Machine, tmp_path: Path) -> N
         "event_kind": None,
         "advice": "",
         "is_conclusive": False,
+        "is_uncertain": False,
     }
     assert scenario.pop("seconds") > 0
     assert scenario.pop("stalled") >= 0
@@ -256,6 +260,20 @@ def test_json_and_junit_have_all_findings(machine: Machine, tmp_path: Path) -> N
     assert [(case.get("classname"), case.get("name")) for case in suite] == [
         ("exam.user-restart", demand) for demand in demands
     ]
+
+
+@pytest.mark.process
+def test_uploaded_report_has_the_findings_of_the_text(machine: Machine, forewarn: Forewarn) -> None:
+    command = handler("crashes on an empty body")
+    ended = run(machine, "exam", "--only", "empty-body", "--upload", *TOLD_URL, *command, **forewarn.environment)
+    (listed,) = forewarn.api.reports().reports
+    report = forewarn.api.report(listed.id)
+    (problem,) = report.problems
+    text = ended.stdout
+    assert (ended.code, report.passed, report.summary in text) == (1, False, True)
+    assert all(each in text for each in ("keeps-running", problem.expected, problem.seen, problem.location))
+    assert (problem.title, problem.places) == ("keeps-running", ["empty-body"])
+    assert {finding.name for finding in report.findings if finding.mark == "failed"} == {"keeps-running"}
 
 
 @pytest.mark.process

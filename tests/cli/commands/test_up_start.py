@@ -74,8 +74,8 @@ def test_manual_clock_stands_still_and_never_goes_back(machine: Machine, tmp_pat
 
 def test_privileged_port_is_reported() -> None:
     denied = OSError(errno.EACCES, "Permission denied")
-    error = ListenFailed("127.0.0.1", 80, "the operator API", denied, "choose another one")
-    said = "the operator API: cannot listen on 127.0.0.1:80: ports below 1024 need root; choose another one"
+    error = ListenFailed("127.0.0.1", 80, "the operator API", denied, "choose another address")
+    said = "the operator API: cannot listen on 127.0.0.1:80: ports below 1024 need root; choose another address"
     assert str(error) == said
 
 
@@ -133,7 +133,7 @@ def test_busy_operator_port_is_reported(machine: Machine) -> None:
         3,
         (
             f"forewarn: the operator API: cannot listen on 127.0.0.1:{port}: already in use by another program; "
-            "stop that program, or choose another one with --operator HOST:PORT (port 0: any free port)\n"
+            "stop that program, or choose another address with --operator HOST:PORT (port 0: any free port)\n"
         ),
     )
     assert list((machine.runtime / "forewarn").iterdir()) == []
@@ -148,7 +148,7 @@ def test_busy_guest_port_is_reported_and_not_saved(machine: Machine, tmp_path: P
         3,
         (
             f"forewarn: VM batch/batch_0: cannot listen on 127.0.0.1:{port}: already in use by another program; "
-            "stop that program, or choose the first port of VMs with --listen HOST:PORT (port 0: any free ports)\n"
+            "stop that program, or choose another first port for VMs with --listen HOST:PORT (port 0: any free ports)\n"
         ),
     )
     with run_up(machine, data=tmp_path / "data", manual_time=False) as service:

@@ -1,5 +1,7 @@
 """The way to the service: what the options name, else the service on this machine."""
 
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +9,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from forewarn.api import v1
 from forewarn.api.client import ApiClient, LocalApiClient
 from forewarn.api.errors import ServiceNotFound
 from forewarn.cli.errors import CliError, ExitCode
@@ -19,7 +22,7 @@ URL = "http://127.0.0.1:1"
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Let nothing of this machine be found."""
-    for name in ("HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR"):
+    for name in ("HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR"):
         monkeypatch.setenv(name, str(tmp_path))
     for name in ("URL", "TOKEN", "TOKEN_FILE", "CA", "DATA", "CONFIG", "OUTPUT"):
         monkeypatch.delenv(f"FOREWARN_{name}", raising=False)
@@ -62,3 +65,37 @@ def test_command_gets_the_service_in_place_of_the_options() -> None:
     result = CliRunner().invoke(command, arguments, catch_exceptions=False)
     assert (result.exit_code, given) == (0, [(Output.JSON, "x")])
     assert {parameter.name for parameter in command.params} == {*SERVICE_OPTIONS, "output", "more"}
+
+
+def test_next_command_waits_for_what_this_one_has_changed(home: Path) -> None:
+    """One command changes something at one control node, the next one asks another."""
+    requests: list[dict[str, str]] = []
+
+    class Node(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            requests.append(dict(self.headers))
+            self.send_response(200)
+            self.send_header("Forewarn-Position", "cell-9")
+            body = b'{"holds": []}'
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        do_POST = do_GET  # noqa: N815 - the name that the server calls
+
+        def log_message(self, *_: object) -> None:
+            """Be quiet."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Node) as node:
+        thread = threading.Thread(target=node.serve_forever)
+        thread.start()
+        try:
+            url = f"http://127.0.0.1:{node.server_address[1]}"
+            connect(url=url, token="t").holds()
+            connect(url=url, token="t").hold(v1.CreateHold(reason="x"))
+            connect(url=url, token="t").holds()
+        finally:
+            node.shutdown()
+            thread.join()
+    assert [request.get("Forewarn-After") for request in requests] == [None, None, "cell-9"]
+    assert (home / "forewarn" / "positions").read_text() == "cell-9"

@@ -7,7 +7,8 @@ import pytest
 
 from forewarn.cli.output import Output
 from forewarn.cli.process import backup_main
-from forewarn.compose.restore import LostHold, NamedToken, RestoreReport, UnfinishedWork
+from forewarn.compose.restore import LostHold, NamedToken, RestoreReport
+from forewarn.compose.restored_fleet import UnfinishedWork
 
 EVENT = "5B067F98-E790-5859-9A37-B75D86282A82"
 

@@ -4,7 +4,8 @@ import pytest
 
 from forewarn.cli.errors import CliError, ExitCode
 from forewarn.cli.output import Output
-from forewarn.cli.process.cluster_main import run_status
+from forewarn.cli.process.cluster_main import _member_row, run_status
+from forewarn.compose.cell_status import CellMember
 from forewarn.settings.nats import NatsSettings
 from forewarn.store.nats.stream import InvalidServer
 from forewarn.store.port import StoreError, StoreMissing, StoreUnavailable
@@ -26,3 +27,11 @@ def test_failure_has_its_exit_code(monkeypatch: pytest.MonkeyPatch, error: Store
     with pytest.raises(CliError) as refusal:
         run_status(NatsSettings(), Output.TABLE)
     assert (refusal.value.code, refusal.value.message) == (code, str(error))
+
+
+@pytest.mark.parametrize(("offset", "text"), [(-0.0001, "+0.000s"), (-0.25, "-0.250s"), (None, "")])
+def test_offset_of_a_clock_has_no_negative_zero(offset: float | None, text: str) -> None:
+    member = CellMember(
+        role="control", host=None, name="c-1", version="1", format=1, clock_offset=offset, last_seen=None
+    )
+    assert _member_row(member)[4] == text

@@ -88,7 +88,7 @@ def test_settings_file_is_reported(machine: Machine, tmp_path: Path) -> None:
     with machine.up("--ephemeral", FOREWARN_CONFIG=str(given)) as named:
         pass
     assert [service.ready["settings_file"] for service in (without, found, named)] == [None, str(usual), str(given)]
-    none = f"No settings file: {usual} does not exist, and neither --config nor FOREWARN_CONFIG is set.\n"
+    none = f"Default settings: {usual} does not exist, and neither --config nor FOREWARN_CONFIG is set.\n"
     lines = (none, f"Settings are from {usual}.\n", f"Settings are from {given}.\n")
     for service, line in zip((without, found, named), lines, strict=True):
         assert line in service.stderr

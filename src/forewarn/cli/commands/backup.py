@@ -1,6 +1,5 @@
 """`forewarn backup`: copy the data of a service into one verified file, while it runs."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -24,10 +23,6 @@ def backup(file: Path, replace: bool, data: str | None, config: str | None, outp
 
     Example: forewarn backup /backup/forewarn.db --replace
     """
-    require_server(_load)(sqlite_directory(data, config), file.absolute(), replace, output)
-
-
-def _load() -> Callable[[Path, Path, bool, Output], None]:
-    from forewarn.cli.process.backup_main import run_backup
-
-    return run_backup
+    with require_server():
+        from forewarn.cli.process.backup_main import run_backup
+    run_backup(sqlite_directory(data, config), file.absolute(), replace, output)

@@ -1,4 +1,4 @@
-"""`forewarn clock …`: show the service's clock and advance a manual clock."""
+"""`forewarn clock …`: show the service's clock, advance a manual clock, and change the speed."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ import click
 
 from forewarn.api import v1
 from forewarn.cli.errors import CliError, ExitCode
-from forewarn.cli.options.common import CommandGroup
+from forewarn.cli.options.common import ANY_NUMBER, CommandGroup
 from forewarn.cli.options.connection import ServiceConnection, with_service
 from forewarn.cli.output import Output, moment_text, write, write_json, write_message
 from forewarn.cli.views.event import entry_location, entry_reason
@@ -15,8 +15,10 @@ from forewarn.core.duration import format_duration, parse_duration
 from forewarn.core.errors import Invalid
 from forewarn.core.explain import CAMPAIGN_PREFIX
 from forewarn.core.journal import CAMPAIGN_CHANGE_KINDS
+from forewarn.core.limits import MAX_SPEED
 
 app = CommandGroup()
+
 
 MAX_CHANGES = 20
 """How many changes are printed; the journal has all."""
@@ -55,6 +57,27 @@ def advance(connection: ServiceConnection, by: str | None, to_next: bool) -> Non
     if to_next and not result.changes:
         write_message("No open event changes with time alone.")
     _write_clock(result, connection.output)
+
+
+# -5 must reach our own error message instead of being refused as an unknown option.
+@app.command("speed", context_settings={"ignore_unknown_options": True})
+@click.argument("speed", metavar="NUMBER", type=ANY_NUMBER)
+@with_service
+def speed(connection: ServiceConnection, speed: float) -> None:
+    """Set the speed of new events.
+
+    Their notices and durations are divided by it; events that exist keep their times. Only in the emulator. The speed
+    is kept over restarts, unless `forewarn up` then gets another --speed.
+
+    Example: forewarn clock speed 60
+    """
+    if not 0 < speed <= MAX_SPEED:
+        raise CliError(ExitCode.USAGE, f"NUMBER must be above 0 and at most {MAX_SPEED} (got {speed:g})")
+    clock = connection.api.set_speed(v1.SetSpeed(speed=speed))
+    if connection.output is Output.JSON:
+        write_json(clock)
+    else:
+        write(f"speed: {clock.speed:g}")
 
 
 def _parse_distance(text: str) -> str:

@@ -1,57 +1,53 @@
-"""`forewarn cluster …`: create, show and check the cell of the cluster store."""
+"""`forewarn cluster …`: create, show, check, configure, upgrade and renew the cell of the cluster store."""
 
 import os
-from collections.abc import Callable
+import sys
 from pathlib import Path
+
+import click
 
 from forewarn.cli.errors import CliError, ExitCode
 from forewarn.cli.extras import require_cluster
 from forewarn.cli.options.common import CommandGroup, config_option, output_option
 from forewarn.cli.output import Output
 from forewarn.settings.load import find_settings_file, load_settings
+from forewarn.settings.loader import Precedence, SettingSource, parse_value
 from forewarn.settings.nats import NatsSettings
-from forewarn.settings.schema import PRODUCTION, Settings
+from forewarn.settings.schema import KEYS, PRODUCTION, Settings
 from forewarn.settings.types import StoreName
 
 app = CommandGroup()
-
-Run = Callable[[NatsSettings, Output], None]
 
 
 @app.command("init")
 @config_option
 @output_option
 def init(config: str | None, output: Output) -> None:
-    """Create the cell that the settings name, and its first admin token.
+    """Create the cell of the settings, its first token and policy.
 
-    The NATS servers must be running. The token is written into the data directory. A cell that exists is left as it is.
+    The NATS servers must be running. The token is written into the data directory, and the policy is taken from the
+    settings. A cell that exists is left as it is.
 
     Example: forewarn cluster init --config /etc/forewarn/forewarn.toml
     """
-
-    def load() -> Callable[[Settings, Output], None]:
+    with require_cluster():
         from forewarn.cli.process.cluster_main import run_init
-
-        return run_init
-
-    require_cluster(load)(_read_all_settings(config), output)
+    run_init(_read_all_settings(config), output)
 
 
 @app.command("status")
 @config_option
 @output_option
 def status(config: str | None, output: Output) -> None:
-    """Show the servers of the cell, its size, and which service uses it.
+    """Show the servers of the cell, its size, its processes and leases.
+
+    CLOCK is how far the clock of a process is ahead of the servers.
 
     Example: forewarn cluster status -o json
     """
-
-    def load() -> Run:
+    with require_cluster():
         from forewarn.cli.process.cluster_main import run_status
-
-        return run_status
-
-    require_cluster(load)(_read_settings(config), output)
+    run_status(_read_settings(config), output)
 
 
 @app.command("check")
@@ -65,14 +61,79 @@ def check(config: str | None, output: Output) -> None:
 
     Example: forewarn cluster check --config /etc/forewarn/forewarn.toml
     """
-
-    def load() -> Callable[[NatsSettings, Output, str | None], None]:
-        from forewarn.cli.process.cluster_main import run_check
-
-        return run_check
-
     settings = _read_all_settings(config)
-    require_cluster(load)(settings.nats, output, settings.host)
+    with require_cluster():
+        from forewarn.cli.process.cluster_main import run_check
+    run_check(settings.nats, output, settings.host)
+
+
+@app.command("config")
+@click.argument("values", nargs=-1, metavar="[KEY=VALUE]...")
+@click.option("--reason", default="", help="Why, for the journal.", metavar="TEXT")
+@config_option
+@output_option
+def configure(values: tuple[str, ...], reason: str, config: str | None, output: Output) -> None:
+    """Show the policy of the cell, or change values of it.
+
+    The policy is a record of the cell, which all control nodes apply at once and without a restart. The keys are those
+    of `policy` in the settings, without `policy.`; `policy` in the settings of a control node has no effect.
+
+    Example: forewarn cluster config idle_after=2d user_operations=20 --reason "long weekend"
+    """
+    settings = _read_all_settings(config)
+    with require_cluster():
+        from forewarn.cli.process.cluster_main import run_config
+    run_config(settings, dict(map(_parse_value, values)), reason, output)
+
+
+@app.command("upgrade")
+@config_option
+@output_option
+def upgrade(config: str | None, output: Output) -> None:
+    """Upgrade the cell after all processes have a new version.
+
+    It corrects the settings of the stream, adds what a cell of an older version lacks, and lets all processes save
+    records in the newest format. Before that, it checks that all control nodes and hosts know this format.
+
+    Example: forewarn cluster upgrade --config /etc/forewarn/forewarn.toml
+    """
+    with require_cluster():
+        from forewarn.cli.process.cluster_main import run_upgrade
+    run_upgrade(_read_all_settings(config), output)
+
+
+@app.command("renew")
+@click.option("--yes", "-y", is_flag=True, help="Renew without asking.")
+@config_option
+@output_option
+def renew(yes: bool, config: str | None, output: Output) -> None:
+    """Begin new epochs after NATS has restored the stream.
+
+    Guests may have seen documents that a restored stream does not know, and VMs may have been maintained since. As
+    after `forewarn restore`, the fleet is held, and work that had not ended is unknown. A control node that has read
+    more than the stream has does this by itself when it starts.
+
+    Example: forewarn cluster renew --config /etc/forewarn/forewarn.toml --yes
+    """
+    with require_cluster():
+        from forewarn.cli.process.cluster_main import run_renew
+    settings = _read_settings(config)
+    if not yes:
+        what = f"The fleet of cell {settings.cell} is held, and unfinished work becomes unknown."
+        if not sys.stdin.isatty():
+            raise CliError(ExitCode.USAGE, f"{what} To confirm, add --yes")
+        if not click.confirm(f"{what} Go ahead?", err=True):
+            raise CliError(ExitCode.FAILED, "aborted; nothing was changed")
+    run_renew(settings, output)
+
+
+def _parse_value(text: str) -> tuple[str, object]:
+    """Parse KEY=VALUE, where the key is one of the policy."""
+    key, separator, value = text.partition("=")
+    if not separator or f"policy.{key}" not in KEYS:
+        allowed = ", ".join(each.removeprefix("policy.") for each in KEYS if each.startswith("policy."))
+        raise CliError(ExitCode.USAGE, f"{text!r} is not KEY=VALUE with one of the keys {allowed}")
+    return key, parse_value(Settings, f"policy.{key}", value, SettingSource(Precedence.FLAG, key))
 
 
 def _read_settings(config: str | None) -> NatsSettings:

@@ -11,6 +11,7 @@ from forewarn.cli.errors import CliError, ExitCode
 from forewarn.cli.files import atomic_write
 from forewarn.cli.options.common import ANY_NUMBER, FILE_PATH, option, output_option
 from forewarn.cli.options.endpoint import exit_code_for
+from forewarn.cli.options.upload import find_upload_target, upload_option, upload_report
 from forewarn.cli.output import Output, write_json, write_message
 from forewarn.cli.views.progress import ProgressBar
 from forewarn.cli.views.tables import Column, write_table
@@ -19,7 +20,18 @@ from forewarn.client.endpoint import resolve_endpoint
 from forewarn.core.duration import parse_duration
 from forewarn.core.errors import Invalid
 from forewarn.core.text import is_guid
-from forewarn.testing.conformance import RULES, Finding, Pace, Report, Verdict, cases, citation, examine
+from forewarn.testing.conformance import (
+    RULES,
+    Finding,
+    Pace,
+    Report,
+    Verdict,
+    api_report,
+    cases,
+    citation,
+    examine,
+    summary,
+)
 from forewarn.testing.conformance.probe import EVENTS_QUERY
 from forewarn.testing.junit import junit
 
@@ -93,6 +105,7 @@ COLUMNS = (
     metavar="FILE",
     help="Also write the findings as JUnit XML.",
 )
+@upload_option
 @output_option
 def conformance(
     url: str | None,
@@ -103,6 +116,7 @@ def conformance(
     pace: float,
     timeout: str,
     report: Path | None,
+    upload: bool,
     output: Output,
 ) -> None:
     """Check an endpoint against the protocol, row by row. Without URL, check 169.254.169.254.
@@ -114,6 +128,7 @@ def conformance(
     Example: forewarn conformance http://127.0.0.1:8180
     """
     _check_options(approve, pace)
+    target = find_upload_target() if upload else None
     watch_seconds = 0.0 if watch is None else _seconds("--watch", watch)
     found = _run_checks(
         url, approve, burst=burst, watch=watch_seconds, pace=Pace(pace), timeout=_seconds("--timeout", timeout)
@@ -121,6 +136,8 @@ def conformance(
     if report is not None:
         with atomic_write(report) as file:
             file.write(junit(f"forewarn conformance {found.endpoint}", cases(found), seconds=found.seconds))
+    if target is not None:
+        upload_report(target, api_report(found))
     _show(found, output, only_problems=problems)
     if approve:
         _write_unchecked(found, "approve", "Nothing was approved")
@@ -205,19 +222,14 @@ def _write_unchecked(found: Report, row: str, what: str) -> None:
 
 
 def _write_summary(found: Report, options: Mapping[str, bool]) -> None:
-    counts = ", ".join(_count_text(found.count(verdict), verdict) for verdict in Verdict)
     unused = [option_name for option_name, is_used in options.items() if not is_used]
     more = f" More rows are checked with {', '.join(unused)}." if unused and found.is_known_here else ""
-    write_message(f"{len(found.findings)} rows at {found.endpoint}: {counts}. {found.requests} requests.{more}")
+    write_message(f"{summary(found)}{more}")
     if not found.is_known_here:
         raise CliError(ExitCode.REFUSED, f"{found.endpoint} does not serve this machine; run the command inside a VM")
     if wrong := found.of(Verdict.WRONG):
         write_message(f"Wrong: {', '.join(finding.row for finding in wrong)}.")
         raise click.exceptions.Exit(ExitCode.FAILED)
-
-
-def _count_text(count: int, verdict: Verdict) -> str:
-    return f"{count} differ" if verdict is Verdict.DIFFERS and count != 1 else f"{count} {verdict}"
 
 
 def _seconds(flag: str, duration: str) -> float:

@@ -1,6 +1,5 @@
 """`forewarn exam`: run a handler in every scenario and report which checks it passes."""
 
-import re
 import shlex
 import shutil
 import signal
@@ -25,6 +24,7 @@ from forewarn.cli.options.common import (
     output_option,
 )
 from forewarn.cli.options.ports import REACH_HELP, read_ports
+from forewarn.cli.options.upload import find_upload_target, upload_option, upload_report
 from forewarn.cli.output import Output, write, write_json, write_message
 from forewarn.cli.views.exam_progress import ExamProgress
 from forewarn.cli.views.tables import Column, write_table
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from click.shell_completion import CompletionItem
 
-    from forewarn.testing.exam import Cause, ExamOptions, ExamScenario, Report, Result
+    from forewarn.testing.exam import Cause, ExamOptions, ExamScenario, Expectations, Report, Result
 
 PASSED, FAILED, NOT_FINISHED = "passed", "failed", "not finished"
 KEPT, WARNING, BROKEN, NOT_JUDGED = "kept", "warning", "broken", "not judged"
@@ -86,7 +86,9 @@ TIME_FACTOR = 3
 
 
 def _complete_scenarios(_: click.Context, __: click.Parameter, incomplete: str) -> "list[CompletionItem]":
-    names = [scenario.name for scenario in require_server(_exam_module).exam_scenarios()]
+    with require_server():
+        from forewarn.testing.exam import exam_scenarios
+    names = [scenario.name for scenario in exam_scenarios()]
     return complete_words(names, incomplete)
 
 
@@ -187,6 +189,7 @@ def _complete_scenarios(_: click.Context, __: click.Parameter, incomplete: str) 
     metavar="FILE",
     help="Also write the findings as JUnit XML.",
 )
+@upload_option
 @output_option
 def exam(
     command: Sequence[str],
@@ -207,6 +210,7 @@ def exam(
     all_: bool,
     explain: bool,
     report: Path | None,
+    upload: bool,
     output: Output,
 ) -> None:
     """Run a handler in every scenario and grade it. Each scenario has its own service and runs faster than real time.
@@ -217,7 +221,8 @@ def exam(
 
     Example: forewarn exam --vm web-0 -- ./my-handler
     """
-    kit = require_server(_exam_module)
+    with require_server():
+        from forewarn.testing import exam as kit
     if own and (only or skip):
         raise CliError(ExitCode.USAGE, "--scenario runs only your own scenarios: omit --only and --skip")
     if len({path.stem for path in own}) < len(own):
@@ -241,20 +246,17 @@ def exam(
         pace=patience,
     )
     _check_program(options)
+    target = find_upload_target() if upload else None
     found = _run_exam(kit, options, scenarios, jobs)
     if report is not None:
         with atomic_write(report) as file:
             file.write(kit.junit(f"forewarn exam {' '.join(command)}", kit.cases(found)))
+    if target is not None:
+        upload_report(target, kit.api_report(found, command))
     _show(kit, found, output, every=all_)
     _write_unfinished(found, options, {path.stem: path for path in own})
     if not found.is_passed:
         raise click.exceptions.Exit(ExitCode.FAILED if found.broken else ExitCode.UNFINISHED)
-
-
-def _exam_module() -> "ModuleType":
-    from forewarn.testing import exam as kit
-
-    return kit
 
 
 def _chosen(kit: "ModuleType", only: Sequence[str], skip: Sequence[str]) -> "list[ExamScenario]":
@@ -277,11 +279,12 @@ def _own_scenario(kit: "ModuleType", path: Path) -> "ExamScenario":
     return found
 
 
-def _expectations(kit: "ModuleType", texts: Sequence[str], *, for_others: bool) -> object:
+def _expectations(kit: "ModuleType", texts: Sequence[str], *, for_others: bool) -> "Expectations":
     try:
-        return kit.parse_expectations(texts, for_others=for_others)
+        parsed: Expectations = kit.parse_expectations(texts, for_others=for_others)
     except kit.InvalidExpectation as error:
         raise CliError(ExitCode.USAGE, f"--expect: {error}") from None
+    return parsed
 
 
 def _check_program(options: "ExamOptions") -> None:
@@ -362,47 +365,33 @@ def _show(kit: "ModuleType", found: "Report", output: Output, *, every: bool) ->
     if output is Output.JSON:
         write_json(found.as_json)
         return
-    write(_summary(found))
+    write(kit.summary(found))
     for cause in kit.causes(found):
-        for line in _cause_lines(cause, found, every=every):
+        for line in _cause_lines(kit, cause, found, every=every):
             write(line)
     for result in found.unexercised:
-        essential = (finding for finding in result.findings if finding.demand in result.essential)
-        why = next(finding.seen for finding in essential if not finding.is_exercised)
-        write(f"? {result.scenario}: not judged: {why}")
+        write(f"? {result.scenario}: not judged: {kit.unexercised_reason(result)}")
     for result in found.unfinished:
         write(f"? {result.scenario}: {result.problem}")
     if every:
         rows = [(name, f.demand, f.verdict.value, f"{f.expected}. Seen: {f.seen}") for name, f in found.findings]
         write_table(FINDINGS, rows)
-        write_table(RESULTS, [_row(result) for result in found.results])
+        write_table(RESULTS, [_row(kit, result) for result in found.results])
     _write_total(found)
     if not every:
         _write_not_judged(found)
-
-
-def _summary(found: "Report") -> str:
-    counts = Counter(map(_result_word, found.results))
-    words = [f"{counts[word]} {word}" for word in (PASSED, FAILED, NOT_JUDGED, NOT_FINISHED) if counts[word]]
-    return f"{_scenarios(len(found.results))}: {', '.join(words)}."
 
 
 def _scenarios(number: int) -> str:
     return "1 scenario" if number == 1 else f"{number} scenarios"
 
 
-def _result_word(result: "Result") -> str:
-    if result.broken:
-        return FAILED
-    return NOT_FINISHED if not result.is_finished else PASSED if result.is_exercised else NOT_JUDGED
-
-
-def _row(result: "Result") -> tuple[str, ...]:
+def _row(kit: "ModuleType", result: "Result") -> tuple[str, ...]:
     counts = (result.kept, result.warnings, result.broken, result.not_judged)
-    return (result.scenario, _result_word(result), *(str(len(each)) for each in counts), f"{result.seconds:.1f} s")
+    return (result.scenario, kit.result_word(result), *(str(len(each)) for each in counts), f"{result.seconds:.1f} s")
 
 
-def _cause_lines(cause: "Cause", found: "Report", *, every: bool) -> list[str]:
+def _cause_lines(kit: "ModuleType", cause: "Cause", found: "Report", *, every: bool) -> list[str]:
     mark, what = ("✗", "failed") if cause.is_broken else ("!", "warning")
     number, finding = len(cause.scenarios), cause.finding
     result = next(result for result in found.results if result.scenario == cause.scenarios[0])
@@ -410,7 +399,9 @@ def _cause_lines(cause: "Cause", found: "Report", *, every: bool) -> list[str]:
     same = ", the same way" if number > 1 else ""
     lines = [f"{mark} {cause.demand}: " + (f"{where} {cause.summary}" if cause.summary else f"{what} {where}{same}")]
     lines += [f"    expected:  it {finding.expected}"]
-    lines += [f"    seen:      {f'in {result.scenario}: ' if number > 1 else ''}{_with_labels(finding.seen, result)}"]
+    lines += [
+        f"    seen:      {f'in {result.scenario}: ' if number > 1 else ''}{kit.with_labels(finding.seen, result)}"
+    ]
     if cause.frame:
         lines.append(f"    at:        {cause.frame}")
     if finding.advice:
@@ -423,15 +414,8 @@ def _cause_lines(cause: "Cause", found: "Report", *, every: bool) -> list[str]:
         lines += ["    tried:     twice, the second time alone; if the machine was still busy, try --patience 3"]
     printed = result.output.strip().splitlines()[-LAST_LINES:]
     if printed and (every or (result.exit_code is not None and not cause.frame)):
-        lines += ["    printed:", *(f"      | {_with_labels(line, result)[:LONGEST_LINE]}" for line in printed)]
+        lines += ["    printed:", *(f"      | {kit.with_labels(line, result)[:LONGEST_LINE]}" for line in printed)]
     return lines
-
-
-def _with_labels(text: str, result: "Result") -> str:
-    """Replace event ids by the labels of the scenario."""
-    for label, id_ in result.labels.items():
-        text = re.sub(re.escape(id_), label, text, flags=re.IGNORECASE)
-    return text
 
 
 def _write_total(found: "Report") -> None:

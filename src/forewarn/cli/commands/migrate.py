@@ -1,7 +1,6 @@
 """`forewarn migrate`: copy a fleet from a data directory into a cell of NATS, or back."""
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -38,9 +37,9 @@ def migrate(source: str, target: str, cell: str | None, restart: bool, config: s
         raise CliError(
             ExitCode.USAGE, "one of --from and --to must be a directory, and the other one a nats:// or tls:// address"
         )
-    require_cluster(_load)(
-        _read_place("--from", source, cell, config), _read_place("--to", target, cell, config), restart, output
-    )
+    with require_cluster():
+        from forewarn.cli.process.migrate_main import run_migrate
+    run_migrate(_read_place("--from", source, cell, config), _read_place("--to", target, cell, config), restart, output)
 
 
 def _is_cell(text: str) -> bool:
@@ -62,9 +61,3 @@ def _read_place(flag: str, text: str, cell: str | None, config: str | None) -> P
         flag=lambda key: names.get(key, key),
     )
     return load_struct(PRODUCTION.settings, PRODUCTION.name, options).settings.nats
-
-
-def _load() -> Callable[[Place, Place, bool, Output], None]:
-    from forewarn.cli.process.migrate_main import run_migrate
-
-    return run_migrate

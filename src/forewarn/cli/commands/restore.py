@@ -1,6 +1,5 @@
 """`forewarn restore`: replace the data of a stopped service by a backup."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -23,10 +22,6 @@ def restore(file: Path, data: str | None, config: str | None, output: Output) ->
 
     Example: forewarn restore /backup/forewarn.db
     """
-    require_server(_load)(sqlite_directory(data, config), file.absolute(), output)
-
-
-def _load() -> Callable[[Path, Path, Output], None]:
-    from forewarn.cli.process.backup_main import run_restore
-
-    return run_restore
+    with require_server():
+        from forewarn.cli.process.backup_main import run_restore
+    run_restore(sqlite_directory(data, config), file.absolute(), output)

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from forewarn.api.v1 import ScenarioVerdict
 from forewarn.cli.colours import Colour
 from forewarn.cli.errors import CliError, ExitCode
 from forewarn.cli.options.common import ANY_NUMBER, FILE_PATH, CommandGroup, complete_words, output_option, with_options
 from forewarn.cli.options.connection import SERVICE_OPTIONS
 from forewarn.cli.output import Output, write, write_bytes, write_json, write_message
-from forewarn.cli.scenario_runner import ScenarioOptions, ScenarioResult, ScenarioVerdict, run_scenarios
+from forewarn.cli.scenario_runner import ScenarioOptions, ScenarioResult, run_scenarios
 from forewarn.cli.views.tables import Column, write_table
 from forewarn.testing.scenario import (
     Scenario,

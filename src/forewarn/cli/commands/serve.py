@@ -1,7 +1,6 @@
 """`forewarn serve`: run the service in production."""
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -34,11 +33,6 @@ def serve(config: str | None, **flags: object) -> None:
         return load_settings(PRODUCTION, flags=given_settings(flags), environ=os.environ, file=file).settings
 
     settings = read()
-    require = require_cluster if settings.store is StoreName.NATS else require_server
-    require(_load_server)(settings, read, file)
-
-
-def _load_server() -> Callable[[Settings, Callable[[], Settings], Path | None], None]:
-    from forewarn.cli.process.serve_main import run
-
-    return run
+    with require_cluster() if settings.store is StoreName.NATS else require_server():
+        from forewarn.cli.process.serve_main import run
+    run(settings, read, file)

@@ -1,7 +1,7 @@
 """`forewarn up`: start the emulator, the whole service in one process."""
 
+import gc
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -46,19 +46,23 @@ def up(config: str | None, output: Output, like: Path | None, closed_gate: tuple
         if click.get_current_context().get_parameter_source("config") is ParameterSource.COMMANDLINE:
             raise CliError(ExitCode.USAGE, "--like and --config are mutually exclusive: --like is the settings file")
         settings, rehearsal = load_rehearsal(like, flags=given_settings(flags), closed_gates=closed_gate)
-        require_server(_load_server)(settings, output, like, rehearsal)
+        _run(settings, output, like, rehearsal)
         return
     if closed_gate:
         raise CliError(ExitCode.USAGE, "--closed-gate needs --like: other gates are really checked")
     file = find_settings_file(config, os.environ, Path.cwd())
     resolved = load_settings(EMULATOR, flags=given_settings(flags), environ=os.environ, file=file)
-    require_server(_load_server)(resolved.settings, output, file, None)
+    _run(resolved.settings, output, file, None)
 
 
-def _load_server() -> Callable[[Settings, Output, Path | None, Rehearsal | None], None]:
-    from forewarn.fleet.event_loop import pause_gc
+def _run(settings: Settings, output: Output, file: Path | None, rehearsal: Rehearsal | None) -> None:
+    gc.disable()  # importing two hundred modules creates no garbage, and frozen, they are not scanned afterwards
+    try:
+        with require_server():
+            from forewarn.cli.process.up_main import run
+            from forewarn.fleet.event_loop import freeze_gc
 
-    with pause_gc():  # importing two hundred modules creates no garbage
-        from forewarn.cli.process.up_main import run
-
-    return run
+            freeze_gc()
+    finally:
+        gc.enable()
+    run(settings, output, file, rehearsal)

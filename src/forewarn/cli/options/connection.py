@@ -27,10 +27,13 @@ from forewarn.cli.options.common import (
 from forewarn.cli.output import Output
 from forewarn.core.errors import NoticeTooShort
 from forewarn.settings.load import find_data_directory, find_settings_file, find_store
-from forewarn.settings.paths import user_data_directory
+from forewarn.settings.paths import user_cache_directory, user_data_directory
 from forewarn.settings.types import StoreName
 
 P = ParamSpec("P")
+
+POSITIONS_FILE = "positions"
+"""What the last commands have changed, so that the next one waits for it."""
 
 data_option = option(
     "--data", envvar="FOREWARN_DATA", metavar="DIR", help="The data directory of a service on this machine."
@@ -73,7 +76,7 @@ SERVICE_OPTIONS: OptionTable = {
         type=FILE_PATH,
         envvar="FOREWARN_CELLS",
         metavar="FILE",
-        help="The file of cells. Lists have the items of all cells.",
+        help="The file that lists the cells; `list` commands then show all of them.",
     ),
     "config": config_option,
 }
@@ -138,28 +141,41 @@ def connect(
     if url is not None:
         if token is None:
             raise CliError(ExitCode.USAGE, "--url requires a token: set FOREWARN_TOKEN or use --token-file")
-        return ApiClient(url, token, ca=ca, timeout=timeout)
+        return _keep_positions(ApiClient(url, token, ca=ca, timeout=timeout))
     if cell is not None and cells is None:
         raise CliError(
             ExitCode.USAGE, "--cell requires the file that lists the cells: set FOREWARN_CELLS or use --cells"
         )
     if cells is not None and cell is not None:
-        return connect_cell(cells, cell, timeout=timeout)
+        return _keep_positions(connect_cell(cells, cell, timeout=timeout))
     if cells is not None and data is None:
         return connect_cells(cells, timeout=timeout)
     return LocalApiClient(lambda: _find_address(token, ca, data, config), timeout=timeout)
 
 
+def _keep_positions(client: ApiClient) -> ApiClient:
+    """Let a command see what earlier commands of this user have changed, whichever control node answers."""
+    client.keep_positions(user_cache_directory(os.environ) / POSITIONS_FILE)
+    return client
+
+
 def sqlite_directory(data: str | None, config: str | None) -> Path:
-    """Return the data directory that the options name, else the user's own; refuse settings with another store."""
+    """Return the data directory that the options name, else the user's own.
+
+    Refuses the directory of settings with another store: former data in it must not pass for that of the cell.
+    """
     file = find_settings_file(config, os.environ, Path.cwd())
-    if find_store(os.environ, file) is StoreName.NATS:
+    own, directory = (
+        (find_data_directory(given, os.environ, file) or user_data_directory(os.environ)).absolute()
+        for given in (None, data)
+    )
+    if directory == own and find_store(os.environ, file) is StoreName.NATS:
         raise CliError(
             ExitCode.USAGE,
-            'the settings have store = "nats": this command is for data in a directory; use the tools of NATS, such as '
-            "`nats stream backup`",
+            'the settings have store = "nats": this command is for data in a directory; name one that '
+            "`forewarn migrate` has written with --data, or use the tools of NATS, such as `nats stream backup`",
         )
-    return (find_data_directory(data, os.environ, file) or user_data_directory(os.environ)).absolute()
+    return directory
 
 
 def _find_address(token: str | None, ca: Path | None, data: str | None, config: str | None) -> ServiceAddress:
@@ -173,6 +189,6 @@ def _find_address(token: str | None, ca: Path | None, data: str | None, config: 
 
 def _read_token_file(file: Path) -> str:
     try:
-        return read_token(file)
+        return read_token(file, may_be_link=True)
     except InvalidToken as error:
         raise CliError(ExitCode.USAGE, f"--token-file: {error}") from None

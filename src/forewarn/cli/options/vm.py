@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 VM_OPTIONS = field_options({"": Traits})
+LABELS = {"os": "operating system"}
 LIST_FIELDS = frozenset({"addresses", "auto_approve"})
 
 
@@ -56,17 +57,19 @@ def with_vm_changes(*others: str) -> Decorator:
 
 
 def vm_option_details(resource: v1.Vm | v1.Scope) -> tuple[tuple[str, str], ...]:
-    """Return the properties of a VM or scope as rows of a details view."""
-    return (
-        ("terminate notice", resource.terminate_notice or ""),
-        ("location", resource.location or ""),
-        ("zone", resource.zone or ""),
-        ("resource group", resource.resource_group or ""),
-        ("subscription", resource.subscription or ""),
-        ("operating system", "" if resource.os is None else resource.os.value),
-        ("tags", ", ".join(f"{name}={value}" for name, value in resource.tags.items())),
-        ("instance", ", ".join(f"{name}={value}" for name, value in resource.instance.items())),
-    )
+    """Return the properties of a VM or scope as rows of a details view, except for the priority."""
+    names = (name for name in Traits.__struct_fields__ if name != "priority")
+    return tuple((LABELS.get(name, name.replace("_", " ")), _text(getattr(resource, name))) for name in names)
+
+
+def _text(value: object) -> str:
+    match value:
+        case None:
+            return ""
+        case Mapping():
+            return ", ".join(f"{name}={each}" for name, each in value.items())
+        case _:
+            return str(value)
 
 
 def merge_changes(properties: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:

@@ -68,7 +68,10 @@ def show_ready(running: RunningService, output: Output, settings_file: Path | No
         f"the operator API is at {running.operator_url}; data is {kept}. Press Ctrl-C to stop."
     )
     if output is not Output.JSON:
-        write_message(f"Dashboard: {running.sign_in_url()} (this link signs in once, within a minute)")
+        write_message(
+            f"Dashboard: {running.sign_in_url()} (this link signs in once, within a minute; "
+            "`forewarn token create NAME --role admin` prints a token to sign in with later)"
+        )
 
 
 def _write_holds(running: RunningService) -> None:
@@ -85,7 +88,7 @@ def _settings_text(settings_file: Path | None) -> str:
     if settings_file is not None:
         return f"Settings are from {settings_file.absolute()}."
     return (
-        f"No settings file: {Path.cwd() / FILE_NAME} does not exist, and neither --config nor FOREWARN_CONFIG is set."
+        f"Default settings: {Path.cwd() / FILE_NAME} does not exist, and neither --config nor FOREWARN_CONFIG is set."
     )
 
 

@@ -22,7 +22,7 @@ from forewarn.compose.reload import ReloadSettings
 from forewarn.core.text import count_text
 from forewarn.files import keep_owner_permissions
 from forewarn.fleet.errors import FleetError
-from forewarn.fleet.event_loop import freeze_gc, shorten_switch_interval, tasks_until_exit
+from forewarn.fleet.event_loop import shorten_switch_interval, start_without_gc, tasks_until_exit
 from forewarn.settings.errors import SettingsError
 from forewarn.settings.file_reader import FileError
 from forewarn.settings.reload import SettingsChange
@@ -77,9 +77,9 @@ class _SupervisedService:
         self._install_signal_handlers()
         shorten_switch_interval()
         try:
-            async with run_service(self._settings, PRODUCTION, environ=os.environ, reporter=_LogTalk()) as running:
+            service = run_service(self._settings, PRODUCTION, environ=os.environ, reporter=_LogTalk())
+            async with start_without_gc(service) as running:
                 self.is_started = True
-                freeze_gc()
                 self._log_ready(running)
                 async with tasks_until_exit() as tasks:
                     tasks.create_task(
@@ -179,9 +179,9 @@ class _SupervisedHost(_SupervisedService):
         self._install_signal_handlers()
         shorten_switch_interval()
         try:
-            async with run_host(self._settings, environ=os.environ, reporter=_LogTalk()) as running:
+            host = run_host(self._settings, environ=os.environ, reporter=_LogTalk())
+            async with start_without_gc(host) as running:
                 self.is_started = True
-                freeze_gc()
                 self._warn_about_platform()
                 facts = {
                     "pid": os.getpid(),

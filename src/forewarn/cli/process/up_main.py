@@ -24,12 +24,13 @@ from forewarn.compose import (
 from forewarn.core.errors import CoreError
 from forewarn.files import UnsafeDirectory, keep_owner_permissions
 from forewarn.fleet.errors import FleetError
-from forewarn.fleet.event_loop import freeze_gc, shorten_switch_interval
+from forewarn.fleet.event_loop import shorten_switch_interval, start_without_gc
 from forewarn.guest.link_local import LinkLocalError
 from forewarn.guest.vm_listeners import ListenFailed, PortUnavailable, TooManyListeners
 from forewarn.settings.rehearsal import Rehearsal
 from forewarn.settings.schema import EMULATOR, Settings
 from forewarn.store.port import StoreError
+from forewarn.testing.player import load_player
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -71,11 +72,11 @@ async def _serve(settings: Settings, output: Output, settings_file: Path | None,
         with _Talk() as talk:
             for message in () if rehearsal is None else rehearsal.messages():
                 write_message(message)
-            async with run_service(
-                settings, EMULATOR, environ=os.environ, reporter=talk, rehearsal=rehearsal
-            ) as running:
+            service = run_service(
+                settings, EMULATOR, environ=os.environ, reporter=talk, rehearsal=rehearsal, load_player=load_player
+            )
+            async with start_without_gc(service) as running:
                 stop.is_started = True
-                freeze_gc()
                 from forewarn.cli.process.ready_message import show_ready  # imported late: guests are already served
 
                 show_ready(running, output, settings_file)

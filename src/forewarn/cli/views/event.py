@@ -11,13 +11,14 @@ from forewarn.cli.options.connection import ServiceConnection
 from forewarn.cli.output import moment_text, uniform_times, write_message
 from forewarn.cli.views.tables import SHORT_ID, Column, Row, single_line, with_cells, write_table
 from forewarn.core.explain import CAMPAIGN_PREFIX
+from forewarn.core.idempotency import REQUEST_FACTS
 from forewarn.core.impact import STUCK, ImpactState
 from forewarn.core.scope import EventOutcome
 
 MAX_VMS = 2
 """How many VMs a journal line names; of more it shows the number. `-o json` has all names."""
 
-HIDDEN_FACTS = frozenset({"key", "digest", "epoch"})
+HIDDEN_FACTS = REQUEST_FACTS | {"epoch"}
 """Internal facts, which identify repeated requests and the epoch of a scope; not shown."""
 
 LOCATION_FACTS = ("scope", "wave")

@@ -1,0 +1,21 @@
+"""`--upload`: the report of a check is on the pages of the emulator that the environment names."""
+
+from forewarn.testing import Forewarn
+from tests.cli.in_process import run
+from tests.support.program import Machine
+from tests.testing.conformance.mock import MockEndpoint, run_mock
+
+QUICK = ("--pace", "10000", "--timeout", "30s", "--upload")
+
+
+def test_report_is_added_to_the_named_emulator(machine: Machine, forewarn: Forewarn) -> None:
+    with run_mock(MockEndpoint()) as url:
+        ended = run(machine, "conformance", url, *QUICK, **forewarn.environment)
+    (report,) = forewarn.api.reports().reports
+    assert (ended.code, report.kind, report.subject, report.passed) == (0, "conformance", url, True)
+    assert f"Report: {forewarn.url}/ui/emulator/reports/{report.id}\n" in ended.stderr
+
+
+def test_missing_emulator_is_noticed_before_the_check(machine: Machine) -> None:
+    ended = run(machine, "conformance", "http://127.0.0.1:1", *QUICK)
+    assert (ended.code != 0, ended.stdout, "no service" in ended.stderr) == (True, "", True), ended.stderr
