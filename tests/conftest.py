@@ -30,8 +30,8 @@ SLOW_FOLDERS = (
     "operator",
     "client",
 )
-"""Folders with slow files, which wait for programs. Files are distributed to workers one by one: started
-last, a slow file would leave the other workers idle."""
+"""Folders with slow files. Files are distributed to workers one by one: started last, a slow file would leave the
+other workers idle."""
 
 PROCESS_FOLDERS = {
     "end_to_end": "real services and agents",
@@ -71,11 +71,15 @@ def let_programs_be_interrupted() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Run the slowest files first; short ones fill the gaps at the end."""
+    """Run the slowest files first, those that start processes; short ones fill the gaps at the end."""
+    files = {item.path for item in items}
+    process_files = {file for file in files if any(TESTS / folder in file.parents for folder in PROCESS_FOLDERS)}
     for item in items:
-        if any(TESTS / folder in item.path.parents for folder in PROCESS_FOLDERS):
+        if item.path in process_files:
             item.add_marker("process")
-    items.sort(key=lambda item: _position(item.path))
+    slow_files = {item.path for item in items if item.get_closest_marker("process")}
+    positions = {file: (file not in slow_files, _position(file)) for file in files}
+    items.sort(key=lambda item: positions[item.path])
     if config.getoption("fast"):
         slow = [item for item in items if item.get_closest_marker("process") or item.get_closest_marker("long")]
         config.hook.pytest_deselected(items=slow)

@@ -1,6 +1,7 @@
 """The loop monitor finds a turn that keeps the event loop busy, and names its function."""
 
 import asyncio
+import gc
 import time
 
 from bench.loop_monitor import LONG_TURN, LoopMonitor, Turns
@@ -32,6 +33,19 @@ async def test_long_turn_is_measured_in_processor_time() -> None:
     assert turns.longest_wall_ms >= turns.longest_processor_ms * 0.99
     assert [turn.processor_ms for turn in turns.long_turns] == [turns.longest_processor_ms]
     assert turns.long_turns[0].stack.startswith("compute (test_loop_monitor.py:")
+
+
+async def test_long_turn_has_the_time_of_garbage_collection() -> None:
+    monitor = LoopMonitor()
+    await beats(2)
+    monitor.reset()
+    began = time.thread_time()
+    gc.collect()
+    collected_ms = (time.thread_time() - began) * 1e3
+    compute(monitor)
+    await beats(1)
+    (turn,) = monitor.turns().long_turns
+    assert 0 < turn.gc_ms <= collected_ms
 
 
 async def test_reset_forgets_the_turns_so_far() -> None:

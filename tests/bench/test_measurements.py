@@ -20,6 +20,10 @@ from bench.measurements import (
     approvals,
     callers,
     campaign_step,
+    cluster_latency,
+    cluster_snapshot,
+    cluster_store,
+    cluster_throughput,
     dashboard,
     first_response,
     fixtures,
@@ -55,7 +59,7 @@ TINY: dict[str, Callable[[Workspace], BenchmarkResult]] = {
     "saves": partial(saves.measure, size=saves.Size(writers=2, vms_each=1, rounds=1, seconds=0.05)),
     "approvals": partial(approvals.measure, size=approvals.Size(vms=10, rounds=2)),
     "announcement": partial(announcement.measure, size=announcement.Size(fleet=SMALL, events=3)),
-    "lateness": partial(lateness.measure, size=lateness.Size(events=2, notice=timedelta(seconds=4))),
+    "lateness": partial(lateness.measure, size=lateness.Size(events=2, rounds=1, notice=timedelta(seconds=4))),
     "neighbours": partial(
         fleet_import.measure,
         size=fleet_import.Size(fleet=SMALL, callers=2, per_second=6.0, events_per_second=1, rest_seconds=0.1),
@@ -75,6 +79,7 @@ TINY: dict[str, Callable[[Workspace], BenchmarkResult]] = {
     ),
     "waits": partial(long_polls.measure, size=long_polls.Size(fleet=SMALL, rounds=1)),
     "pages": partial(dashboard.measure_pages, size=dashboard.Size(fleet=SMALL, requests=1)),
+    "timeline": partial(dashboard.measure_timeline, size=dashboard.TimelineSize(events=3, requests=1)),
     "stream": partial(dashboard.measure_stream, size=dashboard.Size(fleet=SMALL, changes=3)),
     "streams": partial(
         dashboard.measure_open_streams,
@@ -85,6 +90,21 @@ TINY: dict[str, Callable[[Workspace], BenchmarkResult]] = {
     "imports": partial(imports.measure, size=imports.Size(rounds=1)),
     "fixture": partial(fixtures.measure_start, size=fixtures.Size(rounds=2)),
     "advance": partial(fixtures.measure_advance, size=fixtures.Size(rounds=2)),
+    "cluster-schedule": partial(cluster_latency.measure_schedule, size=cluster_latency.Size(events=2)),
+    "cluster-approval": partial(cluster_latency.measure_approval, size=cluster_latency.Size(events=2)),
+    "cluster-takeover": partial(cluster_latency.measure_takeover, size=cluster_latency.CrashSize(rounds=1)),
+    "cluster-election": partial(cluster_latency.measure_election, size=cluster_latency.CrashSize(rounds=1)),
+    "cluster-control": partial(cluster_snapshot.measure_control, size=cluster_snapshot.Size(fleet=SMALL, rounds=1)),
+    "cluster-host": partial(cluster_snapshot.measure_host, size=cluster_snapshot.Size(fleet=SMALL, rounds=1)),
+    "cluster-changes": partial(
+        cluster_throughput.measure_busy, size=cluster_throughput.Size(rounds=1, seconds=1, connections=2)
+    ),
+    "cluster-hosts": partial(
+        cluster_throughput.measure_two_hosts, size=cluster_throughput.Size(rounds=1, seconds=1, connections=2)
+    ),
+    "cluster-starts": partial(cluster_store.measure_starts, size=cluster_store.StartSize(events=3)),
+    "cluster-purge": partial(cluster_store.measure_purge, size=cluster_store.JournalSize(lines=100)),
+    "cluster-index": partial(cluster_store.measure_index, size=cluster_store.JournalSize(lines=100)),
     "agent": partial(agent.measure, size=agent.Size(seconds=1.0, looks=1)),
 }
 
@@ -104,6 +124,7 @@ FIGURES: dict[str, set[str]] = {
     "mix": {"ratio", "alone_p99_ms", "mixed_p99_ms", "longest_turn_processor_ms", "longest_turn_wall_ms"},
     "waits": {"seconds"},
     "pages": {"seconds", "kilobytes"},
+    "timeline": {"seconds", "kilobytes"},
     "stream": {"p99_ms", "ms"},
     "streams": {"ratio", "beside_per_second", "alone_per_second"},
     "plan": {"seconds", "processor_seconds", "waves", "progress_told"},
@@ -111,6 +132,17 @@ FIGURES: dict[str, set[str]] = {
     "imports": {"bare_ms", "client_ms", "everything_ms"},
     "fixture": {"start_ms", "stop_ms", "first_ms"},
     "advance": {"advance_ms"},
+    "cluster-schedule": {"default_p99_ms", "synced_p99_ms"},
+    "cluster-approval": {"default_p99_ms", "synced_p99_ms"},
+    "cluster-takeover": {"default_seconds", "synced_seconds"},
+    "cluster-election": {"default_election_seconds", "synced_election_seconds"},
+    "cluster-control": {"default_seconds", "synced_seconds"},
+    "cluster-host": {"default_seconds", "synced_seconds", "default_megabytes", "synced_megabytes"},
+    "cluster-changes": {"default_ratio", "synced_ratio", "default_host_per_second", "synced_single_per_second"},
+    "cluster-hosts": {"default_ratio", "synced_ratio", "default_processor_ratio", "synced_two_per_second"},
+    "cluster-starts": {"default_seconds", "synced_seconds"},
+    "cluster-purge": {"default_worst_ms", "synced_worst_ms", "default_saves", "synced_saves"},
+    "cluster-index": {"default_lines_per_second", "synced_lines_per_second"},
     "agent": {"ratio", "resident_mb", "bare_mb", "percent_of_a_core", "processor_seconds", "asked"},
 }
 
@@ -123,7 +155,31 @@ CAN_BE_NOTHING = {
     "percent_of_a_core",
     "processor_seconds",
     "asked",
+    "default_megabytes",
+    "synced_megabytes",
 }
+
+
+NEEDED = {
+    "throughput": ("nginx", "wrk"),
+    "connections": ("nginx", "wrk"),
+    "cluster-changes": ("wrk",),
+    "cluster-hosts": ("wrk",),
+}
+"""Programs without which a measurement is skipped."""
+
+LONG = {
+    "cluster-host",
+    "cluster-approval",
+    "cluster-takeover",
+    "cluster-election",
+    "cluster-changes",
+    "cluster-hosts",
+    "cluster-starts",
+    "cluster-purge",
+    "neighbours",
+}
+"""Measurements that wait for leases, elections or due events, or start many processes."""
 
 
 @pytest.fixture
@@ -133,8 +189,8 @@ def workspace(tmp_path: Path) -> Iterator[Workspace]:
 
 
 def need(name: str) -> None:
-    """Skip measurements that compare with nginx if it is not installed; `make bench` installs it."""
-    for program in ("nginx", "wrk") if name in ("throughput", "connections") else ():
+    """Skip measurements whose programs are not installed; `make bench` installs them."""
+    for program in NEEDED.get(name, ()):
         try:
             find_program(program)
         except FileNotFoundError as error:
@@ -145,7 +201,9 @@ def test_every_measurement_has_a_test() -> None:
     assert TINY.keys() == FIGURES.keys() == MEASUREMENTS.keys()
 
 
-@pytest.mark.parametrize("name", TINY)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.long) if name in LONG else name for name in TINY]
+)
 def test_measurement_returns_its_figures(name: str, workspace: Workspace) -> None:
     need(name)
     finding = TINY[name](workspace)

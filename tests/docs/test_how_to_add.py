@@ -10,6 +10,7 @@ SUBJECTS = [
     "A setting",
     "An API field",
     "A campaign policy key",
+    "A property of VMs",
     "An event type",
     "A conformance rule",
     "An agent handler",

@@ -59,7 +59,8 @@ class ServiceForker:
     def start(self, directory: Path) -> "FaultyService":
         """Start a service and wait until it is ready."""
         self._ask(str(directory))
-        return FaultyService(self, directory, self.wait_for("ready")["operator_url"])
+        ready = self.wait_for(lambda record: record["message"].startswith("ready"))
+        return FaultyService(self, directory, ready["operator_url"])
 
     def kill(self) -> None:
         """Kill the service with SIGKILL, unless it is dead already."""
@@ -72,12 +73,13 @@ class ServiceForker:
         self._process.stdin.flush()
         return int(self._process.stdout.readline())
 
-    def wait_for(self, message: str, *, level: str | None = None) -> dict[str, Any]:
-        """Return the next line of the log whose message starts with this, or that has this level."""
+    def wait_for(self, matches: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        """Return the next line of the log that matches."""
         while True:
             line = self._lines.get(timeout=GUARD)
-            record: dict[str, Any] = json.loads(line) if line.startswith("{") else {"message": line, "level": "error"}
-            if record["message"].startswith(message) or record["level"] == level:
+            assert line, "the forker has ended"
+            record: dict[str, Any] = json.loads(line) if line.startswith("{") else {"message": line}
+            if matches(record):
                 return record
 
     def close(self) -> None:
@@ -94,7 +96,7 @@ class ServiceForker:
         with self._process.stderr as lines:
             for line in lines:
                 self._lines.put(line)
-        self._lines.put('{"message": "ready", "level": "ended"}')
+        self._lines.put("")
 
 
 class FaultyService:
@@ -217,7 +219,7 @@ def _step(service: FaultyService) -> Report:
     try:
         while not (seen := len(list(service.api.events()))):
             if service.disk.is_broken:
-                service.forker.wait_for("campaign kernel", level="warning")
+                service.forker.wait_for(_is_refused_step)
                 seen = len(list(service.api.events()))  # the disk may have failed after the announcement was saved
                 break
         unknown = any("until the log can be written" in problem for problem in service.problems())
@@ -226,6 +228,11 @@ def _step(service: FaultyService) -> Report:
     if seen:
         return Report(SAVED)
     return Report(UNKNOWN if unknown else REFUSED)
+
+
+def _is_refused_step(record: dict[str, Any]) -> bool:
+    """Return whether the line says that a step of a campaign was not saved, so that the outcome is known by now."""
+    return record.get("level") == "warning" and record["logger"].startswith("forewarn.fleet.campaign.")
 
 
 OPERATIONS = {
@@ -308,8 +315,8 @@ class FaultLab:
         try:
             report = self._operation.perform(service)
         finally:
+            self._forker.kill()  # first: a campaign repeats its step by itself, on a good disk with success
             self._forker.disk.disarm()
-            self._forker.kill()
         return report, asyncio.run(self._count(self._directory)) - self._rows_before
 
     def check(self, plan: FaultPlan) -> None:

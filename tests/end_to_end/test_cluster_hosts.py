@@ -13,7 +13,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from forewarn.api import v1
-from forewarn.compose.cell import create_first_token
+from forewarn.compose.cell import prepare_cell
 from forewarn.core.event import EventType
 from forewarn.settings.schema import Settings
 from tests.support.nats_servers import NatsCluster, run_nats
@@ -29,7 +29,7 @@ def cluster(tmp_path: Path) -> Iterator[NatsCluster]:
     with run_nats(tmp_path / "nats") as cluster:
         asyncio.run(cluster.create_cell("main"))
         settings = Settings(nats=cluster.settings("main"))
-        assert asyncio.run(create_first_token(settings, tmp_path / "control" / "data"))
+        assert asyncio.run(prepare_cell(settings, tmp_path / "control" / "data")) == (True, True)
         yield cluster
 
 
@@ -37,7 +37,8 @@ def settings_of(cluster: NatsCluster, role: str, host: str | None = None) -> str
     servers = ", ".join(f'"{server.url}"' for server in cluster.servers)
     name = "" if host is None else f'host = "{host}"\n'
     role_settings = f'store = "nats"\nrole = "{role}"\n{name}{SETTINGS}'
-    return f'{role_settings}\n[nats]\nservers = [{servers}]\n[simulated]\nreboot = "1s"\n'
+    guest_settings = '[guest]\nrequests_per_second = "none"\n'  # tests ask until something has changed
+    return f'{role_settings}\n{guest_settings}[nats]\nservers = [{servers}]\n[simulated]\nreboot = "1s"\n'
 
 
 @contextmanager
@@ -89,3 +90,16 @@ def test_host_serves_its_vm_while_the_control_node_is_killed_and_started_again(
             until(lambda: not list(again.api.events()))
             actions = [entry.action for entry in again.api.journal() if entry.event == event]
             assert actions == ["scheduled", "approved", "started", "impact-begun", "impact-done", "completed"]
+
+
+def test_host_stops_in_order_while_no_server_answers(cluster: NatsCluster, tmp_path: Path) -> None:
+    with (
+        serve(cluster, tmp_path / "control", "control") as control,
+        serve(cluster, tmp_path / "hv-0", "host", "hv-0") as host,
+    ):
+        until(lambda: control.api.vm("web-0").guest_url)
+        cluster.servers[0].kill()
+        host.wait_for("follow of FOREWARN-main starts again: ")
+        host.wait_for("follow of FOREWARN-main starts again: ")
+        assert host.stop() == 0, host.text
+        control.stop(signal.SIGKILL)

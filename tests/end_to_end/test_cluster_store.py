@@ -99,7 +99,9 @@ def test_changes_go_on_after_the_leader_was_killed(cluster: NatsCluster, tmp_pat
         assert {entry.event for entry in service.api.journal() if entry.action == "scheduled"} == {first, second}
 
 
+@pytest.mark.long
 def test_second_service_on_the_same_cell_is_refused(cluster: NatsCluster, tmp_path: Path) -> None:
+    """It waits until the lease of a service that was killed would have ended; `test_lease` has the same in short."""
     with serve(cluster, tmp_path / "one") as first:
         other = tmp_path / "two"
         other.mkdir()

@@ -2,7 +2,6 @@
 
 import json
 import signal
-import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +13,7 @@ from forewarn.api.client import ApiClient
 from forewarn.api.errors import RequestRefused
 from forewarn.api.local_service import read_token
 from forewarn.core.event import EventType
-from tests.support.disks import fill_disk, mount_disk
+from tests.support.disks import make_full, make_read_only, mount_disk
 from tests.support.processes import wait_until
 from tests.support.serve_process import EVENTS, SETTINGS, ServeProcess, get, run_serve
 
@@ -37,16 +36,6 @@ class Disk:
 
     def api(self, service: ServeProcess) -> ApiClient:
         return ApiClient(service.operator_url, read_token(self.path / "data/token"))
-
-    def fill_up(self) -> Callable[[], None]:
-        return fill_disk(self.path).unlink
-
-    def make_read_only(self) -> Callable[[], None]:
-        self._remount("ro")
-        return lambda: self._remount("rw")
-
-    def _remount(self, option: str) -> None:
-        subprocess.run(["mount", "-o", f"remount,{option}", str(self.path)], check=True)
 
 
 @pytest.fixture
@@ -73,9 +62,9 @@ def schedule_often(api: ApiClient) -> None:
 
 
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM])
-@pytest.mark.parametrize("make_unwritable", [Disk.fill_up, Disk.make_read_only])
+@pytest.mark.parametrize("make_unwritable", [make_full, make_read_only])
 def test_service_that_cannot_write_at_its_start_serves_guests_and_recovers(
-    disk: Disk, end: signal.Signals, make_unwritable: Callable[[Disk], Callable[[], None]]
+    disk: Disk, end: signal.Signals, make_unwritable: Callable[[Path], Callable[[], None]]
 ) -> None:
     """After SIGKILL the newest changes are only in the log."""
     with disk.serve() as service:
@@ -85,7 +74,7 @@ def test_service_that_cannot_write_at_its_start_serves_guests_and_recovers(
         assert service.stop(end) == (-end if end is signal.SIGKILL else 0)
     assert (disk.path / "data/forewarn.db-wal").exists() == (end is signal.SIGKILL)
 
-    make_writable = make_unwritable(disk)
+    make_writable = make_unwritable(disk.path)
     with disk.serve() as service:
         api = disk.api(service)
         assert events_of(url) == [event]

@@ -11,6 +11,8 @@ import pytest
 import yaml  # type: ignore[import-untyped]  # its stubs are in a separate package, not worth it for one call
 from prometheus_client.parser import text_string_to_metric_families
 
+from forewarn.core.clock_offset import TimeResponse
+from forewarn.fleet.clock_offset import ClockOffset
 from forewarn.guest.counters import Counters
 from forewarn.operator.counters import Counters as OperatorCounters
 from forewarn.operator.metrics import metrics_text
@@ -28,6 +30,8 @@ SERIES = re.compile(r"\bforewarn_\w+")
 async def exported() -> dict[str, str]:
     """Every exported series, with the type of its metric family."""
     async with run_fleet(web_scope()) as fleet:
+        fleet.clock_offset = ClockOffset(fleet.clock, monotonic=lambda: 0.0)  # a cluster has one
+        fleet.clock_offset.take([TimeResponse(at=fleet.clock.now(), sent=0.0, received=0.0)])
         text = metrics_text(fleet, Counters(), OperatorCounters()).decode()
     names: dict[str, str] = {}
     for family in text_string_to_metric_families(text):

@@ -9,8 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cyclonedx.schema import SchemaVersion
-from cyclonedx.validation.json import JsonStrictValidator
 
 from forewarn import __version__
 from tools import release
@@ -22,6 +20,9 @@ pytestmark = pytest.mark.process
 @pytest.mark.timeout(900)  # it installs packages and runs the README; on a busy machine that takes minutes
 def test_release_is_built_checked_and_tried(tmp_path: Path) -> None:
     """It installs the wheel with hash-checked packages, and runs the commands of the README with it."""
+    from cyclonedx.schema import SchemaVersion  # here, because this import takes two seconds
+    from cyclonedx.validation.json import JsonStrictValidator
+
     (tmp_path / "forewarn-0.0.1.tar.gz").touch()
     command = (sys.executable, "-m", "tools.release", "--directory", str(tmp_path))
     ended = subprocess.run(command, cwd=release.ROOT, capture_output=True, text=True, timeout=890, check=False)

@@ -52,6 +52,30 @@ def test_systemd_accepts_the_unit(unit: Path) -> None:
 
 
 @pytest.mark.process
+def test_unit_of_the_nats_server_is_accepted_and_has_a_low_exposure_level(tmp_path: Path) -> None:
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("the program systemd-analyze is missing: install systemd")
+    nats = tmp_path / "nats-server.service"
+    text = (UNITS / "nats-server.service").read_text()
+    nats.write_text(text.replace("/usr/local/bin/nats-server", str(PROGRAM.with_name("nats-server"))))
+    checked = analyze("verify", "--man=no", nats)
+    complaints = [line for line in checked.stderr.splitlines() if "nats-server.service" in line]
+    assert (checked.returncode, complaints) == (0, [])
+    rated = analyze("security", "--offline=true", f"--threshold={MOST_EXPOSED}", "--no-pager", nats)
+    if "Unknown option" not in rated.stderr and "unrecognized option" not in rated.stderr:
+        assert rated.returncode == 0, rated.stdout + rated.stderr
+
+
+@pytest.mark.parametrize("name", ["control", "host"])
+def test_sample_settings_of_a_cluster_are_valid_and_match_the_unit(
+    service: configparser.SectionProxy, name: str
+) -> None:
+    settings = load_settings(PRODUCTION, flags={}, environ={}, file=UNITS / f"{name}.toml").settings
+    assert str(settings.data) == service["WorkingDirectory"]
+    assert (settings.role.value, settings.store.value) == (name, "nats")
+
+
+@pytest.mark.process
 def test_systemd_check_finds_mistakes(unit: Path) -> None:
     unit.write_text(unit.read_text().replace("ProtectHome=yes", "ProtectHome=perhaps"))
     assert "protect home" in analyze("verify", "--man=no", unit).stderr

@@ -30,8 +30,6 @@ OUTSIDE_NAMES = {
     "SameSite": "standard",
     "OpenSSL": "library",
     "StartRequests": "field of the protocol",
-    "agent.toml": "file",
-    "forewarn.toml": "file",
     "fro": "example",
     "tzdata": "package",
     "zoneinfo.ZoneInfo": "standard library",

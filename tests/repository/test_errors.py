@@ -1,6 +1,7 @@
 """Errors are declared, not constructed: fields and a template in the class, and one constructor in the base."""
 
 import ast
+import builtins
 import inspect
 import re
 from collections.abc import Iterator
@@ -36,6 +37,44 @@ def constructors(source: str) -> list[str]:
         if isinstance(node, ast.ClassDef)
         and any(exceptions.search(ast.unparse(base)) for base in node.bases)
         and any(isinstance(part, ast.FunctionDef) and part.name == "__init__" for part in node.body)
+    ]
+
+
+OTHER_EXCEPTIONS = {
+    "client/transport.py": ["RequestCancelled"],
+    "core/campaign/estimate.py": ["_NeverOpen"],
+    "fleet/event_loop.py": ["_ContextExited"],
+    "fleet/inventory.py": ["AddressConflict"],
+    "platform/limiter.py": ["SlotTimeout"],
+    "testing/sandbox/channel.py": ["ChannelClosed"],
+}
+"""Exceptions without a message: their callers catch them all."""
+
+
+def other_exceptions(source: str) -> list[str]:
+    """Return the exception classes that derive only from exceptions of Python, and have no template."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ClassDef) and node.bases:
+            bases = [getattr(builtins, ast.unparse(base), None) for base in node.bases]
+            if all(isinstance(base, type) and issubclass(base, BaseException) for base in bases):
+                found.append(node.name)
+    return found
+
+
+def test_errors_derive_from_the_base_of_errors(root: Path) -> None:
+    package = root / "src/forewarn"
+    found = {
+        path.relative_to(package).as_posix(): names
+        for path in sorted(package.rglob("*.py"))
+        if (names := other_exceptions(path.read_text()))
+    }
+    assert found == OTHER_EXCEPTIONS | {"core/base_error.py": ["BaseError"]}
+
+
+def test_error_without_the_base_is_found() -> None:
+    assert other_exceptions("class A(ValueError): ...\nclass B(Invalid): ...\nclass C(BaseError, OSError): ...") == [
+        "A"
     ]
 
 

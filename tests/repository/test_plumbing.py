@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -61,6 +62,7 @@ PLUMBING = {
             "testing.sandbox.ports": "asks a port whose server may not speak HTTP",
         },
     ),
+    "live view": Plumbing("cli.live.live_view", frozenset({"rich.live", "rich.live.Live"}), {}),
 }  # fmt: skip
 
 DOUBLING = re.compile(
@@ -69,9 +71,13 @@ DOUBLING = re.compile(
 BACKOFF = "core/backoff.py"
 
 
-def used_names(source: str) -> Iterator[str]:
-    """Yield the full names that a module imports, or uses from imported modules."""
-    tree = ast.parse(source)
+@cache
+def used_names(source: str) -> frozenset[str]:
+    """Return the full names that a module imports, or uses from imported modules."""
+    return frozenset(_find_used_names(ast.parse(source)))
+
+
+def _find_used_names(tree: ast.Module) -> Iterator[str]:
     aliases: dict[str, str] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -97,8 +103,7 @@ def users(root: Path, plumbing: Plumbing) -> dict[str, set[str]]:
     source = root / "src/forewarn"
     found: dict[str, set[str]] = {}
     for file in sorted(source.rglob("*.py")):
-        names = set(used_names(file.read_text())) & plumbing.calls
-        if names:
+        if names := set(used_names(file.read_text()) & plumbing.calls):
             found[".".join(file.relative_to(source).with_suffix("").parts).removesuffix(".__init__")] = names
     return found
 
@@ -130,6 +135,7 @@ def test_pauses_are_doubled_by_backoff_alone(root: Path) -> None:
         ("from http.client import HTTPConnection", "http_client"),
         ("import http.client", "http_client"),
         ("from asyncio import open_connection", "http_client"),
+        ("from rich.live import Live", "cli.live.live_view"),
     ],
 )
 def test_duplicate_plumbing_is_found(tmp_path: Path, statement: str, module: str) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
+PORTS = PAGE.partition("## Who may reach which port")[2].partition("\n## ")[0]
 CLAIMS = re.findall(r"^\| (?!\|)([^|]+) \| ([^|]*) \|$", PAGE.partition("## What each can do")[2], re.MULTILINE)
 NAMED = re.compile(r"`([\w/]+\.py)::((?:Test\w+::)?test_\w+)`")
 
@@ -37,6 +38,12 @@ def test_every_claim_names_tests_that_exist() -> None:
     assert missing_tests(CLAIMS) == []
 
 
+def test_every_port_names_tests_that_exist() -> None:
+    _, _, *rows = [line.strip("| ").split(" | ") for line in PORTS.splitlines() if line.startswith("|")]
+    assert [len(row) for row in rows] == [4] * len(rows)
+    assert missing_tests([(row[0], row[3]) for row in rows]) == []
+
+
 @pytest.mark.parametrize(
     "shown_by", ["", "a test", "`repository/test_security.py::test_gone`", "`repository/test_gone.py::test_gone`"]
 )
@@ -45,12 +52,13 @@ def test_claim_without_a_test_is_found(shown_by: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "reader", ["A guest", "An operator with a token", "A local user, on the machine of the service"]
+    "reader",
+    ["A guest", "An operator with a token", "A local user, on the machine of the service", "A host of a cluster"],
 )
 def test_page_covers_every_kind_of_attacker(reader: str) -> None:
     assert f"\n### {reader}\n" in PAGE
 
 
 def test_page_lists_every_setting_that_opens_a_port() -> None:
-    ports = PAGE.partition("## Who may reach which port")[2].partition("\n## ")[0]
-    assert all(word in ports for word in ("169.254.169.254:80", "guest port", "operator API", "Unix socket", "agent"))
+    words = ("169.254.169.254:80", "guest port", "operator API", "calendar", "Unix socket", "a host", "NATS", "agent")
+    assert [word for word in words if word not in PORTS] == []

@@ -137,10 +137,12 @@ def classes_of(source: Path) -> Iterator[Name]:
                 yield Name(node.name, path.relative_to(source).as_posix())
 
 
-@cache
-def trees_below(folder: Path) -> tuple[tuple[Path, ast.Module], ...]:
-    """Return every Python file below the folder, parsed."""
-    return tuple((path, ast.parse(path.read_text())) for path in sorted(folder.rglob("*.py")))
+def trees_below(folder: Path) -> Iterator[tuple[Path, ast.Module]]:
+    """Yield every Python file below the folder, parsed.
+
+    They are not kept: with millions of objects in the process, each garbage collection would take seconds.
+    """
+    return ((path, ast.parse(path.read_text())) for path in sorted(folder.rglob("*.py")))
 
 
 def strings_in(tree: ast.AST) -> Iterator[str]:

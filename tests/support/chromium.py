@@ -61,6 +61,10 @@ class Tabs:
         if request.failure != "net::ERR_ABORTED":
             self.errors.append(f"{request.url}: {request.failure}")
 
+    def forgive(self, *expected: str) -> None:
+        """Forget errors that the test itself has caused: those that contain one of these texts."""
+        self.errors = [error for error in self.errors if not any(text in error for text in expected)]
+
     def open_tab(self) -> Page:
         """Open another tab and use it; return the one that was used before."""
         before = self.page

@@ -1,7 +1,7 @@
 """Small tmpfs disks that can be filled up, mounted for one test. Needs root."""
 
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -37,3 +37,18 @@ def fill_disk(disk: Path) -> Path:
             except OSError:
                 continue
     return ballast
+
+
+def make_full(disk: Path) -> Callable[[], None]:
+    """Fill the disk; return a function that frees the space."""
+    return fill_disk(disk).unlink
+
+
+def make_read_only(disk: Path) -> Callable[[], None]:
+    """Let nothing write to the disk, on which no file may be open for writing; return a function that ends this."""
+    _remount(disk, "ro")
+    return lambda: _remount(disk, "rw")
+
+
+def _remount(disk: Path, option: str) -> None:
+    subprocess.run(["mount", "-o", f"remount,{option}", str(disk)], check=True)

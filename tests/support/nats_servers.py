@@ -1,11 +1,10 @@
-"""Real nats-server processes: one alone, or a cluster of three, on ports that the operating system chooses."""
+"""Real nats-server processes: one alone, or a cluster of three, on fixed free ports."""
 
 import asyncio
 import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -15,8 +14,9 @@ from pathlib import Path
 from secrets import token_hex
 
 from forewarn.settings.nats import NatsSettings
-from forewarn.store.nats.connection import ApiRefused, NatsConnection, ResponseMissing, ServerUnavailable
+from forewarn.store.nats.connection import NatsConnection, NatsError
 from forewarn.store.nats.stream import CellStream
+from tests.support.processes import free_ports
 
 PROGRAM = Path(sys.executable).with_name("nats-server")
 GUARD_SECONDS = 60
@@ -26,11 +26,18 @@ GUARD_SECONDS = 60
 class NatsServer:
     """One nats-server, which can be killed and started again with the same ports and data."""
 
-    def __init__(self, directory: Path, name: str, config: str = "") -> None:
+    def __init__(
+        self, directory: Path, name: str, config: str = "", cluster_config: str = "", jetstream_config: str = ""
+    ) -> None:
         self.name = name
+        self.routes: Sequence[str] = ()
+        """The addresses of the other servers, for its next start."""
         self._directory = directory
         self._config = config
-        self._ports = {"cluster": f"nats://127.0.0.1:{_free_port()}"}
+        self._cluster_config = cluster_config
+        self._jetstream_config = jetstream_config
+        client, cluster = free_ports(2)
+        self._ports = {"nats": f"nats://127.0.0.1:{client}", "cluster": f"nats://127.0.0.1:{cluster}"}
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -49,24 +56,39 @@ class NatsServer:
         assert self._process is not None
         return self._process.pid
 
+    @property
+    def data(self) -> Path:
+        """The directory of its streams."""
+        return self._directory / "data"
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the process runs."""
+        return self._process is not None and self._process.poll() is None
+
     def start(self, routes: Sequence[str] = ()) -> None:
         """Start the process, in a cluster if there are routes to others, and wait until it listens."""
         self._directory.mkdir(parents=True, exist_ok=True)
-        client = self._ports.get("nats", "127.0.0.1:-1")
         lines = [
             f'server_name: "{self.name}"',
-            f'listen: "{client.removeprefix("nats://")}"',
-            f'jetstream {{ store_dir: "{self._directory / "data"}" }}',
+            f'listen: "{self.url.removeprefix("nats://")}"',
+            f'jetstream {{ store_dir: "{self._directory / "data"}"\n{self._jetstream_config} }}',
             f'ports_file_dir: "{self._directory}"',
             f'log_file: "{self._directory / "log"}"',
             self._config,
         ]
         if routes:
             listen, urls = self.cluster_url.removeprefix("nats://"), ", ".join(f'"{url}"' for url in routes)
-            lines.append(f'cluster {{ name: "test", listen: "{listen}", routes: [{urls}] }}')
+            options = f'listen: "{listen}"\nroutes: [{urls}]\n{self._cluster_config}'
+            lines.append(f'cluster {{ name: "test"\n{options} }}')
         config = self._directory / "server.conf"
         config.write_text("\n".join(lines))
-        self._process = subprocess.Popen([PROGRAM, "-c", config], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self._process = subprocess.Popen(
+            [PROGRAM, "-c", config],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            process_group=0,  # Ctrl-C is for the caller, which ends its processes in order
+        )
         file = self._directory / f"nats-server_{self._process.pid}.ports"
         deadline = time.monotonic() + GUARD_SECONDS
         while not (text := file.read_text() if file.exists() else ""):
@@ -107,7 +129,7 @@ class NatsCluster:
 
     def start(self, server: NatsServer) -> None:
         """Start a server, or start it again."""
-        server.start([other.cluster_url for other in self.servers if other is not server])
+        server.start(server.routes or [other.cluster_url for other in self.servers if other is not server])
 
     async def create_cell(self, cell: str = "") -> NatsSettings:
         """Create an empty cell and return its settings."""
@@ -118,7 +140,7 @@ class NatsCluster:
                 try:
                     await CellStream(connection, settings.cell).create(settings.replicas, token_hex(12))
                     break
-                except (ApiRefused, ResponseMissing, ServerUnavailable):  # the servers have no leader yet
+                except NatsError:  # the servers have no leader yet
                     await asyncio.sleep(0.05)
         await connection.aclose()
         return settings
@@ -134,19 +156,19 @@ class NatsCluster:
         return next(server for server in self.servers if server.name == name)
 
 
-def _free_port() -> int:
-    """Return a port for a cluster: its servers must know each other's before the first one starts."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
-
-
 @contextmanager
-def run_nats(directory: Path, *, servers: int = 1, config: str = "") -> Iterator[NatsCluster]:
+def run_nats(
+    directory: Path, *, servers: int = 1, config: str = "", jetstream_config: str = ""
+) -> Iterator[NatsCluster]:
     """Run servers with JetStream; end them and remove their data afterwards."""
     with ExitStack() as stack:
         stack.callback(shutil.rmtree, directory, ignore_errors=True)
-        cluster = NatsCluster([NatsServer(directory / f"n{n}", f"n{n}", config) for n in range(servers)])
+        cluster = NatsCluster(
+            [
+                NatsServer(directory / f"n{n}", f"n{n}", config, jetstream_config=jetstream_config)
+                for n in range(servers)
+            ]
+        )
         for server in cluster.servers:
             stack.callback(server.kill)
             cluster.start(server)

@@ -1,6 +1,8 @@
 """Child processes of tests, free ports, and polling with a timeout."""
 
+import itertools
 import os
+import random
 import socket
 import subprocess
 import time
@@ -9,6 +11,11 @@ from pathlib import Path
 
 GUARD = 120.0
 """Timeout of anything, in seconds."""
+
+FIXED_PORTS = range(20_000, 32_768)
+"""Linux gives ports from 32768 on to those who do not ask for a certain one."""
+
+_reservations: list[socket.socket] = []
 
 
 def wait_until(is_so: Callable[[], bool], what: str) -> None:
@@ -20,13 +27,26 @@ def wait_until(is_so: Callable[[], bool], what: str) -> None:
 
 
 def free_ports(number: int) -> list[int]:
-    """Return distinct free ports."""
-    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(number)]
+    """Return distinct free ports, which no other test gets as long as this process runs.
+
+    They are below the ports that the operating system gives to listeners on port 0 and to outgoing connections: such a
+    port may be taken by somebody else before its server starts, or while a killed server is away.
+    """
+    found = (port for port in random.sample(FIXED_PORTS, len(FIXED_PORTS)) if _reserve(port))
+    return list(itertools.islice(found, number))
+
+
+def _reserve(port: int) -> bool:
+    """Reserve a port by binding a name that the operating system frees at the end of this process."""
+    reservation = socket.socket(socket.AF_UNIX)
     try:
-        return [probe.getsockname()[1] for probe in probes]
-    finally:
-        for probe in probes:
-            probe.close()
+        reservation.bind(f"\0forewarn-test-port-{port}")
+        socket.create_server(("127.0.0.1", port)).close()
+    except OSError:
+        reservation.close()
+        return False
+    _reservations.append(reservation)
+    return True
 
 
 class Program:

@@ -55,6 +55,7 @@ class ServeProcess:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
+            process_group=0,  # Ctrl-C is for the caller, which ends its processes in order
         )
         self._reader = threading.Thread(target=self._read)
         self._reader.start()
@@ -67,6 +68,17 @@ class ServeProcess:
             if record["message"].startswith(message):
                 return record
         raise AssertionError(f"it never logged {message!r}: {self.text}")
+
+    def new_records(self) -> list[dict[str, Any]]:
+        """Return the log records that have arrived since, without waiting."""
+        found: list[dict[str, Any]] = []
+        while not self._lines.empty():
+            if (line := self._lines.get()) is None:
+                self._lines.put(None)
+                break
+            found.append(self._record(line))
+        self.log += found
+        return found
 
     def ready(self) -> Self:
         """Wait until it is ready."""

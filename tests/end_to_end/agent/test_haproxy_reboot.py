@@ -117,7 +117,8 @@ def test_withdrawn_event_leaves_nothing_drained(place: Lab) -> None:
     place.checkpoints.on_next("prepare", OTHER, lambda _: assert_(may_go_on.wait(GUARD)))
     event = place.announce_reboot(*PAIR)
     place.checkpoints.wait_for("ready", LEADER)
-    wait_until(lambda: place.balancer.statuses(*PAIR) == ("DRAIN", "DRAIN"), "both to be drained")
+    place.checkpoints.wait_for("prepare", OTHER)
+    assert place.balancer.statuses(*PAIR) == ("DRAIN", "DRAIN")
     place.cancel(event)
     may_go_on.set()
     for vm in PAIR:
