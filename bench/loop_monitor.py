@@ -5,10 +5,12 @@ is judged by its processor time: on a busy machine the kernel may interrupt it f
 """
 
 import asyncio
+import gc
 import sys
 import threading
 import time
 from types import FrameType
+from typing import Literal
 
 import msgspec
 
@@ -25,10 +27,14 @@ STACK_DEPTH = 6
 
 
 class LongTurn(msgspec.Struct, frozen=True, kw_only=True):
-    """A turn of the loop of more than LONG_TURN, in milliseconds, and the innermost frames seen in it."""
+    """A turn of the loop of more than LONG_TURN, in milliseconds, and the innermost frames seen in it.
+
+    `gc_ms` is the part of its processor time in which the loop's thread collected garbage.
+    """
 
     processor_ms: float
     wall_ms: float
+    gc_ms: float
     stack: str
 
 
@@ -47,6 +53,8 @@ class LoopMonitor:
         self._loop = asyncio.get_running_loop()
         self._thread_id = threading.get_ident()
         self._stack = ""
+        self._gc_began = 0.0
+        gc.callbacks.append(self._note_gc)
         self.reset()
         self._loop.call_later(BEAT, self._beat)
         threading.Thread(target=self._look, daemon=True, name="loop monitor").start()
@@ -55,7 +63,7 @@ class LoopMonitor:
         """Forget all turns, and start to count."""
         self._longest_processor = self._longest_wall = 0.0
         self._long_turns: list[LongTurn] = []
-        self._beat_at, self._worked = time.monotonic(), time.thread_time()
+        self._beat_at, self._worked, self._collected = time.monotonic(), time.thread_time(), 0.0
 
     def turns(self) -> Turns:
         """Return the turns since the last reset."""
@@ -71,10 +79,21 @@ class LoopMonitor:
         self._longest_wall = max(self._longest_wall, wall)
         self._longest_processor = max(self._longest_processor, processor)
         if processor > LONG_TURN:
-            turn = LongTurn(processor_ms=processor * 1e3, wall_ms=wall * 1e3, stack=self._stack)
+            turn = LongTurn(
+                processor_ms=processor * 1e3, wall_ms=wall * 1e3, gc_ms=self._collected * 1e3, stack=self._stack
+            )
             self._long_turns.append(turn)
-        self._beat_at, self._worked, self._stack = now, worked, ""
+        self._beat_at, self._worked, self._collected, self._stack = now, worked, 0.0, ""
         self._loop.call_later(BEAT, self._beat)
+
+    def _note_gc(self, phase: Literal["start", "stop"], _info: dict[str, int]) -> None:
+        """Add up the collections of the loop's thread; those of other threads hold it up, but are not its work."""
+        if threading.get_ident() != self._thread_id:
+            return
+        if phase == "start":
+            self._gc_began = time.thread_time()
+        else:
+            self._collected += time.thread_time() - self._gc_began
 
     def _look(self) -> None:
         while True:

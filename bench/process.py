@@ -124,6 +124,12 @@ def read_cpu(stat: str) -> int:
     return int(fields[11]) + int(fields[12])
 
 
+def pin(pid: int, core: int) -> None:
+    """Let all threads of a process run on one processor alone."""
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        os.sched_setaffinity(int(thread.name), {core})
+
+
 def raise_priority() -> None:
     """Raise the priority of this process, if the system allows it.
 

@@ -23,7 +23,7 @@ from forewarn.api.local_service import TOKEN_FILE
 from forewarn.compose import RunningService, run_service
 from forewarn.core.event import EventType
 from forewarn.core.schedule import ScheduleRequest
-from forewarn.fleet.event_loop import freeze_gc, shorten_switch_interval
+from forewarn.fleet.event_loop import shorten_switch_interval, start_without_gc
 from forewarn.fleet.events import new_request_id
 from forewarn.guest.limits import Limits
 from forewarn.guest.server import GuestServer
@@ -118,11 +118,11 @@ async def main() -> None:
 @asynccontextmanager
 async def _run_service(task: Task) -> AsyncIterator[tuple[RunningService, GuestServer, int]]:
     settings = msgspec.structs.replace(SETTINGS, data=Path(task.data))
-    async with run_service(settings, PRODUCTION, environ=os.environ, reporter=_SilentReporter()) as running:
+    service = run_service(settings, PRODUCTION, environ=os.environ, reporter=_SilentReporter())
+    async with start_without_gc(service) as running:
         server = GuestServer(running.fleet, limits=_limits(task))
         try:
             port = await server.listen_by_address(NETWORK, HOST, task.port)
-            freeze_gc()
             yield running, server, port
         finally:
             await server.aclose()

@@ -41,12 +41,25 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
         return self.requests / self.microseconds * 1e6
 
 
-def command(port: int, *, connections: int, seconds: int, target: str, is_closing: bool = False) -> list[str]:
-    """Return the command line without the path of wrk. With `is_closing`, every request opens a new connection."""
+def command(
+    port: int,
+    *,
+    connections: int,
+    seconds: int,
+    target: str,
+    is_closing: bool = False,
+    host: str = "127.0.0.1",
+    core: int | None = None,
+) -> list[str]:
+    """Return the command line without the path of wrk.
+
+    With `is_closing`, every request opens a new connection. With `core`, wrk runs on that processor alone.
+    """
     arguments = ["-t1", f"-c{connections}", f"-d{seconds}s", "-s", str(SCRIPT), "-H", "Metadata: true"]
     if is_closing:
         arguments += ["-H", "Connection: close"]
-    return ["wrk", *arguments, f"http://127.0.0.1:{port}{target}"]
+    pinned = [] if core is None else ["taskset", "--cpu-list", str(core)]
+    return [*pinned, "wrk", *arguments, f"http://{host}:{port}{target}"]
 
 
 def run(typed: Sequence[str]) -> Summary:

@@ -13,9 +13,9 @@ from urllib.parse import urlencode, urlsplit
 
 import msgspec
 
-from bench import nginx, wrk
+from bench import guest_client, nginx, wrk
 from bench.figures import format_number, percentile, ratio_of_rounds, rounded
-from bench.fleets import Shape, vm_name
+from bench.fleets import Shape, address_of, vm_name
 from bench.guest_client import QUERY, TARGET
 from bench.process import TIMEOUT, cpu_seconds
 from bench.result import BenchmarkResult
@@ -27,8 +27,12 @@ TARGET_SECONDS = 0.3
 TARGET_KILOBYTES = 300
 TARGET_MILLISECONDS = 200.0
 TARGET_RATIO = 0.9
+TARGET_TIMELINE_SECONDS = 0.5
+TARGET_TIMELINE_KILOBYTES = 2_000
 
-PAGES = ("/ui/fleet", "/ui/fleet?view=hosts", "/ui/fleet?state=scheduled", "/ui")
+EVENTS_PER_REQUEST = 500
+
+PAGES = ("/ui/fleet", "/ui/fleet?view=hosts", "/ui/fleet?state=scheduled", "/ui/fleet?q=set-04999", "/ui")
 
 
 class Size(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,6 +45,17 @@ class Size(msgspec.Struct, frozen=True, kw_only=True):
 
 FULL = Size()
 QUICK = Size(fleet=Shape(scopes=50, vms_each=20), requests=2, changes=5)
+
+
+class TimelineSize(msgspec.Struct, frozen=True, kw_only=True):
+    """Number of scopes, each with an event, and number of requests."""
+
+    events: int = 5_000
+    requests: int = 10
+
+
+FULL_TIMELINE = TimelineSize()
+QUICK_TIMELINE = TimelineSize(events=100, requests=2)
 
 
 class StreamsSize(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,12 +73,17 @@ QUICK_STREAMS = StreamsSize(streams=5, rounds=1, seconds=1)
 
 
 def measure_pages(workspace: Workspace, size: Size = FULL) -> BenchmarkResult:
-    """Request the largest pages, one after the other."""
+    """Request the largest pages, one after the other, of a fleet that polls and has events."""
     seconds: list[float] = []
     kilobytes: list[float] = []
+    events = min(EVENTS_PER_REQUEST, size.fleet.scopes)
     with run_service_process(Task(data=str(workspace.fleet(size.fleet)))) as served:
         cookie = _sign_in(served)
+        for scope in range(size.fleet.scopes):  # the state of each VM of a scope is computed once one has polled
+            with closing(guest_client.connect(served.port, address_of(size.fleet, scope))) as guest:
+                guest_client.send_request(guest, guest_client.CLOSING_QUERY)
         with closing(_connect(served)) as connection:
+            _schedule(connection, served, [vm_name(number, 0) for number in range(events)])
             for page in PAGES:
                 for _ in range(size.requests):
                     began_at = time.monotonic()
@@ -77,8 +97,46 @@ def measure_pages(workspace: Workspace, size: Size = FULL) -> BenchmarkResult:
         target=f"≤ {TARGET_SECONDS:g} s, ≤ {TARGET_KILOBYTES} kB",
         met=worst <= TARGET_SECONDS and largest <= TARGET_KILOBYTES,
         figures={"seconds": rounded(seconds, 4), "kilobytes": rounded(kilobytes, 1)},
-        note=f"{size.requests} requests each of {', '.join(PAGES)}; the first part of the fleet page",
+        note=(
+            f"{size.requests} requests each of {', '.join(PAGES)}; the first part of the fleet page; "
+            f"a VM of each scope has polled, {events} events are open"
+        ),
     )
+
+
+def measure_timeline(workspace: Workspace, size: TimelineSize = FULL_TIMELINE) -> BenchmarkResult:
+    """Request the timeline with an event in every scope; the browser test reports the times of its frames."""
+    seconds: list[float] = []
+    kilobytes: list[float] = []
+    data = workspace.fleet(Shape(scopes=size.events, vms_each=1))
+    with run_service_process(Task(data=str(data))) as served, closing(_connect(served)) as connection:
+        for first in range(0, size.events, EVENTS_PER_REQUEST):
+            numbers = range(first, min(first + EVENTS_PER_REQUEST, size.events))
+            _schedule(connection, served, [vm_name(number, 0) for number in numbers])
+        cookie = _sign_in(served)
+        for _ in range(size.requests):
+            began_at = time.monotonic()
+            body = _get(connection, "/ui/timeline", cookie)
+            seconds.append(time.monotonic() - began_at)
+            kilobytes.append(len(body) / 1000)
+    worst, largest = max(seconds), max(kilobytes)
+    return BenchmarkResult(
+        what=f"the timeline of the dashboard, {size.events:,} events",
+        measured=f"{median(seconds) * 1e3:.0f} ms, {largest:.0f} kB (worst: {worst * 1e3:.0f} ms)",
+        target=f"≤ {TARGET_TIMELINE_SECONDS:g} s, ≤ {TARGET_TIMELINE_KILOBYTES:,} kB",
+        met=worst <= TARGET_TIMELINE_SECONDS and largest <= TARGET_TIMELINE_KILOBYTES,
+        figures={"seconds": rounded(seconds, 4), "kilobytes": rounded(kilobytes, 1)},
+        note=f"{size.requests} requests; an event in each of {size.events:,} scopes; SQLite on disk",
+    )
+
+
+def _schedule(connection: http.client.HTTPConnection, served: ServiceProcess, vms: list[str]) -> None:
+    """Schedule an event of each VM."""
+    body = json.dumps({"type": "Reboot", "vms": vms, "notice": "1h", "unannounced": True})
+    connection.request("POST", "/v1/events", body, {"Authorization": f"Bearer {served.token}"})
+    response = connection.getresponse()
+    if (response.read(), response.status)[1] != http.client.CREATED:
+        raise ValueError(f"the operator API has refused the events: {response.status}")
 
 
 def measure_stream(workspace: Workspace, size: Size = FULL) -> BenchmarkResult:

@@ -2,11 +2,12 @@
 
 from datetime import UTC, datetime, timedelta
 from statistics import median
+from typing import NamedTuple
 
 import msgspec
 
 from bench import burst
-from bench.figures import percentile
+from bench.figures import percentile, rounded
 from bench.fleets import Shape, address_of, vm_name
 from bench.journal import starts
 from bench.process import run_child
@@ -20,17 +21,25 @@ ATTEMPTS = 4
 
 
 class Size(msgspec.Struct, frozen=True, kw_only=True):
-    """Number of scopes, and the notice of the events.
+    """Number of scopes, of rounds, and the notice of the events.
 
     The notice must be long enough to schedule all events and to start a long poll in each scope.
     """
 
     events: int = 1_000
+    rounds: int = 5
     notice: timedelta = timedelta(seconds=10)
 
 
 FULL = Size()
-QUICK = Size(events=50, notice=timedelta(seconds=5))
+QUICK = Size(events=50, rounds=1, notice=timedelta(seconds=5))
+
+
+class Round(NamedTuple):
+    """How late each event was, in seconds: as its guest saw it, and when its start was decided."""
+
+    seen: list[float]
+    decided: list[float]
 
 
 class NotReady(Exception):
@@ -38,7 +47,15 @@ class NotReady(Exception):
 
 
 def measure(workspace: Workspace, size: Size = FULL) -> BenchmarkResult:
-    """Schedule the events, let guests wait for them, and compare with the journal."""
+    """Schedule the events, let guests wait for them, and compare with the journal; several times."""
+    rounds: list[Round] = []
+    for number in range(1, size.rounds + 1):
+        rounds.append(_measure_round(workspace, size))
+        workspace.log(f"    round {number} of {size.rounds}: p99 {percentile(rounds[-1].seen, 99):.3f} s")
+    return _finding(size, rounds)
+
+
+def _measure_round(workspace: Workspace, size: Size) -> Round:
     for notice in (size.notice * 2**attempt for attempt in range(ATTEMPTS)):
         try:
             return _measure(workspace, size, notice)
@@ -47,14 +64,17 @@ def measure(workspace: Workspace, size: Size = FULL) -> BenchmarkResult:
     raise NotReady("this machine is too slow, or too busy, to prepare it")
 
 
-def _measure(workspace: Workspace, size: Size, notice: timedelta) -> BenchmarkResult:
+def _measure(workspace: Workspace, size: Size, notice: timedelta) -> Round:
     fleet = Shape(scopes=size.events, vms_each=5)
     data = workspace.fleet(fleet)
     with run_service_process(Task(data=str(data))) as served:
         not_before = (datetime.now(UTC) + notice).replace(microsecond=0)
         served.schedule(tuple(vm_name(scope, 0) for scope in range(size.events)), not_before=not_before)
         seen = _seen(workspace, served, fleet, not_before)
-    return _finding(size, seen, [start.late for start in starts(data)])
+    decided = [start.late for start in starts(data)]
+    if len(decided) != size.events:
+        raise ValueError(f"the journal has {len(decided)} starts of {size.events}")
+    return Round(seen, decided)
 
 
 def _seen(workspace: Workspace, served: ServiceProcess, fleet: Shape, not_before: datetime) -> list[float]:
@@ -73,24 +93,23 @@ def _seen(workspace: Workspace, served: ServiceProcess, fleet: Shape, not_before
     return [at + answered.wall_offset - not_before.timestamp() for at in answered.answered_at]
 
 
-def _finding(size: Size, seen: list[float], decided: list[float]) -> BenchmarkResult:
-    if len(decided) != size.events:
-        raise ValueError(f"the journal has {len(decided)} starts of {size.events}")
-    late = percentile(seen, 99)
+def _finding(size: Size, rounds: list[Round]) -> BenchmarkResult:
+    late = [percentile(each.seen, 99) for each in rounds]
+    decided = [percentile(each.decided, 99) for each in rounds]
     return BenchmarkResult(
         what=f"{size.events:,} events in as many scopes due in the same second: lateness of Started",
-        measured=f"p99 {late:.3f} s as guests see it (median {median(seen):.3f} s, worst {max(seen):.3f} s)",
-        target=f"p99 ≤ {TARGET_SECONDS} s",
-        met=late <= TARGET_SECONDS,
+        measured=f"p99 {median(late):.3f} s as guests see it (worst p99 of {size.rounds}: {max(late):.3f} s)",
+        target=f"median of p99 ≤ {TARGET_SECONDS} s",
+        met=median(late) <= TARGET_SECONDS,
         figures={
-            "seen_p99_seconds": round(late, 4),
-            "seen_median_seconds": round(median(seen), 4),
-            "seen_worst_seconds": round(max(seen), 4),
-            "journal_p99_seconds": percentile(decided, 99),
-            "journal_worst_seconds": max(decided),
+            "seen_p99_seconds": rounded(late, 4),
+            "seen_median_seconds": rounded([median(each.seen) for each in rounds], 4),
+            "seen_worst_seconds": rounded([max(each.seen) for each in rounds], 4),
+            "journal_p99_seconds": rounded(decided, 4),
+            "journal_worst_seconds": rounded([max(each.decided) for each in rounds], 4),
         },
         note=(
             f"real clock, SQLite; seen: from NotBefore to the end of the answer to a held request, one per scope; "
-            f"in the journal, which says when it was decided: p99 {percentile(decided, 99):.3f} s"
+            f"in the journal, which says when it was decided: p99 {median(decided):.3f} s"
         ),
     )

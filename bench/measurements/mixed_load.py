@@ -69,7 +69,10 @@ def measure(workspace: Workspace, size: Size = FULL) -> BenchmarkResult:
             mixed = _poll(served, size, is_mixed=True)
             turns = served.turns()
     for turn in sorted(turns.long_turns, key=lambda turn: -turn.processor_ms)[:20]:
-        workspace.log(f"    a turn of {turn.processor_ms:.1f} ms ({turn.wall_ms:.1f} ms by the clock): {turn.stack}")
+        workspace.log(
+            f"    a turn of {turn.processor_ms:.1f} ms ({turn.wall_ms:.1f} ms by the clock, garbage collection "
+            f"{turn.gc_ms:.1f} ms): {turn.stack}"
+        )
     return _finding(size, alone, mixed, turns)
 
 
