@@ -22,15 +22,18 @@ PROGRAMS_OF_TESTS := curl=curl strace=strace gcc=gcc,libc6-dev ip=iproute2 dnsma
     nginx=nginx-light wrk=wrk pg_ctlcluster=postgresql-common,postgresql $(MONO)
 CODE := $(strip src tests $(wildcard bench tools))
 
-.PHONY: help install run test test-fast test-long check pictures screenshots docs lock release bench clean
+.PHONY: help install run run-cluster test test-fast test-long check pictures screenshots docs lock release bench clean
 
 help:  ## list these commands
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 install: $(VENV)/.server  ## install Forewarn into .venv, so that .venv/bin/forewarn works
 
 run: $(VENV)/.server  ## start the emulator with the demonstration fleet (ARGS="--speed 60")
 	@$(BIN)/forewarn up $(ARGS)
+
+run-cluster: $(VENV)/.tests  ## start a cluster on this machine: three NATS servers, two control nodes, three hosts
+	@$(BIN)/python -m tools.run_cluster
 
 test: $(VENV)/.tests  ## run all tests except the slow ones (ARGS="tests/core -k approval")
 	@tools/need $(PROGRAMS_OF_TESTS)

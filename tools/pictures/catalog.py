@@ -6,6 +6,7 @@ from pathlib import Path
 from tools.pictures import (
     agent_phases,
     campaign_plan,
+    cluster,
     endpoint,
     event_states,
     event_timeline,
@@ -21,6 +22,7 @@ FOLDER = Path(__file__).resolve().parents[2] / "docs/pictures"
 PICTURES: dict[str, Callable[[], str]] = {
     "agent-phases": agent_phases.draw,
     "campaign-plan": campaign_plan.draw,
+    "cluster": cluster.draw,
     "endpoint": endpoint.draw,
     "event-states": event_states.draw,
     "event-timeline": event_timeline.draw,
