@@ -48,6 +48,10 @@ class CampaignFollower(LiveContent[v1.JournalEntry]):
         self._api = api
         self._campaign = campaign
         self._last_written: v1.Campaign | None = None
+        self._position: int | None = None
+        """The position of the newest journal entry that was fetched or is older than this view."""
+        self._entries: list[v1.JournalEntry] = []
+        """The fetched journal entries that are not shown yet."""
         self.poll_interval = POLL_INTERVAL
 
     @property
@@ -61,9 +65,19 @@ class CampaignFollower(LiveContent[v1.JournalEntry]):
         return self._campaign.state is CampaignState.COMPLETED
 
     def refresh(self) -> None:
-        """Fetch the campaign and the service's time."""
+        """Fetch the campaign, the service's time and the new journal entries.
+
+        The entries of the stream can come later than the campaign's end, so they only trigger this. The journal is read
+        after the campaign: when the campaign has ended, its last entries are there.
+        """
         self._campaign = self._api.campaign(self._campaign.id)
         self._clock = ServiceClock(self._api.clock())
+        if self._position is None:
+            newest = next(self._api.journal(campaign=self._campaign.id, newest_first=True), None)
+            self._position = 0 if newest is None else newest.position
+        for entry in self._api.journal(campaign=self._campaign.id, after=self._position):
+            self._entries.append(entry)
+            self._position = entry.position
 
     def text_lines(self, entries: Sequence[v1.JournalEntry]) -> Iterator[str]:
         """Yield the journal lines, and a line for the state if it has changed."""
@@ -78,8 +92,9 @@ class CampaignFollower(LiveContent[v1.JournalEntry]):
             yield self._campaign
         self._last_written = self._campaign
 
-    def lines_above(self, entries: Sequence[v1.JournalEntry]) -> Iterator[str]:
-        """Yield the journal lines."""
+    def lines_above(self, _: Sequence[v1.JournalEntry]) -> Iterator[str]:
+        """Yield the fetched journal lines."""
+        entries, self._entries = self._entries, []
         for entry in entries:
             yield GAP.join(cell for cell in journal_row(entry) if cell)
 
