@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -10,10 +12,11 @@ from msgspec.structs import replace
 from forewarn.compose.cell import init_cell
 from forewarn.compose.host_permissions import check_host_user
 from forewarn.settings.nats import NatsSettings
+from forewarn.store.nats import connection as nats_connection
 from forewarn.store.nats.connection import NatsConnection
 from forewarn.store.nats.host_store import HostStore
 from forewarn.store.nats.stream import CellStream
-from forewarn.store.port import Record
+from forewarn.store.port import Record, StoreUnavailable
 from tests.core.sample_scopes import scope, vm
 from tests.fleet.host.clusters import GUARD_SECONDS, run_control, run_host, until
 from tests.support.nats_accounts import accounts_config
@@ -44,9 +47,9 @@ async def test_host_in_its_own_account_serves_its_vms_and_can_do_nothing_else(tm
             assert report.problems == ()
             await _let_the_server_answer_into_a_record(host, "forewarn.main")
             await _try_to_delete(host)
-            connection = await NatsConnection.open(control)
-            newest = await CellStream(connection, "main").read_last("$KV.main.scope.web")
-            await connection.aclose()
+            reader = await NatsConnection.open(control)
+            newest = await CellStream(reader, "main").read_last("$KV.main.scope.web")
+            await reader.aclose()
             assert newest is not None
             assert b"consumer_create_response" not in newest.data
             await until(lambda: on_host.client.term == 1)
@@ -82,10 +85,32 @@ async def test_check_fails_for_a_user_that_may_write(tmp_path: Path) -> None:
         ):
             assert f"the user of host hv-0 may {what}" in report.problems
         assert any("account of their own" in problem for problem in report.problems)
-        connection = await NatsConnection.open(settings)
-        state = await CellStream(connection, "main").read_state()
-        await connection.aclose()
+        reader = await NatsConnection.open(settings)
+        state = await CellStream(reader, "main").read_state()
+        await reader.aclose()
         assert state.last == 1  # the check has written nothing
+
+
+async def test_check_of_a_server_that_does_not_answer_is_not_completed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The silence of a server is not a proof that it denies everything."""
+    monkeypatch.setattr(nats_connection, "FLUSH_SECONDS", 1)
+    with run_nats(tmp_path / "nats", config=accounts_config()) as cluster:
+        host = replace(settings_of(cluster, tmp_path, "hv-0", "host"), api_prefix="forewarn.main")
+        opened = NatsConnection.open
+
+        async def open_and_stop(settings: NatsSettings, **options: Any) -> NatsConnection:
+            connection = await opened(settings, **options)
+            cluster.servers[0].send_signal(signal.SIGSTOP)
+            return connection
+
+        monkeypatch.setattr(NatsConnection, "open", open_and_stop)
+        try:
+            with pytest.raises(StoreUnavailable, match="the check was not completed"):
+                await check_host_user(host, "hv-0")
+        finally:
+            cluster.servers[0].send_signal(signal.SIGCONT)
 
 
 async def _try_to_delete(settings: NatsSettings) -> None:

@@ -1,6 +1,5 @@
 """State of a cell of the cluster store: describe it, and check it. Needs the extra `[cluster]`."""
 
-import asyncio
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 
@@ -10,7 +9,7 @@ from forewarn.compose.cell import connect_cell
 from forewarn.fleet import lease_record
 from forewarn.settings.nats import NatsSettings
 from forewarn.settings.types import RoleName
-from forewarn.store.nats.connection import NatsError, ResponseMissing, ServerUnavailable
+from forewarn.store.nats.connection import NatsError
 from forewarn.store.nats.lease import CLOCK, LeaseMessage
 from forewarn.store.nats.member import Member, read_members
 from forewarn.store.nats.message import EXPECTED
@@ -121,7 +120,11 @@ async def check_cell(settings: NatsSettings) -> CellReport:
         except NatsError as error:
             problems.append(f"a test write has failed: {error}; check the permissions of this user")
         else:
-            if denied := await _find_denied(stream):
+            try:
+                denied = await _find_denied(stream)
+            except NatsError as error:
+                raise stream.unavailable(error) from error
+            if denied:
                 problems.append(f"a control node cannot {', '.join(denied)}: check the permissions of this user")
         warnings = [SYNC_NOTE]
         if settings.replicas == 1:
@@ -141,17 +144,11 @@ async def _find_denied(stream: CellStream) -> list[str]:
         "follow the stream": (f"{api}.CONSUMER.CREATE.{stream.name}.probe", b"{}"),
     }
 
-    async def is_denied(subject: str, data: bytes) -> bool:
-        try:
-            await stream.connection.request(subject, data, {EXPECTED: NEVER})
-        except ResponseMissing:  # the server does not answer a message that it denies
-            return True
-        except ServerUnavailable:  # the stream has no such subject, which was found before
-            return False
-        return False
-
-    found = await asyncio.gather(*(is_denied(*attempt) for attempt in attempts.values()))
-    denied = [what for what, is_so in zip(attempts, found, strict=True) if is_so]
+    denied = [
+        what
+        for what, (subject, data) in attempts.items()
+        if not await stream.connection.may_send(subject, data, {EXPECTED: NEVER})
+    ]
     if not await stream.connection.may_receive(subjects.commands):
         denied.append("receive commands of hosts")
     return denied

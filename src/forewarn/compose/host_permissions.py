@@ -1,6 +1,5 @@
 """Host permissions: checks, as the NATS user of a host, that it may not do what only control nodes do."""
 
-import asyncio
 import json
 from collections.abc import Mapping
 
@@ -9,7 +8,7 @@ from forewarn.settings.nats import NatsSettings
 from forewarn.store.nats.command_channel import inbox_of
 from forewarn.store.nats.connection import NatsConnection, ResponseMissing, ServerUnavailable
 from forewarn.store.nats.message import EXPECTED, CellSubjects, encode_token
-from forewarn.store.port import RecordKey, RecordKind
+from forewarn.store.port import RecordKey, RecordKind, StoreUnavailable
 
 NO_JETSTREAM = 10039
 """The reason of JetStream for an account that has no streams, such as the account of hosts."""
@@ -44,9 +43,10 @@ async def check_host_user(settings: NatsSettings, host: str) -> CellReport:
     }
     connection = await NatsConnection.open(settings, inbox=inbox_of(encode_token(host)))
     try:
-        allowed = await asyncio.gather(*(_is_allowed(connection, *attempt) for attempt in attempts.values()))
         problems = [
-            f"the user of host {host} may {what}" for what, is_able in zip(attempts, allowed, strict=True) if is_able
+            f"the user of host {host} may {what}"
+            for what, attempt in attempts.items()
+            if await connection.may_send(*attempt)
         ]
         received = {
             "receive commands of hosts": subjects.commands,
@@ -62,26 +62,23 @@ async def check_host_user(settings: NatsSettings, host: str) -> CellReport:
                 f"the user of host {host} is in the account of the control nodes, and can let the server write an "
                 "answer as a record: give hosts an account of their own"
             )
+    except ServerUnavailable as error:
+        raise StoreUnavailable(", ".join(settings.servers), f"the check was not completed: {error}") from error
     finally:
         await connection.aclose()
     return CellReport(problems=tuple(problems), warnings=())
 
 
-async def _is_allowed(connection: NatsConnection, subject: str, data: bytes, headers: Mapping[str, str]) -> bool:
-    """Return whether a message arrives. The server does not answer a message that it denies."""
-    try:
-        await connection.request(subject, data, headers)
-    except ResponseMissing:
-        return False
-    except ServerUnavailable:  # it was allowed, but no one listens
-        return connection.is_connected
-    return True
-
-
 async def _reaches_streams(connection: NatsConnection, subject: str) -> bool:
+    if not await connection.may_send(subject, b"{}"):
+        return False
     try:
         answer = await connection.request(subject, b"{}")
-    except (ResponseMissing, ServerUnavailable):
-        return False
+    except ResponseMissing as error:
+        raise ServerUnavailable(str(error)) from error
+    except ServerUnavailable:  # the account has no JetStream
+        if connection.is_connected:
+            return False
+        raise
     error = json.loads(answer.data).get("error") or {}
     return error.get("err_code") != NO_JETSTREAM

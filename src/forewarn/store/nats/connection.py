@@ -10,6 +10,7 @@ import asyncio
 import json
 import logging
 import ssl
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -45,6 +46,9 @@ FLUSH_SECONDS = 5
 PING_SECONDS = 5
 """After three pings without an answer the connection is given up."""
 
+PERMISSIONS_VIOLATION = "permissions violation"
+MAX_VIOLATIONS = 100
+"""How many violations that the server has reported are remembered."""
 
 CANCEL_SECONDS = 0.1
 """How long to wait for a cancelled task before it is cancelled again."""
@@ -94,6 +98,7 @@ class NatsConnection:
         self._client = Client()
         self._slow: dict[Subscription, Callable[[], None]] = {}
         self._last_error = "no server answers"
+        self._violations: deque[str] = deque(maxlen=MAX_VIOLATIONS)
 
     @classmethod
     async def open(
@@ -190,23 +195,41 @@ class NatsConnection:
         self._slow[subscription] = on_slow
         return subscription
 
-    async def flush(self) -> None:
-        """Return when the server has received everything that was sent, or the connection is lost."""
-        with suppress(Error, TimeoutError):
+    async def flush(self) -> bool:
+        """Wait until the server has received everything that was sent; return False if the connection is lost."""
+        try:
             for _ in range(2):  # the client sends the first ping before messages that wait in its buffer
                 await self._client.flush(FLUSH_SECONDS)
+        except (Error, TimeoutError):
+            return False
+        return True
+
+    async def may_send(self, subject: str, data: bytes, headers: Mapping[str, str] | None = None) -> bool:
+        """Send a message and return whether the user may send it; raise ServerUnavailable if the server is silent."""
+        await self.publish(subject, data, headers, reply=self.new_inbox())
+        return not await self._is_violation(subject)
 
     async def may_receive(self, subject: str) -> bool:
-        """Return whether the user may receive messages of a subject."""
+        """Return whether the user may receive messages of a subject; raise ServerUnavailable as `may_send` does."""
 
         async def ignore(_: Msg) -> None:
             return
 
-        self._last_error = ""
         subscription = await self.subscribe(subject, ignore, lambda: None)
-        await self.flush()
-        await self.unsubscribe(subscription)
-        return "permissions violation" not in self._last_error.lower()
+        try:
+            return not await self._is_violation(subject)
+        finally:
+            await self.unsubscribe(subscription)
+
+    async def _is_violation(self, subject: str) -> bool:
+        """Return whether the server has refused what was just sent for the subject.
+
+        It reports a violation before it answers a later ping, so its silence proves nothing.
+        """
+        if not await self.flush():
+            raise ServerUnavailable("the server does not answer")
+        text = f'"{subject.lower()}"'  # the client converts errors of the server to lower case
+        return any(text in violation for violation in self._violations)
 
     async def unsubscribe(self, subscription: Subscription) -> None:
         """Receive no more messages."""
@@ -242,6 +265,8 @@ class NatsConnection:
                 on_slow()
             return
         self._last_error = str(error) or type(error).__name__
+        if PERMISSIONS_VIOLATION in self._last_error.lower():
+            self._violations.append(self._last_error.lower())
         log.debug("NATS: %s", self._last_error)
 
     async def _on_disconnected(self) -> None:
