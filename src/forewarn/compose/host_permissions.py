@@ -80,5 +80,5 @@ async def _reaches_streams(connection: NatsConnection, subject: str) -> bool:
         if connection.is_connected:
             return False
         raise
-    error = json.loads(answer.data).get("error") or {}
-    return error.get("err_code") != NO_JETSTREAM
+    refusal: dict[str, object] = json.loads(answer.data).get("error") or {}
+    return refusal.get("err_code") != NO_JETSTREAM

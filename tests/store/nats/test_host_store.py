@@ -2,12 +2,16 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from secrets import token_hex
+from unittest.mock import Mock
 
 import pytest
+from msgspec.structs import replace
 
 from forewarn.settings.nats import NatsSettings
+from forewarn.store.nats import host_store
 from forewarn.store.nats.host_store import HostStore
 from forewarn.store.nats.record_cache import RecordCache
 from forewarn.store.nats.store import NatsStore
@@ -185,6 +189,20 @@ async def test_newer_record_on_disk_stays_until_the_cell_has_a_new_id(
     cache, state = await RecordCache.open(directory)
     await cache.aclose()
     assert state.records == []
+
+
+async def test_age_of_records_on_disk_ignores_a_step_of_the_clock(
+    settings: NatsSettings, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hour = timedelta(hours=1)
+    cache, _ = await RecordCache.open(directory)
+    await cache.write([Record(WEB, b"1", 1)], cell_id="c1", synced_at=datetime.now(UTC) - hour)
+    await cache.aclose()
+    store = await HostStore.open(replace(settings, servers=("nats://127.0.0.1:1",)), "hv-0", directory)
+    monkeypatch.setattr(host_store, "datetime", Mock(now=lambda zone: datetime.now(zone) - 2 * hour))
+    assert store.age is not None
+    assert hour <= store.age < 2 * hour
+    await store.aclose()
 
 
 async def test_host_is_current_when_the_servers_have_caught_up(

@@ -10,7 +10,7 @@ import os
 import socket
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Protocol
 
@@ -56,11 +56,15 @@ STALE_LOG_SECONDS = 60.0
 class HostRecords(Store, CommandTransport, Protocol):
     """The records of a host, and its way to the control nodes."""
 
-    synced_at: datetime | None
     has_followed: asyncio.Event
     on_placed: Callable[[], None]
     newest_format: int
     """The newest format of records that this process knows."""
+
+    @property
+    def age(self) -> timedelta | None:
+        """How old the records may be; None if they were never received."""
+        ...
 
     @property
     def is_connected(self) -> bool:
@@ -152,8 +156,7 @@ class HostFleet:
     @property
     def age(self) -> timedelta | None:
         """How old the replica may be; None if it was never filled."""
-        synced_at = self._records.synced_at
-        return None if synced_at is None else max(timedelta(0), datetime.now(UTC) - synced_at)
+        return self._records.age
 
     @property
     def disk_problem(self) -> str | None:

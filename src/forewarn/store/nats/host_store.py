@@ -11,9 +11,10 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from json import loads
 from pathlib import Path
+from time import monotonic
 from typing import NoReturn
 
 from forewarn.core.backoff import backoff
@@ -71,6 +72,9 @@ class HostStore:
         self._revisions = {record.key: record.revision for record in state.records}
         self.synced_at = state.synced_at
         """When the records were last known to be the newest ones, by the system's clock; None: never."""
+        self._aged_from = monotonic()
+        """The monotonic time since which the records have grown older than `_first_age`."""
+        self._first_age = timedelta(0) if self.synced_at is None else datetime.now(UTC) - self.synced_at
         self._waiting: dict[RecordKey, Record | Deleted] = {}
         """The newest change of each record that is not on disk yet."""
         self._changed = asyncio.Event()
@@ -107,6 +111,16 @@ class HostStore:
     def cell_id(self) -> str | None:
         """The random id of the cell; None until a host has received it."""
         return self._cell_id
+
+    @property
+    def age(self) -> timedelta | None:
+        """How old the records may be; None if they were never received. Steps of the system's clock do not change it.
+
+        Only the age of what was on disk at the start is computed with that clock.
+        """
+        if self.synced_at is None:
+            return None
+        return max(timedelta(0), self._first_age) + timedelta(seconds=monotonic() - self._aged_from)
 
     @property
     def is_connected(self) -> bool:
@@ -340,6 +354,7 @@ class HostStore:
         if self._found is None and not self._is_switching:
             if not self._older:
                 self.synced_at = datetime.now(UTC)
+                self._aged_from, self._first_age = monotonic(), timedelta(0)
             self.has_followed.set()
 
     def _create_task(self, work: Coroutine[None, None, None], name: str) -> asyncio.Task[None]:
