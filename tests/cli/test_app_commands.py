@@ -329,11 +329,18 @@ def test_exit_code_and_message(service_machine: ServiceMachine, case: str) -> No
     assert bool(ended.stdout) is (code == 0)
 
 
-def test_wrong_token_is_refused(service_machine: ServiceMachine) -> None:
-    ended = service_machine.run(
-        "clock", "show", "--url", service_machine.service.ready["operator_url"], FOREWARN_TOKEN="wrong"
-    )
-    assert (ended.returncode, "invalid, expired or revoked token" in ended.stderr) == (3, True)
+def test_wrong_token_is_refused_with_its_origin(service_machine: ServiceMachine) -> None:
+    url = service_machine.service.ready["operator_url"]
+    (service_machine.home / "wrong").write_text("wrong")
+    for options, environment, origin in (
+        ((), {"FOREWARN_TOKEN": "wrong"}, "FOREWARN_TOKEN"),
+        ((), {"FOREWARN_TOKEN_FILE": "wrong"}, "FOREWARN_TOKEN_FILE"),
+        (("--token", "wrong"), {"FOREWARN_TOKEN_FILE": "wrong"}, "--token"),
+        (("--token-file", "wrong"), {}, "--token-file"),
+    ):
+        ended = run(service_machine, "clock", "show", "--url", url, *options, **environment)
+        assert ended.code == 3
+        assert ended.stderr.startswith(f"forewarn: {origin}: invalid, expired or revoked token; "), ended.stderr
 
 
 def test_guest_port_is_not_accepted_as_operator_api(service_machine: ServiceMachine) -> None:

@@ -45,6 +45,9 @@ GIVEN = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
 FIELDS = {"at": "not_before", "expires": "expires_at", "lasting": "duration"}
 """The fields of the API whose options have another name in the code."""
 
+TOKEN_OPTIONS = ("token", "token_file")
+"""The options with a token; the first one has precedence."""
+
 SERVICE_OPTIONS: OptionTable = {
     "url": option("--url", envvar="FOREWARN_URL", metavar="URL", help="The URL of the operator API."),
     "token": option(
@@ -115,9 +118,21 @@ def _with_option_names(error: RequestRefused, ctx: click.Context) -> RequestRefu
         # Only at the beginning is a plain word certainly a field.
         pattern = rf"\b{field}\b" if "_" in field else rf"^{field}\b(?=[ :])"
         message = re.sub(pattern, flag, message)
+    if error.code == "invalid-token" and (origin := _find_token_origin(ctx)):
+        message = f"{origin}: {message}"
     if error.code == NoticeTooShort.code and (start := options.get("at") or options.get("now")):
         message = f"{start}: {message}"
     return type(error)(error.status, error.code, message, error.details)
+
+
+def _find_token_origin(ctx: click.Context) -> str | None:
+    """Return the option or variable that the token comes from; None for the service's own token."""
+    for param in ctx.command.params:
+        if param.name in TOKEN_OPTIONS:
+            source = ctx.get_parameter_source(param.name)
+            if source in GIVEN:
+                return param.opts[0] if source is ParameterSource.COMMANDLINE else str(param.envvar)
+    return None
 
 
 def connect(
