@@ -4,12 +4,14 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
+from unittest.mock import patch
 
 import pytest
 
+from forewarn.cli.options import completion
 from tests.cli.in_process import run, run_json
 from tests.cli.service_machine import run_service_machine
-from tests.support.program import Machine
+from tests.support.program import GUARD, Machine
 
 FLEET = """
 [[scopes]]
@@ -25,6 +27,8 @@ scale_set = "batch"
 vms = [{ count = 12 }]
 """
 
+SHORT = completion.TIMEOUT
+
 
 @pytest.fixture(scope="module")
 def service_machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
@@ -32,10 +36,14 @@ def service_machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machin
         yield machine
 
 
-def completions(machine: Machine, *words: str, shell: str = "bash", **environment: str) -> list[str]:
+def completions(
+    machine: Machine, *words: str, shell: str = "bash", patience: float = GUARD, **environment: str
+) -> list[str]:
+    """Return what a shell would offer. By default it waits longer than a user would: a busy machine is slow."""
     typed = ("forewarn", *words)
     asked = {"COMP_WORDS": " ".join(typed), "COMP_CWORD": words[-1] if shell == "fish" else str(len(words))}
-    ended = run(machine, _FOREWARN_COMPLETE=f"{shell}_complete", **asked, **environment)
+    with patch.object(completion, "TIMEOUT", patience):
+        ended = run(machine, _FOREWARN_COMPLETE=f"{shell}_complete", **asked, **environment)
     assert ended.stderr == ""
     lines = ended.stdout.splitlines()
     return lines if shell != "bash" else sorted(line.removeprefix("plain,") for line in lines if line)
@@ -104,7 +112,7 @@ def test_completion_without_a_service_is_empty(machine: Machine) -> None:
 def test_completion_times_out_if_the_service_does_not_answer(machine: Machine) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        assert completions(machine, "vm", "show", "w", FOREWARN_URL=url, FOREWARN_TOKEN="x") == []
+        assert completions(machine, "vm", "show", "w", patience=SHORT, FOREWARN_URL=url, FOREWARN_TOKEN="x") == []
 
 
 def test_completion_times_out_if_the_service_answers_slowly(machine: Machine) -> None:
@@ -123,7 +131,7 @@ def test_completion_times_out_if_the_service_answers_slowly(machine: Machine) ->
         service.start()
         url = f"http://127.0.0.1:{dripping.getsockname()[1]}"
         try:
-            assert completions(machine, "vm", "show", "w", FOREWARN_URL=url, FOREWARN_TOKEN="x") == []
+            assert completions(machine, "vm", "show", "w", patience=SHORT, FOREWARN_URL=url, FOREWARN_TOKEN="x") == []
         finally:
             is_over.set()
             service.join()
