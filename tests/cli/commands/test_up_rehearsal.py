@@ -16,6 +16,7 @@ from forewarn.client import ScheduledEvents
 from forewarn.core.campaign.record import CampaignState
 from tests.cli.in_process import run
 from tests.support.emulator import FOREWARN, GUARD, UpOutput, forewarn_up, plain_environment
+from tests.support.processes import wait_until
 from tests.support.program import Machine
 
 FLEET = """
@@ -134,14 +135,13 @@ def test_canaries_tell_of_calls(tmp_path: Path) -> None:
                     v1.StartCampaign,
                 )
             )
-            for _ in range(100):
+
+            def is_all_called() -> bool:
                 started.api().advance("30m")
-                if {"/gate", "/webhook"} <= set(canaries.called()) and any(
-                    "program platform" in call for call in canaries.called()
-                ):
-                    break
-        assert {"/gate", "/webhook"} <= set(canaries.called())
-        assert any("program platform" in call for call in canaries.called())
+                called = canaries.called()
+                return {"/gate", "/webhook"} <= set(called) and any("program platform" in call for call in called)
+
+            wait_until(is_all_called, "calls of the gate, the webhook and the program")
 
 
 @pytest.mark.process
