@@ -41,8 +41,8 @@ vms = [{{ name = "web-{{n}}", count = 2 }}]
     for n in range(SCOPES)
 )
 
-TIME_LEFT = r"(59m|1h(\d+m)?)(\d+s)?"
-"""The rest of an hour after the service's clock, but not the VM's, has advanced by some minutes."""
+TIME_LEFT = r"(\d\dm|1h(\d+m)?)(\d+s)?"
+"""The rest of an hour by the VM's clock. The service's clock stands still, except that tests advance it by minutes."""
 
 COUNTDOWN = re.compile(rf"Reboot of web-0 in {TIME_LEFT}")
 COLOUR = re.compile(r"\x1b\[3\dm")
