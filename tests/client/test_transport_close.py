@@ -45,9 +45,8 @@ PROGRAMS = {
     "stopped event loop": """
         loop = asyncio.new_event_loop()
         task = loop.create_task(AsyncScheduledEvents(url).get())
-        loop.call_later(0.5, loop.stop)
+        threading.Thread(target=lambda: (input(), loop.call_soon_threadsafe(loop.stop))).start()
         loop.run_forever()
-        input()
         os._exit(7) if task.done() else sys.exit(7)
     """,
     "interrupt": """
