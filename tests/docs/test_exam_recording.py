@@ -1,5 +1,6 @@
 """The terminal in the README's picture shows the real output of `forewarn exam` for the README's handler."""
 
+import os
 import shlex
 import subprocess
 import sys
@@ -7,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.console import normal, programs
+from tests.docs.console import PATIENCE, normal, programs
 
 pytestmark = pytest.mark.process
 
@@ -24,10 +25,11 @@ def test_recording_matches_the_output_of_the_exam(tmp_path: Path, rewrite: bool)
     ended = subprocess.run(
         [EXECUTABLE, *arguments],
         cwd=tmp_path,
+        env=os.environ if rewrite else os.environ | PATIENCE,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=120,
+        timeout=280,
         check=False,
     )
     if rewrite:

@@ -16,9 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.console import normal, programs, steps
+from tests.docs.console import PATIENCE, normal, programs, steps
 from tests.support.emulator import plain_environment
 from tests.support.inner_pytest import WITHOUT_OTHERS
+from tests.support.processes import wait_until
 
 pytestmark = pytest.mark.process
 
@@ -124,7 +125,7 @@ def service(command: str, directory: Path, home: Path) -> Iterator[tuple[Reader,
     assert start, command
     options = shlex.split(" ".join(shlex.split(start["args"] or "")) or start["options"] or "")
     path = f"{PROGRAMS}{os.pathsep}{os.environ['PATH']}"
-    environ = plain_environment(PATH=path, PYTEST_ADDOPTS=" ".join(WITHOUT_OTHERS), HOME=str(home))
+    environ = plain_environment(PATH=path, PYTEST_ADDOPTS=" ".join(WITHOUT_OTHERS), HOME=str(home), **PATIENCE)
     environ |= {"XDG_DATA_HOME": str(home / "data"), "XDG_RUNTIME_DIR": str(home), "TMPDIR": str(home)}
     ports = ["--listen", "127.0.0.1:0", "--operator", "127.0.0.1:0"]
     process = subprocess.Popen(
@@ -188,8 +189,9 @@ def test_commands_print_what_the_page_shows_and_leave_nothing(page: Path, tmp_pa
             events = json.loads(reader.run("forewarn event list -o json"))
             assert {event["status"] for event in events} <= {"Started"}, "a simulated impact ends by itself"
             assert list(directory.iterdir()) == []
+    # The last command of a page may end a program in the background.
+    wait_until(lambda: processes_with(f"HOME={home}") == [], "the end of all processes")
     assert [path for path in home.rglob("*") if not path.is_dir()] == []
-    assert processes_with(f"HOME={home}") == []
 
 
 def processes_with(variable: str) -> list[str]:

@@ -16,6 +16,7 @@ import pytest
 
 from forewarn.testing import sandbox
 from forewarn.testing.service import Forewarn
+from tests.docs.console import PATIENCE
 from tests.support.canned_server import run_canned_server
 from tests.support.processes import wait_until
 
@@ -108,6 +109,7 @@ def test_kubernetes_handler_cordons_its_node_and_approves(tmp_path: Path) -> Non
         done = subprocess.run(
             [*typed(exam, **port)[:2], "--output", "json", *typed(exam, **port)[2:]],
             cwd=tmp_path,
+            env=os.environ | PATIENCE,
             check=False,
             capture_output=True,
             text=True,
