@@ -8,6 +8,7 @@ from forewarn.client import Unreachable
 from forewarn.settings.types import ListenAddress
 from tests.agent.harness import ID, AgentHarness, FakeService, RecordingHandler, event, until
 from tests.agent.http_requests import ask
+from tests.support.processes import free_ports
 
 
 async def test_http_api_reports_readiness_and_metrics(tmp_path: Path) -> None:
@@ -33,10 +34,8 @@ async def test_http_api_reports_readiness_and_metrics(tmp_path: Path) -> None:
 
 
 async def test_listen_error_is_reported_and_retried(tmp_path: Path) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
+    (port,) = free_ports(1)
+    with socket.create_server(("127.0.0.1", port)) as taken:
         harness = AgentHarness(tmp_path, FakeService(), [], listen=ListenAddress("127.0.0.1", port))
         async with harness.run_agent() as agent:
             await until(lambda: bool(agent.status().problems))

@@ -27,6 +27,7 @@ from forewarn.core.event import EventType
 from tests.client.faulty_server import GUARD
 from tests.client.users import User
 from tests.support import emulator as clients
+from tests.support.program import LOOPBACK
 
 pytestmark = pytest.mark.process
 
@@ -189,7 +190,7 @@ def test_watch_survives_a_new_service(tmp_path: Path, user: User) -> None:
     """The second service has no data of the first, and its incarnations start at one again."""
     user.pace = 0.05
     with ExitStack() as stack:
-        with running(tmp_path / "first") as service:
+        with running(tmp_path / "first", "--listen", f"{LOOPBACK}:0") as service:
             vms = of_first_scope(service)
             following = stack.enter_context(user.background_watch(vms.urls[0]))
             old = vms.schedule("vm-0")

@@ -16,6 +16,7 @@ from forewarn.clock import ManualClock
 from forewarn.settings.types import ListenAddress
 from tests.agent.handlers.handler_contexts import EVENT, NOW, PREPARE, RECOVER, handler_context
 from tests.agent.harness import until
+from tests.support.processes import free_ports
 
 OTHER = msgspec.structs.replace(EVENT, id="11111111-2222-4333-8444-555555555555")
 
@@ -135,8 +136,8 @@ async def test_probe_port_in_use_is_retried(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     clock = ManualClock(NOW)
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        place = ListenAddress("127.0.0.1", taken.getsockname()[1])
+    place = ListenAddress("127.0.0.1", *free_ports(1))
+    with socket.create_server((place.host, place.port)) as taken:
         handler = ReadinessHandler(ReadinessSettings(name="probe", listen=place), clock=clock)
         async with handler.serve():
             await until(lambda: clock.timer_count > 0)

@@ -15,6 +15,7 @@ from tests.cli.in_process import Script, run, run_json, run_live
 from tests.cli.lines import lines
 from tests.cli.service_machine import FLEET, ServiceMachine
 from tests.cli.terminal import Terminal
+from tests.support.processes import free_ports
 from tests.support.program import Machine
 
 CTRL_C = "\x03"
@@ -132,8 +133,9 @@ def test_ctrl_c_stops_watching_but_not_the_event(service_machine: ServiceMachine
 @pytest.mark.process
 def test_following_continues_after_a_restart_of_the_service(machine: Machine) -> None:
     (machine.home / "fleet.toml").write_text(FLEET)
-    with machine.up("--data", "data", "--manual-time", "--fleet", "fleet.toml") as service:
-        port = service.ready["operator_url"].rpartition(":")[2]
+    (port,) = free_ports(1)
+    same = ("--data", "data", "--manual-time", "--operator", f"127.0.0.1:{port}")
+    with machine.up(*same, "--fleet", "fleet.toml") as service:
         made = run_json(machine, "event", "schedule", "Freeze", "web-0", "--data", "data")["created"][0]
         following = lines(machine, "event", "watch", made["id"], "--data", "data")
         with following as followed:
@@ -141,7 +143,7 @@ def test_following_continues_after_a_restart_of_the_service(machine: Machine) ->
             service.stop(signal.SIGKILL)
             assert followed.process.stderr is not None
             lost = followed.process.stderr.readline()
-            with machine.up("--data", "data", "--manual-time", "--operator", f"127.0.0.1:{port}"):
+            with machine.up(*same):
                 back = followed.process.stderr.readline()
                 run(machine, "event", "cancel", made["id"], "--data", "data")
                 code, rest, _ = followed.ended()

@@ -19,6 +19,7 @@ from forewarn.api.v1 import ScheduleEvents, SetFault
 from forewarn.core.event import EventType
 from forewarn.core.fault import FaultKind
 from tests.support.emulator import FOREWARN, UpOutput, forewarn_up, plain_environment
+from tests.support.program import LOOPBACK
 from tests.testing.sandbox.accounts import Account
 from tests.testing.sandbox.vm_socket import GUARD, lines
 
@@ -318,7 +319,7 @@ class RestartableService(AccountService):
 
 @contextmanager
 def _up(data: Path) -> Iterator[RestartableService]:
-    options = ("--data", str(data), "--operator", "127.0.0.1:0", "--listen", "127.0.0.1:0")
+    options = ("--data", str(data), "--operator", "127.0.0.1:0", "--listen", f"{LOOPBACK}:0")
     command = [*FOREWARN, "up", *options, "--output", "json"]
     with subprocess.Popen(command, env=plain_environment(), stdout=subprocess.PIPE) as process:
         try:
