@@ -81,6 +81,7 @@ async def test_connection_over_the_total_limit_is_503() -> None:
     """For any VM."""
     async with run_endpoint(limits=msgspec.structs.replace(UNLIMITED, connections=2)) as endpoint:
         peers = [await endpoint.connect("web/web-0"), await endpoint.connect("web/web-1")]
+        await until(lambda: endpoint.counters.connections == 2)
         assert (await (await endpoint.connect("web/web-1")).read_response()).status == 503
         assert [(await peer.request()).status for peer in peers] == [200] * 2
 

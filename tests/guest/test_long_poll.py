@@ -126,6 +126,7 @@ async def test_requests_pipelined_behind_a_long_poll_are_answered_in_order() -> 
     async with run_endpoint(limits=limits) as endpoint:
         peer = await endpoint.connect()
         count = 3000
+        await until(lambda: endpoint.counters.connections == 1)
         peer.send(long_poll_request() + GET * count + request("GET", "/nowhere"))
         (connection,) = endpoint.connections()
         await until(lambda: not connection._transport.is_reading())
