@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
 
@@ -148,11 +148,15 @@ class NatsCluster:
     async def leader_of(self, settings: NatsSettings) -> NatsServer:
         """Return the server that leads the stream of a cell."""
         connection = await NatsConnection.open(settings)
+        name = None
         try:
-            state = await CellStream(connection, settings.cell).read_state()
+            async with asyncio.timeout(GUARD_SECONDS):
+                while name is None:
+                    with suppress(NatsError):  # during an election
+                        state = await CellStream(connection, settings.cell).read_state()
+                        name = state.details["cluster"].get("leader")
         finally:
             await connection.aclose()
-        name = state.details["cluster"]["leader"]
         return next(server for server in self.servers if server.name == name)
 
 

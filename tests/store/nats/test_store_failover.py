@@ -4,6 +4,7 @@ import asyncio
 import random
 import signal
 from collections import Counter, defaultdict
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -28,6 +29,21 @@ from tests.support.nats_servers import NatsCluster
 pytestmark = pytest.mark.process
 
 GUARD_SECONDS = 120
+
+
+@pytest.fixture
+def long_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let saves outlast an election on a busy machine, which may take several rounds."""
+    monkeypatch.setattr(save_queue, "PATIENCE_SECONDS", GUARD_SECONDS / 2)
+
+
+async def load(store: NatsStore, key: RecordKey) -> Record | None:
+    """Load a record, also if the servers have no leader for a while."""
+    async with asyncio.timeout(GUARD_SECONDS):
+        while True:
+            with suppress(StoreUnavailable):
+                return await store.load(key)
+            await asyncio.sleep(0.05)
 
 
 class WriterLog:
@@ -57,13 +73,8 @@ class WriterLog:
                 self.acknowledged[key][step] = revision
 
     async def _newest(self, key: RecordKey) -> tuple[int, int | None]:
-        while True:
-            try:
-                record = await self.store.load(key)
-            except StoreUnavailable:
-                await asyncio.sleep(0.05)
-            else:
-                return (0, None) if record is None else (int(record.value), record.revision)
+        record = await load(self.store, key)
+        return (0, None) if record is None else (int(record.value), record.revision)
 
     async def progress(self, saves: int = 5) -> None:
         """Return when every writer has saved more steps."""
@@ -80,7 +91,7 @@ class WriterLog:
             steps = self.acknowledged[key]
             assert [step for step in steps if f"{key.id} {step}" not in lines] == []
             assert sorted(steps.values()) == list(steps.values())
-            record = await store.load(key)
+            record = await load(store, key)
             assert record is not None
             last = int(record.value)
             assert last >= max(steps)
@@ -90,7 +101,7 @@ class WriterLog:
 
 
 async def test_killed_leader_loses_nothing_and_leaves_no_part_of_a_save(
-    nats_cluster: NatsCluster, tmp_path: Path
+    nats_cluster: NatsCluster, tmp_path: Path, long_patience: None
 ) -> None:
     settings = await nats_cluster.create_cell()
     store = await NatsStore.open(settings, tmp_path / "one")
@@ -118,9 +129,9 @@ async def test_stopped_leader_leaves_each_save_with_its_true_outcome(
     nats_cluster: NatsCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A save that lands late is acknowledged, or its outcome is unknown; it is not refused."""
-    monkeypatch.setattr("forewarn.store.nats.connection.ANSWER_SECONDS", 0.3)
     settings = await nats_cluster.create_cell()
     store = await NatsStore.open(settings, tmp_path)
+    monkeypatch.setattr("forewarn.store.nats.connection.ANSWER_SECONDS", 0.3)
     log = WriterLog(store, 8)
     async with asyncio.timeout(GUARD_SECONDS), asyncio.TaskGroup() as tasks:
         for key in log.keys:
@@ -133,6 +144,7 @@ async def test_stopped_leader_leaves_each_save_with_its_true_outcome(
             leader.send_signal(signal.SIGCONT)
         await log.progress()
         log.is_over = True
+    monkeypatch.undo()
     await log.check(store)
     await store.aclose()
 
@@ -140,10 +152,10 @@ async def test_stopped_leader_leaves_each_save_with_its_true_outcome(
 async def test_without_a_majority_saves_are_refused_or_unknown_and_later_accepted(
     nats_cluster: NatsCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(save_queue, "PATIENCE_SECONDS", 1.0)
     settings = await nats_cluster.create_cell()
     store = await NatsStore.open(settings, tmp_path)
     revision = await store.save(WEB, b"one", entries(1), expected=None)
+    monkeypatch.setattr(save_queue, "PATIENCE_SECONDS", 1.0)
     assert len(await store.journal(JournalQuery())) == 1
     for server in nats_cluster.servers[1:]:
         server.kill()
@@ -161,14 +173,14 @@ async def test_without_a_majority_saves_are_refused_or_unknown_and_later_accepte
                 break
             except (StoreUnavailable, SaveUnknown, RevisionConflict):
                 await asyncio.sleep(0.05)
-    found = await store.load(WEB)
+    found = await load(store, WEB)
     assert found is not None
     assert found.value == b"three"
     await store.aclose()
 
 
 async def test_watch_of_another_process_goes_on_after_the_leader_was_killed(
-    nats_cluster: NatsCluster, tmp_path: Path
+    nats_cluster: NatsCluster, tmp_path: Path, long_patience: None
 ) -> None:
     settings = await nats_cluster.create_cell()
     writer = await NatsStore.open(settings, tmp_path / "writer")
