@@ -30,9 +30,12 @@ SEED = "SUAAAAICAMCAKBQHBAEQUCYMBUHA6EARCIJRIFIWC4MBSGQ3DQOR4H776Y"
 PUBLIC = "UAB2CB576PHBBPQ5ODORRZ2LYCMWPZGWGCN2KDK7DXOIMZASKUY3RLKK"
 """A key pair that protects nothing."""
 
+SHORT = 1.5
+"""Seconds that a connection which must fail is tried."""
 
-async def can_call(settings: NatsSettings) -> bool:
-    connection = await NatsConnection.open(settings, patience=1.5)
+
+async def can_call(settings: NatsSettings, patience: float = 60) -> bool:
+    connection = await NatsConnection.open(settings, patience=patience)
     try:
         return "memory" in await connection.call("INFO")
     finally:
@@ -52,7 +55,7 @@ async def test_login_with_a_secret_from_a_file(tmp_path: Path, config: str, file
     with run_nats(tmp_path / "nats", config=config) as cluster:
         settings = cluster.settings("main")
         with pytest.raises(StoreUnavailable):
-            await can_call(settings)
+            await can_call(settings, SHORT)
         for name, secret in files.items():
             (tmp_path / name).write_text(secret)
             user = "ada" if name == "password_file" else None
@@ -62,7 +65,7 @@ async def test_login_with_a_secret_from_a_file(tmp_path: Path, config: str, file
             for name in files:
                 (tmp_path / name).write_text("wrong")
             with pytest.raises(StoreUnavailable):
-                await can_call(settings)
+                await can_call(settings, SHORT)
 
 
 async def test_tls_with_a_client_certificate(tmp_path: Path) -> None:
@@ -80,7 +83,7 @@ async def test_tls_with_a_client_certificate(tmp_path: Path) -> None:
         assert await can_call(complete)
         for settings in (plain, trusted):
             with pytest.raises((StoreUnavailable, ssl.SSLError)):
-                await can_call(settings)
+                await can_call(settings, SHORT)
 
 
 @pytest.mark.parametrize("name", ["password_file", "token_file", "nkey_file", "credentials_file", "ca_file"])
