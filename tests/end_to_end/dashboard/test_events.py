@@ -157,11 +157,11 @@ def test_viewer_sees_no_action_and_limited_operator_only_own_events(browser: Bro
     browser.wait_until_gone("FrontEnd")
     browser.show(f"/ui/events/{hidden}")
     browser.wait_for("Not found")
-    browser.tabs.forgive("status of 404")
     browser.show(f"/ui/events/{own}")
     browser.choose("Cancel event")
     browser.confirm("Cancel the event")
     browser.wait_for("Canceled")
+    browser.tabs.forgive("status of 404")
 
 
 def test_hostile_texts_are_shown_as_texts(browser: Browser, service: Service) -> None:

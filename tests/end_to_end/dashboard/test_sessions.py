@@ -32,7 +32,7 @@ def test_link_of_forewarn_up_signs_in_once(chromium: playwright.sync_api.Browser
         browser.page.goto(link)
         browser.wait_for("This link is no longer valid")
         assert browser.page.evaluate("location.hash") == ""
-        browser.tabs.errors.remove(REFUSED)
+        browser.tabs.forgive(REFUSED)
 
 
 def test_browser_at_the_root_is_led_to_the_sign_in_page_and_then_to_the_overview(browser: Browser) -> None:
@@ -48,11 +48,11 @@ def test_wrong_token_is_refused_and_the_right_one_leads_to_the_wanted_page(brows
     browser.page.get_by_label("Token").fill("wrong")
     browser.page.keyboard.press("Enter")
     browser.wait_for("This token is wrong, expired or revoked.")
-    browser.tabs.errors.remove(REFUSED)
     browser.page.get_by_label("Token").fill("a-token-for-tests")
     browser.page.keyboard.press("Enter")
     browser.page.wait_for_url("**/ui/history?scope=web")
     browser.wait_until_live()
+    browser.tabs.forgive(REFUSED)
 
 
 def test_user_signs_out(browser: Browser, service: Service) -> None:
