@@ -16,6 +16,8 @@ from tempfile import TemporaryDirectory
 from forewarn.api import v1
 from forewarn.api.client import ApiClient
 from forewarn.api.errors import ApiError
+from forewarn.api.local_service import read_token
+from forewarn.api.transport import LastPositions
 from forewarn.operator.views.journal import show_row
 from forewarn.store.nats.store import NatsStore
 from tests.end_to_end.cluster.checker import violations
@@ -183,7 +185,7 @@ class Lab:
         while time.monotonic() < deadline:
             try:
                 left = self._finish_step(self.cluster.controls[0])
-            except ApiError as error:
+            except (ApiError, OSError) as error:  # also of a host that is not ready
                 left = str(error)
             if not left:
                 return None
@@ -213,8 +215,10 @@ class Lab:
         self.archive()
         if self.history.expired:
             self.history.journals["NATS"] = asyncio.run(self._read_stream())
+        positions = LastPositions()
         for node in self.cluster.controls:
-            api = node.api
+            api = ApiClient(node.url, read_token(node.directory / "data/token"))
+            api._transport.positions = positions  # it answers when it has everything that the node before had
             wait_until(lambda: self._has_purged(api), f"{node.name} has purged what is old")  # noqa: B023 - at once
             self.history.journals[node.name] = to_lines(api.journal())
             vms = list(api.vms())
