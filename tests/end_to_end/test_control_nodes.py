@@ -4,7 +4,7 @@ import asyncio
 import shutil
 import signal
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
 from types import MappingProxyType
@@ -67,8 +67,12 @@ def read(service: ServeProcess, path: str, headers: Mapping[str, str] = MappingP
 
 def test_other_node_takes_over_after_the_holder_was_killed(cluster: NatsCluster, tmp_path: Path) -> None:
     """Each node accepts changes, sees those of the other one, and accepts the token of `cluster init`."""
-    with serve(cluster, tmp_path / "one") as first, serve(cluster, tmp_path / "two") as second:
-        assert "this process holds the lease clock, term 1" in first.text
+    with ExitStack() as stack:
+        first = stack.enter_context(serve(cluster, tmp_path / "one"))
+        held = "this process holds the lease clock, term 1"
+        if held not in first.text:
+            first.wait_for(held)
+        second = stack.enter_context(serve(cluster, tmp_path / "two"))
         request = v1.ScheduleEvents(type=EventType.REBOOT, vms=("web/web-0",), unannounced=True)
         event = second.api.schedule(request).events[0].id
         written = read(second, "/v1/me").headers["Forewarn-Position"]

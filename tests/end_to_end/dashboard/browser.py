@@ -99,7 +99,13 @@ class Browser(NamedTuple):
 
     def overflow(self) -> int:
         """Return by how many pixels the page is wider than the window."""
-        width: int = self.page.evaluate("Math.max(0, document.documentElement.scrollWidth - innerWidth)")
+        # Charts follow a new size of the window in the next frame.
+        width: int = self.page.evaluate(
+            """async () => {
+                for (let frame = 0; frame < 2; frame++) await new Promise(requestAnimationFrame);
+                return Math.max(0, document.documentElement.scrollWidth - innerWidth);
+            }"""
+        )
         return width
 
     def foreign_requests(self) -> list[str]:
