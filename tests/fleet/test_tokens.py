@@ -290,6 +290,21 @@ async def test_two_admins_cannot_revoke_each_other() -> None:
         assert [type(each) for each in results] == [type(None), LastToken]
 
 
+async def test_two_admins_in_two_processes_cannot_revoke_each_other() -> None:
+    """Both revocations are decided before either process knows the other one's."""
+    store, wall = MemoryStore(), ManualClock(TEN)
+    async with fleet_on(store, wall) as one, fleet_on(store, wall) as other:
+        ann, _ = await one.tokens.create("ann", Role.ADMIN, by="x")
+        bob, _ = await one.tokens.create("bob", Role.ADMIN, by="x")
+        await until(lambda: len(other.tokens.all()) == 2)
+        results = await asyncio.gather(
+            one.tokens.revoke(bob.id, by="ann"), other.tokens.revoke(ann.id, by="bob"), return_exceptions=True
+        )
+        assert [type(result) for result in results] == [type(None), LastToken]
+        await until(lambda: one.tokens.all() == other.tokens.all())
+        assert [token.name for token in one.tokens.all() if token.can_manage_tokens(now=TEN)] == ["ann"]
+
+
 async def test_revoking_a_revoked_admin_token_again_changes_nothing() -> None:
     async with fleet_on(MemoryStore(), ManualClock(TEN)) as fleet:
         token, _ = await fleet.tokens.create("ann", Role.ADMIN, by="test")

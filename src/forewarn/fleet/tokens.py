@@ -20,7 +20,7 @@ from forewarn.core.text import check_name, truncate_text
 from forewarn.fleet.errors import LastToken, SecretUnavailable, TokenNotFound
 from forewarn.fleet.main_loop import Decision, MainLoop, RecordChange, RecordCodec, RecordTable
 from forewarn.fleet.registry import Registry
-from forewarn.store.port import Guards, RecordKind
+from forewarn.store.port import NO_GUARDS, Guards, RecordKind
 
 MAX_TOKENS = 1_000
 """How many valid tokens there can be."""
@@ -77,7 +77,8 @@ class Tokens:
         self._tokens = RecordTable[Token]()
         self._by_hash: dict[str, Token] = {}
         self._by_calendar: dict[str, Token] = {}
-        self._lock = asyncio.Lock()
+        self._names = asyncio.Lock()
+        """Held while a name is checked and saved; between processes the registry does the same."""
         self._loop = main_loop.add(RecordCodec(RecordKind.TOKEN, _encode, _decode), self._tokens, [self._observe])
 
     def all(self) -> tuple[Token, ...]:
@@ -135,7 +136,7 @@ class Tokens:
             await self._loop.apply(token.id, lambda present: self._create_record(present, token, guards(), by=by))
             return token, secret
 
-        async with self._lock:
+        async with self._names:
             return await self._registry.run(create)
 
     def _check_new(
@@ -170,7 +171,7 @@ class Tokens:
             )
             await self._loop.apply(token.id, lambda present: self._create_record(present, token, guards(), by=by))
 
-        async with self._lock:
+        async with self._names:
             await self._registry.run(create)
 
     async def revoke(
@@ -185,16 +186,19 @@ class Tokens:
             is_repeated = idempotency_key is not None and is_repeated_request(token.seen_keys, idempotency_key, now=now)
             if token.revoked_at is not None or is_repeated:
                 return Decision(token, (), None)
-            if not force and self._is_last_admin(token, now=now):
-                raise LastToken(token.id, token.name)
+            guards = NO_GUARDS
+            if not force and token.can_manage_tokens(now=now):
+                other = self._find_other_admin(token, now=now)
+                if other is None:
+                    raise LastToken(token.id, token.name)
+                guards = self._loop.guards(other.id)  # two admins that revoke each other: the second one is refused
             revoked = msgspec.structs.replace(
                 token, revoked_at=now, seen_keys=add_seen_key(token.seen_keys, idempotency_key, now=now)
             )
             entry = self._entry(token.entries + 1, EntryKind.TOKEN_REVOKED, token, by=by, why=why)
-            return Decision(revoked, (entry,), None)
+            return Decision(revoked, (entry,), None, guards)
 
-        async with self._lock:  # two admins that revoke each other: the second one is refused
-            await self._loop.apply(id_, command)
+        await self._loop.apply(id_, command)
 
     async def create_calendar(self, id_: str, *, by: str, idempotency_key: IdempotencyKey | None = None) -> str:
         """Give the calendar of a token a new secret, which replaces the former one, and return it."""
@@ -232,9 +236,9 @@ class Tokens:
         changed = msgspec.structs.replace(token, calendar=hash_, entries=token.entries + 1, seen_keys=seen)
         return Decision(changed, (self._entry(changed.entries, kind, token, by=by),), None)
 
-    def _is_last_admin(self, token: Token, *, now: datetime) -> bool:
+    def _find_other_admin(self, token: Token, *, now: datetime) -> Token | None:
         others = (other for other in self._tokens.values() if other.id != token.id)
-        return token.can_manage_tokens(now=now) and not any(other.can_manage_tokens(now=now) for other in others)
+        return next((other for other in others if other.can_manage_tokens(now=now)), None)
 
     async def keep_revoked(self, revoked: Token, *, by: str, why: str) -> None:
         """Revoke a token that other data of this service names as revoked, also if it is unknown here."""
