@@ -239,9 +239,9 @@ def test_begun_impacts_of_a_host_that_is_gone_become_unknown() -> None:
     scope, id_ = started("v0", "v1")
     scope = saved_scope(begin(scope, id_, "v0", now=NOW, worker=HV_0))
     with pytest.raises(Invalid):
-        abandon_host(scope, "hv-0", CONTEXT, by="ann", why=" ", now=NOW)
-    assert abandon_host(scope, "hv-9", CONTEXT, by="ann", why="fire", now=NOW).entries == ()
-    change = abandon_host(scope, "hv-0", CONTEXT, by="ann", why="fire", now=NOW)
+        abandon_host(scope, "hv-0", CONTEXT, before_term=4, by="ann", why=" ", now=NOW)
+    assert abandon_host(scope, "hv-9", CONTEXT, before_term=4, by="ann", why="fire", now=NOW).entries == ()
+    change = abandon_host(scope, "hv-0", CONTEXT, before_term=4, by="ann", why="fire", now=NOW)
     assert [each.state for each in saved_scope(change).event(id_).impacts] == [
         ImpactState.UNKNOWN,
         ImpactState.PENDING,
@@ -250,4 +250,12 @@ def test_begun_impacts_of_a_host_that_is_gone_become_unknown() -> None:
     assert [(entry.kind, entry.by, entry.why, entry.vms) for entry in change.entries] == [
         (EntryKind.IMPACT_UNKNOWN, "ann", "host hv-0 is gone: fire", ("v0",))
     ]
-    assert abandon_host(saved_scope(change), "hv-0", CONTEXT, by="ann", why="fire", now=NOW).entries == ()
+    assert (
+        abandon_host(saved_scope(change), "hv-0", CONTEXT, before_term=4, by="ann", why="fire", now=NOW).entries == ()
+    )
+
+
+def test_impact_that_a_later_process_has_begun_stays_with_it() -> None:
+    scope, id_ = started("v0")
+    scope = saved_scope(begin(scope, id_, "v0", now=NOW, worker=Worker("hv-0", 4)))
+    assert abandon_host(scope, "hv-0", CONTEXT, before_term=4, by="ann", why="fire", now=NOW).entries == ()

@@ -113,15 +113,28 @@ def settle(
     return _close(draft, event.id, context, by=PLATFORM)
 
 
-def abandon_host(scope: Scope, host: str, context: RuleContext, *, by: str, why: str, now: datetime) -> Change[int]:
-    """Turn the begun impacts of a host that is gone to unknown, on request of a person; return how many they were.
-
-    No process can probe them any more, so a person decides about each.
-    """
+def check_abandon_reason(why: str) -> None:
+    """Refuse to give up a host without a reason."""
     if not why.strip():
         raise Invalid("giving up a host needs a reason: it records why the host cannot be asked any more")
+
+
+def abandon_host(
+    scope: Scope, host: str, context: RuleContext, *, before_term: int, by: str, why: str, now: datetime
+) -> Change[int]:
+    """Turn the begun impacts of a host that is gone to unknown, on request of a person; return how many they were.
+
+    No process can probe them any more, so a person decides about each. Impacts that a process began in `before_term`
+    or later are its own: it has taken the host over since.
+    """
+    check_abandon_reason(why)
     draft = Draft(scope, now)
-    begun = [(event, impact) for event in scope.events for impact in event.impacts if _is_begun_by(impact, host)]
+    begun = [
+        (event, impact)
+        for event in scope.events
+        for impact in event.impacts
+        if impact.state is ImpactState.BEGUN and impact.host == host and impact.term < before_term
+    ]
     for event, impact in begun:
         unknown = Unknown(f"host {host} is gone: {why}")
         lost = impact.with_state(ImpactState.UNKNOWN, why=unknown.why)
@@ -129,10 +142,6 @@ def abandon_host(scope: Scope, host: str, context: RuleContext, *, by: str, why:
     if begun:
         start_ready_events(draft, context)
     return draft.finish(len(begun))
-
-
-def _is_begun_by(impact: Impact, host: str) -> bool:
-    return impact.state is ImpactState.BEGUN and impact.host == host
 
 
 def retry(scope: Scope, event_id: str, vm: str | None = None, *, by: str, now: datetime, why: str = "") -> Change[None]:

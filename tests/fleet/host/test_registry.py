@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 
+from forewarn.core.errors import Invalid
 from forewarn.core.policy import HostState
 from forewarn.fleet.errors import HostNotFound, HostRunning, HostTaken, HostUnheard
 from forewarn.fleet.host import registry as module
@@ -100,6 +101,16 @@ async def test_control_node_that_has_not_listened_long_enough_gives_up_no_host(
     monkeypatch.setattr(module, "FIRST_SECONDS", 0.0)
     assert await hosts.abandon("hv-0", by="ann", why="fire") == 0
     watching.cancel()
+
+
+async def test_host_is_given_up_only_with_a_reason(hosts: HostRegistry) -> None:
+    await hosts.claim("hv-0", "a", "process 1", {})
+    await hosts.release("hv-0", "a")
+    with pytest.raises(Invalid):
+        await hosts.abandon("hv-0", by="ann", why=" ")
+    record = hosts.record("hv-0")
+    assert record is not None
+    assert record.term == 1
 
 
 async def test_replaced_process_does_not_hide_the_one_that_serves_the_host(

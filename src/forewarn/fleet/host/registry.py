@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from forewarn.clock import Clock
-from forewarn.core.impact_lifecycle import Worker, abandon_host
+from forewarn.core.impact_lifecycle import Worker, abandon_host, check_abandon_reason
 from forewarn.core.policy import HostState
 from forewarn.core.vm import Vm
 from forewarn.fleet.errors import HostNotFound, HostRunning, HostTaken, HostUnheard
@@ -223,7 +223,9 @@ class HostRegistry:
         A process that returns nevertheless has lost its term, and cannot report an outcome any more.
         """
 
-        def command(value: HostRecord | None) -> Decision[HostRecord, None]:
+        check_abandon_reason(why)
+
+        def command(value: HostRecord | None) -> Decision[HostRecord, int]:
             if value is None:
                 raise HostNotFound(host)
             if value.process and self._may_live(host, value.process):
@@ -231,9 +233,10 @@ class HostRegistry:
                 if ago is None:
                     raise HostUnheard(host, value.holder, int(FIRST_SECONDS))
                 raise HostRunning(host, value.holder, int(ago))
-            return Decision(msgspec.structs.replace(value, term=value.term + 1, process="", holder=""), (), None)
+            term = value.term + 1
+            return Decision(msgspec.structs.replace(value, term=term, process="", holder=""), (), term)
 
-        await self._loop.apply(host, command)
+        raised = await self._loop.apply(host, command)
         found = 0
         for view in self._replica.views_with_events():
             if view.scope is not None and any(
@@ -242,7 +245,13 @@ class HostRegistry:
                 found += await self._scopes.apply(
                     view.id,
                     lambda scope: abandon_host(
-                        scope, host, self._scopes.rule_context, by=by, why=why, now=self._clock.now()
+                        scope,
+                        host,
+                        self._scopes.rule_context,
+                        before_term=raised,
+                        by=by,
+                        why=why,
+                        now=self._clock.now(),
                     ),
                 )
         return found
