@@ -1,5 +1,6 @@
 """When a campaign is expected to end: from its current progress, whatever has differed from the plan."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta, tzinfo
 
 import msgspec
@@ -19,8 +20,8 @@ from forewarn.core.campaign.record import (
 from forewarn.core.campaign.spec import CampaignPolicy, CampaignSpec, Limit, Selection, Window
 from forewarn.core.event import EventType
 from forewarn.core.policy import EMULATOR, RuleContext
-from forewarn.core.scope import Hold
-from tests.core.sample_scopes import TEN
+from forewarn.core.scope import Hold, Scope
+from tests.core.sample_scopes import TEN, scope, vm
 
 CONDITIONS = RuleContext(policy=EMULATOR)
 MINUTE = timedelta(minutes=1)
@@ -73,10 +74,12 @@ def campaign(*scopes: tuple[Told, ...], start_at: datetime | None = None, **poli
     )
 
 
-def expected_end(value: Campaign, conditions: RuleContext, now: datetime) -> datetime | None:
+def expected_end(
+    value: Campaign, conditions: RuleContext, now: datetime, scopes: Mapping[str, Scope] = {}
+) -> datetime | None:
     outlook = CompletionEstimate(value, calendar_of(value, conditions, zones, since=now), conditions, now=now)
     for progress in value.scopes:
-        outlook.add(progress)
+        outlook.add(progress, scopes.get(progress.scope))
     return outlook.end
 
 
@@ -132,7 +135,15 @@ def test_waves_that_wait_for_limits_keep_their_place_behind_late_ones() -> None:
 
 def test_estimate_never_exceeds_limits() -> None:
     many = tuple(((15, ANNOUNCED, 15),) for _ in range(10))
+    assert end(campaign(*many, scopes_at_once=Limit(2)), 20) == 20 + 5 * 5
+    assert end(campaign(*many, hosts_at_once=Limit(2)), 20) == 20 + 5 * 5
     assert end(campaign(*many, vms_at_once=Limit(2)), 20) == 20 + 5 * 5
+
+
+def test_waves_on_the_same_hosts_are_expected_to_run_at_the_same_time() -> None:
+    scopes = {name: scope(name, vm(f"{name}-0", host=f"hv-{n % 4}")) for n in range(8) for name in (f"web-{n}",)}
+    value = campaign(*[((15, ANNOUNCED, 15),)] * 8, hosts_at_once=Limit(2))
+    assert expected_end(value, CONDITIONS, minutes(20), scopes) == minutes(20 + 2 * 5)
 
 
 def test_no_wave_starts_outside_of_windows_or_before_start_at() -> None:

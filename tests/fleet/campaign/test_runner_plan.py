@@ -83,6 +83,7 @@ async def follow(name: str, seed: int, *, advance: bool) -> None:
         await start_campaign(fleet, spec)
         assert plan.ends_at is not None
         assert not plan.unplaced
+        assert (await fleet.campaigns.status(CAMPAIGN_ID)).expected_end == plan.ends_at
         await advance_to(fleet, plan.ends_at)
         campaign = fleet.campaigns.find(CAMPAIGN_ID)
     assert (campaign.state, campaign.ended_at) == (CampaignState.COMPLETED, plan.ends_at)

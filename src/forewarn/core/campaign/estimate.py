@@ -7,8 +7,12 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from forewarn.core.campaign.calendar import Calendar
+from forewarn.core.campaign.limits import unknown_host
+from forewarn.core.campaign.load import load_of_vms
 from forewarn.core.campaign.record import SECOND, Campaign, CampaignState, ScopeProgress, Wave, WaveState
+from forewarn.core.campaign.selection import Selector
 from forewarn.core.policy import RuleContext
+from forewarn.core.scope import Scope
 
 
 class _NeverOpen(Exception):
@@ -47,17 +51,19 @@ class CompletionEstimate:
         """How far the waves in flight are behind the plan."""
         self._planned: list[int] = []
         """For each scope, the planned starts of the first and the last wave that are not announced yet."""
+        self._selector = Selector(spec.selection)
         self._waves = self._vms = 0
         """The load of waves that have not begun."""
+        self._hosts: set[str] = set()
         self._end = 0
         self._is_never = False
 
-    def add(self, progress: ScopeProgress) -> None:
-        """Add the progress of a scope."""
+    def add(self, progress: ScopeProgress, scope: Scope | None = None) -> None:
+        """Add the progress of a scope. Without the scope, the hosts of its VMs count as unknown."""
         if self._is_stopped or self._is_never or progress.closed:
             return
         try:
-            self._end = max(self._end, self._end_of(progress))
+            self._end = max(self._end, self._end_of(progress, scope))
         except _NeverOpen:
             self._is_never = True
 
@@ -73,7 +79,7 @@ class CompletionEstimate:
         since = self._campaign.started_at
         return None if self._is_never else max(self._earliest_end, since + timedelta(seconds=end))
 
-    def _end_of(self, progress: ScopeProgress) -> int:
+    def _end_of(self, progress: ScopeProgress, scope: Scope | None) -> int:
         """Return when a scope would finish if it were alone."""
         base, waves = progress.base, progress.waves
         n, end = 0, -base - self._rest
@@ -84,16 +90,29 @@ class CompletionEstimate:
         else:
             return base + end
         end = self._end_of_current(base + end, base, wave)
+        if self._calendar.is_limited:
+            has_begun = wave.state is not WaveState.PLANNED and wave.state is not WaveState.ANNOUNCED
+            self._add_load(progress.scope, waves[n + has_begun :], scope)
         left = len(waves) - n - 1
-        if self._limits.vms is not None:
-            self._vms += sum([wave.vms for wave in waves[n + 1 :]])
         if not left:
             return end
-        self._waves += left
         self._planned += (base + waves[n + 1].planned, base + waves[-1].planned)
         if not self._advance:
             return self._end_by_plan(end, base, waves[n + 1 :])
         return self._end_of_chain(end, left)
+
+    def _add_load(self, id_: str, waves: tuple[Wave, ...], scope: Scope | None) -> None:
+        """Add the load of waves that have not begun."""
+        self._waves += len(waves)
+        if self._limits.vms is not None:
+            self._vms += sum([wave.vms for wave in waves])
+        if self._limits.hosts is not None:
+            domains = {wave.update_domain for wave in waves}
+            if scope is None:
+                self._hosts.update([unknown_host(id_, domain) for domain in domains])
+            else:
+                vms = [vm for vm in self._selector.select(scope) if vm.update_domain in domains]
+                self._hosts.update(load_of_vms(id_, vms).hosts)
 
     def _end_of_current(self, before: int, base: int, wave: Wave) -> int:
         """Return when a scope's current wave will end; the previous one ended at the given time."""
@@ -104,7 +123,6 @@ class CompletionEstimate:
             end = max(base + wave.at + self._length, self._now)
             self._lags.append(end - self._length - planned)
             return end
-        self._waves, self._vms = self._waves + 1, self._vms + wave.vms
         if state is WaveState.PLANNED:
             self._planned.append(planned)
             start = max(before + self._gap, self._earliest_planned)
@@ -153,6 +171,8 @@ class CompletionEstimate:
         """Yield for each limit how many times it would have to be used in full."""
         if self._limits.scopes is not None:
             yield -(-self._waves // self._limits.scopes)
+        if self._limits.hosts is not None:  # waves on the same host can run at the same time
+            yield -(-len(self._hosts) // self._limits.hosts)
         if self._limits.vms is not None:
             yield -(-self._vms // self._limits.vms)
 

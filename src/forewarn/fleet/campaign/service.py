@@ -154,8 +154,9 @@ class Campaigns:
         waits = WaitReasons(campaign, calendar, rule_context, blockers, now=now)
         estimate = CompletionEstimate(campaign, calendar, rule_context, now=now)
         async for progress in iterate_gradually(() if campaign.state.is_over else campaign.scopes):
-            waits.add(progress, self._scopes.replica.newest(progress.scope)[0])
-            estimate.add(progress)
+            scope, _ = self._scopes.replica.newest(progress.scope)
+            waits.add(progress, scope)
+            estimate.add(progress, scope)
         return CampaignStatus(waits.messages, estimate.end, waits.needs_operator)
 
     def stop_reason(self, id_: str) -> str:
