@@ -1,7 +1,9 @@
 """Prometheus metrics: all documented families, closed label values, constant cost."""
 
+import asyncio
 from collections.abc import Iterator
 from datetime import timedelta
+from functools import partial
 from typing import NoReturn
 
 import pytest
@@ -11,14 +13,18 @@ from prometheus_client.parser import text_string_to_metric_families
 from forewarn import __version__
 from forewarn.core.campaign.record import CampaignState, WaveState
 from forewarn.core.event import Cause, EventType
+from forewarn.core.policy import PRODUCTION
+from forewarn.fleet.event_loop import iterate_gradually
 from forewarn.fleet.metrics import COUNTED_CHANGES, COUNTED_OUTCOMES
 from forewarn.fleet.service import Fleet
 from forewarn.guest.counters import Counters
 from forewarn.operator.counters import STATUSES, ProtocolError, RefuseReason
 from forewarn.operator.counters import Counters as OperatorCounters
 from forewarn.operator.metrics import metrics_text
+from forewarn.operator.views import campaigns
 from forewarn.wire.error_responses import REASON_PHRASES, ErrorReason
-from tests.core.sample_scopes import schedule_request, web_scope
+from tests.core.sample_scopes import schedule_request, scope, vm, web_scope
+from tests.fleet.campaign.campaigns import campaign_spec, start_campaign
 from tests.fleet.fleets import run_fleet
 
 LABELS: dict[str, set[str]] = {
@@ -34,13 +40,13 @@ LABELS: dict[str, set[str]] = {
 """Every label with all its possible values."""
 
 
-def read(fleet: Fleet, guests: Counters) -> dict[str, Metric]:
+async def read(fleet: Fleet, guests: Counters) -> dict[str, Metric]:
     operators = OperatorCounters()
     operators.responses[401] = 1
     operators.connections, operators.accepted, operators.timed_out, operators.wrong_tokens = 3, 9, 2, 7
     operators.refusals[RefuseReason.ADDRESS] = 4
     operators.protocol_errors[ProtocolError.TLS] = 5
-    text = metrics_text(fleet, guests, operators).decode()
+    text = (await metrics_text(fleet, guests, operators)).decode()
     return {metric.name: metric for metric in text_string_to_metric_families(text)}
 
 
@@ -74,7 +80,7 @@ async def lived_through(fleet: Fleet) -> None:
 
 async def test_guest_requests_are_counted() -> None:
     async with run_fleet(web_scope()) as fleet:
-        metrics = read(fleet, busy_guests())
+        metrics = await read(fleet, busy_guests())
     assert value(metrics, "forewarn_guest_answers", "forewarn_guest_answers_total", status="200") == 5
     assert value(metrics, "forewarn_operator_answers", "forewarn_operator_answers_total", status="401") == 1
     assert value(metrics, "forewarn_guest_refusals", "forewarn_guest_refusals_total", reason="unknown-caller") == 2
@@ -90,7 +96,7 @@ async def test_guest_requests_are_counted() -> None:
 async def test_fleet_metrics_are_updated() -> None:
     async with run_fleet(web_scope()) as fleet:
         await lived_through(fleet)
-        metrics = read(fleet, Counters())
+        metrics = await read(fleet, Counters())
         saves = fleet.metrics.saves.count
     assert value(metrics, "forewarn_build_info", version=__version__) == 1
     assert (value(metrics, "forewarn_scopes"), value(metrics, "forewarn_vms")) == (1, 6)
@@ -113,11 +119,39 @@ async def test_fleet_metrics_are_updated() -> None:
     assert value(metrics, "forewarn_store_failures", "forewarn_store_failures_total") == 0
 
 
+async def test_waves_are_counted_while_other_tasks_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(campaigns, "iterate_gradually", partial(iterate_gradually, time_slice=0))
+    rounds = 0
+
+    def count_round() -> None:
+        nonlocal rounds
+        rounds += 1
+        asyncio.get_running_loop().call_soon(count_round)
+
+    idle = scope("idle", vm("idle-0"))
+    async with run_fleet(web_scope(), idle, policy=PRODUCTION) as fleet:
+        await start_campaign(fleet, campaign_spec(), unannounced=True)
+        enabled = fleet.last_seen.record_request(fleet.replica.view("web"))
+        assert enabled is not None
+        await enabled
+        await fleet.time.advance(timedelta(0))
+        count_round()
+        metrics = await read(fleet, Counters())
+        rounds_of_scrape = rounds
+    counts = {state: value(metrics, "forewarn_campaign_waves", state=state.text) for state in WaveState}
+    assert counts == dict.fromkeys(WaveState, 0) | {
+        WaveState.ANNOUNCED: 1,
+        WaveState.UNANNOUNCED: 1,
+        WaveState.PLANNED: 2,
+    }
+    assert rounds_of_scrape > 2
+
+
 async def test_labels_are_closed_enumerations() -> None:
     """No id, name or time is a label, so the number of series is bounded."""
     async with run_fleet(web_scope()) as fleet:
         await lived_through(fleet)
-        metrics = read(fleet, busy_guests())
+        metrics = await read(fleet, busy_guests())
     own = [metric for name, metric in metrics.items() if name.startswith("forewarn_")]
     used = {(label, each) for metric in own for label, each in _labels(metric)}
     assert {label for label, _ in used} == set(LABELS)
@@ -131,9 +165,9 @@ def _labels(metric: Metric) -> Iterator[tuple[str, str]]:
 
 async def test_metric_families_never_change() -> None:
     async with run_fleet(web_scope()) as fleet:
-        before = {name: metric.type for name, metric in read(fleet, Counters()).items()}
+        before = {name: metric.type for name, metric in (await read(fleet, Counters())).items()}
         await lived_through(fleet)
-        assert {name: metric.type for name, metric in read(fleet, busy_guests()).items()} == before
+        assert {name: metric.type for name, metric in (await read(fleet, busy_guests())).items()} == before
 
 
 async def test_metrics_do_not_iterate_over_the_fleet(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,5 +178,5 @@ async def test_metrics_do_not_iterate_over_the_fleet(monkeypatch: pytest.MonkeyP
         await lived_through(fleet)
         for method in ("views", "hosts", "find"):
             monkeypatch.setattr(fleet.replica, method, refuse)
-        assert b"forewarn_vms 6.0" in metrics_text(fleet, Counters(), OperatorCounters())
+        assert b"forewarn_vms 6.0" in await metrics_text(fleet, Counters(), OperatorCounters())
         monkeypatch.undo()

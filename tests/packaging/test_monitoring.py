@@ -32,7 +32,7 @@ async def exported() -> dict[str, str]:
     async with run_fleet(web_scope()) as fleet:
         fleet.clock_offset = ClockOffset(fleet.clock, monotonic=lambda: 0.0)  # a cluster has one
         fleet.clock_offset.take([TimeResponse(at=fleet.clock.now(), sent=0.0, received=0.0)])
-        text = metrics_text(fleet, Counters(), OperatorCounters()).decode()
+        text = (await metrics_text(fleet, Counters(), OperatorCounters())).decode()
     names: dict[str, str] = {}
     for family in text_string_to_metric_families(text):
         match family.type:

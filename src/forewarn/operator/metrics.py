@@ -6,7 +6,7 @@ No id, name or time is ever a label.
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from litestar.enums import ScopeType
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
@@ -15,14 +15,15 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from forewarn import __version__
-from forewarn.core.campaign.record import CampaignState, WaveState, count_waves
+from forewarn.core.campaign.record import CampaignState, WaveState
 from forewarn.core.event import EventType, State
 from forewarn.core.event_type import RELEASED_TYPES
 from forewarn.core.impact import STUCK
 from forewarn.fleet.metrics import COUNTED_CHANGES, COUNTED_OUTCOMES, Histogram
 from forewarn.fleet.service import Fleet
 from forewarn.operator.counters import Counters
-from forewarn.wire.error_responses import ErrorReason
+from forewarn.operator.state import GuestCounters
+from forewarn.operator.views.campaigns import count_waves
 
 
 class StatusCounterMiddleware:
@@ -48,34 +49,29 @@ R = TypeVar("R", bound=Enum)
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
-class GuestCounters(Protocol):
-    """The counters of the guest endpoint."""
-
-    responses: dict[int, int]
-    refusals: dict[ErrorReason, int]
-    ambiguous_callers: int
-    failures: int
-    accepted: int
-    connections: int
-    timed_out: int
-    long_polls: int
-
-
-def metrics_text(fleet: Fleet, guests: GuestCounters, operators: Counters) -> bytes:
-    """Return all metrics in Prometheus text format."""
+async def metrics_text(fleet: Fleet, guests: GuestCounters, operators: Counters) -> bytes:
+    """Return all metrics in Prometheus text format. Counting the waves of campaigns yields to the event loop."""
+    waves: Counter[WaveState] = Counter()
+    for campaign in fleet.campaigns.all():
+        if not campaign.state.is_over:
+            for states in (await count_waves(fleet, campaign)).states:
+                waves.update(states)
     registry = CollectorRegistry()
-    registry.register(FleetCollector(fleet, guests, operators))
+    registry.register(FleetCollector(fleet, guests, operators, waves))
     ProcessCollector(registry=registry)
     return generate_latest(registry)
 
 
 class FleetCollector(Collector):
-    """Collects the metrics. Its cost grows with the number of open campaigns, not with the fleet."""
+    """Collects the metrics. Its cost does not grow with the fleet; `waves` are counted before."""
 
-    def __init__(self, fleet: Fleet, guests: GuestCounters, operators: Counters) -> None:
+    def __init__(
+        self, fleet: Fleet, guests: GuestCounters, operators: Counters, waves: Mapping[WaveState, int]
+    ) -> None:
         self._fleet = fleet
         self._guests = guests
         self._operators = operators
+        self._waves = waves
 
     def describe(self) -> Iterable[Metric]:
         """Return the metrics, whose names are always the same."""
@@ -197,11 +193,10 @@ class FleetCollector(Collector):
         known = self._fleet.campaigns.all()
         not_over = [campaign for campaign in known if not campaign.state.is_over]
         states = Counter(campaign.state for campaign in known)
-        wave_counts = [count_waves(campaign, lambda id_: self._fleet.replica.newest(id_)[0]) for campaign in not_over]
         for state in CampaignState:
             campaigns.add_metric([state.value], states[state])
         for wave in WaveState:
-            waves.add_metric([wave.text], sum(each[wave].waves for each in wave_counts))
+            waves.add_metric([wave.text], self._waves[wave])
         yield from (campaigns, waves)
         yield _gauge(
             "forewarn_campaigns_gate_shut",

@@ -18,12 +18,12 @@ from forewarn.operator.campaign_planner import CampaignPlanner
 from forewarn.operator.counters import Counters
 from forewarn.operator.errors import TooManyStreams
 from forewarn.operator.import_job import ImportJobs
-from forewarn.operator.metrics import GuestCounters
 from forewarn.operator.pagination import SortedScopeIds
 from forewarn.operator.report_store import ReportStore
 from forewarn.operator.scenario_runs import ScenarioRuns
 from forewarn.operator.sessions import Sessions
 from forewarn.store.port import JournalRow
+from forewarn.wire.error_responses import ErrorReason
 from forewarn.wire.exchange import ExchangeList
 from forewarn.wire.preview import ResponsePreview
 
@@ -47,6 +47,19 @@ class StreamSlots:
     def release(self) -> None:
         """Release a slot."""
         self.taken -= 1
+
+
+class GuestCounters(Protocol):
+    """The counters of the guest endpoint."""
+
+    responses: dict[int, int]
+    refusals: dict[ErrorReason, int]
+    ambiguous_callers: int
+    failures: int
+    accepted: int
+    connections: int
+    timed_out: int
+    long_polls: int
 
 
 class FaultControl(Protocol):

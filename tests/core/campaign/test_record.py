@@ -17,12 +17,11 @@ from forewarn.core.campaign.record import (
     CampaignState,
     ScopeProgress,
     Wave,
-    WaveCount,
     WaveState,
     check_size,
     coming_waves,
-    count_waves,
     decode,
+    effective_counts,
     encode,
     failed_waves,
 )
@@ -30,6 +29,7 @@ from forewarn.core.campaign.spec import Limit
 from forewarn.core.errors import Invalid
 from forewarn.core.limits import MAX_RECORD_BYTES
 from tests.core.campaign.rollout_driver import KERNEL, RolloutDriver, campaign_over, web, with_failures
+from tests.core.campaign.wave_counts import wave_counts
 from tests.core.sample_scopes import TEN
 
 
@@ -152,10 +152,10 @@ def test_waves_are_counted_by_state_and_what_an_abort_left_is_not_planned() -> N
     scopes = (progress_of(WaveState.DONE, WaveState.DONE), progress_of(WaveState.PLANNED, WaveState.PLANNED))
     running = msgspec.structs.replace(campaign_over(web()), scopes=scopes)
     aborted = msgspec.structs.replace(running, state=CampaignState.ABORTED)
-    nothing = dict.fromkeys(WaveState, WaveCount(0, 0))
-    two = WaveCount(2, 1)
-    assert count_waves(running) == nothing | {WaveState.DONE: two, WaveState.PLANNED: two}
-    assert count_waves(aborted) == nothing | {WaveState.DONE: two, WaveState.LEFT: two}
+    counts = dict.fromkeys(WaveState, 0) | {WaveState.DONE: 2, WaveState.PLANNED: 2}
+    assert effective_counts(running, counts) == counts
+    assert effective_counts(aborted, counts) == counts | {WaveState.LEFT: 2, WaveState.PLANNED: 0}
+    assert wave_counts(aborted) == {WaveState.DONE: 2, WaveState.LEFT: 2}
     assert aborted.effective_state(scopes[1].wave(1)) is WaveState.LEFT
     assert aborted.effective_state(scopes[0].wave(1)) is WaveState.DONE
 
@@ -170,9 +170,6 @@ def test_announced_wave_whose_events_no_document_shows_is_unannounced() -> None:
     assert progress.current_state is WaveState.ANNOUNCED
     cases = {shown: False, hidden: True, web(): False, None: False}
     assert {scope: driver.record.is_unannounced(progress, scope) for scope in cases} == cases
-    counts = count_waves(driver.record, lambda _: hidden)
-    assert (counts[WaveState.ANNOUNCED], counts[WaveState.UNANNOUNCED]) == (WaveCount(0, 0), WaveCount(1, 1))
-    assert count_waves(driver.record, lambda _: shown)[WaveState.ANNOUNCED] == WaveCount(1, 1)
     cleared = progress.with_wave(1, progress.wave(1).with_state(WaveState.CLEARED, 0))
     assert not driver.record.is_unannounced(cleared, hidden)
 

@@ -7,13 +7,14 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from forewarn.clock import Clock, ManualClock, wait_until
-from forewarn.core.campaign.record import CampaignState, WaveState, count_waves
+from forewarn.core.campaign.record import CampaignState, WaveState
 from forewarn.core.campaign.spec import Blackout, CampaignSpec, Limit, Window
 from forewarn.core.event import EventType, State
 from forewarn.core.impact import Done, Failed, NotStarted, Retry
 from forewarn.core.scope import Scope, ScopeKind
 from forewarn.fleet.service import Fleet
 from forewarn.platform.port import GateFailed, GatePassed, GateRequest, Work
+from tests.core.campaign.wave_counts import wave_counts
 from tests.core.sample_scopes import schedule_request, scope, vm
 from tests.fleet.campaign.campaigns import CAMPAIGN_ID, campaign_spec, start_campaign
 from tests.fleet.campaign.policy_checks import PolicyCheckingStore
@@ -136,7 +137,7 @@ async def simulate(number: int, seed: int, *, advance: bool) -> None:
                     if view.scope is not None and view.scope.hold is not None:
                         await fleet.holds.release(by="lots", scope=view.id)
         campaign = fleet.campaigns.find(CAMPAIGN_ID)
-    assert campaign.state is CampaignState.COMPLETED, f"seed {seed}: {count_waves(campaign)}"
+    assert campaign.state is CampaignState.COMPLETED, f"seed {seed}: {wave_counts(campaign)}"
     assert store.started > number, f"seed {seed}"
     assert max(Counter(store.work_done.values())) == 1, f"seed {seed}: work was done twice on a VM"
     skipped = {progress.scope for progress in campaign.scopes for w in progress.waves if w.state is WaveState.SKIPPED}

@@ -10,7 +10,7 @@ from forewarn.clock import ManualClock
 from forewarn.core import impact_lifecycle
 from forewarn.core.campaign.limits import Counts
 from forewarn.core.campaign.plan import Plan
-from forewarn.core.campaign.record import CampaignState, ScopeProgress, Wave, WaveState, count_waves, decode, encode
+from forewarn.core.campaign.record import CampaignState, ScopeProgress, Wave, WaveState, decode, encode
 from forewarn.core.campaign.spec import Limit, Selection, Window
 from forewarn.core.errors import (
     CampaignScopeNotFound,
@@ -31,6 +31,7 @@ from forewarn.fleet.service import Fleet
 from forewarn.platform.simulated import SimulatedPlatform
 from forewarn.store.memory import MemoryStore
 from forewarn.store.port import MAX_GUARDS, RecordKey, RecordKind
+from tests.core.campaign.wave_counts import wave_counts
 from tests.core.sample_scopes import TEN, schedule_request, scope, vm, web_scope
 from tests.fleet.campaign.campaigns import (
     CAMPAIGN_ID,
@@ -84,11 +85,12 @@ async def test_waves_follow_each_other_with_notice_and_gap() -> None:
         "11:18 web 3 wave-settled",
         "11:18 campaign-ended",
     ]
-    assert (campaign.state, campaign.ended_at, count_waves(campaign)[WaveState.DONE]) == (
+    assert (campaign.state, campaign.ended_at, wave_counts(campaign)) == (
         CampaignState.COMPLETED,
         ten(11, 18),
-        (3, 6),
+        {WaveState.DONE: 3},
     )
+    assert sum(wave.vms for progress in campaign.scopes for wave in progress.waves) == 6
 
 
 async def test_approved_wave_starts_early_and_the_next_ones_move_up_with_full_notice() -> None:
@@ -190,7 +192,7 @@ async def test_abort_cancels_scheduled_events_and_lets_started_ones_end() -> Non
         with pytest.raises(InvalidCampaignState, match="is Aborted: it cannot be resumed"):
             await fleet.campaigns.resume("kernel", by="bob")
     assert (campaign.state, campaign.ended_at) == (CampaignState.ABORTED, ten(10, 6))
-    assert {state.text: of.waves for state, of in count_waves(campaign).items() if of.waves} == {"done": 1, "left": 3}
+    assert wave_counts(campaign) == {WaveState.DONE: 1, WaveState.LEFT: 3}
     assert journal_lines(await read_campaign_journal(store), EntryKind.WAVE_LEFT) == ["10:05 db-1 1 wave-left"]
     canceled = [row.entry for row in await read_journal(store) if row.entry.kind is EntryKind.CANCELED]
     assert [(entry.by, entry.why) for entry in canceled] == [("bob", "wrong kernel")]
@@ -401,7 +403,7 @@ async def test_outcome_that_the_scope_has_forgotten_is_read_from_the_journal() -
     async with run_fleet(store=store, clock=clock, platform=DurablePlatform(clock)) as fleet:
         await fleet.time.advance(HOUR)
         campaign = fleet.campaigns.find("kernel")
-    assert (campaign.state, count_waves(campaign)[WaveState.DONE].waves) == (CampaignState.COMPLETED, 1)
+    assert (campaign.state, wave_counts(campaign)[WaveState.DONE]) == (CampaignState.COMPLETED, 1)
 
 
 async def test_request_with_a_key_starts_one_campaign() -> None:

@@ -3,10 +3,9 @@
 It is one value, saved as a whole, for up to about 5,000 scopes; it has numbers per wave, but no lists of VMs.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from enum import IntEnum, StrEnum
-from typing import NamedTuple
 from uuid import UUID, uuid5
 
 import msgspec
@@ -248,8 +247,11 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc
         """Return whether the current wave of a scope is announced, but no document shows its events."""
         if scope is None or progress.current_state is not WaveState.ANNOUNCED:
             return False
+        own = [event for event in scope.events if event.campaign == self.id]
+        if all(event.announced for event in own):  # the usual case needs no request id, which takes a while to derive
+            return False
         request = self.request(progress.scope, progress.current)
-        announced = [event.announced for event in scope.events if event.request == request]
+        announced = [event.announced for event in own if event.request == request]
         return bool(announced) and not any(announced)
 
     def progress(self, scope: str) -> ScopeProgress | None:
@@ -277,30 +279,6 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc
         """Derive the id of a wave's request: the same attempt of a wave always has the same id."""
         name, attempt = f"{n}/{scope}", self.attempt(scope, n)
         return str(uuid5(UUID(self.id), name if attempt == 1 else f"{name}/{attempt}")).upper()
-
-
-class WaveCount(NamedTuple):
-    """The number of waves in a state, and of their VMs."""
-
-    waves: int
-    vms: int
-
-
-def count_waves(
-    campaign: Campaign, find_scope: Callable[[str], Scope | None] = lambda _: None
-) -> dict[WaveState, WaveCount]:
-    """Count the waves and their VMs by state. Without `find_scope`, unannounced waves count as announced."""
-    waves: dict[WaveState, int] = dict.fromkeys(WaveState, 0)
-    vms: dict[WaveState, int] = dict.fromkeys(WaveState, 0)
-    for progress in campaign.scopes:
-        for wave in progress.waves:
-            state = wave.state
-            if state is WaveState.ANNOUNCED and campaign.is_unannounced(progress, find_scope(progress.scope)):
-                state = WaveState.UNANNOUNCED
-            waves[state] += 1
-            vms[state] += wave.vms
-    waves, vms = effective_counts(campaign, waves), effective_counts(campaign, vms)
-    return {state: WaveCount(waves[state], vms[state]) for state in WaveState}
 
 
 def coming_waves(campaign: Campaign) -> Iterator[tuple[ScopeProgress, int, Wave]]:

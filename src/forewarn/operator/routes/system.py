@@ -141,7 +141,7 @@ async def readiness(state: AppState) -> Response[v1.Readiness]:
 )
 async def metrics(state: AppState) -> bytes:
     """Return the service's metrics in Prometheus text format."""
-    return metrics_text(state.fleet, state.guests.counters, state.counters)
+    return await metrics_text(state.fleet, state.guests.counters, state.counters)
 
 
 @get(

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime
-from itertools import islice
+from itertools import count, islice
 from typing import NamedTuple
 
 from forewarn.api import v1
@@ -23,7 +23,8 @@ from forewarn.fleet.service import Fleet
 
 async def show_campaign(fleet: Fleet, campaign: Campaign) -> v1.Campaign:
     """Return a campaign with its progress and what it waits for. Counting a large one yields to the event loop."""
-    counts = await _count_waves(fleet, campaign)
+    counts = await count_waves(fleet, campaign)
+    progress = tuple(_wave_progress(*each) for each in zip(count(1), counts.states, counts.vms))
     prospects = await fleet.campaigns.status(campaign.id)
     return v1.Campaign(
         id=campaign.id,
@@ -41,10 +42,10 @@ async def show_campaign(fleet: Fleet, campaign: Campaign) -> v1.Campaign:
         scope_count=campaign.selected.scopes,
         host_count=campaign.selected.hosts,
         vm_count=campaign.selected.vms,
-        wave_count=sum(each.wave_count for each in counts.progress),
-        finished_wave_count=sum(each.done + each.skipped for each in counts.progress),
+        wave_count=sum(each.wave_count for each in progress),
+        finished_wave_count=sum(each.done + each.skipped for each in progress),
         finished_vm_count=counts.vms_over,
-        progress=counts.progress,
+        progress=progress,
         failures=tuple(_failures(campaign, counts.failed)),
         gate=_gate(campaign),
         explanation=prospects.explain,
@@ -56,17 +57,20 @@ async def show_campaign(fleet: Fleet, campaign: Campaign) -> v1.Campaign:
     )
 
 
-class _WaveCounts(NamedTuple):
+class WaveCounts(NamedTuple):
     """Counts over all scopes of a campaign."""
 
-    progress: tuple[v1.WaveProgress, ...]
-    """The progress of the n-th waves of all scopes together."""
+    states: list[dict[WaveState, int]]
+    """The n-th waves of all scopes together, by state as shown to users."""
+    vms: list[int]
+    """The VMs in the n-th waves of all scopes together."""
     vms_over: int
     failed: dict[str, ScopeProgress]
     """The scopes whose current wave has failed."""
 
 
-async def _count_waves(fleet: Fleet, campaign: Campaign) -> _WaveCounts:
+async def count_waves(fleet: Fleet, campaign: Campaign) -> WaveCounts:
+    """Count the waves and VMs of a campaign. Counting a large one yields to the event loop."""
     counts: list[dict[WaveState, int]] = []
     vms: list[int] = []
     vms_over = 0
@@ -85,8 +89,7 @@ async def _count_waves(fleet: Fleet, campaign: Campaign) -> _WaveCounts:
             vms[number] += wave.vms
             if state is WaveState.DONE or state is WaveState.SKIPPED:
                 vms_over += wave.vms
-    progress = (_wave_progress(n, effective_counts(campaign, count), vms[n - 1]) for n, count in enumerate(counts, 1))
-    return _WaveCounts(tuple(progress), vms_over, failed)
+    return WaveCounts([effective_counts(campaign, each) for each in counts], vms, vms_over, failed)
 
 
 def _wave_progress(n: int, count: dict[WaveState, int], vms: int) -> v1.WaveProgress:
