@@ -288,7 +288,7 @@ WRONG = {
     ),
     "peers without a secret": (
         '[peers]\nagents = { a = "h:1" }',
-        "peers.secret_file is missing: agents answer each other only with a shared secret",
+        "peers.agents needs peers.secret_file: agents answer each other only with a shared secret",
     ),
     "peers without a listener": (
         'http.listen = "none"\n[peers]\nsecret_file = "s"',
@@ -378,6 +378,7 @@ LINES = {
     "key of a handler": ('[handlers.h]\nkind = "log"\nimportance = -1', "3: handlers.h.importance takes "),
     "missing key of a handler": ('\n[handlers.h]\nkind = "systemd"', "2: handlers.h.units is missing"),
     "rule": ("[[rules]]\nhandlers = []\n[[rules]]\ntypes = []", "3: rules[1].handlers is missing"),
+    "conflict": ('[peers]\ntime_limit = "1s"\nagents = { a = "h:1" }', "3: peers.agents needs peers.secret_file"),
     "name in a rule": ('[[rules]]\n\nhandlers = ["x"]', "3: rules[0].handlers contains unknown handler x"),
 }
 
@@ -401,9 +402,44 @@ def test_source_of_each_value_is_known(tmp_path: Path) -> None:
     assert set(sources) == set(setting_types(AgentSettings))
 
 
-def test_error_in_a_variable_names_the_variable(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match=r"FOREWARN_AGENT_APPROVAL_POLICY: approval\.policy takes"):
-        read(tmp_path, "", FOREWARN_AGENT_APPROVAL_POLICY="perhaps")
+def test_state_directory_of_systemd_is_a_source(tmp_path: Path) -> None:
+    environ = {"HOME": str(tmp_path), "STATE_DIRECTORY": "/var/lib/a"}
+    made = load_agent_settings(None, environ).sources["state"]
+    given = load_agent_settings(None, environ, flags={"state": "/s"})
+    assert made == SettingSource(Precedence.ENVIRONMENT, "STATE_DIRECTORY")
+    assert (given.sources["state"], given.settings.state) == (SettingSource(Precedence.FLAG, "--state"), Path("/s"))
+    assert str(load_agent_settings(None, {"HOME": str(tmp_path)}).sources["state"]) == "default preset"
+
+
+def test_flags_override_variables_and_file(tmp_path: Path) -> None:
+    environ = {"FOREWARN_ENDPOINT": "10.0.0.1", "FOREWARN_AGENT_STATE": "/v"}
+    settings = read_settings(file(tmp_path, EVERYTHING), environ, flags={"endpoint": "10.0.0.2", "state": "/s"})
+    assert (settings.endpoint, settings.state, settings.name) == ("http://10.0.0.2", Path("/s"), "web_0")
+
+
+@pytest.mark.parametrize(
+    ("environ", "flags", "message"),
+    [
+        ({"FOREWARN_AGENT_APPROVAL_POLICY": "perhaps"}, {}, "FOREWARN_AGENT_APPROVAL_POLICY: approval.policy takes "),
+        ({"FOREWARN_ENDPOINT": "h"}, {"endpoint": "http://h/x"}, "--endpoint: endpoint takes "),
+        (
+            {"FOREWARN_AGENT_PEERS_AGENTS": "a=b:1"},
+            {},
+            "FOREWARN_AGENT_PEERS_AGENTS: peers.agents needs peers.secret_file: ",
+        ),
+        (
+            {"FOREWARN_AGENT_HTTP_LISTEN": "none", "FOREWARN_AGENT_PEERS_SECRET_FILE": "/secret"},
+            {},
+            'FOREWARN_AGENT_HTTP_LISTEN: http.listen is "none", ',
+        ),
+    ],
+)
+def test_error_names_the_flag_or_variable(
+    tmp_path: Path, environ: dict[str, str], flags: dict[str, str], message: str
+) -> None:
+    with pytest.raises(SettingsError) as caught:
+        read_settings(file(tmp_path, '[log]\nlevel = "info"\n'), environ, flags=flags)
+    assert str(caught.value).startswith(message)
 
 
 def test_missing_file_is_an_error(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ LOG = LogHandlerSettings(name="log")
             AgentSettings(rules=(Rule(at_least=timedelta(seconds=2), at_most=timedelta(seconds=1)),)),
             "rules[0].at_least",
         ),
-        (AgentSettings(peers=PeersSettings(agents=PEERS)), "peers.secret_file"),
+        (AgentSettings(peers=PeersSettings(agents=PEERS)), "peers.agents"),
         (AgentSettings(peers=PeersSettings(secret_file=FILE), http=HttpSettings(listen=None)), "http.listen"),
         (
             AgentSettings(handlers=(ReadinessSettings(name="x", listen=ListenAddress("127.0.0.1", 8160)),)),
@@ -89,4 +89,4 @@ def test_settings_that_go_together_are_accepted(settings: AgentSettings) -> None
 def test_problem_is_reported_with_the_line_of_its_key() -> None:
     document = read_toml("\n[handlers.x]\nkind = 'systemd'\n", file="agent.toml")
     with pytest.raises(SettingsConflict, match=r"^agent.toml:2: handlers\.x\.units "):
-        validate(AgentSettings(handlers=(SystemdSettings(name="x"),)), document)
+        validate(AgentSettings(handlers=(SystemdSettings(name="x"),)), {}, document)

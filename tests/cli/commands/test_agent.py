@@ -88,6 +88,16 @@ def test_check_without_a_file_says_where_it_looked(machine: Machine, monkeypatch
     assert planned.stderr == f"{first}\n"
 
 
+def test_invalid_setting_is_reported_with_its_flag_or_variable(machine: Machine) -> None:
+    flag = run(machine, "agent", "check", "--endpoint", "http://x/y", FOREWARN_ENDPOINT="x")
+    variable = run(machine, "agent", "check", FOREWARN_ENDPOINT="http://x/y")
+    state = run(machine, "agent", "status", "--state", "\0")
+    starts = ("--endpoint: endpoint takes ", "FOREWARN_ENDPOINT: endpoint takes ", "--state: state takes ")
+    for ended, start in zip((flag, variable, state), starts, strict=True):
+        assert ended.code == 2
+        assert ended.stderr.startswith(f"forewarn: {start}")
+
+
 def test_check_reports_failed_self_tests(machine: Machine) -> None:
     settings(machine, '[handlers.own]\nkind = "exec"\nprepare = ["/nowhere/program"]\n')
     ended = run(machine, "agent", "check")

@@ -1,4 +1,4 @@
-"""Load the agent's settings: environment variables over `agent.toml` over defaults. Errors name source and key."""
+"""Load the agent's settings: flags over environment over `agent.toml` over default. Errors name source and key."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -17,6 +17,7 @@ from forewarn.settings.loader import (
     LoadedSettings,
     LoadOptions,
     Precedence,
+    SettingSource,
     load_struct,
     place,
     read_section,
@@ -24,7 +25,7 @@ from forewarn.settings.loader import (
     read_table,
 )
 from forewarn.settings.paths import user_data_directory
-from forewarn.settings.types import VARIABLE_PREFIX
+from forewarn.settings.types import VARIABLE_PREFIX, flag_name
 
 FILE_NAME = "agent.toml"
 SYSTEM_FILE = Path("/etc/forewarn") / FILE_NAME
@@ -54,24 +55,31 @@ def searched_files(here: Path) -> tuple[Path, ...]:
     return (here / FILE_NAME, SYSTEM_FILE)
 
 
-def read_settings(file: Path | None, environ: Mapping[str, str]) -> AgentSettings:
-    """Read and validate the settings from file, variables and defaults. Raises SettingsError."""
-    return load_agent_settings(file, environ).settings
+def read_settings(
+    file: Path | None, environ: Mapping[str, str], *, flags: Mapping[str, object] | None = None
+) -> AgentSettings:
+    """Read and validate the settings from flags, variables, file and defaults. Raises SettingsError."""
+    return load_agent_settings(file, environ, flags=flags).settings
 
 
-def load_agent_settings(file: Path | None, environ: Mapping[str, str]) -> LoadedSettings[AgentSettings]:
-    """Return the value of every setting and its source. Raises SettingsError."""
+def load_agent_settings(
+    file: Path | None, environ: Mapping[str, str], *, flags: Mapping[str, object] | None = None
+) -> LoadedSettings[AgentSettings]:
+    """Return the value of every setting and its source. `flags` has the given flags by key. Raises SettingsError."""
     document = FileValue("the environment", "", {}) if file is None else read_settings_file(file)
     tables = read_table(document)
     handlers = tuple(_handlers(tables["handlers"])) if "handlers" in tables else ()
     rules = tuple(_rules(tables["rules"])) if "rules" in tables else ()
-    options = LoadOptions(file=document, environ=environ, variable=variable, tables=TABLES)
+    options = LoadOptions(document, environ, variable, flags or {}, flag_name, TABLES)
     loaded = load_struct(AgentSettings(), "default", options)
     settings = msgspec.structs.replace(loaded.settings, handlers=_with_log(handlers), rules=rules)
-    if loaded.sources["state"].precedence is Precedence.PRESET:
-        settings = msgspec.structs.replace(settings, state=_default_state_directory(environ))
-    validate(settings, document)
-    return LoadedSettings(settings, loaded.sources)
+    sources = loaded.sources
+    if sources["state"].precedence is Precedence.PRESET:
+        state, source = _default_state_directory(environ, sources["state"])
+        settings, sources = msgspec.structs.replace(settings, state=state), sources | {"state": source}
+    loaded = LoadedSettings(settings, sources)
+    validate(settings, loaded.places, document)
+    return loaded
 
 
 def _handlers(tables: FileValue) -> Iterator[HandlerSettings]:
@@ -111,9 +119,9 @@ def _with_log(handlers: tuple[HandlerSettings, ...]) -> tuple[HandlerSettings, .
     return (*handlers, LogHandlerSettings(name=LogHandlerSettings.kind))
 
 
-def _default_state_directory(environ: Mapping[str, str]) -> Path:
-    """Return the state directory that systemd provides, else the system's for root, else the user's."""
+def _default_state_directory(environ: Mapping[str, str], default: SettingSource) -> tuple[Path, SettingSource]:
+    """Return the state directory that systemd provides, else the system's for root, else the user's; and its source."""
     if made := environ.get("STATE_DIRECTORY"):
-        return Path(made.split(":")[0])
+        return Path(made.split(":")[0]), SettingSource(Precedence.ENVIRONMENT, "STATE_DIRECTORY")
     is_root = hasattr(os, "geteuid") and os.geteuid() == 0
-    return SYSTEM_STATE_DIRECTORY if is_root else user_data_directory(environ) / "agent"
+    return SYSTEM_STATE_DIRECTORY if is_root else user_data_directory(environ) / "agent", default

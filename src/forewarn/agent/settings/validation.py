@@ -1,6 +1,6 @@
 """Validation across settings: combinations that are not allowed."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from forewarn.agent.settings.handlers import (
     ExecSettings,
@@ -18,16 +18,19 @@ from forewarn.settings.file_reader import FileValue
 from forewarn.settings.loader import place
 
 
-def validate(settings: AgentSettings, document: FileValue) -> None:
-    """Raise SettingsConflict for a combination that is not allowed; `document` locates it in the file."""
+def validate(settings: AgentSettings, places: Mapping[str, str], document: FileValue) -> None:
+    """Raise SettingsConflict for a combination that is not allowed.
+
+    `places` has the place of each value outside of handlers and rules; `document` locates those in the file.
+    """
     problem = next(find_problems(settings), None)
     if problem is not None:
         key, *_ = problem.split(" ")
-        raise SettingsConflict(f"{place(document.at(key))}: {problem}")
+        raise SettingsConflict(f"{places.get(key) or place(document.at(key))}: {problem}")
 
 
 def find_problems(settings: AgentSettings) -> Iterator[str]:
-    """Yield the problems; each message starts with the key."""
+    """Yield the problems; each message starts with a key that was set, or with a missing key of a handler."""
     for handler in settings.handlers:
         for problem in (*_handler_problems(handler), *_wait_problems(handler)):
             yield f"handlers.{handler.name}.{problem}"
@@ -77,7 +80,7 @@ def _rule_problems(rule: Rule, names: tuple[str, ...]) -> Iterator[str]:
 def _peer_problems(settings: AgentSettings) -> Iterator[str]:
     peers = settings.peers
     if peers.agents and peers.secret_file is None:
-        yield "peers.secret_file is missing: agents answer each other only with a shared secret"
+        yield "peers.agents needs peers.secret_file: agents answer each other only with a shared secret"
     if peers.secret_file is not None and settings.http.listen is None:
         yield 'http.listen is "none", but peers need it to reach this agent'
 

@@ -12,8 +12,8 @@ import msgspec
 from forewarn.agent.settings import AgentSettings, read_settings, searched_files, settings_file, variable
 from forewarn.cli.colours import Colour, coloured
 from forewarn.cli.errors import CliError, ExitCode
-from forewarn.cli.options.common import FILE_PATH, CommandGroup, option, output_option
-from forewarn.cli.options.endpoint import endpoint_option
+from forewarn.cli.options.common import FILE_PATH, CommandGroup, option, output_option, setting_option
+from forewarn.cli.options.endpoint import ENDPOINT_HELP
 from forewarn.cli.output import Output, write, write_json, write_message
 from forewarn.clock import SystemClock
 from forewarn.core.duration import format_duration
@@ -29,9 +29,8 @@ agent_config_option = option(
     metavar="FILE",
     help="The settings file; default: ./agent.toml, else /etc/forewarn/agent.toml.",
 )
-state_option = option(
-    "--state", envvar="FOREWARN_AGENT_STATE", metavar="DIR", help="The directory of the agent's journal."
-)
+endpoint_option = setting_option("endpoint", ENDPOINT_HELP, "URL", variable=variable)
+state_option = setting_option("state", "The directory of the agent's journal.", "DIR", variable=variable)
 
 AGENT = "the agent itself"
 
@@ -58,9 +57,9 @@ def run(config: str | None, endpoint: str | None, state: str | None, dry_run: bo
     """
     from forewarn.cli.process.agent_main import exec_agent
 
-    file, environ = _file(config), _environ(endpoint, state)
-    read_settings(file, environ)
-    exec_agent(file, environ, dry_run=dry_run)
+    file, flags = _file(config), _flags(endpoint, state)
+    read_settings(file, os.environ, flags=flags)
+    exec_agent(file, os.environ | {variable(key): value for key, value in flags.items()}, dry_run=dry_run)
 
 
 @app.command("check")
@@ -88,7 +87,7 @@ def check(
     if event is not None and not dry_run:
         raise CliError(ExitCode.USAGE, "--event requires --dry-run")
     file = _file(config)
-    settings = read_settings(file, _environ(endpoint, state))
+    settings = read_settings(file, os.environ, flags=_flags(endpoint, state))
     if file is None:
         looked = " nor ".join(map(str, searched_files(Path.cwd())))
         write_message(
@@ -124,7 +123,7 @@ def status(config: str | None, state: str | None, output: Output) -> None:
     from forewarn.agent.status import read_status
     from forewarn.cli.views.agent import status_json, write_status
 
-    directory = _settings(config, None, state).state
+    directory = read_settings(_file(config), os.environ, flags=_flags(None, state)).state
     try:
         agent_status = read_status(directory)
     except PermissionError as error:
@@ -137,18 +136,13 @@ def status(config: str | None, state: str | None, output: Output) -> None:
         raise click.exceptions.Exit(ExitCode.FAILED)
 
 
-def _settings(config: str | None, endpoint: str | None, state: str | None) -> AgentSettings:
-    return read_settings(_file(config), _environ(endpoint, state))
-
-
 def _file(config: str | None) -> Path | None:
     return settings_file(config, os.environ, Path.cwd())
 
 
-def _environ(endpoint: str | None, state: str | None) -> dict[str, str]:
-    """Return the environment, with the values of command-line options in place of their variables."""
-    overrides = {variable("endpoint"): endpoint, variable("state"): state}
-    return {**os.environ, **{name: value for name, value in overrides.items() if value}}
+def _flags(endpoint: str | None, state: str | None) -> dict[str, str]:
+    """Return the settings that were given as options; an empty text counts as not given."""
+    return {key: value for key, value in (("endpoint", endpoint), ("state", state)) if value}
 
 
 async def _check_handlers(settings: AgentSettings) -> list[HandlerCheck]:

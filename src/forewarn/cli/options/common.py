@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import click
 
 from forewarn.cli.output import Output
-from forewarn.settings.types import variable_name
+from forewarn.settings.types import flag_name, variable_name
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -107,11 +107,12 @@ def option(*declarations: str, **attributes: Any) -> Decorator:
     return click.option(*declarations, show_envvar=True, **attributes)
 
 
-def setting_option(key: str, help_: str, metavar: str | None = None) -> Decorator:
-    """Declare the option of a setting; without `metavar` it is a flag."""
+def setting_option(
+    key: str, help_: str, metavar: str | None = None, *, variable: Callable[[str], str] = variable_name
+) -> Decorator:
+    """Declare the option of a setting; without `metavar` it is a flag. `variable` returns the variable of a key."""
     kind = {"is_flag": True} if metavar is None else {"metavar": metavar}
-    flag = f"--{key.replace('_', '-')}"
-    return option(flag, cls=SettingOption, envvar=variable_name(key), default=None, help=help_, **kind)
+    return option(flag_name(key), cls=SettingOption, envvar=variable(key), default=None, help=help_, **kind)
 
 
 def given_settings(values: Mapping[str, object]) -> dict[str, object]:

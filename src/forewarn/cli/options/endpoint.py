@@ -23,14 +23,10 @@ from forewarn.core.errors import Invalid
 
 P = ParamSpec("P")
 
-endpoint_option = option(
-    "--endpoint",
-    envvar="FOREWARN_ENDPOINT",
-    metavar="URL",
-    help="The URL of the metadata endpoint; default: http://169.254.169.254.",
-)
+ENDPOINT_HELP = "The URL of the metadata endpoint; default: http://169.254.169.254."
+
 ENDPOINT_OPTIONS: OptionTable = {
-    "endpoint": endpoint_option,
+    "endpoint": option("--endpoint", envvar="FOREWARN_ENDPOINT", metavar="URL", help=ENDPOINT_HELP),
     "name": option(
         "--name",
         envvar="FOREWARN_NAME",
