@@ -93,12 +93,22 @@ def test_single_cell_needs_no_choice(cells: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "east = 1", "[east]\nurl = 'http://h'", "[east]\nurl='u'\ntoken_file='t'\nx=1", "["]
+    ("text", "message"),
+    [
+        ("", ": it has 0 cells; 1 to 256 are allowed, each a table with url and token_file"),
+        ("\neast = 1", ":2: east: 1 is not allowed: use a table with url and token_file"),
+        ("[west]\nurl='u'\ntoken_file='t'\n[east]\nurl = 'http://h'", ":4: east.token_file: required key is missing"),
+        ("[east]\nurl='u'\ntoken_file='t'\nx=1", ":4: east.x: unknown key; valid keys: ca, token_file, url"),
+        ("[east]\ntoken_file='t'\nurl=1", ":3: east.url: 1 is not allowed: use a text in quotes"),
+        ("[", ": invalid TOML: "),
+    ],
 )
-def test_wrong_file_is_refused(tmp_path: Path, text: str) -> None:
-    (tmp_path / "cells.toml").write_text(text)
-    with pytest.raises(InvalidCells):
-        read_cells(tmp_path / "cells.toml")
+def test_wrong_file_is_refused_with_line_and_cell(tmp_path: Path, text: str, message: str) -> None:
+    file = tmp_path / "cells.toml"
+    file.write_text(text)
+    with pytest.raises(InvalidCells) as caught:
+        read_cells(file)
+    assert str(caught.value).startswith(f"{file}{message}")
 
 
 def test_missing_token_is_named(tmp_path: Path) -> None:

@@ -14,13 +14,13 @@ from forewarn.api.client import TIMEOUT, ApiClient
 from forewarn.api.errors import CellNotChosen, CellNotFound, InvalidCells
 from forewarn.api.local_service import read_token
 from forewarn.api.transport import Transport
-from forewarn.settings.file_reader import FileError, read_toml_file
+from forewarn.settings.file_reader import FileError, FileValue, read_toml_file
 
 T = TypeVar("T", bound=msgspec.Struct)
 MAX_CELLS = 256
 
 
-class CellEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class CellEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One cell of the file: the URL of its operator API, and how to log in."""
 
     url: str
@@ -31,13 +31,25 @@ class CellEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 def read_cells(file: Path) -> dict[str, CellEntry]:
     """Return the cells that a file lists, in its order; raise InvalidCells."""
     try:
-        content = read_toml_file(file).value
-        cells = msgspec.convert(content, dict[str, CellEntry])
-    except (FileError, msgspec.ValidationError) as error:
+        content = read_toml_file(file)
+        cells = {name: _read_entry(value) for name, value in content.entries().items()}
+        if not 0 < len(cells) <= MAX_CELLS:
+            raise content.error(
+                f"it has {len(cells)} cells; 1 to {MAX_CELLS} are allowed, each a table with url and token_file, such "
+                'as [east] url = "https://…" token_file = "…"'
+            )
+    except FileError as error:
         raise InvalidCells(file, str(error)) from error
-    if not 0 < len(cells) <= MAX_CELLS:
-        raise InvalidCells(file, f"it has {len(cells)} cells; 1 to {MAX_CELLS} are allowed")
     return cells
+
+
+def _read_entry(value: FileValue) -> CellEntry:
+    table = value.table(CellEntry.__struct_fields__, "a table with url and token_file")
+    return CellEntry(
+        url=table.require("url", FileValue.text, 'the URL of the operator API in quotes, such as "https://…"'),
+        token_file=table.require("token_file", FileValue.text, "the path of a file in quotes"),
+        ca=table.get("ca", FileValue.text, None),
+    )
 
 
 def connect_cell(file: Path, name: str, *, timeout: float = TIMEOUT) -> ApiClient:

@@ -127,12 +127,9 @@ class CellNotFound(ApiError):
 
 
 class InvalidCells(ApiError):
-    """The file of cells cannot be read."""
+    """The file of cells cannot be read; the reason names the file, the line and the cell."""
 
-    template = (
-        "{file} does not list cells ({reason}): give each a table with url and token_file, such as "
-        '[east] url = "https://…" token_file = "…"'
-    )
+    template = "{reason}"
     file: Path
     reason: str
 
