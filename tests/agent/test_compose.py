@@ -3,11 +3,13 @@
 import subprocess
 import sys
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
-from forewarn.agent.compose import approval_policy
-from forewarn.agent.settings import ApprovalSettings, PeersSettings
+from forewarn.agent.compose import open_context
+from forewarn.agent.handlers.secret_files import hide_nothing
+from forewarn.agent.settings import AgentSettings, ApprovalMode, ApprovalSettings, PeersSettings
 from forewarn.agent.workflow.approval import ApprovalPolicy
 
 NOT_NEEDED_AT_REST = ("apprise", "click", "csv", "difflib", "hashlib", "rich", "shutil", "tempfile")
@@ -22,6 +24,14 @@ def test_idle_agent_has_loaded_only_what_it_needs() -> None:
     assert not set(NOT_NEEDED_AT_REST) & set(loaded.stdout.split())
 
 
-def test_short_freeze_can_be_switched_off() -> None:
-    policy = approval_policy(ApprovalSettings(short_freeze=None), PeersSettings())
-    assert policy == ApprovalPolicy(short_freeze=timedelta(0))
+async def test_approval_follows_the_settings(tmp_path: Path) -> None:
+    settings = AgentSettings(
+        endpoint="http://127.0.0.1:1",
+        state=tmp_path,
+        approval=ApprovalSettings(policy=ApprovalMode.EACH, short_freeze=None, user_events_at_once=False),
+        peers=PeersSettings(ask_every=timedelta(seconds=1)),
+    )
+    async with open_context(settings, hide=hide_nothing) as context:
+        assert context.policy == ApprovalPolicy(
+            policy=ApprovalMode.EACH, short_freeze=None, user_events_at_once=False, ask_every=timedelta(seconds=1)
+        )

@@ -447,7 +447,7 @@ async def test_dry_run_marks_approvals_in_the_log(tmp_path: Path, caplog: pytest
 async def test_scheduled_event_is_prepared_again_after_a_reboot(tmp_path: Path, diary: list[str]) -> None:
     drain, late = RecordingHandler("drain", diary, importance=9), RecordingHandler("late", diary)
     harness = AgentHarness(
-        tmp_path, FakeService(), [drain, late], boot="first", policy=ApprovalPolicy(mode=ApprovalMode.NEVER)
+        tmp_path, FakeService(), [drain, late], boot="first", policy=ApprovalPolicy(policy=ApprovalMode.NEVER)
     )
     late.results = [Failed("no")]
     async with harness.run_agent():

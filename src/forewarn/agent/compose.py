@@ -3,7 +3,8 @@
 import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from datetime import timedelta
+
+import msgspec
 
 from forewarn.agent.context import AgentContext
 from forewarn.agent.handlers.readiness import ReadinessHandler
@@ -13,14 +14,12 @@ from forewarn.agent.handlers.secret_files import check_secret_file as secret_pro
 from forewarn.agent.lock import STATE_NAMES
 from forewarn.agent.peers import Peers
 from forewarn.agent.rules import choose_handlers
-from forewarn.agent.settings import AgentSettings, ApprovalSettings, PeersSettings
+from forewarn.agent.settings import AgentSettings, PeersSettings
 from forewarn.agent.workflow.approval import ApprovalPolicy
 from forewarn.client.aio import AsyncScheduledEvents
 from forewarn.core.base_error import BaseError
 from forewarn.files import UnsafeDirectory, check_directory
 from forewarn.process import boot_id
-
-NO_SHORT_FREEZE = timedelta(0)
 
 
 class AgentStartFailed(BaseError):
@@ -49,23 +48,12 @@ async def open_context(
             choose=lambda event: choose_handlers(settings, event).handlers,
             may_approve=lambda event: choose_handlers(settings, event).rule is not None,
             state_directory=settings.state,
-            policy=approval_policy(settings.approval, settings.peers),
+            policy=ApprovalPolicy(**msgspec.structs.asdict(settings.approval), ask_every=settings.peers.ask_every),
             peers=load_peers(settings.peers, hide),
             listen=settings.http.listen,
             boot=boot_id(),
             dry_run=dry_run,
         )
-
-
-def approval_policy(approval: ApprovalSettings, peers: PeersSettings) -> ApprovalPolicy:
-    """Build the approval policy from the settings."""
-    return ApprovalPolicy(
-        mode=approval.policy,
-        user_events_at_once=approval.user_events_at_once,
-        short_freeze=NO_SHORT_FREEZE if approval.short_freeze is None else approval.short_freeze,
-        deputy_after=approval.deputy_after,
-        ask_every=peers.ask_every,
-    )
 
 
 def load_peers(settings: PeersSettings, hide: Hide) -> Peers | None:

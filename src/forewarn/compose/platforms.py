@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+
 from forewarn.clock import Clock
 from forewarn.core.event import EventType
 from forewarn.core.policy import Policy
@@ -99,13 +101,8 @@ def _create_simulated(settings: Settings, clock: Clock, hosts: HostSet) -> Simul
 
 def create_policy(settings: Settings) -> Policy:
     """Return the policy that the settings define."""
-    policy_settings = settings.policy
     return Policy(
-        announce=policy_settings.announce,
-        enforce_notice=policy_settings.enforce_notice,
-        idle_after=policy_settings.idle_after,
-        user_operations=policy_settings.user_operations,
+        **msgspec.structs.asdict(settings.policy),
         speed=settings.speed,
-        shortest_notice=policy_settings.shortest_notice,
         allows_unreleased=settings.guest.unreleased_version,
     )

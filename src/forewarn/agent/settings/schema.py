@@ -36,8 +36,11 @@ class ApprovalSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     policy: Approvers = ApprovalMode.LEADER
     deputy_after: UpToDay = timedelta(seconds=60)
+    """How long the deputy waits for the leader after it is ready itself."""
     user_events_at_once: Flag = True
+    """Approve events that the user requested without waiting for the other VMs."""
     short_freeze: UpToDayOrNone = timedelta(seconds=10)
+    """Approve a Freeze of at most this duration without waiting for the other VMs; None or zero switches this off."""
 
 
 class PeersSettings(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,28 +8,21 @@ from typing import TypeAlias
 
 import msgspec
 
-from forewarn.agent.settings import ApprovalMode
+from forewarn.agent.settings import ApprovalMode, ApprovalSettings, PeersSettings
 from forewarn.agent.workflow.state import EventWorkflow
 from forewarn.client.document import ZERO, Event, normalize_name
 from forewarn.client.leader_election import is_deputy, is_leader
 from forewarn.core.event import EventType, Source
 
 
-class ApprovalPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """Rules for when this agent approves events."""
+class ApprovalPolicy(ApprovalSettings, frozen=True, kw_only=True):
+    """The settings for approval, and when to ask peers again."""
 
-    mode: ApprovalMode = ApprovalMode.LEADER
-    user_events_at_once: bool = True
-    """Approve events that the user requested without waiting for the other VMs."""
-    short_freeze: timedelta = timedelta(seconds=10)
-    """Approve a Freeze of at most this duration without waiting for the other VMs; zero switches this off."""
-    deputy_after: timedelta = timedelta(seconds=60)
-    """How long the deputy waits for the leader after it is ready itself."""
-    ask_every: timedelta = timedelta(seconds=5)
+    ask_every: timedelta = PeersSettings().ask_every
     """Interval at which peers that are not ready are asked again."""
 
     def __post_init__(self) -> None:
-        if self.short_freeze < ZERO or self.deputy_after < ZERO:
+        if (self.short_freeze or ZERO) < ZERO or self.deputy_after < ZERO:
             raise ValueError("short_freeze and deputy_after must not be negative")
         if self.ask_every <= ZERO:
             raise ValueError("ask_every must be positive")
@@ -69,7 +62,7 @@ def decide_approval(
     """Decide whether to approve the event of a workflow, given the names of the peers whose addresses are known."""
     if not workflow.is_scheduled:
         return ApprovalNotAllowed("the event is not waiting for approval")
-    if policy.mode is ApprovalMode.NEVER:
+    if policy.policy is ApprovalMode.NEVER:
         return ApprovalNotAllowed("this agent never approves; the event starts at its NotBefore")
     if workflow.is_notify_only:
         return ApprovalNotAllowed("no rule matches this event; handlers are only notified")
@@ -77,18 +70,18 @@ def decide_approval(
         return ApprovalNotAllowed("this VM is not ready")
     if (deadline := workflow.event.deadline) is not None and now >= deadline:
         return ApprovalNotAllowed(_too_late(workflow))
-    if policy.mode is ApprovalMode.EACH:
+    if policy.policy is ApprovalMode.EACH:
         return ApprovalAllowed("this VM is ready, and every VM approves for itself")
     return _as_leader_or_deputy(workflow, workflow.ready_at, policy, peers, now)
 
 
-def is_immediate(event: Event, policy: ApprovalPolicy) -> bool:
+def is_immediate(event: Event, settings: ApprovalSettings) -> bool:
     """Return whether an event is approved without waiting for the other VMs."""
     if event.source == Source.USER:
-        return policy.user_events_at_once
-    return (
-        event.type == EventType.FREEZE and event.duration is not None and event.duration <= policy.short_freeze != ZERO
-    )
+        return settings.user_events_at_once
+    if event.type != EventType.FREEZE or event.duration is None or not settings.short_freeze:
+        return False
+    return event.duration <= settings.short_freeze
 
 
 def other_vms(event: Event, vm_name: str) -> tuple[str, ...]:

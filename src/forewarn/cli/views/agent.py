@@ -7,7 +7,6 @@ from pathlib import Path
 
 import msgspec
 
-from forewarn.agent.compose import approval_policy
 from forewarn.agent.rules import choose_handlers
 from forewarn.agent.settings import AgentSettings, ApprovalMode
 from forewarn.agent.status import AgentStatus, StepStatus, WorkflowStatus
@@ -161,12 +160,12 @@ def _row(plan: EventPlan) -> tuple[str, ...]:
 
 
 def _approval_text(settings: AgentSettings, event: Event) -> str:
-    policy = approval_policy(settings.approval, settings.peers)
-    if event.is_started or policy.mode is ApprovalMode.NEVER or choose_handlers(settings, event).rule is None:
+    policy = settings.approval.policy
+    if event.is_started or policy is ApprovalMode.NEVER or choose_handlers(settings, event).rule is None:
         return "never"
-    if policy.mode is ApprovalMode.EACH:
+    if policy is ApprovalMode.EACH:
         return "when ready"
-    return f"by the leader, when {'it is' if is_immediate(event, policy) else 'all are'} ready"
+    return f"by the leader, when {'it is' if is_immediate(event, settings.approval) else 'all are'} ready"
 
 
 def _workflow_row(workflow: WorkflowStatus) -> tuple[str, ...]:
