@@ -113,6 +113,12 @@ def test_commands_of_a_plain_install_import_what_they_need(plain_python: Path, a
     assert ended.returncode == (5 if arguments[0] == "guest" else 0), ended.stderr
 
 
+def test_emulator_of_a_plain_install_names_the_extra_and_creates_nothing(plain_python: Path, tmp_path: Path) -> None:
+    ended = _run("env", "-i", f"HOME={tmp_path}", str(plain_python.with_name("forewarn")), "up")
+    assert (ended.returncode, ended.stdout, list(tmp_path.iterdir())) == (2, "", [])
+    assert "extra [server]" in ended.stderr
+
+
 def test_plain_install_needs_three_packages(wheel: ZipFile) -> None:
     (metadata,) = (name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
     needs = [line for line in wheel.read(metadata).decode().splitlines() if line.startswith("Requires-Dist: ")]

@@ -10,6 +10,8 @@ from typing import Any
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from forewarn.cli.extras import SERVER_PACKAGES
+
 PLAIN = ""
 EXTRA_OF_PART = {
     "agent/handlers/apprise_main.py": "notify",
@@ -86,6 +88,13 @@ def test_declared_packages_are_imported(root: Path, project: dict[str, Any]) -> 
     used = {name for _, _, name in imports(root)}
     every = set().union(*(declared(project, extra) for extra in (PLAIN, "server", "testing", "notify", "cluster")))
     assert every - used == WITHOUT_IMPORT
+
+
+def test_commands_check_every_package_of_the_server_extra(project: dict[str, Any]) -> None:
+    """A package that they do not check would be missed only after the emulator has created its data directory."""
+    distributions = packages_distributions()
+    checked = {canonicalize_name(distributions[name][0]) for name in SERVER_PACKAGES}
+    assert checked == declared(project, "server") - WITHOUT_IMPORT
 
 
 def test_parts_with_an_extra_exist(root: Path) -> None:

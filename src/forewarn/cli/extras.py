@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 from forewarn.cli.errors import CliError, ExitCode
 
-SERVER_PACKAGES = frozenset({"h11", "httptools", "litestar", "prometheus_client", "uvloop"})
+SERVER_PACKAGES = frozenset({"h11", "httptools", "jinja2", "litestar", "markupsafe", "prometheus_client", "uvloop"})
 """The packages of the extra `[server]`."""
 
 
