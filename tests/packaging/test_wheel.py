@@ -44,13 +44,18 @@ def plain_python(wheel_file: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     environment = tmp_path_factory.mktemp("plain")
     venv.create(environment)
     python = environment / "bin/python"
-    pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", str(python), "install", "--quiet")
-    if _run(*pip, "--dry-run", "--ignore-installed", "click").returncode:
+    pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", str(python))
+    tried = _run(*pip, "install", "--dry-run", "--ignore-installed", "click")
+    if tried.returncode and "CI" not in os.environ:
         pytest.skip("no package can be installed here")
-    ended = _run(*pip, "--require-hashes", "--requirement", str(ROOT / "requirements/plain.txt"))
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    ended = _run(*pip, "--no-deps", str(wheel_file))
-    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert tried.returncode == 0, tried.stdout + tried.stderr
+    for arguments in (
+        ("install", "--quiet", "--require-hashes", "--requirement", str(ROOT / "requirements/plain.txt")),
+        ("install", "--quiet", "--no-deps", str(wheel_file)),
+        ("check",),
+    ):
+        ended = _run(*pip, *arguments)
+        assert ended.returncode == 0, ended.stdout + ended.stderr
     return python
 
 
