@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from datetime import timedelta
 
 from forewarn.clock import ManualClock
@@ -14,7 +14,7 @@ from forewarn.platform.port import GatePassed, GateRequest
 from forewarn.platform.simulated import SimulatedPlatform
 from forewarn.store.memory import MemoryStore
 from forewarn.store.port import RecordKey, RecordKind
-from tests.core.sample_scopes import TEN, web_scope
+from tests.core.sample_scopes import TEN, scope, vm, web_scope
 from tests.fleet.campaign.campaigns import (
     CAMPAIGN_ID,
     MINUTE,
@@ -142,3 +142,29 @@ async def test_campaign_of_a_process_with_a_fast_clock_waits_for_the_clock_of_th
         assert holder.replica.scope("web").events == ()
         clock.set(TEN + HOUR)
         await until(lambda: bool(holder.replica.scope("web").events))
+
+
+async def test_campaign_continues_when_its_hosts_are_heard_after_a_restart() -> None:
+    """A control node that has just started has heard of no host yet when it takes the duty."""
+    store, clock = MemoryStore(), ManualClock(TEN)
+
+    def run() -> AbstractAsyncContextManager[Fleet]:
+        platform = SimulatedPlatform(clock)
+        return Fleet.run(store=store, platform=platform, clock=clock, policy=EMULATOR, has_hosts=True)
+
+    def states(fleet: Fleet) -> list[State]:
+        return [event.state for event in fleet.replica.scope("web").events]
+
+    async with run() as before:
+        await before.inventory.add_scope(scope("web", vm("web-0", host="hv-0")), by="test")
+        await before.hosts.claim("hv-0", "process", "a process", {})
+        before.hosts.expect_hosts()
+        await start_campaign(before, campaign_spec())
+        await until(lambda: states(before) == [State.SCHEDULED])
+    clock.set(TEN + HOUR)
+    async with run() as after:
+        await until(lambda: after.campaigns.duty.busy == 0)
+        assert states(after) == [State.SCHEDULED]
+        after.hosts.hear("hv-0", "process")
+        after.hosts.expect_hosts()
+        await until(lambda: states(after) == [State.STARTED])

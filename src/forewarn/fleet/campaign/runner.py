@@ -233,10 +233,18 @@ class CampaignRunner:
         return newest or self.record
 
     def _follow_context(self) -> None:
-        """Derive everything from the scopes again if the hold or the policy has changed."""
+        """Continue with the current context of the rules.
+
+        Everything is derived again if the hold or the policy has changed. If a host became silent or was heard, the
+        scheduler notifies this runner of its scopes.
+        """
         old, new = self.index.context, self._scopes.rule_context
-        if new is not old and (new.policy, new.hold) != (old.policy, old.hold):
+        if new is old:
+            return
+        if (new.policy, new.hold) != (old.policy, old.hold):
             self.index = CampaignIndex(self._decided, new, find_zone, pending=self.index.pending)
+        else:
+            self.index.context = new
 
     async def _observe_scopes(self) -> None:
         """Observe every changed scope, in short time slices."""
@@ -244,6 +252,7 @@ class CampaignRunner:
             self._dirty = set()
             for id_ in sorted(changed, key=self.index.positions.__getitem__):
                 await self._fair_share.wait_turn()
+                self._follow_context()  # it can change at any wait
                 scope, _ = self._scopes.replica.newest(id_)
                 observe(self.index, id_, scope)
 
