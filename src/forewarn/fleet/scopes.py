@@ -110,6 +110,10 @@ class Scopes:
             return decision._replace(guards={**decision.guards, **self._hold.guards})
         return decision
 
+    def guards(self, id_: str) -> Guards:
+        """Return a scope with its newest revision, as the guard of a decision that has read it."""
+        return self._loop.guards(id_)
+
     async def decide(self, id_: str, command: Callable[[Scope | None], Decision[Scope, R]]) -> R:
         """Apply a command to a scope that may not exist."""
         return await self._loop.apply(id_, command)

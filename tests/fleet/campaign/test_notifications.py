@@ -1,11 +1,15 @@
 """Campaign notifications: delivered in order, at least once, and again after a restart."""
 
+from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 
 import pytest
 
 from forewarn.clock import ManualClock
-from forewarn.platform.port import NotificationMessage
+from forewarn.core.campaign.record import CampaignState
+from forewarn.core.policy import EMULATOR
+from forewarn.fleet.service import Fleet
+from forewarn.platform.port import NotificationFailed, NotificationMessage
 from forewarn.store.memory import MemoryStore
 from tests.core.sample_scopes import TEN
 from tests.fleet.campaign.campaigns import (
@@ -71,3 +75,43 @@ async def test_notifier_that_raises_is_called_again(monkeypatch: pytest.MonkeyPa
         await fleet.time.advance(HOUR)
         await until(lambda: not fleet.campaigns.find("kernel").notifications)
     assert [message.what for message in post.messages] == ["started", "ended"]
+
+
+class SwitchedNotifier(FakeNotifier):
+    """Takes no message before it is switched on."""
+
+    is_on = False
+
+    async def notify(self, message: NotificationMessage) -> None:
+        """Take a message, or fail."""
+        if not self.is_on:
+            raise NotificationFailed("no response")
+        await super().notify(message)
+
+
+async def test_no_process_deletes_a_campaign_before_its_notifications_are_delivered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("forewarn.fleet.campaign.service.MAX_FINISHED", 0)
+    monkeypatch.setattr("forewarn.fleet.campaign.notifications.MIN_BACKOFF", 0.001)
+    monkeypatch.setattr("forewarn.fleet.campaign.notifications.MAX_BACKOFF", 0.001)
+    store, clock, post = MemoryStore(), ManualClock(TEN), SwitchedNotifier()
+
+    def run(*, has_duties: bool) -> AbstractAsyncContextManager[Fleet]:
+        platform = DurablePlatform(clock)
+        return Fleet.run(
+            store=store, platform=platform, clock=clock, policy=EMULATOR, notifier=post, has_duties=has_duties
+        )
+
+    async with run(has_duties=True) as runs_it, run(has_duties=False) as other:
+        await runs_it.inventory.add_scope(single(1), by="test")
+        await start_campaign(runs_it, campaign_spec())
+        await runs_it.campaigns.abort(CAMPAIGN_ID, by="bob")
+        await until(lambda: [campaign.state for campaign in other.campaigns.all()] == [CampaignState.ABORTED])
+        await start_campaign(other, campaign_spec(name="next"), id_=CAMPAIGN_ID.replace("0F", "1F"))
+        assert [campaign.name for campaign in other.campaigns.all()] == ["kernel", "next"]
+        post.is_on = True
+        await until(lambda: not other.campaigns.find(CAMPAIGN_ID).notifications)
+        await start_campaign(other, campaign_spec(name="last"), id_=CAMPAIGN_ID.replace("0F", "2F"))
+        assert [campaign.name for campaign in other.campaigns.all()] == ["next", "last"]
+    assert [message.what for message in post.messages if message.name == "kernel"] == ["started", "ended"]

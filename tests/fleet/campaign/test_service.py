@@ -1,6 +1,7 @@
 """Campaigns that were started: what they announce and let start, when they stop, and what people do with them."""
 
 import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
 
 import msgspec
@@ -24,13 +25,13 @@ from forewarn.core.event import EventType, State
 from forewarn.core.explain import explain
 from forewarn.core.idempotency import IdempotencyKey
 from forewarn.core.impact import Done
-from forewarn.core.journal import EntryKind
+from forewarn.core.journal import Entry, EntryKind
 from forewarn.core.scope import Scope
 from forewarn.fleet.errors import CampaignNotFound, GateNotFound
 from forewarn.fleet.service import Fleet
 from forewarn.platform.simulated import SimulatedPlatform
 from forewarn.store.memory import MemoryStore
-from forewarn.store.port import MAX_GUARDS, RecordKey, RecordKind
+from forewarn.store.port import MAX_GUARDS, NO_GUARDS, Guards, RecordKey, RecordKind
 from tests.core.campaign.wave_counts import wave_counts
 from tests.core.sample_scopes import TEN, schedule_request, scope, vm, web_scope
 from tests.fleet.campaign.campaigns import (
@@ -248,6 +249,44 @@ async def test_given_up_wave_is_announced_again_for_the_vms_that_are_not_done() 
         await fleet.time.advance(3 * HOUR)
         assert fleet.campaigns.find("kernel").state is CampaignState.COMPLETED
     assert platform.done == {f"web/web-{n}": [EventType.REBOOT] for n in range(6)}
+
+
+class InterruptedStore(MemoryStore):
+    """A store in which something else happens before the next save of a campaign."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.interruption: Callable[[], Awaitable[object]] | None = None
+
+    async def save(
+        self,
+        key: RecordKey,
+        value: bytes | None,
+        entries: Sequence[Entry],
+        *,
+        expected: int | None,
+        guards: Guards = NO_GUARDS,
+    ) -> int:
+        """Let it happen, then save."""
+        if key.kind is RecordKind.CAMPAIGN and (interruption := self.interruption) is not None:
+            self.interruption = None
+            await interruption()
+        return await super().save(key, value, entries, expected=expected, guards=guards)
+
+
+async def test_retry_is_decided_again_if_the_scope_changes_meanwhile() -> None:
+    store, clock = InterruptedStore(), ManualClock(TEN)
+    platform = DurablePlatform(clock)
+    platform.failing["web/web-3"] = "no power"
+    async with run_fleet(web_scope(), store=store, clock=clock, platform=platform) as fleet:
+        await start_campaign(fleet, campaign_spec(halt_after=None))
+        await advance_to(fleet, ten(10, 20))
+        (event,) = fleet.replica.scope("web").events
+        store.interruption = lambda: fleet.events.resolve(event.id, by="ann", why="it is dead")
+        await fleet.campaigns.retry("kernel", "web", by="bob")
+        await fleet.time.advance(timedelta(0))
+        (again,) = fleet.replica.scope("web").events
+        assert (again.vms, again.id != event.id) == (("web-3",), True)
 
 
 async def test_wave_continues_after_its_failed_event_is_retried() -> None:

@@ -60,9 +60,9 @@ class CampaignDuty:
         """How many timers wait for the clock."""
         return int(self._timer_heap.is_armed)
 
-    def is_running(self, campaign: Campaign) -> bool:
-        """Return whether this process runs a campaign, or delivers its last notifications."""
-        return campaign.id in self._runners
+    def is_finished(self, campaign: Campaign) -> bool:
+        """Return whether a campaign has ended and all of its notifications were delivered."""
+        return campaign.state.is_over and not (campaign.notifications and self._notifier.has_receivers)
 
     def now(self, campaign: Campaign) -> datetime:
         """Return the campaign's time, which never goes back."""
@@ -151,8 +151,7 @@ class CampaignDuty:
                 runner.wake()
 
     def _start_runner(self, campaign: Campaign) -> None:
-        is_notified = not campaign.notifications or not self._notifier.has_receivers
-        if not self._is_started or campaign.id in self._runners or (campaign.state.is_over and is_notified):
+        if not self._is_started or campaign.id in self._runners or self.is_finished(campaign):
             return
         runner = CampaignRunner(
             campaign,

@@ -249,10 +249,15 @@ class Campaigns:
             return await self._registry.run(create)
 
     async def _drop_oldest(self) -> None:
-        over = [campaign.id for campaign in self.all() if campaign.state.is_over and not self.duty.is_running(campaign)]
-        for id_ in over[: max(len(over) - MAX_FINISHED, 0)]:
+        """Delete the oldest ended campaigns, except those that have notifications to deliver, by any process."""
+
+        def drop(known: Campaign | None) -> Decision[Campaign, None]:
+            return Decision(None if known is None or self.duty.is_finished(known) else known, (), None)
+
+        finished = [campaign.id for campaign in self.all() if self.duty.is_finished(campaign)]
+        for id_ in finished[: max(len(finished) - MAX_FINISHED, 0)]:
             with suppress(*SAVE_ERRORS):
-                await self._loop.apply(id_, lambda _: Decision(None, (), None))
+                await self._loop.apply(id_, drop)
 
     async def _start(
         self, spec: CampaignSpec, plan: Plan, *, id_: str, by: str, why: str, unannounced: bool
@@ -300,7 +305,7 @@ class Campaigns:
             value, _ = self._scopes.replica.newest(scope)
             return retry(record, scope, value, by=by, why=why, now=now)
 
-        return await self._run_command(id_, command, idempotency_key)
+        return await self._run_command(id_, command, idempotency_key, lambda: self._scopes.guards(scope))
 
     async def skip(
         self, id_: str, scope: str, *, by: str, why: str, idempotency_key: IdempotencyKey | None = None
@@ -317,29 +322,29 @@ class Campaigns:
         id_: str,
         command: CampaignCommand,
         idempotency_key: IdempotencyKey | None,
+        guards: Callable[[], Guards] = no_guards,
     ) -> Campaign:
         """Apply an operator's command, whichever process runs the campaign; a repeated command changes nothing.
 
-        The campaign's runner gets the new record. Announcements and starts in progress are guarded by the old one, and
-        are decided again.
+        `guards` returns the other records that the command reads. The campaign's runner gets the new record.
+        Announcements and starts in progress are guarded by the old one, and are decided again.
         """
         id_ = self.find(id_).id
-        return await self._loop.apply(id_, lambda known: self._decide_command(known, id_, command, idempotency_key))
 
-    def _decide_command(
-        self, campaign: Campaign | None, id_: str, command: CampaignCommand, idempotency_key: IdempotencyKey | None
-    ) -> Decision[Campaign, Campaign]:
-        if campaign is None:
-            raise CampaignNotFound(id_)
-        now = self.duty.now(campaign)
-        if idempotency_key is not None and is_repeated_request(campaign.seen_keys, idempotency_key, now=now):
-            return Decision(campaign, (), campaign)
-        decision = command(campaign, now)
-        record = decision.record
-        if idempotency_key is not None:
-            keys = add_seen_key(campaign.seen_keys, idempotency_key, now=now)
-            record = msgspec.structs.replace(record, seen_keys=keys)
-        return Decision(record, decision.entries, record)
+        def decide(campaign: Campaign | None) -> Decision[Campaign, Campaign]:
+            if campaign is None:
+                raise CampaignNotFound(id_)
+            now = self.duty.now(campaign)
+            if idempotency_key is not None and is_repeated_request(campaign.seen_keys, idempotency_key, now=now):
+                return Decision(campaign, (), campaign)
+            decision = command(campaign, now)
+            record = decision.record
+            if idempotency_key is not None:
+                keys = add_seen_key(campaign.seen_keys, idempotency_key, now=now)
+                record = msgspec.structs.replace(record, seen_keys=keys)
+            return Decision(record, decision.entries, record, guards())
+
+        return await self._loop.apply(id_, decide)
 
 
 def _derive_id(idempotency_key: IdempotencyKey | None) -> str:
