@@ -1,5 +1,6 @@
 """Speed: notices and work of new events are shorter, existing events keep their times, and a restart keeps it."""
 
+import asyncio
 from datetime import timedelta
 
 import msgspec
@@ -10,11 +11,11 @@ from forewarn.core.errors import Invalid
 from forewarn.core.event import EventType
 from forewarn.core.journal import EntryKind
 from forewarn.core.policy import EMULATOR
-from forewarn.fleet.errors import SaveFailed
+from forewarn.fleet.errors import OutcomeUnknown, SaveFailed
 from forewarn.fleet.fleet_state import speed_at_start
 from forewarn.store.memory import MemoryStore
 from tests.core.sample_scopes import TEN, schedule_request, web_scope
-from tests.fleet.fleets import FailingStore, read_journal, run_fleet
+from tests.fleet.fleets import FailingStore, UnsureStore, read_journal, run_fleet, until
 
 MINUTE = timedelta(minutes=1)
 
@@ -66,6 +67,39 @@ async def test_speed_that_cannot_be_saved_does_not_apply() -> None:
             await fleet.speed.change(60, by="ann")
         assert fleet.speed.current == 1
         store.full = False
+
+
+async def test_saved_speed_applies_although_the_caller_does_not_hear_of_it() -> None:
+    store, seen = UnsureStore(), list[float]()
+    store.saves = True
+    async with run_fleet(web_scope(), store=store, policy=EMULATOR) as fleet:
+        fleet.speed.observers.append(seen.append)
+        store.is_unsure = True
+        with pytest.raises(OutcomeUnknown):
+            await fleet.speed.change(60, by="ann")
+        store.is_unsure = False
+        await until(lambda: fleet.speed.current == 60)
+        cancelled = asyncio.ensure_future(fleet.speed.change(30, by="ann"))
+        await asyncio.sleep(0)
+        cancelled.cancel()
+        await until(lambda: fleet.speed.current == 30)
+        assert seen == [60, 30]
+
+
+async def test_speed_applies_in_every_process_whose_settings_have_the_same_speed() -> None:
+    store = MemoryStore()
+    other_setting = msgspec.structs.replace(EMULATOR, speed=2)
+    async with (
+        run_fleet(web_scope(), store=store, policy=EMULATOR) as here,
+        run_fleet(store=store, policy=EMULATOR) as there,
+        run_fleet(store=store, policy=other_setting) as elsewhere,
+    ):
+        await here.speed.change(60, by="ann")
+        await here.holds.set(by="ann", reason="reaches the others after the speed")
+        await until(lambda: all(fleet.holds.current is not None for fleet in (there, elsewhere)))
+        assert (there.speed.current, elsewhere.speed.current) == (60, 2)
+    async with run_fleet(store=store, policy=EMULATOR) as later:
+        assert later.speed.current == 60
 
 
 @pytest.mark.parametrize("speed", [0, -1, 1_000_001, float("nan"), float("inf")])

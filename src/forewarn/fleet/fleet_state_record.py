@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from forewarn.fleet.fleet_state import FLEET_STATE, FleetState, decode, encode
-from forewarn.fleet.main_loop import Decision, MainLoop, RecordChange, RecordCodec, RecordTable
+from forewarn.fleet.main_loop import Decision, MainLoop, Observer, RecordChange, RecordCodec, RecordTable
 from forewarn.store.port import NO_GUARDS, Guards
 
 
@@ -20,6 +20,11 @@ class FleetStateRecord:
     def _observe(self, change: RecordChange[FleetState]) -> None:
         """Take the newest value into memory, because it is read far more often than it changes."""
         self.state = self._table.newest(change.id)[0] or FleetState()
+
+    @property
+    def observers(self) -> list[Observer[FleetState]]:
+        """The observers of every change of the record, in order."""
+        return self._loop.observers
 
     async def apply(
         self,

@@ -10,13 +10,14 @@ from forewarn.core.errors import Invalid
 from forewarn.core.limits import MAX_SPEED
 from forewarn.core.policy import Policy
 from forewarn.fleet import fleet_state
-from forewarn.fleet.fleet_state import SpeedChange
+from forewarn.fleet.fleet_state import FleetState, SpeedChange
 from forewarn.fleet.fleet_state_record import FleetStateRecord
+from forewarn.fleet.main_loop import RecordChange
 from forewarn.fleet.scopes import Scopes
 
 
 class Speed:
-    """The current speed, which is part of the policy. A change is saved and journaled before it applies.
+    """The current speed, which is part of the policy. A change applies when it is saved, in every process.
 
     `setting` is the speed of the settings: a changed speed outlives a restart, unless this setting is another one then.
     """
@@ -25,6 +26,7 @@ class Speed:
         self._scopes = scopes
         self._state_record = state_record
         self._setting = setting
+        state_record.observers.append(self._observe)
         self.observers: list[Callable[[float], None]] = []
         """Called with every new speed, for parts that keep their own."""
 
@@ -49,9 +51,15 @@ class Speed:
         change = SpeedChange(speed=speed, setting=self._setting)
         now = self._scopes.clock.now()
         await self._state_record.apply(partial(fleet_state.change_speed, change=change, by=by, now=now))
-        self._scopes.policy = msgspec.structs.replace(self._scopes.policy, speed=speed)
-        for observe in self.observers:
-            observe(speed)
+
+    def _observe(self, _: RecordChange[FleetState]) -> None:
+        """Apply the saved speed, unless the settings replace it."""
+        changed = self._state_record.state.speed
+        speed = changed.speed if changed is not None and changed.setting == self._setting else self._setting
+        if speed != self.current:
+            self._scopes.policy = msgspec.structs.replace(self._scopes.policy, speed=speed)
+            for observe in self.observers:
+                observe(speed)
 
     def keep(self, policy: Policy) -> Policy:
         """Return another policy at the current speed."""
