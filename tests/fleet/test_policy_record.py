@@ -3,7 +3,9 @@
 from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime, timedelta
 
-from forewarn.clock import SystemClock
+import msgspec
+
+from forewarn.clock import ManualClock, SystemClock
 from forewarn.core.journal import EntryKind
 from forewarn.core.policy import PRODUCTION, Policy
 from forewarn.fleet.service import Fleet
@@ -11,7 +13,8 @@ from forewarn.platform.simulated import SimulatedPlatform
 from forewarn.settings.schema import PolicySettings
 from forewarn.store.memory import MemoryStore
 from forewarn.store.port import JournalQuery
-from tests.fleet.fleets import until
+from tests.core.sample_scopes import web_scope
+from tests.fleet.fleets import request_from_guest, run_fleet, until
 
 T0 = datetime(2026, 11, 16, 10, tzinfo=UTC)
 
@@ -44,6 +47,21 @@ async def test_policy_is_created_once_and_a_change_reaches_every_process() -> No
         assert rows[1].entry.facts == {"idle_after": "P2D"}
     async with run() as later:
         assert later.scopes.policy.user_operations == 3
+
+
+async def test_first_policy_that_another_process_creates_is_applied_to_existing_scopes() -> None:
+    """A scope that was idle for two days is disabled at once."""
+    store, clock = MemoryStore(), ManualClock(T0)
+    never = msgspec.structs.replace(PRODUCTION, idle_after=None)
+    async with (
+        run_fleet(web_scope(), store=store, clock=clock, policy=never) as here,
+        Fleet.run(store=store, platform=SimulatedPlatform(clock), clock=clock, policy=never, has_duties=False) as there,
+    ):
+        await request_from_guest(here)
+        await here.time.advance(timedelta(days=2))
+        assert here.replica.scope("web").enabled
+        await there.policy.create(PolicySettings(idle_after=timedelta(days=1)), by="ada", now=clock.now())
+        await until(lambda: not here.replica.scope("web").enabled)
 
 
 async def test_change_of_a_cell_without_a_policy_keeps_the_other_settings() -> None:

@@ -180,6 +180,8 @@ class MainLoop:
         """The revision up to which the replica has the changes of all processes."""
         self.newest = 0
         """The newest revision that the replica has of any record."""
+        self.is_filled = False
+        """Whether everything that the store had at the start is loaded: later changes happen while this runs."""
         self._waiting_for: dict[asyncio.Future[None], int] = {}
 
     def add(
@@ -209,6 +211,7 @@ class MainLoop:
         """Load everything from the store."""
         async for change in changes:
             if isinstance(change, SnapshotEnd):
+                self.is_filled = True
                 return
             self._take_in(change)
 

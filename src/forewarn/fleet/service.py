@@ -248,15 +248,15 @@ class Fleet:
         self.scopes.policy = self.policy.override(self.speed.keep(policy))
         self._reevaluate(include_idle=True)
 
-    def _on_policy_changed(self, change: RecordChange[CellPolicy]) -> None:
-        """Apply the policy of the cell; reevaluate all, except at the first value that this process has seen."""
+    def _on_policy_changed(self, _: RecordChange[CellPolicy]) -> None:
+        """Apply the policy of the cell; reevaluate all, except when the loop is filled."""
         self.scopes.policy = self.policy.override(self.scopes.policy)
-        if change.entries is not None or change.before is not None:
+        if self._main_loop.is_filled:
             self._reevaluate(include_idle=True)
 
-    def _on_hold_changed(self, change: RecordChange[FleetHold]) -> None:
-        """Reevaluate all, except at the first value that this process has seen."""
-        if change.entries is not None or change.before is not None:
+    def _on_hold_changed(self, _: RecordChange[FleetHold]) -> None:
+        """Reevaluate all, except when the loop is filled."""
+        if self._main_loop.is_filled:
             self._reevaluate(include_idle=False)
 
     def _on_host_changed(self, view: ScopeView) -> None:
