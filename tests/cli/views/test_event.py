@@ -16,6 +16,7 @@ from forewarn.cli.views.event import (
     journal_row,
 )
 from forewarn.core.event import Cause, EventType, Source
+from forewarn.core.explain import BlockerCode
 from forewarn.core.impact import ImpactState
 from forewarn.core.journal import EntryKind
 
@@ -77,8 +78,21 @@ def test_event_waits_for_its_blockers_or_for_its_work() -> None:
 
 
 def test_stuck_work_is_shown_with_the_command_that_retries_it() -> None:
-    text = blockers_text(an_event(explanation=("failed",), impacts=[an_impact("web-0", ImpactState.FAILED)]))
+    failed = v1.Blocker(code=BlockerCode.IMPACT_STUCK, text="failed", vms=("web-0",))
+    text = blockers_text(an_event(explanation=("failed",), blockers=[failed]))
     assert f"`forewarn event retry {ID[:8]}`" in text
+
+
+def test_only_an_event_that_waits_for_its_campaign_names_the_command_that_shows_why() -> None:
+    busy = v1.Blocker(code=BlockerCode.UPDATE_DOMAIN_BUSY, text="busy", event=ID)
+    pending = v1.Blocker(code=BlockerCode.CAMPAIGN, text="not cleared")
+    texts = [
+        blockers_text(
+            an_event(campaign=ID, created_by="campaign:kernel", explanation=(blocker.text,), blockers=[blocker])
+        )
+        for blocker in (busy, pending)
+    ]
+    assert texts == ["busy", "not cleared (`forewarn campaign show kernel` shows why)"]
 
 
 def an_entry(**fields: Any) -> v1.JournalEntry:

@@ -9,11 +9,11 @@ import pytest
 
 from forewarn.api import v1
 from forewarn.core.access import Role
-from forewarn.core.impact import Failed
+from forewarn.core.impact import Failed, Retry
 from forewarn.operator.dashboard import timeline
 from forewarn.operator.dashboard.time_chart import to_seconds
 from tests.operator.dashboard.signed_in import SignedIn, page_text, sign_in
-from tests.operator.running_api import TEN, RunningApi, run_api, schedule_event
+from tests.operator.running_api import TEN, RunningApi, event_detail, run_api, schedule_event
 from tests.operator.sample_campaign import asked, start
 
 START = to_seconds(TEN)
@@ -90,6 +90,22 @@ async def test_held_event_waits_and_failed_work_is_stuck_until_now() -> None:
             "shop": [notice, ["waiting", 15 * MINUTE, None]],
             "web": [notice, ["stuck", 15 * MINUTE, None]],
         }
+
+
+async def test_event_is_stuck_as_in_the_api_only_when_no_other_work_is_in_progress() -> None:
+    async with run_api() as service:
+        browser = await sign_in(service)
+        service.platform.set_outcomes("web/web-0", Failed("no disk"))
+        service.platform.set_outcomes("web/web-3", Retry(timedelta(minutes=30)), Failed("no disk"))
+        event = await schedule_event(service, "Reboot", "web/web-0", "web/web-3", notice="15m", unannounced=True)
+        seen = []
+        for _ in range(2):
+            await advance(service, "30m")
+            kind = (await read_bars(browser))["web"][-1][0]
+            shown = (await event_detail(service, event)).event
+            assert shown is not None
+            seen.append((kind, shown.is_stuck))
+        assert seen == [("impact", False), ("stuck", True)]
 
 
 async def test_rows_are_scopes_hosts_or_vms() -> None:

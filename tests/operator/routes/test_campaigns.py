@@ -467,7 +467,7 @@ async def test_event_of_a_campaign_waits_for_its_clearance() -> None:
     text = "campaign kernel has not cleared it, as it is Paused"
     assert (event.explanation, event.blockers, event.is_stuck) == (
         [text],
-        [v1.Blocker(code=BlockerCode.CAMPAIGN, text=text)],
+        [v1.Blocker(code=BlockerCode.CAMPAIGN, text=text, vms=[])],
         True,
     )
 

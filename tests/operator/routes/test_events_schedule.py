@@ -53,11 +53,13 @@ async def test_event_is_shown_in_every_state() -> None:
                     code=BlockerCode.NOT_BEFORE,
                     text="not before 2026-03-02 10:20:00Z",
                     until=TEN + timedelta(minutes=20),
+                    vms=[],
                 ),
                 v1.Blocker(
                     code=BlockerCode.APPROVAL_REQUIRED,
                     text="it starts earlier if any VM of the scope approves",
                     until=TEN + timedelta(minutes=20),
+                    vms=[],
                 ),
             ],
         )

@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 
+import msgspec
 import pytest
 
 from forewarn.api import v1
@@ -11,7 +12,7 @@ from forewarn.core.impact import Failed
 from forewarn.core.journal import EntryKind
 from forewarn.core.policy import EMULATOR, RuleContext
 from forewarn.core.schedule import schedule
-from forewarn.core.scope import EventOutcome, Scope
+from forewarn.core.scope import ApprovalRule, EventOutcome, Scope
 from forewarn.operator.errors import JournalEventNotFound
 from forewarn.operator.views import events
 from forewarn.operator.views.events import EventFilter, show_event, show_event_detail
@@ -87,6 +88,17 @@ async def test_open_event_is_shown_with_its_blockers() -> None:
     )
 
 
+async def test_blocker_names_the_vms_that_must_all_approve() -> None:
+    scope, event = scope_with_an_event()
+    everyone = msgspec.structs.replace(scope, approval=ApprovalRule.ALL)
+    async with run_fleet(web_scope()) as fleet:
+        blockers = show_event(fleet, everyone, event, now=TEN).blockers
+    assert [(blocker.code, blocker.vms) for blocker in blockers] == [
+        (BlockerCode.NOT_BEFORE, ()),
+        (BlockerCode.APPROVAL_REQUIRED, ("web-0",)),
+    ]
+
+
 async def test_event_that_never_existed_has_no_detail() -> None:
     async with run_fleet(web_scope()) as fleet:
         with pytest.raises(JournalEventNotFound):
@@ -115,8 +127,9 @@ async def test_every_listing_shows_the_holds() -> None:
                 code=BlockerCode.HOLD,
                 text="all maintenance is held by admin: audit",
                 hold=v1.Hold(scope=None, created_by="admin", created_at=TEN, reason="audit"),
+                vms=[],
             ),
-            v1.Blocker(code=BlockerCode.HOLD, text="the scope is held by admin: closing", hold=shown.hold),
+            v1.Blocker(code=BlockerCode.HOLD, text="the scope is held by admin: closing", hold=shown.hold, vms=[]),
         ],
     )
 
@@ -132,12 +145,13 @@ async def test_event_that_waits_for_a_stuck_one_names_it() -> None:
     assert waiting is not None
     assert (failed.is_stuck, failed.blockers) == (
         True,
-        [v1.Blocker(code=BlockerCode.IMPACT_STUCK, text="the work on web-0 has failed: no power")],
+        [v1.Blocker(code=BlockerCode.IMPACT_STUCK, text="the work on web-0 has failed: no power", vms=["web-0"])],
     )
+    assert failed.stuck_vms == ["web-0"]
     turn = f"update domain 0 has its turn: event {first}"
     assert (waiting.is_stuck, waiting.blockers, waiting.explanation) == (
         True,
-        [v1.Blocker(code=BlockerCode.UPDATE_DOMAIN_BUSY, text=turn, event=first)],
+        [v1.Blocker(code=BlockerCode.UPDATE_DOMAIN_BUSY, text=turn, event=first, vms=[])],
         [turn],
     )
 

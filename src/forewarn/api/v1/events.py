@@ -69,7 +69,8 @@ class Blocker(Response, frozen=True):
     """One reason why an event waits. `text` is a message for users.
 
     `until` is the time at which the reason ends by itself, if it is known. `event` is the event that must end first (of
-    several the stuck one, else the first), `hold` the hold that stops the event.
+    several the stuck one, else the first), `hold` the hold that stops the event. `vms` are VMs of the event whose work
+    is stuck, that must approve because all must, or whose host cannot be reached.
     """
 
     code: BlockerCode
@@ -77,6 +78,7 @@ class Blocker(Response, frozen=True):
     until: datetime | None = None
     event: str | None = None
     hold: Hold | None = None
+    vms: Sequence[str] = ()
 
 
 class Event(Response, frozen=True):
@@ -113,6 +115,12 @@ class Event(Response, frozen=True):
     is_stuck: bool = False
     hold: Hold | None = None
     campaign: str | None = None
+
+    @property
+    def stuck_vms(self) -> Sequence[str]:
+        """The VMs whose work failed or has an unknown outcome: an operator can retry or resolve it."""
+        stuck = (blocker for blocker in self.blockers if blocker.code is BlockerCode.IMPACT_STUCK)
+        return [vm for blocker in stuck for vm in blocker.vms]
 
 
 class EventPage(Response, frozen=True):

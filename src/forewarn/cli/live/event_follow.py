@@ -18,8 +18,6 @@ from forewarn.cli.options.connection import ServiceConnection
 from forewarn.cli.output import moment_text, sanitize
 from forewarn.cli.views.event import blockers_text, event_json
 from forewarn.cli.views.tables import SHORT_ID
-from forewarn.core.explain import BlockerCode
-from forewarn.core.impact import STUCK
 from forewarn.core.scope import EventOutcome
 
 STYLES = {
@@ -33,7 +31,7 @@ STYLES = {
 def follow(connection: ServiceConnection, created: Sequence[v1.CreatedEvent]) -> None:
     """Follow events until they end, and exit with the code of their outcome.
 
-    If nothing continues without an operator, stop with the next steps instead of waiting.
+    If an operator must retry or resolve work before anything continues, stop with the next steps instead of waiting.
     """
     live_view.follow(
         EventFollower(connection.api, created),
@@ -57,7 +55,7 @@ class EventFollower(LiveContent[v1.JournalEntry]):
 
     @property
     def is_finished(self) -> bool:
-        """Whether all events have ended, or nothing continues without an operator."""
+        """Whether all events have ended, or an operator must retry or resolve work first."""
         return self.is_over or self.needs_operator
 
     @property
@@ -73,7 +71,11 @@ class EventFollower(LiveContent[v1.JournalEntry]):
 
     @property
     def needs_operator(self) -> bool:
-        """Whether every open event is stuck or waits for a stuck one."""
+        """Whether every open event has stuck work or waits for an event that has.
+
+        A hold or a stopped campaign does not end the following, although these events have `is_stuck`, too: operators
+        stop maintenance on purpose and let it continue later, and the reason is shown meanwhile.
+        """
         if len(self.details) < len(self._scopes):
             return False
         still_open = [detail.event for detail in self.details.values() if detail.event is not None]
@@ -135,10 +137,9 @@ class EventFollower(LiveContent[v1.JournalEntry]):
     def next_steps(self) -> Iterator[str]:
         """Yield what the operator can do about each stuck event."""
         for event in self.stuck:
-            vms = ", ".join(impact.vm for impact in event.impacts if impact.state in STUCK)
             id_ = event.id[:SHORT_ID]
             yield (
-                f"The work on {vms} needs an operator: `forewarn event retry {id_}` retries it, "
+                f"The work on {', '.join(event.stuck_vms)} needs an operator: `forewarn event retry {id_}` retries it, "
                 f"`forewarn event resolve {id_}` records its outcome."
             )
 
@@ -172,7 +173,7 @@ class EventFollower(LiveContent[v1.JournalEntry]):
 
 def _has_failed(event: v1.Event) -> bool:
     """Return whether the event is stuck: an operator must retry or resolve its work."""
-    return event.is_stuck and any(blocker.code is BlockerCode.IMPACT_STUCK for blocker in event.blockers)
+    return event.is_stuck and bool(event.stuck_vms)
 
 
 def _waits_for(event: v1.Event, other: v1.Event) -> bool:

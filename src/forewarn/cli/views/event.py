@@ -10,9 +10,9 @@ from forewarn.cli.colours import Colour
 from forewarn.cli.options.connection import ServiceConnection
 from forewarn.cli.output import moment_text, uniform_times, write_message
 from forewarn.cli.views.tables import SHORT_ID, Column, Row, single_line, with_cells, write_table
-from forewarn.core.explain import CAMPAIGN_PREFIX
+from forewarn.core.explain import CAMPAIGN_PREFIX, BlockerCode
 from forewarn.core.idempotency import REQUEST_FACTS
-from forewarn.core.impact import STUCK, ImpactState
+from forewarn.core.impact import ImpactState
 from forewarn.core.scope import EventOutcome
 
 MAX_VMS = 2
@@ -101,9 +101,9 @@ def event_json(detail: v1.EventDetail) -> dict[str, object]:
 def blockers_text(event: v1.Event) -> str:
     """Return what the event waits for, or the state of the work on each VM, and whether it is unannounced."""
     text = "; and ".join(event.explanation) or _progress_text(event)
-    if any(impact.state in STUCK for impact in event.impacts):
+    if event.stuck_vms:
         text = f"{text} (`forewarn event retry {event.id[:SHORT_ID]}`, or `resolve`)"
-    if event.campaign is not None and event.status == "Scheduled":
+    if any(blocker.code is BlockerCode.CAMPAIGN for blocker in event.blockers):
         text = f"{text} (`forewarn campaign show {event.created_by.removeprefix(CAMPAIGN_PREFIX)}` shows why)"
     return text if event.announced else f"{text}; unannounced"
 

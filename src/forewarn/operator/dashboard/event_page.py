@@ -11,7 +11,7 @@ from litestar.params import PathParameter
 from forewarn.api import v1
 from forewarn.core.access import Role
 from forewarn.core.event_type import EVENT_TYPES
-from forewarn.core.impact import STUCK, ImpactState
+from forewarn.core.impact import ImpactState
 from forewarn.core.journal import EntryKind
 from forewarn.operator.auth import CallerDep, requires
 from forewarn.operator.dashboard.pages import AnyRequest, changed, convert_form, read_form, render_page
@@ -76,7 +76,7 @@ async def show_event_page(request: AnyRequest, state: AppState, caller: CallerDe
         first=next((entry for entry in detail.journal[:1] if entry.action in FIRST_ENTRIES), None),
         effect=None if detail.type is None else EVENT_TYPES[detail.type].effect.value,
         documents=list_documents(state, detail.scope) if shown is not None else [],
-        stuck_vms=[impact.vm for impact in shown.impacts if impact.state in STUCK] if shown is not None else [],
+        stuck_vms=shown.stuck_vms if shown is not None else [],
         scope_vms=_scope_vms(state, detail.scope) if shown is not None and shown.status == "Scheduled" else [],
         failed_state=ImpactState.FAILED,
         request_key=token_hex(16),

@@ -10,7 +10,7 @@ import msgspec
 from forewarn.core.campaign.windows import Span
 from forewarn.core.change import OUTCOMES
 from forewarn.core.event import Event, State
-from forewarn.core.impact import STUCK
+from forewarn.core.explain import has_only_stuck_work
 from forewarn.core.journal import EntryKind
 from forewarn.core.scope import EventOutcome
 from forewarn.operator.dashboard.session_middleware import ROOT
@@ -173,7 +173,7 @@ class TimelineFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 def open_event(scope: str, event: Event) -> TimelineItem:
     """Return an open event of a scope."""
-    is_stuck = any(impact.state in STUCK for impact in event.impacts)
+    is_stuck = has_only_stuck_work(event)
     return TimelineItem(
         id=event.id,
         scope=scope,

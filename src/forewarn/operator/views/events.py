@@ -15,6 +15,9 @@ from forewarn.core.explain import (
     Blocker,
     CampaignPending,
     DomainInUse,
+    HostSilent,
+    HostUnknown,
+    ImpactStuck,
     NotBefore,
     OperatorHold,
     blocker_messages,
@@ -22,7 +25,7 @@ from forewarn.core.explain import (
     is_stuck,
 )
 from forewarn.core.journal import EntryKind
-from forewarn.core.scope import Scope
+from forewarn.core.scope import ApprovalRule, Scope
 from forewarn.fleet.event_loop import iterate_gradually
 from forewarn.fleet.service import Fleet
 from forewarn.operator.auth import Caller
@@ -85,16 +88,24 @@ def show_event(fleet: Fleet, scope: Scope, event: Event, *, now: datetime) -> v1
 
 def _show_blocker(blocker: Blocker, scope: str) -> v1.Blocker:
     until, event, hold = None, None, None
+    vms: Sequence[str] = ()
     match blocker:
-        case NotBefore() | ApprovalPending():
+        case NotBefore():
             until = blocker.at
+        case ApprovalPending():
+            until = blocker.at
+            vms = blocker.vms if blocker.rule is ApprovalRule.ALL else ()
         case DomainInUse():
             event = blocker.stuck_event or blocker.events[0]
         case OperatorHold():
             hold = show_hold(blocker.hold, None if blocker.whole_fleet else scope)
+        case ImpactStuck():
+            vms = (blocker.vm,)
+        case HostUnknown() | HostSilent():
+            vms = blocker.vms
         case _:
             pass
-    return v1.Blocker(code=blocker.code, text=str(blocker), until=until, event=event, hold=hold)
+    return v1.Blocker(code=blocker.code, text=str(blocker), until=until, event=event, hold=hold, vms=vms)
 
 
 def _with_campaign_state(fleet: Fleet, blocker: Blocker) -> Blocker:
