@@ -19,7 +19,7 @@ from forewarn.fleet.errors import OutcomeUnknown, SaveFailed, ScopeExists, Scope
 from forewarn.fleet.event_loop import pause_gc, tasks_until_exit
 from forewarn.fleet.main_loop import Decision, MainLoop, RecordChange, RecordCodec, RecordLoop, RecordTable
 from forewarn.store.memory import MemoryStore
-from forewarn.store.port import MAX_GUARDS, RecordKey, RecordKind
+from forewarn.store.port import MAX_GUARDS, Deleted, Record, RecordKey, RecordKind
 from tests.core.sample_scopes import TEN, schedule_request, scope, vm, web_scope
 from tests.fleet.fleets import FailingStore, UnsureStore, read_journal, run_fleet, until
 
@@ -254,7 +254,7 @@ class Order:
 @asynccontextmanager
 async def run_loops(
     store: MemoryStore, *, follows: bool = True
-) -> AsyncIterator[tuple[RecordLoop[Counter], RecordLoop[Counter]]]:
+) -> AsyncIterator[tuple[MainLoop, RecordLoop[Counter], RecordLoop[Counter]]]:
     """Run a main loop with two kinds of records: tokens, and leases on which they rest."""
     encode, decode = msgspec.json.Encoder().encode, msgspec.json.Decoder(Counter).decode
     async with store.watch() as changes, tasks_until_exit() as tasks:
@@ -264,7 +264,7 @@ async def run_loops(
         await main_loop.fill(changes)
         if follows:
             tasks.create_task(main_loop.follow(changes))
-        yield tokens, leases
+        yield main_loop, tokens, leases
 
 
 def count_up(value: Counter | None) -> Decision[Counter, int]:
@@ -276,7 +276,7 @@ def count_up(value: Counter | None) -> Decision[Counter, int]:
 async def test_decision_is_made_again_on_the_newest_value_of_its_guard() -> None:
     """Another process has changed the guard, and the watch has not told of it yet."""
     store = MemoryStore()
-    async with run_loops(store, follows=False) as (tokens, leases):
+    async with run_loops(store, follows=False) as (_, tokens, leases):
         await leases.apply("clock", count_up)
         seen: list[int | None] = []
 
@@ -295,7 +295,7 @@ async def test_decision_is_made_again_on_the_newest_value_of_its_guard() -> None
 
 async def test_decision_is_made_again_when_its_guard_is_deleted_or_comes_to_exist() -> None:
     store = MemoryStore()
-    async with run_loops(store) as (tokens, leases):
+    async with run_loops(store) as (_, tokens, leases):
         key = leases.key("clock")
 
         def note_lease(_: Counter | None) -> Decision[Counter, None]:
@@ -309,9 +309,48 @@ async def test_decision_is_made_again_when_its_guard_is_deleted_or_comes_to_exis
         assert tokens.newest("two")[0] == Counter(-1)
 
 
+class SlowStore(MemoryStore):
+    """A store whose loads return what they have read when the test lets them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loading = asyncio.Event()
+        self.may_return = asyncio.Event()
+
+    async def load(self, key: RecordKey) -> Record | None:
+        """Read, and wait."""
+        record = await super().load(key)
+        self.loading.set()
+        await self.may_return.wait()
+        return record
+
+
+async def test_late_load_does_not_revive_a_deleted_record() -> None:
+    """The watch reports the deletion after the load has read the record, and before it returns."""
+    store = SlowStore()
+    async with run_loops(store, follows=False) as (main_loop, _, leases):
+        key = leases.key("clock")
+        revision = await store.save(key, b'{"value":7}', (), expected=None)
+        loading = asyncio.ensure_future(leases.catch_up("clock", revision))
+        await store.loading.wait()
+        main_loop.take_in(Deleted(key, await store.save(key, None, (), expected=revision)))
+        store.may_return.set()
+        await loading
+        assert leases.newest("clock") == (None, None)
+        assert await leases.apply("clock", count_up) == 1
+
+
+async def test_loaded_record_counts_for_the_position() -> None:
+    store = MemoryStore()
+    async with run_loops(store, follows=False) as (main_loop, _, leases):
+        revision = await store.save(leases.key("clock"), b'{"value":7}', (), expected=None)
+        await leases.catch_up("clock", revision)
+        assert main_loop.newest == revision
+
+
 async def test_batch_is_decided_again_if_a_guard_changes_within_it() -> None:
     """No save rests on two revisions of one record."""
-    async with run_loops(MemoryStore()) as (tokens, leases):
+    async with run_loops(MemoryStore()) as (_, tokens, leases):
         decided: list[tuple[str, int | None]] = []
 
         def rest_on(name: str, revision: int | None) -> Decision[Counter, None]:
@@ -329,7 +368,7 @@ async def test_batch_is_decided_again_if_a_guard_changes_within_it() -> None:
 async def test_decision_waits_for_a_pending_save_of_its_guard_in_this_process() -> None:
     """It would be refused; so it is decided again once that is saved, and needs one save."""
     store = FailingStore()
-    async with run_loops(store) as (tokens, leases):
+    async with run_loops(store) as (_, tokens, leases):
 
         def copy_lease(_: Counter | None) -> Decision[Counter, None]:
             lease, revision = leases.newest("clock")
@@ -343,7 +382,7 @@ async def test_decision_waits_for_a_pending_save_of_its_guard_in_this_process() 
 async def test_record_that_is_not_followed_cannot_be_a_guard() -> None:
     store = MemoryStore()
     await store.save(HOLD, b"{}", (), expected=None)
-    async with run_loops(store) as (tokens, _):
+    async with run_loops(store) as (_, tokens, _):
         with pytest.raises(SaveFailed, match="fleet/hold cannot be a guard"):
             await tokens.apply("one", lambda _: Decision(Counter(1), (), None, {HOLD: None}))
         assert await tokens.apply("one", count_up) == 1
@@ -361,7 +400,7 @@ async def test_batch_with_more_guards_than_a_save_may_name_is_saved_in_parts() -
         return command
 
     guards = [RecordKey(RecordKind.LEASE, f"lease-{n}") for n in range(MAX_GUARDS + 4)]
-    async with run_loops(store) as (tokens, _):
+    async with run_loops(store) as (_, tokens, _):
         results = await asyncio.gather(*(tokens.apply("one", rest_on(guard)) for guard in guards))
         assert results == list(range(1, len(guards) + 1))
         assert tokens.newest("one")[0] == Counter(len(guards))
@@ -371,7 +410,7 @@ async def test_batch_with_more_guards_than_a_save_may_name_is_saved_in_parts() -
 async def test_error_while_saving_reaches_its_callers_and_the_loop_continues() -> None:
     """A value that cannot be encoded is no reason to end the service."""
     broken = Counter(object())  # type: ignore[arg-type]  # it cannot be encoded
-    async with run_loops(MemoryStore()) as (tokens, _):
+    async with run_loops(MemoryStore()) as (_, tokens, _):
         with pytest.raises(SaveFailed, match="token/one could not be saved: TypeError"):
             await tokens.apply("one", lambda _: Decision(broken, (), None))
         assert await tokens.apply("one", count_up) == 1
@@ -388,7 +427,7 @@ async def test_saved_command_is_not_reported_as_refused_with_the_next_one() -> N
         store.full = store.saves == 1
         return Decision(None, (entry,), "deleted")
 
-    async with run_loops(store) as (tokens, _):
+    async with run_loops(store) as (_, tokens, _):
         created, deleted = await asyncio.gather(
             tokens.apply("one", create), tokens.apply("one", delete), return_exceptions=True
         )
@@ -397,7 +436,7 @@ async def test_saved_command_is_not_reported_as_refused_with_the_next_one() -> N
 
 
 async def test_observers_see_a_saved_change_in_order_and_before_the_reply() -> None:
-    async with run_loops(MemoryStore()) as (tokens, _):
+    async with run_loops(MemoryStore()) as (_, tokens, _):
         seen: list[tuple[str, RecordChange[Counter]]] = []
         tokens.observers.extend(Order(name, seen) for name in ("first", "second"))
         assert await tokens.apply("one", count_up) == 1
@@ -408,7 +447,7 @@ async def test_observers_see_a_saved_change_in_order_and_before_the_reply() -> N
 
 async def test_change_of_another_process_is_observed_once_and_is_not_ours() -> None:
     store = MemoryStore()
-    async with run_loops(store) as (tokens, _):
+    async with run_loops(store) as (_, tokens, _):
         seen: list[tuple[str, RecordChange[Counter]]] = []
         tokens.observers.append(Order("only", seen))
         await tokens.apply("one", count_up)
@@ -421,7 +460,7 @@ async def test_change_of_another_process_is_observed_once_and_is_not_ours() -> N
 
 
 async def test_drain_returns_when_every_command_that_waits_has_its_reply() -> None:
-    async with run_loops(MemoryStore()) as (tokens, _):
+    async with run_loops(MemoryStore()) as (_, tokens, _):
         waiting = [asyncio.ensure_future(tokens.apply(f"t-{n}", count_up)) for n in range(5)]
         await asyncio.sleep(0)
         await tokens.drain()

@@ -213,7 +213,7 @@ class MainLoop:
             if isinstance(change, SnapshotEnd):
                 self.is_filled = True
                 return
-            self._take_in(change)
+            self.take_in(change)
 
     async def wait_reached(self, revision: int) -> None:
         """Return when the replica has every change up to a revision of any record."""
@@ -229,7 +229,7 @@ class MainLoop:
         """Apply every change from now on; most are our own and already known. Does not return."""
         async for change in changes:
             if not isinstance(change, SnapshotEnd):
-                self._take_in(change)
+                self.take_in(change)
             if not isinstance(change, Reached):
                 self._on_followed()
 
@@ -244,11 +244,8 @@ class MainLoop:
             raise ValueError(f"{conflict.key} cannot be a guard, because its changes are not followed")
         if loop.revision_of(conflict.key.id) != conflict.expected:
             return
-        record = await self.store.load(conflict.key)
-        if record is None:
+        if not await loop.load(conflict.key.id):
             await asyncio.sleep(DELETION_WAIT)  # the watch brings the revision of the deletion
-        else:
-            loop.take_in(record)
 
     def saves_of(self, guards: Guards) -> list[asyncio.Future[None]]:
         """Return the saves of guards that are in progress here: decide after them, and they cause no conflict.
@@ -258,7 +255,8 @@ class MainLoop:
         loops = ((self._find(key), key.id) for key in guards)
         return [loop.saves[id_] for loop, id_ in loops if loop is not None and id_ in loop.saves]
 
-    def _take_in(self, change: Record | Deleted | Reached) -> None:
+    def take_in(self, change: Record | Deleted | Reached) -> None:
+        """Apply a change from the store, unless it is already known."""
         self.newest = max(self.newest, change.revision)
         if isinstance(change, Reached):
             self.reached = max(self.reached, change.revision)
@@ -294,6 +292,8 @@ class RecordLoop(Generic[V]):
         """The saves that the store has not confirmed yet."""
         self._gone: dict[str, int] = {}
         """The records that the store reports as deleted, with the revisions of the deletions."""
+        self._loads: dict[str, int] = {}
+        """How many loads of each record are in progress."""
 
     @property
     def busy(self) -> int:
@@ -317,6 +317,20 @@ class RecordLoop(Generic[V]):
             await self._main_loop.refresh(RevisionConflict(self.key(id_), expected=known, actual=revision))
         except StoreError as error:
             raise SaveFailed(str(error)) from error
+
+    async def load(self, id_: str) -> bool:
+        """Load the newest value of a record, unless a newer one is known; return whether the record exists."""
+        self._loads[id_] = self._loads.get(id_, 0) + 1
+        try:
+            record = await self._main_loop.store.load(self.key(id_))
+            if record is not None:
+                self._main_loop.take_in(record)
+            return record is not None
+        finally:
+            self._loads[id_] -= 1
+            if not self._loads[id_]:
+                del self._loads[id_]
+                self._forget_if_gone(id_)
 
     def key(self, id_: str) -> RecordKey:
         """Return the key of a record."""
@@ -484,8 +498,8 @@ class RecordLoop(Generic[V]):
             done.set_result(None)
 
     def _forget_if_gone(self, id_: str) -> None:
-        """Forget a deleted record when nothing older can arrive any more, neither from the store nor from a command."""
-        if id_ in self._gone and id_ not in self._pending:
+        """Forget a deleted record when nothing older can arrive any more: from the watch, a load or a command."""
+        if id_ in self._gone and id_ not in self._pending and id_ not in self._loads:
             self._values.forget(id_, self._gone.pop(id_))
 
 
