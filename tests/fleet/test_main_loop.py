@@ -2,7 +2,7 @@
 
 import asyncio
 import weakref
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 import msgspec
@@ -19,7 +19,7 @@ from forewarn.fleet.errors import OutcomeUnknown, SaveFailed, ScopeExists, Scope
 from forewarn.fleet.event_loop import pause_gc, tasks_until_exit
 from forewarn.fleet.main_loop import Decision, MainLoop, RecordChange, RecordCodec, RecordLoop, RecordTable
 from forewarn.store.memory import MemoryStore
-from forewarn.store.port import MAX_GUARDS, Deleted, Record, RecordKey, RecordKind
+from forewarn.store.port import MAX_GUARDS, NO_GUARDS, Deleted, Guards, Record, RecordKey, RecordKind
 from tests.core.sample_scopes import TEN, schedule_request, scope, vm, web_scope
 from tests.fleet.fleets import FailingStore, UnsureStore, read_journal, run_fleet, until
 
@@ -466,3 +466,61 @@ async def test_drain_returns_when_every_command_that_waits_has_its_reply() -> No
         await tokens.drain()
         assert [one.done() for one in waiting] == [True] * 5
         assert tokens.busy == 0
+
+
+async def test_newer_value_that_overtakes_the_reply_of_a_save_is_observed_last() -> None:
+    """Another process saves, and the watch brings that, before our own save returns."""
+
+    class OvertakenStore(MemoryStore):
+        async def save(
+            self,
+            key: RecordKey,
+            value: bytes | None,
+            entries: Sequence[Entry],
+            *,
+            expected: int | None,
+            guards: Guards = NO_GUARDS,
+        ) -> int:
+            revision = await super().save(key, value, entries, expected=expected, guards=guards)
+            main_loop.take_in(Record(key, b'{"value":5}', revision + 1))
+            return revision
+
+    async with run_loops(OvertakenStore(), follows=False) as (main_loop, tokens, _):
+        seen: list[tuple[str, RecordChange[Counter]]] = []
+        tokens.observers.append(Order("only", seen))
+        await tokens.apply("one", count_up)
+        assert [change for _, change in seen] == [
+            RecordChange("one", None, Counter(5), None),
+            RecordChange("one", None, Counter(5), []),
+        ]
+
+
+async def test_callers_are_cancelled_if_an_observer_fails() -> None:
+    """The service ends with the error, and no caller waits for a reply for ever."""
+
+    later: list[asyncio.Future[int]] = []
+
+    async def run() -> None:
+        async with run_loops(MemoryStore()) as (_, tokens, _):
+
+            def fail(_: RecordChange[Counter]) -> None:
+                later.append(tokens.submit("one", count_up))
+                raise ZeroDivisionError
+
+            tokens.observers.append(fail)
+            later.append(tokens.submit("one", count_up))
+            await asyncio.Event().wait()
+
+    with pytest.raises(ZeroDivisionError):
+        await run()
+    assert [caller.cancelled() for caller in later] == [True, True]
+
+
+@pytest.mark.filterwarnings("ignore:.*RecordLoop._run")  # only Python 3.13 and newer close a coroutine without a task
+async def test_callers_are_cancelled_if_the_service_stops_before_their_turn() -> None:
+    async with run_loops(MemoryStore()) as (_, tokens, _):
+        waiting = tokens.submit("one", count_up)
+    assert waiting.cancelled()
+    with pytest.raises(RuntimeError):
+        tokens.submit("one", count_up)
+    assert tokens.busy == 0

@@ -21,6 +21,7 @@ such as the fleet's hold; compare-and-swap on the record itself would not detect
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from forewarn.core.base_error import CodedError
@@ -363,8 +364,9 @@ class RecordLoop(Generic[V]):
     def _enqueue(self, id_: str, command: Callable[[V | None], Decision[V, R]]) -> asyncio.Future[R]:
         caller: asyncio.Future[R] = asyncio.get_running_loop().create_future()
         if id_ not in self._pending:
+            task = self._main_loop.tasks.create_task(self._run(id_), name=f"save {self._codec.kind.value} {id_}")
+            task.add_done_callback(partial(self._cancel_left, id_))
             self._pending[id_] = []
-            self._main_loop.tasks.create_task(self._run(id_), name=f"save {self._codec.kind.value} {id_}")
         self._pending[id_].append(PendingCommand(command, caller))
         return caller
 
@@ -387,14 +389,17 @@ class RecordLoop(Generic[V]):
 
     async def _run(self, id_: str) -> None:
         """Process batches until the record has no queued commands."""
-        try:
-            while batch := self._pending[id_]:
-                self._pending[id_] = []
-                await self._process(id_, batch)
-        finally:
+        while batch := self._pending[id_]:
+            self._pending[id_] = []
+            await self._process(id_, batch)
+        del self._pending[id_]
+        self._forget_if_gone(id_)
+
+    def _cancel_left(self, id_: str, task: asyncio.Task[None]) -> None:
+        """Cancel the callers that wait, if the task has ended before they had a reply: then the service stops."""
+        if task.cancelled() or task.exception() is not None:
             for _, caller in self._pending.pop(id_):
                 caller.cancel()
-            self._forget_if_gone(id_)
 
     async def _process(self, id_: str, batch: list[PendingCommand[V]]) -> None:
         """Decide and save a batch, in as few saves as possible, and reply to the callers after each save."""
@@ -407,7 +412,7 @@ class RecordLoop(Generic[V]):
                 results = [OutcomeUnknown(error.reason)] * len(batch)
             except StoreError as error:
                 results = [SaveFailed(str(error))] * len(batch)
-            except asyncio.CancelledError:
+            except BaseException:  # cancelled, or a bug in an observer: the service stops
                 for _, caller in batch:
                     caller.cancel()
                 raise
@@ -436,7 +441,9 @@ class RecordLoop(Generic[V]):
                 continue
             self._values.update(id_, decided.value, saved)
             self._main_loop.newest = max(self._main_loop.newest, saved)
-            self.notify(RecordChange(id_, before, decided.value, decided.entries))
+            newest, revision = self._values.newest(id_)
+            after = decided.value if revision == saved else newest  # the watch may have been faster than this reply
+            self.notify(RecordChange(id_, before, after, decided.entries))
             return decided.results
         raise SaveFailed(f"{id_} could not be saved because of {MAX_CONFLICTS} conflicts in a row")
 
