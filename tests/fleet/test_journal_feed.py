@@ -232,7 +232,7 @@ class FailingJournal(MemoryStore):
 
 
 async def test_feeds_continue_after_the_store_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journal, "RETRY_DELAY", 0.0)
+    monkeypatch.setattr(journal, "FIRST_PAUSE", 0.0)
     store = FailingJournal()
     async with fed(store) as feeds, aclosing(rows_after(feeds, 0)) as rows:
         waiting = asyncio.ensure_future(take(rows, 1))

@@ -121,7 +121,7 @@ class FullFleetStateStore(MemoryStore):
 
 async def test_port_that_cannot_be_saved_is_opened_later(monkeypatch: pytest.MonkeyPatch) -> None:
     """Until then there is no listener: a port that is not saved could be assigned to another VM."""
-    monkeypatch.setattr("forewarn.guest.vm_listeners.MIN_BACKOFF", 0.001)
+    monkeypatch.setattr("forewarn.guest.vm_listeners.FIRST_PAUSE", 0.001)
     store = FullFleetStateStore()
     async with run_fleet(web_scope(), store=store) as fleet, ports(fleet) as given:
         store.full = True
@@ -157,8 +157,8 @@ async def test_vm_removed_before_it_has_a_port_does_not_affect_others(monkeypatc
 
 async def test_port_in_use_does_not_affect_other_vms(monkeypatch: pytest.MonkeyPatch) -> None:
     """The VM gets its port as soon as it is free again."""
-    monkeypatch.setattr("forewarn.guest.vm_listeners.MIN_BACKOFF", 0.001)
-    monkeypatch.setattr("forewarn.guest.vm_listeners.MAX_BACKOFF", 0.001)
+    monkeypatch.setattr("forewarn.guest.vm_listeners.FIRST_PAUSE", 0.001)
+    monkeypatch.setattr("forewarn.guest.vm_listeners.LONGEST_PAUSE", 0.001)
     with socket.create_server((HOST, 0)) as other:
         port = other.getsockname()[1]
         async with run_fleet(web_scope()) as fleet, ports(fleet) as given:
@@ -256,8 +256,8 @@ async def test_busy_port_at_the_start_does_not_affect_other_vms(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It is retried, and logged once when it fails and once when it is back."""
-    monkeypatch.setattr("forewarn.guest.vm_listeners.MIN_BACKOFF", 0.001)
-    monkeypatch.setattr("forewarn.guest.vm_listeners.MAX_BACKOFF", 0.001)
+    monkeypatch.setattr("forewarn.guest.vm_listeners.FIRST_PAUSE", 0.001)
+    monkeypatch.setattr("forewarn.guest.vm_listeners.LONGEST_PAUSE", 0.001)
     tries = count_attempts(monkeypatch)
     store = MemoryStore()
     async with run_fleet(web_scope(), store=store) as fleet, ports(fleet):
@@ -293,8 +293,8 @@ def count_attempts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 async def test_removed_vm_with_a_busy_port_is_no_longer_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("forewarn.guest.vm_listeners.MIN_BACKOFF", 0.001)
-    monkeypatch.setattr("forewarn.guest.vm_listeners.MAX_BACKOFF", 0.001)
+    monkeypatch.setattr("forewarn.guest.vm_listeners.FIRST_PAUSE", 0.001)
+    monkeypatch.setattr("forewarn.guest.vm_listeners.LONGEST_PAUSE", 0.001)
     store = MemoryStore()
     async with run_fleet(web_scope(), store=store) as fleet, ports(fleet):
         kept = fleet.ports.assigned["web/web-2"]

@@ -67,6 +67,7 @@ PLUMBING = {
 
 DOUBLING = re.compile(
     r"\b2(\.0)? \*\*|\b(pause|delay|backoff|interval|wait)\w* \* 2\b|\b2 \* (pause|delay|backoff|interval|wait)"
+    r"|\*= ?2\b"
 )
 BACKOFF = "core/backoff.py"
 

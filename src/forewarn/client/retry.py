@@ -11,8 +11,7 @@ RETRY_FOR = 30.0
 RETRY_GONE_FOR = 70.0
 """The same while the service answers 410, which it does while it is being updated."""
 
-FIRST_PAUSE = 1.0
-LONGEST_PAUSE = 5.0
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 5.0
 """The backoff doubles from the first to the longest pause. It must be short against the 30 s notice of an eviction."""
 LONGEST_RETRY_AFTER = 70.0
 """The longest pause that the service can request with Retry-After."""

@@ -5,25 +5,21 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
-from typing import Protocol, TypeVar
+from typing import Protocol
 
-from forewarn.core.backoff import backoff
 from forewarn.core.errors import CoreError
 from forewarn.core.impact import Done, Failed, Impact, ImpactOutcome, ImpactState, NotStarted, Unknown
 from forewarn.core.impact_lifecycle import impacts_to_begin
 from forewarn.fleet.duty import DutyWork
-from forewarn.fleet.errors import SAVE_ERRORS, FleetError
+from forewarn.fleet.errors import FleetError
 from forewarn.fleet.impact_writer import ImpactWriter, ScopeImpactWriter, describe_work
 from forewarn.fleet.main_loop import MainLoop
 from forewarn.fleet.replica import ScopeView
+from forewarn.fleet.retry import repeat_until_saved
 from forewarn.fleet.scopes import ScopeChange, Scopes
 from forewarn.platform.port import Platform, Work
 
 log = logging.getLogger(__name__)
-R = TypeVar("R")
-
-MIN_BACKOFF, MAX_BACKOFF = 0.5, 30.0
-"""The pause between attempts to save an outcome, in seconds of real time."""
 
 WORK_TIMEOUT = PROBE_TIMEOUT = 25 * 3600.0
 """How long, in seconds of real time, a platform may take before its work counts as unknown. A probe after a crash may
@@ -181,7 +177,10 @@ class Impacts:
         async with self._begin_slots:
             impact = self._scopes.replica.scope(scope).event(event).impact(vm) or Impact(vm=vm)
             attempt = impact.attempt + 1
-            work = await _repeat_until_saved(lambda: self._writer.begin(scope, event, vm, attempt=attempt, again=again))
+            work = await repeat_until_saved(
+                f"save that event {event} begins on {scope}/{vm}",
+                lambda: self._writer.begin(scope, event, vm, attempt=attempt, again=again),
+            )
         await self._settle(work, await self._carry_out(work))
 
     async def _recover(self, scope: str, event: str, vm: str) -> None:
@@ -217,16 +216,4 @@ class Impacts:
             return Unknown(f"internal error of the platform in a probe: {error!r}")
 
     async def _settle(self, work: Work, outcome: ImpactOutcome) -> None:
-        await _repeat_until_saved(lambda: self._writer.settle(work, outcome))
-
-
-async def _repeat_until_saved(save: Callable[[], Awaitable[R]]) -> R:
-    """Save, and retry with backoff while that fails, because the outcome must not be lost."""
-    pauses = backoff(MIN_BACKOFF, MAX_BACKOFF)
-    while True:
-        try:
-            return await save()
-        except SAVE_ERRORS as error:
-            pause = next(pauses)
-            log.warning("%s; retrying in %.1f s", error, pause)
-            await asyncio.sleep(pause)
+        await repeat_until_saved(f"save the outcome of {work.id}", lambda: self._writer.settle(work, outcome))

@@ -15,6 +15,7 @@ from itertools import islice
 from operator import attrgetter
 
 from forewarn.clock import Clock
+from forewarn.core.backoff import backoff
 from forewarn.core.journal import CAMPAIGN_CHANGE_KINDS, EVENT_CHANGE_KINDS, EntryKind
 from forewarn.fleet.duty import DutyWork
 from forewarn.fleet.errors import JournalPruned, PositionNotFound
@@ -39,8 +40,8 @@ FEED_PAGE = 200
 TAIL_ROWS = 1_000
 """How many of the newest rows are kept in memory for all streams."""
 
-RETRY_DELAY = 1.0
-"""The pause in seconds before the newest rows are read again after the store has failed."""
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 5.0
+"""The pauses in seconds before the newest rows are read again after the store has failed."""
 
 HISTORY_PAGE = 100
 
@@ -134,6 +135,7 @@ class Journal:
 
     async def _follow(self) -> None:
         position: int | None = None
+        pauses = backoff(FIRST_PAUSE, LONGEST_PAUSE)
         while True:
             try:
                 if position is None:
@@ -142,15 +144,17 @@ class Journal:
                 await self._changed.wait()
                 self._changed.clear()
                 position = await self._read_new_rows(position)
+                pauses = backoff(FIRST_PAUSE, LONGEST_PAUSE)
             except StoreClosed:
                 self._notify()
                 return
             except StoreError as error:
-                log.warning("could not read the newest journal rows: %s; retrying", error)
+                pause = next(pauses)
+                log.warning("could not read the newest journal rows: %s; retrying in %.0f s", error, pause)
                 self._tail.clear()
                 position = None
                 self._notify()  # each stream reads by itself and gets its own error
-                await asyncio.sleep(RETRY_DELAY)
+                await asyncio.sleep(pause)
 
     async def _read_new_rows(self, position: int) -> int:
         """Read new rows into memory, and wake the streams."""

@@ -90,7 +90,7 @@ class TooManyListeners(BaseError):
 LISTEN_ERRORS = (ListenFailed, PortUnavailable, TooManyListeners, FleetError, CoreError)
 """Errors that can prevent a listener for a new VM; most are temporary."""
 
-MIN_BACKOFF, MAX_BACKOFF = 1.0, 60.0
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 """First and longest pause, in seconds, before another attempt to listen for a VM."""
 
 ALL = ""
@@ -165,7 +165,7 @@ class VmPortListeners:
         return self._vms_on is None or vm.host == self._vms_on
 
     async def _open_for_changes(self) -> None:
-        pauses = backoff(MIN_BACKOFF, MAX_BACKOFF)
+        pauses = backoff(FIRST_PAUSE, LONGEST_PAUSE)
         pause: float | None = next(pauses) if self.failures else None
         while True:
             with suppress(TimeoutError):
@@ -176,7 +176,7 @@ class VmPortListeners:
             views = [view for view in self._fleet.replica.views() if view.id in changed]
             await self._open_for_new(self._vm_names(views))
             if not self.failures:
-                pauses, pause = backoff(MIN_BACKOFF, MAX_BACKOFF), None
+                pauses, pause = backoff(FIRST_PAUSE, LONGEST_PAUSE), None
             else:
                 self._changed |= changed
                 pause = next(pauses)

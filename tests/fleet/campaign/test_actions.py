@@ -35,6 +35,7 @@ from forewarn.core.impact import Failed, ImpactState
 from forewarn.core.impact_lifecycle import begin, settle
 from forewarn.core.policy import EMULATOR
 from forewarn.core.scope import EventOutcome
+from forewarn.fleet import retry
 from forewarn.fleet.campaign import actions
 from forewarn.fleet.campaign.actions import CampaignActions
 from forewarn.fleet.campaign.time_zones import find_zone
@@ -189,7 +190,7 @@ async def test_cleared_wave_starts_and_its_reservation_ends() -> None:
 async def test_wave_that_could_not_be_saved_is_not_cleared_and_not_tried_again(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(actions, "MIN_BACKOFF", 0.0)
+    monkeypatch.setattr(actions, "CLEAR_PAUSE", 0.0)
     store = FailingStore()
     async with run_bench(store) as bench:
         await bench.actions.execute(ANNOUNCE)
@@ -203,7 +204,7 @@ async def test_wave_that_could_not_be_saved_is_not_cleared_and_not_tried_again(
 
 
 async def test_announcement_is_repeated_until_it_is_saved(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(actions, "MIN_BACKOFF", 0.001)
+    monkeypatch.setattr(retry, "FIRST_PAUSE", 0.001)
     store = FailingStore()
     async with run_bench(store) as bench:
         store.full = True

@@ -26,7 +26,7 @@ HOUR = timedelta(hours=1)
 
 
 async def test_start_halt_and_end_are_delivered_with_retries(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("forewarn.fleet.campaign.notifications.MIN_BACKOFF", 0.001)
+    monkeypatch.setattr("forewarn.fleet.campaign.notifications.FIRST_PAUSE", 0.001)
     store, clock = MemoryStore(), ManualClock(TEN)
     platform, post = DurablePlatform(clock), FakeNotifier(failures=2)
     platform.failing["db-1/db-1"] = "no power"
@@ -60,7 +60,7 @@ async def test_undelivered_notification_is_delivered_after_a_restart() -> None:
 
 
 async def test_notifier_that_raises_is_called_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("forewarn.fleet.campaign.notifications.MIN_BACKOFF", 0.001)
+    monkeypatch.setattr("forewarn.fleet.campaign.notifications.FIRST_PAUSE", 0.001)
 
     class Broken(FakeNotifier):
         async def notify(self, message: NotificationMessage) -> None:
@@ -93,8 +93,8 @@ async def test_no_process_deletes_a_campaign_before_its_notifications_are_delive
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("forewarn.fleet.campaign.service.MAX_FINISHED", 0)
-    monkeypatch.setattr("forewarn.fleet.campaign.notifications.MIN_BACKOFF", 0.001)
-    monkeypatch.setattr("forewarn.fleet.campaign.notifications.MAX_BACKOFF", 0.001)
+    monkeypatch.setattr("forewarn.fleet.campaign.notifications.FIRST_PAUSE", 0.001)
+    monkeypatch.setattr("forewarn.fleet.campaign.notifications.LONGEST_PAUSE", 0.001)
     store, clock, post = MemoryStore(), ManualClock(TEN), SwitchedNotifier()
 
     def run(*, has_duties: bool) -> AbstractAsyncContextManager[Fleet]:

@@ -10,7 +10,7 @@ from forewarn.core.campaign.record import CampaignState, decode, encode
 from forewarn.core.event import State
 from forewarn.core.journal import EntryKind
 from forewarn.core.scope import ScopeKind
-from forewarn.fleet.campaign import orphans as orphans_module
+from forewarn.fleet import retry
 from forewarn.fleet.campaign.orphans import OrphanEvents
 from forewarn.fleet.errors import CampaignNotFound
 from forewarn.store.memory import MemoryStore
@@ -105,7 +105,7 @@ async def test_event_is_kept_where_the_store_has_its_campaign_open() -> None:
 async def test_cancellation_is_retried_until_the_disk_has_room(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(orphans_module, "MIN_BACKOFF", 0.001)
+    monkeypatch.setattr(retry, "FIRST_PAUSE", 0.001)
     store = FailingStore()
     async with run_fleet(web_scope(), store=store) as fleet:
         await start_campaign(fleet, campaign_spec())

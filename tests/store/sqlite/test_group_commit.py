@@ -176,7 +176,7 @@ async def test_group_without_saves_is_drained(thread: ThreadPoolExecutor) -> Non
 async def test_unknown_outcome_is_settled_in_the_background_and_published_if_it_was_saved(
     thread: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(group_commit, "MIN_BACKOFF", 0.001)
+    monkeypatch.setattr(group_commit, "FIRST_PAUSE", 0.001)
     commit, saves = ScriptedCommit(), [a_save("a"), a_save("b")]
     commit.errors |= {save.key.id: SaveUnknown(Path("/test"), "disk I/O error") for save in saves}
     record, refusal = saves[0].at_revision(1), StoreFull(Path("/test"))

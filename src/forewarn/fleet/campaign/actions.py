@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import Protocol, TypeVar
 
-from forewarn.core.backoff import backoff
 from forewarn.core.campaign.actions import (
     Action,
     AnnounceWave,
@@ -37,6 +36,7 @@ from forewarn.core.scope import Scope
 from forewarn.fleet.errors import SAVE_ERRORS
 from forewarn.fleet.event_loop import FairShare
 from forewarn.fleet.main_loop import Decision
+from forewarn.fleet.retry import repeat_until_saved
 from forewarn.fleet.scopes import ScopeRule, Scopes, guarded
 from forewarn.platform.port import GateChecker, GateFailed, GatePassed, GateRequest
 from forewarn.store.port import Guards, JournalQuery, RecordKey, RecordKind, Store, StoreError
@@ -44,8 +44,8 @@ from forewarn.store.port import Guards, JournalQuery, RecordKey, RecordKind, Sto
 log = logging.getLogger(__name__)
 R = TypeVar("R")
 
-MIN_BACKOFF, MAX_BACKOFF = 0.5, 30.0
-"""The pause between attempts to save or read what a campaign needs, in seconds of real time."""
+CLEAR_PAUSE = 0.5
+"""The pause, in seconds of real time, after a clearing could not be saved. Then the campaign decides again."""
 
 JOURNAL_PAGE = 5_000
 """How many rows of a scope's journal are read at a time."""
@@ -168,8 +168,8 @@ class CampaignActions:
         try:
             await self._scopes.apply(action.scope, rule)
         except SAVE_ERRORS as error:
-            log.warning("%s; campaign %s decides again in %.1f s", error, self._owner.record.name, MIN_BACKOFF)
-            await asyncio.sleep(MIN_BACKOFF)
+            log.warning("%s; campaign %s decides again in %.1f s", error, self._owner.record.name, CLEAR_PAUSE)
+            await asyncio.sleep(CLEAR_PAUSE)
         finally:
             self._fleet_load.release(action.events)
         self._on_capacity()
@@ -210,7 +210,7 @@ class CampaignActions:
                 after=after,
                 limit=JOURNAL_PAGE,
             )
-            rows = await self._retry_until_saved(lambda: self._store.journal(query))  # noqa: B023 - awaited at once
+            rows = await self._retry(f"read the journal of scope {scope}", lambda: self._store.journal(query))  # noqa: B023 - awaited at once
             entries += [row.entry for row in rows]
             if len(rows) < JOURNAL_PAGE:
                 await self._fair_share.wait_turn()
@@ -218,15 +218,8 @@ class CampaignActions:
             after = rows[-1].position
 
     async def _apply(self, scope: str, rule: ScopeRule[R]) -> R:
-        return await self._retry_until_saved(lambda: self._scopes.apply(scope, rule))
+        return await self._retry(f"save scope {scope}", lambda: self._scopes.apply(scope, rule))
 
-    async def _retry_until_saved(self, operation: Callable[[], Awaitable[R]]) -> R:
-        """Repeat the call, with exponential backoff, while the store cannot save."""
-        pauses = backoff(MIN_BACKOFF, MAX_BACKOFF)
-        while True:
-            try:
-                return await operation()
-            except (*SAVE_ERRORS, StoreError) as error:
-                pause = next(pauses)
-                log.warning("%s; retrying in %.1f s", error, pause)
-                await asyncio.sleep(pause)
+    async def _retry(self, what: str, operation: Callable[[], Awaitable[R]]) -> R:
+        what = f"{what} for campaign {self._owner.record.name}"
+        return await repeat_until_saved(what, operation, (*SAVE_ERRORS, StoreError))

@@ -10,7 +10,7 @@ from forewarn.platform.port import NotificationFailed, NotificationMessage, Noti
 
 log = logging.getLogger(__name__)
 
-MIN_BACKOFF, MAX_BACKOFF = 1.0, 300.0
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 300.0
 """Pause between attempts, in seconds of real time."""
 
 _STATES = {"started": CampaignState.RUNNING.value, "halted": CampaignState.HALTED.value}
@@ -24,11 +24,11 @@ async def deliver_notifications(
 
     After a crash between the two, a notification is delivered once more.
     """
-    pauses = backoff(MIN_BACKOFF, MAX_BACKOFF)
+    pauses = backoff(FIRST_PAUSE, LONGEST_PAUSE)
     while (campaign := record()).notifications:
         notification = campaign.notifications[0]
         if await _try_deliver(notifier, campaign, notification):
-            pauses = backoff(MIN_BACKOFF, MAX_BACKOFF)
+            pauses = backoff(FIRST_PAUSE, LONGEST_PAUSE)
             await remove(notification)
         else:
             await asyncio.sleep(next(pauses))

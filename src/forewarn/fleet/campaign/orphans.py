@@ -1,25 +1,21 @@
 """Orphan events: cancels Scheduled events whose campaign is over or has no record; nothing else would start them."""
 
-import asyncio
-import logging
 from collections.abc import Callable
+from contextlib import suppress
 
 from forewarn.core import operations
-from forewarn.core.backoff import backoff
 from forewarn.core.campaign.record import Campaign
 from forewarn.core.change import Change
 from forewarn.core.errors import CoreError
 from forewarn.core.event import State
 from forewarn.core.scope import Scope
-from forewarn.fleet.campaign.actions import MAX_BACKOFF, MIN_BACKOFF
 from forewarn.fleet.duty import DutyWork, no_guards
-from forewarn.fleet.errors import SAVE_ERRORS, ScopeNotFound
+from forewarn.fleet.errors import ScopeNotFound
 from forewarn.fleet.event_loop import iterate_gradually
 from forewarn.fleet.main_loop import Decision, MainLoop, RecordLoop
+from forewarn.fleet.retry import repeat_until_saved
 from forewarn.fleet.scopes import Scopes, guarded
 from forewarn.store.port import Guards
-
-log = logging.getLogger(__name__)
 
 
 class OrphanEvents:
@@ -89,13 +85,6 @@ class OrphanEvents:
             change = operations.cancel(value, event, self._scopes.rule_context, by="campaigns", now=now, why=why)
             return guarded(change, {**self._guards(), **self._campaigns.guards(campaign)})
 
-        for pause in backoff(MIN_BACKOFF, MAX_BACKOFF):
-            try:
-                await self._scopes.apply(scope, rule)
-            except (ScopeNotFound, CoreError):
-                return
-            except SAVE_ERRORS as error:
-                log.warning("could not cancel event %s in scope %s: %s; retrying in %.1f s", event, scope, error, pause)
-                await asyncio.sleep(pause)
-            else:
-                return
+        with suppress(ScopeNotFound, CoreError):
+            what = f"cancel event {event} in scope {scope}"
+            await repeat_until_saved(what, lambda: self._scopes.apply(scope, rule))

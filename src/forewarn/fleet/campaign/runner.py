@@ -19,12 +19,13 @@ from forewarn.core.campaign.record import Campaign, CampaignState, Notification
 from forewarn.core.campaign.rollout import apply_result, decide
 from forewarn.core.errors import CoreError
 from forewarn.core.journal import Entry
-from forewarn.fleet.campaign.actions import MAX_BACKOFF, MIN_BACKOFF, CampaignActions
+from forewarn.fleet.campaign.actions import CampaignActions
 from forewarn.fleet.campaign.notifications import deliver_notifications
 from forewarn.fleet.campaign.time_zones import find_zone
 from forewarn.fleet.errors import SAVE_ERRORS, ScopeNotFound
 from forewarn.fleet.event_loop import FairShare
 from forewarn.fleet.main_loop import Decision, RecordLoop
+from forewarn.fleet.retry import FIRST_PAUSE, LONGEST_PAUSE
 from forewarn.fleet.scopes import Scopes
 from forewarn.platform.port import GateChecker, Notifier
 from forewarn.store.port import Guards, Store
@@ -160,7 +161,7 @@ class CampaignRunner:
     # Observing, deciding, saving.
 
     async def _run(self) -> None:
-        pauses = backoff(MIN_BACKOFF, MAX_BACKOFF)
+        pauses = backoff(FIRST_PAUSE, LONGEST_PAUSE)
         try:
             while self._is_woken and not self._is_deleted:
                 self._is_woken = False
@@ -174,7 +175,7 @@ class CampaignRunner:
                     self._is_woken = True
                     await asyncio.sleep(pause)
                 else:
-                    pauses = backoff(MIN_BACKOFF, MAX_BACKOFF)
+                    pauses = backoff(FIRST_PAUSE, LONGEST_PAUSE)
         finally:
             self._is_running = False
         if self.record.notifications and self._notifier.has_receivers and not self._is_notifying:
@@ -329,6 +330,7 @@ class CampaignRunner:
 
     async def _remove_notification(self, notification: Notification) -> None:
         """Save that a notification was delivered."""
+        pauses = backoff(FIRST_PAUSE, LONGEST_PAUSE)
         while notification in self.record.notifications:
             try:
                 async with self._lock:
@@ -340,7 +342,7 @@ class CampaignRunner:
             except SAVE_ERRORS as error:
                 log.warning("campaign %s: could not save that %s was delivered: %s", self.id, notification.what, error)
                 self._reset()
-                await asyncio.sleep(MIN_BACKOFF)
+                await asyncio.sleep(next(pauses))
 
     async def _deliver_notifications(self) -> None:
         try:

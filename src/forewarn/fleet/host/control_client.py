@@ -6,6 +6,7 @@ from collections import deque
 from secrets import token_hex
 from typing import Protocol, TypeVar
 
+from forewarn.core.backoff import backoff
 from forewarn.core.clock_offset import TimeResponse
 from forewarn.core.impact import Done, Failed, ImpactOutcome, Retry, Unknown
 from forewarn.fleet.errors import OutcomeUnknown, SaveFailed
@@ -24,6 +25,9 @@ from forewarn.store.port import SaveUnknown, StoreUnavailable
 
 PATIENCE_SECONDS = 8.0
 """How long a command without an answer is repeated."""
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.25, 1.0
+"""The pauses, in seconds, before it is repeated while no control node can be reached."""
 
 CATCH_UP_SECONDS = 2.0
 """How long to wait until the replica has the effect of a command."""
@@ -66,7 +70,7 @@ class ControlClient:
 
         Raises the refusals of the rules, SaveFailed if the command had no effect, and OutcomeUnknown.
         """
-        loop = asyncio.get_running_loop()
+        loop, pauses = asyncio.get_running_loop(), backoff(FIRST_PAUSE, LONGEST_PAUSE)
         deadline, body, is_uncertain = loop.time() + PATIENCE_SECONDS, encode(command), False
         while True:
             sent = time.monotonic()
@@ -75,7 +79,7 @@ class ControlClient:
             except StoreUnavailable as error:
                 if not is_uncertain:
                     raise SaveFailed(f"no control node answers ({error.reason})") from error
-                await asyncio.sleep(0.25)
+                await asyncio.sleep(next(pauses))
             except SaveUnknown:
                 is_uncertain = True
             else:

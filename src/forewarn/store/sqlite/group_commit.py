@@ -18,7 +18,7 @@ from forewarn.store.sqlite.writer import Save, SaveResult
 
 log = logging.getLogger(__name__)
 
-MIN_BACKOFF, MAX_BACKOFF = 0.1, 5.0
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
 """The pauses, in seconds, between attempts to find out what became of saves."""
 
 BATCH_SAVES = 1_000
@@ -115,7 +115,7 @@ class GroupCommit:
 
     async def _settle_later(self) -> None:
         """Retry until it is known what became of the saves; until then the writer refuses others."""
-        for pause in backoff(MIN_BACKOFF, MAX_BACKOFF):
+        for pause in backoff(FIRST_PAUSE, LONGEST_PAUSE):
             await asyncio.sleep(pause)
             try:
                 outcomes = await self._loop.run_in_executor(self._thread, self._settle)

@@ -30,7 +30,8 @@ TOO_MANY_REQUESTS = 429
 RETRY_STATUSES = frozenset({410, TOO_MANY_REQUESTS, 503})
 """Statuses after which a request is retried: the service is being updated, unavailable or overloaded."""
 
-MAX_BACKOFF = 15.0
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 15.0
+"""The pauses, in seconds, between attempts if the service names none."""
 
 MAX_RETRIES = 8
 """How often a request is retried. With the growing backoff, that is more than the 70 seconds for which the real
@@ -330,4 +331,4 @@ def _backoff(response: Response, attempt: int) -> float:
     """Return the backoff in seconds: the Retry-After of the response, otherwise growing with each attempt."""
     retry_after = response.header("retry-after") or ""
     is_given = retry_after.isascii() and retry_after.isdigit() and len(retry_after) < 9
-    return min(float(retry_after), MAX_BACKOFF) if is_given else pause_after(attempt + 1, 1.0, MAX_BACKOFF)
+    return min(float(retry_after), LONGEST_PAUSE) if is_given else pause_after(attempt + 1, FIRST_PAUSE, LONGEST_PAUSE)
