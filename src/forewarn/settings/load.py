@@ -10,9 +10,8 @@ from forewarn.settings.loader import (
     Precedence,
     SettingSource,
     build_settings,
+    find_value,
     load_struct,
-    parse_value,
-    read_key,
     read_settings_file,
 )
 from forewarn.settings.schema import Preset, Settings
@@ -77,12 +76,6 @@ def find_store(environ: Mapping[str, str], file: Path | None) -> StoreName:
 
 
 def _find_value(key: str, given: str | None, environ: Mapping[str, str], file: Path | None) -> object:
-    """Return one setting, None if nothing sets it.
-
-    The file is read only if it decides, and only this key in it is used: clients need no other setting.
-    """
-    if given is not None:
-        return parse_value(Settings, key, given, SettingSource(Precedence.FLAG, flag_name(key)))
-    if text := environ.get(variable_name(key)):
-        return parse_value(Settings, key, text, SettingSource(Precedence.ENVIRONMENT, variable_name(key)))
-    return None if file is None else read_key(Settings, key, read_settings_file(file))
+    """Return one setting, None if nothing sets it. Clients need no other setting, so errors in others do not matter."""
+    flags = {} if given is None else {key: given}
+    return find_value(Settings, key, service_options(flags, environ, None), file)

@@ -110,13 +110,19 @@ def parse_value(
     return _parse(setting_types(section)[key], key, value, lambda _: source.place)
 
 
-def read_key(section: type[msgspec.Struct], key: str, file: FileValue) -> object:
-    """Return the value of one key of the file, ignoring all others; None if it is not set. The key has no dot."""
-    value = read_table(file).get(key)
-    if value is None:
+def find_value(section: type[msgspec.Struct], key: str, given: LoadOptions, file: Path | None) -> object:
+    """Return the value of one key, None if no source sets it. The key has no dot; `given` has no file.
+
+    The file is read only if it decides, and other keys in it are ignored.
+    """
+    if found := [(source, value) for name, source, value in iter_overrides(section, given) if name == key]:
+        source, value = found[-1]
+        return parse_value(section, key, value, source)
+    document = None if file is None else read_settings_file(file)
+    if document is None or (entry := read_table(document).get(key)) is None:
         return None
-    type_ = setting_types(section)[key]
-    return _parse(type_, key, _resolve_path(type_, value), lambda part: place(file.at(part)))
+    source = SettingSource(Precedence.FILE, entry.file, entry.line)
+    return parse_value(section, key, _resolve_path(setting_types(section)[key], entry), source, document)
 
 
 def read_section(section: type[S], table: FileValue, **given: object) -> S:
