@@ -1,5 +1,6 @@
 """`--upload`: the report of a check is on the pages of the emulator that the environment names."""
 
+from forewarn.cli.errors import ExitCode
 from forewarn.testing import Forewarn
 from tests.cli.in_process import run
 from tests.support.program import Machine
@@ -14,6 +15,13 @@ def test_report_is_added_to_the_named_emulator(machine: Machine, forewarn: Forew
     (report,) = forewarn.api.reports().reports
     assert (ended.code, report.kind, report.subject, report.passed) == (0, "conformance", url, True)
     assert f"Report: {forewarn.url}/ui/emulator/reports/{report.id}\n" in ended.stderr
+
+
+def test_token_is_read_from_the_named_file(machine: Machine, forewarn: Forewarn) -> None:
+    (machine.home / "token").write_text("wrong")
+    environ = {"FOREWARN_URL": forewarn.url, "FOREWARN_TOKEN_FILE": str(machine.home / "token"), "FOREWARN_CELLS": "-"}
+    ended = run(machine, "conformance", "http://127.0.0.1:1", *QUICK, **environ)
+    assert (ended.code, ended.stdout) == (ExitCode.REFUSED, ""), ended.stderr
 
 
 def test_missing_emulator_is_noticed_before_the_check(machine: Machine) -> None:

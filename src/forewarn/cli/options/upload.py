@@ -1,12 +1,11 @@
 """Option --upload of commands that make a report: add it to the pages of a running emulator."""
 
-import os
-from pathlib import Path
+import click
 
 from forewarn.api import v1
 from forewarn.api.client import ApiClient
-from forewarn.cli.options.common import option
-from forewarn.cli.options.connection import connect
+from forewarn.cli.options.common import option, with_options
+from forewarn.cli.options.connection import SERVICE_OPTIONS, connect
 from forewarn.cli.output import write_message
 
 upload_option = option(
@@ -18,17 +17,14 @@ upload_option = option(
 )
 
 
+OPTIONS = ("url", "token", "token_file", "ca", "data", "config")
+"""The options of a connection whose variables are used: an emulator is in no cell."""
+
+
 def find_upload_target() -> ApiClient:
     """Return the emulator that will get the report; raise an error at once if it would not accept one."""
-    given, token_file, ca = os.environ, os.environ.get("FOREWARN_TOKEN_FILE"), os.environ.get("FOREWARN_CA")
-    api = connect(
-        given.get("FOREWARN_URL"),
-        given.get("FOREWARN_TOKEN"),
-        None if token_file is None else Path(token_file),
-        None if ca is None else Path(ca),
-        given.get("FOREWARN_DATA"),
-        given.get("FOREWARN_CONFIG"),
-    )
+    command = click.command("upload")(with_options(SERVICE_OPTIONS[name] for name in OPTIONS)(lambda **_: None))
+    api = connect(**command.make_context("upload", []).params)
     api.reports()
     return api
 
