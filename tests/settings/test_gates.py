@@ -3,8 +3,10 @@
 from datetime import timedelta
 from typing import get_args
 
+import msgspec
 import pytest
 
+from forewarn.core.campaign.spec import HttpCheck
 from forewarn.settings.gates import KEYS, Gate, Gates, GateSettings
 from forewarn.settings.types import InvalidField, SettingType
 
@@ -83,3 +85,8 @@ def test_value_that_has_no_tables_by_name_is_refused(written: object) -> None:
 
 def test_every_field_of_a_gate_is_a_key() -> None:
     assert tuple(KEYS) == GateSettings.__struct_fields__
+
+
+def test_gate_of_a_campaign_has_the_same_keys_and_defaults() -> None:
+    assert GateSettings(**msgspec.structs.asdict(HttpCheck(url="http://h"))) == GateSettings(url="http://h")
+    assert ("command", *HttpCheck.__struct_fields__) == GateSettings.__struct_fields__

@@ -56,11 +56,7 @@ class SettingsGateChecker:
         return await self._check_with_retries(gate, request)
 
     def _settings_for(self, gate: str | HttpCheck) -> GateSettings | None:
-        if isinstance(gate, str):
-            return self._gates.get(gate)
-        return GateSettings(
-            url=gate.url, expect_status=gate.expect_status, timeout=gate.timeout, retries=gate.retries, pause=gate.pause
-        )
+        return self._gates.get(gate) if isinstance(gate, str) else GateSettings(**msgspec.structs.asdict(gate))
 
     async def _check_with_retries(self, gate: GateSettings, request: GateRequest) -> GatePassed | GateFailed:
         for _ in range(gate.retries):

@@ -2,11 +2,11 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from datetime import timedelta
 from typing import Annotated, get_args, get_type_hints
 
 import msgspec
 
+from forewarn.core.campaign.spec import HttpCheck
 from forewarn.core.text import check_name
 from forewarn.settings.types import (
     NONE,
@@ -20,16 +20,22 @@ from forewarn.settings.types import (
     format_value,
 )
 
+_DEFAULTS = {field.name: field.default for field in msgspec.structs.fields(HttpCheck)}
+
 
 class GateSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How to check one gate: run a program, whose exit code 0 means open, or send a GET request."""
+    """How to check one gate: run a program, whose exit code 0 means open, or send a GET request.
+
+    The other keys are those of a campaign's own gate (`HttpCheck`), with its defaults, but their limits are wider: only
+    who runs the service may let a slow check keep others waiting.
+    """
 
     command: Program = ()
     url: UrlOrNone = None
-    expect_status: AnyStatus = 200
-    timeout: DurationWithinDay = timedelta(seconds=10)
-    retries: Retries = 2
-    pause: DurationWithinDay = timedelta(seconds=10)
+    expect_status: AnyStatus = _DEFAULTS["expect_status"]
+    timeout: DurationWithinDay = _DEFAULTS["timeout"]
+    retries: Retries = _DEFAULTS["retries"]
+    pause: DurationWithinDay = _DEFAULTS["pause"]
 
 
 class Gate(msgspec.Struct, frozen=True):
