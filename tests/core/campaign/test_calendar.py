@@ -1,9 +1,8 @@
-"""The calendar: windows for plan, announcement and estimate, and the expected load at one time."""
+"""The calendar: windows and the start rule, for plan, announcement, clearing and estimate."""
 
 from datetime import UTC, datetime, timedelta, tzinfo
 
-from forewarn.core.campaign.calendar import FAR_FUTURE, Calendar
-from forewarn.core.campaign.limits import CampaignLimits, ExceededLimit, Load
+from forewarn.core.campaign.calendar import Calendar
 from forewarn.core.campaign.record import FAR_PAST
 from forewarn.core.campaign.spec import Blackout, CampaignPolicy, CampaignSpec, Selection, Window
 from forewarn.core.event import EventType
@@ -18,14 +17,14 @@ def zones(_: str) -> tzinfo:
     return UTC
 
 
-def calendar(*, since: datetime = TEN, scopes: int | None = None, **policy: object) -> Calendar:
+def calendar(*, since: datetime = TEN, **policy: object) -> Calendar:
     spec = CampaignSpec(
         name="kernel",
         type=EventType.REBOOT,
         selection=Selection(all=True),
         policy=CampaignPolicy(expected=LENGTH, **policy),  # type: ignore[arg-type]  # keys vary by test
     )
-    return Calendar(spec, RuleContext(policy=EMULATOR), zones, since=since, limits=CampaignLimits(scopes=scopes))
+    return Calendar(spec, RuleContext(policy=EMULATOR), zones, since=since)
 
 
 def test_without_windows_every_time_is_open() -> None:
@@ -56,26 +55,6 @@ def test_windows_are_searched_within_a_year_of_today() -> None:
     assert times.next_start(TEN) is None
     times.keep_current(TEN + timedelta(days=50))
     assert times.next_start(TEN + timedelta(days=50)) == black_out.end
-
-
-def test_load_counts_while_a_wave_could_overlap_it() -> None:
-    times = calendar(scopes=1)
-    one, other = Load("a", ("hv-0",), 1), Load("b", ("hv-1",), 1)
-    times.expect(one, TEN + 20 * MINUTE, TEN + 30 * MINUTE)
-    assert times.fits(other)
-    assert times.next_change == TEN + 15 * MINUTE + timedelta(seconds=1), "a wave that starts before ends in time"
-    times.advance(TEN + 16 * MINUTE)
-    assert times.exceeded(other) == ExceededLimit(what="scopes", limit=1, wanted=2)
-    times.advance(TEN + 30 * MINUTE)
-    assert times.exceeded(other) is None
-
-
-def test_late_load_is_expected_to_last_without_end() -> None:
-    times = calendar(scopes=1)
-    times.expect(Load("a", (), 1), FAR_PAST, FAR_FUTURE)
-    times.advance(TEN + timedelta(days=300))
-    assert not times.fits(Load("b", (), 1))
-    assert times.next_change is None
 
 
 def test_first_start_respects_notice_gap_start_at_and_without_advance_the_plan() -> None:

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 
 import msgspec
 
-from forewarn.core.campaign.calendar import calendar_of
+from forewarn.core.campaign.calendar import Calendar
 from forewarn.core.campaign.estimate import CompletionEstimate
 from forewarn.core.campaign.limits import Counts
 from forewarn.core.campaign.record import (
@@ -77,7 +77,7 @@ def campaign(*scopes: tuple[Told, ...], start_at: datetime | None = None, **poli
 def expected_end(
     value: Campaign, conditions: RuleContext, now: datetime, scopes: Mapping[str, Scope] = {}
 ) -> datetime | None:
-    outlook = CompletionEstimate(value, calendar_of(value, conditions, zones, since=now), conditions, now=now)
+    outlook = CompletionEstimate(value, Calendar(value.spec, conditions, zones, since=now), conditions, now=now)
     for progress in value.scopes:
         outlook.add(progress, scopes.get(progress.scope))
     return outlook.end

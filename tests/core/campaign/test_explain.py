@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from forewarn.core.campaign.calendar import calendar_of
+from forewarn.core.campaign.calendar import Calendar
 from forewarn.core.campaign.draft import CampaignBlockers
 from forewarn.core.campaign.explain import WaitReasons, stop_reason
 from forewarn.core.campaign.limits import ExceededLimit
@@ -34,7 +34,7 @@ SHUT = ClosedGate(since=minutes(50), why="503", retry_at=minutes(61))
 
 
 def waits(value: Campaign, blockers: CampaignBlockers, *, now: float = 10) -> WaitReasons:
-    calendar = calendar_of(value, CONDITIONS, zones, since=minutes(now))
+    calendar = Calendar(value.spec, CONDITIONS, zones, since=minutes(now))
     taken = WaitReasons(value, calendar, CONDITIONS, blockers, now=minutes(now))
     for progress in value.scopes:
         taken.add(progress)
@@ -167,7 +167,7 @@ def test_campaign_needs_an_operator_if_nothing_else_lets_it_continue(
 def test_waves_that_no_document_shows_are_not_called_announced() -> None:
     value = campaign(((16, ANNOUNCED, 16),), ((15, ANNOUNCED, 15),), ((15, ANNOUNCED, 15),))
     reasons = WaitReasons(
-        value, calendar_of(value, CONDITIONS, zones, since=minutes(10)), CONDITIONS, NONE, now=minutes(10)
+        value, Calendar(value.spec, CONDITIONS, zones, since=minutes(10)), CONDITIONS, NONE, now=minutes(10)
     )
     for progress, announced in zip(value.scopes, (True, False, False), strict=True):
         scope = a_scope([a_vm("v0")], id=progress.scope)

@@ -15,9 +15,10 @@ from forewarn.core.campaign.actions import (
     ReadOutcome,
     ScopeClosed,
     WaveAnnounced,
+    WaveEnded,
     WithdrawEvent,
 )
-from forewarn.core.campaign.calendar import calendar_of
+from forewarn.core.campaign.calendar import Calendar
 from forewarn.core.campaign.commands import abort
 from forewarn.core.campaign.draft import CampaignBlockers
 from forewarn.core.campaign.explain import MAX_NAMES_SHOWN, WaitReasons
@@ -35,7 +36,16 @@ from forewarn.core.campaign.spec import Limit
 from forewarn.core.event import Event
 from forewarn.core.impact import ImpactState
 from forewarn.core.journal import EntryKind
-from tests.core.campaign.rollout_driver import CONDITIONS, KERNEL, RolloutDriver, web, with_failures, zones
+from forewarn.core.scope import EventOutcome
+from tests.core.campaign.rollout_driver import (
+    CONDITIONS,
+    KERNEL,
+    RolloutDriver,
+    campaign_over,
+    web,
+    with_failures,
+    zones,
+)
 from tests.core.sample_scopes import TEN, scope, vm
 
 MINUTE = timedelta(minutes=1)
@@ -106,6 +116,23 @@ def test_late_wave_blocks_further_announcements() -> None:
     assert hand.decide(TEN + 16 * MINUTE) == []
 
 
+def test_wave_does_not_move_up_while_another_one_is_expected_to_end_within_the_second() -> None:
+    scopes = web("a"), web("b"), scope("c", vm("c-0"))
+    record = campaign_over(*scopes, scopes_at_once=Limit(2), expected=5 * MINUTE)
+    later = msgspec.structs.replace(record.scopes[2], base=3600)
+    hand = RolloutDriver(*scopes, record=msgspec.structs.replace(record, scopes=(*record.scopes[:2], later)))
+    for announce in hand.decide():
+        assert isinstance(announce, AnnounceWave)
+        hand.announce(announce)
+    for clear in hand.decide(TEN + 15 * MINUTE + timedelta(milliseconds=300)):
+        hand.clear(clear)
+    now = TEN + 20 * MINUTE + timedelta(milliseconds=400)
+    hand.scopes["a"] = msgspec.structs.replace(hand.scopes["a"], events=())
+    hand.find(WaveEnded("a", 1, (EventOutcome.COMPLETED,)))
+    assert [action.scope for action in hand.decide(now)] == [], "b's next wave is before it in the plan"
+    assert [action.scope for action in hand.decide(now + timedelta(seconds=2))] == ["c"]
+
+
 def test_outcome_of_a_forgotten_wave_is_read_from_the_journal() -> None:
     hand = RolloutDriver(web())
     hand.announce_next()
@@ -141,7 +168,7 @@ def test_scope_is_closed_after_its_last_wave_and_gets_further_waves_for_remainin
 
 
 def explain(campaign: Campaign) -> tuple[str, ...]:
-    calendar = calendar_of(campaign, CONDITIONS, zones, since=TEN)
+    calendar = Calendar(campaign.spec, CONDITIONS, zones, since=TEN)
     waits = WaitReasons(campaign, calendar, CONDITIONS, CampaignBlockers(), now=TEN)
     for progress in campaign.scopes:
         waits.add(progress)

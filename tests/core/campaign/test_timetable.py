@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
 
 from forewarn.core.campaign.calendar import Calendar
+from forewarn.core.campaign.expected_load import ExpectedLoad
 from forewarn.core.campaign.limits import CampaignLimits, Load
 from forewarn.core.campaign.spec import CampaignPolicy, CampaignSpec, Selection, Window
 from forewarn.core.campaign.timetable import (
@@ -37,7 +38,8 @@ def a_timetable(limits: CampaignLimits | None = None, windows: Sequence[Window] 
         policy=CampaignPolicy(expected=LENGTH, windows=tuple(windows)),
     )
     context = RuleContext(policy=EMULATOR)
-    return Timetable(Calendar(spec, context, zones, since=TEN, limits=limits or CampaignLimits()))
+    expected = ExpectedLoad(limits or CampaignLimits(), LENGTH, at=TEN)
+    return Timetable(Calendar(spec, context, zones, since=TEN), expected)
 
 
 def waves(rank: int, *vms: int, hosts: Sequence[str] = (), busy: Sequence[Span] = ()) -> ScopeWaves:

@@ -1,20 +1,16 @@
-"""The calendar of a campaign: when a wave can start, and whether limits leave room for it then.
+"""The calendar of a campaign: when its waves can start, apart from limits.
 
-The plan, the announcement of waves and the estimate use the same calendar, so that they agree about starts.
+Plan, announcement, clearing and estimate use the same calendar, so that they agree about starts.
 """
 
 from bisect import bisect_right
-from datetime import UTC, datetime, timedelta
-from heapq import heapify, heappop, heappush
+from datetime import datetime, timedelta
 
-from forewarn.core.campaign.limits import CampaignLimits, ExceededLimit, Load, Usage, resolve_limits
-from forewarn.core.campaign.record import SECOND, Campaign
+from forewarn.core.campaign.record import SECOND
 from forewarn.core.campaign.spec import CampaignSpec
 from forewarn.core.campaign.windows import DAY, ZoneLookup, start_spans
 from forewarn.core.policy import RuleContext
 from forewarn.core.schedule import ceil_to_second
-
-FAR_FUTURE = datetime.max.replace(tzinfo=UTC)
 
 
 def wave_notice(spec: CampaignSpec, context: RuleContext) -> timedelta:
@@ -39,38 +35,20 @@ def _apply_speed(time: timedelta, context: RuleContext) -> timedelta:
     return seconds * SECOND
 
 
-LoadChange = tuple[datetime, int, Load, bool]
-"""The time at which a load starts or ends, a sequence number, the load, and whether it starts."""
-
-
 class Calendar:
-    """The times of a campaign's waves, the windows from `since` on, and the load that is expected at one time.
+    """The times of a campaign's waves, and its windows from `since` on.
 
-    Windows are computed only as far as needed, up to a year from `since`. `set_moment` sets the time of the load, and
-    `advance` moves it forward.
+    Windows are computed only as far as needed, up to a year from `since`.
     """
 
-    def __init__(
-        self,
-        spec: CampaignSpec,
-        context: RuleContext,
-        zones: ZoneLookup,
-        *,
-        since: datetime,
-        limits: CampaignLimits,
-    ) -> None:
+    def __init__(self, spec: CampaignSpec, context: RuleContext, zones: ZoneLookup, *, since: datetime) -> None:
         self.spec = spec
         self.notice, self.gap = wave_notice(spec, context), wave_gap(spec, context)
         self.length = wave_duration(spec, context)
         self.rest = max(self.gap, self.notice)
         """From the end of a scope's wave to the start of its next one, which is announced only after that end."""
-        self.limits = limits
-        self.is_limited = limits != CampaignLimits()
         self._zones = zones
         self._set_since(since)
-        self.set_moment(since)
-
-    # Windows.
 
     def next_start(self, moment: datetime) -> datetime | None:
         """Return the first time, not before this one, at which a wave may start; None: never.
@@ -114,70 +92,3 @@ class Calendar:
         if not self.spec.policy.advance:
             start = max(start, planned_at)
         return self.next_start(start)
-
-    # Load.
-
-    def set_moment(self, moment: datetime) -> None:
-        """Clear all expected loads, and set the time of the load."""
-        self._moment, self._usage = moment, Usage()
-        self._load_changes: list[LoadChange] = []
-        self._change_count = 0
-        self._is_heap = False
-        """Whether the changes are a heap, which they become when the next one is first requested."""
-
-    def expect(self, load: Load, start: datetime, end: datetime) -> None:
-        """Add a load from its start to its end; no wave is placed that would exceed a limit in that time."""
-        if end <= self._moment:
-            return
-        if start <= self._moment or (comes_at := start - self.length + SECOND) <= self._moment:
-            self._usage.add(load)
-        else:
-            self._add_load_change(comes_at, load, comes=True)
-        if end < FAR_FUTURE:
-            self._add_load_change(end, load, comes=False)
-
-    def advance(self, moment: datetime) -> None:
-        """Move the time of the load forward."""
-        self._moment = moment
-        while (at := self.next_change) is not None and at <= moment:
-            _, _, load, comes = heappop(self._load_changes)
-            if comes:
-                self._usage.add(load)
-            else:
-                self._usage.remove(load)
-
-    @property
-    def next_change(self) -> datetime | None:
-        """The next time at which a load starts or ends."""
-        if not self._is_heap:
-            heapify(self._load_changes)
-            self._is_heap = True
-        return self._load_changes[0][0] if self._load_changes else None
-
-    def _add_load_change(self, at: datetime, load: Load, *, comes: bool) -> None:
-        self._change_count += 1
-        change = (at, self._change_count, load, comes)
-        if self._is_heap:
-            heappush(self._load_changes, change)
-        else:
-            self._load_changes.append(change)
-
-    @property
-    def hosts(self) -> set[str]:
-        """The hosts with a load."""
-        return self._usage.hosts
-
-    def fits(self, load: Load) -> bool:
-        """Return whether the limits leave room for a load."""
-        return self.limits.allows(self._usage.plus(load))
-
-    def exceeded(self, load: Load) -> ExceededLimit | None:
-        """Return the limit that a load would exceed; None if there is room."""
-        amounts = self._usage.plus(load)
-        return None if self.limits.allows(amounts) else self.limits.exceeded(amounts)[0]
-
-
-def calendar_of(campaign: Campaign, context: RuleContext, zones: ZoneLookup, *, since: datetime) -> Calendar:
-    """Return the calendar of a started campaign, with the limits for what was selected at its start."""
-    limits = resolve_limits(campaign.spec.policy, campaign.selected)
-    return Calendar(campaign.spec, context, zones, since=since, limits=limits)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from forewarn.core.campaign.calendar import Calendar
-from forewarn.core.campaign.limits import unknown_host
+from forewarn.core.campaign.limits import NO_LIMITS, resolve_limits, unknown_host
 from forewarn.core.campaign.load import load_of_vms
 from forewarn.core.campaign.record import SECOND, Campaign, CampaignState, ScopeProgress, Wave, WaveState
 from forewarn.core.campaign.selection import Selector
@@ -37,7 +37,7 @@ class CompletionEstimate:
         self._notice, self._gap, self._length, self._rest = (
             time // SECOND for time in (calendar.notice, calendar.gap, calendar.length, calendar.rest)
         )
-        self._limits = calendar.limits
+        self._limits = resolve_limits(spec.policy, campaign.selected)
         self._advance = spec.policy.advance
         gate, start_at = campaign.gate, spec.start_at
         self._earliest = self._now if gate is None else max(self._now, _seconds(gate.retry_at, campaign.started_at))
@@ -73,7 +73,7 @@ class CompletionEstimate:
         if self._is_stopped:
             return self._campaign.ended_at
         try:
-            end = max(self._end, self._end_by_limits()) if self._calendar.is_limited else self._end
+            end = max(self._end, self._end_by_limits()) if self._limits != NO_LIMITS else self._end
         except _NeverOpen:
             return None
         since = self._campaign.started_at
@@ -90,7 +90,7 @@ class CompletionEstimate:
         else:
             return base + end
         end = self._end_of_current(base + end, base, wave)
-        if self._calendar.is_limited:
+        if self._limits != NO_LIMITS:
             has_begun = wave.state is not WaveState.PLANNED and wave.state is not WaveState.ANNOUNCED
             self._add_load(progress.scope, waves[n + has_begun :], scope)
         left = len(waves) - n - 1

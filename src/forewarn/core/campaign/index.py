@@ -8,7 +8,8 @@ from datetime import datetime
 from heapq import heapify, heappop, heappush
 
 from forewarn.core.campaign.actions import Action, AnnounceWave, CheckGate, ClearWave
-from forewarn.core.campaign.calendar import calendar_of
+from forewarn.core.campaign.calendar import Calendar
+from forewarn.core.campaign.limits import resolve_limits
 from forewarn.core.campaign.record import FAR_PAST, Campaign, ScopeProgress
 from forewarn.core.campaign.selection import Selector
 from forewarn.core.campaign.status import InFlightWave, ScopeStatus, Turn, derive_status
@@ -154,7 +155,8 @@ class CampaignIndex:
         """The record that it is derived from."""
         self.context = context
         self.pending = pending or PendingActions()
-        self.calendar = calendar_of(record, context, zones, since=record.started_at)
+        self.calendar = Calendar(record.spec, context, zones, since=record.started_at)
+        self.limits = resolve_limits(record.spec.policy, record.selected)
         self.selector = Selector(record.spec.selection)
         self.positions = {progress.scope: i for i, progress in enumerate(record.scopes)}
         self.stale = set(self.positions)

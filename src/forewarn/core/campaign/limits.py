@@ -74,6 +74,9 @@ class CampaignLimits(msgspec.Struct, frozen=True):
         )
 
 
+NO_LIMITS = CampaignLimits()
+
+
 def resolve_limits(policy: CampaignPolicy, selected: Counts) -> CampaignLimits:
     """Return the limits as numbers. Percentages are of the campaign's selection."""
     limits = {what: (getattr(policy, rule), getattr(selected, what)) for what, rule in LIMIT_KEYS.items()}

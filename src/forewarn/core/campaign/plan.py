@@ -7,6 +7,7 @@ from operator import itemgetter
 import msgspec
 
 from forewarn.core.campaign.calendar import Calendar, wave_duration, wave_notice
+from forewarn.core.campaign.expected_load import ExpectedLoad
 from forewarn.core.campaign.limits import CampaignLimits, Counts, Load, Usage, is_unknown_host, resolve_limits
 from forewarn.core.campaign.plan_input import PlanScope, WaveGroup, count_selected
 from forewarn.core.campaign.selection import NameMatcher, all_exclusions, is_pattern
@@ -182,11 +183,12 @@ def _placed(
 ) -> Iterator[PlannedWave]:
     """Yield the placed waves, in the order of their starts."""
     first = begin + wave_notice(spec, context)
-    calendar = Calendar(spec, context, zones, since=first, limits=limits)
-    timetable = Timetable(calendar)
+    calendar = Calendar(spec, context, zones, since=first)
+    expected = ExpectedLoad(limits, calendar.length, at=first)
+    timetable = Timetable(calendar, expected)
     for scope_plan in scope_plans:
         for busy in scope_plan.scope.busy:
-            calendar.expect(Load(scope_plan.scope.id, busy.hosts, busy.vms), busy.start, busy.end)
+            expected.add(Load(scope_plan.scope.id, busy.hosts, busy.vms), busy.start, busy.end)
         timetable.add(scope_plan.row, first)
     for placement in timetable.placements(until=begin + MAX_CAMPAIGN_DURATION):
         scope_plan = scope_plans[placement.rank]

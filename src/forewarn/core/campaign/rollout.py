@@ -27,10 +27,10 @@ from forewarn.core.campaign.actions import (
     WaveResumed,
     WaveStuck,
 )
-from forewarn.core.campaign.calendar import FAR_FUTURE
 from forewarn.core.campaign.draft import CampaignBlockers, CampaignDecision, CampaignDraft
+from forewarn.core.campaign.expected_load import FAR_FUTURE, ExpectedLoad
 from forewarn.core.campaign.index import CampaignIndex
-from forewarn.core.campaign.limits import Counts, ExceededLimit
+from forewarn.core.campaign.limits import NO_LIMITS, Counts, ExceededLimit
 from forewarn.core.campaign.load import FleetLoad, load_of_vms
 from forewarn.core.campaign.record import (
     FAR_PAST,
@@ -234,7 +234,6 @@ class _Step:
         self.announce_limit: ExceededLimit | None = None
         self.at_gate: list[str] = []
         self.has_more = False
-        self.has_end_now: bool | None = None
 
     def decide(self) -> CampaignDecision:
         self.calendar.keep_current(self.now)
@@ -354,8 +353,7 @@ class _Step:
         for event in ready.events:
             if event.at > self.now:
                 break
-            over = self.calendar.limits.exceeded(self.load.plus(event.load)) if self.calendar.is_limited else ()
-            if over:
+            if over := self.index.limits.exceeded(self.load.plus(event.load)):
                 self.start_limit = over[0]
                 break
             self.load.reserve(event.id, event.load)
@@ -392,19 +390,45 @@ class _Step:
         for position in queue.pop_woken(self.now):
             if (turn := index.statuses[index.scope_at(position)].announce_turn) is not None:
                 queue.push(turn)
+        if not queue:
+            self.wake_times.append(queue.wakes_at)
+            return
+        start = ceil_to_second(self.now + self.calendar.notice)
+        expected, may_move_up = self._expected_load(start), not self._expects_end_now()
         for _ in range(MAX_CHECKED):
             if not queue or not self._is_running or len(index.pending.announcing) >= MAX_ANNOUNCING:
                 break
-            if not self._announce_next():
-                ends_at = self.calendar.next_change
-                self.wake_times.append(None if ends_at is None else ends_at - self.calendar.notice)
+            if not self._announce_next(start, expected, may_move_up=may_move_up):
+                change_at = expected.next_change
+                self.wake_times.append(None if change_at is None else change_at - self.calendar.notice)
                 break
         else:
             self.has_more = self.has_more or bool(queue)
         self.wake_times.append(queue.wakes_at)
 
-    def _announce_next(self) -> bool:
-        """Announce the next wave, or defer it; return whether there was room for it."""
+    def _expected_load(self, start: datetime) -> ExpectedLoad:
+        """Return the load that waves meet which are announced now and start at the given time.
+
+        Waves that take longer than expected, and announced ones that wait, are expected to last without end: as long as
+        something is late, nothing is announced that would have to wait for it.
+        """
+        now, length, in_flight = self.now, self.calendar.length, self.index.in_flight
+        expected = ExpectedLoad(self.index.limits, length, at=start)
+        if self.index.limits == NO_LIMITS:
+            return expected
+        for load in self.load.loads():
+            wave = in_flight.get(load.scope)
+            end = FAR_FUTURE if wave is None or not wave.begun else wave.start + length
+            expected.add(load, FAR_PAST, FAR_FUTURE if end < now else end)
+        for wave in in_flight.values():
+            if not wave.begun:
+                expected.add(wave.load, wave.start, FAR_FUTURE if wave.start < now else wave.start + length)
+        for action in self.index.pending.announcing.values():
+            expected.add(action.load, action.start, FAR_FUTURE if action.start < now else action.start + length)
+        return expected
+
+    def _announce_next(self, start: datetime, expected: ExpectedLoad, *, may_move_up: bool) -> bool:
+        """Announce the next wave for the given start, or defer it; return whether there was room for it."""
         index, queue, calendar, now = self.index, self.index.to_announce, self.calendar, self.now
         position = queue.pop()
         id_ = index.scope_at(position)
@@ -415,61 +439,44 @@ class _Step:
         wave = progress.wave(progress.current)
         planned_at = self.draft.record.moment(progress, wave.planned)
         rested_at = self.draft.record.rested_at(progress, calendar.gap)
-        start = calendar.first_start(now, rested_at=rested_at, planned_at=planned_at)
-        if start is None:
+        earliest = calendar.first_start(now, rested_at=rested_at, planned_at=planned_at)
+        if earliest is None:
             self._fail(id_, progress.current, "no window is open within a year")
-        # Starts are whole seconds: a wave that is announced now has up to a second more than its notice.
-        elif start > ceil_to_second(now + calendar.notice):
-            queue.defer(start - calendar.notice, position)
-        elif calendar.is_limited and start < planned_at and self._expects_end_now(start):
-            # It would move up, perhaps into room that the plan has for an earlier wave.
+        elif earliest > start:
+            queue.defer(earliest - calendar.notice, position)
+        elif start < planned_at and not may_move_up:
             queue.defer(now + SECOND, position)
-        elif not self._announce_wave(scope, progress, wave, start):
+        elif not self._announce_wave(scope, progress, wave, start, expected):
             queue.push(turn)
             return False
         return True
 
-    def _announce_wave(self, scope: Scope, progress: ScopeProgress, wave: Wave, start: datetime) -> bool:
+    def _expects_end_now(self) -> bool:
+        """Return whether a wave is expected to end now whose end has not been observed.
+
+        Under limits no wave moves up then: it might take the room that the plan has for that scope's next wave.
+        """
+        began_at = self.now - self.calendar.length
+        low, high = began_at - SECOND, began_at + SECOND  # starts are recorded in whole seconds
+        return self.index.limits != NO_LIMITS and any(
+            wave.begun and low < wave.start < high for wave in self.index.in_flight.values()
+        )
+
+    def _announce_wave(
+        self, scope: Scope, progress: ScopeProgress, wave: Wave, start: datetime, expected: ExpectedLoad
+    ) -> bool:
         vms = [vm for vm in self.index.selector.select(scope) if vm.update_domain == wave.update_domain]
         load = load_of_vms(scope.id, vms)
-        if too_large := self.calendar.limits.exceeded(Counts(1, len(load.hosts), load.vms)):
+        if too_large := self.index.limits.exceeded(Counts(1, len(load.hosts), load.vms)):
             self._fail(scope.id, progress.current, too_large[0].wave_message)
-            return True
-        if self.calendar.is_limited:
-            self._expects_end_now(start)
-            if (exceeded := self.calendar.exceeded(load)) is not None:
-                self.announce_limit = exceeded
-                return False
-            self.calendar.expect(load, start, start + self.calendar.length)
-        self._request(AnnounceWave(scope.id, progress.current, start, load))
+        elif (exceeded := expected.exceeded(load)) is not None:
+            self.announce_limit = exceeded
+            return False
+        else:
+            expected.add(load, start, start + self.calendar.length)
+            self._request(AnnounceWave(scope.id, progress.current, start, load))
         return True
 
     def _fail(self, scope: str, n: int, why: str) -> None:
         self.draft.fail(scope, n, why, now=self.now)
         self._update(scope)
-
-    def _expects_end_now(self, start: datetime) -> bool:
-        """Return whether waves are expected to end right now, whose end has not been observed yet.
-
-        The first call fills the calendar with the load that is expected when waves that are announced now start. Waves
-        that take longer than expected, and announced ones that wait, are expected to last without end: as long as
-        something is late, nothing is announced that would have to wait for it.
-        """
-        if self.has_end_now is None:
-            self.has_end_now = False
-            self.calendar.set_moment(start)
-            now, length, expect = self.now, self.calendar.length, self.calendar.expect
-            in_flight = self.index.in_flight
-            for load in self.load.loads():
-                wave = in_flight.get(load.scope)
-                end = FAR_FUTURE if wave is None or not wave.begun else wave.start + length
-                expect(load, FAR_PAST, FAR_FUTURE if end < now else end)
-            for wave in in_flight.values():
-                end = wave.start + length
-                if wave.begun:
-                    self.has_end_now = self.has_end_now or end == now
-                else:
-                    expect(wave.load, wave.start, FAR_FUTURE if wave.start < now else end)
-            for action in self.index.pending.announcing.values():
-                expect(action.load, action.start, FAR_FUTURE if action.start < now else action.start + length)
-        return self.has_end_now

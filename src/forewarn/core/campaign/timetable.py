@@ -11,6 +11,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from forewarn.core.campaign.calendar import Calendar
+from forewarn.core.campaign.expected_load import ExpectedLoad
 from forewarn.core.campaign.limits import Load
 from forewarn.core.campaign.windows import Span
 
@@ -135,12 +136,12 @@ class ReadyQueue:
 
 
 class Timetable:
-    """Schedules the waves of scopes on a calendar."""
+    """Schedules the waves of scopes on a calendar, beside the load that is expected anyway."""
 
-    def __init__(self, calendar: Calendar) -> None:
-        self._calendar = calendar
+    def __init__(self, calendar: Calendar, expected: ExpectedLoad) -> None:
+        self._calendar, self._expected = calendar, expected
         self._coming: list[tuple[datetime, QueueEntry]] = []
-        self._waiting = ReadyQueue(by_hosts=calendar.limits.hosts is not None)
+        self._waiting = ReadyQueue(by_hosts=expected.limits.hosts is not None)
 
     def add(self, row: ScopeWaves, ready_at: datetime) -> None:
         """Add a scope whose next wave may start at this time."""
@@ -151,7 +152,7 @@ class Timetable:
         """Yield the placements in the order of time, as many as there are."""
         moment = self._next_moment()
         while moment is not None and moment <= until:
-            self._calendar.advance(moment)
+            self._expected.advance(moment)
             while self._coming and self._coming[0][0] <= moment:
                 self._waiting.push(heappop(self._coming)[1])
             open_at = self._calendar.next_start(moment)
@@ -163,16 +164,16 @@ class Timetable:
 
     def _next_moment(self) -> datetime | None:
         moments = [self._coming[0][0]] if self._coming else []
-        if self._waiting and (change_at := self._calendar.next_change) is not None:
+        if self._waiting and (change_at := self._expected.next_change) is not None:
             moments.append(change_at)
         return min(moments, default=None)
 
     def _start(self, moment: datetime) -> Iterator[Placement]:
-        calendar = self._calendar
-        for entry in self._waiting.pop_fitting(calendar.fits):
+        expected = self._expected
+        for entry in self._waiting.pop_fitting(expected.fits):
             load = entry.row.next
             yield from self._place(entry, moment)
-            for other in self._waiting.pop_sharing_host(load, calendar.hosts, calendar.fits):
+            for other in self._waiting.pop_sharing_host(load, expected.hosts, expected.fits):
                 yield from self._place(other, moment)
 
     def _place(self, entry: QueueEntry, moment: datetime) -> Iterator[Placement]:
@@ -182,7 +183,7 @@ class Timetable:
             heappush(self._coming, (free_at, entry))
             return
         end = moment + self._calendar.length
-        self._calendar.expect(row.next, moment, end)
+        self._expected.add(row.next, moment, end)
         row.placed += 1
         self.add(row, end + self._calendar.rest)
         yield Placement(row.rank, row.placed, moment)

@@ -12,7 +12,7 @@ from uuid import UUID, uuid4, uuid5
 
 import msgspec
 
-from forewarn.core.campaign.calendar import calendar_of
+from forewarn.core.campaign.calendar import Calendar
 from forewarn.core.campaign.commands import abort, pause, plan_progress, resume, retry, skip, start
 from forewarn.core.campaign.draft import CampaignDecision
 from forewarn.core.campaign.estimate import CompletionEstimate
@@ -150,7 +150,7 @@ class Campaigns:
         campaign = self.find(id_)
         blockers = self.duty.blockers(campaign.id)
         rule_context, now = self._scopes.rule_context, self._scopes.clock.now()
-        calendar = calendar_of(campaign, rule_context, find_zone, since=now)
+        calendar = Calendar(campaign.spec, rule_context, find_zone, since=now)
         waits = WaitReasons(campaign, calendar, rule_context, blockers, now=now)
         estimate = CompletionEstimate(campaign, calendar, rule_context, now=now)
         async for progress in iterate_gradually(() if campaign.state.is_over else campaign.scopes):
