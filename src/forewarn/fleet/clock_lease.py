@@ -13,7 +13,6 @@ from forewarn.core.backoff import backoff
 from forewarn.fleet.clock_offset import ClockOffset
 from forewarn.fleet.errors import SAVE_ERRORS, LeaseLost
 from forewarn.fleet.lease_record import LeaseRecords
-from forewarn.fleet.main_loop import MainLoop
 from forewarn.store.port import NO_GUARDS, Guards, Lease
 
 log = logging.getLogger(__name__)
@@ -29,14 +28,12 @@ class ClockLease:
         self,
         lease: Lease | None,
         records: LeaseRecords,
-        main_loop: MainLoop,
         clock: Clock,
         offset: ClockOffset | None = None,
     ) -> None:
         self._lease = lease
         self._offset = offset
         self._records = records
-        self._main_loop = main_loop
         self._clock = clock
         self._term: int | None = None
 
@@ -81,7 +78,6 @@ class ClockLease:
                 await self._lease.release()
                 await asyncio.sleep(next(pauses))
                 continue
-            await self._main_loop.wait_reached(self._records.revision_of(self._lease.name) or 0)
             self._term = term.term
             log.info("this process holds the lease %s, term %d", self._lease.name, term.term)
 

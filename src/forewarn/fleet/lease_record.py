@@ -4,13 +4,17 @@ A process may rely on a lease for a moment too long, for example after it was su
 record, as a guard, refuses what such a process saves once another one has taken over.
 """
 
+import asyncio
 from datetime import datetime
 
 import msgspec
 
-from forewarn.fleet.errors import LeaseLost
+from forewarn.fleet.errors import LeaseLost, SaveFailed
 from forewarn.fleet.main_loop import Decision, MainLoop, Observer, RecordCodec, RecordTable
 from forewarn.store.port import Guards, RecordKey, RecordKind
+
+REACH_SECONDS = 10.0
+"""How long a process waits until its replica has everything that was saved before its term."""
 
 
 class LeaseHolder(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -32,6 +36,7 @@ class LeaseRecords:
     """The newest term of every lease, by name."""
 
     def __init__(self, main_loop: MainLoop) -> None:
+        self._main_loop = main_loop
         self._table = RecordTable[LeaseHolder]()
         self._loop = main_loop.add(RecordCodec(RecordKind.LEASE, encode, decode), self._table)
 
@@ -49,14 +54,24 @@ class LeaseRecords:
         return self._loop.revision_of(name)
 
     async def take_over(self, name: str, *, holder: str, process: str, now: datetime) -> LeaseHolder:
-        """Begin a new term of a lease. From then on, nothing is saved under the former one."""
+        """Begin a new term of a lease; return when the replica has everything that was saved before.
+
+        From then on, nothing is saved under the former term.
+        """
 
         def command(known: LeaseHolder | None) -> Decision[LeaseHolder, LeaseHolder]:
             number = 1 if known is None else known.term + 1
             term = LeaseHolder(term=number, holder=holder, process=process, taken_at=now)
             return Decision(term, (), term)
 
-        return await self._loop.apply(name, command)
+        term = await self._loop.apply(name, command)
+        try:
+            async with asyncio.timeout(REACH_SECONDS):
+                await self._main_loop.wait_reached(self.revision_of(name) or 0)
+        except TimeoutError as error:
+            late = f"the watch of the store has not reached it within {REACH_SECONDS:g} s"
+            raise SaveFailed(f"term {term.term} of the lease {name} cannot begin: {late}") from error
+        return term
 
     def guards(self, name: str, term: int) -> Guards:
         """Return the guard of a save under a term; raise LeaseLost if another one has begun."""

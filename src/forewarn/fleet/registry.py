@@ -16,7 +16,6 @@ from forewarn.core.backoff import backoff
 from forewarn.fleet.duty import no_guards
 from forewarn.fleet.errors import LeaseLost
 from forewarn.fleet.lease_record import LeaseRecords
-from forewarn.fleet.main_loop import MainLoop
 from forewarn.store.port import Guards, Lease
 
 R = TypeVar("R")
@@ -33,10 +32,9 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.002, 0.1
 class Registry:
     """The right of this process to make changes that must be unique over records."""
 
-    def __init__(self, lease: Lease | None, records: LeaseRecords, main_loop: MainLoop, clock: Clock) -> None:
+    def __init__(self, lease: Lease | None, records: LeaseRecords, clock: Clock) -> None:
         self._lease = lease
         self._records = records
-        self._main_loop = main_loop
         self._clock = clock
         self._lock = asyncio.Lock()
         self._term: int | None = None
@@ -72,6 +70,5 @@ class Registry:
                 taken = await self._records.take_over(
                     REGISTRY, holder=self._lease.holder, process=self._lease.process, now=self._clock.now()
                 )
-                await self._main_loop.wait_reached(self._records.revision_of(REGISTRY) or 0)
                 self._term = taken.term
             return self._term

@@ -87,7 +87,7 @@ class Fleet:
         loop = self._main_loop = MainLoop(store, tasks, on_followed=self.journal.wake)
         self.positions = Positions(loop)
         self.leases = LeaseRecords(loop)
-        self.clock_lease = ClockLease(lease, self.leases, loop, clock, clock_offset)
+        self.clock_lease = ClockLease(lease, self.leases, clock, clock_offset)
         state_record = FleetStateRecord(loop)
         hold_record = HoldRecord(loop)
         self.policy = PolicyRecord(loop)
@@ -95,7 +95,7 @@ class Fleet:
         self.scopes.has_clock = lease is None
         self.replica = self.scopes.replica
         idempotent = IdempotentScopes(self.scopes, store)
-        self.registry = Registry(lease, self.leases, loop, clock)
+        self.registry = Registry(lease, self.leases, clock)
         self.inventory = Inventory(self.scopes, idempotent, state_record, self.registry)
         self.events = Events(self.scopes, idempotent)
         self.holds = Holds(hold_record, self.scopes, idempotent)
