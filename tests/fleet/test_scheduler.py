@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 
 import pytest
@@ -9,10 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forewarn.clock import ManualClock, SystemClock
+from forewarn.core.backoff import backoff
+from forewarn.core.event import EventType, State
+from forewarn.core.journal import Entry
 from forewarn.fleet.scheduler import WAKE_BATCH, TimerHeap
-from tests.core.sample_scopes import TEN
+from forewarn.store.port import NO_GUARDS, Guards, RecordKey
+from tests.core.sample_scopes import TEN, schedule_request
 from tests.fleet.campaign.campaigns import single
-from tests.fleet.fleets import run_fleet, until
+from tests.fleet.fleets import FailingStore, run_fleet, until
 
 MINUTE = timedelta(minutes=1)
 
@@ -182,3 +187,58 @@ async def test_stop_ends_the_pause_of_gc(monkeypatch: pytest.MonkeyPatch) -> Non
         fleet.scheduler.wake("db-0")
         await fleet.scheduler.stop()
         assert gc.isenabled()
+
+
+class CountingStore(FailingStore):
+    """A store that counts how many scopes it is asked to save at once while it is full."""
+
+    saving = most = 0
+
+    async def save(
+        self,
+        key: RecordKey,
+        value: bytes | None,
+        entries: Sequence[Entry],
+        *,
+        expected: int | None,
+        guards: Guards = NO_GUARDS,
+    ) -> int:
+        """Count, and save if there is room."""
+        self.saving += 1
+        self.most = max(self.most, self.saving if self.full else 0)
+        try:
+            await asyncio.sleep(0)
+            return await super().save(key, value, entries, expected=expected, guards=guards)
+        finally:
+            self.saving -= 1
+
+
+async def test_scopes_that_cannot_be_saved_are_retried_in_rounds_within_the_slots(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A round logs one line, and the pauses grow."""
+    clock, store, pauses = ManualClock(TEN), CountingStore(), list[float]()
+
+    def record_pauses(first: float, maximum: float) -> Iterator[float]:
+        for pause in backoff(first, maximum):
+            pauses.append(pause)
+            store.full = len(pauses) < 5
+            yield 0.0
+
+    monkeypatch.setattr("forewarn.fleet.scheduler.backoff", record_pauses)
+    monkeypatch.setattr("forewarn.fleet.scheduler.TICK_CONCURRENCY", 2)
+    async with run_fleet(*(single(n) for n in range(5)), store=store, clock=clock) as fleet:
+        events = [
+            event
+            for n in range(5)
+            for _, event in await fleet.events.schedule(schedule_request(EventType.FREEZE, f"db-{n}", number=n))
+        ]
+        store.full = True
+        clock.set(TEN + timedelta(days=1))
+        await until(lambda: fleet.scheduler.busy == 0)
+        assert {fleet.events.find(event)[1].state for event in events} == {State.STARTED}
+    assert pauses == [1.0, 2.0, 4.0, 5.0, 5.0]
+    assert store.most == 2
+    lines = [record.getMessage() for record in caplog.records if "could not save due changes" in record.getMessage()]
+    assert len(lines) == 4
+    assert lines[0].startswith("could not save due changes of 5 scopes, retrying in 0 s: ")

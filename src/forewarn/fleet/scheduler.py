@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from forewarn.clock import Clock, Timer
+from forewarn.core.backoff import backoff
 from forewarn.core.change import Change
 from forewarn.core.enablement import SEEN_SAVE_INTERVAL
 from forewarn.core.lifecycle import tick, wake_at
@@ -32,8 +33,8 @@ log = logging.getLogger(__name__)
 WAKE_BATCH = 100
 """How many scopes are woken in one iteration of the event loop."""
 
-RETRY_DELAY = 1.0
-"""The pause in seconds before due changes of a scope are tried again that could not be saved."""
+RETRY_DELAY, MAX_RETRY_DELAY = 1.0, 5.0
+"""The bounds of the pause in seconds before due changes that could not be saved are tried again."""
 
 TICK_CONCURRENCY = 512
 """How many scopes are ticked at once. If ten thousand are due in one second, an approval waits only for a few."""
@@ -157,6 +158,9 @@ class Scheduler:
         self._timer_heap = TimerHeap(scopes.clock, self.wake)
         self._due: deque[str] = deque()
         """Scopes that wait for a free slot."""
+        self._failed: dict[str, Exception] = {}
+        """Scopes whose due changes could not be saved, and why. They need no slots until they are tried again."""
+        self._is_retrying = False
         self._idle = asyncio.Event()
         self._idle.set()
         self._free_slots = TICK_CONCURRENCY
@@ -168,7 +172,7 @@ class Scheduler:
     @property
     def busy(self) -> int:
         """How many tasks are running that do not wait for the clock."""
-        return self._ticking
+        return self._ticking + len(self._failed)
 
     @property
     def waiting(self) -> int:
@@ -203,8 +207,10 @@ class Scheduler:
             self.halt()
             self._ticking -= len(self._due)
             self._due.clear()
+            self._failed.clear()
             self._idle.set()
             await self._tasks.cancel()
+            self._is_retrying = False
             self._free_slots = TICK_CONCURRENCY
             self._gc_pause.end()
             await self._outages.stop()
@@ -312,22 +318,14 @@ class Scheduler:
         self._free_slot()
 
     def _start_task(self, view: ScopeView, failed: asyncio.Future[None] | None) -> None:
-        self._tasks.create(self._tick_until_saved(view, failed), name=f"tick {view.id}", on_done=self._on_ticked)
-
-    async def _tick_until_saved(self, view: ScopeView, failed: asyncio.Future[None] | None) -> None:
-        """Tick a scope, and retry until it is saved, for example while the disk is full."""
-        is_done = await self._try_tick(view, failed)
-        self._free_slot()
-        while not is_done:
-            await asyncio.sleep(RETRY_DELAY)
-            is_done = await self._try_tick(view)
+        self._tasks.create(self._try_tick(view, failed), name=f"tick {view.id}", on_done=self._on_ticked)
 
     def _free_slot(self) -> None:
         self._free_slots += 1
         self._start_ticks()
 
-    async def _try_tick(self, view: ScopeView, failed: asyncio.Future[None] | None = None) -> bool:
-        """Tick a scope, or take the result of a tick that failed. Return whether nothing is left to do."""
+    async def _try_tick(self, view: ScopeView, failed: asyncio.Future[None] | None) -> None:
+        """Tick a scope, or take the result of a tick that failed. If it cannot be saved, it is retried later."""
         try:
             if failed is not None:
                 await failed
@@ -336,11 +334,28 @@ class Scheduler:
             await self._submit(view, now)
             self._on_applied(view, now, revision)
         except ScopeNotFound:
-            return True
+            pass
         except SAVE_ERRORS as error:
-            log.warning("could not save due changes of scope %s, retrying: %s", view.id, error)
-            return False
-        return True
+            self._failed[view.id] = error
+            if not self._is_retrying:
+                self._is_retrying = True
+                self._tasks.create(self._retry_failed(), name="retry ticks")
+        self._free_slot()
+
+    async def _retry_failed(self) -> None:
+        """Tick the scopes that could not be saved, for example while the disk is full, in rounds until they are."""
+        for pause in backoff(RETRY_DELAY, MAX_RETRY_DELAY):
+            await self._idle.wait()
+            if not self._failed:
+                break
+            id_, error = next(iter(self._failed.items()))
+            scopes = f"scope {id_}" if len(self._failed) == 1 else f"{len(self._failed)} scopes"
+            log.warning("could not save due changes of %s, retrying in %g s: %s", scopes, pause, error)
+            await asyncio.sleep(pause)
+            failed, self._failed = self._failed, {}
+            for id_ in failed:
+                self.wake(id_)
+        self._is_retrying = False
 
     def _on_applied(self, view: ScopeView, now: datetime, revision: int) -> None:
         if self.is_running and view.revision == revision:  # else `observe` has set the timer
