@@ -17,12 +17,13 @@ def zones(_: str) -> tzinfo:
     return UTC
 
 
-def calendar(*, since: datetime = TEN, **policy: object) -> Calendar:
+def calendar(*, since: datetime = TEN, start_at: datetime | None = None, **policy: object) -> Calendar:
     spec = CampaignSpec(
         name="kernel",
         type=EventType.REBOOT,
         selection=Selection(all=True),
         policy=CampaignPolicy(expected=LENGTH, **policy),  # type: ignore[arg-type]  # keys vary by test
+        start_at=start_at,
     )
     return Calendar(spec, RuleContext(policy=EMULATOR), zones, since=since)
 
@@ -62,3 +63,5 @@ def test_first_start_respects_notice_gap_start_at_and_without_advance_the_plan()
     assert calendar().first_start(TEN, rested_at=FAR_PAST, planned_at=planned) == TEN + 15 * MINUTE
     assert calendar().first_start(TEN, rested_at=rested, planned_at=planned) == rested
     assert calendar(advance=False).first_start(TEN, rested_at=rested, planned_at=planned) == planned
+    start_at = TEN + timedelta(seconds=59.5)
+    assert calendar(start_at=start_at).first_start(TEN, rested_at=FAR_PAST, planned_at=planned) == TEN + 16 * MINUTE

@@ -11,19 +11,21 @@ from forewarn.core.campaign.actions import (
     WaveEnded,
     WaveStuck,
 )
+from forewarn.core.campaign.calendar import Calendar
 from forewarn.core.campaign.draft import CampaignDraft
 from forewarn.core.campaign.limits import Load
 from forewarn.core.campaign.record import Campaign, CampaignState, WaveState
 from forewarn.core.campaign.status import InFlightWave, ScopeStatus, derive_status
 from forewarn.core.impact import ImpactState
 from forewarn.core.scope import EndedEvent, EventOutcome, Scope
-from tests.core.campaign.rollout_driver import CONDITIONS, MINUTE, RolloutDriver, campaign_over, web
+from tests.core.campaign.rollout_driver import CONDITIONS, MINUTE, RolloutDriver, campaign_over, web, zones
 from tests.core.sample_scopes import TEN
 
 
 def status(record: Campaign, scope: Scope | None) -> ScopeStatus:
     """Derive the status of the only scope."""
-    return derive_status(record, record.scopes[0], 0, scope, CONDITIONS, 30 * MINUTE)
+    calendar = Calendar(record.spec, CONDITIONS, zones, since=record.started_at)
+    return derive_status(record, record.scopes[0], 0, scope, CONDITIONS, calendar)
 
 
 def with_wave(record: Campaign, state: WaveState, n: int = 1) -> Campaign:

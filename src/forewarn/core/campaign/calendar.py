@@ -5,12 +5,16 @@ Plan, announcement, clearing and estimate use the same calendar, so that they ag
 
 from bisect import bisect_right
 from datetime import datetime, timedelta
+from typing import TypeVar
 
 from forewarn.core.campaign.record import SECOND
 from forewarn.core.campaign.spec import CampaignSpec
 from forewarn.core.campaign.windows import DAY, ZoneLookup, start_spans
 from forewarn.core.policy import RuleContext
 from forewarn.core.schedule import ceil_to_second
+
+Time = TypeVar("Time", datetime, int)
+"""A time, or the seconds since the campaign started."""
 
 
 def wave_notice(spec: CampaignSpec, context: RuleContext) -> timedelta:
@@ -33,6 +37,11 @@ def _apply_speed(time: timedelta, context: RuleContext) -> timedelta:
     """Return the duration divided by the service's speed, rounded up to whole seconds."""
     seconds = -(-(time / context.policy.speed) // SECOND)
     return seconds * SECOND
+
+
+def announce_at(spec: CampaignSpec, now: datetime) -> datetime:
+    """Return the first time, not before now, at which a wave may be announced."""
+    return ceil_to_second(now if spec.start_at is None else max(now, spec.start_at))
 
 
 class Calendar:
@@ -81,14 +90,15 @@ class Calendar:
         self._starts: list[datetime] = []
         self._ends: list[datetime] = []
 
-    def first_start(self, now: datetime, *, rested_at: datetime, planned_at: datetime) -> datetime | None:
-        """Return the earliest start of a wave whose scope's gap ends at `rested_at`, if it is announced at once.
+    def earliest_start(self, not_before: Time, *, rested_at: Time, planned_at: Time) -> Time:
+        """Return when a wave may start at the earliest, apart from windows.
 
-        None: no window is open within a year.
+        `not_before`: when its notice is over. `rested_at`: when the gap after its scope's previous wave is over.
         """
-        start = max(rested_at, ceil_to_second(now + self.notice))
-        if self.spec.start_at is not None:
-            start = max(start, self.spec.start_at + self.notice)
-        if not self.spec.policy.advance:
-            start = max(start, planned_at)
-        return self.next_start(start)
+        start = max(not_before, rested_at)
+        return start if self.spec.policy.advance else max(start, planned_at)
+
+    def first_start(self, now: datetime, *, rested_at: datetime, planned_at: datetime) -> datetime | None:
+        """Return the earliest start of a wave that is announced as soon as possible; None: not within a year."""
+        not_before = announce_at(self.spec, now) + self.notice
+        return self.next_start(self.earliest_start(not_before, rested_at=rested_at, planned_at=planned_at))

@@ -6,7 +6,7 @@ Times are integers, in seconds since the campaign started: datetimes are too slo
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
-from forewarn.core.campaign.calendar import Calendar
+from forewarn.core.campaign.calendar import Calendar, announce_at
 from forewarn.core.campaign.limits import NO_LIMITS, resolve_limits, unknown_host
 from forewarn.core.campaign.load import load_of_vms
 from forewarn.core.campaign.record import SECOND, Campaign, CampaignState, ScopeProgress, Wave, WaveState
@@ -34,19 +34,17 @@ class CompletionEstimate:
         self._calendar = calendar
         self._now = _seconds(now, campaign.started_at)
         spec = campaign.spec
-        self._notice, self._gap, self._length, self._rest = (
-            time // SECOND for time in (calendar.notice, calendar.gap, calendar.length, calendar.rest)
+        self._notice, self._gap, self._length = (
+            time // SECOND for time in (calendar.notice, calendar.gap, calendar.length)
         )
         self._limits = resolve_limits(spec.policy, campaign.selected)
-        self._advance = spec.policy.advance
-        gate, start_at = campaign.gate, spec.start_at
+        gate, announced = campaign.gate, _seconds(announce_at(spec, now), campaign.started_at)
         self._earliest = self._now if gate is None else max(self._now, _seconds(gate.retry_at, campaign.started_at))
         """Nothing starts before this time."""
-        announced = self._now if start_at is None else max(self._now, _seconds(start_at, campaign.started_at))
         self._earliest_planned = max(self._earliest, announced + self._notice)
         """No wave that is not announced yet starts before this time."""
         self._has_windows = bool(spec.policy.windows or spec.policy.blackouts)
-        self._chains: dict[tuple[int, int], int] = {}
+        self._next_starts: dict[int, int] = {}
         self._lags: list[int] = []
         """How far the waves in flight are behind the plan."""
         self._planned: list[int] = []
@@ -82,7 +80,7 @@ class CompletionEstimate:
     def _end_of(self, progress: ScopeProgress, scope: Scope | None) -> int:
         """Return when a scope would finish if it were alone."""
         base, waves = progress.base, progress.waves
-        n, end = 0, -base - self._rest
+        n, end = 0, -base - self._gap
         for wave in waves:
             if wave.state is not WaveState.DONE and wave.state is not WaveState.SKIPPED:
                 break
@@ -90,16 +88,16 @@ class CompletionEstimate:
         else:
             return base + end
         end = self._end_of_current(base + end, base, wave)
+        later = waves[n + 1 :]
         if self._limits != NO_LIMITS:
             has_begun = wave.state is not WaveState.PLANNED and wave.state is not WaveState.ANNOUNCED
-            self._add_load(progress.scope, waves[n + has_begun :], scope)
-        left = len(waves) - n - 1
-        if not left:
-            return end
-        self._planned += (base + waves[n + 1].planned, base + waves[-1].planned)
-        if not self._advance:
-            return self._end_by_plan(end, base, waves[n + 1 :])
-        return self._end_of_chain(end, left)
+            self._add_load(progress.scope, later if has_begun else waves[n:], scope)
+        if later:
+            self._planned += (base + later[0].planned, base + later[-1].planned)
+        for wave in later:
+            not_before = max(end + self._notice, self._earliest_planned)
+            end = self._start(not_before, end, base + wave.planned) + self._length
+        return end
 
     def _add_load(self, id_: str, waves: tuple[Wave, ...], scope: Scope | None) -> None:
         """Add the load of waves that have not begun."""
@@ -125,46 +123,33 @@ class CompletionEstimate:
             return end
         if state is WaveState.PLANNED:
             self._planned.append(planned)
-            start = max(before + self._gap, self._earliest_planned)
-        else:
-            start = max(before + self._gap, self._earliest, base + wave.at)
-        start = self._next_start(start if self._advance else max(start, planned))
-        if state is WaveState.ANNOUNCED:
-            self._lags.append(start - planned)
+            return self._start(self._earliest_planned, before, planned) + self._length
+        start = self._start(max(self._earliest, base + wave.at), before, planned)
+        self._lags.append(start - planned)
         return start + self._length
 
-    def _end_by_plan(self, end: int, base: int, waves: tuple[Wave, ...]) -> int:
-        """Return when the remaining waves will end if none starts before its planned time."""
-        for wave in waves:
-            end = self._next_start(max(end + self._rest, self._earliest_planned, base + wave.planned)) + self._length
-        return end
-
-    def _end_of_chain(self, end: int, left: int) -> int:
-        """Return when this many more waves will end that follow each other without delay."""
-        first = max(end + self._rest, self._earliest_planned)
-        if not self._has_windows:
-            return first + self._length + (left - 1) * (self._rest + self._length)
-        known = self._chains.get((first, left))
-        if known is None:
-            end = self._next_start(first) + self._length
-            known = self._chains[first, left] = self._end_of_chain(end, left - 1) if left > 1 else end
-        return known
+    def _start(self, not_before: int, before: int, planned: int) -> int:
+        """Return when a wave will start if limits leave room; its scope's previous wave ended at the given time."""
+        start = self._calendar.earliest_start(not_before, rested_at=before + self._gap, planned_at=planned)
+        return self._next_start(start) if self._has_windows else start
 
     def _next_start(self, second: int) -> int:
-        if not self._has_windows:
-            return second
+        """Return the first time, not before this one, at which a window is open."""
+        if (known := self._next_starts.get(second)) is not None:
+            return known
         since = self._campaign.started_at
         start = self._calendar.next_start(since + timedelta(seconds=second))
         if start is None:
             raise _NeverOpen
-        return _seconds(start, since)
+        return self._next_starts.setdefault(second, _seconds(start, since))
 
     def _end_by_limits(self) -> int:
         """Return when all waves will end, including those that wait for limits."""
         ends = [self._earliest + rounds * self._length for rounds in self._rounds()]
         if self._planned:
             late = max([*(self._lags or [0]), self._earliest_planned - min(self._planned)])
-            ends.append(self._next_start(max(max(self._planned) + late, self._earliest_planned)) + self._length)
+            last = max(max(self._planned) + late, self._earliest_planned)
+            ends.append((self._next_start(last) if self._has_windows else last) + self._length)
         return max(ends, default=0)
 
     def _rounds(self) -> Iterator[int]:

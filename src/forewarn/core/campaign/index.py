@@ -191,7 +191,7 @@ class CampaignIndex:
         if id_ in self.stale:
             return ScopeStatus()
         position = self.positions[id_]
-        status = derive_status(record, progress, position, self.scopes[id_], self.context, self.calendar.gap)
+        status = derive_status(record, progress, position, self.scopes[id_], self.context, self.calendar)
         self.statuses[id_] = status
         _keep(self.open, id_, status.is_open)
         _keep(self.held, id_, status.is_held)

@@ -6,7 +6,7 @@ from operator import itemgetter
 
 import msgspec
 
-from forewarn.core.campaign.calendar import Calendar, wave_duration, wave_notice
+from forewarn.core.campaign.calendar import Calendar, announce_at, wave_duration, wave_notice
 from forewarn.core.campaign.expected_load import ExpectedLoad
 from forewarn.core.campaign.limits import CampaignLimits, Counts, Load, Usage, is_unknown_host, resolve_limits
 from forewarn.core.campaign.plan_input import PlanScope, WaveGroup, count_selected
@@ -152,7 +152,7 @@ def peak_counts(waves: Iterable[PlannedWave]) -> Counts:
 
 def _begin(spec: CampaignSpec, context: RuleContext, now: datetime) -> datetime:
     """Return when the first wave may be announced; refuse a start that is too far ahead."""
-    begin = ceil_to_second(now if spec.start_at is None else max(now, spec.start_at))
+    begin = announce_at(spec, now)
     if begin > now + MAX_CAMPAIGN_DURATION:
         raise Invalid(f"start_at must be at most {MAX_CAMPAIGN_DURATION.days} days ahead")
     notice = wave_notice(spec, context)

@@ -1,7 +1,7 @@
 """The status of a scope in its campaign, derived only from the campaign's record and the scope."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import msgspec
 
@@ -18,6 +18,7 @@ from forewarn.core.campaign.actions import (
     WaveStuck,
     WithdrawEvent,
 )
+from forewarn.core.campaign.calendar import Calendar
 from forewarn.core.campaign.limits import Load
 from forewarn.core.campaign.load import has_stuck_work, load_of_event, load_of_vms
 from forewarn.core.campaign.record import (
@@ -93,7 +94,12 @@ class ScopeStatus(msgspec.Struct, frozen=True, gc=False):
 
 
 def derive_status(
-    record: Campaign, progress: ScopeProgress, position: int, scope: Scope | None, context: RuleContext, gap: timedelta
+    record: Campaign,
+    progress: ScopeProgress,
+    position: int,
+    scope: Scope | None,
+    context: RuleContext,
+    calendar: Calendar,
 ) -> ScopeStatus:
     """Return the status of a scope; None if the scope was removed."""
     if record.state.is_over:
@@ -101,7 +107,7 @@ def derive_status(
     if scope is None:
         gone: tuple[Finding, ...] = () if progress.closed else (ScopeRemoved(progress.scope),)
         return ScopeStatus(n=progress.current, is_closed=progress.closed, findings=gone)
-    return _StatusBuilder(record, progress, position, scope, context, gap).build()
+    return _StatusBuilder(record, progress, position, scope, context, calendar).build()
 
 
 class _StatusBuilder:
@@ -114,10 +120,10 @@ class _StatusBuilder:
         position: int,
         scope: Scope,
         context: RuleContext,
-        gap: timedelta,
+        calendar: Calendar,
     ) -> None:
         self.record, self.progress, self.position = record, progress, position
-        self.scope, self.context, self.gap = scope, context, gap
+        self.scope, self.context, self.calendar = scope, context, calendar
         self.n = progress.current
         self.findings: list[Finding] = []
         self.actions: list[Action] = []
@@ -221,9 +227,9 @@ class _StatusBuilder:
         if ready:
             at = ready[0].at
             if not begun:
-                at = max(at, record.rested_at(progress, self.gap))
-                if not record.spec.policy.advance:
-                    at = max(at, record.moment(progress, wave.planned))
+                rested_at = record.rested_at(progress, self.calendar.gap)
+                planned_at = record.moment(progress, wave.planned)
+                at = self.calendar.earliest_start(at, rested_at=rested_at, planned_at=planned_at)
             ends = [before.at for before in progress.waves[: self.n - 1]]
             ended_at = record.moment(progress, max(ends, default=0))
             self.ready = ReadyWave(at, self._turn(), self.n, tuple(ready), begun, ended_at)
