@@ -5,6 +5,7 @@ import gc
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 import pytest
 
@@ -63,6 +64,37 @@ async def test_many_tasks_share_one_time_slice_in_order() -> None:
     await asyncio.gather(*(work(name) for name in range(20)))
     assert [name for _, name in seen] == list(range(20))
     assert len({number for number, _ in seen}) == 20
+
+
+async def test_tasks_start_at_once_until_the_slice_is_used_up_and_then_in_order() -> None:
+    turns, rounds = FairShare(max_items=4), Rounds()
+    seen: list[tuple[int, int]] = []
+
+    def start(name: int) -> None:
+        seen.append((rounds.number, name))
+
+    for name in range(10):
+        turns.start(partial(start, name))
+    assert seen == [(0, 0), (0, 1), (0, 2), (0, 3)]
+    await until(lambda: len(seen) == 10)
+    assert [name for _, name in seen] == list(range(10))
+    assert list(Counter(number for number, _ in seen).values()) == [4, 4, 2]
+
+
+async def test_started_task_waits_behind_tasks_that_wait_for_their_turn() -> None:
+    turns = FairShare(max_items=1)
+    seen: list[str] = []
+
+    async def wait(name: str) -> None:
+        await turns.wait_turn()
+        seen.append(name)
+
+    waiting = [asyncio.create_task(wait("first")), asyncio.create_task(wait("second"))]
+    await asyncio.sleep(0)
+    turns.start(lambda: seen.append("started"))
+    await asyncio.gather(*waiting)
+    await until(lambda: len(seen) == 3)
+    assert seen == ["first", "second", "started"]
 
 
 async def test_slice_of_a_number_of_items_releases_as_many_waiting_tasks() -> None:

@@ -363,12 +363,23 @@ class RecordLoop(Generic[V]):
 
     def _enqueue(self, id_: str, command: Callable[[V | None], Decision[V, R]]) -> asyncio.Future[R]:
         caller: asyncio.Future[R] = asyncio.get_running_loop().create_future()
-        if id_ not in self._pending:
-            task = self._main_loop.tasks.create_task(self._run(id_), name=f"save {self._codec.kind.value} {id_}")
-            task.add_done_callback(partial(self._cancel_left, id_))
-            self._pending[id_] = []
-        self._pending[id_].append(PendingCommand(command, caller))
+        pending = PendingCommand(command, caller)
+        if id_ in self._pending:
+            self._pending[id_].append(pending)
+        else:
+            self._pending[id_] = [pending]
+            self._fair_share.start(partial(self._start, id_))
         return caller
+
+    def _start(self, id_: str) -> None:
+        work = self._run(id_)
+        try:
+            task = self._main_loop.tasks.create_task(work, name=f"save {self._codec.kind.value} {id_}")
+        except RuntimeError:  # the service has stopped
+            work.close()
+            self._cancel_callers(id_)
+        else:
+            task.add_done_callback(partial(self._cancel_left, id_))
 
     def take_in(self, change: Record | Deleted) -> None:
         """Apply a change from the store, unless it is already known."""
@@ -398,8 +409,11 @@ class RecordLoop(Generic[V]):
     def _cancel_left(self, id_: str, task: asyncio.Task[None]) -> None:
         """Cancel the callers that wait, if the task has ended before they had a reply: then the service stops."""
         if task.cancelled() or task.exception() is not None:
-            for _, caller in self._pending.pop(id_):
-                caller.cancel()
+            self._cancel_callers(id_)
+
+    def _cancel_callers(self, id_: str) -> None:
+        for _, caller in self._pending.pop(id_):
+            caller.cancel()
 
     async def _process(self, id_: str, batch: list[PendingCommand[V]]) -> None:
         """Decide and save a batch, in as few saves as possible, and reply to the callers after each save."""
@@ -455,8 +469,9 @@ class RecordLoop(Generic[V]):
         entries: list[Entry] = []
         results: list[Any] = []
         guards: dict[RecordKey, int | None] = {}
-        for command, _ in batch:
-            await self._fair_share.wait_turn()
+        for number, (command, _) in enumerate(batch):
+            if number:  # the turn of the first one was waited for before
+                await self._fair_share.wait_turn()
             try:
                 decision = command(value)
             except CodedError as refusal:

@@ -55,7 +55,10 @@ class ScopeView:
     @property
     def alive_at(self) -> datetime | None:
         """The time of the scope's last request, or the latest time of one that may not have been saved."""
-        return max(filter(None, (self.seen_at, self.credited_at)), default=None)
+        seen_at, credited_at = self.seen_at, self.credited_at
+        if seen_at is None or (credited_at is not None and credited_at > seen_at):
+            return credited_at
+        return seen_at
 
     @property
     def roster(self) -> Roster | None:

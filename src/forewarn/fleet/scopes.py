@@ -107,7 +107,8 @@ class Scopes:
         decided = rule(scope)
         decision = decided if isinstance(decided, Decision) else guarded(decided, NO_GUARDS)
         if any(entry.kind is EntryKind.STARTED for entry in decision.entries):
-            return decision._replace(guards={**decision.guards, **self._hold.guards})
+            guards = {**decision.guards, **self._hold.guards}
+            return Decision(decision.value, decision.entries, decision.result, guards)
         return decision
 
     def guards(self, id_: str) -> Guards:

@@ -141,6 +141,16 @@ async def test_limits_count_impacts_of_other_causes() -> None:
     assert journal_lines(await read_campaign_journal(store), EntryKind.WAVE_CLEARED) == ["10:30 db-1 1 wave-cleared"]
 
 
+async def test_limits_count_impacts_that_began_while_no_campaign_ran() -> None:
+    store, clock = MemoryStore(), ManualClock(TEN)
+    platform = DurablePlatform(clock, length=40 * MINUTE)
+    async with run_fleet(single(1), single(2), store=store, clock=clock, platform=platform) as fleet:
+        await fleet.events.schedule(schedule_request(EventType.REDEPLOY, "db-2", failure=True))
+        await start_campaign(fleet, campaign_spec(selection=Selection(scopes=("db-1",)), vms_at_once=Limit(1)))
+        await fleet.time.advance(2 * HOUR)
+    assert journal_lines(await read_campaign_journal(store), EntryKind.WAVE_CLEARED) == ["10:55 db-1 1 wave-cleared"]
+
+
 async def test_large_wave_is_not_overtaken_by_smaller_ones() -> None:
     """What is first in the plan and does not fit yet is waited for."""
     store, clock = MemoryStore(), ManualClock(TEN)

@@ -46,6 +46,8 @@ class CampaignDuty:
         self._runners: dict[str, CampaignRunner] = {}
         self._by_scope: dict[str, list[CampaignRunner]] = {}
         self._fleet_load = FleetLoad()
+        self._unloaded: set[str] = set()
+        """Scopes with events that have changed while no campaign ran: their load is counted when one starts."""
         self._orphans = OrphanEvents(scopes, record_loop, main_loop, guards)
         self._timer_heap = TimerHeap(scopes.clock, self._wake)
         self._is_started = False
@@ -89,6 +91,7 @@ class CampaignDuty:
         self._is_started = True
         self._timer_heap.start()
         self._fleet_load = FleetLoad()
+        self._unloaded.clear()
         for view in self._scopes.replica.views():
             if view.scope is not None:
                 self._fleet_load.update(view.id, view.scope)
@@ -133,8 +136,12 @@ class CampaignDuty:
     def observe(self, change: ScopeChange) -> None:
         """Update with the current value of a scope. This is cheap for scopes without campaigns and events."""
         scope, _ = self._scopes.replica.newest(change.id)
-        if self._fleet_load.update(change.id, scope):
-            self._wake_waiting_for_capacity()
+        if not self._runners and scope is not None and scope.events:
+            self._unloaded.add(change.id)
+        else:
+            self._unloaded.discard(change.id)
+            if self._fleet_load.update(change.id, scope):
+                self._wake_waiting_for_capacity()
         for runner in self._by_scope.get(change.id, ()):
             runner.mark_changed(change.id)
         if self._is_started and scope is not None:
@@ -153,6 +160,9 @@ class CampaignDuty:
     def _start_runner(self, campaign: Campaign) -> None:
         if not self._is_started or campaign.id in self._runners or self.is_finished(campaign):
             return
+        while self._unloaded:
+            id_ = self._unloaded.pop()
+            self._fleet_load.update(id_, self._scopes.replica.newest(id_)[0])
         runner = CampaignRunner(
             campaign,
             self._scopes,
