@@ -54,8 +54,8 @@ def measure(workspace: Workspace, size: Size = FULL) -> BenchmarkResult:
         what="`forewarn up` with the demonstration fleet until the first answer",
         measured=f"{median(answered):.2f} s (worst of {size.rounds}: {max(answered):.2f} s); "
         f"operators served after {median(ready):.2f} s",
-        target=f"median ≤ {TARGET_SECONDS} s",
-        met=median(answered) <= TARGET_SECONDS,
+        target=f"≤ {TARGET_SECONDS} s",
+        met=max(answered) <= TARGET_SECONDS,
         figures={
             "seconds": rounded(answered, 3),
             "ready_seconds": rounded(ready, 3),

@@ -99,8 +99,8 @@ def _finding(size: Size, rounds: list[Round]) -> BenchmarkResult:
     return BenchmarkResult(
         what=f"{size.events:,} events in as many scopes due in the same second: lateness of Started",
         measured=f"p99 {median(late):.3f} s as guests see it (worst p99 of {size.rounds}: {max(late):.3f} s)",
-        target=f"median of p99 ≤ {TARGET_SECONDS} s",
-        met=median(late) <= TARGET_SECONDS,
+        target=f"p99 ≤ {TARGET_SECONDS} s in every round",
+        met=max(late) <= TARGET_SECONDS,
         figures={
             "seen_p99_seconds": rounded(late, 4),
             "seen_median_seconds": rounded([median(each.seen) for each in rounds], 4),
