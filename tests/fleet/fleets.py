@@ -193,7 +193,7 @@ class CallbackObserver:
 
     def __init__(self, fleet: Fleet, callback: Callable[[ScopeChange], object]) -> None:
         self._callback = callback
-        fleet.scopes.observers.append(self.observe)
+        fleet.scopes.add_observers(self.observe)
 
     def observe(self, change: ScopeChange) -> None:
         """Call it."""

@@ -136,7 +136,7 @@ async def test_unknown_outcome_is_reported_as_such_and_becomes_visible_if_it_was
     store.saves = is_saved
     async with run_fleet(web_scope(), store=store) as fleet:
         observed: list[int] = []
-        fleet.scopes.observers.append(lambda change: observed.append(len(change.after.events) if change.after else 0))
+        fleet.scopes.add_observers(lambda change: observed.append(len(change.after.events) if change.after else 0))
         store.is_unsure = True
         with pytest.raises(OutcomeUnknown) as unknown:
             await fleet.events.schedule(schedule_request(EventType.REBOOT, "web-0"))

@@ -171,7 +171,7 @@ async def test_advance_leaves_an_event_scheduled_long_enough_for_clients_that_po
             if any(entry.kind is EntryKind.STARTED for entry in change.entries or ()):
                 started_at.append(time())
 
-        fleet.scopes.observers.append(observe)
+        fleet.scopes.add_observers(observe)
         assert await fleet.time.advance(HOUR) == TEN + HOUR
         (started,) = started_at
         assert started - announced_at >= FLOOR.total_seconds()

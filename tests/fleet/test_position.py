@@ -30,7 +30,7 @@ async def test_position_of_a_change_is_that_of_its_save() -> None:
     store = SharedMemoryStore()
     async with run_fleet(store=store) as fleet:
         positions: list[str] = []
-        fleet.scopes.observers.append(lambda _: positions.append(fleet.positions.current))
+        fleet.scopes.add_observers(lambda _: positions.append(fleet.positions.current))
         await fleet.inventory.add_scope(web_scope(), by="test")
         assert positions[0] == f"cell-{fleet.replica.newest('web')[1]}", "before the store's watch has brought it"
 

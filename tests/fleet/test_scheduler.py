@@ -145,7 +145,7 @@ async def test_scopes_beyond_the_slots_are_ticked_when_one_is_free(monkeypatch: 
     monkeypatch.setattr("forewarn.fleet.scheduler.TICK_CONCURRENCY", 2)
     ticked: list[str] = []
     async with run_fleet(*(single(n) for n in range(5))) as fleet:
-        fleet.scopes.observers.append(lambda change: ticked.append(change.id))
+        fleet.scopes.add_observers(lambda change: ticked.append(change.id))
         for n in range(5):
             fleet.scheduler.wake(f"db-{n}")
         assert fleet.scheduler.busy == 5
@@ -157,7 +157,7 @@ async def test_nothing_waits_for_a_slot_after_a_stop(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("forewarn.fleet.scheduler.TICK_CONCURRENCY", 2)
     ticked: list[str] = []
     async with run_fleet(*(single(n) for n in range(5))) as fleet:
-        fleet.scopes.observers.append(lambda change: ticked.append(change.id))
+        fleet.scopes.add_observers(lambda change: ticked.append(change.id))
         for n in range(5):
             fleet.scheduler.wake(f"db-{n}")
         await fleet.scheduler.stop()

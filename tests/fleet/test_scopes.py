@@ -143,3 +143,29 @@ async def test_manual_clock_makes_turns_of_equal_length() -> None:
             SLICE_ITEMS,
             None,
         )
+
+
+async def test_roster_observers_get_changes_of_vms_and_existence_and_not_of_events() -> None:
+    seen: list[tuple[bool, bool]] = []
+    async with run_fleet() as fleet:
+        fleet.scopes.roster_observers.append(
+            lambda change: seen.append((change.before is not None, change.after is not None))
+        )
+        await fleet.inventory.add_scope(web_scope(), by="t")
+        await fleet.events.schedule(schedule_request(EventType.REBOOT, "web-0"))
+        fleet.scopes.notify(fleet.replica.view("web"))
+        assert seen == [(False, True)]
+        await fleet.inventory.add_vm("web", vm("web-6"), by="t")
+        await fleet.inventory.remove_scope("web", by="t", force=True)
+        assert seen == [(False, True), (True, True), (True, False)]
+
+
+async def test_added_observers_get_a_change_before_roster_observers_and_long_polls() -> None:
+    seen: list[str] = []
+    async with run_fleet(web_scope()) as fleet:
+        fleet.replica.view("web").wait_for_change(lambda: seen.append("long poll"))
+        fleet.scopes.roster_observers.append(lambda _: seen.append("roster"))
+        fleet.scopes.add_observers(lambda _: seen.append("first"))
+        fleet.scopes.add_observers(lambda _: seen.append("second"))
+        await fleet.inventory.remove_scope("web", by="t")
+        assert seen == ["first", "second", "roster", "long poll"]

@@ -18,11 +18,10 @@ from forewarn.fleet import main_loop
 from forewarn.fleet.campaign.duty import CampaignDuty
 from forewarn.fleet.errors import AddressInUse, PartialSchedule, VmNotFound
 from forewarn.fleet.fleet_state import FLEET_STATE
-from forewarn.fleet.host.registry import HostRegistry
 from forewarn.fleet.impacts import Impacts
 from forewarn.fleet.log_observer import LogObserver
 from forewarn.fleet.metrics import MetricsObserver
-from forewarn.fleet.replica import LongPollObserver
+from forewarn.fleet.replica import LongPollObserver, RosterObservers
 from forewarn.fleet.scheduler import Scheduler
 from forewarn.fleet.scopes import ScopeChange
 from forewarn.fleet.service import Fleet
@@ -214,7 +213,7 @@ async def test_observers_of_scopes_are_in_the_documented_order() -> None:
         "campaigns": CampaignDuty,
         "metrics": MetricsObserver,
         "logs": LogObserver,
-        "hosts": HostRegistry,
+        "changes of rosters": RosterObservers,
         "long polls of guests": LongPollObserver,
     }
     assert f"{', '.join(names)} (`fleet.service`" in " ".join((main_loop.__doc__ or "").split())

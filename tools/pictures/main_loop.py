@@ -44,12 +44,10 @@ def draw() -> str:
 
 
 def read_observers(tree: ast.Module) -> list[str]:
-    """Return the observers of scopes in their order, from the call that registers them."""
+    """Return the observers of scopes in their order, from the call that adds them; `Scopes` has the last two."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "self.scopes.observers.extend":
-            arguments = node.args[0]
-            if isinstance(arguments, ast.Tuple):
-                return [_plain(element) for element in arguments.elts]
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "self.scopes.add_observers":
+            return [*(_plain(argument) for argument in node.args), "rosters", "long polls"]
     raise LookupError("fleet/service.py registers no observers of scopes")
 
 

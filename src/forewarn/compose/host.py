@@ -87,7 +87,7 @@ async def run_host(
         for view in fleet.replica.views():
             if view.scope is not None:
                 hosts.add(view.scope)
-        fleet.scopes.observers.append(hosts.observe)
+        fleet.scopes.roster_observers.append(hosts.observe)
         if settings.listen is not None:
             fleet.ports.address = settings.listen.host
         guests = await stack.enter_async_context(

@@ -34,7 +34,7 @@ class HostSet:
 
     def observe(self, change: ScopeChange) -> None:
         """Add the hosts of a changed scope."""
-        if change.after is not None and (change.before is None or change.before.roster is not change.after.roster):
+        if change.after is not None:
             self.add(change.after)
 
     def __call__(self) -> tuple[str, ...]:

@@ -224,7 +224,7 @@ async def _run_fleet(
         for view in fleet.replica.views():
             if view.scope is not None:
                 hosts.add(view.scope)
-        fleet.scopes.observers.append(hosts.observe)
+        fleet.scopes.roster_observers.append(hosts.observe)
         if isinstance(adapters.platform, SimulatedPlatform):
             fleet.speed.observers.append(adapters.platform.use_speed)
         yield fleet

@@ -6,12 +6,13 @@ save       The store saves the value and its journal entries in one transaction,
            are still at the revisions that were read. If not, the loop takes the newest value and decides again.
 replica    The saved value becomes the newest one in memory. Only saved values do, so all values in memory are durable.
 observers  The observers of the record's kind get the change, in the order of their list. Those of scopes: timers,
-           impacts, campaigns, metrics, logs, hosts, long polls of guests (`fleet.service` has the list).
+           impacts, campaigns, metrics, logs, changes of rosters, long polls of guests (`fleet.service` has the list).
 reply      Each caller gets the result of its own command, or the error that refused it. If the disk failed at the end
            of the save, it gets OutcomeUnknown; should the change be saved after all, it comes from the store's watch.
 
 Changes of other processes come from the store's watch and enter at "replica"; the rest is the same. So nothing here
-depends on being the only writer, and observers act on saved changes of any process.
+depends on being the only writer, and observers act on saved changes of any process. The journal comes last: its streams
+read new rows after each change from the watch, which also has this process's own changes.
 
 Within a process the queue keeps a thousand simultaneous commands on one record linear: they need one save. Between
 processes compare-and-swap decides, and the loser decides again. A guard is another record that a decision depends on,

@@ -12,7 +12,7 @@ from forewarn.core.event import Event
 from forewarn.core.scope import Scope
 from forewarn.core.vm import VM_ID, Roster, Vm, folded_id
 from forewarn.fleet.errors import AmbiguousVm, ScopeNotFound, VmNotFound
-from forewarn.fleet.main_loop import RecordChange
+from forewarn.fleet.main_loop import Observer, RecordChange
 
 FAR_PAST = datetime.min.replace(tzinfo=UTC)
 
@@ -343,8 +343,23 @@ class Replica:
             del self._hosts[vm.host]
 
 
+class RosterObservers:
+    """Passes on only changes of VMs, and scopes that are created or removed: most changes are about events."""
+
+    def __init__(self) -> None:
+        self.observers: list[Observer[Scope]] = []
+        """In the order in which they get a change."""
+
+    def observe(self, change: RecordChange[Scope]) -> None:
+        """Call the observers if the roster is another object."""
+        before, after = change.before, change.after
+        if before is None or after is None or before.roster is not after.roster:
+            for observer in self.observers:
+                observer(change)
+
+
 class LongPollObserver:
-    """Wakes guests in long polls. It is the last observer, so that everything else is done when they poll again."""
+    """Wakes guests in long polls. It is the last observer (`Scopes`): everything else is done when they poll again."""
 
     def __init__(self, replica: Replica) -> None:
         self._replica = replica

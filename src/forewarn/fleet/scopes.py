@@ -17,7 +17,7 @@ from forewarn.fleet.event_loop import SLICE_ITEMS, FairShare
 from forewarn.fleet.fleet_state_record import FleetStateRecord
 from forewarn.fleet.hold_record import HoldRecord
 from forewarn.fleet.main_loop import Decision, MainLoop, Observer, RecordChange, RecordCodec
-from forewarn.fleet.replica import Replica, ScopeView
+from forewarn.fleet.replica import LongPollObserver, Replica, RosterObservers, ScopeView
 from forewarn.store.port import NO_GUARDS, Guards, RecordKind
 
 R = TypeVar("R")
@@ -57,14 +57,24 @@ class Scopes:
         self._rule_context = self._clock_context = RuleContext(policy=policy)
         self._state_record = state_record
         self._hold = hold
+        roster_changes = RosterObservers()
+        self.roster_observers = roster_changes.observers
+        """The observers of scopes that are created or removed, and of changes of their VMs, in order."""
         self._loop = main_loop.add(
-            RecordCodec(RecordKind.SCOPE, encode, decode), self.replica, fair_share=self.new_fair_share()
+            RecordCodec(RecordKind.SCOPE, encode, decode),
+            self.replica,
+            (roster_changes.observe, LongPollObserver(self.replica).observe),
+            fair_share=self.new_fair_share(),
         )
 
     @property
-    def observers(self) -> list[Observer[Scope]]:
-        """The observers of every change of a scope, in order."""
-        return self._loop.observers
+    def observers(self) -> tuple[Observer[Scope], ...]:
+        """The observers of every change of a scope, in order. The last two are roster observers and long polls."""
+        return tuple(self._loop.observers)
+
+    def add_observers(self, *observers: Observer[Scope]) -> None:
+        """Add observers, which get a change after those that were added before."""
+        self._loop.observers[-2:-2] = observers
 
     @property
     def rule_context(self) -> RuleContext:

@@ -38,7 +38,7 @@ from forewarn.fleet.policy_record import CellPolicy, PolicyRecord
 from forewarn.fleet.ports import Ports
 from forewarn.fleet.position import Positions
 from forewarn.fleet.registry import Registry
-from forewarn.fleet.replica import LongPollObserver, ScopeView
+from forewarn.fleet.replica import ScopeView
 from forewarn.fleet.scheduler import Scheduler
 from forewarn.fleet.scopes import Scopes
 from forewarn.fleet.seen_record import SeenRecords, SeenWriter
@@ -127,7 +127,7 @@ class Fleet:
             self.campaigns.duty,
             JournalPruner(loop, retention, clock, lambda: self.clock_lease.is_held),
         )
-        self.hosts = HostRegistry(loop, self.scopes, on_silence=self._on_host_changed)
+        self.hosts = HostRegistry(loop, self.scopes)
         self.host_commands = CommandHandler(self.hosts, self.scopes, self.last_seen, clock_offset)
         notice_floor = NoticeFloor(self.scopes)
         self.time = ManualTime(
@@ -140,21 +140,19 @@ class Fleet:
             [loop, self.scheduler, self.impacts, self.last_seen, self.timers],
         )
 
-        # The order of the observers of a scope; those that are added later come after these.
+        # The order of the observers of a scope; those that are added later, of rosters and of long polls follow.
         log = LogObserver()
-        self.scopes.observers.extend(
-            (
-                self.scheduler.observe,
-                self.impacts.observe,
-                self.campaigns.duty.observe,
-                MetricsObserver(self.metrics, self.counts, self.scopes).observe,
-                log.observe_scope,
-                self.hosts.observe,
-                LongPollObserver(self.replica).observe,
-            )
+        self.scopes.add_observers(
+            self.scheduler.observe,
+            self.impacts.observe,
+            self.campaigns.duty.observe,
+            MetricsObserver(self.metrics, self.counts, self.scopes).observe,
+            log.observe_scope,
         )
         if isinstance(clock, ManualClock):
-            self.scopes.observers.append(notice_floor.observe)
+            self.scopes.add_observers(notice_floor.observe)
+        self.scopes.roster_observers.append(self.hosts.observe)
+        self.hosts.silence_observers.append(self._on_host_changed)
         self.campaigns.observers.append(log.observe_campaign)
         hold_record.observers.append(self._on_hold_changed)
         self.policy.observers.append(self._on_policy_changed)

@@ -135,7 +135,7 @@ class VmPortListeners:
 
         A VM whose port is in use is retried; if that holds for all of them, raise the error of the first.
         """
-        self._fleet.scopes.observers.append(self.observe)
+        self._fleet.scopes.roster_observers.append(self.observe)
         await self._open_all(self._vm_names(self._fleet.replica.views()))
         async with tasks_until_exit() as tasks:
             tasks.create_task(self._open_for_changes(), name="ports for new VMs")
@@ -154,7 +154,7 @@ class VmPortListeners:
         if any(f"{change.id}/{vm.name}" not in self._open for vm in roster if self._has_port(vm)):
             self._changed.add(change.id)
             self._has_changed.set()
-        if self._vms_on is not None and change.before is not None and change.before.roster is not roster:
+        if self._vms_on is not None and change.before is not None:
             staying = {vm.name for vm in roster if self._has_port(vm)}
             for vm in change.before.roster:
                 port = self._open.pop(f"{change.id}/{vm.name}", None) if vm.name not in staying else None

@@ -22,7 +22,7 @@ class SortedScopeIds:
         self._ids = sorted(view.id for view in fleet.replica.views())
         self._known = set(self._ids)
         self._changed: dict[str, bool] = {}
-        fleet.scopes.observers.append(self.observe)
+        fleet.scopes.roster_observers.append(self.observe)
 
     def observe(self, change: ScopeChange) -> None:
         """Record an added or removed scope."""

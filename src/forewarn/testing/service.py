@@ -145,7 +145,7 @@ class Forewarn(EventActions, FaultActions, RequestQueries):
                 observer=self._request_log.record,
                 load_player=load_player,
             ) as running:
-                running.fleet.scopes.observers.append(self._request_log.observe)
+                running.fleet.scopes.add_observers(self._request_log.observe)
                 yield running
 
     # Addresses.

@@ -63,9 +63,10 @@ class HostRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class HostRegistry:
     """The hosts of a cluster, as one process knows them. Outside a cluster there are none."""
 
-    def __init__(self, main_loop: MainLoop, scopes: Scopes, on_silence: Callable[[ScopeView], None]) -> None:
+    def __init__(self, main_loop: MainLoop, scopes: Scopes) -> None:
         self._scopes = scopes
-        self._on_silence = on_silence
+        self.silence_observers: list[Callable[[ScopeView], None]] = []
+        """Called with each scope of a host that is silent or heard from again, in order."""
         self._table = RecordTable[HostRecord]()
         codec = RecordCodec(RecordKind.HOST, msgspec.json.Encoder().encode, msgspec.json.Decoder(HostRecord).decode)
         self._loop = main_loop.add(codec, self._table)
@@ -260,12 +261,10 @@ class HostRegistry:
         """Report the hosts that get VMs of a scope that this process has changed."""
         on_placed = self.on_placed
         if on_placed is not None and change.entries and change.after is not None:
-            before = change.before.roster if change.before is not None else None
-            if change.after.roster is not before:
-                old = {vm.host for vm in before or ()}
-                for host in {vm.host for vm in change.after.roster} - old:
-                    if host is not None:
-                        on_placed(host)
+            before = change.before.roster if change.before is not None else ()
+            for host in {vm.host for vm in change.after.roster} - {vm.host for vm in before}:
+                if host is not None:
+                    on_placed(host)
 
     def expect_hosts(self) -> None:
         """Let the rules take every host for silent until it is heard from. Call this before anything is decided."""
@@ -296,7 +295,8 @@ class HostRegistry:
             for view in views:
                 if old is not None and old.is_silent and not state.is_silent:
                     view.credited_at = self._clock.now()  # its VMs may have polled it all the time
-                self._on_silence(view)
+                for observer in self.silence_observers:
+                    observer(view)
 
     def _state(self, host: str, known: HostState | None) -> HostState:
         ago = self.heard_ago(host)

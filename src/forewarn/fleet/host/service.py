@@ -32,7 +32,6 @@ from forewarn.fleet.host.registry import LEASE_SECONDS, digest_scopes
 from forewarn.fleet.impacts import Impacts
 from forewarn.fleet.main_loop import MainLoop
 from forewarn.fleet.metrics import FleetMetrics, MetricsStore
-from forewarn.fleet.replica import LongPollObserver
 from forewarn.fleet.scheduler import TimerHeap
 from forewarn.fleet.scopes import ScopeChange, Scopes
 from forewarn.platform.port import Platform
@@ -116,9 +115,7 @@ class HostFleet:
         """The scopes that a control node has named."""
         self._other_holder = ""
         """Another process that serves the host, as last logged."""
-        self.scopes.observers.extend(
-            (self._observe_revision, self.impacts.observe, self._set_timer, LongPollObserver(self.replica).observe)
-        )
+        self.scopes.add_observers(self._observe_revision, self.impacts.observe, self._set_timer)
         records.on_placed = self._wake.set
         self.ports.on_changed = self._wake.set
         self.health.add_limitation(self._age_problem)
