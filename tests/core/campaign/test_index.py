@@ -26,7 +26,7 @@ from forewarn.core.campaign.actions import (
     WithdrawEvent,
 )
 from forewarn.core.campaign.commands import abort, pause, resume, retry, skip
-from forewarn.core.campaign.index import MAX_OUTDATED, CampaignIndex, WaveQueue, observe
+from forewarn.core.campaign.index import CampaignIndex, WaveQueue, observe
 from forewarn.core.campaign.rollout import decide
 from forewarn.core.campaign.scope_rules import clear_wave, retry_event, withdraw_event
 from forewarn.core.campaign.spec import Limit
@@ -158,10 +158,9 @@ class DisturbedDriver(RolloutDriver):
             return
         for id_ in list(self.index.stale):
             observe(self.index, id_, self.scopes.get(id_))
-        built = CampaignIndex(self.record, CONDITIONS, zones)
+        built = CampaignIndex(self.record, CONDITIONS, zones, pending=copy.deepcopy(self.index.pending))
         for progress in self.record.scopes:
             observe(built, progress.scope, self.scopes.get(progress.scope))
-        built.pending = copy.deepcopy(self.index.pending)
         assert derived(self.index) == derived(built)
         expected = decide(self.record, built, self.load, now=self.now)
         self.take(decide(self.record, self.index, self.load, now=self.now))
@@ -171,12 +170,10 @@ class DisturbedDriver(RolloutDriver):
 
 def derived(index: CampaignIndex) -> dict[str, object]:
     """Return what an index has derived from record and scopes, for comparison."""
-    busy = index.pending.announcing.keys() | index.pending.clearing
     kept = ("record", "scopes", "statuses", "in_flight", "open", "held", "unclosed", "advanced", "stale")
-    queues = {"ready": index.ready, "to_announce": index.to_announce}
+    queues = {"ready": (index.ready, index.at_gate), "to_announce": (index.to_announce,)}
     return {name: getattr(index, name) for name in kept} | {
-        name: {position for position in queue.positions if index.scope_at(position) not in busy}
-        for name, queue in queues.items()
+        name: {id_ for queue in parts for id_ in queue.queued + queue.deferred} for name, parts in queues.items()
     }
 
 
@@ -192,26 +189,20 @@ def test_updated_index_equals_a_newly_built_one(policy: dict[str, object], steps
         driver.decide_both_ways()
 
 
-def test_heaps_of_a_queue_stay_small_while_its_scopes_change() -> None:
-    queue = WaveQueue()
-    for n in range(1_000):
-        for position in range(3):
-            queue.push((n, position))
-            queue.defer(TEN + n * MINUTE, position)
-        queue.push((n, 3))
-        queue.remove(2)
-        assert max(queue.heap_sizes) <= 2 * 4 + MAX_OUTDATED
-        assert queue.positions == {0, 1, 3}
-    assert queue.pop() == 3
-    assert queue.wakes_at == TEN + 999 * MINUTE
-    assert list(queue.pop_woken(TEN + 999 * MINUTE)) == [0, 1]
-    assert queue.positions == set()
-
-
-def test_heaps_stay_small_while_a_campaign_waits_and_its_last_scope_changes() -> None:
-    driver = DisturbedDriver(advance=False, scopes_at_once=Limit(1))
-    driver.decide_both_ways()
-    for _ in range(500):
-        driver.take(decide(driver.record, driver.index, driver.load, now=driver.now))
-        observe(driver.index, NAMES[-1], driver.scopes[NAMES[-1]])
-    assert max(driver.index.ready.heap_sizes + driver.index.to_announce.heap_sizes) <= 2 * len(NAMES) + MAX_OUTDATED
+def test_queue_keeps_the_order_of_turns_and_of_times() -> None:
+    queue, names = WaveQueue(), [f"s{n}" for n in range(20)]
+    for n, name in enumerate(names):
+        queue.put(name, (20 - n, n))
+        queue.put(name, (20 - n, n), TEN + (n % 3) * MINUTE if n % 2 else None)
+    assert queue.queued == tuple(reversed(names[::2]))
+    assert queue.deferred == tuple(f"s{n}" for third in range(3) for n in range(19, 0, -2) if n % 3 == third)
+    assert queue.first == ((2, 18), "s18")
+    queue.remove("s18")
+    queue.remove("s18")
+    assert (queue.first, queue.wakes_at) == (((4, 16), "s16"), TEN)
+    assert queue.pop_due(TEN, 2) == [((5, 15), "s15"), ((11, 9), "s9")]
+    assert queue.pop_due(TEN, 2) == [((17, 3), "s3")]
+    assert (queue.is_due(TEN), queue.is_due(TEN + MINUTE)) == (False, True)
+    for name in names:
+        queue.remove(name)
+    assert (queue.queued, queue.deferred, queue.wakes_at, bool(queue)) == ((), (), None, False)

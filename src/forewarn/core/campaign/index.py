@@ -3,96 +3,87 @@
 It can be rebuilt at any moment: a new index that has observed the same scopes is equal. Only actions that were
 requested and are not reported yet are lost with it; they are requested again, and every action may be repeated."""
 
-from collections.abc import Iterator
+from bisect import bisect_left, bisect_right, insort
 from datetime import datetime
-from heapq import heapify, heappop, heappush
 
 from forewarn.core.campaign.actions import Action, AnnounceWave, CheckGate, ClearWave
 from forewarn.core.campaign.calendar import Calendar
 from forewarn.core.campaign.limits import resolve_limits
 from forewarn.core.campaign.record import FAR_PAST, Campaign, ScopeProgress
 from forewarn.core.campaign.selection import Selector
-from forewarn.core.campaign.status import InFlightWave, ScopeStatus, Turn, derive_status
+from forewarn.core.campaign.status import InFlightWave, ReadyWave, ScopeStatus, Turn, derive_status
 from forewarn.core.campaign.windows import ZoneLookup
 from forewarn.core.policy import RuleContext
 from forewarn.core.scope import Scope
 
-MAX_OUTDATED = 64
-"""How many outdated entries a heap may have, besides as many as it has valid ones."""
-
 
 class WaveQueue:
-    """Scopes, as positions, in the order of their waves. A deferred scope is not in the queue until it wakes.
-
-    Both heaps may have outdated entries: the dictionaries have the valid ones. A heap with mostly outdated entries is
-    rebuilt from its dictionary.
-    """
+    """Scopes in the order of their waves. A deferred scope is not in the queue until it is put there at its time."""
 
     def __init__(self) -> None:
-        self._turns: dict[int, Turn] = {}
-        self._entries: list[Turn] = []
-        self._wakes: dict[int, datetime] = {}
-        self._deferred: list[tuple[datetime, int]] = []
+        self._members: dict[str, tuple[Turn, datetime | None]] = {}
+        self._queue: list[tuple[Turn, str]] = []
+        self._deferred: list[tuple[datetime, Turn, str]] = []
+        # Both are sorted. With thousands of scopes an insertion moves some memory, which is faster than a heap that
+        # has to remember what was removed from it.
 
     def __bool__(self) -> bool:
-        return bool(self._turns)
+        return bool(self._queue)
 
-    def push(self, turn: Turn) -> None:
-        """Add a scope to the queue."""
-        _, position = turn
-        self._wakes.pop(position, None)
-        if self._turns.get(position) != turn:
-            self._turns[position] = turn
-            heappush(self._entries, turn)
-            if len(self._entries) > 2 * len(self._turns) + MAX_OUTDATED:
-                self._entries = list(self._turns.values())
-                heapify(self._entries)
+    def put(self, id_: str, turn: Turn, at: datetime | None = None) -> None:
+        """Add or move a scope: into the queue, or deferred until a given time."""
+        if self._members.get(id_) != (turn, at):
+            self.remove(id_)
+            self._members[id_] = turn, at
+            if at is None:
+                insort(self._queue, (turn, id_))
+            else:
+                insort(self._deferred, (at, turn, id_))
 
-    def pop(self) -> int:
-        """Remove and return the first scope."""
-        while self._turns.get((turn := heappop(self._entries))[1]) != turn:
-            pass
-        del self._turns[turn[1]]
-        return turn[1]
-
-    def defer(self, until: datetime, position: int) -> None:
-        """Put a scope aside until a given time."""
-        self._turns.pop(position, None)
-        if self._wakes.get(position) != until:
-            self._wakes[position] = until
-            heappush(self._deferred, (until, position))
-            if len(self._deferred) > 2 * len(self._wakes) + MAX_OUTDATED:
-                self._deferred = [(at, deferred) for deferred, at in self._wakes.items()]
-                heapify(self._deferred)
-
-    def remove(self, position: int) -> None:
+    def remove(self, id_: str) -> None:
         """Remove a scope, queued or deferred."""
-        self._turns.pop(position, None)
-        self._wakes.pop(position, None)
+        turn, at = self._members.pop(id_, (None, None))
+        if turn is not None and at is None:
+            del self._queue[bisect_left(self._queue, (turn, id_))]
+        elif turn is not None and at is not None:
+            del self._deferred[bisect_left(self._deferred, (at, turn, id_))]
 
-    def pop_woken(self, now: datetime) -> Iterator[int]:
-        """Remove and yield the deferred scopes whose time is reached."""
-        while (at := self.wakes_at) is not None and at <= now:
-            _, position = heappop(self._deferred)
-            del self._wakes[position]
-            yield position
+    @property
+    def first(self) -> tuple[Turn, str]:
+        """The first scope of the queue, after its turn."""
+        return self._queue[0]
+
+    def pop_due(self, now: datetime, limit: int) -> list[tuple[Turn, str]]:
+        """Remove and return deferred scopes whose time is reached, at most as many as the limit."""
+        count = min(bisect_right(self._deferred, now, key=_time_of), limit)
+        due = [(turn, id_) for _, turn, id_ in self._deferred[:count]]
+        del self._deferred[:count]
+        for _, id_ in due:
+            del self._members[id_]
+        return due
 
     @property
     def wakes_at(self) -> datetime | None:
-        """When the next deferred scope wakes."""
-        while self._deferred and self._wakes.get(self._deferred[0][1]) != self._deferred[0][0]:
-            heappop(self._deferred)
+        """When the time of the next deferred scope is reached."""
         return self._deferred[0][0] if self._deferred else None
 
-    @property
-    def heap_sizes(self) -> tuple[int, int]:
-        """The sizes of the heaps, including outdated entries."""
-        return len(self._entries), len(self._deferred)
+    def is_due(self, now: datetime) -> bool:
+        """Return whether the time of a deferred scope is reached."""
+        return bool(self._deferred) and self._deferred[0][0] <= now
 
     @property
-    def positions(self) -> set[int]:
-        """All scopes in it, deferred or not."""
-        return self._turns.keys() | self._wakes.keys()
+    def queued(self) -> tuple[str, ...]:
+        """The scopes of the queue, in order."""
+        return tuple([id_ for _, id_ in self._queue])
+
+    @property
+    def deferred(self) -> tuple[str, ...]:
+        """The deferred scopes, in the order of their times."""
+        return tuple([id_ for _, _, id_ in self._deferred])
+
+
+def _time_of(entry: tuple[datetime, Turn, str]) -> datetime:
+    return entry[0]
 
 
 class PendingActions:
@@ -167,8 +158,12 @@ class CampaignIndex:
         self.news: set[str] = set()
         """The scopes with findings or actions that no decision has used yet."""
         self.in_flight: dict[str, InFlightWave] = {}
+        self.ready_waves: dict[str, ReadyWave] = {}
         self.ready = WaveQueue()
         """Waves that may be cleared, in order, now or from a later time on."""
+        self.at_gate = WaveQueue()
+        """Waves that could be cleared now, but need an open gate: deferred until it was found open after their scope's
+        previous wave had ended."""
         self.to_announce = WaveQueue()
         self.open: set[str] = set()
         """The scopes with open events of the campaign."""
@@ -176,10 +171,6 @@ class CampaignIndex:
         self.unclosed: set[str] = set(self.positions)
         self.advanced: set[str] = set()
         """The scopes with a settled wave."""
-
-    def scope_at(self, position: int) -> str:
-        """Return the scope at a position."""
-        return self.record.scopes[position].scope
 
     def progress(self, scope: str) -> ScopeProgress:
         """Return the progress of a scope in the record."""
@@ -202,14 +193,17 @@ class CampaignIndex:
             self.in_flight[id_] = status.in_flight
         else:
             self.in_flight.pop(id_, None)
-        if status.ready is not None:
-            self.ready.defer(status.ready.at, position)
+        self.at_gate.remove(id_)
+        if status.ready is not None and id_ not in self.pending.clearing:
+            self.ready_waves[id_] = status.ready
+            self.ready.put(id_, status.ready.turn, status.ready.at)
         else:
-            self.ready.remove(position)
-        if status.announce_turn is not None:
-            self.to_announce.push(status.announce_turn)
+            self.ready_waves.pop(id_, None)
+            self.ready.remove(id_)
+        if status.announce_turn is not None and id_ not in self.pending.announcing:
+            self.to_announce.put(id_, status.announce_turn)
         else:
-            self.to_announce.remove(position)
+            self.to_announce.remove(id_)
         return status
 
     def rebase(self, record: Campaign) -> None:

@@ -45,7 +45,6 @@ from forewarn.core.campaign.record import (
     WaveState,
 )
 from forewarn.core.campaign.spec import gate_name
-from forewarn.core.campaign.status import ReadyWave
 from forewarn.core.change import format_timestamp
 from forewarn.core.journal import EntryKind
 from forewarn.core.schedule import ceil_to_second
@@ -66,6 +65,9 @@ MAX_ANNOUNCING = 200
 
 MAX_CLEARED = 5
 """How many waves one decision clears before other tasks run."""
+
+MAX_WOKEN = 250
+"""How many waves whose time is reached one decision queues before other tasks run."""
 
 MAX_CHECKED = 15
 """How many waves one decision considers for announcement before other tasks run."""
@@ -232,7 +234,7 @@ class _Step:
         self.wake_times: list[datetime | None] = []
         self.start_limit: ExceededLimit | None = None
         self.announce_limit: ExceededLimit | None = None
-        self.at_gate: list[str] = []
+        self.at_gate: tuple[str, ...] = ()
         self.has_more = False
 
     def decide(self) -> CampaignDecision:
@@ -241,7 +243,7 @@ class _Step:
         if not self.index.news and self._is_running:
             self._clear()
             if self.index.context.hold is None:
-                if self.actions:
+                if self.actions or self.has_more:
                     self.has_more = True
                 else:
                     self._announce()
@@ -254,9 +256,7 @@ class _Step:
             actions=tuple(self.actions),
             wake_at=min((at for at in self.wake_times if at is not None), default=None),
             has_more=self.has_more or bool(self.index.news),
-            blockers=CampaignBlockers(
-                self.start_limit, self.announce_limit, tuple(self.at_gate), frozenset(self.index.held)
-            ),
+            blockers=CampaignBlockers(self.start_limit, self.announce_limit, self.at_gate, frozenset(self.index.held)),
         )
 
     @property
@@ -306,50 +306,48 @@ class _Step:
 
         If smaller waves could overtake it, a large one might never start.
         """
-        queue, index, now = self.index.ready, self.index, self.now
-        for position in queue.pop_woken(now):
-            if (ready := self._ready_at(position)) is not None:
-                queue.push(ready.turn)
-        self.wake_times.append(queue.wakes_at)
-        if not queue:
+        ready, at_gate, now = self.index.ready, self.index.at_gate, self.now
+        opened_at = self.index.pending.gate_opened_at
+        if self._has_due_waves(opened_at):
+            self.has_more = True
+            return
+        self.wake_times.append(ready.wakes_at)
+        if not ready and not at_gate and not at_gate.deferred:
             return
         if (opens_at := self.calendar.next_start(now)) != now:
             self.wake_times.append(opens_at)
             return
-        kept: list[ReadyWave] = []
-        passed = 0
-        while queue:
-            ready = self._ready_at(position := queue.pop())
-            if ready is None:
-                continue
-            scope = index.scope_at(position)
-            if passed < MAX_CLEARED and self._passes_gate(scope, ready):
-                passed += 1
-                if self._clear_wave(scope, ready):
-                    continue
-                kept.append(ready)
+        is_gate_open = not self.index.advanced or now - opened_at <= GATE_OPEN_TTL
+        queues = (ready, at_gate) if is_gate_open else (ready,)
+        for _ in range(MAX_CLEARED):
+            queue = min(filter(None, queues), key=lambda queue: queue.first, default=None)
+            if queue is None or not self._clear_wave(queue.first[1]):
                 break
-            kept.append(ready)
-            if passed == MAX_CLEARED:
-                self.has_more = True
-                break
-        for ready in kept:
-            queue.push(ready.turn)
+        else:
+            self.has_more = any(queues)
+        self.at_gate = at_gate.deferred if is_gate_open else at_gate.queued + at_gate.deferred
+        if self.at_gate:
+            self._check_gate(self.at_gate[0])
 
-    def _ready_at(self, position: int) -> ReadyWave | None:
-        """Return the wave of a scope that can be cleared now; None if it has none, or not now."""
-        scope = self.index.scope_at(position)
-        ready = self.index.statuses[scope].ready
-        if ready is None or scope in self.index.pending.clearing:
-            return None  # the scope returns to the queue when it is observed, or when its clearing has a result
-        if ready.at > self.now:
-            self.index.ready.defer(ready.at, position)
-            return None
-        return ready
+    def _has_due_waves(self, opened_at: datetime) -> bool:
+        """Queue a limited number of waves whose time is reached; return whether there are more.
 
-    def _clear_wave(self, scope: str, ready: ReadyWave) -> bool:
+        A wave that has begun, so that other events of it have started, does not need the gate.
+        """
+        ready, at_gate, waves = self.index.ready, self.index.at_gate, self.index.ready_waves
+        has_gate = self.draft.record.spec.policy.gate is not None
+        for turn, id_ in ready.pop_due(self.now, MAX_WOKEN):
+            if has_gate and not waves[id_].begun:
+                at_gate.put(id_, turn, waves[id_].ended_at)
+            else:
+                ready.put(id_, turn)
+        for turn, id_ in at_gate.pop_due(opened_at, MAX_WOKEN):
+            at_gate.put(id_, turn)
+        return ready.is_due(self.now) or at_gate.is_due(opened_at)
+
+    def _clear_wave(self, scope: str) -> bool:
         """Clear the ready events of a scope's wave for which there is room; return whether there was room for all."""
-        chosen = []
+        ready, chosen = self.index.ready_waves[scope], []
         for event in ready.events:
             if event.at > self.now:
                 break
@@ -367,29 +365,24 @@ class _Step:
             self._update(scope)
         return self.start_limit is None
 
-    def _passes_gate(self, scope: str, ready: ReadyWave) -> bool:
-        """Return whether the gate was found open since the scope's last wave; request a check if that is not known."""
-        record, pending = self.draft.record, self.index.pending
-        if record.spec.policy.gate is None or ready.begun or not self.index.advanced:
-            return True
-        opened_at = pending.gate_opened_at
-        if self.now - opened_at <= GATE_OPEN_TTL and (ready.n == 1 or opened_at >= ready.ended_at):
-            return True
-        self.at_gate.append(scope)
-        if record.gate is not None and self.now < record.gate.retry_at:
-            self.wake_times.append(record.gate.retry_at)
-        elif not pending.gate_checks:
-            self._request(CheckGate(scope, ready.n))
-        return False
+    def _check_gate(self, scope: str) -> None:
+        """Request a check of the gate for the wave of a scope, unless one is in progress or it was just closed."""
+        gate = self.draft.record.gate
+        if gate is not None and self.now < gate.retry_at:
+            self.wake_times.append(gate.retry_at)
+        elif not self.index.pending.gate_checks:
+            self._request(CheckGate(scope, self.index.ready_waves[scope].n))
 
     # Announcing.
 
     def _announce(self) -> None:
         """Announce waves in the order of the plan, as far as there will be room when their notice is over."""
         queue, index = self.index.to_announce, self.index
-        for position in queue.pop_woken(self.now):
-            if (turn := index.statuses[index.scope_at(position)].announce_turn) is not None:
-                queue.push(turn)
+        for turn, id_ in queue.pop_due(self.now, MAX_WOKEN):
+            queue.put(id_, turn)
+        if queue.is_due(self.now):
+            self.has_more = True
+            return
         if not queue:
             self.wake_times.append(queue.wakes_at)
             return
@@ -430,10 +423,10 @@ class _Step:
     def _announce_next(self, start: datetime, expected: ExpectedLoad, *, may_move_up: bool) -> bool:
         """Announce the next wave for the given start, or defer it; return whether there was room for it."""
         index, queue, calendar, now = self.index, self.index.to_announce, self.calendar, self.now
-        position = queue.pop()
-        id_ = index.scope_at(position)
-        turn, scope = index.statuses[id_].announce_turn, index.scopes[id_]
-        if turn is None or scope is None or id_ in index.pending.announcing:
+        turn, id_ = queue.first
+        scope = index.scopes[id_]
+        if scope is None:
+            queue.remove(id_)
             return True
         progress = self.draft.progress(id_)
         wave = progress.wave(progress.current)
@@ -443,12 +436,11 @@ class _Step:
         if earliest is None:
             self._fail(id_, progress.current, "no window is open within a year")
         elif earliest > start:
-            queue.defer(earliest - calendar.notice, position)
+            queue.put(id_, turn, earliest - calendar.notice)
         elif start < planned_at and not may_move_up:
-            queue.defer(now + SECOND, position)
-        elif not self._announce_wave(scope, progress, wave, start, expected):
-            queue.push(turn)
-            return False
+            queue.put(id_, turn, now + SECOND)
+        else:
+            return self._announce_wave(scope, progress, wave, start, expected)
         return True
 
     def _expects_end_now(self) -> bool:
@@ -475,6 +467,7 @@ class _Step:
         else:
             expected.add(load, start, start + self.calendar.length)
             self._request(AnnounceWave(scope.id, progress.current, start, load))
+            self.index.to_announce.remove(scope.id)
         return True
 
     def _fail(self, scope: str, n: int, why: str) -> None:

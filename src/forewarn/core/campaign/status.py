@@ -63,7 +63,7 @@ class ReadyWave(msgspec.Struct, frozen=True, gc=False):
     begun: bool
     """Whether other events of the wave have started."""
     ended_at: datetime
-    """When the scope's previous wave ended; the gate must have been open since then."""
+    """When the scope's previous wave ended; the gate must have been found open since then."""
 
 
 class InFlightWave(msgspec.Struct, frozen=True, gc=False):
@@ -231,7 +231,7 @@ class _StatusBuilder:
                 planned_at = record.moment(progress, wave.planned)
                 at = self.calendar.earliest_start(at, rested_at=rested_at, planned_at=planned_at)
             ends = [before.at for before in progress.waves[: self.n - 1]]
-            ended_at = record.moment(progress, max(ends, default=0))
+            ended_at = record.moment(progress, max(ends)) if ends else FAR_PAST
             self.ready = ReadyWave(at, self._turn(), self.n, tuple(ready), begun, ended_at)
 
     def _waits_for_campaign_only(self, event: Event) -> bool:
