@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from forewarn import files
 from forewarn.files import (
     FileLock,
     FileLocked,
@@ -15,6 +16,7 @@ from forewarn.files import (
     check_directory,
     check_room,
     is_locked,
+    move,
     open_file,
     prepare_directory,
     read_file,
@@ -92,6 +94,20 @@ def test_content_is_synced_before_the_name_and_the_name_before_the_end(
     write_file(file, b"four")
     remove_file(file)
     assert steps == ["sync 4 bytes", "replace file", "sync directory", "sync directory"]
+
+
+def test_moved_file_replaces_another_and_both_directories_are_synced(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[Path] = []
+    monkeypatch.setattr(files, "sync_directory", synced.append)
+    target = tmp_path / "directory" / "other"
+    target.parent.mkdir()
+    target.write_bytes(b"replaced")
+    move(file, target)
+    assert (file.exists(), target.read_bytes(), synced) == (False, b"old", [target.parent, tmp_path])
+    move(target, target.with_name("third"))
+    assert synced[2:] == [target.parent]
 
 
 def test_missing_file_can_be_removed(tmp_path: Path) -> None:

@@ -291,6 +291,13 @@ def check_room(path: Path, size: int) -> None:
         path.unlink(missing_ok=True)
 
 
+def move(source: Path, target: Path) -> None:
+    """Rename a file or directory durably. A file with the new name is replaced. Raises OSError."""
+    source.replace(target)
+    for directory in dict.fromkeys((target.parent, source.parent)):  # the new name first, so that one always exists
+        sync_directory(directory)
+
+
 def remove_file(path: Path) -> None:
     """Remove a file durably, if it exists. Raises OSError."""
     with suppress(FileNotFoundError):

@@ -22,7 +22,8 @@ PLUMBING = {
     "atomic file writes and locks": Plumbing(
         "files",
         frozenset({
-            "os.replace", "os.rename", "os.fsync", "os.fdatasync", "fcntl.flock", "fcntl.lockf", "msvcrt.locking",
+            "os.replace", "os.rename", "Path.replace", "Path.rename",
+            "os.fsync", "os.fdatasync", "fcntl.flock", "fcntl.lockf", "msvcrt.locking",
             "tempfile.mkstemp", "tempfile.NamedTemporaryFile",
         }),
         {},
@@ -97,6 +98,12 @@ def _find_used_names(tree: ast.Module) -> Iterator[str]:
             first, dot, rest = name.partition(".")
             if first in aliases:
                 yield f"{aliases[first]}{dot}{rest}"
+        match node:
+            # `str.replace` has two arguments; those of `datetime.replace` have names.
+            case ast.Call(func=ast.Attribute(attr="replace" | "rename" as method), args=[_], keywords=[]):
+                yield f"Path.{method}"
+            case _:
+                pass
 
 
 def users(root: Path, plumbing: Plumbing) -> dict[str, set[str]]:
@@ -130,6 +137,8 @@ def test_pauses_are_doubled_by_backoff_alone(root: Path) -> None:
     [
         ("import os\nos.replace(a, b)", "files"),
         ("from os import fsync\nfsync(1)", "files"),
+        ("def f(a, b):\n    a.rename(b)", "files"),
+        ("def f(a, b):\n    a.parent.replace(b / a.name)", "files"),
         ("import fcntl as f\nf.flock(1, 2)", "files"),
         ("import asyncio\nasync def run():\n    await asyncio.create_subprocess_exec('ls')", "process"),
         ("import subprocess\ndef run():\n    return subprocess.run([])", "process"),

@@ -7,6 +7,7 @@ import click
 from click.shell_completion import get_completion_class
 
 from forewarn.cli.errors import CliError, ExitCode
+from forewarn.files import write_file
 
 PROGRAM = "forewarn"
 COMPLETE_VARIABLE = "_FOREWARN_COMPLETE"
@@ -62,12 +63,12 @@ def install_completion(app: click.Command, shell: str) -> Path:
     file = Path.home() / SCRIPT_FILES[shell]
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(script)
+        write_file(file, script.encode(), is_private=False)
         if shell in STARTUP_LINES:
             startup_file, line = STARTUP_LINES[shell]
             _add_line(Path.home() / startup_file, line.format(file=file))
     except OSError as error:
-        raise CliError(ExitCode.FAILED, f"cannot write {error.filename}: {error.strerror}") from error
+        raise CliError(ExitCode.FAILED, f"cannot write {error.filename or file}: {error.strerror}") from error
     return file
 
 

@@ -45,7 +45,9 @@ def test_reannounced_event_and_unknown_values_survive_a_round_trip(tmp_path: Pat
     assert journal.load() == (gone,)
 
 
-def test_save_syncs_file_and_directories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the files and directories that were synced."""
     done: list[str] = []
     real = os.fsync
 
@@ -54,10 +56,14 @@ def test_save_syncs_file_and_directories(tmp_path: Path, monkeypatch: pytest.Mon
         real(fd)
 
     monkeypatch.setattr(os, "fsync", fsync)
+    return done
+
+
+def test_save_syncs_file_and_directories(tmp_path: Path, synced: list[str]) -> None:
     journal = WorkflowStore(tmp_path / "journal")
     journal.save(workflow())
     journal.delete(ID)
-    assert re.sub(r"\.\w+\.new", ".new", " ".join(done)) == f"{ID}.json.new journal journal"
+    assert re.sub(r"\.\w+\.new", ".new", " ".join(synced)) == f"{ID}.json.new journal journal"
 
 
 @pytest.mark.parametrize(
@@ -96,6 +102,13 @@ def test_damaged_file_is_renamed_and_reported(tmp_path: Path, garbage: bytes, ca
     (tmp_path / f"{ID}.json").write_bytes(garbage)
     assert journal.load() == (workflow("B"),)
     assert (tmp_path / f"{ID}.json.unreadable-2").exists()
+
+
+def test_name_of_a_damaged_file_is_synced(tmp_path: Path, synced: list[str]) -> None:
+    """The file may be the only record that something is prepared."""
+    (tmp_path / f"{ID}.json").write_bytes(b"")
+    assert WorkflowStore(tmp_path).load() == ()
+    assert synced == [tmp_path.name]
 
 
 def test_oversized_file_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -147,9 +147,8 @@ class WorkflowStore:
         for name in _unreadable_names(path):
             if not name.exists():
                 with suppress(OSError):
-                    path.rename(name)
-                    return f", renamed to {name.name}"
-                break
+                    files.move(path, name)
+                return f", renamed to {name.name}" if name.exists() else ""
         return ""
 
     def _report_unreadable(self, message: str) -> None:

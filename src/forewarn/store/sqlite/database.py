@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
-from forewarn.files import UNWRITABLE, open_file, sync_directory
+from forewarn.files import UNWRITABLE, move, open_file
 from forewarn.store.port import StoreCorrupt, StoreError, StoreFailed, StoreFull, StoreTooNew
 from forewarn.store.sqlite import wal
 from forewarn.store.sqlite.directory import wrap_os_errors
@@ -175,5 +175,4 @@ def _create(path: Path) -> None:
         _sibling(temporary, suffix).unlink(missing_ok=True)
     os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
     open_for_writing(temporary).close()
-    temporary.replace(path)
-    sync_directory(path.parent)
+    move(temporary, path)

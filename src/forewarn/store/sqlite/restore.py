@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
-from forewarn.files import sync_directory
+from forewarn.files import move, sync_directory
 from forewarn.store.sqlite.database import DATABASE_FILE
 from forewarn.store.sqlite.directory import LOCK_FILE, wrap_os_errors
 
@@ -38,8 +38,7 @@ def commit_restore(directory: Path, *, now: datetime) -> Path | None:
             (staging / name).unlink(missing_ok=True)
         sync_directory(staging)
         stamp = _unused_stamp(directory, f"{now:%Y%m%dT%H%M%SZ}")
-        staging.rename(directory / f"{READY_PREFIX}{stamp}")
-        sync_directory(directory)
+        move(staging, directory / f"{READY_PREFIX}{stamp}")
     finish_restore(directory)
     replaced = directory / f"{REPLACED_PREFIX}{stamp}"
     return replaced if replaced.exists() else None
@@ -68,8 +67,7 @@ def _exchange(directory: Path, ready: Path, replaced: Path) -> None:
         if is_database:
             (directory / _MEMORY_FILE).unlink(missing_ok=True)
         sync_directory(directory)
-        new.replace(directory / new.name)
-        sync_directory(directory)
+        move(new, directory / new.name)
     ready.rmdir()
     sync_directory(directory)
 
@@ -78,8 +76,7 @@ def _move(names: Sequence[str], source: Path, target: Path) -> None:
     for name in names:
         if (source / name).exists():
             target.mkdir(mode=0o700, exist_ok=True)
-            (source / name).replace(target / name)
-            sync_directory(target)
+            move(source / name, target / name)
 
 
 def _unused_stamp(directory: Path, stamp: str) -> str:
