@@ -23,6 +23,7 @@ from forewarn.core.scope import ApprovalRule, EndedEvent, EventOutcome, Scope, S
 from forewarn.core.text import truncate_text
 
 R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 
 SCOPE_RESERVE = 105 * 1024
 EVENT_RESERVE = 64 + MAX_NAME_LENGTH
@@ -44,7 +45,7 @@ OUTCOMES = {
 _encode = msgspec.json.Encoder().encode
 
 
-class Change(msgspec.Struct, Generic[R], frozen=True):
+class Change(msgspec.Struct, Generic[R_co], frozen=True):
     """The new scope (None: removed), its journal entries, and the result for the caller.
 
     Save scope and entries first, in one transaction; reply and act afterwards.
@@ -52,7 +53,7 @@ class Change(msgspec.Struct, Generic[R], frozen=True):
 
     scope: Scope | None
     entries: tuple[Entry, ...]
-    result: R
+    result: R_co
 
 
 class Draft:

@@ -112,6 +112,14 @@ def test_scope_with_the_most_waves_left_goes_first() -> None:
     assert times(made) == ["10:15 b/0", "10:20 c/0", "10:25 a/0", "10:50 b/1", "10:55 c/1", "11:25 b/2"]
 
 
+def test_waves_of_each_scope_are_in_their_order() -> None:
+    made = a_plan(a_set("api", domains=1), a_set("web", domains=2))
+    assert {scope: [wave.n for wave in waves] for scope, waves in made.by_scope().items()} == {
+        "web": [1, 2],
+        "api": [1],
+    }
+
+
 def test_scopes_are_in_natural_order() -> None:
     fleet = [a_set(f"web-{number}", 1) for number in (10, 9, 1)]
     made = a_plan(*fleet, policy=CampaignPolicy(scopes_at_once=Limit(number=1)))

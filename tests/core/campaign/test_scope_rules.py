@@ -2,13 +2,33 @@
 
 import msgspec
 
-from forewarn.core.campaign.actions import AnnounceWave, ClearWave, RetryEvent, ScopeClosed, WithdrawEvent
+from forewarn.core.campaign.actions import (
+    AnnounceWave,
+    CheckGate,
+    ClearWave,
+    CloseScope,
+    ReadOutcome,
+    RetryEvent,
+    ScopeClosed,
+    WaveAnnounced,
+    WaveEnded,
+    WaveRefused,
+    WithdrawEvent,
+)
 from forewarn.core.campaign.commands import pause, skip
 from forewarn.core.campaign.history import ScopeHistory, read_history
 from forewarn.core.campaign.limits import Load
 from forewarn.core.campaign.record import WaveState
-from forewarn.core.campaign.scope_rules import announce_wave, clear_wave, close_scope, retry_event, withdraw_event
+from forewarn.core.campaign.scope_rules import (
+    announce_wave,
+    clear_wave,
+    close_scope,
+    execute,
+    retry_event,
+    withdraw_event,
+)
 from forewarn.core.campaign.spec import Window
+from forewarn.core.change import Change
 from forewarn.core.event import State
 from forewarn.core.policy import RuleContext
 from tests.core.campaign.rollout_driver import CONDITIONS, KERNEL, MINUTE, RolloutDriver, web
@@ -21,11 +41,11 @@ ANNOUNCE = AnnounceWave("web", 1, TEN + 15 * MINUTE, Load("web", ("web-hv-0",), 
 def test_wave_includes_only_vms_that_are_not_done() -> None:
     hand = RolloutDriver(web())
     change = announce_wave(web(), ANNOUNCE, hand.record, hand.index, NOTHING, CONDITIONS, now=TEN)
-    assert change.result is not None
+    assert isinstance(change.result, WaveAnnounced)
     assert (change.result.vms, change.result.not_before) == (1, TEN + 15 * MINUTE)
     done = NOTHING._replace(done=frozenset({"web-0"}))
     change = announce_wave(web(), ANNOUNCE, hand.record, hand.index, done, CONDITIONS, now=TEN)
-    assert change.result is not None
+    assert isinstance(change.result, WaveAnnounced)
     assert (change.scope, change.result.not_before) == (web(), None)
 
 
@@ -34,8 +54,26 @@ def test_wave_is_announced_only_if_a_document_shows_its_events() -> None:
     for enabled in (False, True):
         scope = msgspec.structs.replace(web(), enabled=enabled)
         change = announce_wave(scope, ANNOUNCE, hand.record, hand.index, NOTHING, production, now=TEN)
-        assert change.result is not None
+        assert isinstance(change.result, WaveAnnounced)
         assert (change.result.announced, change.result.not_before) == (enabled, TEN + 15 * MINUTE)
+
+
+def test_refused_announcement_is_a_finding() -> None:
+    hand = RolloutDriver(web())
+    far = AnnounceWave("web", 1, TEN.replace(year=TEN.year + 2), ANNOUNCE.load)
+    change = execute(far, web(), hand.record, hand.index, (), CONDITIONS, now=TEN)
+    assert isinstance(change.result, WaveRefused)
+    assert (change.scope, change.entries, change.result.scope, change.result.n) == (web(), (), "web", 1)
+
+
+def test_reading_a_scope_does_not_change_it() -> None:
+    hand = RolloutDriver(web())
+    for action, finding in (
+        (ReadOutcome("web", 1), WaveEnded("web", 1, ())),
+        (CloseScope("web"), ScopeClosed("web", ((0, 1), (1, 1)))),
+        (CheckGate("web", 1), None),
+    ):
+        assert execute(action, web(), hand.record, hand.index, (), CONDITIONS, now=TEN) == Change(web(), (), finding)
 
 
 def test_stopped_campaign_announces_and_clears_nothing() -> None:

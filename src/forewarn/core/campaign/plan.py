@@ -75,6 +75,13 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     remarks: tuple[str, ...] = ()
     """Remarks for operators: names that select nothing, scopes that are held or stuck, or do not poll."""
 
+    def by_scope(self) -> dict[str, list[PlannedWave]]:
+        """Return the waves of each scope in their order; the scopes are in the order of their first waves."""
+        waves: dict[str, list[PlannedWave]] = {}
+        for wave in self.waves:
+            waves.setdefault(wave.scope, []).append(wave)
+        return waves
+
     @property
     def unannounced_text(self) -> str:
         """How many scopes and VMs will not hear of it; empty if all will."""

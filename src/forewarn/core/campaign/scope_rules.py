@@ -1,25 +1,70 @@
 """Rules that carry out a campaign's actions in a scope: create the events of a wave, clear them, withdraw them."""
 
+from collections.abc import Iterable
 from datetime import datetime
 
 from forewarn.core import impact_lifecycle, operations
 from forewarn.core.campaign.actions import (
+    Action,
     AnnounceWave,
+    CheckGate,
     ClearWave,
+    CloseScope,
+    Finding,
+    ReadOutcome,
     RetryEvent,
     ScopeClosed,
     WaveAnnounced,
+    WaveEnded,
+    WaveRefused,
     WithdrawEvent,
 )
-from forewarn.core.campaign.history import ScopeHistory
+from forewarn.core.campaign.history import ScopeHistory, read_history
 from forewarn.core.campaign.index import CampaignIndex
 from forewarn.core.campaign.load import has_stuck_work
 from forewarn.core.campaign.record import Campaign, CampaignState, Wave, WaveState
 from forewarn.core.change import Change
+from forewarn.core.errors import CoreError
 from forewarn.core.event import State
+from forewarn.core.journal import Entry
 from forewarn.core.policy import RuleContext
 from forewarn.core.schedule import ScheduleRequest, ceil_to_second, schedule
 from forewarn.core.scope import Scope
+
+
+def execute(
+    action: Action,
+    scope: Scope,
+    record: Campaign,
+    index: CampaignIndex,
+    journal: Iterable[Entry],
+    context: RuleContext,
+    *,
+    now: datetime,
+) -> Change[Finding | None]:
+    """Execute an action in its scope, whose relevant journal entries since the campaign began are `journal`.
+
+    Return its finding; None: the scope itself shows the result. A check of the gate changes no scope.
+    """
+
+    def history() -> ScopeHistory:
+        return read_history(journal, record.id, seen=index.progress(scope.id).seen)
+
+    match action:
+        case AnnounceWave():
+            return announce_wave(scope, action, record, index, history(), context, now=now)
+        case ClearWave():
+            return clear_wave(scope, action, record, index, context, now=now)
+        case WithdrawEvent():
+            return withdraw_event(scope, action, context, now=now)
+        case RetryEvent():
+            return retry_event(scope, action, now=now)
+        case ReadOutcome(_, n):
+            return Change(scope, (), WaveEnded(scope.id, n, history().outcomes.get(n, ())))
+        case CloseScope():
+            return Change(scope, (), close_scope(scope.id, scope, index, history()))
+        case CheckGate():
+            return Change(scope, (), None)
 
 
 def announce_wave(
@@ -31,7 +76,7 @@ def announce_wave(
     context: RuleContext,
     *,
     now: datetime,
-) -> Change[WaveAnnounced | None]:
+) -> Change[WaveAnnounced | WaveRefused | None]:
     """Create the events of a wave for the VMs that it has now, except for those that are done.
 
     Return None if the campaign was stopped, or the wave was skipped or announced, in the meantime.
@@ -59,7 +104,10 @@ def announce_wave(
         campaign=record.id,
         wave=action.n,
     )
-    change = schedule(scope, schedule_request, context, now=now)
+    try:
+        change = schedule(scope, schedule_request, context, now=now)
+    except CoreError as refusal:
+        return Change(scope, (), WaveRefused(scope.id, action.n, str(refusal)))
     events = [event for event in (change.scope or scope).events if event.request == request]
     vms = sum(len(event.vms) for event in events) or len(names)
     not_before = max((event.not_before for event in events), default=start)
@@ -70,12 +118,13 @@ def announce_wave(
 
 def clear_wave(
     scope: Scope, action: ClearWave, record: Campaign, index: CampaignIndex, context: RuleContext, *, now: datetime
-) -> Change[tuple[str, ...]]:
+) -> Change[None]:
     """Clear events, unless the campaign or wave was stopped, or the window has closed, in the meantime."""
     wave = _newest_wave(record, index, scope.id, action.n)
     if wave is None or wave.state not in (WaveState.ANNOUNCED, WaveState.CLEARED) or not index.calendar.is_open(now):
-        return Change(scope, (), ())
-    return operations.clear(scope, action.events, context, now=now)
+        return Change(scope, (), None)
+    change = operations.clear(scope, action.events, context, now=now)
+    return Change(change.scope, change.entries, None)
 
 
 def _newest_wave(record: Campaign, index: CampaignIndex, scope: str, n: int) -> Wave | None:

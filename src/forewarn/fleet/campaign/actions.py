@@ -5,7 +5,7 @@ Each action returns a finding as a value; the runner saves it together with ever
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import Protocol, TypeVar
 
@@ -22,22 +22,20 @@ from forewarn.core.campaign.actions import (
     RetryEvent,
     ScopeClosed,
     WaveEnded,
-    WaveRefused,
     WithdrawEvent,
 )
 from forewarn.core.campaign.history import RELEVANT_KINDS, ScopeHistory, read_history
 from forewarn.core.campaign.index import CampaignIndex
 from forewarn.core.campaign.load import FleetLoad
 from forewarn.core.campaign.record import Campaign
-from forewarn.core.campaign.scope_rules import announce_wave, clear_wave, close_scope, retry_event, withdraw_event
-from forewarn.core.errors import CoreError
+from forewarn.core.campaign.scope_rules import clear_wave, close_scope, execute
 from forewarn.core.journal import Entry
 from forewarn.core.scope import Scope
 from forewarn.fleet.errors import SAVE_ERRORS
 from forewarn.fleet.event_loop import FairShare
 from forewarn.fleet.main_loop import Decision
 from forewarn.fleet.retry import repeat_until_saved
-from forewarn.fleet.scopes import ScopeRule, Scopes, guarded
+from forewarn.fleet.scopes import Scopes, guarded
 from forewarn.platform.port import GateChecker, GateFailed, GatePassed, GateRequest
 from forewarn.store.port import Guards, JournalQuery, RecordKey, RecordKind, Store, StoreError
 
@@ -106,23 +104,13 @@ class CampaignActions:
     async def execute(self, action: Action) -> Finding | None:
         """Execute an action; return its finding. None: the scope itself shows the result."""
         match action:
-            case AnnounceWave():
-                return await self._announce_wave(action)
+            case AnnounceWave(scope):
+                return await self._apply(action, await self._read_journal(scope), self._owner.guards)
             case ClearWave():
                 await self._clear_wave(action)
-            case WithdrawEvent(scope):
-                await self._apply(
-                    scope,
-                    lambda value: guarded(
-                        withdraw_event(value, action, self._scopes.rule_context, now=self._owner.now()),
-                        self._owner.duty_guards(),
-                    ),
-                )
-            case RetryEvent(scope):
-                await self._apply(
-                    scope,
-                    lambda value: guarded(retry_event(value, action, now=self._owner.now()), self._owner.duty_guards()),
-                )
+                return None
+            case WithdrawEvent() | RetryEvent():
+                return await self._apply(action, (), self._owner.duty_guards)
             case ReadOutcome(scope, n):
                 history = await self._read_history(scope)
                 return WaveEnded(scope, n, history.outcomes.get(n, ()))
@@ -130,29 +118,16 @@ class CampaignActions:
                 return await self._close_scope(scope)
             case CheckGate():
                 return await self._check_gate(action)
-        return None
 
-    async def _announce_wave(self, action: AnnounceWave) -> Finding | None:
-        """Create the events of a wave for the VMs that it has now, except for those that are done."""
-        history = await self._read_history(action.scope)
-        try:
-            return await self._apply(
-                action.scope,
-                lambda scope: guarded(
-                    announce_wave(
-                        scope,
-                        action,
-                        self._owner.newest,
-                        self._owner.index,
-                        history,
-                        self._scopes.rule_context,
-                        now=self._owner.now(),
-                    ),
-                    self._owner.guards(),
-                ),
-            )
-        except CoreError as refusal:
-            return WaveRefused(action.scope, action.n, str(refusal))
+    async def _apply(self, action: Action, journal: Sequence[Entry], guards: Callable[[], Guards]) -> Finding | None:
+        """Execute an action in its scope, and retry until that is saved."""
+
+        def rule(scope: Scope) -> Decision[Scope, Finding | None]:
+            owner, context = self._owner, self._scopes.rule_context
+            change = execute(action, scope, owner.newest, owner.index, journal, context, now=owner.now())
+            return guarded(change, guards())
+
+        return await self._retry(f"save scope {action.scope}", lambda: self._scopes.apply(action.scope, rule))
 
     async def _clear_wave(self, action: ClearWave) -> None:
         """Clear events.
@@ -160,7 +135,7 @@ class CampaignActions:
         If that cannot be saved, it is not retried: the campaign decides again whether they may start then.
         """
 
-        def rule(scope: Scope) -> Decision[Scope, tuple[str, ...]]:
+        def rule(scope: Scope) -> Decision[Scope, None]:
             owner, context = self._owner, self._scopes.clock_context
             change = clear_wave(scope, action, owner.newest, owner.index, context, now=owner.now())
             return guarded(change, owner.guards())
@@ -198,7 +173,11 @@ class CampaignActions:
         return GateOpened(action.scope, action.n, checked_at)
 
     async def _read_history(self, scope: str) -> ScopeHistory:
-        """Read the journal of a scope since the campaign began."""
+        seen = self._owner.index.progress(scope).seen
+        return read_history(await self._read_journal(scope), self._owner.record.id, seen=seen)
+
+    async def _read_journal(self, scope: str) -> list[Entry]:
+        """Read the relevant entries of a scope since the campaign began."""
         since = self._owner.record.started_at  # no row is older, because its scopes use the campaign's time
         entries: list[Entry] = []
         after = 0
@@ -214,11 +193,8 @@ class CampaignActions:
             entries += [row.entry for row in rows]
             if len(rows) < JOURNAL_PAGE:
                 await self._fair_share.wait_turn()
-                return read_history(entries, self._owner.record.id, seen=self._owner.index.progress(scope).seen)
+                return entries
             after = rows[-1].position
-
-    async def _apply(self, scope: str, rule: ScopeRule[R]) -> R:
-        return await self._retry(f"save scope {scope}", lambda: self._scopes.apply(scope, rule))
 
     async def _retry(self, what: str, operation: Callable[[], Awaitable[R]]) -> R:
         what = f"{what} for campaign {self._owner.record.name}"

@@ -18,7 +18,7 @@ from forewarn.core.campaign.draft import CampaignDecision
 from forewarn.core.campaign.estimate import CompletionEstimate
 from forewarn.core.campaign.explain import WaitReasons, stop_reason
 from forewarn.core.campaign.limits import format_count
-from forewarn.core.campaign.plan import Plan, PlannedWave
+from forewarn.core.campaign.plan import Plan
 from forewarn.core.campaign.record import (
     Campaign,
     CampaignEncoder,
@@ -263,11 +263,8 @@ class Campaigns:
         self, spec: CampaignSpec, plan: Plan, *, id_: str, by: str, why: str, unannounced: bool
     ) -> CampaignDecision:
         now = self._scopes.clock.now()
-        waves: dict[str, list[PlannedWave]] = {}
-        async for wave in iterate_gradually(plan.waves):
-            waves.setdefault(wave.scope, []).append(wave)
         scopes = []
-        async for id_of_scope, planned in iterate_gradually(waves.items()):
+        async for id_of_scope, planned in iterate_gradually(plan.by_scope().items()):
             scope, _ = self._scopes.replica.newest(id_of_scope)
             seen = scope.entries if scope is not None else 0
             scopes.append(plan_progress(planned, started_at=now.replace(microsecond=0), seen=seen))

@@ -1,6 +1,7 @@
 """Campaigns of a scenario on the pure core: decided and carried out immediately, without a service."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime, timedelta
 
 import msgspec
@@ -10,29 +11,21 @@ from forewarn.api.v1.campaign_spec import spec_from_request
 from forewarn.core.campaign.actions import (
     Action,
     ActionResult,
-    AnnounceWave,
     CheckGate,
-    ClearWave,
-    CloseScope,
     Finding,
     GateClosed,
     GateOpened,
-    ReadOutcome,
-    RetryEvent,
-    WaveEnded,
-    WaveRefused,
-    WithdrawEvent,
 )
 from forewarn.core.campaign.commands import plan_progress, start
 from forewarn.core.campaign.draft import CampaignDecision
-from forewarn.core.campaign.history import RELEVANT_KINDS, ScopeHistory, read_history
+from forewarn.core.campaign.history import RELEVANT_KINDS
 from forewarn.core.campaign.index import CampaignIndex, observe
 from forewarn.core.campaign.load import FleetLoad
-from forewarn.core.campaign.plan import PlannedWave, plan
+from forewarn.core.campaign.plan import plan
 from forewarn.core.campaign.plan_input import plan_scopes
 from forewarn.core.campaign.record import Campaign
 from forewarn.core.campaign.rollout import apply_result, decide
-from forewarn.core.campaign.scope_rules import announce_wave, clear_wave, close_scope, retry_event, withdraw_event
+from forewarn.core.campaign.scope_rules import execute
 from forewarn.core.errors import CoreError, ResourceExists
 from forewarn.fleet.campaign.time_zones import find_zone
 from forewarn.testing.scenario import commands
@@ -77,12 +70,9 @@ class CoreCampaigns:
         spec = spec_from_request(msgspec.convert(request, v1.CampaignRequest))
         fleet = plan_scopes(state.scopes.values(), spec, state.context, now=now)
         planned = plan(spec, fleet, state.context, now=now, zones=find_zone)
-        waves: dict[str, list[PlannedWave]] = {}
-        for wave in planned.waves:
-            waves.setdefault(wave.scope, []).append(wave)
         progress = [
-            plan_progress(each, started_at=now.replace(microsecond=0), seen=state.scopes[scope].entries)
-            for scope, each in waves.items()
+            plan_progress(waves, started_at=now.replace(microsecond=0), seen=state.scopes[scope].entries)
+            for scope, waves in planned.by_scope().items()
         ]
         id_ = guid("campaign", command.campaign, str(now))
         decision = start(
@@ -146,44 +136,21 @@ class CoreCampaigns:
         self._state.add_campaign_entries(decision.record.name, decision.entries)
 
     def _execute(self, campaign: CoreCampaign, action: Action) -> Finding | None:
-        try:
-            return self._try_execute(campaign, action)
-        except CoreError as refusal:
-            return WaveRefused(action.scope, action.n, str(refusal)) if isinstance(action, AnnounceWave) else None
-
-    def _try_execute(self, campaign: CoreCampaign, action: Action) -> Finding | None:
-        state, record, index = self._state, campaign.record, campaign.index
-        now, context = state.now, state.context
+        state, record, now = self._state, campaign.record, self._state.now
+        if isinstance(action, CheckGate) and self.is_gate_open:
+            return GateOpened(action.scope, action.n, now)
         if isinstance(action, CheckGate):
-            if self.is_gate_open:
-                return GateOpened(action.scope, action.n, now)
             return GateClosed(action.scope, action.n, GATE_REASON)
         if action.scope not in state.scopes:
             return None
-        match action:
-            case AnnounceWave(scope):
-                history = self._history(campaign, scope)
-                return state.apply(
-                    scope, lambda value: announce_wave(value, action, record, index, history, context, now=now)
-                )
-            case ClearWave(scope):
-                state.apply(scope, lambda value: clear_wave(value, action, record, index, context, now=now))
-            case WithdrawEvent(scope):
-                state.apply(scope, lambda value: withdraw_event(value, action, context, now=now))
-            case RetryEvent(scope):
-                state.apply(scope, lambda value: retry_event(value, action, now=now))
-            case ReadOutcome(scope, n):
-                return WaveEnded(scope, n, self._history(campaign, scope).outcomes.get(n, ()))
-            case CloseScope(scope):
-                return close_scope(scope, state.scopes[scope], index, self._history(campaign, scope))
+        entries = state.journals.get(action.scope, ())
+        journal = (entry for entry in entries if entry.at >= record.started_at and entry.kind in RELEVANT_KINDS)
+        with suppress(CoreError):  # the campaign decides again
+            return state.apply(
+                action.scope,
+                lambda scope: execute(action, scope, record, campaign.index, journal, state.context, now=now),
+            )
         return None
-
-    def _history(self, campaign: CoreCampaign, scope: str) -> ScopeHistory:
-        since = campaign.record.started_at
-        entries = [
-            entry for entry in self._state.journals.get(scope, ()) if entry.at >= since and entry.kind in RELEVANT_KINDS
-        ]
-        return read_history(entries, campaign.record.id, seen=campaign.index.progress(scope).seen)
 
 
 def _clock_time(time: timedelta) -> str:

@@ -1,6 +1,7 @@
 """Campaigns of a simulated cell: planned, decided and carried out by the real rules."""
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Protocol, TypeVar
 
@@ -9,27 +10,19 @@ import msgspec
 from forewarn.core.campaign.actions import (
     Action,
     ActionResult,
-    AnnounceWave,
     CheckGate,
-    ClearWave,
-    CloseScope,
     Finding,
     GateOpened,
-    ReadOutcome,
-    RetryEvent,
-    WaveEnded,
-    WaveRefused,
-    WithdrawEvent,
 )
 from forewarn.core.campaign.commands import plan_progress, start
 from forewarn.core.campaign.draft import CampaignDecision
-from forewarn.core.campaign.history import RELEVANT_KINDS, ScopeHistory, read_history
+from forewarn.core.campaign.history import RELEVANT_KINDS
 from forewarn.core.campaign.index import CampaignIndex, observe
 from forewarn.core.campaign.load import FleetLoad
-from forewarn.core.campaign.plan import PlannedWave, plan
+from forewarn.core.campaign.plan import plan
 from forewarn.core.campaign.plan_input import plan_scopes
 from forewarn.core.campaign.rollout import apply_result, decide
-from forewarn.core.campaign.scope_rules import announce_wave, clear_wave, close_scope, retry_event, withdraw_event
+from forewarn.core.campaign.scope_rules import execute
 from forewarn.core.campaign.spec import CampaignPolicy, CampaignSpec, Limit, Selection
 from forewarn.core.change import Change
 from forewarn.core.errors import CoreError
@@ -80,12 +73,10 @@ class SimulatedCampaign:
         planned = plan(
             spec, plan_scopes(scopes.values(), spec, self._context, now=now), self._context, now=now, zones=find_zone
         )
-        waves: dict[str, list[PlannedWave]] = {}
-        for wave in planned.waves:
-            waves.setdefault(wave.scope, []).append(wave)
         begun_at = now.replace(microsecond=0)
         progress = [
-            plan_progress(each, started_at=begun_at, seen=scopes[scope].entries) for scope, each in waves.items()
+            plan_progress(waves, started_at=begun_at, seen=scopes[scope].entries)
+            for scope, waves in planned.by_scope().items()
         ]
         decision = start(spec, planned, progress, id_=id_, by="simulation", now=now, unannounced=True)
         self.waves = len(planned.waves)
@@ -133,35 +124,14 @@ class SimulatedCampaign:
         self.record = decision.record
 
     def _execute(self, action: Action, now: datetime) -> Finding | None:
-        try:
-            return self._try_execute(action, now)
-        except CoreError as refusal:
-            return WaveRefused(action.scope, action.n, str(refusal)) if isinstance(action, AnnounceWave) else None
-
-    def _try_execute(self, action: Action, now: datetime) -> Finding | None:
-        cell, record, index, context = self._cell, self.record, self.index, self._context
         if isinstance(action, CheckGate):
             return GateOpened(action.scope, action.n, now)
-        scope = cell.find(action.scope)
-        if scope is None:
+        if self._cell.find(action.scope) is None:
             return None
-        match action:
-            case AnnounceWave(name):
-                history = self._history(name)
-                return cell.apply(
-                    name, lambda value: announce_wave(value, action, record, index, history, context, now=now)
-                )
-            case ClearWave(name):
-                cell.apply(name, lambda value: clear_wave(value, action, record, index, context, now=now))
-            case WithdrawEvent(name):
-                cell.apply(name, lambda value: withdraw_event(value, action, context, now=now))
-            case RetryEvent(name):
-                cell.apply(name, lambda value: retry_event(value, action, now=now))
-            case ReadOutcome(name, n):
-                return WaveEnded(name, n, self._history(name).outcomes.get(n, ()))
-            case CloseScope(name):
-                return close_scope(name, scope, index, self._history(name))
+        record, index, context = self.record, self.index, self._context
+        journal = self._journals.get(action.scope, ())
+        with suppress(CoreError):  # the campaign decides again
+            return self._cell.apply(
+                action.scope, lambda scope: execute(action, scope, record, index, journal, context, now=now)
+            )
         return None
-
-    def _history(self, scope: str) -> ScopeHistory:
-        return read_history(self._journals.get(scope, ()), self.record.id, seen=self.index.progress(scope).seen)
