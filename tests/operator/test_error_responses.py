@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -42,6 +43,15 @@ async def test_openapi_document_lists_every_code_with_its_status() -> None:
         code: str(status) for code, status in statuses_by_code().items()
     }
     assert "- `notice-too-short` (409) The event would start before the minimum notice of its type is over." in text
+
+
+async def test_openapi_document_has_every_operation() -> None:
+    files = (Path(__file__).parents[2] / "src/forewarn/operator").rglob("*.py")
+    declared = {id_ for path in files for id_ in re.findall(r'operation_id="(\w+)"', path.read_text())}
+    async with run_api() as service:
+        paths = (await service.request("GET", "/openapi.json")).json["paths"]
+    described = {operation["operationId"] for operations in paths.values() for operation in operations.values()}
+    assert declared - described == set()
 
 
 def test_codes_are_kebab_case() -> None:

@@ -115,6 +115,7 @@ async def test_openapi_document_is_3_1_and_has_every_path() -> None:
         "POST /v1/hosts/{host}/gone",
         "GET /v1/fleet",
         "POST /v1/fleet/import",
+        "DELETE /v1/fleet/import",
         "GET /v1/diagnosis",
         "GET /v1/events",
         "POST /v1/events",

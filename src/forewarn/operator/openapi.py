@@ -289,7 +289,10 @@ def _with_files(paths: OpenApiDocument) -> OpenApiDocument:
         return paths
     export = paths["/v1/fleet"]["get"]
     exported = {**export["responses"], "200": {**export["responses"]["200"], "content": FLEET_FILE_CONTENT}}
-    streamed = {path: {"post": _with_progress(paths[path]["post"], type_)} for path, type_ in PROGRESS_TYPES.items()}
+    streamed = {
+        path: {**paths[path], "post": _with_progress(paths[path]["post"], type_)}
+        for path, type_ in PROGRESS_TYPES.items()
+    }
     streamed["/v1/fleet/import"]["post"]["requestBody"] = {"content": FLEET_FILE_CONTENT, "required": True}
     return {**paths, "/v1/fleet": {"get": {**export, "responses": exported}}, **streamed}
 
