@@ -8,9 +8,9 @@ import pytest
 
 import forewarn.fleet.importer
 from forewarn.core.errors import CoreError
-from forewarn.fleet.errors import FleetError
-from forewarn.operator.error_responses import STATUS_BY_ERROR, statuses_by_code
-from forewarn.operator.errors import OperatorError
+from forewarn.fleet.errors import AmbiguousVm, FleetError, PositionNotReached, ScopeNotFound, VmNotFound
+from forewarn.operator.error_responses import OTHER_ERRORS, STATUS_BY_ERROR, meaning_of, statuses_by_code
+from forewarn.operator.errors import OperatorError, ScopeNotAllowed, TokenNotAllowed, TokenVmNotFound
 from tests.operator.running_api import run_api
 
 NEVER_ASKED_FOR = {forewarn.fleet.importer.FleetFileConflict}
@@ -45,6 +45,22 @@ async def test_openapi_document_lists_every_code_with_its_status() -> None:
     assert "- `notice-too-short` (409) The event would start before the minimum notice of its type is over." in text
 
 
+async def test_openapi_document_describes_the_errors_of_a_path_by_status() -> None:
+    async with run_api() as service:
+        path = (await service.request("GET", "/openapi.json")).json["paths"]["/v1/vms/{vm}"]
+    responses = {status: response["description"] for status, response in path["get"]["responses"].items()}
+    assert {status: text for status, text in responses.items() if status >= "400"} == {
+        "400": "The request is malformed.",
+        "401": "The request has no token. The token is wrong, expired or revoked.",
+        "403": f"{meaning_of(TokenNotAllowed)} {meaning_of(ScopeNotAllowed)}",
+        "404": f"{meaning_of(VmNotFound)} {meaning_of(TokenVmNotFound)} {meaning_of(ScopeNotFound)}",
+        "409": meaning_of(AmbiguousVm),
+        "421": "The request is for another host name.",
+        "429": "Too many wrong tokens came from this address.",
+        "503": meaning_of(PositionNotReached),
+    }
+
+
 async def test_openapi_document_has_every_operation() -> None:
     files = (Path(__file__).parents[2] / "src/forewarn/operator").rglob("*.py")
     declared = {id_ for path in files for id_ in re.findall(r'operation_id="(\w+)"', path.read_text())}
@@ -52,6 +68,10 @@ async def test_openapi_document_has_every_operation() -> None:
         paths = (await service.request("GET", "/openapi.json")).json["paths"]
     described = {operation["operationId"] for operations in paths.values() for operation in operations.values()}
     assert declared - described == set()
+
+
+def test_meaning_of_an_error_is_a_sentence() -> None:
+    assert [error for error in (*STATUS_BY_ERROR, *OTHER_ERRORS) if not meaning_of(error).endswith(".")] == []
 
 
 def test_codes_are_kebab_case() -> None:

@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
+from forewarn.core.errors import KeyConflict
 from forewarn.core.idempotency import IdempotencyKey
+from forewarn.fleet.errors import ScopeNotFound, VmNotFound
 from forewarn.operator.parameters import change_error_specs, error_specs, provide_idempotency_key
 
 
@@ -78,6 +80,12 @@ async def test_renamed_parameter_has_the_digest_that_was_stored_under_its_first_
 
 
 def test_responses_of_a_path_are_its_own_and_those_of_every_path() -> None:
-    assert sorted(error_specs(_404="no such VM")) == [400, 401, 403, 404, 421, 429]
-    assert sorted(change_error_specs(_409="no")) == [400, 401, 403, 409, 413, 421, 422, 429, 503]
-    assert error_specs(_403="mine")[403].description == "mine"
+    assert sorted(error_specs(VmNotFound)) == [400, 401, 403, 404, 421, 429]
+    assert sorted(change_error_specs(KeyConflict)) == [400, 401, 403, 409, 413, 421, 422, 429, 503]
+
+
+def test_response_is_described_by_its_errors_each_once() -> None:
+    assert error_specs(VmNotFound, ScopeNotFound, VmNotFound)[404].description == (
+        "No VM has that name. No scope has that name."
+    )
+    assert error_specs("store-unavailable")[503].description == "The data cannot be read now."

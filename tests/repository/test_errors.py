@@ -5,6 +5,7 @@ import builtins
 import inspect
 import re
 from collections.abc import Iterator
+from http import HTTPStatus
 from importlib import import_module
 from pathlib import Path
 from string import Formatter
@@ -120,3 +121,29 @@ def test_tree_in_the_docstring_is_the_tree_of_classes(module: str) -> None:
         if inspect.isclass(value) and issubclass(value, BaseError) and value.__module__ == module
     }
     assert classes - set(drawn) == set()
+
+
+def status_literals(source: str) -> list[int]:
+    """Return the numbers that are statuses of HTTP errors, except limits."""
+    tree = ast.parse(source)
+    limits = {
+        id(node.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]).startswith("MAX_")
+    }
+    return [
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and type(node.value) is int and id(node) not in limits
+        if node.value in {status.value for status in HTTPStatus if status >= HTTPStatus.BAD_REQUEST}
+    ]
+
+
+def test_statuses_of_errors_are_in_one_table(root: Path) -> None:
+    package = root / "src/forewarn/operator"
+    found = {path.relative_to(package).as_posix(): status_literals(path.read_text()) for path in package.rglob("*.py")}
+    assert {path for path, statuses in found.items() if statuses} == {"error_responses.py"}
+
+
+def test_literal_status_is_found() -> None:
+    assert status_literals("MAX_ROWS = 500\nresponse(404, max_length=512)") == [404]

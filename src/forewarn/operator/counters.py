@@ -3,7 +3,9 @@
 from collections import defaultdict
 from enum import StrEnum
 
-STATUSES = (200, 201, 204, 400, 401, 403, 404, 405, 409, 410, 413, 421, 422, 429, 500, 503)
+from forewarn.operator.error_responses import statuses_by_code
+
+STATUSES = (200, 201, 204, *sorted(set(statuses_by_code().values())))
 """Statuses that are exported from the start with 0, because Prometheus cannot compute a rate of a new series."""
 
 

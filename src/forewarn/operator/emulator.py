@@ -3,9 +3,6 @@
 from forewarn.operator.errors import EmulatorNotRunning, TimeNotVirtual
 from forewarn.operator.state import AppState, ServiceState
 
-NOT_EMULATOR = "The service is not an emulator"
-"""The meaning of the refusal in the OpenAPI document."""
-
 
 def is_time_virtual(state: AppState | ServiceState) -> bool:
     """Return whether this is an emulator whose time is virtual: a manual clock, or a speed that was chosen."""

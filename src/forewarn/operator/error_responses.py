@@ -111,41 +111,61 @@ STATUS_BY_ERROR: dict[type[DomainError], int] = {
 }
 
 
-class ErrorTemplate(NamedTuple):
-    """Code and message for a request that does not reach a handler."""
-
-    code: str
-    message: str
-
-
 MALFORMED = {
-    404: ErrorTemplate("path-not-found", "there is no such path; see /openapi.json"),
-    405: ErrorTemplate("method-not-allowed", "this path does not support this method; see /openapi.json"),
-    413: ErrorTemplate("body-too-large", "the request body is too large; split the request"),
+    "path-not-found": "there is no such path; see /openapi.json",
+    "method-not-allowed": "this path does not support this method; see /openapi.json",
+    "body-too-large": "the request body is too large; split the request",
 }
+"""Messages for requests that do not reach a handler, by code."""
 
-
+INVALID_REQUEST = "invalid-request"
 INTERNAL_ERROR = "internal-error"
 INTERNAL_ERROR_MESSAGE = "internal error; see the log of the service"
 
-OTHER_STATUSES = {
-    "invalid-request": 400,
-    "token-required": 401,
-    "invalid-token": 401,
-    "host-not-allowed": 421,
-    "too-many-wrong-tokens": 429,
-    INTERNAL_ERROR: 500,
-    "store-unavailable": 503,
-    "too-many-connections": 503,
+
+class OtherError(NamedTuple):
+    """Status and meaning of an error code that has no class."""
+
+    status: int
+    meaning: str
+
+
+OTHER_ERRORS = {
+    INVALID_REQUEST: OtherError(400, "The request is malformed."),
+    "token-required": OtherError(401, "The request has no token."),
+    "invalid-token": OtherError(401, "The token is wrong, expired or revoked."),
+    "path-not-found": OtherError(404, "There is no such path."),
+    "method-not-allowed": OtherError(405, "The path does not support this method."),
+    "body-too-large": OtherError(413, "The body is too large."),
+    "host-not-allowed": OtherError(421, "The request is for another host name."),
+    "too-many-wrong-tokens": OtherError(429, "Too many wrong tokens came from this address."),
+    "head-too-large": OtherError(431, "The head of the request, or of a chunk of its body, is too large."),
+    INTERNAL_ERROR: OtherError(500, "The service has an error; its log has the details."),
+    "transfer-encoding-not-allowed": OtherError(501, "The transfer coding is not a single `chunked`."),
+    "store-unavailable": OtherError(503, "The data cannot be read now."),
+    "too-many-connections": OtherError(503, "The limit of connections is reached."),
 }
-"""Status of the error codes that have neither a class nor an entry in `MALFORMED`."""
+"""The error codes that have no class."""
+
+NOT_READY = 503
+"""Status of /readyz if the service is not ready; the body has the problems instead of an error."""
+
+
+def status_of(error: type[DomainError] | str) -> int:
+    """Return the status of an error class, or of a code that has no class."""
+    return OTHER_ERRORS[error].status if isinstance(error, str) else STATUS_BY_ERROR[error]
+
+
+def meaning_of(error: type[DomainError] | str) -> str:
+    """Return what an error means: the first line of its docstring."""
+    return OTHER_ERRORS[error].meaning if isinstance(error, str) else (error.__doc__ or "").partition("\n")[0]
 
 
 def statuses_by_code() -> dict[str, int]:
     """Return every error code of the API, with its status."""
-    malformed = {template.code: status for status, template in MALFORMED.items()}
+    others = {code: other.status for code, other in OTHER_ERRORS.items()}
     by_class = {error.code: status for error, status in STATUS_BY_ERROR.items()}
-    return dict(sorted((OTHER_STATUSES | malformed | by_class).items()))
+    return dict(sorted((others | by_class).items()))
 
 
 def error_body(code: str, message: str, **details: str | list[str]) -> v1.ErrorResponse:
@@ -154,10 +174,10 @@ def error_body(code: str, message: str, **details: str | list[str]) -> v1.ErrorR
 
 
 async def send_error(send: Send, code: str, message: str, headers: Iterable[tuple[bytes, bytes]] = ()) -> None:
-    """Send the response for one of `OTHER_STATUSES`, from an ASGI application."""
+    """Send the response for one of `OTHER_ERRORS`, from an ASGI application."""
     body = msgspec.json.encode(error_body(code, message))
     own = ((b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()))
-    await send({"type": "http.response.start", "status": OTHER_STATUSES[code], "headers": [*own, *headers]})
+    await send({"type": "http.response.start", "status": status_of(code), "headers": [*own, *headers]})
     await send({"type": "http.response.body", "body": body, "more_body": False})
 
 
@@ -187,8 +207,11 @@ def store_error_response(request: AnyRequest, error: StoreError) -> Response[v1.
 
 def http_error_response(request: AnyRequest, error: HTTPException) -> Response[v1.ErrorResponse]:
     """Return the response for a request that does not reach a handler."""
-    code = MALFORMED[error.status_code].code if error.status_code in MALFORMED else "invalid-request"
-    return Response(error_body(code, _message(request, error)), status_code=error.status_code, headers=error.headers)
+    # The framework raises an internal error, too: a body of which the client has not sent the end.
+    codes = (code for code in (*MALFORMED, INTERNAL_ERROR) if status_of(code) == error.status_code)
+    code = next(codes, INVALID_REQUEST)
+    body = error_body(code, _message(request, error, code))
+    return Response(body, status_code=status_of(code), headers=error.headers)
 
 
 def internal_error_response(request: AnyRequest, error: Exception) -> Response[v1.ErrorResponse]:
@@ -198,15 +221,15 @@ def internal_error_response(request: AnyRequest, error: Exception) -> Response[v
 
 
 def _other_response(code: str, message: str) -> Response[v1.ErrorResponse]:
-    return Response(error_body(code, message), status_code=OTHER_STATUSES[code])
+    return Response(error_body(code, message), status_code=status_of(code))
 
 
-def _message(request: AnyRequest, error: HTTPException) -> str:
+def _message(request: AnyRequest, error: HTTPException, code: str) -> str:
     if isinstance(error, ValidationException) and isinstance(error.extra, list):
         wrong = "; ".join(plain_message(_parameter_message(request, item)) for item in error.extra)
         return f"{wrong} (see /openapi.json)"
-    if error.status_code in MALFORMED:
-        return MALFORMED[error.status_code].message
+    if code in MALFORMED:
+        return MALFORMED[code]
     return error.detail if isinstance(error, ValidationException) else f"malformed request: {error.detail}"
 
 

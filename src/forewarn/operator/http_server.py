@@ -26,14 +26,21 @@ from forewarn.operator.counters import Counters, ProtocolError, RefuseReason
 from forewarn.operator.error_responses import (
     INTERNAL_ERROR,
     INTERNAL_ERROR_MESSAGE,
-    OTHER_STATUSES,
+    INVALID_REQUEST,
     error_body,
     send_error,
+    status_of,
 )
 from forewarn.operator.limits import CallerLog, ConnectionLimits, ConnectionSlots, caller_address
 from forewarn.operator.request_reader import ABSOLUTE_FORM, HEAD_BYTES, RequestReader
 
 log = logging.getLogger(__name__)
+
+CODES_BY_HINT: dict[int, str] = {
+    HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE: "head-too-large",
+    HTTPStatus.NOT_IMPLEMENTED: "transfer-encoding-not-allowed",
+}
+"""The error codes for the hints of h11; all other invalid HTTP is an invalid request."""
 
 BACKLOG = 2_048
 """How many further connections may wait to be accepted."""
@@ -437,8 +444,9 @@ class _Connection:
         message = _refusal_message(error, is_head=self._is_between_requests)
         self._log.warn(self._address, message, now=asyncio.get_running_loop().time())
         if self._protocol.our_state in (h11.IDLE, h11.SEND_RESPONSE):
-            body = msgspec.json.encode(error_body("invalid-request", message))
-            response = self._response(error.error_status_hint, _final_headers(body))
+            code = CODES_BY_HINT.get(error.error_status_hint, INVALID_REQUEST)
+            body = msgspec.json.encode(error_body(code, message))
+            response = self._response(status_of(code), _final_headers(body))
             for event in (response, h11.Data(data=body), h11.EndOfMessage()):
                 self._write_now(self._protocol.send(event))
         self._is_lost = True
@@ -465,7 +473,7 @@ class _Connection:
 def _full_response() -> bytes:
     """Return the whole response to a connection that is one too many."""
     code = "too-many-connections"
-    status = HTTPStatus(OTHER_STATUSES[code])
+    status = HTTPStatus(status_of(code))
     body = msgspec.json.encode(error_body(code, "the limit of connections is reached; try again later"))
     head = (
         f"HTTP/1.1 {status.value} {status.phrase}\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"

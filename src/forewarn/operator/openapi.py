@@ -20,9 +20,16 @@ from forewarn.core.event import EventType
 from forewarn.core.fault import FaultKind
 from forewarn.core.scope import ApprovalRule, ScopeKind
 from forewarn.core.vm import Priority
+from forewarn.fleet.errors import PositionNotReached
 from forewarn.fleet.position import POSITIONS
 from forewarn.operator.auth import requires
-from forewarn.operator.error_responses import STATUS_BY_ERROR, statuses_by_code
+from forewarn.operator.error_responses import (
+    OTHER_ERRORS,
+    STATUS_BY_ERROR,
+    meaning_of,
+    status_of,
+    statuses_by_code,
+)
 from forewarn.operator.parameters import before_request
 
 _REQUESTS: tuple[v1.Request, ...] = (
@@ -234,8 +241,8 @@ def complete_document(document: OpenApiDocument) -> OpenApiDocument:
 
 
 def _describe_codes() -> str:
-    """Return a list of the error codes, each with its status and the docstrings of its classes."""
-    meanings: dict[str, list[str]] = {}
+    """Return a list of the error codes, each with its status and its meaning: the docstrings of its classes."""
+    meanings: dict[str, list[str]] = {code: [other.meaning] for code, other in OTHER_ERRORS.items()}
     for error in STATUS_BY_ERROR:
         meanings.setdefault(error.code, []).append(cleandoc(error.__doc__ or ""))
     codes = (
@@ -272,14 +279,16 @@ def _with_position(operation: OpenApiDocument) -> OpenApiDocument:
         for status, response in operation["responses"].items()
         if status < "300"
     }
+    status = str(status_of(PositionNotReached))
+    own = operation["responses"].get(status, {}).get("description", "")
     behind = {
-        "description": "This control node has not reached the position of the request.",
+        "description": f"{own} {meaning_of(PositionNotReached)}".strip(),
         "content": {"application/json": {"schema": {"$ref": f"{SCHEMAS}ErrorResponse"}}},
     }
     return {
         **operation,
         "parameters": [*operation.get("parameters", []), AFTER],
-        "responses": {"503": behind, **operation["responses"], **successes},
+        "responses": {**operation["responses"], status: behind, **successes},
     }
 
 

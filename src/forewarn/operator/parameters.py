@@ -12,9 +12,21 @@ from litestar.params import HeaderParameter, PathParameter, QueryParameter
 from litestar.typing import FieldDefinition
 
 from forewarn.api import v1
+from forewarn.core.errors import Invalid
 from forewarn.core.idempotency import IdempotencyKey
 from forewarn.core.limits import DIGEST_LENGTH, MAX_KEY_LENGTH, MAX_NAME_LENGTH
 from forewarn.core.text import KEY_CHARACTER
+from forewarn.fleet.errors import (
+    AmbiguousCampaign,
+    AmbiguousVm,
+    CampaignNotFound,
+    OutcomeUnknown,
+    SaveFailed,
+    ScopeNotFound,
+    VmNotFound,
+)
+from forewarn.operator.error_responses import DomainError, meaning_of, status_of
+from forewarn.operator.errors import ScopeNotAllowed, TokenNotAllowed, TokenVmNotFound
 from forewarn.operator.position import wait_for_position
 
 ScopeId = Annotated[str, PathParameter(min_length=1, max_length=MAX_NAME_LENGTH, description="The scope's id.")]
@@ -58,29 +70,43 @@ Key = Annotated[
 ]
 
 
-def error_specs(**meanings: str) -> Mapping[int, ResponseSpec]:
-    """Describe the error responses of a path: its own and the common ones."""
-    meanings_by_status = {
-        "_400": "The request is malformed.",
-        "_401": "The token is missing or invalid.",
-        "_403": "The token lacks the required role or scopes.",
-        "_421": "The request is for another host name.",
-        "_429": "Too many wrong tokens came from this address.",
-    } | meanings
+ApiError = type[DomainError] | str
+"""An error class, or an error code that has no class."""
+
+COMMON_ERRORS: tuple[ApiError, ...] = (
+    "invalid-request",
+    "token-required",
+    "invalid-token",
+    TokenNotAllowed,
+    ScopeNotAllowed,
+    "host-not-allowed",
+    "too-many-wrong-tokens",
+)
+"""The errors that every path can have."""
+
+VM_ERRORS: tuple[ApiError, ...] = (VmNotFound, TokenVmNotFound, ScopeNotFound, AmbiguousVm)
+"""The errors of a path that finds a VM by its name."""
+
+CAMPAIGN_ERRORS: tuple[ApiError, ...] = (CampaignNotFound, AmbiguousCampaign)
+"""The errors of a path that finds a campaign by its id or name."""
+
+
+def error_specs(*errors: ApiError) -> Mapping[int, ResponseSpec]:
+    """Describe the error responses of a path: its own and the common ones, by status."""
+    meanings: dict[int, list[str]] = {}
+    for error in (*COMMON_ERRORS, *errors):
+        meanings.setdefault(status_of(error), []).append(meaning_of(error))
     return {
-        int(status[1:]): ResponseSpec(data_container=v1.ErrorResponse, description=text, generate_examples=False)
-        for status, text in meanings_by_status.items()
+        status: ResponseSpec(
+            data_container=v1.ErrorResponse, description=" ".join(dict.fromkeys(texts)), generate_examples=False
+        )
+        for status, texts in meanings.items()
     }
 
 
-def change_error_specs(**meanings: str) -> Mapping[int, ResponseSpec]:
+def change_error_specs(*errors: ApiError) -> Mapping[int, ResponseSpec]:
     """Describe the error responses of a path that changes something: its own and the common ones."""
-    defaults = {
-        "_413": "The body is too large.",
-        "_422": "A value is invalid.",
-        "_503": "The change could not be saved; nothing has changed.",
-    }
-    return error_specs(**defaults | meanings)
+    return error_specs("body-too-large", Invalid, SaveFailed, OutcomeUnknown, *errors)
 
 
 OMITTED_FROM_DIGEST = (b',"now":false', b',"unannounced":false', b',"unannounced":true')

@@ -8,6 +8,7 @@ first, request by request. The library checks the same bytes again.
 
 import re
 from enum import Enum, auto
+from http import HTTPStatus
 
 import h11
 
@@ -161,7 +162,7 @@ class RequestReader:
         found = self._buffer.find(end, start)
         size = found + len(end) if found >= 0 else len(self._buffer)
         if size > HEAD_BYTES:
-            raise h11.RemoteProtocolError("too large", error_status_hint=431)
+            raise h11.RemoteProtocolError("too large", error_status_hint=HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
         if BARE_LINE_END.search(self._buffer, start, size):
             raise h11.RemoteProtocolError("a carriage return or line feed occurs alone")
         self._checked = size if found < 0 else 0

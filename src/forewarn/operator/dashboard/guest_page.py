@@ -4,6 +4,7 @@ The requests of a VM are recorded only while this page of it is open.
 """
 
 import re
+from http import HTTPStatus
 from typing import Annotated, Literal, NamedTuple
 
 import msgspec
@@ -130,7 +131,7 @@ def show_exchange(exchange: Exchange) -> ExchangeRow:
     )
     if status is None:
         return row._replace(mark="silent", status="No response", summary="The connection waits, or was reset.")
-    if status >= 400:
+    if status >= HTTPStatus.BAD_REQUEST:
         return row._replace(mark="failed", summary=show_bytes(exchange.answer[:200]))
     if exchange.method == "POST":
         return row._replace(mark="approved", status="200 Approved")

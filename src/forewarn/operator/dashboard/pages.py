@@ -17,11 +17,11 @@ from forewarn import __version__
 from forewarn.api import v1
 from forewarn.clock import ManualClock
 from forewarn.core.access import Role
-from forewarn.core.errors import CoreError
+from forewarn.core.errors import CoreError, NotFound, RefusedError
 from forewarn.core.event import Cause, EventType, Source
 from forewarn.core.idempotency import REQUEST_FACTS
 from forewarn.core.text import GUID_PATTERN, Text
-from forewarn.fleet.errors import FleetError
+from forewarn.fleet.errors import FleetError, JournalPruned
 from forewarn.operator.auth import Caller
 from forewarn.operator.dashboard.assets import assets
 from forewarn.operator.dashboard.session_middleware import BACKGROUND, CSRF, ROOT, SESSION, SIGN_IN
@@ -29,12 +29,14 @@ from forewarn.operator.dashboard.time_chart import chart_data
 from forewarn.operator.decode_errors import plain_message, with_choices
 from forewarn.operator.emulator import is_time_virtual
 from forewarn.operator.error_responses import (
+    INTERNAL_ERROR,
     domain_error_response,
     http_error_response,
     internal_error_response,
+    status_of,
     store_error_response,
 )
-from forewarn.operator.errors import OperatorError
+from forewarn.operator.errors import OperatorError, TokenNotAllowed
 from forewarn.operator.sessions import Session
 from forewarn.operator.state import current_service
 from forewarn.store.port import StoreError
@@ -76,8 +78,14 @@ MARKED_TEXT = re.compile(
 )
 """A command, a time, or the id of an event, in a text of the service."""
 
-ERRORS = {400: "Malformed request", 403: "Not allowed", 404: "Not found", 409: "Not possible now", 410: "Gone"}
-"""Titles of error pages."""
+ERRORS = {
+    status_of("invalid-request"): "Malformed request",
+    status_of(TokenNotAllowed): "Not allowed",
+    status_of(NotFound): "Not found",
+    status_of(RefusedError): "Not possible now",
+    status_of(JournalPruned): "Gone",
+}
+"""Titles of error pages, by status."""
 
 CONSENT = "Go ahead even if VMs will not hear of it"
 """The box of a form that consents to an unannounced event."""
@@ -247,7 +255,7 @@ def changed(location: str | None = None) -> Response[str]:
 def error_page(request: AnyRequest, error: Exception) -> Response[str]:
     """Show an error, as the API would describe it, in the form that was sent or on its own page."""
     found = _api_response(request, error)
-    message, status = found.content.error.message, found.status_code or 500
+    message, status = found.content.error.message, found.status_code or status_of(INTERNAL_ERROR)
     for field, advice in ADVICE.items():
         if message.endswith(field):
             message = message.removesuffix(field) + advice

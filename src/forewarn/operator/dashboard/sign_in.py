@@ -9,6 +9,7 @@ from litestar.params import QueryParameter
 from forewarn.operator.auth import client_address, requires
 from forewarn.operator.dashboard.pages import AnyRequest, empty_page, read_form, render_page
 from forewarn.operator.dashboard.session_middleware import ROOT, SESSION, SIGN_IN, session_cookie
+from forewarn.operator.error_responses import status_of
 from forewarn.operator.sessions import Session
 from forewarn.operator.state import AppState
 
@@ -46,8 +47,9 @@ async def sign_in(request: AnyRequest, state: AppState) -> Response[str]:
     if token is None:
         if wait := state.token_check.count_wrong(request.scope):
             headers = {"Retry-After": str(wait)}
-            return _page(request, next_path, TOO_MANY.format(wait), status=429, headers=headers)
-        return _page(request, next_path, WRONG_TOKEN if code is None else WRONG_CODE, status=401)
+            status = status_of("too-many-wrong-tokens")
+            return _page(request, next_path, TOO_MANY.format(wait), status=status, headers=headers)
+        return _page(request, next_path, WRONG_TOKEN if code is None else WRONG_CODE, status=status_of("invalid-token"))
     if (present := _session(request)) is not None:
         state.sessions.end(present.id)
     _, cookie = state.sessions.create(token, address=client_address(request.scope))

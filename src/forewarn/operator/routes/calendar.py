@@ -8,7 +8,10 @@ from litestar.params import PathParameter, QueryParameter
 
 from forewarn.api import v1
 from forewarn.core.access import Role
+from forewarn.core.errors import KeyConflict
+from forewarn.fleet.errors import SecretUnavailable, TokenNotFound
 from forewarn.operator.auth import CallerDep, caller_of, requires
+from forewarn.operator.error_responses import status_of
 from forewarn.operator.icalendar import MEDIA_TYPE, encode_calendar
 from forewarn.operator.parameters import IdempotencyKeyDep, change_error_specs
 from forewarn.operator.state import AppState
@@ -33,7 +36,7 @@ class CalendarController(Controller):
     @post(
         operation_id="createCalendar",
         summary="Create the address of a calendar",
-        responses=change_error_specs(_409="This is a repeated request, and a secret is shown only once."),
+        responses=change_error_specs(TokenNotFound, SecretUnavailable, KeyConflict),
     )
     async def create_calendar(
         self, state: AppState, caller: CallerDep, idempotency_key: IdempotencyKeyDep
@@ -48,7 +51,7 @@ class CalendarController(Controller):
     @delete(
         operation_id="revokeCalendar",
         summary="Revoke the address of a calendar",
-        responses=change_error_specs(_409="The key was used for another request."),
+        responses=change_error_specs(TokenNotFound, KeyConflict),
     )
     async def revoke_calendar(self, state: AppState, caller: CallerDep, idempotency_key: IdempotencyKeyDep) -> None:
         """Revoke the address of the token's calendar, if it has one."""
@@ -68,7 +71,8 @@ async def show_feed(
     token = state.fleet.tokens.find_by_calendar(file_name.removesuffix(ENDING)) if file_name.endswith(ENDING) else None
     if token is None:
         if wait := state.token_check.count_wrong(request.scope):
-            return Response(b"", status_code=429, media_type="text/plain", headers={"Retry-After": str(wait)})
+            status = status_of("too-many-wrong-tokens")
+            return Response(b"", status_code=status, media_type="text/plain", headers={"Retry-After": str(wait)})
         raise NotFoundException
     host = request.headers.get("host", "")
     url = f"{request.scope['scheme']}://{host}/ui"

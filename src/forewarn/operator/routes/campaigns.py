@@ -18,19 +18,38 @@ from forewarn.api.v1.campaign_spec import spec_from_request
 from forewarn.core.access import Role
 from forewarn.core.campaign.record import Campaign, CampaignState
 from forewarn.core.campaign.spec import CampaignPolicy, CampaignSpec, HttpCheck, Selection
-from forewarn.core.errors import CoreError, Invalid, ResourceExists
+from forewarn.core.errors import (
+    CampaignScopeNotFound,
+    CoreError,
+    Invalid,
+    InvalidCampaignState,
+    KeyConflict,
+    NotAnnounced,
+    NoticeTooShort,
+    PlacementFailed,
+    ResourceExists,
+    TypeNotReleased,
+)
 from forewarn.core.idempotency import IdempotencyKey
 from forewarn.fleet.campaign.service import IsVisible
 from forewarn.fleet.campaign.time_zones import find_zone
-from forewarn.fleet.errors import CampaignNotFound, FleetError
+from forewarn.fleet.errors import CampaignNotFound, FleetError, GateNotFound
 from forewarn.fleet.event_loop import iterate_gradually
 from forewarn.fleet.service import Fleet
 from forewarn.operator.auth import Caller, CallerDep, requires
 from forewarn.operator.campaign_planner import EncodedPlan
 from forewarn.operator.error_responses import domain_error_body
-from forewarn.operator.errors import GateNotAllowed, OperatorError, SelectionNotAllowed
+from forewarn.operator.errors import GateNotAllowed, OperatorError, PlanFailed, SelectionNotAllowed
 from forewarn.operator.lookup import can_see_campaign, find_campaign
-from forewarn.operator.parameters import After, CampaignId, IdempotencyKeyDep, Limit, change_error_specs, error_specs
+from forewarn.operator.parameters import (
+    CAMPAIGN_ERRORS,
+    After,
+    CampaignId,
+    IdempotencyKeyDep,
+    Limit,
+    change_error_specs,
+    error_specs,
+)
 from forewarn.operator.process_worker import ProgressCallback
 from forewarn.operator.routes.fleet_file import NDJSON
 from forewarn.operator.state import AppState
@@ -62,14 +81,18 @@ Accept = Annotated[
 ]
 
 PLAN_ERRORS = change_error_specs(
-    _404="The settings have no gate of this name.",
-    _409="The notice is too short, or (to start it) an open campaign has this name or VMs would not hear of it.",
-    _503="The plan could not be made or saved; nothing has changed.",
+    GateNotFound,
+    GateNotAllowed,
+    SelectionNotAllowed,
+    NoticeTooShort,
+    NotAnnounced,
+    PlacementFailed,
+    TypeNotReleased,
+    ResourceExists,
+    KeyConflict,
+    PlanFailed,
 )
-CHANGE_ERRORS = change_error_specs(
-    _404="There is no such campaign, or it has no such scope.",
-    _409="The campaign's state does not allow it, or the key was used for another request.",
-)
+CHANGE_ERRORS = change_error_specs(*CAMPAIGN_ERRORS, CampaignScopeNotFound, InvalidCampaignState, KeyConflict)
 
 _encode = msgspec.json.Encoder().encode
 
@@ -129,7 +152,7 @@ class CampaignController(Controller):
         operation_id="showCampaign",
         summary="Show a campaign",
         opt=requires(Role.VIEWER),
-        responses=error_specs(_404="There is no such campaign."),
+        responses=error_specs(*CAMPAIGN_ERRORS),
     )
     async def show(self, state: AppState, caller: CallerDep, campaign: CampaignId) -> v1.Campaign:
         """Show a campaign: progress by wave, what it waits for and why, its expected end, and failures."""
@@ -140,7 +163,7 @@ class CampaignController(Controller):
         operation_id="listWaves",
         summary="List the waves of a campaign",
         opt=requires(Role.VIEWER),
-        responses=error_specs(_404="There is no such campaign."),
+        responses=error_specs(*CAMPAIGN_ERRORS),
     )
     async def list_waves(
         self,

@@ -12,10 +12,11 @@ from litestar.params import HeaderParameter, QueryParameter
 from litestar.types import ASGIApp, Receive, Scope, Send
 
 from forewarn.core.access import Role
-from forewarn.fleet.errors import FleetError
+from forewarn.fleet.errors import FleetError, JournalPruned, PositionNotFound
 from forewarn.operator.auth import IS_STILL_VALID, CallerDep, requires
+from forewarn.operator.errors import TooManyStreams
 from forewarn.operator.lookup import find_campaign
-from forewarn.operator.parameters import OnlyCampaign, OnlyScope, error_specs
+from forewarn.operator.parameters import CAMPAIGN_ERRORS, OnlyCampaign, OnlyScope, error_specs
 from forewarn.operator.state import AppState, StreamSlots
 from forewarn.operator.views.journal import read_predicate
 from forewarn.store.port import JournalRow, RecordKey, RecordKind, StoreError
@@ -161,11 +162,7 @@ async def _wait_for_disconnect(receive: Receive) -> None:
             description="Server-sent events: `id` is the position, `data` a JournalEntry. Ends when you disconnect.",
             generate_examples=False,
         ),
-        **error_specs(
-            _404="The journal does not have this position (it belongs to other data), or there is no such campaign.",
-            _410="The entries after this position have been pruned.",
-            _503="Too many streams are open, or the journal cannot be read now.",
-        ),
+        **error_specs(PositionNotFound, *CAMPAIGN_ERRORS, JournalPruned, TooManyStreams, "store-unavailable"),
     },
 )
 async def watch(

@@ -8,12 +8,16 @@ from litestar.params import JSONBody, QueryParameter
 from forewarn.api import v1
 from forewarn.core.access import Role
 from forewarn.core.duration import parse_duration
+from forewarn.core.errors import EventVmNotFound, InvalidTransition, KeyConflict, ScopeTooLarge, ScopeVmNotFound
 from forewarn.core.event import EventType, Source
 from forewarn.core.schedule import ScheduleRequest
+from forewarn.fleet.errors import EventNotFound, VmNotFound
 from forewarn.operator.auth import CallerDep, requires
+from forewarn.operator.errors import JournalEventNotFound
 from forewarn.operator.event_creation import EventCreationDep
 from forewarn.operator.lookup import check_event
 from forewarn.operator.parameters import (
+    VM_ERRORS,
     After,
     EventId,
     IdempotencyKeyDep,
@@ -38,8 +42,14 @@ OnlyStatus = Annotated[
 OnlySource = Annotated[Source | None, QueryParameter(name="source", description="Only events of this source.")]
 
 CHANGE_ERRORS = change_error_specs(
-    _404="There is no open event with this id, or its scope has no such VM.",
-    _409="The event's state does not allow it, or the key was used for another request.",
+    JournalEventNotFound,
+    EventNotFound,
+    VmNotFound,
+    ScopeVmNotFound,
+    EventVmNotFound,
+    InvalidTransition,
+    ScopeTooLarge,
+    KeyConflict,
 )
 
 
@@ -53,7 +63,7 @@ class EventController(Controller):
         operation_id="listEvents",
         summary="List open events",
         opt=requires(Role.VIEWER),
-        responses=error_specs(_404="There is no such scope or VM.", _409="The VM's name is ambiguous."),
+        responses=error_specs(*VM_ERRORS),
     )
     async def list_events(
         self,
@@ -99,9 +109,7 @@ class EventController(Controller):
         operation_id="showEvent",
         summary="Show an event",
         opt=requires(Role.VIEWER),
-        responses=error_specs(
-            _404="There is no such event, or its journal entries were pruned.", _503="The journal cannot be read now."
-        ),
+        responses=error_specs(JournalEventNotFound, "store-unavailable"),
     )
     async def show(self, state: AppState, caller: CallerDep, event: EventId) -> v1.EventDetail:
         """Show an event, open or ended: approvals, the impact on each VM, why it waits, and its journal entries."""

@@ -8,14 +8,14 @@ from litestar.params import JSONBody
 from forewarn.api import v1
 from forewarn.core.access import Role
 from forewarn.core.duration import parse_duration
+from forewarn.core.errors import KeyConflict
 from forewarn.core.fault import Fault, format_signed_duration, parse_signed_duration
 from forewarn.core.idempotency import IdempotencyKey
 from forewarn.fleet.errors import FaultNotFound
 from forewarn.operator.auth import Caller, CallerDep, requires
-from forewarn.operator.emulator import NOT_EMULATOR
 from forewarn.operator.errors import FaultNotAllowed
 from forewarn.operator.lookup import find_vm
-from forewarn.operator.parameters import FaultId, IdempotencyKeyDep, Reason, change_error_specs, error_specs
+from forewarn.operator.parameters import VM_ERRORS, FaultId, IdempotencyKeyDep, Reason, change_error_specs, error_specs
 from forewarn.operator.state import AppState, FaultControl
 
 
@@ -29,7 +29,7 @@ class FaultController(Controller):
         operation_id="listFaults",
         summary="List faults",
         opt=requires(Role.VIEWER),
-        responses=error_specs(_409=f"{NOT_EMULATOR}."),
+        responses=error_specs(FaultNotAllowed),
     )
     async def list_faults(self, state: AppState, caller: CallerDep) -> v1.Faults:
         """List the faults in the order in which they were set."""
@@ -39,10 +39,7 @@ class FaultController(Controller):
         operation_id="setFault",
         summary="Set a fault",
         opt=requires(Role.OPERATOR),
-        responses=change_error_specs(
-            _404="There is no such VM.",
-            _409=f"{NOT_EMULATOR}, the VM's name is ambiguous, or the key was used for another request.",
-        ),
+        responses=change_error_specs(*VM_ERRORS, FaultNotAllowed, KeyConflict),
     )
     async def set_fault(
         self, state: AppState, caller: CallerDep, idempotency_key: IdempotencyKeyDep, data: JSONBody[v1.SetFault]
@@ -60,10 +57,7 @@ class FaultController(Controller):
         operation_id="clearFault",
         summary="Clear a fault",
         opt=requires(Role.OPERATOR),
-        responses=change_error_specs(
-            _404="There is no such fault.",
-            _409=f"{NOT_EMULATOR}, or the key was used for another request.",
-        ),
+        responses=change_error_specs(FaultNotFound, FaultNotAllowed, KeyConflict),
     )
     async def clear_fault(
         self,
@@ -81,7 +75,7 @@ class FaultController(Controller):
         summary="Clear all faults",
         status_code=200,
         opt=requires(Role.OPERATOR),
-        responses=change_error_specs(_409=f"{NOT_EMULATOR}, or the key was used for another request."),
+        responses=change_error_specs(FaultNotAllowed, KeyConflict),
     )
     async def clear_faults(
         self, state: AppState, caller: CallerDep, idempotency_key: IdempotencyKeyDep, reason: Reason = ""

@@ -17,7 +17,7 @@ from forewarn.core.scope import Scope
 from forewarn.fleet.event_loop import iterate_gradually
 from forewarn.operator.auth import CallerDep, requires
 from forewarn.operator.error_responses import domain_error_body
-from forewarn.operator.errors import ImportCanceled
+from forewarn.operator.errors import ImportCanceled, ImportConflict, ImportFailed, ImportNotFound, InvalidFleetFile
 from forewarn.operator.import_job import EncodedImportResult, ImportJob, ImportRequest
 from forewarn.operator.parameters import error_specs
 from forewarn.operator.state import AppState
@@ -77,12 +77,7 @@ class FleetFileController(Controller):
                 description="What was changed, or with dry_run would be.",
                 generate_examples=False,
             ),
-            **error_specs(
-                _409="Another import is running.",
-                _413="The file is too large.",
-                _422="The file is invalid; `key` and `problem` describe the error. Nothing has changed.",
-                _503="A change could not be saved; earlier changes stay. Repeat the request to continue.",
-            ),
+            **error_specs("body-too-large", InvalidFleetFile, ImportConflict, ImportCanceled, ImportFailed),
         },
     )
     async def import_(
@@ -115,7 +110,7 @@ class FleetFileController(Controller):
         summary="Cancel the running import",
         status_code=200,
         opt=requires(Role.OPERATOR, all_scopes=True),
-        responses=error_specs(_404="No import is running."),
+        responses=error_specs(ImportNotFound),
     )
     async def cancel_import(self, state: AppState, caller: CallerDep) -> v1.CanceledImport:
         """Cancel the running import, and return when it has ended. Scopes that it has changed stay changed.

@@ -5,16 +5,15 @@ from litestar.params import JSONBody
 
 from forewarn.api import v1
 from forewarn.core.access import Role
+from forewarn.core.errors import KeyConflict
+from forewarn.fleet.errors import ScopeNotFound
 from forewarn.fleet.service import Fleet
 from forewarn.operator.auth import Caller, CallerDep, requires
 from forewarn.operator.parameters import IdempotencyKeyDep, change_error_specs, error_specs
 from forewarn.operator.state import AppState
 from forewarn.operator.views.inventory import show_hold
 
-CHANGE_ERRORS = change_error_specs(
-    _404="There is no such scope.",
-    _409="The key was used for another request.",
-)
+CHANGE_ERRORS = change_error_specs(ScopeNotFound, KeyConflict)
 
 
 class HoldController(Controller):

@@ -8,16 +8,27 @@ from msgspec import UnsetType
 
 from forewarn.api import v1
 from forewarn.core.access import Role
+from forewarn.core.errors import HostInUse, KeyConflict, ResourceExists, ResourceInUse, ScopeTooLarge
 from forewarn.core.limits import MAX_NAME_LENGTH, MAX_TEXT_LENGTH
 from forewarn.core.scope import ScopeKind
 from forewarn.core.vm import Priority
-from forewarn.fleet.errors import HostNotFound, ScopeNotFound, VmNotFound
+from forewarn.fleet.errors import (
+    AddressInUse,
+    HostNotFound,
+    HostRunning,
+    HostUnheard,
+    ScopeExists,
+    ScopeNotFound,
+    VmIdInUse,
+    VmNotFound,
+)
 from forewarn.fleet.last_seen import new_epoch
 from forewarn.fleet.service import Fleet
 from forewarn.operator.auth import Caller, CallerDep, requires
 from forewarn.operator.inventory_requests import new_scope, new_vm, standalone_scope, traits_updater, vm_updater
 from forewarn.operator.lookup import find_vm
 from forewarn.operator.parameters import (
+    VM_ERRORS,
     After,
     Force,
     HostName,
@@ -75,7 +86,9 @@ OnlyTag = Annotated[
 ]
 OnlyPriority = Annotated[Priority | None, QueryParameter(name="priority", description="Only those of this priority.")]
 
-NOT_ALLOWED = "The rules do not allow it."
+ADD_ERRORS = (ResourceExists, ScopeExists, AddressInUse, VmIdInUse, ScopeTooLarge, KeyConflict)
+REMOVE_ERRORS = (ResourceInUse, HostInUse, KeyConflict)
+CHANGE_ERRORS = (AddressInUse, VmIdInUse, ScopeTooLarge, *REMOVE_ERRORS)
 
 
 class ScopeController(Controller):
@@ -104,7 +117,7 @@ class ScopeController(Controller):
         operation_id="addScope",
         summary="Add a scope",
         opt=requires(Role.OPERATOR),
-        responses=change_error_specs(_409=NOT_ALLOWED),
+        responses=change_error_specs(*ADD_ERRORS),
     )
     async def add_scope(
         self, state: AppState, caller: CallerDep, idempotency_key: IdempotencyKeyDep, data: JSONBody[v1.AddScope]
@@ -122,7 +135,7 @@ class ScopeController(Controller):
         operation_id="showScope",
         summary="Show a scope",
         opt=requires(Role.VIEWER),
-        responses=error_specs(_404="There is no such scope."),
+        responses=error_specs(ScopeNotFound),
     )
     async def show_scope(self, state: AppState, caller: CallerDep, scope_id: ScopeId) -> v1.Scope:
         """Show a scope."""
@@ -134,7 +147,7 @@ class ScopeController(Controller):
         operation_id="changeScope",
         summary="Change a scope",
         opt=requires(Role.OPERATOR),
-        responses=change_error_specs(_404="There is no such scope.", _409=NOT_ALLOWED),
+        responses=change_error_specs(ScopeNotFound, *CHANGE_ERRORS),
     )
     async def change_scope(
         self,
@@ -161,7 +174,7 @@ class ScopeController(Controller):
         operation_id="removeScope",
         summary="Remove a scope",
         opt=requires(Role.OPERATOR),
-        responses=change_error_specs(_404="There is no such scope.", _409=NOT_ALLOWED),
+        responses=change_error_specs(ScopeNotFound, *REMOVE_ERRORS),
     )
     async def remove_scope(
         self,
@@ -189,7 +202,7 @@ class VmController(Controller):
         operation_id="listVms",
         summary="List VMs",
         opt=requires(Role.VIEWER),
-        responses=error_specs(_404="There is no such scope or host."),
+        responses=error_specs(ScopeNotFound, HostNotFound),
     )
     async def list_vms(
         self,
@@ -223,7 +236,7 @@ class VmController(Controller):
         operation_id="addVm",
         summary="Add a VM",
         opt=requires(Role.OPERATOR),
-        responses=change_error_specs(_404="There is no such scope.", _409=NOT_ALLOWED),
+        responses=change_error_specs(ScopeNotFound, *ADD_ERRORS),
     )
     async def add_vm(
         self, state: AppState, caller: CallerDep, idempotency_key: IdempotencyKeyDep, data: JSONBody[v1.AddVm]
@@ -246,7 +259,7 @@ class VmController(Controller):
         operation_id="showVm",
         summary="Show a VM",
         opt=requires(Role.VIEWER),
-        responses=error_specs(_404="There is no such VM.", _409="The name is ambiguous."),
+        responses=error_specs(*VM_ERRORS),
     )
     async def show_vm(self, state: AppState, caller: CallerDep, vm: VmPath) -> v1.Vm:
         """Show a VM with its own and inherited properties."""
@@ -257,7 +270,7 @@ class VmController(Controller):
         operation_id="changeVm",
         summary="Change a VM",
         opt=requires(Role.OPERATOR),
-        responses=change_error_specs(_404="There is no such VM.", _409=NOT_ALLOWED),
+        responses=change_error_specs(*VM_ERRORS, *CHANGE_ERRORS),
     )
     async def change_vm(
         self,
@@ -279,7 +292,7 @@ class VmController(Controller):
         operation_id="removeVm",
         summary="Remove a VM",
         opt=requires(Role.OPERATOR),
-        responses=change_error_specs(_404="There is no such VM.", _409=NOT_ALLOWED),
+        responses=change_error_specs(*VM_ERRORS, *REMOVE_ERRORS),
     )
     async def remove_vm(
         self,
@@ -321,7 +334,7 @@ class HostController(Controller):
         operation_id="showHost",
         summary="Show a host",
         opt=requires(Role.VIEWER),
-        responses=error_specs(_404="No VM is on this host."),
+        responses=error_specs(HostNotFound),
     )
     async def show_host(self, state: AppState, caller: CallerDep, host: HostName) -> v1.Host:
         """Show a host with its VMs."""
@@ -336,7 +349,7 @@ class HostController(Controller):
         summary="Give up a lost host",
         status_code=200,
         opt=requires(Role.OPERATOR, all_scopes=True),
-        responses=change_error_specs(_404="No process has ever served this host.", _409="Its process is running."),
+        responses=change_error_specs(HostNotFound, HostRunning, HostUnheard),
     )
     async def give_up_host(
         self,

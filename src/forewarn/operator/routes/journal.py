@@ -20,7 +20,7 @@ from forewarn.fleet.service import Fleet
 from forewarn.operator.auth import Caller, CallerDep, requires
 from forewarn.operator.errors import TokenVmNotFound, VmNameNotFound
 from forewarn.operator.lookup import find_campaign, find_vm
-from forewarn.operator.parameters import Limit, OnlyCampaign, OnlyScope, error_specs
+from forewarn.operator.parameters import CAMPAIGN_ERRORS, Limit, OnlyCampaign, OnlyScope, error_specs
 from forewarn.operator.state import AppState
 from forewarn.operator.strict_request import to_utc
 from forewarn.operator.views.journal import read_predicate, show_row
@@ -74,12 +74,7 @@ class JournalController(Controller):
         operation_id="readJournal",
         summary="Read the journal",
         opt=requires(Role.VIEWER),
-        responses=error_specs(
-            _422="A time is invalid, or the filters exclude each other.",
-            _404="There is no such VM, and none was removed, or no such campaign.",
-            _409="The VM's name is ambiguous.",
-            _503="The journal cannot be read now.",
-        ),
+        responses=error_specs(Invalid, VmNameNotFound, AmbiguousVm, *CAMPAIGN_ERRORS, "store-unavailable"),
     )
     async def read_journal(
         self,

@@ -7,13 +7,39 @@ from forewarn.api import v1
 from forewarn.core import operations
 from forewarn.core.access import Role
 from forewarn.core.duration import parse_duration
+from forewarn.core.errors import (
+    EvictionNotAllowed,
+    HostInUse,
+    KeyConflict,
+    NotAnnounced,
+    NoticeTooShort,
+    ResourceInUse,
+    ScopeTooLarge,
+    SourceNotAllowed,
+    TooManyOperations,
+    TypeNotReleased,
+)
+from forewarn.fleet.errors import HostNotFound, PartialSchedule
 from forewarn.operator.auth import requires
+from forewarn.operator.errors import HostNotAllowed
 from forewarn.operator.event_creation import EventCreationDep
-from forewarn.operator.parameters import change_error_specs
+from forewarn.operator.parameters import VM_ERRORS, change_error_specs
 
 CREATION_ERRORS = change_error_specs(
-    _404="There is no such VM, host or scope.",
-    _409="The rules do not allow it now, VMs would not hear of it, or the VM's name is ambiguous.",
+    *VM_ERRORS,
+    HostNotFound,
+    HostNotAllowed,
+    NoticeTooShort,
+    NotAnnounced,
+    EvictionNotAllowed,
+    TypeNotReleased,
+    SourceNotAllowed,
+    TooManyOperations,
+    ScopeTooLarge,
+    ResourceInUse,
+    HostInUse,
+    PartialSchedule,
+    KeyConflict,
 )
 
 

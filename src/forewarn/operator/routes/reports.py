@@ -5,8 +5,10 @@ from litestar.params import JSONBody
 
 from forewarn.api import v1
 from forewarn.core.access import Role
+from forewarn.core.errors import KeyConflict
 from forewarn.operator.auth import CallerDep, requires
-from forewarn.operator.emulator import NOT_EMULATOR, check_emulator
+from forewarn.operator.emulator import check_emulator
+from forewarn.operator.errors import EmulatorNotRunning, ReportNotFound, ReportNotSaved
 from forewarn.operator.parameters import IdempotencyKeyDep, ReportId, change_error_specs, error_specs
 from forewarn.operator.state import AppState
 
@@ -21,7 +23,7 @@ class ReportController(Controller):
         operation_id="addReport",
         summary="Add a report",
         opt=requires(Role.OPERATOR, all_scopes=True),
-        responses=change_error_specs(_409=f"{NOT_EMULATOR}, or the key was used for another request."),
+        responses=change_error_specs(EmulatorNotRunning, ReportNotSaved, KeyConflict),
     )
     async def add(
         self, state: AppState, caller: CallerDep, idempotency_key: IdempotencyKeyDep, data: JSONBody[v1.AddReport]
@@ -34,7 +36,7 @@ class ReportController(Controller):
         operation_id="listReports",
         summary="List reports",
         opt=requires(Role.VIEWER, all_scopes=True),
-        responses=error_specs(_409=f"{NOT_EMULATOR}."),
+        responses=error_specs(EmulatorNotRunning),
     )
     async def list_reports(self, state: AppState) -> v1.ReportList:
         """List the reports without their findings, newest first."""
@@ -46,7 +48,7 @@ class ReportController(Controller):
         operation_id="showReport",
         summary="Show a report",
         opt=requires(Role.VIEWER, all_scopes=True),
-        responses=error_specs(_404="There is no such report.", _409=f"{NOT_EMULATOR}."),
+        responses=error_specs(ReportNotFound, EmulatorNotRunning),
     )
     async def show(self, state: AppState, report_id: ReportId) -> v1.Report:
         """Show a report with its findings."""

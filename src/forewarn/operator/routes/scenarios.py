@@ -7,8 +7,18 @@ from litestar.params import JSONBody, QueryParameter
 
 from forewarn.api import v1
 from forewarn.core.access import Role
+from forewarn.core.errors import KeyConflict
 from forewarn.operator.auth import CallerDep, requires
-from forewarn.operator.emulator import NOT_EMULATOR, check_emulator, check_time_virtual
+from forewarn.operator.emulator import check_emulator, check_time_virtual
+from forewarn.operator.errors import (
+    EmulatorNotRunning,
+    InvalidScenario,
+    ScenarioConflict,
+    ScenarioNotFound,
+    ScenarioRefused,
+    ScenarioRunNotFound,
+    TimeNotVirtual,
+)
 from forewarn.operator.parameters import IdempotencyKeyDep, RunId, change_error_specs, error_specs
 from forewarn.operator.state import AppState
 
@@ -25,8 +35,6 @@ Revision = Annotated[
 MAX_WAIT = 10.0
 """How many seconds a request that follows a run waits."""
 
-NOT_VIRTUAL = f"{NOT_EMULATOR}, or it runs in real time"
-
 
 class ScenarioController(Controller):
     """Scenarios. They are played in this service, one at a time, with the rights of the caller."""
@@ -39,7 +47,7 @@ class ScenarioController(Controller):
         operation_id="listScenarios",
         summary="List scenarios",
         opt=requires(Role.VIEWER),
-        responses=error_specs(_409=f"{NOT_EMULATOR}."),
+        responses=error_specs(EmulatorNotRunning),
     )
     async def list_scenarios(self, state: AppState) -> v1.Scenarios:
         """List the scenarios that ship with Forewarn."""
@@ -52,10 +60,13 @@ class ScenarioController(Controller):
         summary="Play a scenario",
         opt=requires(Role.OPERATOR, all_scopes=True),
         responses=change_error_specs(
-            _404="There is no such scenario.",
-            _409=f"{NOT_VIRTUAL}, another scenario is playing, this one needs other settings or another speed, or the "
-            "key was used for another request.",
-            _422="The text is not a scenario; `line` and `column` say where.",
+            ScenarioNotFound,
+            EmulatorNotRunning,
+            TimeNotVirtual,
+            ScenarioConflict,
+            ScenarioRefused,
+            KeyConflict,
+            InvalidScenario,
         ),
     )
     async def play(
@@ -75,7 +86,7 @@ class ScenarioController(Controller):
         operation_id="listScenarioRuns",
         summary="List the runs of scenarios",
         opt=requires(Role.VIEWER, all_scopes=True),
-        responses=error_specs(_409=f"{NOT_EMULATOR}."),
+        responses=error_specs(EmulatorNotRunning),
     )
     async def list_runs(self, state: AppState) -> v1.ScenarioRunList:
         """List the last runs since the start of the service, newest first. They are kept in memory."""
@@ -87,7 +98,7 @@ class ScenarioController(Controller):
         operation_id="showScenarioRun",
         summary="Show or follow a run",
         opt=requires(Role.VIEWER, all_scopes=True),
-        responses=error_specs(_404="There is no such run.", _409=f"{NOT_EMULATOR}."),
+        responses=error_specs(ScenarioRunNotFound, EmulatorNotRunning),
     )
     async def show_run(self, state: AppState, run_id: RunId, after_revision: Revision = -1) -> v1.ScenarioRun:
         """Show a run with the results of its steps so far.
@@ -105,7 +116,7 @@ class ScenarioController(Controller):
         summary="Cancel a run",
         status_code=200,
         opt=requires(Role.OPERATOR, all_scopes=True),
-        responses=change_error_specs(_404="There is no such run.", _409=f"{NOT_EMULATOR}."),
+        responses=change_error_specs(ScenarioRunNotFound, EmulatorNotRunning),
     )
     async def cancel(
         self, state: AppState, caller: CallerDep, run_id: RunId, data: JSONBody[v1.CancelScenario]

@@ -8,7 +8,7 @@ from forewarn.core.access import Role
 from forewarn.operator.auth import CallerDep, requires
 from forewarn.operator.errors import SocketNotAllowed, SocketUnavailable
 from forewarn.operator.lookup import find_vm
-from forewarn.operator.parameters import change_error_specs
+from forewarn.operator.parameters import VM_ERRORS, change_error_specs
 from forewarn.operator.state import AppState
 
 
@@ -19,11 +19,7 @@ from forewarn.operator.state import AppState
     status_code=200,
     tags=("inventory",),
     opt=requires(Role.OPERATOR),
-    responses=change_error_specs(
-        _404="There is no such VM.",
-        _409="The service is not an emulator, or the VM's name is ambiguous.",
-        _503="The system cannot open the socket.",
-    ),
+    responses=change_error_specs(*VM_ERRORS, SocketNotAllowed, SocketUnavailable),
 )
 async def open_socket(state: AppState, caller: CallerDep, data: JSONBody[v1.OpenSocket]) -> v1.Socket:
     """Return the Unix socket on the service's machine through which a program acts as a VM; repeatable.

@@ -12,10 +12,13 @@ from forewarn.api import v1
 from forewarn.core.access import Role
 from forewarn.core.duration import parse_duration
 from forewarn.core.errors import Invalid
+from forewarn.fleet.errors import ManualTimeUnavailable
 from forewarn.fleet.service import Fleet
 from forewarn.operator.auth import CallerDep, requires
 from forewarn.operator.clock_view import show_clock
 from forewarn.operator.emulator import check_emulator
+from forewarn.operator.error_responses import NOT_READY
+from forewarn.operator.errors import EmulatorNotRunning
 from forewarn.operator.metrics import CONTENT_TYPE, metrics_text
 from forewarn.operator.parameters import change_error_specs, error_specs
 from forewarn.operator.state import AppState
@@ -42,10 +45,7 @@ class ClockController(Controller):
         summary="Advance a manual clock",
         status_code=200,
         opt=requires(Role.OPERATOR, all_scopes=True),
-        responses=change_error_specs(
-            _409="The service runs in real time.",
-            _422="Neither or both of duration and to_next_change are given.",
-        ),
+        responses=change_error_specs(ManualTimeUnavailable),
     )
     async def advance(self, state: AppState, caller: CallerDep, data: JSONBody[v1.AdvanceClock]) -> v1.AdvanceResult:
         """Advance a manual clock by a duration, or to the next change of an event.
@@ -61,7 +61,7 @@ class ClockController(Controller):
         summary="Set the speed",
         status_code=200,
         opt=requires(Role.OPERATOR, all_scopes=True),
-        responses=change_error_specs(_409="The service is not an emulator."),
+        responses=change_error_specs(EmulatorNotRunning),
     )
     async def set_speed(self, state: AppState, caller: CallerDep, data: JSONBody[v1.SetSpeed]) -> v1.Clock:
         """Divide the notices and durations of new events, and the simulated work, by this number.
@@ -115,7 +115,9 @@ async def health() -> v1.Health:
     tags=("service",),
     opt=requires(None),
     responses={
-        503: ResponseSpec(data_container=v1.Readiness, description="The service is not ready.", generate_examples=False)
+        NOT_READY: ResponseSpec(
+            data_container=v1.Readiness, description="The service is not ready.", generate_examples=False
+        )
     },
 )
 async def readiness(state: AppState) -> Response[v1.Readiness]:
@@ -127,7 +129,7 @@ async def readiness(state: AppState) -> Response[v1.Readiness]:
         problems=(*problems, *state.fleet.health.limitations()),
         clock_offset_seconds=None if offset is None else offset.seconds,
     )
-    return Response(found, status_code=503 if problems else 200)
+    return Response(found, status_code=NOT_READY if problems else 200)
 
 
 @get(

@@ -7,6 +7,8 @@ from litestar.params import JSONBody, QueryParameter
 
 from forewarn.api import v1
 from forewarn.core.access import Role
+from forewarn.core.errors import KeyConflict, ResourceExists
+from forewarn.fleet.errors import LastToken, SecretUnavailable, TokenNotFound
 from forewarn.fleet.tokens import Token
 from forewarn.operator.auth import CallerDep, requires
 from forewarn.operator.parameters import IdempotencyKeyDep, Reason, TokenId, change_error_specs, error_specs
@@ -33,9 +35,7 @@ class TokenController(Controller):
     @post(
         operation_id="createToken",
         summary="Create a token",
-        responses=change_error_specs(
-            _409="A token has this name, or this is a repeated request, and a secret is shown only once.",
-        ),
+        responses=change_error_specs(ResourceExists, SecretUnavailable, KeyConflict),
     )
     async def create_token(
         self, state: AppState, caller: CallerDep, idempotency_key: IdempotencyKeyDep, data: JSONBody[v1.CreateToken]
@@ -55,10 +55,7 @@ class TokenController(Controller):
         "/{token_id:str}",
         operation_id="revokeToken",
         summary="Revoke a token",
-        responses=change_error_specs(
-            _404="There is no such token.",
-            _409="It is the last token that can manage tokens, or the key was used for another request.",
-        ),
+        responses=change_error_specs(TokenNotFound, LastToken, KeyConflict),
     )
     async def revoke_token(
         self,
