@@ -79,7 +79,7 @@ async def _start_events(workspace: Workspace, size: StartSize, mode: str) -> flo
             await fleet.events.schedule(request)
             if datetime.now(UTC) > not_before:
                 raise TimeoutError("the events could not be scheduled before they were due")
-            await fleet.scheduler.start()
+            await fleet.duties.scheduler.start()
             async with asyncio.timeout(TIMEOUT):
                 while _count_started(fleet) < size.events:  # noqa: ASYNC110 - simple
                     await asyncio.sleep(PAUSE_SECONDS)

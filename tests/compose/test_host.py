@@ -103,7 +103,7 @@ async def run_once(nats: NatsSettings, directory: Path) -> dict[str, int]:
     web = scope("web", vm("web-0", host="hv-0"))
     async with run_control(nats, directory / "c", web) as control, running_host(nats, directory / "h"):
         (web_0,) = control.replica.scope("web").roster
-        await until(lambda: control.hosts.url("web", web_0) is not None)
+        await until(lambda: control.cluster.hosts.url("web", web_0) is not None)
         (directory / "h/work").mkdir(mode=0o700)
         return modes_in(directory / "h")
 
@@ -114,8 +114,8 @@ async def test_host_serves_its_guests_and_reports_its_age(tmp_path: Path) -> Non
         web = scope("web", vm("web-0", host="hv-0"), vm("web-1", host="hv-1", domain=1))
         async with run_control(nats, tmp_path / "c", web) as control, running_host(nats, tmp_path / "h") as host:
             web_0, web_1 = control.replica.scope("web").roster
-            await until(lambda: control.hosts.url("web", web_0) is not None)
-            url = control.hosts.url("web", web_0)
+            await until(lambda: control.cluster.hosts.url("web", web_0) is not None)
+            url = control.cluster.hosts.url("web", web_0)
             assert url == host.guests.url("web", web_0)
             assert host.guests.url("web", web_1) is None
             status, body = await get(f"{url}{DOCUMENT}", Metadata="true")
@@ -154,7 +154,7 @@ async def test_host_that_cannot_write_at_its_start_serves_guests_and_recovers(
         async with run_control(nats, tmp_path / "c", scope("web", vm("web-0", host="hv-0"))) as control:
             (web_0,) = control.replica.scope("web").roster
             async with running_host(nats, data) as host:
-                await until(lambda: control.hosts.url("web", web_0) is not None)
+                await until(lambda: control.cluster.hosts.url("web", web_0) is not None)
                 url = host.guests.url("web", web_0)
                 assert (await get(f"{url}{DOCUMENT}", Metadata="true"))[0] == 200
                 await until(lambda: host.fleet.replica.scope("web").enabled)

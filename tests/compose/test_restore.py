@@ -92,7 +92,7 @@ async def test_work_that_was_under_way_waits_for_a_person(tmp_path: Path) -> Non
     report = await restored(tmp_path)
     assert report.unknown_work == (UnfinishedWork(event=event, scope="web", vm="web-0"),)
     async with open_fleet(tmp_path / "data", has_duties=True) as fleet:
-        assert fleet.impacts.waiting == 0
+        assert fleet.duties.impacts.waiting == 0
         await fleet.events.resolve(event, by="ann", why="the VM has restarted", done=True)
         (view,) = fleet.replica.views()
         assert view.scope is not None

@@ -41,15 +41,15 @@ async def run_two(store: Store, clock: ManualClock) -> AsyncIterator[tuple[list[
 
 async def test_duties_follow_the_lease() -> None:
     async with run_two(MemoryStore(), ManualClock(TEN)) as (fleets, leases):
-        assert [fleet.scheduler.is_running for fleet in fleets] == [False, False]
+        assert [fleet.duties.scheduler.is_running for fleet in fleets] == [False, False]
         leases[0].is_free.set()
-        await until(lambda: fleets[0].scheduler.is_running)
-        assert [fleet.clock_lease.is_held for fleet in fleets] == [True, False]
+        await until(lambda: fleets[0].duties.scheduler.is_running)
+        assert [fleet.cluster.clock_lease.is_held for fleet in fleets] == [True, False]
         leases[0].take()
-        await until(lambda: not fleets[0].scheduler.is_running)
+        await until(lambda: not fleets[0].duties.scheduler.is_running)
         leases[1].is_free.set()
-        await until(lambda: fleets[1].scheduler.is_running)
-        term = fleets[0].leases.find("clock")
+        await until(lambda: fleets[1].duties.scheduler.is_running)
+        term = fleets[0].cluster.leases.find("clock")
         assert term is not None
         assert (term.term, term.holder) == (2, "two")
 
@@ -59,13 +59,13 @@ async def test_suspended_holder_starts_nothing_after_another_has_taken_over(capl
     store, clock = GatedStore(), ManualClock(TEN)
     async with run_two(store, clock) as (fleets, leases):
         leases[0].is_free.set()
-        await until(lambda: fleets[0].scheduler.is_running)
+        await until(lambda: fleets[0].duties.scheduler.is_running)
         await fleets[0].inventory.add_scope(web_scope(), by="test")
         await fleets[0].events.schedule(schedule_request(EventType.REBOOT, "web/web-0"))
         store.may_save_scopes.clear()
         clock.set(TEN + HOUR)
         await until(lambda: store.waiting == 1)
-        await fleets[1].leases.take_over("clock", holder="two", process="two", now=TEN)
+        await fleets[1].cluster.leases.take_over("clock", holder="two", process="two", now=TEN)
         store.may_save_scopes.set()
         await until(lambda: "term 1 is now held by two" in caplog.text)
         for fleet in fleets:
@@ -88,7 +88,7 @@ async def test_command_of_a_process_with_a_fast_clock_starts_no_due_event() -> N
         ) as other,
     ):
         lease.is_free.set()
-        await until(lambda: holder.scheduler.is_running)
+        await until(lambda: holder.duties.scheduler.is_running)
         await holder.inventory.add_scope(web_scope(), by="test")
         await holder.events.schedule(schedule_request(EventType.REBOOT, "web/web-0"))
         await until(lambda: other.replica.newest("web")[0] == holder.replica.newest("web")[0])
@@ -97,7 +97,7 @@ async def test_command_of_a_process_with_a_fast_clock_starts_no_due_event() -> N
         assert [event.state for event in other.replica.scope("web").events] == [State.SCHEDULED]
         await until(lambda: holder.replica.newest("web")[0] == other.replica.newest("web")[0])
         clock.set(TEN + timedelta(minutes=14))
-        await holder.scheduler.wait_idle()
+        await holder.duties.scheduler.wait_idle()
         (event,) = holder.replica.scope("web").events
         assert event.state is State.SCHEDULED
         await other.events.approve("web", "web-0", [event.id])
@@ -107,13 +107,13 @@ async def test_command_of_a_process_with_a_fast_clock_starts_no_due_event() -> N
 async def test_guards_need_a_valid_lease() -> None:
     async with run_two(MemoryStore(), ManualClock(TEN)) as (fleets, leases):
         with pytest.raises(LeaseLost):
-            fleets[0].clock_lease.guards()
+            fleets[0].cluster.clock_lease.guards()
         leases[0].is_free.set()
-        await until(lambda: fleets[0].clock_lease.is_held)
-        assert len(fleets[0].clock_lease.guards()) == 1
+        await until(lambda: fleets[0].cluster.clock_lease.is_held)
+        assert len(fleets[0].cluster.clock_lease.guards()) == 1
         leases[0].is_valid = False  # not renewed in time
         with pytest.raises(LeaseLost, match="does not hold the lease clock"):
-            fleets[0].clock_lease.guards()
+            fleets[0].cluster.clock_lease.guards()
 
 
 class FreeLease(SharedLease):
@@ -142,12 +142,12 @@ async def test_term_that_cannot_begin_is_tried_again_after_longer_and_longer_pau
     async with Fleet.run(
         store=store, platform=SimulatedPlatform(clock), clock=clock, policy=EMULATOR, lease=FreeLease("one")
     ) as fleet:
-        await until(lambda: fleet.clock_lease.is_held)
+        await until(lambda: fleet.cluster.clock_lease.is_held)
     assert pauses == [0.25, 0.5, 1.0]
 
 
 async def test_only_process_on_a_store_needs_no_lease() -> None:
     clock = ManualClock(TEN)
     async with Fleet.run(store=MemoryStore(), platform=SimulatedPlatform(clock), clock=clock, policy=EMULATOR) as fleet:
-        assert fleet.clock_lease.is_held
-        assert fleet.clock_lease.guards() == {}
+        assert fleet.cluster.clock_lease.is_held
+        assert fleet.cluster.clock_lease.guards() == {}

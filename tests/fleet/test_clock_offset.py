@@ -92,21 +92,21 @@ async def test_step_of_the_clock_stops_everything_by_time(step: timedelta) -> No
         lease=lease,
         times=servers,
     ) as fleet:
-        await until(lambda: fleet.scheduler.is_running)
+        await until(lambda: fleet.duties.scheduler.is_running)
         await fleet.inventory.add_scope(web_scope(), by="test")
         await fleet.events.schedule(schedule_request(EventType.REBOOT, "web/web-0"))
         assert servers.asked == 1
         clock.step = step
-        assert not fleet.clock_lease.is_held
+        assert not fleet.cluster.clock_lease.is_held
         with pytest.raises(LeaseLost, match="this process does nothing by time"):
-            fleet.clock_lease.guards()
-        await until(lambda: not fleet.scheduler.is_running)
+            fleet.cluster.clock_lease.guards()
+        await until(lambda: not fleet.duties.scheduler.is_running)
         await until(lease.lost.is_set)
         assert fleet.replica.scope("web").events[0].state is State.SCHEDULED
         assert any("the clock is" in problem for problem in fleet.health.limitations())
         clock.step = timedelta(0)
         lease.is_free.set()
-        await until(lambda: fleet.scheduler.is_running)
+        await until(lambda: fleet.duties.scheduler.is_running)
 
 
 async def test_process_with_a_wrong_clock_takes_no_lease() -> None:
@@ -125,9 +125,9 @@ async def test_process_with_a_wrong_clock_takes_no_lease() -> None:
         await until(lambda: servers.asked > 1)
         assert lease.lost.is_set()
         clock.step = timedelta(seconds=-4)
-        await until(lambda: fleet.scheduler.is_running)
-        assert fleet.clock_offset is not None
-        assert fleet.clock_offset.state is ClockState.OFF
+        await until(lambda: fleet.duties.scheduler.is_running)
+        assert fleet.cluster.clock_offset is not None
+        assert fleet.cluster.clock_offset.state is ClockState.OFF
 
 
 async def test_only_process_of_a_cell_keeps_its_lease_with_a_wrong_clock() -> None:
@@ -144,7 +144,7 @@ async def test_only_process_of_a_cell_keeps_its_lease_with_a_wrong_clock() -> No
         lease=lease,
         times=Servers(clock),
     ) as fleet:
-        assert fleet.scheduler.is_running
+        assert fleet.duties.scheduler.is_running
         clock.step = HOUR
-        await until(lambda: not fleet.scheduler.is_running)
+        await until(lambda: not fleet.duties.scheduler.is_running)
         assert not lease.lost.is_set()

@@ -82,14 +82,14 @@ class Cluster:
     async def give_back(self) -> None:
         """Stop the duties in the fleet that has them."""
         if self.on_duty is not None:
-            await self.on_duty.stop_duties()
+            await self.on_duty.duties.stop()
             self.on_duty = None
 
     async def move(self) -> None:
         """Move the duties to the other fleet."""
         taker = self.fleets[1] if self.on_duty is self.fleets[0] else self.fleets[0]
         await self.give_back()
-        await taker.start_duties()
+        await taker.duties.start()
         self.on_duty = taker
 
 
@@ -184,17 +184,17 @@ async def test_hold_that_one_process_acknowledges_is_obeyed_by_all() -> None:
 async def test_duties_of_one_host_are_those_of_its_vms() -> None:
     async with run_cluster(web_scope()) as cluster:
         first, other = cluster.fleets
-        await first.impacts.stop()
-        await first.impacts.start(hosts={"hv-0"})
+        await first.duties.impacts.stop()
+        await first.duties.impacts.start(hosts={"hv-0"})
         await first.events.schedule(schedule_request(EventType.REBOOT, "web-0", "web-3"))
         await first.events.schedule(schedule_request(EventType.REBOOT, "web-1", number=2))
         await cluster.advance(20 * MINUTE)
         assert sorted(cluster.platform.done) == ["web/web-0", "web/web-3"]
         assert [event.vms for event in other.replica.scope("web").events] == [("web-1",)]
-        await other.impacts.start(hosts={"hv-1"})
+        await other.duties.impacts.start(hosts={"hv-1"})
         await cluster.advance(2 * MINUTE)
         assert sorted(cluster.platform.done) == ["web/web-0", "web/web-1", "web/web-3"]
-        await other.impacts.stop()
+        await other.duties.impacts.stop()
 
 
 async def test_process_without_duties_saves_nothing_by_itself() -> None:
@@ -209,8 +209,8 @@ async def test_process_without_duties_saves_nothing_by_itself() -> None:
 async def test_stopping_a_duty_twice_or_before_its_start_has_no_effect() -> None:
     async with run_cluster(web_scope()) as cluster:
         for fleet in cluster.fleets:
-            await fleet.stop_duties()
-            await fleet.stop_duties()
+            await fleet.duties.stop()
+            await fleet.duties.stop()
         assert cluster.clock.timer_count == 0
 
 
@@ -220,7 +220,7 @@ async def test_starting_a_duty_twice_has_no_further_effect() -> None:
         await start_campaign(first, campaign_spec())
         await cluster.settle()
         load, tasks = first.campaigns.duty._fleet_load, asyncio.all_tasks()
-        await first.start_duties()
+        await first.duties.start()
         assert first.campaigns.duty._fleet_load is load, "the runners count in it"
         assert asyncio.all_tasks() == tasks
 
@@ -445,7 +445,7 @@ async def test_abort_saved_while_the_duty_starts_is_obeyed() -> None:
         store.may_save_campaigns.clear()
         aborting = asyncio.create_task(second.campaigns.abort(CAMPAIGN_ID, by="bob"))
         await until(lambda: store.waiting == 1)
-        await second.start_duties()
+        await second.duties.start()
         cluster.on_duty = second
         await until(lambda: not second.campaigns.duty.busy)
         store.may_save_campaigns.set()

@@ -24,8 +24,8 @@ def a_fault(vm: str | None) -> Fault:
 async def test_fault_is_recorded_where_it_belongs(vm: str | None, key: RecordKey, vms: tuple[str, ...]) -> None:
     store = MemoryStore()
     async with run_fleet(web_scope(), store=store) as fleet:
-        await fleet.emulator_journal.record_fault(EntryKind.FAULT_SET, a_fault(vm), by="ann", why="test")
-        await fleet.emulator_journal.record_fault(EntryKind.FAULT_ENDED, a_fault(vm), by="faults")
+        await fleet.emulator.journal.record_fault(EntryKind.FAULT_SET, a_fault(vm), by="ann", why="test")
+        await fleet.emulator.journal.record_fault(EntryKind.FAULT_ENDED, a_fault(vm), by="faults")
     facts = {"fault": "F1", "kind": "slow", "vm": vm or "all"}
     rows = [row for row in await read_journal(store) if row.entry.kind.value.startswith("fault-")]
     assert [(row.key, row.entry.kind, row.entry.by, row.entry.why, row.entry.vms, row.entry.facts) for row in rows] == [
@@ -37,14 +37,14 @@ async def test_fault_is_recorded_where_it_belongs(vm: str | None, key: RecordKey
 async def test_fault_of_a_scope_that_is_gone_cannot_be_recorded() -> None:
     async with run_fleet(web_scope()) as fleet:
         with pytest.raises(ScopeNotFound):
-            await fleet.emulator_journal.record_fault(EntryKind.FAULT_SET, a_fault("db/db-0"), by="ann")
+            await fleet.emulator.journal.record_fault(EntryKind.FAULT_SET, a_fault("db/db-0"), by="ann")
 
 
 async def test_occurrence_is_recorded_with_its_facts() -> None:
     store = MemoryStore()
     async with run_fleet(web_scope(), store=store) as fleet:
-        await fleet.emulator_journal.record(EntryKind.SCENARIO_STARTED, by="ann", facts={"run": "1"})
-        await fleet.emulator_journal.record(EntryKind.SCENARIO_ENDED, by="ann", facts={"run": "1"}, why="stopped")
+        await fleet.emulator.journal.record(EntryKind.SCENARIO_STARTED, by="ann", facts={"run": "1"})
+        await fleet.emulator.journal.record(EntryKind.SCENARIO_ENDED, by="ann", facts={"run": "1"}, why="stopped")
     rows = [row for row in await read_journal(store) if row.entry.kind.value.startswith("scenario-")]
     assert [(row.key, row.entry.at, row.entry.by, row.entry.why, row.entry.facts) for row in rows] == [
         (FLEET_STATE, TEN, "ann", "", {"run": "1"}),

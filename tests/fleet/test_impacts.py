@@ -379,8 +379,8 @@ async def test_work_begins_although_scopes_are_always_due(monkeypatch: pytest.Mo
         await asyncio.Event().wait()
 
     async with run_fleet(web_scope()) as fleet:
-        monkeypatch.setattr(type(fleet.scheduler), "is_idle", False)
-        monkeypatch.setattr(fleet.scheduler, "wait_idle", wait_forever)
+        monkeypatch.setattr(type(fleet.duties.scheduler), "is_idle", False)
+        monkeypatch.setattr(fleet.duties.scheduler, "wait_idle", wait_forever)
         ((_, id_),) = await fleet.events.schedule(schedule_request(EventType.FREEZE, "web-0"))
         await fleet.events.approve("web", "web-0", [id_])
         await until(lambda: fleet.events.find(id_)[1].impacts[0].state is ImpactState.BEGUN)

@@ -14,22 +14,22 @@ from tests.fleet.fleets import run_fleet
 
 async def test_each_take_over_begins_a_term() -> None:
     async with run_fleet() as fleet:
-        assert fleet.leases.find("host-hv-0") is None
-        first = await fleet.leases.take_over("host-hv-0", holder="process 1", process="a", now=TEN)
+        assert fleet.cluster.leases.find("host-hv-0") is None
+        first = await fleet.cluster.leases.take_over("host-hv-0", holder="process 1", process="a", now=TEN)
         assert first == LeaseHolder(term=1, holder="process 1", process="a", taken_at=TEN)
-        second = await fleet.leases.take_over("host-hv-0", holder="process 2", process="b", now=TEN)
-        assert (second.term, fleet.leases.find("host-hv-0")) == (2, second)
+        second = await fleet.cluster.leases.take_over("host-hv-0", holder="process 2", process="b", now=TEN)
+        assert (second.term, fleet.cluster.leases.find("host-hv-0")) == (2, second)
 
 
 async def test_former_term_guards_nothing_any_more() -> None:
     async with run_fleet() as fleet:
-        await fleet.leases.take_over("clock", holder="process 1", process="a", now=TEN)
-        assert list(fleet.leases.guards("clock", 1).values()) == [fleet.leases.revision_of("clock")]
-        await fleet.leases.take_over("clock", holder="process 2", process="b", now=TEN)
+        await fleet.cluster.leases.take_over("clock", holder="process 1", process="a", now=TEN)
+        assert list(fleet.cluster.leases.guards("clock", 1).values()) == [fleet.cluster.leases.revision_of("clock")]
+        await fleet.cluster.leases.take_over("clock", holder="process 2", process="b", now=TEN)
         with pytest.raises(LeaseLost, match=r"term 1 is now held by process 2 \(term 2\)"):
-            fleet.leases.guards("clock", 1)
+            fleet.cluster.leases.guards("clock", 1)
         with pytest.raises(LeaseLost, match="is now gone"):
-            fleet.leases.guards("other", 1)
+            fleet.cluster.leases.guards("other", 1)
 
 
 async def test_term_does_not_begin_while_the_replica_is_behind(monkeypatch: pytest.MonkeyPatch) -> None:

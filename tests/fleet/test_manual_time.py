@@ -95,7 +95,7 @@ async def test_advance_to_next_does_not_stop_if_no_event_changes() -> None:
 
     async with run_fleet(web_scope(), clock=clock, platform=platform) as fleet:
         await fleet.events.schedule(schedule_request(EventType.REBOOT, "web-0"))
-        fleet.timers.set(TEN + 2 * MINUTE, ring)
+        fleet.emulator.timers.set(TEN + 2 * MINUTE, ring)
         moments = [await fleet.time.advance_to_next() for _ in range(3)]
     assert rung == [TEN + 2 * MINUTE]
     assert [(moment - TEN) // MINUTE for moment in moments] == [15, 28, 28]
@@ -187,4 +187,4 @@ async def test_advance_does_not_wait_where_no_vm_polls_or_longer_than_the_notice
     async with run_fleet(held_back, policy=with_floor(HOUR)) as fleet, asyncio.timeout(GUARD):
         await fleet.events.schedule(schedule_request(EventType.REBOOT, "web-0", not_before=TEN + notice))
         await fleet.time.advance(HOUR)
-        assert fleet.counts.events.total() == 0
+        assert fleet.metrics.counts.events.total() == 0

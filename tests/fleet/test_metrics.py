@@ -42,11 +42,11 @@ async def test_steps_of_an_event_are_measured() -> None:
     async with run_fleet(web_scope()) as fleet:
         [(_, event)] = await fleet.events.schedule(planned(REBOOT, "web-0"))
         assert seen(fleet.metrics.notice[REBOOT, Cause.MAINTENANCE]) == (1, 900)
-        assert fleet.counts.events == {(REBOOT, State.SCHEDULED): 1}
+        assert fleet.metrics.counts.events == {(REBOOT, State.SCHEDULED): 1}
         await fleet.time.advance(2 * MINUTES)
         await fleet.events.approve("web", "web-0", [event])
         assert seen(fleet.metrics.approval[REBOOT]) == (1, 120)
-        assert +fleet.counts.events == {(REBOOT, State.STARTED): 1}
+        assert +fleet.metrics.counts.events == {(REBOOT, State.STARTED): 1}
         await fleet.time.advance(60 * MINUTES)
         assert fleet.metrics.impact[REBOOT].count == 1
         assert fleet.metrics.impact[REBOOT].sum > 0
@@ -56,7 +56,7 @@ async def test_steps_of_an_event_are_measured() -> None:
             (REBOOT, EntryKind.COMPLETED): 1,
         }
         assert fleet.metrics.outcomes == {(REBOOT, EntryKind.IMPACT_DONE): 1}
-        assert not +fleet.counts.events
+        assert not +fleet.metrics.counts.events
         assert REBOOT not in fleet.metrics.lateness  # it was approved: it was never due
 
 
@@ -103,7 +103,9 @@ async def test_event_that_was_held_is_not_late(held: str | None) -> None:
         await fleet.holds.set(by="ada", reason="audit", scope=held)
         await fleet.events.schedule(planned(FREEZE, "web-0"))
         await fleet.time.advance(60 * MINUTES)
-        assert (fleet.counts.held, fleet.holds.current is not None) == ((0, True) if held is None else (1, False))
+        assert (fleet.metrics.counts.held, fleet.holds.current is not None) == (
+            (0, True) if held is None else (1, False)
+        )
         await fleet.holds.release(by="ada", scope=held)
         await fleet.time.advance(1 * MINUTES)
         assert fleet.metrics.changes[FREEZE, EntryKind.STARTED] == 1
@@ -137,22 +139,22 @@ async def test_impact_that_waits_for_a_person_is_counted_until_it_is_resolved(
 ) -> None:
     async with run_fleet(web_scope(), platform=Stubborn(outcome)) as fleet:
         await fleet.events.schedule(schedule_request(REDEPLOY, "web-0", failure=True))
-        await until(lambda: fleet.counts.stuck[REDEPLOY, state] == 1)
+        await until(lambda: fleet.metrics.counts.stuck[REDEPLOY, state] == 1)
         assert fleet.metrics.outcomes[REDEPLOY, did] == 1
         await fleet.events.resolve(_event(fleet), by="ada", why="seen to", done=True)
-        assert not +fleet.counts.stuck
+        assert not +fleet.metrics.counts.stuck
         assert not fleet.metrics.impact[REDEPLOY].count  # a person's word is no measure of the platform
 
 
 async def test_counts_follow_added_and_removed_scopes() -> None:
     async with run_fleet(web_scope(), scope("batch", vm("batch-0"))) as fleet:
-        assert (fleet.counts.scopes, fleet.counts.enabled) == (2, 0)
+        assert (fleet.metrics.counts.scopes, fleet.metrics.counts.enabled) == (2, 0)
         noted = fleet.last_seen.record_request(fleet.replica.view("web"))
         assert noted is not None
         await noted
-        assert fleet.counts.enabled == 1
+        assert fleet.metrics.counts.enabled == 1
         await fleet.inventory.remove_scope("web", by="ada", force=True)
-        assert (fleet.counts.scopes, fleet.counts.enabled) == (1, 0)
+        assert (fleet.metrics.counts.scopes, fleet.metrics.counts.enabled) == (1, 0)
 
 
 async def test_counts_are_correct_after_a_restart() -> None:
@@ -160,7 +162,7 @@ async def test_counts_are_correct_after_a_restart() -> None:
     async with run_fleet(web_scope(), store=store) as fleet:
         await fleet.events.schedule(planned(FREEZE, "web-0"))
     async with run_fleet(store=store) as fleet:
-        assert (fleet.counts.scopes, fleet.counts.events) == (1, {(FREEZE, State.SCHEDULED): 1})
+        assert (fleet.metrics.counts.scopes, fleet.metrics.counts.events) == (1, {(FREEZE, State.SCHEDULED): 1})
 
 
 async def test_saves_and_failures_of_the_store_are_counted() -> None:

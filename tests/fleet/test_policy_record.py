@@ -28,15 +28,15 @@ async def test_policy_is_created_once_and_a_change_reaches_every_process() -> No
         )
 
     async with run() as one, run() as two:
-        assert one.policy.current is None
-        assert await one.policy.create(PolicySettings(user_operations=3), by="ada", now=T0)
-        assert not await one.policy.create(PolicySettings(user_operations=4), by="ada", now=T0)
+        assert one.cluster.policy.current is None
+        assert await one.cluster.policy.create(PolicySettings(user_operations=3), by="ada", now=T0)
+        assert not await one.cluster.policy.create(PolicySettings(user_operations=4), by="ada", now=T0)
         await until(lambda: two.scopes.policy.user_operations == 3)
         two.use_policy(Policy(user_operations=9, allows_unreleased=True))  # a reload of the settings
         assert (two.scopes.policy.user_operations, two.scopes.policy.allows_unreleased) == (3, True)
         values = {"idle_after": timedelta(hours=48)}
-        assert await two.policy.change(values, PolicySettings(), by="eve", why="long weekend", now=T0)
-        assert not await two.policy.change(values, PolicySettings(), by="eve", why="again", now=T0)
+        assert await two.cluster.policy.change(values, PolicySettings(), by="eve", why="long weekend", now=T0)
+        assert not await two.cluster.policy.change(values, PolicySettings(), by="eve", why="again", now=T0)
         await until(lambda: one.scopes.policy.idle_after == timedelta(hours=48))
         assert one.scopes.policy.user_operations == 3
         rows = await store.journal(JournalQuery(kinds=(EntryKind.POLICY_CHANGED,)))
@@ -60,7 +60,7 @@ async def test_first_policy_that_another_process_creates_is_applied_to_existing_
         await request_from_guest(here)
         await here.time.advance(timedelta(days=2))
         assert here.replica.scope("web").enabled
-        await there.policy.create(PolicySettings(idle_after=timedelta(days=1)), by="ada", now=clock.now())
+        await there.cluster.policy.create(PolicySettings(idle_after=timedelta(days=1)), by="ada", now=clock.now())
         await until(lambda: not here.replica.scope("web").enabled)
 
 
@@ -70,5 +70,5 @@ async def test_change_of_a_cell_without_a_policy_keeps_the_other_settings() -> N
         store=store, platform=SimulatedPlatform(clock), clock=clock, policy=PRODUCTION, has_duties=False
     ) as fleet:
         default = PolicySettings(user_operations=7)
-        assert await fleet.policy.change({"enforce_notice": False}, default, by="ada", why="", now=T0)
-        assert fleet.policy.current == PolicySettings(user_operations=7, enforce_notice=False)
+        assert await fleet.cluster.policy.change({"enforce_notice": False}, default, by="ada", why="", now=T0)
+        assert fleet.cluster.policy.current == PolicySettings(user_operations=7, enforce_notice=False)

@@ -22,7 +22,7 @@ async def test_other_process_waits_until_it_has_reached_the_position() -> None:
     store = SharedMemoryStore()
     async with run_fleet(store=store) as one, run_fleet(store=store) as two:
         await one.inventory.add_scope(web_scope(), by="test")
-        await two.positions.wait(one.positions.current)
+        await two.cluster.positions.wait(one.cluster.positions.current)
         assert two.replica.newest("web")[0] is not None
 
 
@@ -30,7 +30,7 @@ async def test_position_of_a_change_is_that_of_its_save() -> None:
     store = SharedMemoryStore()
     async with run_fleet(store=store) as fleet:
         positions: list[str] = []
-        fleet.scopes.add_observers(lambda _: positions.append(fleet.positions.current))
+        fleet.scopes.add_observers(lambda _: positions.append(fleet.cluster.positions.current))
         await fleet.inventory.add_scope(web_scope(), by="test")
         assert positions[0] == f"cell-{fleet.replica.newest('web')[1]}", "before the store's watch has brought it"
 
@@ -39,14 +39,14 @@ async def test_position_that_is_not_reached_in_time_is_refused(monkeypatch: pyte
     monkeypatch.setattr(position, "WAIT_SECONDS", 0.01)
     async with run_fleet(store=SharedMemoryStore()) as fleet:
         with pytest.raises(PositionNotReached) as refused:
-            await fleet.positions.wait("other-5000, cell-1000")
-        assert refused.value.details == {"position": "cell-1000", "current": fleet.positions.current}
+            await fleet.cluster.positions.wait("other-5000, cell-1000")
+        assert refused.value.details == {"position": "cell-1000", "current": fleet.cluster.positions.current}
 
 
 async def test_wait_ends_with_the_change() -> None:
     async with run_fleet(store=SharedMemoryStore()) as fleet:
-        number = int(fleet.positions.current.rpartition("-")[2])
-        waiting = asyncio.create_task(fleet.positions.wait(f"cell-{number + 1}"))
+        number = int(fleet.cluster.positions.current.rpartition("-")[2])
+        waiting = asyncio.create_task(fleet.cluster.positions.wait(f"cell-{number + 1}"))
         await asyncio.sleep(0)
         assert not waiting.done()
         await fleet.inventory.add_scope(web_scope(), by="test")
@@ -56,7 +56,7 @@ async def test_wait_ends_with_the_change() -> None:
 
 async def test_position_of_other_data_is_not_waited_for() -> None:
     async with run_fleet() as former, run_fleet() as fleet:
-        await fleet.positions.wait(f"{former.positions.current}999, {fleet.positions.current}")
+        await fleet.cluster.positions.wait(f"{former.cluster.positions.current}999, {fleet.cluster.positions.current}")
 
 
 @pytest.mark.parametrize(
@@ -65,4 +65,4 @@ async def test_position_of_other_data_is_not_waited_for() -> None:
 async def test_what_is_not_a_position_is_refused(text: str) -> None:
     async with run_fleet() as fleet:
         with pytest.raises(Invalid):
-            await fleet.positions.wait(text)
+            await fleet.cluster.positions.wait(text)

@@ -75,17 +75,17 @@ async def test_process_that_goes_on_alone_begins_one_term() -> None:
     async with run_two() as (first, second):
         for number in range(5):
             await first.inventory.add_scope(scope(f"s-{number}", vm("vm")), by="t")
-        term = first.leases.find("registry")
+        term = first.cluster.leases.find("registry")
         assert term is not None
         assert (term.term, term.holder) == (1, "one")
         await second.inventory.add_scope(scope("other", vm("vm")), by="t")
-        assert second.leases.find("registry").term == 2  # type: ignore[union-attr]  # it exists
+        assert second.cluster.leases.find("registry").term == 2  # type: ignore[union-attr]  # it exists
 
 
 async def test_only_process_on_a_store_needs_no_term() -> None:
     clock = ManualClock(TEN)
     async with Fleet.run(store=MemoryStore(), platform=SimulatedPlatform(clock), clock=clock, policy=EMULATOR) as fleet:
         await fleet.inventory.add_scope(scope("web", vm("vm")), by="t")
-        assert fleet.leases.find("registry") is None
+        assert fleet.cluster.leases.find("registry") is None
         with pytest.raises(ScopeExists):
             await fleet.inventory.add_scope(scope("web", vm("vm")), by="t")

@@ -147,9 +147,9 @@ async def test_scopes_beyond_the_slots_are_ticked_when_one_is_free(monkeypatch: 
     async with run_fleet(*(single(n) for n in range(5))) as fleet:
         fleet.scopes.add_observers(lambda change: ticked.append(change.id))
         for n in range(5):
-            fleet.scheduler.wake(f"db-{n}")
-        assert fleet.scheduler.busy == 5
-        await until(lambda: fleet.scheduler.busy == 0)
+            fleet.duties.scheduler.wake(f"db-{n}")
+        assert fleet.duties.scheduler.busy == 5
+        await until(lambda: fleet.duties.scheduler.busy == 0)
     assert ticked == [f"db-{n}" for n in range(5)]
 
 
@@ -159,13 +159,13 @@ async def test_nothing_waits_for_a_slot_after_a_stop(monkeypatch: pytest.MonkeyP
     async with run_fleet(*(single(n) for n in range(5))) as fleet:
         fleet.scopes.add_observers(lambda change: ticked.append(change.id))
         for n in range(5):
-            fleet.scheduler.wake(f"db-{n}")
-        await fleet.scheduler.stop()
-        await fleet.scheduler.wait_idle()
-        assert (fleet.scheduler.busy, ticked) == (0, [])
-        await fleet.scheduler.start()
-        fleet.scheduler.wake("db-3")
-        await until(lambda: fleet.scheduler.busy == 0)
+            fleet.duties.scheduler.wake(f"db-{n}")
+        await fleet.duties.scheduler.stop()
+        await fleet.duties.scheduler.wait_idle()
+        assert (fleet.duties.scheduler.busy, ticked) == (0, [])
+        await fleet.duties.scheduler.start()
+        fleet.duties.scheduler.wake("db-3")
+        await until(lambda: fleet.duties.scheduler.busy == 0)
     assert ticked == ["db-3"]
 
 
@@ -173,19 +173,19 @@ async def test_gc_is_paused_while_many_scopes_are_ticked(monkeypatch: pytest.Mon
     monkeypatch.setattr("forewarn.fleet.scheduler.BURST_TICKS", 3)
     async with run_fleet(*(single(n) for n in range(3))) as fleet:
         for n in range(2):
-            fleet.scheduler.wake(f"db-{n}")
+            fleet.duties.scheduler.wake(f"db-{n}")
         assert gc.isenabled()
-        fleet.scheduler.wake("db-2")
+        fleet.duties.scheduler.wake("db-2")
         assert not gc.isenabled()
-        await until(lambda: fleet.scheduler.is_idle)
+        await until(lambda: fleet.duties.scheduler.is_idle)
         assert gc.isenabled()
 
 
 async def test_stop_ends_the_pause_of_gc(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("forewarn.fleet.scheduler.BURST_TICKS", 1)
     async with run_fleet(single(0)) as fleet:
-        fleet.scheduler.wake("db-0")
-        await fleet.scheduler.stop()
+        fleet.duties.scheduler.wake("db-0")
+        await fleet.duties.scheduler.stop()
         assert gc.isenabled()
 
 
@@ -235,7 +235,7 @@ async def test_scopes_that_cannot_be_saved_are_retried_in_rounds_within_the_slot
         ]
         store.full = True
         clock.set(TEN + timedelta(days=1))
-        await until(lambda: fleet.scheduler.busy == 0)
+        await until(lambda: fleet.duties.scheduler.busy == 0)
         assert {fleet.events.find(event)[1].state for event in events} == {State.STARTED}
     assert pauses == [1.0, 2.0, 4.0, 5.0, 5.0]
     assert store.most == 2

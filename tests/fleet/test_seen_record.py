@@ -37,12 +37,12 @@ async def test_time_is_saved_in_the_record_of_the_scope_and_the_scope_is_not() -
         view = fleet.replica.view("web")
         revision, view.seen_at = view.revision, TEN + HOUR
         for number in range(RECORDS):
-            await fleet._seen_writer.save(str(number))
+            await fleet.duties.seen_writer.save(str(number))
         assert await saved_times(store) == {"web": TEN + HOUR}
         assert view.revision == revision
         assert fleet.last_seen.of(view) == TEN + HOUR
         before = await store.load(KEY)
-        await fleet._seen_writer.save(record_of("web"))
+        await fleet.duties.seen_writer.save(record_of("web"))
         assert await store.load(KEY) == before, "an unchanged record is not written"
 
 
@@ -50,7 +50,7 @@ async def test_time_that_the_scope_has_itself_is_not_repeated() -> None:
     store = MemoryStore()
     async with run_fleet(enabled_scope(), store=store) as fleet:
         fleet.replica.view("web").seen_at = TEN
-        await fleet._seen_writer.save(record_of("web"))
+        await fleet.duties.seen_writer.save(record_of("web"))
         assert await saved_times(store) is None
 
 
@@ -59,7 +59,7 @@ async def test_saved_time_counts_for_the_next_process() -> None:
     store, policy = MemoryStore(), PRODUCTION
     async with run_fleet(enabled_scope(), store=store, policy=policy) as fleet:
         fleet.replica.view("web").seen_at = TEN + 20 * HOUR
-        await fleet._seen_writer.save(record_of("web"))
+        await fleet.duties.seen_writer.save(record_of("web"))
     async with run_fleet(store=store, clock=ManualClock(TEN), policy=policy) as fleet:
         credited = fleet.replica.view("web").alive_at
         assert credited is not None
@@ -74,9 +74,9 @@ async def test_former_holder_saves_no_times() -> None:
 
     async with run_fleet(enabled_scope(), store=store) as fleet:
         fleet.replica.view("web").seen_at = TEN + HOUR
-        fleet._seen_writer._guards = lost
+        fleet.duties.seen_writer._guards = lost
         with pytest.raises(LeaseLost):
-            await fleet._seen_writer.save(record_of("web"))
+            await fleet.duties.seen_writer.save(record_of("web"))
         assert await saved_times(store) is None
 
 
@@ -89,5 +89,5 @@ async def test_every_record_is_written_within_an_hour(monkeypatch: pytest.Monkey
     ) as fleet:
         await fleet.inventory.add_scope(enabled_scope(), by="test")
         fleet.replica.view("web").seen_at = TEN + HOUR
-        await until(lambda: fleet._seen_writer._records.find("web") == TEN + HOUR)
-        await fleet.stop_duties()
+        await until(lambda: fleet.duties.seen_writer._records.find("web") == TEN + HOUR)
+        await fleet.duties.stop()

@@ -222,6 +222,16 @@ async def test_observers_of_scopes_are_in_the_documented_order() -> None:
     assert list(map(type, owners)) == list(names.values())
 
 
+async def test_fleet_has_few_parts() -> None:
+    """A new part belongs behind one of these."""
+    async with run_fleet() as fleet:
+        members = {name for name in (*vars(fleet), *vars(Fleet)) if not name.startswith("_")}
+    parts = {"inventory", "events", "holds", "campaigns", "tokens", "journal", "time", "cluster", "duties", "emulator"}
+    guests = {"last_seen", "ports"}
+    essentials = {"clock", "replica", "scopes", "metrics", "health"}
+    assert members == parts | guests | essentials | {"run", "use_policy", "start_task", "cancel_tasks"}
+
+
 async def test_failed_task_of_the_fleet_stops_the_service_with_an_error() -> None:
     """Nothing fails in silence."""
 
@@ -241,14 +251,14 @@ async def test_control_node_starts_nothing_before_it_has_heard_of_a_host() -> No
     """What is due when it starts waits, although it does not listen to hosts yet."""
     store, clock = MemoryStore(), ManualClock(TEN)
     async with run_fleet(scope("web", vm("web-0", host="hv-0")), store=store, clock=clock) as fleet:
-        await fleet.hosts.claim("hv-0", "p", "a process", {})
+        await fleet.cluster.hosts.claim("hv-0", "p", "a process", {})
         ((_, id_),) = await fleet.events.schedule(schedule_request(EventType.REBOOT, "web-0"))
     clock.set(TEN + HOUR)
     async with Fleet.run(
         store=store, platform=SimulatedPlatform(clock), clock=clock, policy=EMULATOR, has_hosts=True
     ) as fleet:
-        await until(lambda: fleet.scheduler.waiting == fleet.scheduler.busy == 0)
+        await until(lambda: fleet.duties.scheduler.waiting == fleet.duties.scheduler.busy == 0)
         assert fleet.events.find(id_)[1].state is State.SCHEDULED
-        fleet.hosts.hear("hv-0", "p")
-        fleet.hosts.expect_hosts()
+        fleet.cluster.hosts.hear("hv-0", "p")
+        fleet.cluster.hosts.expect_hosts()
         await until(lambda: fleet.events.find(id_)[1].state is State.STARTED)

@@ -23,7 +23,7 @@ MINUTE = timedelta(minutes=1)
 async def test_speed_applies_to_new_events_only() -> None:
     async with run_fleet(web_scope(), policy=EMULATOR) as fleet:
         await fleet.events.schedule(schedule_request(EventType.REBOOT, "web-0", number=1))
-        await fleet.speed.change(15, by="ann")
+        await fleet.emulator.speed.change(15, by="ann")
         await fleet.events.schedule(schedule_request(EventType.REBOOT, "web-1", number=2))
         view = fleet.replica.view("web")
         assert view is not None
@@ -35,10 +35,10 @@ async def test_change_is_journaled_once_and_reported_to_observers() -> None:
     store = MemoryStore()
     seen: list[float] = []
     async with run_fleet(web_scope(), store=store, policy=EMULATOR) as fleet:
-        fleet.speed.observers.append(seen.append)
+        fleet.emulator.speed.observers.append(seen.append)
         for speed in (60, 60, 0.5):
-            await fleet.speed.change(speed, by="ann")
-        assert fleet.speed.current == 0.5
+            await fleet.emulator.speed.change(speed, by="ann")
+        assert fleet.emulator.speed.current == 0.5
     rows = [row.entry for row in await read_journal(store) if row.entry.kind is EntryKind.SPEED_CHANGED]
     assert [(entry.by, entry.facts) for entry in rows] == [("ann", {"speed": "60"}), ("ann", {"speed": "0.5"})]
     assert seen == [60, 0.5]
@@ -48,13 +48,13 @@ async def test_speed_outlives_a_restart_unless_the_setting_has_changed() -> None
     store = MemoryStore()
     assert await speed_at_start(store, setting=10) == 10
     async with run_fleet(web_scope(), store=store, policy=msgspec.structs.replace(EMULATOR, speed=10)) as fleet:
-        await fleet.speed.change(60, by="ann")
+        await fleet.emulator.speed.change(60, by="ann")
     assert (await speed_at_start(store, setting=10), await speed_at_start(store, setting=5)) == (60, 5)
 
 
 async def test_another_policy_keeps_the_speed() -> None:
     async with run_fleet(web_scope(), policy=EMULATOR) as fleet:
-        await fleet.speed.change(60, by="ann")
+        await fleet.emulator.speed.change(60, by="ann")
         fleet.use_policy(msgspec.structs.replace(EMULATOR, user_operations=3))
         assert (fleet.scopes.policy.speed, fleet.scopes.policy.user_operations) == (60, 3)
 
@@ -64,8 +64,8 @@ async def test_speed_that_cannot_be_saved_does_not_apply() -> None:
     async with run_fleet(web_scope(), store=store, policy=EMULATOR) as fleet:
         store.full = True
         with pytest.raises(SaveFailed):
-            await fleet.speed.change(60, by="ann")
-        assert fleet.speed.current == 1
+            await fleet.emulator.speed.change(60, by="ann")
+        assert fleet.emulator.speed.current == 1
         store.full = False
 
 
@@ -73,16 +73,16 @@ async def test_saved_speed_applies_although_the_caller_does_not_hear_of_it() -> 
     store, seen = UnsureStore(), list[float]()
     store.saves = True
     async with run_fleet(web_scope(), store=store, policy=EMULATOR) as fleet:
-        fleet.speed.observers.append(seen.append)
+        fleet.emulator.speed.observers.append(seen.append)
         store.is_unsure = True
         with pytest.raises(OutcomeUnknown):
-            await fleet.speed.change(60, by="ann")
+            await fleet.emulator.speed.change(60, by="ann")
         store.is_unsure = False
-        await until(lambda: fleet.speed.current == 60)
-        cancelled = asyncio.ensure_future(fleet.speed.change(30, by="ann"))
+        await until(lambda: fleet.emulator.speed.current == 60)
+        cancelled = asyncio.ensure_future(fleet.emulator.speed.change(30, by="ann"))
         await asyncio.sleep(0)
         cancelled.cancel()
-        await until(lambda: fleet.speed.current == 30)
+        await until(lambda: fleet.emulator.speed.current == 30)
         assert seen == [60, 30]
 
 
@@ -94,27 +94,27 @@ async def test_speed_applies_in_every_process_whose_settings_have_the_same_speed
         run_fleet(store=store, policy=EMULATOR) as there,
         run_fleet(store=store, policy=other_setting) as elsewhere,
     ):
-        await here.speed.change(60, by="ann")
+        await here.emulator.speed.change(60, by="ann")
         await here.holds.set(by="ann", reason="reaches the others after the speed")
         await until(lambda: all(fleet.holds.current is not None for fleet in (there, elsewhere)))
-        assert (there.speed.current, elsewhere.speed.current) == (60, 2)
+        assert (there.emulator.speed.current, elsewhere.emulator.speed.current) == (60, 2)
     async with run_fleet(store=store, policy=EMULATOR) as later:
-        assert later.speed.current == 60
+        assert later.emulator.speed.current == 60
 
 
 @pytest.mark.parametrize("speed", [0, -1, 1_000_001, float("nan"), float("inf")])
 async def test_impossible_speed_is_refused(speed: float) -> None:
     async with run_fleet(web_scope(), policy=EMULATOR) as fleet:
         with pytest.raises(Invalid, match="speed must be"):
-            await fleet.speed.change(speed, by="ann")
+            await fleet.emulator.speed.change(speed, by="ann")
 
 
 async def test_time_is_virtual_with_a_manual_clock_or_a_chosen_speed() -> None:
     async with run_fleet(web_scope(), policy=EMULATOR) as fleet:
-        assert fleet.speed.is_time_virtual
+        assert fleet.emulator.speed.is_time_virtual
     async with run_fleet(web_scope(), policy=EMULATOR, clock=SystemClock()) as fleet:
-        seen = [fleet.speed.is_time_virtual]
+        seen = [fleet.emulator.speed.is_time_virtual]
         for speed in (60, 1):  # at speed 1 again, it stays possible to change it
-            await fleet.speed.change(speed, by="ann")
-            seen.append(fleet.speed.is_time_virtual)
+            await fleet.emulator.speed.change(speed, by="ann")
+            seen.append(fleet.emulator.speed.is_time_virtual)
     assert seen == [False, True, True]

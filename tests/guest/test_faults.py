@@ -140,7 +140,7 @@ async def test_journal_records_faults() -> None:
         await endpoint.faults.set(FaultKind.SLOW, lasting=timedelta(minutes=1), by="ann")
         await endpoint.faults.clear("f2", by="bob", why="enough")
         assert (await peer.request()).status == 410
-        await until(lambda: not endpoint.faults.list() and not endpoint.fleet.timers.busy)
+        await until(lambda: not endpoint.faults.list() and not endpoint.fleet.emulator.timers.busy)
         lines = await told(store)
     one = {"fault": "F1", "kind": "status-410", "vm": "web/web-0", "times": "1"}
     two = {"fault": "F2", "kind": "slow", "vm": "all", "amount": "5s", "until": "2026-03-02T10:01:00Z"}
@@ -292,8 +292,12 @@ async def test_random_faults_leave_nothing_behind(seed: int) -> None:
                     if chance.random() < 0.3:
                         chance.choice([leave, Peer.reset])(peer)
         await endpoint.faults.clear_all(by="test")
-        await until(lambda: not endpoint.fleet.timers.busy)
-        assert (endpoint.faults.list(), endpoint.fleet.timers.waiting, endpoint.counters.failures) == ((), 0, 0)
+        await until(lambda: not endpoint.fleet.emulator.timers.busy)
+        assert (endpoint.faults.list(), endpoint.fleet.emulator.timers.waiting, endpoint.counters.failures) == (
+            (),
+            0,
+            0,
+        )
         for name in ("web/web-0", "web/web-1"):
             assert (await (await endpoint.connect(name)).request()).status == 200
 

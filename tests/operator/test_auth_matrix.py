@@ -300,8 +300,8 @@ async def run_world() -> AsyncIterator[World]:
             await service.request("POST", "/v1/holds", {"reason": team, "scope": scope}, token=token)
             campaigns.append((await start(service, asked(f"{team}-kernel", scope))).id)
         for host in ("hv-0", "hv-7"):  # a process has served them, and has gone
-            await service.fleet.hosts.claim(host, "process", "hypervisor", {})
-            await service.fleet.hosts.release(host, "process")
+            await service.fleet.cluster.hosts.claim(host, "process", "hypervisor", {})
+            await service.fleet.cluster.hosts.release(host, "process")
         missing_event = "E0E0E0E0-0000-0000-0000-000000000000"
         yield World(
             service,

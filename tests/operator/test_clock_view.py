@@ -13,4 +13,4 @@ async def test_clock_has_its_speed_and_the_shortest_notice() -> None:
         scopes = service.fleet.scopes
         scopes.policy = msgspec.structs.replace(scopes.policy, shortest_notice=timedelta(seconds=10))
         shown = show_clock(service.fleet)
-    assert (shown.speed, shown.shortest_notice) == (service.fleet.speed.current, "10s")
+    assert (shown.speed, shown.shortest_notice) == (service.fleet.emulator.speed.current, "10s")

@@ -30,8 +30,9 @@ SERIES = re.compile(r"\bforewarn_\w+")
 async def exported() -> dict[str, str]:
     """Every exported series, with the type of its metric family."""
     async with run_fleet(web_scope()) as fleet:
-        fleet.clock_offset = ClockOffset(fleet.clock, monotonic=lambda: 0.0)  # a cluster has one
-        fleet.clock_offset.take([TimeResponse(at=fleet.clock.now(), sent=0.0, received=0.0)])
+        offset = ClockOffset(fleet.clock, monotonic=lambda: 0.0)
+        fleet.cluster = fleet.cluster._replace(clock_offset=offset)  # a cluster has one
+        offset.take([TimeResponse(at=fleet.clock.now(), sent=0.0, received=0.0)])
         text = (await metrics_text(fleet, Counters(), OperatorCounters())).decode()
     names: dict[str, str] = {}
     for family in text_string_to_metric_families(text):

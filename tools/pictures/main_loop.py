@@ -54,8 +54,8 @@ def read_observers(tree: ast.Module) -> list[str]:
 def read_duties(tree: ast.Module) -> list[str]:
     """Return the duties in the order in which they start."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == "self.duties":
-            return [_plain(element) for element in node.value.elts] if isinstance(node.value, ast.Tuple) else []
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "Duties":
+            return [_plain(argument) for argument in node.args]
     raise LookupError("fleet/service.py has no duties")
 
 
@@ -63,6 +63,6 @@ def _plain(node: ast.expr) -> str:
     """Return a part of the fleet in words: impacts for `self.impacts.observe`, long polls for `LongPollObserver(…)`."""
     calls = [each for each in ast.walk(node) if isinstance(each, ast.Call)]
     name = ast.unparse(calls[0].func) if calls else ast.unparse(node).removeprefix("self.").partition(".")[0]
-    words = "".join(f" {each.lower()}" if each.isupper() else each for each in name).split()
+    words = "".join(f" {each.lower()}" if each.isupper() else each for each in name.replace("_", " ")).split()
     plain = " ".join(word for word in words if word not in ("observer", "duty"))
     return plain if plain.endswith(("r", "s")) else f"{plain}s"

@@ -157,14 +157,14 @@ async def _prepare(settings: Settings, directory: Path) -> tuple[bool, bool]:
             with wrap_os_errors(directory):
                 prepare_directory(directory, (LOCK_FILE, MEMBER_FILE))
             await adopt_token(fleet, directory, by="cluster init")
-        is_new = await fleet.policy.create(settings.policy, by="cluster init", now=fleet.clock.now())
+        is_new = await fleet.cluster.policy.create(settings.policy, by="cluster init", now=fleet.clock.now())
         return not has_token, is_new
 
 
 async def read_policy(settings: Settings) -> PolicySettings | None:
     """Return the policy of a cell; None if it has none, and each control node applies its own settings."""
     async with _run_command(settings) as fleet:
-        return fleet.policy.current
+        return fleet.cluster.policy.current
 
 
 async def change_policy(
@@ -172,8 +172,8 @@ async def change_policy(
 ) -> tuple[bool, PolicySettings]:
     """Change some values of the policy; return whether one is different now, and the policy."""
     async with _run_command(settings) as fleet:
-        is_changed = await fleet.policy.change(values, settings.policy, by=by, why=why, now=fleet.clock.now())
-        return is_changed, fleet.policy.current or settings.policy
+        is_changed = await fleet.cluster.policy.change(values, settings.policy, by=by, why=why, now=fleet.clock.now())
+        return is_changed, fleet.cluster.policy.current or settings.policy
 
 
 async def upgrade_cell(settings: Settings, directory: Path) -> UpgradeReport:

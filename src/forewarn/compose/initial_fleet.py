@@ -60,7 +60,7 @@ async def fill_if_empty(
 
 async def fill_cell(fleet: Fleet, settings: Settings, reporter: StartupReporter) -> None:
     """Import the fleet file into an empty cell: the process with the duties does it, and the others wait."""
-    while not fleet.inventory.is_filled and not fleet.clock_lease.is_held:  # noqa: ASYNC110 - no event
+    while not fleet.inventory.is_filled and not fleet.cluster.clock_lease.is_held:  # noqa: ASYNC110 - no event
         await asyncio.sleep(CELL_PAUSE)
     await fill_if_empty(fleet, settings, reporter)
 

@@ -166,7 +166,7 @@ async def _serve_hosts(fleet: Fleet, store: Store) -> AsyncIterator[RemoteGuests
     if not isinstance(store, NatsStore):
         raise TypeError("a control node needs the store nats")
     async with serve_hosts(fleet, store):
-        yield RemoteGuests(fleet.hosts, Counters())
+        yield RemoteGuests(fleet.cluster.hosts, Counters())
 
 
 def _socket_directory(directory: Path, preset: Preset) -> Path | None:
@@ -226,7 +226,7 @@ async def _run_fleet(
                 hosts.add(view.scope)
         fleet.scopes.roster_observers.append(hosts.observe)
         if isinstance(adapters.platform, SimulatedPlatform):
-            fleet.speed.observers.append(adapters.platform.use_speed)
+            fleet.emulator.speed.observers.append(adapters.platform.use_speed)
         yield fleet
 
 

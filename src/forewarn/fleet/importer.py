@@ -354,7 +354,7 @@ class _Import:
         present, _ = self._fleet.replica.newest(wanted.id)
         if present is None:
             return await self._add(wanted)
-        return await self._fleet.registry.run(lambda guards: self._reconcile_present(wanted, guards))
+        return await self._fleet.inventory.registry.run(lambda guards: self._reconcile_present(wanted, guards))
 
     async def _reconcile_present(self, wanted: Scope, guards: Callable[[], Guards]) -> Sequence[Difference]:
         found = plan_changes(self._fleet.replica.scope(wanted.id), wanted, prune=self._prune)

@@ -101,7 +101,7 @@ class Inventory:
         state_record: FleetStateRecord,
         registry: Registry,
     ) -> None:
-        self._registry = registry
+        self.registry = registry
         self.claims = IdentityClaims(scopes.replica)
         self._scopes = scopes
         self._replica = scopes.replica
@@ -151,7 +151,7 @@ class Inventory:
                 change = rules.create_scope(scope, by=by, now=self._clock.now(), idempotency_key=idempotency_key)
                 return Decision(change.scope, change.entries, None, guards())
 
-            if self._registry.is_shared and self._replica.newest(scope.id)[0] is None:
+            if self.registry.is_shared and self._replica.newest(scope.id)[0] is None:
                 self.check_new(scope.id)
             with self.claims.claim(scope.id, scope.roster):
                 await self._scopes.decide(scope.id, command)
@@ -163,7 +163,7 @@ class Inventory:
         if present is not None:
             self._check_created_by(present, idempotency_key)
         else:
-            await self._registry.run(create)
+            await self.registry.run(create)
 
     def _check_created_by(self, present: Scope, idempotency_key: IdempotencyKey | None) -> None:
         """Refuse to create a scope that exists, unless this request created it."""
@@ -223,7 +223,7 @@ class Inventory:
                     scope, lambda value: rules.add_vm(value, vm, by=by, now=self._clock.now()), idempotency_key, guards
                 )
 
-        await self._registry.run(add)
+        await self.registry.run(add)
 
     async def change_vm(
         self,
@@ -246,7 +246,7 @@ class Inventory:
                     await self._change_vm(scope, name, change, wanted, guards, by=by, idempotency_key=idempotency_key)
                     is_changed = True
 
-        await self._registry.run(apply)
+        await self.registry.run(apply)
 
     async def _change_vm(
         self,

@@ -98,6 +98,7 @@ class FleetMetrics:
     """Counters and histograms of events, and of the store."""
 
     def __init__(self) -> None:
+        self.counts = FleetCounts()
         self.changes: Counter[tuple[EventType, EntryKind]] = Counter()
         self.outcomes: Counter[tuple[EventType, EntryKind]] = Counter()
         self.notice: defaultdict[tuple[EventType, Cause], Histogram] = defaultdict(_histogram_factory(NOTICE_BUCKETS))

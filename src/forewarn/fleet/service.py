@@ -6,13 +6,14 @@
 import asyncio
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
+from typing import NamedTuple
 
 from forewarn.clock import Clock, ManualClock, SystemClock
 from forewarn.core.policy import Policy
 from forewarn.fleet.campaign.service import Campaigns
 from forewarn.fleet.clock_lease import ClockLease
 from forewarn.fleet.clock_offset import ClockOffset, TimeSource
-from forewarn.fleet.duty import Duty
+from forewarn.fleet.duties import Duties
 from forewarn.fleet.emulator_journal import EmulatorJournal
 from forewarn.fleet.event_loop import pause_gc, tasks_until_exit
 from forewarn.fleet.events import Events
@@ -32,7 +33,7 @@ from forewarn.fleet.lease_record import LeaseRecords
 from forewarn.fleet.log_observer import LogObserver
 from forewarn.fleet.main_loop import MainLoop, RecordChange
 from forewarn.fleet.manual_time import ManualTime, NoticeFloor
-from forewarn.fleet.metrics import FleetCounts, FleetMetrics, MetricsObserver, MetricsStore
+from forewarn.fleet.metrics import FleetMetrics, MetricsObserver, MetricsStore
 from forewarn.fleet.outages import OutageTracker
 from forewarn.fleet.policy_record import CellPolicy, PolicyRecord
 from forewarn.fleet.ports import Ports
@@ -47,6 +48,27 @@ from forewarn.fleet.timers import Timers
 from forewarn.fleet.tokens import Tokens
 from forewarn.platform.port import GateChecker, Notifier, NullGateChecker, NullNotifier, Platform
 from forewarn.store.port import Lease, Retention, Store
+
+
+class Cluster(NamedTuple):
+    """What several processes over one store share. A process that is the only one has these parts, too."""
+
+    positions: Positions
+    leases: LeaseRecords
+    clock_lease: ClockLease
+    clock_offset: ClockOffset | None
+    """How far the clock is off; None in a service without servers to compare it with."""
+    policy: PolicyRecord
+    hosts: HostRegistry
+    host_commands: CommandHandler
+
+
+class Emulator(NamedTuple):
+    """What only the emulator uses: its speed, its entries in the journal, the timers of its faults."""
+
+    speed: Speed
+    journal: EmulatorJournal
+    timers: Timers
 
 
 class Fleet:
@@ -70,12 +92,10 @@ class Fleet:
         lease: Lease | None,
         clock_offset: ClockOffset | None,
         speed_setting: float | None,
+        has_hosts: bool,
     ) -> None:
         self.clock = clock
-        self.clock_offset = clock_offset
-        """How far the clock is off; None in a service without servers to compare it with."""
         self.metrics = FleetMetrics()
-        self.counts = FleetCounts()
         store = MetricsStore(store, self.metrics)
         self.health = HealthCheck(store)
         if clock_offset is not None:
@@ -85,77 +105,81 @@ class Fleet:
         self._background_tasks: set[asyncio.Task[None]] = set()
 
         loop = self._main_loop = MainLoop(store, tasks, on_followed=self.journal.wake)
-        self.positions = Positions(loop)
-        self.leases = LeaseRecords(loop)
-        self.clock_lease = ClockLease(lease, self.leases, clock, clock_offset)
+        leases = LeaseRecords(loop)
+        clock_lease = ClockLease(lease, leases, clock, clock_offset)
         state_record = FleetStateRecord(loop)
         hold_record = HoldRecord(loop)
-        self.policy = PolicyRecord(loop)
         self.scopes = Scopes(loop, clock, policy, state_record, hold_record)
         self.scopes.has_clock = lease is None
         self.replica = self.scopes.replica
         idempotent = IdempotentScopes(self.scopes, store)
-        self.registry = Registry(lease, self.leases, clock)
-        self.inventory = Inventory(self.scopes, idempotent, state_record, self.registry)
+        registry = Registry(lease, leases, clock)
+        self.inventory = Inventory(self.scopes, idempotent, state_record, registry)
         self.events = Events(self.scopes, idempotent)
         self.holds = Holds(hold_record, self.scopes, idempotent)
-        self.tokens = Tokens(loop, self.registry, clock=clock, wall_clock=wall_clock)
+        self.tokens = Tokens(loop, registry, clock=clock, wall_clock=wall_clock)
         self.campaigns = Campaigns(
             self.scopes,
             loop,
             checker=checker,
             notifier=notifier,
-            registry=self.registry,
-            guards=self.clock_lease.guards,
+            registry=registry,
+            guards=clock_lease.guards,
         )
         self.ports = Ports(state_record)
         seen = SeenRecords(loop)
-        self._seen_writer = SeenWriter(seen, self.scopes, loop, self.clock_lease.guards)
-        self.emulator_journal = EmulatorJournal(self.scopes, state_record)
-        self.speed = Speed(self.scopes, state_record, policy.speed if speed_setting is None else speed_setting)
+        seen_writer = SeenWriter(seen, self.scopes, loop, clock_lease.guards)
+        self.emulator = Emulator(
+            Speed(self.scopes, state_record, policy.speed if speed_setting is None else speed_setting),
+            EmulatorJournal(self.scopes, state_record),
+            Timers(clock, tasks),
+        )
         self.last_seen = LastSeenTracker(self.scopes, tasks, seen)
-        self.timers = Timers(clock, tasks)
 
-        self._outages = OutageTracker(self.scopes, state_record, self.clock_lease.guards)
-        self.scheduler = Scheduler(self.scopes, loop, state_record, self._outages, seen, self.clock_lease.guards)
-        self.impacts = Impacts(
-            platform, self.scopes, loop, self.scheduler, ScopeImpactWriter(self.scopes, self.clock_lease.guards)
+        self._outages = OutageTracker(self.scopes, state_record, clock_lease.guards)
+        scheduler = Scheduler(self.scopes, loop, state_record, self._outages, seen, clock_lease.guards)
+        impacts = Impacts(platform, self.scopes, loop, scheduler, ScopeImpactWriter(self.scopes, clock_lease.guards))
+        journal_pruner = JournalPruner(loop, retention, clock, lambda: clock_lease.is_held)
+        self.duties = Duties(
+            scheduler, impacts, self.campaigns.duty, journal_pruner, seen_writer=seen_writer, has_hosts=has_hosts
         )
-        self.duties: tuple[Duty, ...] = (
-            self.scheduler,
-            self.impacts,
-            self.campaigns.duty,
-            JournalPruner(loop, retention, clock, lambda: self.clock_lease.is_held),
+        hosts = HostRegistry(loop, self.scopes)
+        self.cluster = Cluster(
+            positions=Positions(loop),
+            leases=leases,
+            clock_lease=clock_lease,
+            clock_offset=clock_offset,
+            policy=PolicyRecord(loop),
+            hosts=hosts,
+            host_commands=CommandHandler(hosts, self.scopes, self.last_seen, clock_offset),
         )
-        self.hosts = HostRegistry(loop, self.scopes)
-        self.host_commands = CommandHandler(self.hosts, self.scopes, self.last_seen, clock_offset)
         notice_floor = NoticeFloor(self.scopes)
         self.time = ManualTime(
             clock,
             state_record,
             notice_floor,
             self.metrics,
-            self.counts,
+            self.metrics.counts,
             self.campaigns.duty,
-            [loop, self.scheduler, self.impacts, self.last_seen, self.timers],
+            [loop, scheduler, impacts, self.last_seen, self.emulator.timers],
         )
 
         # The order of the observers of a scope; those that are added later, of rosters and of long polls follow.
         log = LogObserver()
         self.scopes.add_observers(
-            self.scheduler.observe,
-            self.impacts.observe,
+            scheduler.observe,
+            impacts.observe,
             self.campaigns.duty.observe,
-            MetricsObserver(self.metrics, self.counts, self.scopes).observe,
+            MetricsObserver(self.metrics, self.metrics.counts, self.scopes).observe,
             log.observe_scope,
         )
         if isinstance(clock, ManualClock):
             self.scopes.add_observers(notice_floor.observe)
-        self.scopes.roster_observers.append(self.hosts.observe)
-        self.hosts.silence_observers.append(self._on_host_changed)
+        self.scopes.roster_observers.append(hosts.observe)
+        hosts.silence_observers.append(self._on_host_changed)
         self.campaigns.observers.append(log.observe_campaign)
         hold_record.observers.append(self._on_hold_changed)
-        self.policy.observers.append(self._on_policy_changed)
+        self.cluster.policy.observers.append(self._on_policy_changed)
 
     @classmethod
     @asynccontextmanager
@@ -202,53 +226,41 @@ class Fleet:
                 lease=lease,
                 clock_offset=offset,
                 speed_setting=speed_setting,
+                has_hosts=has_hosts,
             )
-            if has_hosts:
-                others = (duty for duty in fleet.duties if duty is not fleet.impacts)
-                fleet.duties = (*others, fleet._seen_writer)
             with pause_gc():
                 await fleet._main_loop.fill(changes)
             if has_hosts:
-                fleet.hosts.expect_hosts()
+                fleet.cluster.hosts.expect_hosts()
             tasks.create_task(fleet._main_loop.follow(changes), name="follow the store")
             if times is not None and offset is not None:
                 tasks.create_task(offset.watch(times), name="watch the clock")
             if lease is not None:
                 # A process that is the only one holds its lease already: it has the duties before it serves requests.
-                if not lease.lost.is_set() and fleet.clock_lease.may_hold:
-                    await fleet.clock_lease.begin()
-                    await fleet.start_duties()
+                if not lease.lost.is_set() and fleet.cluster.clock_lease.may_hold:
+                    await fleet.cluster.clock_lease.begin()
+                    await fleet.duties.start()
                 tasks.create_task(
-                    fleet.clock_lease.hold(fleet.start_duties, fleet.stop_duties), name="hold the clock lease"
+                    fleet.cluster.clock_lease.hold(fleet.duties.start, fleet.duties.stop), name="hold the clock lease"
                 )
             elif has_duties:
-                await fleet.start_duties()
+                await fleet.duties.start()
             try:
                 yield fleet
             finally:
-                was_on_duty = fleet.scheduler.is_running
-                for duty in fleet.duties:
-                    duty.halt()
+                was_on_duty = fleet.duties.scheduler.is_running
+                fleet.duties.halt()
             if was_on_duty:
                 await fleet._outages.stop()
 
-    async def start_duties(self) -> None:
-        """Start all duties."""
-        for duty in self.duties:
-            await duty.start()
-
-    async def stop_duties(self) -> None:
-        """Stop all duties, at once. On return none of their tasks is running."""
-        await asyncio.gather(*(duty.stop() for duty in self.duties))
-
     def use_policy(self, policy: Policy) -> None:
         """Apply another policy from now on, at the current speed and with the cell's own values; reevaluate all."""
-        self.scopes.policy = self.policy.override(self.speed.keep(policy))
+        self.scopes.policy = self.cluster.policy.override(self.emulator.speed.keep(policy))
         self._reevaluate(include_idle=True)
 
     def _on_policy_changed(self, _: RecordChange[CellPolicy]) -> None:
         """Apply the policy of the cell; reevaluate all, except when the loop is filled."""
-        self.scopes.policy = self.policy.override(self.scopes.policy)
+        self.scopes.policy = self.cluster.policy.override(self.scopes.policy)
         if self._main_loop.is_filled:
             self._reevaluate(include_idle=True)
 
@@ -259,14 +271,14 @@ class Fleet:
 
     def _on_host_changed(self, view: ScopeView) -> None:
         """Decide again in a scope, because one of its hosts is silent or heard from again."""
-        if self.scheduler.is_running:
-            self.scheduler.wake(view.id)
+        if self.duties.scheduler.is_running:
+            self.duties.scheduler.wake(view.id)
 
     def _reevaluate(self, *, include_idle: bool) -> None:
         """Decide again in every campaign and in every scope that has events, or in all scopes."""
         self.metrics.released_at = self.clock.now()
         self.campaigns.duty.reevaluate()
-        self.scheduler.wake_all(include_idle=include_idle)
+        self.duties.scheduler.wake_all(include_idle=include_idle)
 
     def start_task(self, work: Coroutine[object, object, None], *, name: str) -> None:
         """Start a background task that runs until it is done or the service stops. It must not raise."""

@@ -98,7 +98,7 @@ class Faults:
                 return previous[0]
             fault = self._create(kind, vm=vm, lasting=lasting, times=times, amount=amount, by=by)
             await self._record_ended()
-            await self._fleet.emulator_journal.record_fault(EntryKind.FAULT_SET, fault, by=by, why=why)
+            await self._fleet.emulator.journal.record_fault(EntryKind.FAULT_SET, fault, by=by, why=why)
             self._activate(fault)
             self._results.add(idempotency_key, (fault,))
             return fault
@@ -265,7 +265,7 @@ class Faults:
     def _activate(self, fault: Fault) -> None:
         active = self._active[fault.id] = ActiveFault(fault)
         if fault.until is not None:
-            active.timer = self._fleet.timers.set(fault.until, lambda: self._expire(active, EXPIRED))
+            active.timer = self._fleet.emulator.timers.set(fault.until, lambda: self._expire(active, EXPIRED))
         self.on_change()
 
     def _deactivate(self, active: "ActiveFault") -> None:
@@ -280,9 +280,9 @@ class Faults:
         if active.is_over or active.in_flight or self._is_closed:
             return
         if active.fault.is_exhausted:
-            self._fleet.timers.start(self._expire(active, HITS_USED))
+            self._fleet.emulator.timers.start(self._expire(active, HITS_USED))
         elif active.has_delayed_first(asyncio.get_running_loop().time()):
-            self._fleet.timers.start(self._expire(active, FIRST_RESPONSE_SENT))
+            self._fleet.emulator.timers.start(self._expire(active, FIRST_RESPONSE_SENT))
 
     async def _expire(self, active: "ActiveFault", why: str) -> None:
         async with self._lock:
@@ -301,7 +301,7 @@ class Faults:
         while self._unrecorded:
             ending = self._unrecorded[0]
             with suppress(ScopeNotFound):
-                await self._fleet.emulator_journal.record_fault(
+                await self._fleet.emulator.journal.record_fault(
                     EntryKind.FAULT_ENDED, ending.fault, by=ACTOR, why=ending.reason
                 )
             del self._unrecorded[0]
@@ -320,7 +320,7 @@ class Faults:
         try:
             for active in found:
                 with suppress(ScopeNotFound):
-                    await self._fleet.emulator_journal.record_fault(
+                    await self._fleet.emulator.journal.record_fault(
                         EntryKind.FAULT_CLEARED, active.fault, by=by, why=why
                     )
                 self._deactivate(active)

@@ -121,7 +121,7 @@ def operator_app(
         scenario_runs=scenario_runs,
         reports=reports or ReportStore(fleet),
     )
-    app = PositionMiddleware(with_parts(litestar_app(), parts), fleet.positions)
+    app = PositionMiddleware(with_parts(litestar_app(), parts), fleet.cluster.positions)
     api = TokenMiddleware(app, parts.token_check)
     authenticated = SessionMiddleware(app, api, parts.sessions, fleet.tokens.find_by_id)
     return StatusCounterMiddleware(HostMiddleware(authenticated, hosts or AllowedHosts()), counters)

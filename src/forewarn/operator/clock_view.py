@@ -13,6 +13,6 @@ def show_clock(fleet: Fleet) -> v1.Clock:
         now=clock.now(),
         manual=isinstance(clock, ManualClock),
         next_change_at=clock.next_timer_at if isinstance(clock, ManualClock) else None,
-        speed=fleet.speed.current,
+        speed=fleet.emulator.speed.current,
         shortest_notice=format_duration(fleet.scopes.policy.shortest_notice),
     )

@@ -6,7 +6,7 @@ from forewarn.operator.state import AppState, ServiceState
 
 def is_time_virtual(state: AppState | ServiceState) -> bool:
     """Return whether this is an emulator whose time is virtual: a manual clock, or a speed that was chosen."""
-    return state.guests.faults is not None and state.fleet.speed.is_time_virtual
+    return state.guests.faults is not None and state.fleet.emulator.speed.is_time_virtual
 
 
 def check_emulator(state: AppState) -> None:

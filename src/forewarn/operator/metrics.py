@@ -94,9 +94,9 @@ class FleetCollector(Collector):
         yield _gauge(
             "forewarn_overdue_seconds",
             "How late the scheduler is with due work.",
-            self._fleet.scheduler.overdue.total_seconds(),
+            self._fleet.duties.overdue.total_seconds(),
         )
-        if (offset := self._fleet.clock_offset) is not None and (seconds := offset.seconds) is not None:
+        if (offset := self._fleet.cluster.clock_offset) is not None and (seconds := offset.seconds) is not None:
             yield _gauge("forewarn_clock_offset_seconds", "How far the clock is ahead of the NATS servers.", seconds)
         yield _gauge("forewarn_journal_feeds", "Open journal streams.", self._fleet.journal.open)
 
@@ -142,7 +142,7 @@ class FleetCollector(Collector):
         yield _gauge("forewarn_guest_held_requests", "Long polls of guests that wait for a change.", guests.long_polls)
 
     def _inventory(self) -> Iterator[Metric]:
-        counts = self._fleet.counts
+        counts = self._fleet.metrics.counts
         yield _gauge("forewarn_scopes", "Scopes.", counts.scopes)
         yield _gauge("forewarn_scopes_enabled", "Scopes whose VMs poll for events.", counts.enabled)
         yield _gauge("forewarn_scopes_held", "Scopes whose maintenance is held.", counts.held)
@@ -150,7 +150,7 @@ class FleetCollector(Collector):
         yield _gauge("forewarn_fleet_held", "1 while all maintenance is held.", self._fleet.holds.current is not None)
 
     def _events(self) -> Iterator[Metric]:
-        counts, metrics = self._fleet.counts, self._fleet.metrics
+        counts, metrics = self._fleet.metrics.counts, self._fleet.metrics
         events = GaugeMetricFamily("forewarn_events_open", "Open events.", labels=["type", "status"])
         stuck = GaugeMetricFamily(
             "forewarn_impacts_stuck",

@@ -40,6 +40,6 @@ async def wait_for_position(request: Request[Any, Any, Any]) -> None:
     position = request.headers.get(AFTER_HEADER)
     if position and request.scope["path"].startswith("/v1/"):
         try:
-            await current_service().fleet.positions.wait(position)
+            await current_service().fleet.cluster.positions.wait(position)
         except Invalid as error:
             raise ValidationException(f"{AFTER_HEADER}: {error}") from error

@@ -69,7 +69,7 @@ class ReportStore:
                 await asyncio.to_thread(self._remove, reports.pop(next(iter(reports))).id)
             self._results.add(idempotency_key, report)
             facts = {"report": report.id, "kind": report.kind.value, "passed": "yes" if report.passed else "no"}
-            await self._fleet.emulator_journal.record(EntryKind.REPORT_ADDED, by=by, facts=facts)
+            await self._fleet.emulator.journal.record(EntryKind.REPORT_ADDED, by=by, facts=facts)
             return report
 
     async def _loaded(self) -> dict[str, v1.Report]:

@@ -199,7 +199,7 @@ class ScenarioRuns:
             if (problem := await asyncio.to_thread(scenario.problem, show_clock(self._fleet))) is not None:
                 raise ScenarioRefused(request.name, problem)
             run = ScenarioRun(f"S{self._number + 1}", request.name, scenario, by, self._fleet.clock.now())
-            await self._fleet.emulator_journal.record(EntryKind.SCENARIO_STARTED, by=by.name, facts=_facts(run))
+            await self._fleet.emulator.journal.record(EntryKind.SCENARIO_STARTED, by=by.name, facts=_facts(run))
             self._number += 1
             self._runs[run.id] = run
             if len(self._runs) > MAX_RUNS:
@@ -243,7 +243,7 @@ class ScenarioRuns:
             run.finish(outcome, self._fleet.clock.now())
         facts = {**_facts(run), "verdict": outcome.verdict.value}
         try:
-            await self._fleet.emulator_journal.record(
+            await self._fleet.emulator.journal.record(
                 EntryKind.SCENARIO_ENDED, by=run.by.name, facts=facts, why=outcome.reason[:512]
             )
         except FleetError as error:

@@ -103,7 +103,7 @@ async def test_answer_of_a_gate_counts_only_in_the_term_that_asked() -> None:
             for gate, lease in zip(gates, leases, strict=True)
         ]
         leases[0].is_free.set()
-        await until(lambda: first.scheduler.is_running)
+        await until(lambda: first.duties.scheduler.is_running)
         await first.inventory.add_scope(web_scope(), by="test")
         await start_campaign(first, campaign_spec(gate="health"))
 
@@ -115,7 +115,7 @@ async def test_answer_of_a_gate_counts_only_in_the_term_that_asked() -> None:
 
         await pass_time(lambda: gates[0].asked == 1)
         leases[0].take()
-        await until(lambda: not first.scheduler.is_running)
+        await until(lambda: not first.duties.scheduler.is_running)
         gates[0].may_answer.set()
         leases[1].is_free.set()
         await pass_time(lambda: gates[1].asked == 1)
@@ -133,7 +133,7 @@ async def test_campaign_of_a_process_with_a_fast_clock_waits_for_the_clock_of_th
         ) as other,
     ):
         lease.is_free.set()
-        await until(lambda: holder.scheduler.is_running)
+        await until(lambda: holder.duties.scheduler.is_running)
         await holder.inventory.add_scope(web_scope(), by="test")
         await until(lambda: other.replica.newest("web")[0] is not None)
         await start_campaign(other, campaign_spec())
@@ -157,14 +157,14 @@ async def test_campaign_continues_when_its_hosts_are_heard_after_a_restart() -> 
 
     async with run() as before:
         await before.inventory.add_scope(scope("web", vm("web-0", host="hv-0")), by="test")
-        await before.hosts.claim("hv-0", "process", "a process", {})
-        before.hosts.expect_hosts()
+        await before.cluster.hosts.claim("hv-0", "process", "a process", {})
+        before.cluster.hosts.expect_hosts()
         await start_campaign(before, campaign_spec())
         await until(lambda: states(before) == [State.SCHEDULED])
     clock.set(TEN + HOUR)
     async with run() as after:
         await until(lambda: after.campaigns.duty.busy == 0)
         assert states(after) == [State.SCHEDULED]
-        after.hosts.hear("hv-0", "process")
-        after.hosts.expect_hosts()
+        after.cluster.hosts.hear("hv-0", "process")
+        after.cluster.hosts.expect_hosts()
         await until(lambda: states(after) == [State.STARTED])

@@ -53,7 +53,7 @@ async def run_control(
         ) as fleet:
             for new in scopes:
                 await fleet.inventory.add_scope(new, by="test")
-            await fleet.scheduler.start()
+            await fleet.duties.scheduler.start()
             async with serve_hosts(fleet, store):
                 yield fleet
     finally:

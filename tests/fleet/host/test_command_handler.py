@@ -38,14 +38,14 @@ async def fleet(store: MemoryStore) -> AsyncIterator[Fleet]:
     """Return a fleet whose impacts other processes carry out; both hosts have one."""
     web = scope("web", vm("web-0", host="hv-0"), vm("web-1", host="hv-1", domain=1))
     async with run_fleet(web, store=store) as running:
-        await running.impacts.stop()
+        await running.duties.impacts.stop()
         for host in ("hv-0", "hv-1"):
-            await running.hosts.claim(host, f"p-{host}", f"the process of {host}", {})
+            await running.cluster.hosts.claim(host, f"p-{host}", f"the process of {host}", {})
         yield running
 
 
 async def send(fleet: Fleet, host: str, command: HostCommand) -> CommandResponse:
-    return decode_response(await fleet.host_commands.answer(host, command.name, encode(command)))
+    return decode_response(await fleet.cluster.host_commands.answer(host, command.name, encode(command)))
 
 
 async def started(fleet: Fleet) -> str:
@@ -104,8 +104,8 @@ async def test_other_host_can_neither_begin_nor_settle(fleet: Fleet) -> None:
 async def test_process_that_was_replaced_is_refused(fleet: Fleet) -> None:
     event = await started(fleet)
     await send(fleet, "hv-0", begin(event))
-    await fleet.hosts.release("hv-0", "p-hv-0")
-    await fleet.hosts.claim("hv-0", "new", "a new process", {})
+    await fleet.cluster.hosts.release("hv-0", "p-hv-0")
+    await fleet.cluster.hosts.claim("hv-0", "new", "a new process", {})
     response = await send(fleet, "hv-0", settle(event))
     assert (response.code, response.details) == ("host-taken", {"host": "hv-0", "holder": "a new process"})
     new = Settle(process="new", term=2, scope="web", event=event, vm="web-0", attempt=1, done=Done())
@@ -155,7 +155,7 @@ async def test_times_of_polls_do_not_depend_on_the_clock_of_the_host(fleet: Flee
     day = timedelta(days=1)
     polls = ScopePolls(seen_at=TEN - day - timedelta(seconds=20))
     seen = Seen(process="p-hv-1", term=1, scopes={"web": polls}, sent_at=TEN - day)
-    fleet.host_commands.hear("hv-1", Seen.name, encode(seen))
+    fleet.cluster.host_commands.hear("hv-1", Seen.name, encode(seen))
     assert fleet.replica.view("web").seen_at == TEN - timedelta(seconds=20)
 
 
@@ -168,24 +168,24 @@ async def test_polls_of_vms_on_other_hosts_and_of_the_future_are_not_taken(fleet
 
 async def test_time_without_a_zone_is_refused(fleet: Fleet) -> None:
     body = b'{"process":"p-hv-1","term":1,"scopes":{"web":{"seen_at":"2026-03-02T10:00:00"}}}'
-    fleet.host_commands.hear("hv-1", Seen.name, body)
-    response = decode_response(await fleet.host_commands.answer("hv-1", Seen.name, body))
+    fleet.cluster.host_commands.hear("hv-1", Seen.name, body)
+    response = decode_response(await fleet.cluster.host_commands.answer("hv-1", Seen.name, body))
     assert (response.status, response.code) == ("refused", "invalid-command")
 
 
 async def test_every_control_node_hears_of_hosts_and_polls(fleet: Fleet) -> None:
-    fleet.hosts._heard.clear()
-    fleet.host_commands.hear("hv-0", Renew.name, encode(Renew(process="p-hv-0", term=1)))
-    assert fleet.hosts.heard_ago("hv-0") is not None
+    fleet.cluster.hosts._heard.clear()
+    fleet.cluster.host_commands.hear("hv-0", Renew.name, encode(Renew(process="p-hv-0", term=1)))
+    assert fleet.cluster.hosts.heard_ago("hv-0") is not None
     polls = ScopePolls(seen_at=TEN, version="2020-07-01", vms={"web-1": TEN})
     seen = Seen(process="p-hv-1", term=1, scopes={"web": polls})
-    fleet.host_commands.hear("hv-1", Seen.name, encode(seen))
+    fleet.cluster.host_commands.hear("hv-1", Seen.name, encode(seen))
     view = fleet.replica.view("web")
     assert (view.seen_at, view.poll_version, view.polled_at) == (TEN, "2020-07-01", {"web-1": TEN})
-    fleet.host_commands.hear("hv-0", Renew.name, b"no JSON")
+    fleet.cluster.host_commands.hear("hv-0", Renew.name, b"no JSON")
 
 
 @pytest.mark.parametrize(("name", "body"), [("purge", b"{}"), ("approve", b"{}"), ("approve", b"no JSON")])
 async def test_invalid_command_is_refused(fleet: Fleet, name: str, body: bytes) -> None:
-    response = decode_response(await fleet.host_commands.answer("hv-0", name, body))
+    response = decode_response(await fleet.cluster.host_commands.answer("hv-0", name, body))
     assert (response.status, response.code) == ("refused", "invalid-command")

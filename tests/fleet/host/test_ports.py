@@ -17,7 +17,7 @@ async def test_ports_are_kept_on_disk_and_shown_by_control(nats_server: NatsClus
         web_0 = control.replica.scope("web").vm("web-0")
         async with run_host(settings, tmp_path / "h") as host:
             await host.ports.assign({"web/web-0": 20_001})
-            await until(lambda: control.hosts.url("web", web_0) == "http://127.0.0.1:20001")
+            await until(lambda: control.cluster.hosts.url("web", web_0) == "http://127.0.0.1:20001")
         assert HostPorts(tmp_path / "h").assigned == {"web/web-0": 20_001}
         async with run_host(settings, tmp_path / "other") as host:
             assert host.ports.assigned == {"web/web-0": 20_001}

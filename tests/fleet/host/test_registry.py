@@ -24,7 +24,7 @@ async def fleet() -> AsyncIterator[Fleet]:
 
 @pytest.fixture
 def hosts(fleet: Fleet) -> HostRegistry:
-    return fleet.hosts
+    return fleet.cluster.hosts
 
 
 async def test_same_process_keeps_its_term(hosts: HostRegistry) -> None:
@@ -48,10 +48,10 @@ async def test_other_process_waits_until_the_first_one_is_silent(
 
 
 async def test_control_node_that_has_not_listened_long_enough_grants_no_take_over(fleet: Fleet) -> None:
-    await fleet.hosts.claim("hv-0", "a", "process 1", {})
-    fleet.hosts._heard.clear()
+    await fleet.cluster.hosts.claim("hv-0", "a", "process 1", {})
+    fleet.cluster.hosts._heard.clear()
     with pytest.raises(HostTaken):
-        await fleet.hosts.claim("hv-0", "b", "process 2", {})
+        await fleet.cluster.hosts.claim("hv-0", "b", "process 2", {})
 
 
 async def test_released_host_is_taken_at_once(hosts: HostRegistry) -> None:
@@ -127,8 +127,8 @@ async def test_replaced_process_does_not_hide_the_one_that_serves_the_host(
 async def test_rules_know_which_hosts_are_silent(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "CHECK_SECONDS", 0.001)
     assert fleet.scopes.rule_context.hosts is None
-    watching = asyncio.create_task(fleet.hosts.watch_silence())
-    await fleet.hosts.claim("hv-0", "a", "process 1", {})
+    watching = asyncio.create_task(fleet.cluster.hosts.watch_silence())
+    await fleet.cluster.hosts.claim("hv-0", "a", "process 1", {})
 
     async def reach(state: HostState | None, *, silent: bool = False) -> HostState:
         async with asyncio.timeout(30):
@@ -141,13 +141,13 @@ async def test_rules_know_which_hosts_are_silent(fleet: Fleet, monkeypatch: pyte
     await reach(HostState())
     monkeypatch.setattr(module, "SILENT_SECONDS", 0.0)
     since = await reach(None, silent=True)
-    assert fleet.hosts.silent() == {"hv-0": since}
+    assert fleet.cluster.hosts.silent() == {"hv-0": since}
     fleet.replica.view("web").seen_at = fleet.clock.now() - timedelta(days=2)
     monkeypatch.setattr(module, "SILENT_SECONDS", 60.0)
     await reach(HostState())
-    assert fleet.hosts.silent() == {}
+    assert fleet.cluster.hosts.silent() == {}
     assert fleet.replica.view("web").alive_at == fleet.clock.now(), "its VMs may have polled all the time"
-    fleet.hosts._heard.clear()
+    fleet.cluster.hosts._heard.clear()
     await reach(HostState(is_unheard=True))
     watching.cancel()
 
@@ -155,12 +155,12 @@ async def test_rules_know_which_hosts_are_silent(fleet: Fleet, monkeypatch: pyte
 async def test_polls_are_known_when_hosts_have_had_the_time_to_report(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = [fleet.hosts.knows_polls]  # outside a cluster, the VMs poll this process
-    watching = asyncio.create_task(fleet.hosts.watch_silence())
+    found = [fleet.cluster.hosts.knows_polls]  # outside a cluster, the VMs poll this process
+    watching = asyncio.create_task(fleet.cluster.hosts.watch_silence())
     await asyncio.sleep(0)
-    found.append(fleet.hosts.knows_polls)
+    found.append(fleet.cluster.hosts.knows_polls)
     monkeypatch.setattr(module, "FIRST_REPORT_SECONDS", 0.0)
-    found.append(fleet.hosts.knows_polls)
+    found.append(fleet.cluster.hosts.knows_polls)
     watching.cancel()
     assert found == [True, False, True]
 

@@ -83,7 +83,7 @@ async def test_host_follows_only_the_scopes_of_its_own_vms(nats_server: NatsClus
 async def test_approval_on_a_host_starts_the_event_and_its_impact(nats_server: NatsCluster, tmp_path: Path) -> None:
     settings = await nats_server.create_cell()
     async with run_control(settings, tmp_path / "c", web()) as control, run_host(settings, tmp_path / "h") as host:
-        await until(lambda: control.scopes.rule_context.hosts and control.hosts.heard_ago("hv-0") is not None)
+        await until(lambda: control.scopes.rule_context.hosts and control.cluster.hosts.heard_ago("hv-0") is not None)
         event = await schedule(control, "web/web-0")
         await until(lambda: host.replica.scope("web").events)
         await host.events.approve("web", "web-0", (event,))
@@ -110,7 +110,7 @@ async def test_second_process_waits_for_the_first_one(
             await until(lambda: "host hv-0 is served by process" in caplog.text)
             assert not serving.is_set()
         assert await waiting == 2
-        record = control.hosts.record("hv-0")
+        record = control.cluster.hosts.record("hv-0")
         assert record is not None
         assert (record.term, record.process) == (2, "")
 
@@ -183,8 +183,8 @@ async def test_begun_impacts_of_a_lost_host_become_unknown(nats_server: NatsClus
             await schedule(control, "web/web-0", failure=True)
             await until(lambda: platform.log)
             with pytest.raises(HostRunning):
-                await control.hosts.abandon("hv-0", by="ann", why="fire")
-        assert await control.hosts.abandon("hv-0", by="ann", why="fire") == 1
+                await control.cluster.hosts.abandon("hv-0", by="ann", why="fire")
+        assert await control.cluster.hosts.abandon("hv-0", by="ann", why="fire") == 1
         assert states(control) == [ImpactState.UNKNOWN]
 
 
@@ -266,7 +266,7 @@ async def test_refused_process_serves_from_disk_when_control_nodes_end(
         control = await stack.enter_async_context(run_control(settings, tmp_path / "c", web()))
         async with run_host(settings, tmp_path / "h"):
             pass
-        await control.hosts.claim("hv-0", "killed", "process 1 on hv-0", {})
+        await control.cluster.hosts.claim("hv-0", "killed", "process 1 on hv-0", {})
         event = await schedule(control, "web/web-0", failure=True)
 
         async def restart() -> tuple[int, int, list[str]]:

@@ -35,7 +35,7 @@ async def test_speed_is_set() -> None:
         assert "Speed 60" in await browser.text("/ui/emulator")
         for speed in ("0", "fast", ""):
             assert (await browser.post("/ui/emulator/speed", {"speed": speed})).status == 400
-        assert service.fleet.speed.current == 60
+        assert service.fleet.emulator.speed.current == 60
 
 
 async def test_faults_are_set_listed_with_hits_and_cleared() -> None:

@@ -437,10 +437,10 @@ async def test_impossible_change_is_refused_and_changes_nothing() -> None:
 
 async def test_lost_host_is_given_up() -> None:
     async with run_api() as service:
-        await service.fleet.hosts.claim("hv-0", "p", "a test", {})
+        await service.fleet.cluster.hosts.claim("hv-0", "p", "a test", {})
         with pytest.raises(RequestRefused) as refused:
             await service.client(lambda api: api.give_up_host("hv-0", v1.AbandonHost(reason="fire")))
         assert refused.value.code == "host-running"
-        await service.fleet.hosts.release("hv-0", "p")
+        await service.fleet.cluster.hosts.release("hv-0", "p")
         result = await service.client(lambda api: api.give_up_host("hv-0", v1.AbandonHost(reason="fire")))
         assert result == v1.AbandonedHost(name="hv-0", unknown_impacts=0)

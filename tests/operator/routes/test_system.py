@@ -64,7 +64,7 @@ async def test_speed_is_set_by_operators_of_an_emulator() -> None:
         for token in (limited, viewer):
             reply = await service.request("POST", "/v1/clock/speed", {"speed": 2}, token=token)
             assert (reply.status, reply.code) == (403, "forbidden")
-        assert service.fleet.speed.current == 60
+        assert service.fleet.emulator.speed.current == 60
     async with run_api(emulates=False) as service:
         reply = await service.request("POST", "/v1/clock/speed", {"speed": 2})
         assert (reply.status, reply.code) == (409, "emulator-only")

@@ -83,7 +83,7 @@ class _SupervisedService:
                 self._log_ready(running)
                 async with tasks_until_exit() as tasks:
                     tasks.create_task(
-                        self._notifier.run_watchdog(lambda: running.fleet.scheduler.overdue < MAX_OVERDUE),
+                        self._notifier.run_watchdog(lambda: running.fleet.duties.overdue < MAX_OVERDUE),
                         name="watchdog",
                     )
                     await self._reload_until_end(running.reload)

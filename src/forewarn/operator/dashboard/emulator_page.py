@@ -110,7 +110,7 @@ async def set_speed(request: AnyRequest, state: AppState, caller: CallerDep) -> 
     """Set the speed."""
     check_emulator(state)
     data = convert_form(await read_form(request), v1.SetSpeed)
-    await state.fleet.speed.change(data.speed, by=caller.name)
+    await state.fleet.emulator.speed.change(data.speed, by=caller.name)
     return _told(f"Notices and durations of new events are divided by {data.speed:g}.")
 
 

@@ -239,7 +239,7 @@ async def show_host_block(
 
 async def _count_states(state: AppState, caller: Caller) -> dict[VmState, int]:
     counts = dict.fromkeys(VmState, 0)
-    now, hold, knows_polls = state.fleet.clock.now(), state.fleet.holds.current, state.fleet.hosts.knows_polls
+    now, hold, knows_polls = state.fleet.clock.now(), state.fleet.holds.current, state.fleet.cluster.hosts.knows_polls
     async for scope in visible_scopes(state.fleet.replica, state.scope_ids.ids(), caller):
         view = state.fleet.replica.get_or_create_view(scope.id)
         for each, count in count_states(view, scope, hold, now=now, knows_polls=knows_polls).items():
@@ -315,7 +315,7 @@ def _has_text(vm: Vm, text: str) -> bool:
 
 def _states(state: AppState, scope: Scope, now: datetime) -> dict[str, VmState]:
     view = state.fleet.replica.get_or_create_view(scope.id)
-    return vm_states(view, scope, state.fleet.holds.current, now=now, knows_polls=state.fleet.hosts.knows_polls)
+    return vm_states(view, scope, state.fleet.holds.current, now=now, knows_polls=state.fleet.cluster.hosts.knows_polls)
 
 
 def _cell(scope: Scope, vms: list[Vm], states: dict[str, VmState]) -> Cell:
@@ -382,5 +382,5 @@ def _host_block(
             rows.append(TileRow(short_name(scope_id), [_cell(scope, vms, known)], scope_id))
     if not rows:
         return None
-    is_silent = host in state.fleet.hosts.silent()
+    is_silent = host in state.fleet.cluster.hosts.silent()
     return Block(host, "host", False, is_silent, [], rows, count, sorted(placed))

@@ -159,7 +159,7 @@ async def _list_waves(campaign: Campaign, shown: v1.Campaign, *, until: datetime
 
 def _silent_hosts(state: AppState, caller: Caller) -> Iterator[SilentHost]:
     placed = state.fleet.replica.hosts()
-    for name, host in sorted(state.fleet.hosts.silent().items()):
+    for name, host in sorted(state.fleet.cluster.hosts.silent().items()):
         if vms := sum(caller.can_see(view.id) for view, _ in placed[name]):
             yield SilentHost(name, host.silent_since, vms)
 

@@ -108,8 +108,10 @@ async def show_vm_page(
         renews=True,
         vm=shown,
         vm_path=f"{ROOT}/vms/{path_segment(view.id)}/{path_segment(vm.name)}",
-        state=vm_states(view, value, fleet.holds.current, now=now, knows_polls=fleet.hosts.knows_polls)[vm.name],
-        knows_polls=fleet.hosts.knows_polls,
+        state=vm_states(view, value, fleet.holds.current, now=now, knows_polls=fleet.cluster.hosts.knows_polls)[
+            vm.name
+        ],
+        knows_polls=fleet.cluster.hosts.knows_polls,
         polled_at=view.polled_at.get(vm.name),
         scope_polled_at=fleet.last_seen.of(view),
         events=[show_event(fleet, value, event, now=now) for event in value.events_affecting(vm.name)],

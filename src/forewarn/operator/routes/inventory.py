@@ -364,7 +364,7 @@ class HostController(Controller):
         A repeated request changes nothing more.
         """
         del idempotency_key
-        number = await state.fleet.hosts.abandon(host, by=caller.name, why=data.reason)
+        number = await state.fleet.cluster.hosts.abandon(host, by=caller.name, why=data.reason)
         return v1.AbandonedHost(name=host, unknown_impacts=number)
 
 

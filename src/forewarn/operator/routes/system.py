@@ -70,7 +70,7 @@ class ClockController(Controller):
         `--speed`. The same speed again changes nothing.
         """
         check_emulator(state)
-        await state.fleet.speed.change(data.speed, by=caller.name)
+        await state.fleet.emulator.speed.change(data.speed, by=caller.name)
         return show_clock(state.fleet)
 
 
@@ -123,7 +123,7 @@ async def health() -> v1.Health:
 async def readiness(state: AppState) -> Response[v1.Readiness]:
     """Return whether the service is ready, and its problems. Needs no token."""
     problems = await state.fleet.health.problems()
-    offset = state.fleet.clock_offset
+    offset = state.fleet.cluster.clock_offset
     found = v1.Readiness(
         ready=not problems,
         problems=(*problems, *state.fleet.health.limitations()),
