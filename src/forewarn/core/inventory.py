@@ -22,6 +22,9 @@ from forewarn.core.schedule import event_facts
 from forewarn.core.scope import ApprovalRule, Scope, ScopeKind
 from forewarn.core.vm import Traits, Vm, check_addresses, describe_key, unique_keys
 
+DOMAIN_ADVICE = "cancel them before you change its update domain"
+"""What to do about the open events of a VM whose update domain changes."""
+
 
 def detach_vm(draft: Draft, vm: Vm, *, by: str, why: str) -> None:
     """Remove a VM from the scope and from every open event."""
@@ -195,7 +198,7 @@ def change_vm(scope: Scope, vm: Vm, context: RuleContext, *, by: str, now: datet
         return draft.finish(None)
     event_ids = tuple(event.id for event in scope.events_affecting(old.name))
     if event_ids and vm.update_domain != old.update_domain:
-        raise ResourceInUse(f"VM {old.name}", event_ids, advice="cancel them before you change its update domain")
+        raise ResourceInUse(f"VM {old.name}", event_ids, advice=DOMAIN_ADVICE)
     if vm.host != old.host:
         check_host_change(scope, old)
     settled = msgspec.structs.replace(vm, name=old.name, host=old.host)

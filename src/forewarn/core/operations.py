@@ -6,7 +6,6 @@ from datetime import datetime, timedelta
 import msgspec
 
 from forewarn.core.change import Change, Draft
-from forewarn.core.errors import Invalid
 from forewarn.core.event import EventType, Source, State, Trigger
 from forewarn.core.explain import explain
 from forewarn.core.idempotency import IdempotencyKey, apply_once, is_repeated_request
@@ -15,7 +14,7 @@ from forewarn.core.journal import EntryKind
 from forewarn.core.lifecycle import start_if_ready, start_order, start_ready_events
 from forewarn.core.policy import RuleContext
 from forewarn.core.schedule import ScheduleRequest, events_of_request, request_of_key, schedule
-from forewarn.core.scope import Hold, Scope
+from forewarn.core.scope import Scope, new_hold
 
 DELETED_REASON = "deleted by its owner"
 PREDICTED_DESCRIPTION = "The VM moves to another host because its own is expected to fail."
@@ -148,10 +147,8 @@ def clear(scope: Scope, events: Collection[str], context: RuleContext, *, now: d
 
 def hold(scope: Scope, *, by: str, reason: str, now: datetime) -> Change[None]:
     """Hold planned maintenance of this scope until it is released. Failures and evictions still happen."""
-    if not reason.strip():
-        raise Invalid("a hold needs a reason: it tells other operators why maintenance is stopped")
     draft = Draft(scope, now)
-    draft.set(hold=Hold(by=by, at=draft.now, reason=reason))
+    draft.set(hold=new_hold(by=by, reason=reason, now=draft.now))
     draft.add_entry(EntryKind.HELD, by=by, why=reason)
     return draft.finish(None)
 

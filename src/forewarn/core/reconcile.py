@@ -12,7 +12,7 @@ import msgspec
 from forewarn.core.change import Change, Draft, derive_id
 from forewarn.core.diff import SCOPE_FIELDS, FieldDiff, changed_field_names, diff_scopes
 from forewarn.core.errors import HostInUse, ResourceInUse
-from forewarn.core.inventory import apply_host_change, check_host_change, check_traits
+from forewarn.core.inventory import DOMAIN_ADVICE, apply_host_change, check_host_change, check_traits
 from forewarn.core.journal import EntryKind
 from forewarn.core.lifecycle import start_ready_events
 from forewarn.core.policy import RuleContext
@@ -90,7 +90,7 @@ def _in_use_reason(scope: Scope, old: Vm, new: Vm | None) -> str | None:
     named = tuple(event.id for event in scope.events_affecting(old.name))
     if not named:
         return None
-    advice = "cancel them" if new is None else "cancel them before you change its update domain"
+    advice = "cancel them" if new is None else DOMAIN_ADVICE
     return str(ResourceInUse(f"VM {old.name}", named, advice=advice))
 
 

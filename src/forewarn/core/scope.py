@@ -76,6 +76,13 @@ class Hold(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         check_text(self.reason, "reason")
 
 
+def new_hold(*, by: str, reason: str, now: datetime) -> Hold:
+    """Return a hold of a scope or of the fleet; refuse one without a reason."""
+    if not reason.strip():
+        raise Invalid("a hold needs a reason: it tells other operators why maintenance is stopped")
+    return Hold(by=by, at=now, reason=reason)
+
+
 class Scope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """One scope. All rules of Scheduled Events apply within it; it is saved as one record."""
 

@@ -9,10 +9,9 @@ from datetime import datetime
 
 import msgspec
 
-from forewarn.core.errors import Invalid
 from forewarn.core.idempotency import IdempotencyKey, add_seen_key, is_repeated_request
 from forewarn.core.journal import Entry, EntryKind
-from forewarn.core.scope import Hold, SeenKey
+from forewarn.core.scope import Hold, SeenKey, new_hold
 from forewarn.fleet.main_loop import Decision, MainLoop, Observer, RecordChange, RecordCodec, RecordTable
 from forewarn.store.port import Guards, RecordKey, RecordKind
 
@@ -72,9 +71,7 @@ class HoldRecord:
 
 def set_hold(value: FleetHold, *, by: str, reason: str, now: datetime) -> Decision[FleetHold, None]:
     """Hold planned maintenance in the whole fleet."""
-    if not reason.strip():
-        raise Invalid("a hold needs a reason: it tells other operators why maintenance is stopped")
-    hold = Hold(by=by, at=now, reason=reason)
+    hold = new_hold(by=by, reason=reason, now=now)
     return _with_entry(msgspec.structs.replace(value, hold=hold), EntryKind.HELD, by=by, why=reason, now=now)
 
 

@@ -20,7 +20,7 @@ from forewarn.core.text import truncate_text
 from forewarn.http_client import HttpRequest, RequestFailed, send_request
 from forewarn.platform.command import SERVICE_VARIABLES
 from forewarn.platform.limiter import ConcurrencyLimiter
-from forewarn.platform.port import GateFailed, GatePassed, GateRequest
+from forewarn.platform.port import GateFailed, GatePassed, GateRequest, missing_gate
 from forewarn.process import run_process
 from forewarn.settings.gates import Gate, GateSettings
 from forewarn.settings.types import VARIABLE_PREFIX
@@ -52,7 +52,7 @@ class SettingsGateChecker:
         """Check the gate of a wave, with retries as the gate defines."""
         gate = self._settings_for(request.gate)
         if gate is None:
-            return GateFailed(f"the settings have no gate {request.gate}: define [gates.{request.gate}], and reload")
+            return missing_gate(gate_name(request.gate))
         return await self._check_with_retries(gate, request)
 
     def _settings_for(self, gate: str | HttpCheck) -> GateSettings | None:

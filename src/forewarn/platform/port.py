@@ -112,6 +112,11 @@ class Notifier(Protocol):
         ...
 
 
+def missing_gate(gate: str) -> GateFailed:
+    """Return the result of the check of a gate that the settings do not have."""
+    return GateFailed(f"the settings have no gate {gate}: define [gates.{gate}], and reload")
+
+
 class NullGateChecker:
     """A null checker: no gates."""
 

@@ -11,7 +11,7 @@ from forewarn.core.campaign.spec import HttpCheck
 from forewarn.core.event import EventType
 from forewarn.core.event_type import EVENT_TYPES
 from forewarn.core.impact import Done, Failed, NotStarted, Retry, Unknown
-from forewarn.platform.port import GateFailed, GatePassed, GateRequest, Work
+from forewarn.platform.port import GateFailed, GatePassed, GateRequest, Work, missing_gate
 
 MAX_RESULTS = 10_000
 """How many results, the newest ones, are kept."""
@@ -36,7 +36,7 @@ class SimulatedGateChecker:
         if isinstance(request.gate, HttpCheck):
             return GatePassed()
         if request.gate not in self.gates:
-            return GateFailed(f"the settings have no gate {request.gate}: define [gates.{request.gate}]")
+            return missing_gate(request.gate)
         return GateFailed("closed in this rehearsal") if request.gate in self._closed else GatePassed()
 
 

@@ -9,7 +9,14 @@ from click.core import ParameterSource
 
 from forewarn.cli.errors import CliError, ExitCode
 from forewarn.cli.extras import require_server
-from forewarn.cli.options.common import FILE_PATH, config_option, given_settings, output_option, setting_option
+from forewarn.cli.options.common import (
+    FILE_PATH,
+    config_option,
+    given_settings,
+    output_option,
+    service_option,
+    setting_option,
+)
 from forewarn.cli.output import Output
 from forewarn.settings.load import find_settings_file, load_settings
 from forewarn.settings.rehearsal import Rehearsal, load_rehearsal
@@ -17,15 +24,15 @@ from forewarn.settings.schema import EMULATOR, Settings
 
 
 @click.command()
-@setting_option("data", "Keep the fleet in this directory.", "DIR")
+@service_option("data")
 @setting_option("ephemeral", "Keep all data in memory; nothing is saved.")
-@setting_option("fleet", "Fill an empty data directory from this fleet file.", "FILE")
+@service_option("fleet")
 @setting_option("listen", "The first of the VMs' ports; port 0: any free ports.", "HOST[:PORT]|none")
 @setting_option("listen_shared", "One port for all VMs, named in the path: /vm/NAME/metadata/…", "HOST[:PORT]|none")
 @setting_option("allow_remote", "Let other machines reach the ports; the emulator protects nothing.")
-@setting_option("operator", "The address of the operator API.", "HOST:PORT")
+@service_option("operator")
 @setting_option("listen_link_local", "Serve 169.254.169.254:80 on these interfaces, as root.", "INTERFACE[=NETWORK],…")
-@setting_option("network", "The network of interfaces for which none is given.", "NAME")
+@service_option("network")
 @setting_option("manual_time", "Use a manual clock; `forewarn clock advance` moves it.")
 @setting_option("speed", "Divide notices and durations by this.", "NUMBER")
 @click.option(

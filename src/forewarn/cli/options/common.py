@@ -107,6 +107,20 @@ def option(*declarations: str, **attributes: Any) -> Decorator:
     return click.option(*declarations, show_envvar=True, **attributes)
 
 
+SERVICE_OPTIONS = {
+    "data": ("Keep the fleet in this directory.", "DIR"),
+    "fleet": ("Fill an empty data directory from this fleet file.", "FILE"),
+    "network": ("The network of interfaces for which none is given.", "NAME"),
+    "operator": ("The address of the operator API.", "HOST:PORT"),
+}
+"""Help and value of the settings that are options of both `forewarn up` and `forewarn serve`."""
+
+
+def service_option(key: str) -> Decorator:
+    """Declare one of `SERVICE_OPTIONS`."""
+    return setting_option(key, *SERVICE_OPTIONS[key])
+
+
 def setting_option(
     key: str, help_: str, metavar: str | None = None, *, variable: Callable[[str], str] = variable_name
 ) -> Decorator:

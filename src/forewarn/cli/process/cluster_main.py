@@ -31,6 +31,8 @@ from forewarn.store.port import StoreError, StoreMissing, StoreUnavailable
 
 T = TypeVar("T")
 
+TOOK_POLICY = "Took the policy of the cell from the settings; `forewarn cluster config` changes it."
+
 
 def run_init(settings: Settings, output: Output) -> None:
     """Create the cell, and its first token and policy if it has none."""
@@ -46,7 +48,7 @@ def run_init(settings: Settings, output: Output) -> None:
     if file is not None:
         write_message(f"Wrote the first admin token to {file}; it is valid at all control nodes.")
     if has_new_policy:
-        write_message("Took the policy of the cell from the settings; `forewarn cluster config` changes it.")
+        write_message(TOOK_POLICY)
     if not (is_new or has_new_token or has_new_policy):
         write_message(f"Cell {cell} exists; nothing was changed.")
 
@@ -85,7 +87,7 @@ def run_upgrade(settings: Settings, output: Output) -> None:
     if report.settings:
         write_message("Corrected the settings of the stream.")
     if report.policy:
-        write_message("Took the policy of the cell from the settings; `forewarn cluster config` changes it.")
+        write_message(TOOK_POLICY)
     if report.switched:
         write_message(f"All processes save records in format {report.format} now.")
     else:

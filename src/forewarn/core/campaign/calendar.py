@@ -13,6 +13,8 @@ from forewarn.core.campaign.windows import DAY, ZoneLookup, start_spans
 from forewarn.core.policy import RuleContext
 from forewarn.core.schedule import ceil_to_second
 
+NEVER_OPEN = "no window is open within a year"
+
 Time = TypeVar("Time", datetime, int)
 """A time, or the seconds since the campaign started."""
 

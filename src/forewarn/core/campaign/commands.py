@@ -5,7 +5,7 @@ from datetime import datetime
 
 from forewarn.core.campaign.draft import CampaignDecision, CampaignDraft
 from forewarn.core.campaign.load import has_stuck_work
-from forewarn.core.campaign.plan import Plan, PlannedWave
+from forewarn.core.campaign.plan import NOTHING_SELECTED, Plan, PlannedWave
 from forewarn.core.campaign.record import (
     ALL_ANNOUNCED,
     MAX_ATTEMPTS,
@@ -68,7 +68,7 @@ def start(
         first, *others = plan.unplaced
         raise PlacementFailed(first.scope, len(first.vms), first.rule, first.why, len(others))
     if not plan.waves:
-        raise Invalid("the selection matches no VM: run `forewarn vm list` to see all VMs")
+        raise Invalid(NOTHING_SELECTED)
     if plan.needs_consent and not unannounced:
         silent = tuple(dict.fromkeys(wave.scope for wave in plan.waves if not wave.announced))
         counts = plan.unannounced

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 
-from forewarn.core.campaign.calendar import Calendar
+from forewarn.core.campaign.calendar import NEVER_OPEN, Calendar
 from forewarn.core.campaign.draft import CampaignBlockers
 from forewarn.core.campaign.limits import ExceededLimit
 from forewarn.core.campaign.record import Campaign, CampaignState, ClosedGate, ScopeProgress, WaveState, failed_waves
@@ -104,7 +104,7 @@ class WaitReasons:
             yield f"nothing is announced before {_format_time(spec.start_at)}"
         opens_at = self._calendar.next_start(now)
         if opens_at is None:
-            yield "no window is open within a year"
+            yield NEVER_OPEN
         elif opens_at > now:
             yield f"no window is open before {_format_time(opens_at)}"
         if self._blockers.start_limit is not None:

@@ -23,6 +23,8 @@ from forewarn.core.text import count_text, natural_sort_key
 ProgressCallback = Callable[[int, int], None]
 """Called now and then with the number of VMs that have been planned, and the number of selected VMs."""
 
+NOTHING_SELECTED = "the selection matches no VM: run `forewarn vm list` to see all VMs"
+
 PROGRESS_STEPS = 100
 MAX_NAMES_SHOWN = 5
 """How many names a remark lists; the others are only counted."""
@@ -120,7 +122,7 @@ def plan(
     scopes = sorted(fleet, key=lambda scope: natural_sort_key(scope.id))
     totals = count_selected(scopes)
     if not totals.vms:
-        raise Invalid("the selection matches no VM: run `forewarn vm list` to see all VMs")
+        raise Invalid(NOTHING_SELECTED)
     limits = resolve_limits(spec.policy, totals)
     scope_plans = [_scope_plan(rank, scope, limits) for rank, scope in enumerate(scopes)]
     waves = tuple(_with_progress(_placed(spec, scope_plans, context, limits, begin, zones), totals.vms, progress))

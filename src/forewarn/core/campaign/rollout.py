@@ -27,6 +27,7 @@ from forewarn.core.campaign.actions import (
     WaveResumed,
     WaveStuck,
 )
+from forewarn.core.campaign.calendar import NEVER_OPEN
 from forewarn.core.campaign.draft import CampaignBlockers, CampaignDecision, CampaignDraft
 from forewarn.core.campaign.expected_load import FAR_FUTURE, ExpectedLoad
 from forewarn.core.campaign.index import CampaignIndex
@@ -434,7 +435,7 @@ class _Step:
         rested_at = self.draft.record.rested_at(progress, calendar.gap)
         earliest = calendar.first_start(now, rested_at=rested_at, planned_at=planned_at)
         if earliest is None:
-            self._fail(id_, progress.current, "no window is open within a year")
+            self._fail(id_, progress.current, NEVER_OPEN)
         elif earliest > start:
             queue.put(id_, turn, earliest - calendar.notice)
         elif start < planned_at and not may_move_up:
