@@ -15,6 +15,7 @@ from bench.measurements.callers import LARGE
 from bench.result import BenchmarkResult
 from bench.workspace import Workspace
 from forewarn.core import impact_lifecycle
+from forewarn.core.approval import approve
 from forewarn.core.campaign.actions import (
     Action,
     ActionResult,
@@ -23,6 +24,7 @@ from forewarn.core.campaign.actions import (
     ClearWave,
     CloseScope,
     Finding,
+    GateClosed,
     GateOpened,
     ScopeClosed,
 )
@@ -48,12 +50,9 @@ from forewarn.fleet.event_loop import freeze_gc
 TARGET_MS = 5.0
 NOW = datetime(2030, 3, 25, tzinfo=UTC)
 ID = str(UUID(int=13)).upper()
-SPEC = CampaignSpec(
-    name="bench",
-    type=EventType.REBOOT,
-    selection=Selection(all=True),
-    policy=CampaignPolicy(scopes_at_once=Limit(percent=10), gate="health"),
-)
+POLICY = CampaignPolicy(scopes_at_once=Limit(percent=10), gate="health")
+WAITING_STEPS = 100
+"""How many steps are measured after all waves have become due at once."""
 NO_HISTORY: ScopeHistory = read_history((), ID)
 
 
@@ -103,7 +102,9 @@ class CampaignDriver:
     other tasks run between these pieces.
     """
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: Shape, policy: CampaignPolicy = POLICY) -> None:
+        self.spec = CampaignSpec(name="bench", type=EventType.REBOOT, selection=Selection(all=True), policy=policy)
+        self.is_gate_open = True
         self.context = RuleContext()
         self.now = NOW
         self.scopes = {scope.id: scope for scope in (make_scope(shape, n, now=NOW) for n in range(shape.scopes))}
@@ -120,13 +121,13 @@ class CampaignDriver:
             observe(self.index, id_, scope)
 
     def _start(self) -> Campaign:
-        fleet = plan_scopes(self.scopes.values(), SPEC, self.context, now=self.now)
-        planned = plan(SPEC, fleet, self.context, now=self.now, zones=find_zone)
+        fleet = plan_scopes(self.scopes.values(), self.spec, self.context, now=self.now)
+        planned = plan(self.spec, fleet, self.context, now=self.now, zones=find_zone)
         waves: dict[str, list[PlannedWave]] = {}
         for wave in planned.waves:
             waves.setdefault(wave.scope, []).append(wave)
         scopes = [plan_progress(each, started_at=self.now, seen=0) for each in waves.values()]
-        return start(SPEC, planned, scopes, id_=ID, by="bench", now=self.now).record
+        return start(self.spec, planned, scopes, id_=ID, by="bench", now=self.now).record
 
     def run(self, settled: int) -> None:
         """Run the campaign until it ends, or until this many waves are settled."""
@@ -136,6 +137,29 @@ class CampaignDriver:
                 self._act()
             elif not decision.has_more:
                 self._work(decision.wake_at)
+
+    def run_all_due(self) -> float:
+        """Announce a wave of every scope and let all become due at once; return the longest piece of the steps then.
+
+        The first scope has had its wave before, so that the others need the gate. The result is time of a processor.
+        """
+        while self._step().has_more or self.actions:
+            self._act()
+        first = next(iter(self.index.in_flight))
+        for event in self.scopes[first].events:
+            for vm in event.vms:
+                change = approve(self.scopes[first], vm, [event.id], self.context, now=self.now)
+                self._put(change.scope or self.scopes[first])
+        self.run(1)
+        self.now = max(wave.start for wave in self.index.in_flight.values())
+        self.steps.clear()
+        for _ in range(WAITING_STEPS):
+            decision = self._step()
+            if self.actions:
+                self._act()
+            elif not decision.has_more:
+                self.now = decision.wake_at or self.now
+        return max(step.processor for step in self.steps)
 
     def _step(self) -> CampaignDecision:
         stopwatch, before = Stopwatch(), self.record
@@ -186,7 +210,7 @@ class CampaignDriver:
                     self._put(clear_wave(scope, action, self.record, self.index, self.context, now=now).scope)
                     self.load.release(action.events)
                 case CheckGate(id_, n):
-                    finding = GateOpened(id_, n, asked_at=now)
+                    finding = GateOpened(id_, n, asked_at=now) if self.is_gate_open else GateClosed(id_, n, "sick")
                 case CloseScope(id_):
                     finding = ScopeClosed(id_)
                 case _:
@@ -228,22 +252,30 @@ def measure(workspace: Workspace, size: Size = FULL) -> BenchmarkResult:
     whole = percentile([step.whole * 1_000 for step in driver.steps], 99)
     saves = sum(step.is_saved for step in driver.steps)
     size_kib = len(encode(driver.record)) // 1024
+    del driver
+    all_due = CampaignDriver(size.fleet, CampaignPolicy()).run_all_due() * 1_000
+    waiting = CampaignDriver(size.fleet, CampaignPolicy(gate="health"))
+    waiting.is_gate_open = False
+    at_gate = waiting.run_all_due() * 1_000
     workspace.log(f"    {len(times)} steps, {saves} of them with a save: p99 {p99:.2f} ms, worst {max(times):.2f} ms")
     return BenchmarkResult(
         what=f"one step of a running campaign of {waves:,} waves: longest time without a turn for others",
         measured=f"p99 {p99:.1f} ms (median {median(times):.1f} ms, worst {max(times):.1f} ms)",
         target=f"≤ {TARGET_MS:.0f} ms",
-        met=p99 <= TARGET_MS,
+        met=max(p99, all_due, at_gate) <= TARGET_MS,
         figures={
             "p99_ms": round(p99, 3),
             "p99_processor_ms": round(processor, 3),
             "p99_whole_ms": round(whole, 3),
             "longest_ms": rounded(times, 3),
+            "all_due_ms": round(all_due, 3),
+            "closed_gate_ms": round(at_gate, 3),
             "saves": saves,
             "record_kib": size_kib,
         },
         note=f"{len(times)} steps until {size.settled:.0%} of the waves are settled, 10 % of the scopes at once and a "
         "gate; the pieces of a step are: to take one result or one changed scope, to decide, to encode the record of "
         f"{size_kib} KiB for its save; {processor:.1f} ms of a processor; all pieces of a step together: p99 "
-        f"{whole:.1f} ms",
+        f"{whole:.1f} ms; if a wave of every scope becomes due at once, without limits, the longest piece takes "
+        f"{all_due:.1f} ms of a processor, and {at_gate:.1f} ms at a closed gate",
     )
