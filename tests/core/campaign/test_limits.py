@@ -1,6 +1,6 @@
 """The load in impact at one time, and the message about a limit that would be exceeded."""
 
-from forewarn.core.campaign.limits import CampaignLimits, Counts, Load, Usage, resolve_limits
+from forewarn.core.campaign.limits import CampaignLimits, Counts, Load, Usage, UsageDraft, resolve_limits
 from forewarn.core.campaign.spec import CampaignPolicy, Limit
 
 
@@ -33,3 +33,18 @@ def test_shared_scopes_and_hosts_count_once_until_the_last_load_is_removed() -> 
     assert in_use.plus(first) == Counts(1, 2, 5)
     in_use.remove(second)
     assert in_use.plus(Load("b", (), 0)) == Counts(1, 0, 0)
+
+
+def test_draft_counts_like_the_usage_with_its_loads_and_does_not_change_it() -> None:
+    loads = [Load("a", ("hv-0", "hv-1"), 3), Load("b", ("hv-1",), 2), Load("b", ("hv-2",), 1), Load("c", ("hv-3",), 4)]
+    for kept in range(len(loads)):
+        in_use, both = Usage(), Usage()
+        for load in loads[:kept]:
+            in_use.add(load)
+            both.add(load)
+        draft, before = UsageDraft(in_use), [in_use.plus(load) for load in loads]
+        for load in loads[kept:]:
+            draft.add(load)
+            both.add(load)
+            assert [draft.plus(other) for other in loads] == [both.plus(other) for other in loads]
+        assert [in_use.plus(load) for load in loads] == before

@@ -97,33 +97,61 @@ class Usage:
     """Everything in impact at one time. Scopes and hosts that several loads share count once."""
 
     def __init__(self) -> None:
-        self._scopes: Counter[str] = Counter()
+        self.scopes: Counter[str] = Counter()
         self._on_hosts: Counter[str] = Counter()
         self.hosts: set[str] = set()
-        self._vms = 0
+        self.vms = 0
 
     def plus(self, load: Load) -> Counts:
         """Return the usage with one more load."""
         return Counts(
-            len(self._scopes) + (load.scope not in self._scopes),
+            len(self.scopes) + (load.scope not in self.scopes),
             len(self.hosts) + len([host for host in load.hosts if host not in self.hosts]),
-            self._vms + load.vms,
+            self.vms + load.vms,
         )
 
     def add(self, load: Load) -> None:
         """Add a load."""
-        scopes, on_hosts = self._scopes, self._on_hosts
+        scopes, on_hosts = self.scopes, self._on_hosts
         scopes[load.scope] = scopes.get(load.scope, 0) + 1
         for host in load.hosts:
             on_hosts[host] = on_hosts.get(host, 0) + 1
         self.hosts.update(load.hosts)
-        self._vms += load.vms
+        self.vms += load.vms
 
     def remove(self, load: Load) -> None:
         """Remove a load that was added before."""
-        _decrement(self._scopes, (load.scope,))
+        _decrement(self.scopes, (load.scope,))
         self.hosts.difference_update(_decrement(self._on_hosts, load.hosts))
-        self._vms -= load.vms
+        self.vms -= load.vms
+
+
+class UsageDraft:
+    """A usage with the loads that one decision adds. The usage itself does not change."""
+
+    def __init__(self, usage: Usage) -> None:
+        self._usage = usage
+        self._scopes: set[str] = set()
+        self._hosts: set[str] = set()
+        """Those that are added, and not in use yet."""
+        self._vms = 0
+
+    def add(self, load: Load) -> None:
+        """Add a load."""
+        if load.scope not in self._usage.scopes:
+            self._scopes.add(load.scope)
+        self._hosts.update(host for host in load.hosts if host not in self._usage.hosts)
+        self._vms += load.vms
+
+    def plus(self, load: Load) -> Counts:
+        """Return the usage with one more load."""
+        before = self._usage.plus(load)
+        shared = sum(host in self._hosts for host in load.hosts)
+        return Counts(
+            before.scopes + len(self._scopes) - (load.scope in self._scopes),
+            before.hosts + len(self._hosts) - shared,
+            before.vms + self._vms,
+        )
 
 
 def _decrement(counter: Counter[str], names: Iterable[str]) -> list[str]:

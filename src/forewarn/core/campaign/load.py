@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from forewarn.core.campaign.limits import Counts, Load, Usage, unknown_host
+from forewarn.core.campaign.limits import Counts, Load, Usage, UsageDraft, unknown_host
 from forewarn.core.event import Event, State
 from forewarn.core.impact import SETTLED, STUCK
 from forewarn.core.scope import Scope
@@ -48,7 +48,11 @@ def has_stuck_work(event: Event) -> bool:
 
 
 class FleetLoad:
-    """The load of the fleet, updated scope by scope. Events that a campaign has decided to start count at once."""
+    """The load of the fleet, updated scope by scope.
+
+    Decisions only read it. Who carries them out reserves the load of events that they start, and releases it when the
+    scope shows these events, or when they do not start.
+    """
 
     def __init__(self) -> None:
         self._usage = Usage()
@@ -85,6 +89,10 @@ class FleetLoad:
     def plus(self, load: Load) -> Counts:
         """Return the usage with this load added."""
         return self._usage.plus(load)
+
+    def draft(self) -> UsageDraft:
+        """Return the usage as a draft, to which a decision adds what it starts."""
+        return UsageDraft(self._usage)
 
     def loads(self) -> Iterator[Load]:
         """Yield all loads, including reserved ones."""

@@ -2,6 +2,16 @@
 
 `decide` and `apply_result` are functions of the record, the index and the time. They own the index and change it in
 place; record, entries and actions are values. If a decision cannot be saved, discard the index and build it again.
+
+A decision has four phases, each with a limited amount of work:
+
+1. Findings: what the scopes show is applied to the record. `index.news` has the scopes that show something new. An
+   action that follows from it is requested once, and is pending until its result is applied. As long as there is news,
+   nothing is cleared or announced, because it may free a limit or halt the campaign.
+2. Clear: waves that are ready start. Before they are announced, waves have no claim to the room that limits leave.
+3. Announce: only if this decision has requested nothing, because what was cleared is a part of the load that announced
+   waves will meet, and the caller has to reserve it first.
+4. End: the campaign is over when nothing is left.
 """
 
 from datetime import datetime, timedelta
@@ -81,7 +91,7 @@ def decide(
 
     Nothing is decided before every scope was observed. One decision applies findings, or clears, or announces, and a
     limited number of each, so that it does not block other tasks; if `has_more`, the next one can follow at once. The
-    load of cleared events must be reserved at once, because other campaigns decide while this decision is being saved.
+    load is only read: reserve that of cleared events at once, because other campaigns decide while this one is saved.
     """
     index.rebase(record)
     if index.stale or record.state.is_over:
@@ -231,6 +241,7 @@ class _Step:
     def __init__(self, record: Campaign, index: CampaignIndex, load: FleetLoad, now: datetime, *, notify: bool) -> None:
         self.draft = CampaignDraft(record, index.positions, notify=notify)
         self.index, self.calendar, self.load, self.now = index, index.calendar, load, now
+        self.usage = load.draft()
         self.actions: list[Action] = []
         self.wake_times: list[datetime | None] = []
         self.start_limit: ExceededLimit | None = None
@@ -240,16 +251,14 @@ class _Step:
 
     def decide(self) -> CampaignDecision:
         self.calendar.keep_current(self.now)
-        self._take_news()
+        self._apply_findings()
         if not self.index.news and self._is_running:
             self._clear()
-            if self.index.context.hold is None:
-                if self.actions or self.has_more:
-                    self.has_more = True
-                else:
-                    self._announce()
+            if self.actions or self.has_more:
+                self.has_more = True
+            elif self.index.context.hold is None:
+                self._announce()
         self._end_if_over()
-        self.load.release(event for action in self.actions if isinstance(action, ClearWave) for event in action.events)
         decision = self.draft.finish()
         self.index.record = decision.record
         return msgspec.structs.replace(
@@ -272,7 +281,7 @@ class _Step:
         """Update the index with what was drafted for a scope."""
         self.index.update(self.draft.record, self.draft.progress(scope))
 
-    def _take_news(self) -> None:
+    def _apply_findings(self) -> None:
         """Apply the findings of scopes to the record, and request the actions that follow."""
         index = self.index
         for id_ in nsmallest(MAX_NEWS, index.news, key=index.positions.__getitem__):
@@ -352,10 +361,10 @@ class _Step:
         for event in ready.events:
             if event.at > self.now:
                 break
-            if over := self.index.limits.exceeded(self.load.plus(event.load)):
+            if over := self.index.limits.exceeded(self.usage.plus(event.load)):
                 self.start_limit = over[0]
                 break
-            self.load.reserve(event.id, event.load)
+            self.usage.add(event.load)
             chosen.append(event)
         if chosen:
             if self.draft.progress(scope).wave(ready.n).state is WaveState.ANNOUNCED:
