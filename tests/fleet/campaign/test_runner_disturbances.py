@@ -146,7 +146,7 @@ class HalfFull(PolicyCheckingStore):
 async def test_start_that_could_not_be_saved_in_the_window_does_not_happen_after_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("forewarn.fleet.campaign.actions.CLEAR_PAUSE", 0.001)
+    monkeypatch.setattr("forewarn.fleet.campaign.executor.CLEAR_PAUSE", 0.001)
     monkeypatch.setattr("forewarn.fleet.scheduler.RETRY_DELAY", 0.001)
     store, clock = HalfFull(), ManualClock(TEN)
     async with run_fleet(web_scope(), store=store, clock=clock, platform=DurablePlatform(clock)) as fleet:
@@ -159,6 +159,7 @@ async def test_start_that_could_not_be_saved_in_the_window_does_not_happen_after
         store.full = False
         await fleet.time.advance(HOUR)
         assert store.started == 0
+        assert list(fleet.campaigns.duty._fleet_load.loads()) == [], "nothing is reserved"
         await fleet.time.advance(24 * HOUR)
         assert store.started == 1
 

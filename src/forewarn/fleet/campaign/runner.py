@@ -7,6 +7,8 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine
 from datetime import datetime
+from enum import Enum, auto
+from typing import NamedTuple
 
 import msgspec
 
@@ -19,7 +21,7 @@ from forewarn.core.campaign.record import Campaign, CampaignState, Notification
 from forewarn.core.campaign.rollout import apply_result, decide
 from forewarn.core.errors import CoreError
 from forewarn.core.journal import Entry
-from forewarn.fleet.campaign.actions import CampaignActions
+from forewarn.fleet.campaign.executor import ActionExecutor
 from forewarn.fleet.campaign.notifications import deliver_notifications
 from forewarn.fleet.campaign.time_zones import find_zone
 from forewarn.fleet.errors import SAVE_ERRORS, ScopeNotFound
@@ -39,8 +41,31 @@ MAX_DECISIONS = 40
 """How many decisions are saved together, at most."""
 
 
+class _Unsaved(NamedTuple):
+    """Decisions that are saved together: the record with its journal entries, and the actions that begin then."""
+
+    record: Campaign
+    entries: tuple[Entry, ...] = ()
+    actions: tuple[Action, ...] = ()
+
+
+class _Lifecycle(Enum):
+    """What the runner may do."""
+
+    CURRENT = auto()
+    OUTDATED = auto()
+    """A person or another process has changed the record: continue from it."""
+    DELETED = auto()
+    """Another process has deleted the record: decide nothing, and finish."""
+    STOPPED = auto()
+    """The duty was stopped: decide and execute nothing."""
+
+
 class CampaignRunner:
-    """Runs one campaign. `record` was last saved; `index` also includes the decisions since then."""
+    """Runs one campaign.
+
+    `record` was last saved. `index` belongs to the record of `_unsaved`, which is the same if nothing is to be saved.
+    """
 
     def __init__(
         self,
@@ -68,19 +93,15 @@ class CampaignRunner:
         self.duty_guards = guards
         """Returns the guards of everything that the duty to run campaigns saves."""
         self._set_timer = set_timer
+        self._on_capacity = on_capacity
         self._on_finished = on_finished
         self.index = CampaignIndex(campaign, scopes.rule_context, find_zone)
         self.blockers = CampaignBlockers()
         """The blockers of the last decision."""
-        self._decided = campaign
-        self._entries: list[Entry] = []
-        """Decisions that are not saved yet: the record and its journal entries."""
-        self._notify = notifier.has_receivers
-        self._undone: list[Action] = []
-        """Decided actions that have not begun."""
+        self._unsaved = _Unsaved(campaign)
         self._executing: set[Action] = set()
         self._results: list[ActionResult] = []
-        self._actions = CampaignActions(self, scopes, store, fleet_load, checker=checker, on_capacity=on_capacity)
+        self._executor = ActionExecutor(self, scopes, store, checker=checker)
         self._dirty: set[str] = set()
         self._lock = asyncio.Lock()
         self._slots = asyncio.Semaphore(MAX_CONCURRENT)
@@ -88,9 +109,7 @@ class CampaignRunner:
         self._is_woken = False
         self._is_running = False
         self._is_notifying = False
-        self._is_deleted = False
-        self._is_stopped = False
-        self._is_outdated = False
+        self._lifecycle = _Lifecycle.CURRENT
         self._running_tasks: set[asyncio.Task[None]] = set()
         self._latest = campaign.started_at
 
@@ -101,9 +120,9 @@ class CampaignRunner:
 
     @property
     def newest(self) -> Campaign:
-        """The newest saved record, by any process. Decisions that use it are guarded by `guards`."""
+        """The newest saved record, by any process; aborted if it was deleted. What rests on it needs `guards`."""
         newest, _ = self._record_loop.newest(self.id)
-        return newest or msgspec.structs.replace(self.record, state=CampaignState.ABORTED)
+        return newest or msgspec.structs.replace(self.record, state=CampaignState.ABORTED, notifications=())
 
     def guards(self) -> Guards:
         """Return the campaign's record with its known revision, and the guards of the duty."""
@@ -121,7 +140,7 @@ class CampaignRunner:
 
     def wake(self) -> None:
         """Schedule the next step of the loop, unless the duty was stopped."""
-        if self._is_stopped:
+        if self._lifecycle is _Lifecycle.STOPPED:
             return
         self._is_woken = True
         if not self._is_running:
@@ -130,14 +149,14 @@ class CampaignRunner:
 
     def on_record_changed(self, record: Campaign) -> None:
         """Continue from the saved record if a person or another process has changed it."""
-        if record not in (self._decided, self.record):
-            self._is_outdated = True
+        if self._lifecycle is _Lifecycle.CURRENT and record not in (self._unsaved.record, self.record):
+            self._lifecycle = _Lifecycle.OUTDATED
             self.wake()
 
     async def stop(self) -> None:
         """Decide and execute nothing more. On return no task is running."""
-        self._is_stopped = True
-        self._release_undone()
+        self._lifecycle = _Lifecycle.STOPPED
+        self._drop_unsaved()
         self._set_timer(self.id, None)
         tasks = tuple(self._running_tasks)
         for task in tasks:
@@ -152,9 +171,9 @@ class CampaignRunner:
 
     def on_record_deleted(self) -> None:
         """Stop, because another process has deleted the record."""
-        self._is_deleted = True
-        self._release_undone()
-        self.record = msgspec.structs.replace(self.record, state=CampaignState.ABORTED, notifications=())
+        self._lifecycle = _Lifecycle.DELETED
+        self.record = self.newest
+        self._drop_unsaved()
         self._set_timer(self.id, None)
         self.wake()
 
@@ -163,7 +182,7 @@ class CampaignRunner:
     async def _run(self) -> None:
         pauses = backoff(FIRST_PAUSE, LONGEST_PAUSE)
         try:
-            while self._is_woken and not self._is_deleted:
+            while self._is_woken and self._lifecycle is not _Lifecycle.DELETED:
                 self._is_woken = False
                 try:
                     async with self._lock:
@@ -196,42 +215,41 @@ class CampaignRunner:
         results, self._results = self._results, []
         for result in results:
             await self._fair_share.wait_turn()
-            self._take(apply_result(self._decided, self.index, result, now=self.now(), notify=self._notify))
+            self._take(apply_result(self._unsaved.record, self.index, result, now=self.now(), notify=self._notify))
             self._dirty.add(result.action.scope)  # observe it after the result, and not only before
         await self._observe_scopes()
-        actions = await self._decide()
+        await self._decide()
         if not await self._save():
             self._is_woken = True
             return
-        self._undone = []
+        actions, self._unsaved = self._unsaved.actions, _Unsaved(self.record)
         for action in actions:
             await self._fair_share.wait_turn()
             self._start_action(action)
 
-    async def _decide(self) -> list[Action]:
-        """Decide until nothing is left to decide, or enough for one save; return the actions."""
+    @property
+    def _notify(self) -> bool:
+        return self._notifier.has_receivers
+
+    async def _decide(self) -> None:
+        """Decide until nothing is left to decide, or enough for one save."""
         for left in range(MAX_DECISIONS, 0, -1):
-            decision = decide(self._decided, self.index, self._fleet_load, now=self.now(), notify=self._notify)
+            decision = decide(self._unsaved.record, self.index, self._fleet_load, now=self.now(), notify=self._notify)
             self._take(decision)
-            self._reserve(decision.actions)
             if not decision.has_more or left == 1:
                 self.blockers = decision.blockers
                 self._set_timer(self.id, decision.wake_at)
                 self._is_woken = self._is_woken or decision.has_more
                 break
             await asyncio.sleep(0)
-        return list(self._undone)
 
     def _follow_record(self) -> None:
         """Continue from a changed record. All decisions made here are then either saved or discarded."""
-        if self._is_outdated:
-            self._is_outdated = False
-            self.record = self._decided = self._newest_record()
+        if self._lifecycle is _Lifecycle.OUTDATED:
+            self._lifecycle = _Lifecycle.CURRENT
+            self.record = self.newest
+            self._drop_unsaved()
             self.index.rebase(self.record)
-
-    def _newest_record(self) -> Campaign:
-        newest, _ = self._record_loop.newest(self.id)
-        return newest or self.record
 
     def _follow_context(self) -> None:
         """Continue with the current context of the rules.
@@ -243,13 +261,13 @@ class CampaignRunner:
         if new is old:
             return
         if (new.policy, new.hold) != (old.policy, old.hold):
-            self.index = CampaignIndex(self._decided, new, find_zone, pending=self.index.pending)
+            self.index = CampaignIndex(self._unsaved.record, new, find_zone, pending=self.index.pending)
         else:
             self.index.context = new
 
     async def _observe_scopes(self) -> None:
         """Observe every changed scope, in short time slices."""
-        while not self._decided.state.is_over and (changed := self._dirty | self.index.stale):
+        while not self._unsaved.record.state.is_over and (changed := self._dirty | self.index.stale):
             self._dirty = set()
             for id_ in sorted(changed, key=self.index.positions.__getitem__):
                 await self._fair_share.wait_turn()
@@ -258,21 +276,31 @@ class CampaignRunner:
                 observe(self.index, id_, scope)
 
     def _take(self, decision: CampaignDecision) -> None:
-        """Continue from a decision that is going to be saved."""
-        self._decided = decision.record
-        self._entries += decision.entries
+        """Continue from a decision that is going to be saved.
 
-    def _reserve(self, actions: tuple[Action, ...]) -> None:
-        """Reserve the load that is about to start, because other campaigns decide while this is being saved."""
-        self._undone += actions
-        for action in actions:
+        The load that is about to start is reserved, because other campaigns decide while this is being saved.
+        """
+        _, entries, actions = self._unsaved
+        self._unsaved = _Unsaved(decision.record, entries + decision.entries, actions + decision.actions)
+        for action in decision.actions:
             if isinstance(action, ClearWave):
                 for event, load in zip(action.events, action.loads, strict=True):
                     self._fleet_load.reserve(event, load)
 
+    def _release(self, *actions: Action) -> None:
+        """Release what is reserved: the scope now shows the events, or they do not start."""
+        for action in actions:
+            if isinstance(action, ClearWave):
+                self._fleet_load.release(action.events)
+
+    def _drop_unsaved(self) -> None:
+        """Return to the saved record. The index still has to be brought back to it."""
+        self._release(*self._unsaved.actions)
+        self._unsaved = _Unsaved(self.record)
+
     async def _save(self) -> bool:
         """Save the decisions, if they change anything. If the record was changed meanwhile, return False."""
-        base, record, entries = self.record, self._decided, tuple(self._entries)
+        base, (record, entries, actions) = self.record, self._unsaved
         if record is base:
             return True
 
@@ -285,26 +313,20 @@ class CampaignRunner:
         is_saved = await self._record_loop.apply(self.id, command)
         if not is_saved:
             self._reset()
-        elif not self._is_deleted:
-            self.record, self._entries = record, []
+        elif self._lifecycle is not _Lifecycle.DELETED:
+            self.record, self._unsaved = record, _Unsaved(record, (), actions)
         return is_saved
 
     def _reset(self) -> None:
         """Return to the saved state. Decisions that have not begun are made again."""
-        self._release_undone()
-        self._is_outdated = False
-        self.record = self._decided = self._newest_record()
-        self._entries, self._notify = [], self._notifier.has_receivers
+        if self._lifecycle is _Lifecycle.OUTDATED:
+            self._lifecycle = _Lifecycle.CURRENT
+        self.record = self.newest
+        self._drop_unsaved()
         pending = PendingActions()
         for action in self._executing:
             pending.add(action)
         self.index = CampaignIndex(self.record, self._scopes.rule_context, find_zone, pending=pending)
-
-    def _release_undone(self) -> None:
-        for action in self._undone:
-            if isinstance(action, ClearWave):
-                self._fleet_load.release(action.events)
-        self._undone = []
 
     # Executing.
 
@@ -317,11 +339,15 @@ class CampaignRunner:
         finding: Finding | None = None
         try:
             async with self._slots:
-                finding = await self._actions.execute(action)
+                finding = await self._executor.execute(action)
         except ScopeNotFound as gone:
             log.info("campaign %s: %s", self.record.name, gone)
         except CoreError as refusal:
             log.info("campaign %s: action %s was refused: %s", self.record.name, action, refusal)
+        finally:
+            self._release(action)
+        if isinstance(action, ClearWave):
+            self._on_capacity()
         self._executing.discard(action)
         self._results.append(ActionResult(action, finding))
         self.wake()
@@ -336,8 +362,9 @@ class CampaignRunner:
                 async with self._lock:
                     self._follow_record()
                     notifications = tuple(other for other in self.record.notifications if other != notification)
-                    self._decided = msgspec.structs.replace(self._decided, notifications=notifications)
-                    self.index.rebase(self._decided)
+                    record = msgspec.structs.replace(self.record, notifications=notifications)
+                    self._unsaved = _Unsaved(record)
+                    self.index.rebase(record)
                     await self._save()
             except SAVE_ERRORS as error:
                 log.warning("campaign %s: could not save that %s was delivered: %s", self.id, notification.what, error)

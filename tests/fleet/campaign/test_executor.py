@@ -1,4 +1,4 @@
-"""Campaign actions: what is done in the scopes, in the journal and at the gate, and what is found out."""
+"""Action executor: what is done in the scopes, in the journal and at the gate, and what is found out."""
 
 import logging
 from collections.abc import AsyncIterator
@@ -27,8 +27,7 @@ from forewarn.core.campaign.actions import (
 from forewarn.core.campaign.commands import abort, plan_progress, start
 from forewarn.core.campaign.draft import CampaignDraft
 from forewarn.core.campaign.index import CampaignIndex, observe
-from forewarn.core.campaign.limits import Counts, Load
-from forewarn.core.campaign.load import FleetLoad
+from forewarn.core.campaign.limits import Load
 from forewarn.core.campaign.record import Campaign, WaveState
 from forewarn.core.event import State
 from forewarn.core.impact import Failed, ImpactState
@@ -36,8 +35,8 @@ from forewarn.core.impact_lifecycle import begin, settle
 from forewarn.core.policy import EMULATOR
 from forewarn.core.scope import EventOutcome
 from forewarn.fleet import retry
-from forewarn.fleet.campaign import actions
-from forewarn.fleet.campaign.actions import CampaignActions
+from forewarn.fleet.campaign import executor
+from forewarn.fleet.campaign.executor import ActionExecutor
 from forewarn.fleet.campaign.time_zones import find_zone
 from forewarn.fleet.service import Fleet
 from forewarn.platform.port import GateChecker, GateFailed, GatePassed, GateRequest
@@ -103,18 +102,14 @@ class ScriptedGate:
 
 
 class Bench:
-    """A fleet with one scope, a campaign over it, and its actions."""
+    """A fleet with one scope, a campaign over it, and the executor of its actions."""
 
     def __init__(
         self, fleet: Fleet, clock: ManualClock, store: FailingStore, checker: GateChecker, **policy: Any
     ) -> None:
         self.fleet, self.clock = fleet, clock
         self.owner = Owner(fleet, **policy)
-        self.load = FleetLoad()
-        self.freed = 0
-        self.actions = CampaignActions(
-            self.owner, fleet.scopes, store, self.load, checker=checker, on_capacity=self._count
-        )
+        self.executor = ActionExecutor(self.owner, fleet.scopes, store, checker=checker)
 
     def let_notice_pass(self) -> None:
         """Have the campaign know that the wave is announced, and let it become due."""
@@ -122,9 +117,6 @@ class Bench:
         draft = CampaignDraft(self.owner.record)
         draft.put_wave("web", 1, WaveState.ANNOUNCED, DUE)
         self.owner.take(draft.finish().record)
-
-    def _count(self) -> None:
-        self.freed += 1
 
     @property
     def event(self) -> str:
@@ -157,7 +149,7 @@ async def run_bench(
 
 async def test_announced_wave_has_its_events() -> None:
     async with run_bench() as bench:
-        found = await bench.actions.execute(ANNOUNCE)
+        found = await bench.executor.execute(ANNOUNCE)
         assert found == WaveAnnounced("web", 1, 1, DUE, seen=0)
         (event,) = bench.fleet.replica.scope("web").events
         assert (event.vms, event.not_before, event.campaign, event.request) == (
@@ -171,34 +163,32 @@ async def test_announced_wave_has_its_events() -> None:
 async def test_wave_that_a_rule_refuses_is_found_refused() -> None:
     async with run_bench() as bench:
         far = AnnounceWave("web", 1, TEN.replace(year=TEN.year + 2), LOAD)
-        found = await bench.actions.execute(far)
+        found = await bench.executor.execute(far)
         assert isinstance(found, WaveRefused)
         assert (found.scope, found.n) == ("web", 1)
         assert bench.states == []
 
 
-async def test_cleared_wave_starts_and_its_reservation_ends() -> None:
+async def test_cleared_wave_starts() -> None:
     async with run_bench() as bench:
-        await bench.actions.execute(ANNOUNCE)
+        await bench.executor.execute(ANNOUNCE)
         bench.let_notice_pass()
-        bench.load.reserve(bench.event, LOAD)
-        assert await bench.actions.execute(ClearWave("web", 1, (bench.event,), (LOAD,))) is None
+        assert await bench.executor.execute(ClearWave("web", 1, (bench.event,), (LOAD,))) is None
         assert bench.states == [State.STARTED]
-        assert (bench.load.plus(Load("b", (), 0)), bench.freed) == (Counts(1, 0, 0), 1)
 
 
 async def test_wave_that_could_not_be_saved_is_not_cleared_and_not_tried_again(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(actions, "CLEAR_PAUSE", 0.0)
+    monkeypatch.setattr(executor, "CLEAR_PAUSE", 0.0)
     store = FailingStore()
     async with run_bench(store) as bench:
-        await bench.actions.execute(ANNOUNCE)
+        await bench.executor.execute(ANNOUNCE)
         bench.let_notice_pass()
         store.full = True
-        with caplog.at_level(logging.WARNING, logger=actions.__name__):
-            await bench.actions.execute(ClearWave("web", 1, (bench.event,), (LOAD,)))
-        assert (bench.states, store.refused, bench.freed) == ([State.SCHEDULED], 1, 1)
+        with caplog.at_level(logging.WARNING, logger=executor.__name__):
+            await bench.executor.execute(ClearWave("web", 1, (bench.event,), (LOAD,)))
+        assert (bench.states, store.refused) == ([State.SCHEDULED], 1)
         assert [record.levelname for record in caplog.records] == ["WARNING"]
         store.full = False
 
@@ -216,50 +206,50 @@ async def test_announcement_is_repeated_until_it_is_saved(monkeypatch: pytest.Mo
 
 
 async def execute(bench: Bench) -> None:
-    await bench.actions.execute(ANNOUNCE)
+    await bench.executor.execute(ANNOUNCE)
 
 
 async def test_withdrawn_event_is_cancelled_in_the_name_of_the_one_who_aborted() -> None:
     async with run_bench() as bench:
-        await bench.actions.execute(ANNOUNCE)
+        await bench.executor.execute(ANNOUNCE)
         bench.owner.take(abort(bench.owner.record, by="bob", why="no", now=TEN).record)
-        assert await bench.actions.execute(WithdrawEvent("web", bench.event, "bob", "no")) is None
+        assert await bench.executor.execute(WithdrawEvent("web", bench.event, "bob", "no")) is None
         scope_ = bench.fleet.replica.scope("web")
         assert (scope_.events, scope_.ended[-1].outcome) == ((), EventOutcome.CANCELED)
-        found = await bench.actions.execute(ReadOutcome("web", 1))
+        found = await bench.executor.execute(ReadOutcome("web", 1))
         assert found == WaveEnded("web", 1, (EventOutcome.CANCELED,))
 
 
 async def test_stuck_work_of_an_event_is_retried() -> None:
     async with run_bench() as bench:
-        await bench.actions.execute(ANNOUNCE)
+        await bench.executor.execute(ANNOUNCE)
         bench.let_notice_pass()
-        await bench.actions.execute(ClearWave("web", 1, (bench.event,), (LOAD,)))
+        await bench.executor.execute(ClearWave("web", 1, (bench.event,), (LOAD,)))
         context = bench.fleet.scopes.rule_context
         await bench.fleet.scopes.apply("web", lambda value: begin(value, bench.event, "web-0", now=DUE))
         await bench.fleet.scopes.apply(
             "web", lambda value: settle(value, bench.event, "web-0", Failed("no power"), context, now=DUE)
         )
         assert bench.impacts == [ImpactState.FAILED]
-        assert await bench.actions.execute(RetryEvent("web", bench.event, "bob")) is None
+        assert await bench.executor.execute(RetryEvent("web", bench.event, "bob")) is None
         assert bench.impacts == [ImpactState.PENDING]
 
 
 async def test_unknown_outcome_of_a_wave_is_empty() -> None:
     async with run_bench() as bench:
-        assert await bench.actions.execute(ReadOutcome("web", 1)) == WaveEnded("web", 1, ())
+        assert await bench.executor.execute(ReadOutcome("web", 1)) == WaveEnded("web", 1, ())
 
 
 async def test_closed_scope_has_the_vms_that_no_wave_has_done() -> None:
     async with run_bench() as bench:
-        found = await bench.actions.execute(CloseScope("web"))
+        found = await bench.executor.execute(CloseScope("web"))
         assert found == ScopeClosed("web", ((0, 1), (1, 1)))
 
 
 async def test_open_gate_is_found_open_as_of_the_moment_it_was_asked() -> None:
     gate = ScriptedGate(GatePassed())
     async with run_bench(checker=gate, gate="health") as bench:
-        assert await bench.actions.execute(CheckGate("web", 2)) == GateOpened("web", 2, TEN)
+        assert await bench.executor.execute(CheckGate("web", 2)) == GateOpened("web", 2, TEN)
     assert gate.requests == [GateRequest(gate="health", campaign=CAMPAIGN_ID, name="kernel", scope="web", wave=2)]
 
 
@@ -270,7 +260,7 @@ async def test_gate_that_is_closed_or_cannot_be_asked_is_found_closed(
     result: GateFailed | Exception, reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with run_bench(checker=ScriptedGate(result), gate="health") as bench:
-        found = await bench.actions.execute(CheckGate("web", 2))
+        found = await bench.executor.execute(CheckGate("web", 2))
     assert isinstance(found, GateClosed)
     assert reason in found.reason
     assert [record.levelname for record in caplog.records] == (["ERROR"] if isinstance(result, Exception) else [])
@@ -279,5 +269,5 @@ async def test_gate_that_is_closed_or_cannot_be_asked_is_found_closed(
 async def test_campaign_without_a_gate_finds_it_closed() -> None:
     gate = ScriptedGate(GatePassed())
     async with run_bench(checker=gate) as bench:
-        assert isinstance(await bench.actions.execute(CheckGate("web", 2)), GateClosed)
+        assert isinstance(await bench.executor.execute(CheckGate("web", 2)), GateClosed)
     assert gate.requests == []

@@ -1,4 +1,4 @@
-"""Campaign actions: executes what a rollout has decided, in the scopes, in the journal and at the gate.
+"""Action executor: executes what a rollout has decided, in the scopes, in the journal and at the gate.
 
 Each action returns a finding as a value; the runner saves it together with everything else that has happened.
 """
@@ -26,7 +26,6 @@ from forewarn.core.campaign.actions import (
 )
 from forewarn.core.campaign.history import RELEVANT_KINDS, ScopeHistory, read_history
 from forewarn.core.campaign.index import CampaignIndex
-from forewarn.core.campaign.load import FleetLoad
 from forewarn.core.campaign.record import Campaign
 from forewarn.core.campaign.scope_rules import clear_wave, close_scope, execute
 from forewarn.core.journal import Entry
@@ -80,25 +79,14 @@ class ActionOwner(Protocol):
         ...
 
 
-class CampaignActions:
+class ActionExecutor:
     """Executes the actions of one campaign."""
 
-    def __init__(
-        self,
-        owner: ActionOwner,
-        scopes: Scopes,
-        store: Store,
-        fleet_load: FleetLoad,
-        *,
-        checker: GateChecker,
-        on_capacity: Callable[[], None],
-    ) -> None:
+    def __init__(self, owner: ActionOwner, scopes: Scopes, store: Store, *, checker: GateChecker) -> None:
         self._owner = owner
         self._scopes = scopes
         self._store = store
-        self._fleet_load = fleet_load
         self._checker = checker
-        self._on_capacity = on_capacity
         self._fair_share = FairShare()
 
     async def execute(self, action: Action) -> Finding | None:
@@ -145,9 +133,6 @@ class CampaignActions:
         except SAVE_ERRORS as error:
             log.warning("%s; campaign %s decides again in %.1f s", error, self._owner.record.name, CLEAR_PAUSE)
             await asyncio.sleep(CLEAR_PAUSE)
-        finally:
-            self._fleet_load.release(action.events)
-        self._on_capacity()
 
     async def _close_scope(self, id_: str) -> ScopeClosed:
         history = await self._read_history(id_)
