@@ -118,7 +118,7 @@ class CampaignDriver:
         self.encode = CampaignEncoder()
         self.encode(self.record)
         for id_, scope in self.scopes.items():
-            observe(self.index, id_, scope)
+            self.index = observe(self.index, id_, scope)
 
     def _start(self) -> Campaign:
         fleet = plan_scopes(self.scopes.values(), self.spec, self.context, now=self.now)
@@ -168,7 +168,7 @@ class CampaignDriver:
             self.record = apply_result(self.record, self.index, result, now=self.now).record
             stopwatch.lap()
         for id_ in changed:
-            observe(self.index, id_, self.scopes[id_])
+            self.index = observe(self.index, id_, self.scopes[id_])
             stopwatch.lap()
         decision = CampaignDecision(self.record, has_more=True)
         for _ in range(MAX_DECISIONS):

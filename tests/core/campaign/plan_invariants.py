@@ -9,13 +9,23 @@ from zoneinfo import ZoneInfo
 from forewarn.core.campaign.plan import Plan, PlannedWave, UnplacedVms
 from forewarn.core.campaign.selection import is_selected
 from forewarn.core.campaign.spec import CampaignPolicy, CampaignSpec, Limit
-from forewarn.core.campaign.windows import is_open
+from forewarn.core.campaign.windows import ZoneLookup, next_start
 from forewarn.core.policy import RuleContext
 from forewarn.core.scope import Scope
 
 MINUTE = timedelta(minutes=1)
 VmKey = tuple[str, str]
 """A VM: its scope and its name."""
+
+
+def may_start(policy: CampaignPolicy, moment: datetime, length: timedelta, zones: ZoneLookup) -> bool:
+    """Return whether a wave of this length may start at this time."""
+    return next_start(policy, moment, length, zones) == moment
+
+
+def is_open(policy: CampaignPolicy, moment: datetime, zones: ZoneLookup) -> bool:
+    """Return whether a wave that takes no time may start at this time."""
+    return may_start(policy, moment, timedelta(0), zones)
 
 
 class PlanInvariants:

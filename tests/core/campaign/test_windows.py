@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forewarn.core.campaign.spec import WEEKDAYS, Blackout, CampaignPolicy, Weekday, Window
-from forewarn.core.campaign.windows import is_open, longest_span, may_start, next_start, start_spans
+from forewarn.core.campaign.windows import longest_span, next_start, start_spans
+from tests.core.campaign.plan_invariants import is_open, may_start
 from tests.support.examples import examples
 
 MINUTE = timedelta(minutes=1)

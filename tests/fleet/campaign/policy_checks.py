@@ -11,7 +11,6 @@ import msgspec
 from forewarn.core.campaign.limits import Counts
 from forewarn.core.campaign.record import CampaignState
 from forewarn.core.campaign.spec import CampaignSpec
-from forewarn.core.campaign.windows import is_open
 from forewarn.core.event import Event, EventType, State
 from forewarn.core.impact import SETTLED
 from forewarn.core.journal import Entry, EntryKind
@@ -19,6 +18,7 @@ from forewarn.core.scope import Scope
 from forewarn.fleet.campaign.time_zones import find_zone
 from forewarn.store.memory import MemoryStore
 from forewarn.store.port import NO_GUARDS, Guards, JournalQuery, JournalRow, RecordKey, RecordKind
+from tests.core.campaign.plan_invariants import is_open
 
 _decode_scope = msgspec.json.Decoder(Scope).decode
 

@@ -1,7 +1,9 @@
 """The index of a campaign: everything derived from its record and its scopes, updated scope by scope.
 
-It can be rebuilt at any moment: a new index that has observed the same scopes is equal. Only actions that were
-requested and are not reported yet are lost with it; they are requested again, and every action may be repeated."""
+`observe`, `decide` and `apply_result` change it in place; a failed save discards it. It can be rebuilt at any moment: a
+new index that has observed the same scopes is equal. Lost with it are only the `PendingActions`: requested actions that
+have no result yet, which are requested again, as every action may be repeated; and when the gate was found open, which
+costs another check."""
 
 from bisect import bisect_left, bisect_right, insort
 from datetime import datetime

@@ -27,23 +27,11 @@ class Span(NamedTuple):
     end: datetime
 
 
-def is_open(policy: CampaignPolicy, moment: datetime, zones: ZoneLookup) -> bool:
-    """Return whether windows and black-outs allow waves to start at this time."""
-    return may_start(policy, moment, timedelta(0), zones)
-
-
-def may_start(policy: CampaignPolicy, moment: datetime, length: timedelta, zones: ZoneLookup) -> bool:
-    """Return whether a wave of this length may start at this time.
-
-    It must start in a window and end before a black-out; it must end in the window only if the policy requires that.
-    """
-    return next_start(policy, moment, length, zones) == moment
-
-
 def next_start(policy: CampaignPolicy, moment: datetime, length: timedelta, zones: ZoneLookup) -> datetime | None:
     """Return the first time, not before this one, at which a wave of this length may start.
 
-    None if there is none within `MAX_CAMPAIGN_DURATION`.
+    It must start in a window and end before a black-out; it must end in the window only if the policy requires that.
+    None if there is no such time within `MAX_CAMPAIGN_DURATION`.
     """
     return next((max(span.start, moment) for span in start_spans(policy, moment, length, zones)), None)
 

@@ -273,7 +273,7 @@ class CampaignRunner:
                 await self._fair_share.wait_turn()
                 self._follow_context()  # it can change at any wait
                 scope, _ = self._scopes.replica.newest(id_)
-                observe(self.index, id_, scope)
+                self.index = observe(self.index, id_, scope)
 
     def _take(self, decision: CampaignDecision) -> None:
         """Continue from a decision that is going to be saved.

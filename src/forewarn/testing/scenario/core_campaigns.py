@@ -129,7 +129,7 @@ class CoreCampaigns:
             self._load.update(id_, state.scopes.get(id_))
         for id_ in index.positions:
             if id_ in index.stale or index.scopes[id_] is not state.scopes.get(id_):
-                observe(index, id_, state.scopes.get(id_))
+                index = campaign.index = observe(index, id_, state.scopes.get(id_))
 
     def _take(self, campaign: CoreCampaign, decision: CampaignDecision) -> None:
         campaign.record = decision.record

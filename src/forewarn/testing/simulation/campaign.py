@@ -103,7 +103,7 @@ class SimulatedCampaign:
         while has_more and not self.record.state.is_over:
             self.index.rebase(self.record)
             for scope in sorted(self._changed | self.index.stale):
-                observe(self.index, scope, self._cell.find(scope))
+                self.index = observe(self.index, scope, self._cell.find(scope))
             self._changed.clear()
             decision = decide(self.record, self.index, self._load, now=now)
             self._save(decision)
