@@ -19,25 +19,20 @@ from forewarn.core.approval import approve
 from forewarn.core.campaign.actions import (
     Action,
     ActionResult,
-    AnnounceWave,
     CheckGate,
     ClearWave,
-    CloseScope,
-    Finding,
     GateClosed,
     GateOpened,
-    ScopeClosed,
 )
 from forewarn.core.campaign.commands import plan_progress, start
 from forewarn.core.campaign.draft import CampaignDecision
-from forewarn.core.campaign.history import ScopeHistory, read_history
 from forewarn.core.campaign.index import CampaignIndex, observe
 from forewarn.core.campaign.load import FleetLoad
-from forewarn.core.campaign.plan import PlannedWave, plan
+from forewarn.core.campaign.plan import plan
 from forewarn.core.campaign.plan_input import plan_scopes
 from forewarn.core.campaign.record import Campaign, CampaignEncoder, CampaignState, encode
 from forewarn.core.campaign.rollout import apply_result, decide
-from forewarn.core.campaign.scope_rules import announce_wave, clear_wave
+from forewarn.core.campaign.scope_rules import execute
 from forewarn.core.campaign.spec import CampaignPolicy, CampaignSpec, Limit, Selection
 from forewarn.core.event import EventType, State
 from forewarn.core.impact import Done
@@ -53,7 +48,6 @@ ID = str(UUID(int=13)).upper()
 POLICY = CampaignPolicy(scopes_at_once=Limit(percent=10), gate="health")
 WAITING_STEPS = 100
 """How many steps are measured after all waves have become due at once."""
-NO_HISTORY: ScopeHistory = read_history((), ID)
 
 
 class Size(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,10 +117,7 @@ class CampaignDriver:
     def _start(self) -> Campaign:
         fleet = plan_scopes(self.scopes.values(), self.spec, self.context, now=self.now)
         planned = plan(self.spec, fleet, self.context, now=self.now, zones=find_zone)
-        waves: dict[str, list[PlannedWave]] = {}
-        for wave in planned.waves:
-            waves.setdefault(wave.scope, []).append(wave)
-        scopes = [plan_progress(each, started_at=self.now, seen=0) for each in waves.values()]
+        scopes = [plan_progress(waves, started_at=self.now, seen=0) for waves in planned.by_scope().values()]
         return start(self.spec, planned, scopes, id_=ID, by="bench", now=self.now).record
 
     def run(self, settled: int) -> None:
@@ -199,22 +190,16 @@ class CampaignDriver:
         """Do what the runner does at this time."""
         now, actions, self.actions = self.now, self.actions[:MAX_CONCURRENT], self.actions[MAX_CONCURRENT:]
         for action in actions:
-            finding: Finding | None = None
             scope = self.scopes[action.scope]
-            match action:
-                case AnnounceWave():
-                    change = announce_wave(scope, action, self.record, self.index, NO_HISTORY, self.context, now=now)
-                    self._put(change.scope)
-                    finding = change.result
-                case ClearWave():
-                    self._put(clear_wave(scope, action, self.record, self.index, self.context, now=now).scope)
-                    self.load.release(action.events)
-                case CheckGate(id_, n):
-                    finding = GateOpened(id_, n, asked_at=now) if self.is_gate_open else GateClosed(id_, n, "sick")
-                case CloseScope(id_):
-                    finding = ScopeClosed(id_)
-                case _:
-                    raise ValueError(f"{action} is not expected of an undisturbed campaign")
+            change = execute(action, scope, self.record, self.index, (), self.context, now=now)
+            if change.scope is not scope:
+                self._put(change.scope)
+            if isinstance(action, ClearWave):
+                self.load.release(action.events)
+            finding = change.result
+            if isinstance(action, CheckGate):
+                id_, n = action.scope, action.n
+                finding = GateOpened(id_, n, asked_at=now) if self.is_gate_open else GateClosed(id_, n, "sick")
             self.results.append(ActionResult(action, finding))
 
     def _put(self, scope: Scope | None) -> None:

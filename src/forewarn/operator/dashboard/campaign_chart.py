@@ -87,9 +87,7 @@ class CampaignChart(NamedTuple):
 
 def plan_chart(plan: Plan, policy: CampaignPolicy, *, now: datetime) -> CampaignChart:
     """Return the planned waves, a row per scope in the order of their starts."""
-    waves: dict[str, list[PlannedWave]] = {}
-    for wave in plan.waves:
-        waves.setdefault(wave.scope, []).append(wave)
+    waves = plan.by_scope()
     missing: dict[str, int] = {}
     for each in plan.unplaced:
         waves.setdefault(each.scope, [])
