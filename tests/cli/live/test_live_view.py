@@ -10,15 +10,13 @@ from rich.table import Table
 from rich.text import Text
 
 from forewarn.api.errors import ApiError, InvalidResponse, ServiceUnreachable
+from forewarn.api.journal_follower import Heartbeat, StreamResumed, StreamUnavailable
 from forewarn.cli.live import live_view
 from forewarn.cli.live.journal_stream import (
-    Heartbeat,
     KeyInput,
     LiveStream,
     StreamFailed,
     StreamItem,
-    StreamResumed,
-    StreamUnavailable,
 )
 from forewarn.cli.live.live_view import LiveContent, follow, show_live
 from forewarn.cli.output import Output

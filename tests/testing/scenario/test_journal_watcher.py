@@ -6,8 +6,9 @@ from typing import cast
 
 import pytest
 
+from forewarn.api import journal_follower
 from forewarn.api.client import ApiClient
-from forewarn.api.errors import RequestRefused, ServiceUnreachable
+from forewarn.api.errors import ApiError, RequestRefused, ServiceUnreachable
 from forewarn.testing.scenario.journal_watcher import Cancelled, JournalWatcher
 
 GUARD = 60.0
@@ -21,7 +22,7 @@ class Journal:
         self._tries = list(tries)
         self.grows = threading.Semaphore(0)
 
-    def watch(self) -> Iterator[None]:
+    def watch(self, *, after: int | None, campaign: str | None) -> Iterator[None]:
         if self._tries:
             raise self._tries.pop(0)
         while True:
@@ -41,8 +42,14 @@ def test_wait_returns_once_for_new_entries() -> None:
     assert not watcher.wait(0)
 
 
-def test_watcher_reconnects_to_an_unreachable_service() -> None:
-    journal = Journal(ServiceUnreachable("http://127.0.0.1:1", "nobody is there"))
+@pytest.mark.parametrize(
+    "error",
+    [ServiceUnreachable("http://127.0.0.1:1", "nobody is there"), RequestRefused(503, "starting", "not ready yet", {})],
+    ids=["unreachable", "starting"],
+)
+def test_watcher_reconnects_to_a_service_that_restarts(monkeypatch: pytest.MonkeyPatch, error: ApiError) -> None:
+    monkeypatch.setattr(journal_follower, "FIRST_PAUSE", 0.0)
+    journal = Journal(error)
     journal.grows.release()
     assert run_watcher(journal).wait(LONG)
 

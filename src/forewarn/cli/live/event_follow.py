@@ -10,8 +10,9 @@ from rich.text import Text
 from forewarn.api import v1
 from forewarn.api.client import ApiClient
 from forewarn.api.errors import NotFound
+from forewarn.api.journal_follower import Heartbeat, StreamResumed
 from forewarn.cli.live import live_view
-from forewarn.cli.live.journal_stream import Heartbeat, JournalStream, StreamItem, StreamResumed
+from forewarn.cli.live.journal_stream import JournalStream, StreamItem
 from forewarn.cli.live.live_view import LiveContent
 from forewarn.cli.live.service_clock import MANUAL_CLOCK_HINT, ServiceClock, countdown_text
 from forewarn.cli.options.connection import ServiceConnection

@@ -7,7 +7,8 @@ import msgspec
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from forewarn.cli.live.journal_stream import Heartbeat, LiveStream, StreamFailed, StreamItem
+from forewarn.api.journal_follower import Heartbeat
+from forewarn.cli.live.journal_stream import LiveStream, StreamFailed, StreamItem
 from forewarn.cli.live.live_view import LiveContent
 from forewarn.cli.output import moment_text, sanitize
 from forewarn.cli.views.tables import GAP

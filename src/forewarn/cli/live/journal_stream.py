@@ -8,31 +8,12 @@ from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 from forewarn.api import v1
 from forewarn.api.client import ApiClient
-from forewarn.api.errors import ApiError, RequestRefused, ServiceUnreachable
+from forewarn.api.errors import ApiError
+from forewarn.api.journal_follower import Heartbeat, StreamResumed, StreamUnavailable, follow_journal
 from forewarn.client import ClientError
 
 N = TypeVar("N")
 """What is followed."""
-
-RECONNECT_DELAY = 1.0
-"""Seconds between attempts to reconnect."""
-
-POSITION_LOST_CODES = frozenset({"journal-pruned", "position-not-found"})
-"""Error codes if the service does not have our position any more. The stream then continues with new entries."""
-
-
-class Heartbeat(NamedTuple):
-    """The service is reachable and has no new entries."""
-
-
-class StreamUnavailable(NamedTuple):
-    """The service cannot be reached for now."""
-
-    reason: str
-
-
-class StreamResumed(NamedTuple):
-    """The service can be reached again."""
 
 
 class StreamFailed(NamedTuple):
@@ -93,39 +74,14 @@ class JournalStream(LiveStream[v1.JournalEntry]):
         super().__init__()
         self._api = api
         self._campaign = campaign
-        self._position = after
+        self._after = after
 
     def _read(self) -> None:
-        is_open = is_lost = False
-        while True:
-            try:
-                for entry in self._api.watch(after=self._position, campaign=self._campaign):
-                    if is_lost:
-                        self._queue.put(StreamResumed())
-                    is_open, is_lost = True, False
-                    self._put_entry(entry)
-            except ApiError as error:
-                if not is_open or not _is_transient(error):
-                    self._queue.put(StreamFailed(error))
-                    return
-                if not is_lost:
-                    self._queue.put(StreamUnavailable(str(error)))
-                is_lost = True
-                if isinstance(error, RequestRefused) and error.code in POSITION_LOST_CODES:
-                    self._position = None
-            threading.Event().wait(RECONNECT_DELAY)
-
-    def _put_entry(self, entry: v1.JournalEntry | None) -> None:
-        if entry is not None:
-            self._position = entry.position
-        self._queue.put(entry or Heartbeat())
-
-
-def _is_transient(error: ApiError) -> bool:
-    """Return whether a retry may help: the service restarts or is overloaded."""
-    return isinstance(error, ServiceUnreachable) or (
-        isinstance(error, RequestRefused) and (error.status >= 500 or error.code in POSITION_LOST_CODES)
-    )
+        try:
+            for item in follow_journal(self._api, after=self._after, campaign=self._campaign):
+                self.put(item)
+        except ApiError as error:
+            self.put(StreamFailed(error))
 
 
 def connection_error(items: Iterable[StreamItem[N]], error_text: str) -> str:

@@ -3,11 +3,9 @@
 import threading
 
 from forewarn.api.client import ApiClient
-from forewarn.api.errors import ApiError, ServiceUnreachable
+from forewarn.api.errors import ApiError
+from forewarn.api.journal_follower import StreamUnavailable, follow_journal
 from forewarn.core.base_error import BaseError
-
-RECONNECT_DELAY = 1.0
-"""The seconds before the watcher reconnects to an unreachable service."""
 
 
 class Cancelled(BaseError):
@@ -58,15 +56,12 @@ class JournalWatcher:
         self._closed.set()
 
     def _follow(self) -> None:
-        while not self._closed.is_set():
-            try:
-                for _ in self._api.watch():
-                    if self._closed.is_set():
-                        return
+        try:
+            for item in follow_journal(self._api, is_known=True, closed=self._closed):
+                if self._closed.is_set():
+                    return
+                if not isinstance(item, StreamUnavailable):
                     self._changed.set()
-            except ServiceUnreachable:
-                self._closed.wait(RECONNECT_DELAY)
-            except ApiError as error:
-                self._error = error
-                self._changed.set()
-                return
+        except ApiError as error:
+            self._error = error
+            self._changed.set()
