@@ -71,6 +71,8 @@ DOUBLING = re.compile(
     r"|\*= ?2\b"
 )
 BACKOFF = "core/backoff.py"
+CLEARED_LINE = r"\x1b[K"
+STATUS_LINE = "cli/views/progress.py"
 
 
 @cache
@@ -130,6 +132,12 @@ def test_pauses_are_doubled_by_backoff_alone(root: Path) -> None:
     source = root / "src/forewarn"
     doubling = {str(file.relative_to(source)) for file in source.rglob("*.py") if DOUBLING.search(file.read_text())}
     assert doubling == {BACKOFF}
+
+
+def test_status_line_alone_redraws_a_line(root: Path) -> None:
+    source = root / "src/forewarn"
+    redrawing = {str(file.relative_to(source)) for file in source.rglob("*.py") if CLEARED_LINE in file.read_text()}
+    assert redrawing == {STATUS_LINE}
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """Scenario runner of `forewarn scenario run`: choose the backend, show progress, collect the results."""
 
 import math
-import shutil
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +16,8 @@ from forewarn.api.errors import ServiceNotFound
 from forewarn.cli.errors import CliError, ExitCode
 from forewarn.cli.extras import require_server
 from forewarn.cli.options.connection import connect
-from forewarn.cli.output import sanitize, write_message
+from forewarn.cli.output import write_message
+from forewarn.cli.views.progress import draw_status
 from forewarn.core.duration import format_duration
 from forewarn.testing.scenario import (
     NOTHING,
@@ -202,13 +202,13 @@ class _StepProgress:
 
     def __exit__(self, *_: object) -> None:
         if self._is_live:
-            self._draw("")
+            draw_status("")
 
     def begin(self, step: Step, wait: timedelta) -> None:
         """Show the current step and its time limit."""
         line, up_to = f"  … {step.text.strip()}", _time_limit_text(wait)
         if self._is_live:
-            self._draw(line, up_to)
+            draw_status(line, up_to)
         elif wait:
             write_message(line + up_to)
 
@@ -218,14 +218,6 @@ class _StepProgress:
         followed = f"  →  {'; '.join(played.facts)}" if played.step.expected or played.facts != (NOTHING,) else ""
         line = f"  {mark} {played.step.text.strip()}{followed}"
         if self._is_live:
-            self._draw(line, "\n")
+            draw_status(line, "\n")
         else:
             write_message(line)
-
-    def _draw(self, line: str, end: str = "") -> None:
-        """Draw a line over the last one; if it is too long, cut `line` but not `end`."""
-        width = max(shutil.get_terminal_size().columns - 1 - len(end.rstrip("\n")), 1)
-        shown = sanitize(line)
-        cut = shown if len(shown) <= width else f"{shown[: width - 1]}…"
-        sys.stderr.write(f"\r\x1b[K{cut}{end}")
-        sys.stderr.flush()

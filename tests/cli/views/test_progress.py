@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 import pytest
 
-from forewarn.cli.views.progress import MIN_TOTAL, ProgressBar
+from forewarn.cli.views.progress import MIN_TOTAL, ProgressBar, draw_status
 
 SHOW_CURSOR = "\x1b[?25h"
 
@@ -67,3 +67,25 @@ def test_without_a_terminal_one_line_shows_the_progress() -> None:
         bar.show(MIN_TOTAL, MIN_TOTAL)
     assert f"{MIN_TOTAL}/{MIN_TOTAL}" in seen.getvalue()
     assert seen.getvalue().count("Filling the fleet") == 1
+
+
+def test_line_is_cut_to_the_terminal_but_not_its_end(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "11")
+    for line, end in (
+        ("1234567890", ""),
+        ("12345678901", ""),
+        ("12345678901", " end\n"),
+        ("a\nb\x1b[2J", ""),
+        ("", ""),
+    ):
+        draw_status(line, end)
+    assert capsys.readouterr().err.split("\r\x1b[K") == [
+        "",
+        "1234567890",
+        "123456789…",
+        "12345… end\n",
+        "a\\nb\\x1b[…",
+        "",
+    ]

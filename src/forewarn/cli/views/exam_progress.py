@@ -1,7 +1,6 @@
 """Progress of an exam on stderr: one updating line on a terminal, otherwise one line per finished scenario."""
 
 import math
-import shutil
 import sys
 import threading
 import time
@@ -9,7 +8,8 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Self
 
-from forewarn.cli.output import sanitize, write_message
+from forewarn.cli.output import write_message
+from forewarn.cli.views.progress import draw_status
 from forewarn.core.duration import format_duration
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class ExamProgress:
 
     def __exit__(self, *_: object) -> None:
         if self._is_live:
-            self._draw("")
+            draw_status("")
 
     def planned(self, scenarios: "Sequence[ExamScenario]", *, at_once: int, tries: int) -> None:
         """Write how many scenarios run next and how long they can take."""
@@ -40,7 +40,7 @@ class ExamProgress:
             rounds = math.ceil(len(scenarios) / at_once)
             self._time_limit = format_duration(timedelta(seconds=math.ceil(rounds * self._limit)))
             if self._is_live:
-                self._draw("")
+                draw_status("")
             if tries == 1:
                 how = "" if len(scenarios) == 1 else f", {min(at_once, len(scenarios))} at a time"
                 write_message(
@@ -61,25 +61,20 @@ class ExamProgress:
         if self._is_live:
             with self._lock:
                 took = f"{time.monotonic() - self._began_at:.0f} s of at most {self._time_limit}"
-                self._draw(f"{self._done} of {_scenario_count(self._total)}, {took}. {scenario.name}: {step}")
+                draw_status(f"{self._done} of {_scenario_count(self._total)}, {took}. {scenario.name}: {step}")
 
     def ended(self, result: "Result") -> None:
         """Show the result of a scenario."""
         with self._lock:
             self._done += 1
             if self._is_live:
-                self._draw("")
+                draw_status("")
             if result.is_passed and self._is_live:
                 return
             mark = "✓" if result.is_passed else "✗" if result.broken else "?"
             broken = ", ".join(finding.demand for finding in result.broken) or result.problem or ""
             again = ", second try, alone" if result.tries > 1 else ""
             write_message(f"{mark} {result.scenario}{again}{f': {broken}' if broken else ''}")
-
-    def _draw(self, line: str) -> None:
-        width = shutil.get_terminal_size().columns - 1
-        sys.stderr.write(f"\r\x1b[K{sanitize(line)[:width]}")
-        sys.stderr.flush()
 
 
 def _scenario_count(number: int) -> str:

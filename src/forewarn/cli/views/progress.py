@@ -1,10 +1,11 @@
-"""Progress bar for long requests, on stderr."""
+"""Progress on stderr: a bar for long requests, and a status line that is drawn again when something changes."""
 
+import shutil
 import sys
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Self
 
-from forewarn.cli.output import write_message
+from forewarn.cli.output import sanitize, write_message
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -13,6 +14,9 @@ KIB = 1024
 
 MIN_TOTAL = 100
 """Shorter work ends before a user could look at a bar."""
+
+CLEAR_LINE = "\r\x1b[K"
+"""Moves to the beginning of the line and clears it."""
 
 
 class ProgressBar:
@@ -81,3 +85,12 @@ class StepProgressBars:
             self._bars[step] = self._stack.enter_context(ProgressBar(step, writes_end=False))
         unit = KIB if step.startswith("Copying") else 1
         self._bars[step].show(done // unit, total // unit)
+
+
+def draw_status(line: str, end: str = "") -> None:
+    """Draw a line over the last one; if it is too long, cut `line` but not `end`. A final newline keeps it."""
+    width = max(shutil.get_terminal_size().columns - 1 - len(end.rstrip("\n")), 1)
+    shown = sanitize(line)
+    cut = shown if len(shown) <= width else f"{shown[: width - 1]}…"
+    sys.stderr.write(f"{CLEAR_LINE}{cut}{end}")
+    sys.stderr.flush()
