@@ -32,6 +32,9 @@ EXTRA_OF_PART = {
 WITHOUT_IMPORT = {"tzdata"}
 """Declared, but never imported: time zone data for machines without it."""
 
+FOREIGN_PROGRAMS = "tests/third_party_clients/programs"
+"""Programs that use packages of environments of their own."""
+
 TYPES_ONLY = {"_typeshed"}
 """Imported under TYPE_CHECKING only."""
 
@@ -95,6 +98,25 @@ def test_commands_check_every_package_of_the_server_extra(project: dict[str, Any
     distributions = packages_distributions()
     checked = {canonicalize_name(distributions[name][0]) for name in SERVER_PACKAGES}
     assert checked == declared(project, "server") - WITHOUT_IMPORT
+
+
+def test_packages_of_tests_and_tools_are_declared(root: Path, project: dict[str, Any]) -> None:
+    extras = project["project"]["optional-dependencies"]
+    lines = [*project["build-system"]["requires"]]
+    lines += [line for file in ("dev", "docs") for line in (root / f"requirements-{file}.txt").read_text().splitlines()]
+    known = {str(canonicalize_name(Requirement(line).name)) for line in lines}
+    known |= set().union(*(declared(project, extra) for extra in (PLAIN, *extras)))
+    distributions = packages_distributions()
+    undeclared = {
+        (path.relative_to(root).as_posix(), name)
+        for folder in ("tests", "bench", "tools")
+        for path in (root / folder).rglob("*.py")
+        if not path.is_relative_to(root / FOREIGN_PROGRAMS)
+        for name in imported_packages(path.read_text())
+        if name not in {"tests", "bench", "tools"} and not path.with_name(f"{name}.py").exists()
+        if not {canonicalize_name(each) for each in distributions.get(name, [name])} & known
+    }
+    assert undeclared == set()
 
 
 def test_parts_with_an_extra_exist(root: Path) -> None:
