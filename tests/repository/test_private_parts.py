@@ -1,7 +1,9 @@
 """The code uses no private parts of other packages, as far as that can be seen in its text."""
 
 import ast
+import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from pkgutil import resolve_name
 
@@ -13,6 +15,11 @@ ALLOWED = {("os", "_exit")}
 
 def is_private(name: str) -> bool:
     return name.startswith("_") and not name.endswith("__")
+
+
+def is_third_party(module: str) -> bool:
+    """Return whether a module is neither ours nor in the standard library, whose documentation counts."""
+    return module.partition(".")[0] not in {"forewarn", "_typeshed", *sys.stdlib_module_names}
 
 
 def imported_names(tree: ast.Module) -> dict[str, str]:
@@ -35,6 +42,14 @@ def private_parts(source: str) -> Iterator[str]:
     """Yield the private parts of other packages that a module imports, reads, or replaces in a subclass."""
     tree = ast.parse(source)
     foreign = imported_names(tree)
+    for node in ast.walk(tree):
+        match node:
+            case ast.ImportFrom(module=str(module), names=names, level=0) if is_third_party(module):
+                public = getattr(import_module(module), "__all__", [alias.name for alias in names])
+                hidden = [f"{module}.{alias.name}" for alias in names if alias.name not in public]
+                yield from (origin for origin in hidden if not any(map(is_private, origin.split("."))))
+            case _:
+                pass
     for origin in foreign.values():
         if origin.partition(".")[0] not in {"_typeshed", "__future__"} and any(map(is_private, origin.split("."))):
             yield origin
@@ -86,6 +101,10 @@ def test_no_private_part_of_another_package_is_used(root: Path) -> None:
     ("source", "parts"),
     [
         ("from litestar.app import _x", ["litestar.app._x"]),
+        (
+            "from litestar.openapi.plugins import JsonRenderPlugin, YamlRenderPlugin",
+            ["litestar.openapi.plugins.JsonRenderPlugin"],
+        ),
         ("from litestar._kwargs import extractors", ["litestar._kwargs.extractors"]),
         ("import litestar\nlitestar.Litestar._get_default_plugins([])", ["litestar.Litestar._get_default_plugins"]),
         ("import asyncio as aio\naio.events._set_running_loop(None)", ["aio.events._set_running_loop"]),

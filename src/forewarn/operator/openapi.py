@@ -10,7 +10,7 @@ import msgspec
 from litestar import Litestar, Request, Response, Router
 from litestar.enums import MediaType
 from litestar.openapi.config import OpenAPIConfig
-from litestar.openapi.plugins import JsonRenderPlugin
+from litestar.openapi.plugins import OpenAPIRenderPlugin
 from litestar.openapi.spec import Components, Reference, SecurityScheme, Tag
 
 from forewarn.api import v1
@@ -164,7 +164,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {type(request).__name__: _example(request)
 OpenApiDocument = dict[str, Any]
 
 
-class _Plugin(JsonRenderPlugin):
+class _Plugin(OpenAPIRenderPlugin):
     """Serves the OpenAPI document as JSON."""
 
     def render(self, request: Request[Any, Any, Any], openapi_schema: OpenApiDocument) -> bytes:
