@@ -3,9 +3,10 @@
 It uses no proxy, follows no redirects, keeps no connections alive and reads at most as much as the caller allows. If
 the caller is cancelled, the connection is closed. It needs only asyncio, so agents in VMs can use it.
 
-Three other modules implement HTTP themselves: `client.transport` (inside a VM, synchronous, cancellable from any
-thread), `api.transport` (synchronous, streams long responses to the command line), and `testing.conformance.raw_http`
-(needs every byte of a response, even an invalid one).
+Five other modules implement HTTP themselves: `client.transport` (inside a VM, synchronous, cancellable from any
+thread), `api.transport` (synchronous, streams long responses to the command line), `testing.conformance.raw_http`
+(needs every byte of a response, even an invalid one), `agent.status` (synchronous, one GET from the agent's Unix
+socket), and `testing.sandbox.ports` (asks a port whose server may not speak HTTP).
 
 RequestFailed              no response; the message names the server, never the rest of the URL
 ├── InvalidUrl             the URL does not name an HTTP server

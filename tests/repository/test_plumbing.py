@@ -33,9 +33,10 @@ PLUMBING = {
         frozenset({
             "subprocess.Popen", "subprocess.run", "subprocess.call", "subprocess.check_call", "subprocess.check_output",
             "asyncio.create_subprocess_exec", "asyncio.create_subprocess_shell", "os.posix_spawn", "os.posix_spawnp",
-            "os.fork", "os.killpg", "os.system", "os.popen",
+            "os.fork", "os.killpg", "os.system", "os.popen", "multiprocessing.get_context",
         }),
         {
+            "operator.process_worker": "runs Python functions, on values that it exchanges with the process",
             "testing.sandbox": "gives its caller a Popen, whose streams are the caller's",
             "testing.sandbox.egress": "its program must die with its parent, in a process without asyncio",
             "testing.sandbox.namespace": "forks into new namespaces",
@@ -49,7 +50,7 @@ PLUMBING = {
         frozenset({
             "asyncio.open_connection", "socket.create_connection", "http.client", "http.client.HTTPConnection",
             "http.client.HTTPSConnection", "http.client.HTTPException", "urllib.request", "urllib.request.urlopen",
-            "h11",
+            "h11", "aiohttp", "httpx", "requests",
         }),
         {
             "agent.handlers.haproxy": "HAProxy's runtime API is not HTTP",
@@ -152,6 +153,7 @@ def test_status_line_alone_redraws_a_line(root: Path) -> None:
         ("import subprocess\ndef run():\n    return subprocess.run([])", "process"),
         ("from http.client import HTTPConnection", "http_client"),
         ("import http.client", "http_client"),
+        ("import httpx", "http_client"),
         ("from asyncio import open_connection", "http_client"),
         ("from rich.live import Live", "cli.live.live_view"),
     ],
