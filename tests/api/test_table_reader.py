@@ -28,6 +28,9 @@ class WiderPolicy(CampaignPolicy, frozen=True, kw_only=True):
 
     settle_for: Annotated[timedelta, Meta(description="How long to watch a scope after its wave.")] = timedelta(0)
     halves: Annotated[int, Meta(ge=1, le=2)] | None = 2
+    retries: Annotated[int, Meta(ge=0)] = 0
+    load: Annotated[int, Meta(le=9)] = 0
+    seed: int = 0
 
 
 def read(struct: type[msgspec.Struct], content: object) -> Any:
@@ -42,6 +45,12 @@ def test_new_policy_key_is_read_automatically() -> None:
         read(WiderPolicy, {"settle_for": 10})
     with pytest.raises(FileError, match=r"^f.toml: halves: 3 is not allowed: use an integer from 1 to 2"):
         read(WiderPolicy, {"halves": 3})
+    with pytest.raises(FileError, match=r"^f.toml: retries: -1 is not allowed: use an integer of at least 0$"):
+        read(WiderPolicy, {"retries": -1})
+    with pytest.raises(FileError, match=r"^f.toml: load: 10 is not allowed: use an integer of at most 9$"):
+        read(WiderPolicy, {"load": 10})
+    with pytest.raises(FileError, match=r'^f.toml: seed: "x" is not allowed: use an integer$'):
+        read(WiderPolicy, {"seed": "x"})
     with pytest.raises(FileError, match=r"^f.toml: settle_fro: unknown key; did you mean settle_for\?"):
         read(WiderPolicy, {"settle_fro": "10m"})
 

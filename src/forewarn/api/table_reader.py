@@ -118,7 +118,7 @@ def read_value(raw: FileValue, type_: FieldType) -> Any:
     match type_.type:
         case inspect.BoolType():
             return raw.flag()
-        case inspect.IntType(ge=int(least), le=int(most)):
+        case inspect.IntType(ge=least, le=most):
             return raw.number(least, most)
         case inspect.StrType(pattern=pattern):
             if isinstance(raw.value, time) and re.search(pattern or "", clock_time := f"{raw.value:%H:%M}"):

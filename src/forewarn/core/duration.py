@@ -3,12 +3,17 @@
 import re
 from datetime import timedelta
 
+import msgspec
+
 from forewarn.core.errors import Invalid
 
 DURATION_PATTERN = r"^([0-9]{1,6}d)?([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}(\.[0-9]{1,6})?s)?$"
 """Days, hours, minutes and seconds, in this order; at least one of them."""
 
 MAX_DURATION = timedelta(days=36_500)
+
+RANGE = "range"
+"""The key of a duration's bounds in the metadata of its field."""
 
 _PARTS = re.compile(
     r"(?:(?P<days>[0-9]{1,6})d)?(?:(?P<hours>[0-9]{1,6})h)?(?:(?P<minutes>[0-9]{1,6})m)?"
@@ -34,3 +39,8 @@ def format_duration(duration: timedelta) -> str:
     amount = f"{seconds / timedelta(seconds=1):.6f}".rstrip("0").rstrip(".")
     parts = ((duration.days, "d"), (hours, "h"), (minutes, "m"), (amount if seconds else 0, "s"))
     return "".join(f"{number}{unit}" for number, unit in parts if number) or "0s"
+
+
+def duration_range(least: timedelta, most: timedelta) -> msgspec.Meta:
+    """Return the metadata of a field whose durations have these bounds. `core/field_rule.py` enforces them."""
+    return msgspec.Meta(extra={RANGE: (least, most)})

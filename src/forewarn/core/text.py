@@ -33,8 +33,8 @@ Name = Annotated[
 ]
 """A name. `check_name` checks the rest of the rule."""
 
-Guid = Annotated[str, Meta(max_length=36, extra_json_schema=schema_pattern(GUID_PATTERN))]
-"""A GUID, in any case. `is_guid` checks it."""
+Guid = Annotated[str, Meta(max_length=36, extra={"is_guid": True}, extra_json_schema=schema_pattern(GUID_PATTERN))]
+"""A GUID, in any case. `check_guid` checks the rest of the rule."""
 
 Text = Annotated[str, Meta(max_length=MAX_TEXT_LENGTH)]
 """A text such as a description or a reason."""
@@ -72,6 +72,12 @@ def check_key(key: str) -> None:
 def is_guid(text: str) -> bool:
     """Return whether the text is a GUID in its usual form, in any case."""
     return _GUID.fullmatch(text) is not None
+
+
+def check_guid(text: str, what: str) -> None:
+    """Refuse a text that is not a GUID."""
+    if not is_guid(text):
+        raise Invalid(f"{what} {text!r} is not a GUID")
 
 
 def truncate_text(text: str, limit: int = MAX_TEXT_LENGTH) -> str:
@@ -119,6 +125,13 @@ def join_choices(words: Iterable[str]) -> str:
     """Format a choice: a, b or c."""
     *others, last = words
     return f"{', '.join(others)} or {last}" if others else last
+
+
+def describe_range(least: int | str | None, most: int | str | None) -> str:
+    """Format which values are allowed: 1 to 100, at least 1, or at most 100."""
+    if least is None:
+        return f"at most {most}"
+    return f"at least {least}" if most is None else f"{least} to {most}"
 
 
 def count_text(number: int, what: str) -> str:

@@ -14,11 +14,12 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from forewarn.core.duration import format_duration
+from forewarn.core.duration import duration_range
 from forewarn.core.errors import Invalid, ResourceExists
+from forewarn.core.field_rule import check_fields
 from forewarn.core.instance import INSTANCE_KEY_PATTERN, MAX_INSTANCE_KEYS, MAX_INSTANCE_TEXT_LENGTH, check_instance
 from forewarn.core.limits import MAX_DOMAIN, MAX_TEXT_LENGTH, MAX_VMS_PER_SCOPE
-from forewarn.core.text import Name, Text, check_name, check_text, is_guid, schema_pattern
+from forewarn.core.text import Guid, Name, Text, check_text, schema_pattern
 
 MAX_TAGS = 50
 _OCTET = "(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
@@ -35,6 +36,8 @@ MAX_ADDRESSES = 16
 TERMINATE_NOTICE_RANGE = (timedelta(minutes=5), timedelta(minutes=15))
 """PROTOCOL §6: 5 to 15 minutes, default 5."""
 
+Domain = Annotated[int, Meta(ge=0, le=MAX_DOMAIN)]
+"""The number of an update domain or fault domain."""
 
 Tags = Annotated[
     dict[str, Text],
@@ -89,7 +92,6 @@ class Address(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=
     """The length of the subnet's prefix, for the instance document."""
 
     def __post_init__(self) -> None:
-        check_name(self.network, "network")
         if not _IPV4.fullmatch(self.ip):
             try:
                 canonical = str(ip_address(self.ip))
@@ -102,6 +104,7 @@ class Address(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=
         longest = 128 if ":" in self.ip else 32
         if self.prefix is not None and not 1 <= self.prefix <= longest:
             raise Invalid(f"prefix {self.prefix} of {self.ip}: use 1 to {longest}, such as 24 for 10.0.0.0/24")
+        check_fields(self)
 
 
 def check_addresses(addresses: Iterable[Address]) -> None:
@@ -123,7 +126,11 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
     """Properties that a VM has itself or inherits from its scope; None means not set here."""
 
     priority: Annotated[Priority | None, Meta(description="regular, or low: it can be evicted.")] = None
-    terminate_notice: Annotated[timedelta | None, Meta(description="The notice before a delete, 5m to 15m.")] = None
+    terminate_notice: Annotated[
+        timedelta | None,
+        duration_range(*TERMINATE_NOTICE_RANGE),
+        Meta(description="The notice before a delete, 5m to 15m."),
+    ] = None
     location: Annotated[Text | None, Meta(description="The region.")] = None
     zone: Annotated[Text | None, Meta(description="The availability zone.")] = None
     resource_group: Annotated[Text | None, Meta(description="The resource group.")] = None
@@ -136,12 +143,7 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
     ] = None
 
     def __post_init__(self) -> None:
-        for name in ("location", "zone", "resource_group", "subscription"):
-            check_text(getattr(self, name) or "", name)
-        if self.terminate_notice is not None:
-            low, high = TERMINATE_NOTICE_RANGE
-            if not low <= self.terminate_notice <= high:
-                raise Invalid(f"terminate_notice must be 5m to 15m, got {format_duration(self.terminate_notice)}")
+        check_fields(self)
         if self.tags:
             check_tags(self.tags)
         if self.instance:
@@ -174,25 +176,17 @@ NO_TRAITS = Traits()
 class Vm(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """One virtual machine of a scope."""
 
-    name: str
-    vm_id: str
+    name: Annotated[Name, Meta(extra={"label": "VM name"})]
+    vm_id: Guid
     role_instance: bool = False
-    update_domain: int = 0
-    fault_domain: int = 0
-    host: str | None = None
-    addresses: tuple[Address, ...] = ()
+    update_domain: Domain = 0
+    fault_domain: Domain = 0
+    host: Name | None = None
+    addresses: Annotated[tuple[Address, ...], Meta(max_length=MAX_ADDRESSES)] = ()
     traits: Traits = NO_TRAITS
 
     def __post_init__(self) -> None:
-        check_name(self.name, "VM name")
-        if not is_guid(self.vm_id):
-            raise Invalid(f"VM {self.name}: vm_id {self.vm_id!r} is not a GUID")
-        if not (0 <= self.update_domain <= MAX_DOMAIN and 0 <= self.fault_domain <= MAX_DOMAIN):
-            raise Invalid(f"VM {self.name}: domains must be 0 to {MAX_DOMAIN}")
-        if self.host is not None:
-            check_name(self.host, "host")
-        if len(self.addresses) > MAX_ADDRESSES:
-            raise Invalid(f"VM {self.name}: at most {MAX_ADDRESSES} addresses are allowed")
+        check_fields(self)
 
 
 def unique_keys(vm: Vm) -> set[UniqueKey]:

@@ -18,7 +18,7 @@ import msgspec
 from forewarn.core.base_error import BaseError
 from forewarn.core.duration import parse_duration
 from forewarn.core.errors import CoreError
-from forewarn.core.text import check_name, join_choices
+from forewarn.core.text import check_name, describe_range, join_choices
 from forewarn.settings.key_positions import KeyPositions
 
 T = TypeVar("T")
@@ -150,9 +150,12 @@ class FileValue:
         """Read a boolean."""
         return self.read(_flag, "true or false")
 
-    def number(self, least: int, most: int) -> int:
-        """Read an integer within bounds."""
-        return self.read(lambda value: _number(value, least, most), f"an integer from {least} to {most}")
+    def number(self, least: int | None, most: int | None) -> int:
+        """Read an integer within bounds; None: it has no bound on this side."""
+        allowed = f" from {least} to {most}" if least is not None and most is not None else ""
+        if not allowed and (least, most) != (None, None):
+            allowed = f" of {describe_range(least, most)}"
+        return self.read(lambda value: _number(value, least, most), f"an integer{allowed}")
 
     def duration(self) -> timedelta:
         """Read a duration."""
@@ -238,8 +241,10 @@ def _flag(value: object) -> bool:
     return value
 
 
-def _number(value: object, least: int, most: int) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+def _number(value: object, least: int | None, most: int | None) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError
+    if (least is not None and value < least) or (most is not None and value > most):
         raise ValueError
     return value
 

@@ -10,6 +10,7 @@ from msgspec import Meta
 from forewarn.api.v1.common import Request, Response
 from forewarn.api.v1.derived_types import DerivedTypes
 from forewarn.core.campaign.spec import Limit
+from forewarn.core.duration import duration_range
 from forewarn.core.errors import Invalid
 
 MOMENT = datetime(2026, 12, 24, 12, tzinfo=UTC)
@@ -29,7 +30,9 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Whole(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A stored struct of the core."""
 
-    gap: Annotated[timedelta, Meta(description="Between two.")] = timedelta(minutes=30)
+    gap: Annotated[timedelta, duration_range(timedelta(0), timedelta(1)), Meta(description="Between two.")] = timedelta(
+        minutes=30
+    )
     most: Limit | None = None
     parts: Annotated[tuple[Part, ...], Meta(max_length=2)] = ()
     gate: str | Part | None = None
@@ -149,7 +152,7 @@ def test_times_are_converted_to_utc() -> None:
 def test_schema_has_bounds_defaults_and_descriptions_of_the_core() -> None:
     _, schemas = msgspec.json.schema_components((REQUESTS.derive(Whole),))
     properties = schemas["WholeType"]["properties"]
-    assert properties["gap"]["description"] == "Between two."
+    assert properties["gap"]["description"] == "Between two. Allowed: 0s to 1d."
     assert properties["gap"]["default"] == "30m"
     assert properties["parts"]["maxItems"] == 2
     assert schemas["WholeType"]["description"] == "A stored struct of the core."

@@ -18,7 +18,7 @@ import msgspec
 
 from forewarn.api.v1.common import Duration, Moment
 from forewarn.core.campaign.spec import Limit
-from forewarn.core.duration import format_duration, parse_duration
+from forewarn.core.duration import RANGE, format_duration, parse_duration
 from forewarn.core.errors import Invalid
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -162,6 +162,8 @@ class DerivedTypes:
             extra = {key: value for meta in arguments[1:] for key, value in (meta.extra or {}).items()}
             inner = _choice_form(arguments[0], extra["choices"]) if "choices" in extra else self._form(arguments[0])
             metas = [meta for meta in arguments[1:] if self._has_descriptions or meta.description is None]
+            if RANGE in extra:  # JSON schema has no such bounds for texts
+                metas = [_with_range(meta, *extra[RANGE]) for meta in metas if meta.description is not None]
             return inner._replace(type=Annotated[inner.type, *metas]) if metas else inner
         if origin is tuple:
             return _items_form(self._form(arguments[0]))
@@ -170,6 +172,11 @@ class DerivedTypes:
         if isinstance(type_, type) and issubclass(type_, msgspec.Struct):
             return Form(self.derive(type_), self.write, lambda value, path: self.read(type_, value, path))
         return Form(type_, lambda value: value, lambda value, _: value)
+
+
+def _with_range(meta: msgspec.Meta, least: timedelta, most: timedelta) -> msgspec.Meta:
+    """Return the metadata with the bounds of the duration in its description."""
+    return msgspec.Meta(description=f"{meta.description} Allowed: {format_duration(least)} to {format_duration(most)}.")
 
 
 def _definition(field: msgspec.structs.FieldInfo, form: Form) -> tuple[str, Any] | tuple[str, Any, Any]:

@@ -15,13 +15,14 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Meta
 
-from forewarn.core.duration import format_duration
+from forewarn.core.duration import duration_range
 from forewarn.core.errors import Invalid
 from forewarn.core.event import EventType
 from forewarn.core.event_type import MAINTENANCE_TYPES
+from forewarn.core.field_rule import check_fields
 from forewarn.core.limits import MAX_TEXT_LENGTH
 from forewarn.core.schedule import MAX_NOTICE
-from forewarn.core.text import Name, Text, check_name, check_text, join_choices
+from forewarn.core.text import Name, Text, check_text, join_choices
 
 DEFAULT_GAP = timedelta(minutes=30)
 DEFAULT_WAVE_DURATION = timedelta(minutes=5)
@@ -52,7 +53,7 @@ _ZONE = re.compile(ZONE)
 Pattern = Annotated[str, Meta(pattern=f"^{_PATTERN.pattern}$")]
 """A name, or a pattern such as `web-*`."""
 
-Patterns = Annotated[tuple[Pattern, ...], Meta(max_length=MAX_NAMES)]
+Patterns = Annotated[tuple[Pattern, ...], Meta(max_length=MAX_NAMES, extra={"advice": "; use patterns such as web-*"})]
 
 
 class CampaignType(StrEnum):
@@ -105,6 +106,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             raise Invalid("select VMs by scopes, hosts or tags, or all VMs with all = true")
         if named and self.all:
             raise Invalid("all = true selects every VM: omit scopes, hosts and tags, or omit all")
+        check_fields(self)
         for field in ("scopes", "hosts", "exclude_scopes", "exclude_hosts", "exclude_vms"):
             _check_patterns(getattr(self, field), field)
         for field in ("tags", "exclude_tags"):
@@ -112,8 +114,6 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def _check_patterns(patterns: tuple[str, ...], field: str) -> None:
-    if len(patterns) > MAX_NAMES:
-        raise Invalid(f"{field} has {len(patterns)} names: at most {MAX_NAMES} are allowed; use patterns such as web-*")
     for pattern in patterns:
         if not _PATTERN.fullmatch(pattern):
             raise Invalid(f"{field}: {pattern!r} is neither a name nor a pattern such as web-*")
@@ -173,6 +173,7 @@ class Window(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     zone: Annotated[str, Meta(description="Default: the policy's zone.")] = ""
 
     def __post_init__(self) -> None:
+        check_fields(self)
         _check_clock_time(self.start, "start")
         if self.end != "24:00":
             _check_clock_time(self.end, "end")
@@ -207,7 +208,7 @@ class Blackout(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def __post_init__(self) -> None:
         check_aware(self.start, "a black-out's start")
         check_aware(self.end, "a black-out's end")
-        check_text(self.why, "a black-out's why")
+        check_fields(self)
         if not self.start < self.end:
             raise Invalid(
                 f"a black-out must end after it starts, not {_format_time(self.start)} to {_format_time(self.end)}"
@@ -236,18 +237,19 @@ class HttpCheck(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         str, Meta(pattern="^https?://[!-~]+$", max_length=MAX_URL_LENGTH, examples=["http://127.0.0.1:9090/-/healthy"])
     ]
     expect_status: Annotated[int, Meta(ge=100, le=599, description="The status that means open.")] = 200
-    timeout: Annotated[timedelta, Meta(description="For one attempt.")] = timedelta(seconds=10)
+    timeout: Annotated[
+        timedelta,
+        duration_range(timedelta(milliseconds=1), MAX_CHECK_DURATION),
+        Meta(description="For one attempt."),
+    ] = timedelta(seconds=10)
     retries: Annotated[int, Meta(ge=0, le=MAX_RETRIES, description="After a first attempt without success.")] = 2
-    pause: Annotated[timedelta, Meta(description="Between two attempts.")] = timedelta(seconds=10)
+    pause: Annotated[
+        timedelta, duration_range(timedelta(0), MAX_CHECK_DURATION), Meta(description="Between two attempts.")
+    ] = timedelta(seconds=10)
 
     def __post_init__(self) -> None:
+        check_fields(self)
         _check_url(self.url)
-        if not 100 <= self.expect_status <= 599:
-            raise Invalid(f"expect_status must be 100 to 599, got {self.expect_status}")
-        if not 0 <= self.retries <= MAX_RETRIES:
-            raise Invalid(f"retries must be 0 to {MAX_RETRIES}, got {self.retries}")
-        _check_between(self.timeout, timedelta(milliseconds=1), MAX_CHECK_DURATION, "timeout")
-        _check_between(self.pause, timedelta(0), MAX_CHECK_DURATION, "pause")
 
     @property
     def display_url(self) -> str:
@@ -267,7 +269,7 @@ def _check_url(url: str) -> None:
         usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
         usable = False
-    if not usable or len(url) > MAX_URL_LENGTH or not url.isascii() or not url.isprintable() or " " in url:
+    if not usable or not url.isascii() or not url.isprintable() or " " in url:
         raise Invalid(f"{url[:MAX_TEXT_LENGTH]!r} is not a valid gate URL: write http://… or https://…")
 
 
@@ -277,14 +279,20 @@ class CampaignPolicy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     waves: Annotated[WaveKind, Meta(description="How the VMs of a scope are divided into waves.")] = (
         WaveKind.UPDATE_DOMAIN
     )
-    gap: Annotated[timedelta, Meta(description="From the end of a scope's wave to the start of its next.")] = (
-        DEFAULT_GAP
-    )
+    gap: Annotated[
+        timedelta,
+        duration_range(timedelta(0), MAX_GAP),
+        Meta(description="From the end of a scope's wave to the start of its next."),
+    ] = DEFAULT_GAP
     notice: Annotated[
-        timedelta | None, Meta(description="From a wave's announcement to its start. Default: the minimum of its type.")
+        timedelta | None,
+        duration_range(timedelta(0), MAX_NOTICE),
+        Meta(description="From a wave's announcement to its start. Default: the minimum of its type."),
     ] = None
     expected: Annotated[
-        timedelta | None, Meta(description="How long a wave is expected to take. Default: the duration, or else 5m.")
+        timedelta | None,
+        duration_range(timedelta(seconds=1), MAX_WAVE_DURATION),
+        Meta(description="How long a wave is expected to take. Default: the duration, or else 5m."),
     ] = None
     scopes_at_once: Annotated[Limit | None, Meta(description="In how many scopes waves run at once.")] = None
     hosts_at_once: Annotated[Limit | None, Meta(description="On how many hosts waves run at once.")] = None
@@ -304,7 +312,9 @@ class CampaignPolicy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
         Meta(description="Checked before a scope's next wave: the name of a gate in the settings, or a URL."),
     ] = None
     gate_patience: Annotated[
-        timedelta, Meta(description="How long a gate may stay closed before the campaign halts.")
+        timedelta,
+        duration_range(timedelta(0), MAX_GATE_TIMEOUT),
+        Meta(description="How long a gate may stay closed before the campaign halts."),
     ] = timedelta(minutes=30)
     halt_after: Annotated[
         Annotated[int, Meta(ge=1, le=MAX_FAILURES)] | None,
@@ -315,52 +325,34 @@ class CampaignPolicy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     )
 
     def __post_init__(self) -> None:
-        _check_between(self.gap, timedelta(0), MAX_GAP, "gap")
-        if self.notice is not None:
-            _check_between(self.notice, timedelta(0), MAX_NOTICE, "notice")
-        if self.expected is not None:
-            _check_between(self.expected, timedelta(seconds=1), MAX_WAVE_DURATION, "expected")
-        _check_between(self.gate_patience, timedelta(0), MAX_GATE_TIMEOUT, "gate_patience")
+        check_fields(self)
         check_zone(self.zone)
-        if isinstance(self.gate, str):
-            check_name(self.gate, "gate")
-        if self.halt_after is not None and self.halt_after < 1:
-            raise Invalid(f"halt_after must be at least 1, got {self.halt_after}: omit it to continue after failures")
-        _check_number(self.windows, MAX_WINDOWS, "windows")
-        _check_number(self.blackouts, MAX_BLACKOUTS, "black-outs")
-
-
-def _check_between(time: timedelta, low: timedelta, high: timedelta, what: str) -> None:
-    if not low <= time <= high:
-        raise Invalid(f"{what} must be {format_duration(low)} to {format_duration(high)}, got {format_duration(time)}")
-
-
-def _check_number(items: tuple[object, ...], most: int, what: str) -> None:
-    if len(items) > most:
-        raise Invalid(f"{len(items)} {what}: at most {most} are allowed")
 
 
 class CampaignSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A whole campaign, as it was requested."""
 
-    name: Annotated[Name, Meta(description="The name of the campaign.", examples=["kernel-6.1"])]
+    name: Annotated[
+        Name, Meta(description="The name of the campaign.", examples=["kernel-6.1"], extra={"label": "campaign"})
+    ]
     type: Annotated[
         EventType,
         Meta(description="The type of its events: Freeze, Reboot or Redeploy.", extra={"choices": CampaignType}),
     ]
     selection: Annotated[Selection, Meta(examples=[{"scopes": ["web-*"]}])]
-    duration: Annotated[timedelta | None, Meta(description="How long each VM is interrupted.")] = None
+    duration: Annotated[
+        timedelta | None,
+        duration_range(timedelta(0), MAX_WAVE_DURATION),
+        Meta(description="How long each VM is interrupted."),
+    ] = None
     description: Annotated[Text, Meta(description="The description that VMs get.")] = ""
     policy: CampaignPolicy = CampaignPolicy()
     start_at: Annotated[datetime | None, Meta(description="Announce nothing before this time.")] = None
 
     def __post_init__(self) -> None:
-        check_name(self.name, "campaign")
+        check_fields(self)
         if self.type not in MAINTENANCE_TYPES:
             raise Invalid(f"the type of a campaign must be {join_choices(MAINTENANCE_TYPES)}, not {self.type.value}")
-        if self.duration is not None:
-            _check_between(self.duration, timedelta(0), MAX_WAVE_DURATION, "duration")
-        check_text(self.description, "description")
         if self.start_at is not None:
             check_aware(self.start_at, "start_at")
 
