@@ -8,9 +8,9 @@ from uuid import UUID
 import pytest
 
 from forewarn.api.fleet_export import write_fleet_toml
-from forewarn.api.fleet_file import AutoApproved, CreationContext, demonstration_fleet, read_fleet_file
+from forewarn.api.fleet_file import CreationContext, demonstration_fleet, read_fleet_file
 from forewarn.core.event import EventType
-from forewarn.core.event_type import USER_TYPES
+from forewarn.core.event_type import USER_TYPES, AutoApproved
 from forewarn.core.schedule import group_vms
 from forewarn.core.scope import ApprovalRule, Scope, ScopeKind
 from forewarn.core.vm import Address, Os, Priority, Roster, Traits, Vm

@@ -11,8 +11,10 @@ from forewarn.core.duration import format_duration
 from forewarn.core.event import Cause, EventType, Source
 from forewarn.core.event_type import (
     EVENT_TYPES,
+    MAINTENANCE_TYPES,
     Effect,
     EventTypeSpec,
+    check_names,
     create_table,
 )
 
@@ -44,6 +46,12 @@ def test_cause_without_a_description_fails_when_the_row_is_created() -> None:
         msgspec.structs.replace(EVENT_TYPES[EventType.REBOOT], descriptions={Cause.FAILURE: "It failed."})
 
 
+def test_missing_name_of_a_type_fails_when_it_is_checked() -> None:
+    message = r"^Sample has FREEZE, REBOOT, but the event types are FREEZE, REBOOT, REDEPLOY$"
+    with pytest.raises(LookupError, match=message):
+        check_names("Sample", ["FREEZE", "REBOOT"], MAINTENANCE_TYPES)
+
+
 def test_row_has_all_facts_of_its_type() -> None:
     assert EVENT_TYPES[EventType.TERMINATE] == EventTypeSpec(
         type=EventType.TERMINATE,
@@ -55,6 +63,7 @@ def test_row_has_all_facts_of_its_type() -> None:
         default_duration=timedelta(seconds=10),
         announced_duration=None,
         simulates_duration=False,
+        predicted_description=None,
     )
 
 

@@ -52,7 +52,6 @@ OTHER_MODULES_NAMES = {
     "nothing": "word of the scenario language",
     "notice": "field of the API",
     "resources": "field of an event",
-    "serve": "command",
 }
 """Words that trees, and docstrings of functions, may use in modules whose code does not have them."""
 

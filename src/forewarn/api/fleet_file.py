@@ -18,6 +18,7 @@ import msgspec
 
 from forewarn.api.table_reader import field_type, read_value, struct_fields
 from forewarn.core.event import EventType
+from forewarn.core.event_type import AutoApproved
 from forewarn.core.inventory import create_scope
 from forewarn.core.limits import MAX_DOMAIN, MAX_VMS_PER_SCOPE
 from forewarn.core.scope import ApprovalRule, Scope, ScopeKind
@@ -41,13 +42,6 @@ ADDRESSES = 16
 
 IDS = UUID("5b1f3c0e-6a52-4c07-9f0b-0d1e9f5a2c44")
 """The UUID namespace of derived ids: the same names always give the same ids."""
-
-
-class AutoApproved(StrEnum):
-    """The types of events that a scope can approve in advance."""
-
-    REBOOT = EventType.REBOOT.value
-    REDEPLOY = EventType.REDEPLOY.value
 
 
 MAX_FLEET_VMS = 200_000

@@ -26,7 +26,7 @@ class EventTypeSpec(msgspec.Struct, frozen=True, kw_only=True):
     type: EventType
     effect: Effect
     minimum_notice: timedelta
-    """PROTOCOL §6. For Terminate, `terminate_notice` of the VM or its scope takes precedence."""
+    """PROTOCOL §6."""
     causes: Mapping[Source, Cause]
     """Which sources may request it, and the cause that the event then has."""
     descriptions: Mapping[Cause, str]
@@ -39,6 +39,8 @@ class EventTypeSpec(msgspec.Struct, frozen=True, kw_only=True):
     """What the document says if the duration of an event is not known; None if it says that it is not known."""
     simulates_duration: bool
     """Whether the event's own duration, if it has one, is how long it takes on the simulated platform."""
+    predicted_description: str | None
+    """The description if a failure is predicted; None if no event of this type is scheduled for that reason."""
 
     def __post_init__(self) -> None:
         if missing := set(self.causes.values()) - set(self.descriptions):
@@ -57,6 +59,16 @@ class EventTypeSpec(msgspec.Struct, frozen=True, kw_only=True):
     def is_released(self) -> bool:
         """Whether the type is generally available on Azure."""
         return self.since < UNRELEASED_VERSION
+
+    @property
+    def has_terminate_notice(self) -> bool:
+        """Whether the terminate notice of the VM or its scope takes precedence over the minimum notice."""
+        return Cause.DELETION in self.descriptions
+
+    @property
+    def needs_low_priority(self) -> bool:
+        """Whether only VMs of low priority can have such events."""
+        return Cause.EVICTION in self.descriptions
 
     @property
     def removes_vm(self) -> bool:
@@ -92,6 +104,7 @@ EVENT_TYPES = create_table(
             default_duration=timedelta(seconds=5),
             announced_duration=timedelta(seconds=5),
             simulates_duration=True,
+            predicted_description=None,
         ),
         EventTypeSpec(
             type=EventType.REBOOT,
@@ -107,6 +120,7 @@ EVENT_TYPES = create_table(
             default_duration=timedelta(seconds=60),
             announced_duration=None,
             simulates_duration=False,
+            predicted_description=None,
         ),
         EventTypeSpec(
             type=EventType.REDEPLOY,
@@ -122,6 +136,7 @@ EVENT_TYPES = create_table(
             default_duration=timedelta(seconds=120),
             announced_duration=None,
             simulates_duration=False,
+            predicted_description="The VM moves to another host because its own is expected to fail.",
         ),
         EventTypeSpec(
             type=EventType.PREEMPT,
@@ -133,6 +148,7 @@ EVENT_TYPES = create_table(
             default_duration=timedelta(seconds=10),
             announced_duration=None,
             simulates_duration=False,
+            predicted_description=None,
         ),
         EventTypeSpec(
             type=EventType.TERMINATE,
@@ -144,6 +160,7 @@ EVENT_TYPES = create_table(
             default_duration=timedelta(seconds=10),
             announced_duration=None,
             simulates_duration=False,
+            predicted_description=None,
         ),
         EventTypeSpec(
             type=EventType.SPOT_REBALANCE_RECOMMENDATION,
@@ -155,6 +172,7 @@ EVENT_TYPES = create_table(
             default_duration=timedelta(seconds=10),
             announced_duration=timedelta(0),
             simulates_duration=False,
+            predicted_description=None,
         ),
     )
 )
@@ -171,7 +189,10 @@ def types_with_cause(cause: Cause) -> tuple[EventType, ...]:
 
 
 RELEASED_TYPES = tuple(type_ for type_, spec in EVENT_TYPES.items() if spec.is_released)
-"""Types that are generally available on Azure. Others exist only with the setting `guest.unreleased_version`."""
+"""Types that are generally available on Azure."""
+
+UNRELEASED_TYPES = tuple(type_ for type_, spec in EVENT_TYPES.items() if not spec.is_released)
+"""Types that exist only with the setting `guest.unreleased_version`."""
 
 MAINTENANCE_TYPES = types_with_cause(Cause.MAINTENANCE)
 """Planned maintenance: takes turns by update domain, can be held by an operator, and is what campaigns create."""
@@ -181,3 +202,37 @@ USER_TYPES = types_with_cause(Cause.USER)
 
 FAILURE_TYPES = types_with_cause(Cause.FAILURE)
 """Types that a hardware failure can have."""
+
+DEFAULT_FAILURE_TYPE = EventType.REDEPLOY
+"""The type of a hardware failure, unless the caller names another one."""
+
+PREDICTED_FAILURE_TYPE = next(type_ for type_, spec in EVENT_TYPES.items() if spec.predicted_description is not None)
+"""The type of an event that prevents a predicted failure."""
+
+
+def check_names(what: str, names: Iterable[str], types: Iterable[EventType]) -> None:
+    """Fail if something that is declared for each of these types has other names. For use at import."""
+    declared, expected = list(names), [type_.name for type_ in types]
+    if declared != expected:
+        raise LookupError(f"{what} has {', '.join(declared)}, but the event types are {', '.join(expected)}")
+
+
+class CampaignType(StrEnum):
+    """The types of planned maintenance: `MAINTENANCE_TYPES` as a separate enum."""
+
+    FREEZE = EventType.FREEZE.value
+    REBOOT = EventType.REBOOT.value
+    REDEPLOY = EventType.REDEPLOY.value
+
+
+check_names("CampaignType", CampaignType.__members__, MAINTENANCE_TYPES)
+
+
+class AutoApproved(StrEnum):
+    """The types of events that a scope can approve in advance: `USER_TYPES` as a separate enum."""
+
+    REBOOT = EventType.REBOOT.value
+    REDEPLOY = EventType.REDEPLOY.value
+
+
+check_names("AutoApproved", AutoApproved.__members__, USER_TYPES)

@@ -7,6 +7,7 @@ import msgspec
 
 from forewarn.core.change import Change, Draft
 from forewarn.core.event import EventType, Source, State, Trigger
+from forewarn.core.event_type import DEFAULT_FAILURE_TYPE, EVENT_TYPES, PREDICTED_FAILURE_TYPE
 from forewarn.core.explain import explain
 from forewarn.core.idempotency import IdempotencyKey, apply_once, is_repeated_request
 from forewarn.core.inventory import remove_vm
@@ -17,7 +18,6 @@ from forewarn.core.schedule import ScheduleRequest, events_of_request, request_o
 from forewarn.core.scope import Scope, new_hold
 
 DELETED_REASON = "deleted by its owner"
-PREDICTED_DESCRIPTION = "The VM moves to another host because its own is expected to fail."
 
 
 def restart(
@@ -50,7 +50,7 @@ def fail(
     *,
     request: str,
     by: str,
-    kind: EventType = EventType.REDEPLOY,
+    kind: EventType = DEFAULT_FAILURE_TYPE,
     why: str = "",
     key: str | None = None,
 ) -> ScheduleRequest:
@@ -61,14 +61,14 @@ def fail(
 def predict_failure(
     vms: tuple[str, ...], *, request: str, by: str, ahead: timedelta, why: str = "", key: str | None = None
 ) -> ScheduleRequest:
-    """Predict a hardware failure of these VMs: schedule a Redeploy days ahead."""
+    """Predict a hardware failure of these VMs: schedule an event days ahead."""
     return ScheduleRequest(
         id=request,
-        type=EventType.REDEPLOY,
+        type=PREDICTED_FAILURE_TYPE,
         vms=vms,
         by=by,
         notice=ahead,
-        description=PREDICTED_DESCRIPTION,
+        description=EVENT_TYPES[PREDICTED_FAILURE_TYPE].predicted_description or "",
         why=why,
         key=key,
     )

@@ -162,7 +162,7 @@ def _check(scope: Scope, request: ScheduleRequest, vms: Iterable[Vm], context: R
         raise TypeNotReleased(request.type.value)
     if request.source not in EVENT_TYPES[request.type].sources:
         raise SourceNotAllowed(request.type.value, request.source.value)
-    if request.cause is Cause.EVICTION:
+    if EVENT_TYPES[request.type].needs_low_priority:
         for vm in vms:
             if not scope.is_low_priority(vm):
                 raise EvictionNotAllowed(vm.name)
@@ -295,7 +295,7 @@ def _not_before(
 def minimum_notice(scope: Scope, type_: EventType, vms: Iterable[Vm], context: RuleContext) -> timedelta:
     """Return the minimum notice for these VMs."""
     default = context.policy.minimum_notice[type_]
-    if Cause.DELETION not in EVENT_TYPES[type_].descriptions:
+    if not EVENT_TYPES[type_].has_terminate_notice:
         return default
     return max(scope.traits_of(vm).terminate_notice or default for vm in vms)
 

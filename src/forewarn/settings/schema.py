@@ -6,7 +6,7 @@ from typing import Annotated
 import msgspec
 
 from forewarn.core.event import EventType
-from forewarn.core.event_type import EVENT_TYPES
+from forewarn.core.event_type import EVENT_TYPES, check_names
 from forewarn.core.policy import EMULATOR as EMULATOR_POLICY
 from forewarn.core.policy import PRODUCTION as PRODUCTION_POLICY
 from forewarn.core.policy import AnnouncePolicy
@@ -81,6 +81,9 @@ class SimulatedSettings(msgspec.Struct, frozen=True, kw_only=True):
     preempt: Duration = EVENT_TYPES[EventType.PREEMPT].default_duration
     terminate: Duration = EVENT_TYPES[EventType.TERMINATE].default_duration
     spot_rebalance_recommendation: Duration = EVENT_TYPES[EventType.SPOT_REBALANCE_RECOMMENDATION].default_duration
+
+
+check_names("SimulatedSettings", (name.upper() for name in SimulatedSettings.__struct_fields__), EventType)
 
 
 class CommandSettings(msgspec.Struct, frozen=True, kw_only=True):

@@ -193,7 +193,8 @@ from datetime import datetime
 
 from forewarn.api.v1.common import Request, Response
 from forewarn.core.campaign.spec import CampaignSpec as CoreSpec
-from forewarn.core.campaign.spec import CampaignType, WaveKind, Weekday
+from forewarn.core.campaign.spec import WaveKind, Weekday
+from forewarn.core.event_type import CampaignType
 """
 TAIL = """
 def spec_from_request(request: CampaignRequest | CampaignSpec) -> CoreSpec: ...

@@ -21,7 +21,7 @@ from forewarn.api.v1.campaign_spec import (
 )
 from forewarn.api.v1.common import ErrorResponse, Reason, Request, Response
 from forewarn.core.campaign.record import CampaignState
-from forewarn.core.campaign.spec import CampaignType
+from forewarn.core.event_type import CampaignType
 from forewarn.core.text import Name, Text
 
 __all__ = [

@@ -7,13 +7,14 @@ from typing import Annotated, Literal
 import msgspec
 
 from forewarn.api.v1.common import Duration, Hold, Moment, Reason, Request, Response, VmName
-from forewarn.api.v1.inventory import Domain
 from forewarn.core.event import Cause, EventType, Source
+from forewarn.core.event_type import DEFAULT_FAILURE_TYPE
 from forewarn.core.explain import BlockerCode
 from forewarn.core.impact import ImpactState
 from forewarn.core.journal import EntryKind
 from forewarn.core.scope import EventOutcome
 from forewarn.core.text import Name, Text
+from forewarn.core.vm import Domain
 
 __all__ = [
     "VMS_PER_REQUEST",
@@ -232,7 +233,7 @@ class Fail(Request, frozen=True):
 
     vms: Vms = ()
     host: Name | None = None
-    type: EventType = EventType.REDEPLOY
+    type: EventType = DEFAULT_FAILURE_TYPE
     reason: Text = ""
 
 

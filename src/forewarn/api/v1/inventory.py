@@ -12,10 +12,10 @@ import msgspec
 from forewarn.api.v1.common import Duration, ErrorResponse, Hold, Reason, Request, Response, VmName
 from forewarn.api.v1.traits import RESPONSES, ChangedTraits, NewAddress, NewTraits
 from forewarn.core.event import EventType
-from forewarn.core.limits import MAX_DOMAIN
+from forewarn.core.event_type import USER_TYPES
 from forewarn.core.scope import ApprovalRule, ScopeKind
 from forewarn.core.text import Guid, Name
-from forewarn.core.vm import MAX_ADDRESSES, Os, Priority, Traits
+from forewarn.core.vm import MAX_ADDRESSES, Domain, Os, Priority, Traits
 from forewarn.core.vm import Address as CoreAddress
 
 __all__ = [
@@ -44,7 +44,11 @@ __all__ = [
     "VmPage",
 ]
 
-Domain = Annotated[int, msgspec.Meta(ge=0, le=MAX_DOMAIN)]
+UserTypes = Annotated[
+    Sequence[Annotated[EventType, msgspec.Meta(extra_json_schema={"enum": [type_.value for type_ in USER_TYPES]})]],
+    msgspec.Meta(max_length=len(USER_TYPES)),
+]
+"""Types that a scope can approve in advance. The decoder accepts all types: callers get the message of the rule."""
 
 
 @RESPONSES.with_fields_of(CoreAddress)
@@ -215,7 +219,7 @@ class AddScope(NewTraits, frozen=True, kw_only=True):
     id: Name
     kind: ScopeKind
     approval: ApprovalRule = ApprovalRule.ANY
-    auto_approve: Annotated[Sequence[EventType], msgspec.Meta(max_length=2)] = ()
+    auto_approve: UserTypes = ()
     scale_set: Name | None = None
     placement_group: Guid | None = None
 
@@ -224,7 +228,7 @@ class ChangeScope(ChangedTraits, frozen=True, kw_only=True):
     """Change a scope. Omitted fields stay; null removes a value that its VMs inherit."""
 
     approval: ApprovalRule | msgspec.UnsetType = msgspec.UNSET
-    auto_approve: Annotated[Sequence[EventType], msgspec.Meta(max_length=2)] | msgspec.UnsetType = msgspec.UNSET
+    auto_approve: UserTypes | msgspec.UnsetType = msgspec.UNSET
 
 
 class Difference(Response, frozen=True):

@@ -28,7 +28,9 @@ from forewarn.cli.output import Output, moment_text, write, write_json, write_me
 from forewarn.cli.views.event import blockers_text, event_json, write_events, write_fleet_hold, write_timeline
 from forewarn.cli.views.tables import write_details
 from forewarn.core.event import EventType, Source
+from forewarn.core.event_type import RELEASED_TYPES, UNRELEASED_TYPES
 from forewarn.core.journal import EntryKind
+from forewarn.core.text import join_choices
 
 
 def show_scheduled(connection: ServiceConnection, scheduled: v1.ScheduleResponse, *, wait: bool) -> None:
@@ -68,7 +70,21 @@ CLOCK_TOLERANCE = timedelta(minutes=1)
 on_vm_option = click.option("--vm", metavar="VM", help="On this VM.", shell_complete=complete_vms)
 
 
-@app.command("schedule")
+SCHEDULE_HELP = f"""\
+Schedule maintenance of VMs. Without --in, --at and --now, the notice is the minimum of the event type.
+
+TYPE is {join_choices(RELEASED_TYPES)}, or one that Azure does not have yet: {join_choices(UNRELEASED_TYPES)}. VM is a
+name, or scope/name if the name is ambiguous. Specify one or more VMs, or --host, or --scope, optionally with
+--update-domain.
+
+With `announce = when-enabled`, the default of `serve`, VMs of a scope that does not poll will not hear of it: the
+command asks on a terminal, and elsewhere needs --unannounced.
+
+Example: forewarn event schedule Reboot web-0 web-1 --in 20m --reason "new kernel"
+"""
+
+
+@app.command("schedule", help=SCHEDULE_HELP)
 @click.argument("type_", type=ChoiceType(EventType), metavar="TYPE")
 @vms_argument
 @click.option("--host", metavar="NAME", help="All VMs on this host.", shell_complete=complete_hosts)
@@ -114,16 +130,7 @@ def schedule(
     key: str | None,
     wait: bool,
 ) -> None:
-    """Schedule maintenance of VMs. Without --in, --at and --now, the notice is the minimum of the event type.
-
-    TYPE is Freeze, Reboot, Redeploy, Preempt or Terminate. VM is a name, or scope/name if the name is ambiguous.
-    Specify one or more VMs, or --host, or --scope, optionally with --update-domain.
-
-    With `announce = when-enabled`, the default of `serve`, VMs of a scope that does not poll will not hear of it: the
-    command asks on a terminal, and elsewhere needs --unannounced.
-
-    Example: forewarn event schedule Reboot web-0 web-1 --in 20m --reason "new kernel"
-    """
+    """Schedule maintenance of VMs."""
     check_start(now=now, **{"--in": notice, "--at": at})
     _check_selection(vms, host, scope, update_domain)
     request = v1.ScheduleEvents(

@@ -14,6 +14,7 @@ from forewarn.cli.output import Output, moment_text, write_json, write_message
 from forewarn.cli.views.event import hold_cell, hold_column, hold_text, write_fleet_hold
 from forewarn.cli.views.tables import Column, with_cells, write_details, write_table
 from forewarn.core.event import EventType
+from forewarn.core.event_type import USER_TYPES
 from forewarn.core.scope import ApprovalRule, ScopeKind
 
 app = CommandGroup()
@@ -32,7 +33,7 @@ auto_approve_option = click.option(
     type=ChoiceType(EventType),
     metavar="TYPE",
     multiple=True,
-    help="Start user events of this type at once: Reboot, Redeploy; repeatable.",
+    help=f"Start user events of this type at once: {', '.join(USER_TYPES)}; repeatable.",
 )
 
 

@@ -33,6 +33,8 @@ from forewarn.cli.output import Output, write_json, write_message
 from forewarn.cli.views.event import hold_cell, hold_column, hold_text, write_fleet_hold
 from forewarn.cli.views.tables import Column, with_cells, write_details, write_table
 from forewarn.core.event import EventType
+from forewarn.core.event_type import DEFAULT_FAILURE_TYPE, FAILURE_TYPES, PREDICTED_FAILURE_TYPE
+from forewarn.core.text import join_choices
 
 app = CommandGroup()
 
@@ -387,10 +389,12 @@ def evict(
     "type_",
     type=ChoiceType(EventType),
     metavar="TYPE",
-    help="The event type: Redeploy (default) or Reboot.",
+    help=f"The event type: {join_choices(FAILURE_TYPES)}; default: {DEFAULT_FAILURE_TYPE.value}.",
 )
 @click.option(
-    "--predicted", metavar="DURATION", help="Predict the failure instead, in this time: 3d. Announces a Redeploy."
+    "--predicted",
+    metavar="DURATION",
+    help=f"Predict the failure instead, in this time: 3d. Announces a {PREDICTED_FAILURE_TYPE.value}.",
 )
 @unannounced_option
 @reason_option
@@ -415,12 +419,14 @@ def fail(
     if bool(vms) is (host is not None):
         raise CliError(ExitCode.USAGE, "specify either VM or --host")
     if predicted is None:
-        request = v1.Fail(vms=vms, host=host, type=type_ or EventType.REDEPLOY, reason=reason)
+        request = v1.Fail(vms=vms, host=host, type=type_ or DEFAULT_FAILURE_TYPE, reason=reason)
         show_scheduled(connection, connection.api.fail(request, key=key), wait=wait)
         return
     if type_ is not None:
         raise CliError(
-            ExitCode.USAGE, "--predicted and --type are mutually exclusive: a predicted failure is always a Redeploy"
+            ExitCode.USAGE,
+            "--predicted and --type are mutually exclusive: "
+            f"a predicted failure is always a {PREDICTED_FAILURE_TYPE.value}",
         )
     ahead = read_duration(predicted, "--predicted") or ""
     scheduled = send_with_consent(

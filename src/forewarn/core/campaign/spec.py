@@ -18,7 +18,7 @@ from msgspec import Meta
 from forewarn.core.duration import duration_range
 from forewarn.core.errors import Invalid
 from forewarn.core.event import EventType
-from forewarn.core.event_type import MAINTENANCE_TYPES
+from forewarn.core.event_type import MAINTENANCE_TYPES, CampaignType
 from forewarn.core.field_rule import check_fields
 from forewarn.core.limits import MAX_TEXT_LENGTH
 from forewarn.core.schedule import MAX_NOTICE
@@ -54,14 +54,6 @@ Pattern = Annotated[str, Meta(pattern=f"^{_PATTERN.pattern}$")]
 """A name, or a pattern such as `web-*`."""
 
 Patterns = Annotated[tuple[Pattern, ...], Meta(max_length=MAX_NAMES, extra={"advice": "; use patterns such as web-*"})]
-
-
-class CampaignType(StrEnum):
-    """The types of planned maintenance: `MAINTENANCE_TYPES` as a separate enum."""
-
-    FREEZE = EventType.FREEZE.value
-    REBOOT = EventType.REBOOT.value
-    REDEPLOY = EventType.REDEPLOY.value
 
 
 class WaveKind(StrEnum):
@@ -337,7 +329,9 @@ class CampaignSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     ]
     type: Annotated[
         EventType,
-        Meta(description="The type of its events: Freeze, Reboot or Redeploy.", extra={"choices": CampaignType}),
+        Meta(
+            description=f"The type of its events: {join_choices(MAINTENANCE_TYPES)}.", extra={"choices": CampaignType}
+        ),
     ]
     selection: Annotated[Selection, Meta(examples=[{"scopes": ["web-*"]}])]
     duration: Annotated[

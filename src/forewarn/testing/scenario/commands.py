@@ -9,6 +9,7 @@ from enum import StrEnum
 import msgspec
 
 from forewarn.core.event import EventType
+from forewarn.core.event_type import DEFAULT_FAILURE_TYPE
 from forewarn.core.fault import FaultKind
 from forewarn.core.policy import AnnouncePolicy
 from forewarn.core.scope import ApprovalRule, ScopeKind
@@ -255,7 +256,7 @@ class Fail(BaseCommand, frozen=True):
     """The hardware of VMs has failed."""
 
     vms: tuple[str, ...]
-    type: EventType = EventType.REDEPLOY
+    type: EventType = DEFAULT_FAILURE_TYPE
     request: str | None = None
 
 
