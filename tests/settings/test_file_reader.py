@@ -1,7 +1,6 @@
 """Reading TOML and JSON files: every error names the file, the line, the key and what is allowed."""
 
 from collections.abc import Callable
-from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
 
@@ -30,7 +29,6 @@ READERS: dict[str, tuple[Callable[[FileValue], object], str, object, tuple[str, 
     "name": (FileValue.name, '"web-0"', "web-0", ("1", '"a b"', '""')),
     "flag": (FileValue.flag, "true", True, ('"true"', "1")),
     "number": (lambda value: value.number(1, 9), "9", 9, ("0", "10", "true", '"5"', "5.0")),
-    "duration": (FileValue.duration, '"1h30m"', timedelta(minutes=90), ("90", '"soon"')),
     "choice": (lambda value: value.choice(Colour), '"blue"', Colour.BLUE, ('"green"', "1")),
     "list": (lambda value: [item.value for item in value.items()], "[1, 2]", [1, 2], ('"1"', "{}")),
     "table": (lambda value: value.table(("a",)).at("a").value, "{ a = 1 }", 1, ("1", "[]", "{ b = 1 }")),

@@ -3,14 +3,12 @@
 The text is generated in small chunks, so the event loop is not blocked."""
 
 from collections.abc import Iterable, Iterator
-from datetime import timedelta
 from itertools import islice
 
 import msgspec
 
 from forewarn.api.fleet_file import default_placement_group, default_vm_id, is_role_instance
-from forewarn.api.table_writer import Value, toml_value, write_struct
-from forewarn.core.duration import format_duration
+from forewarn.api.table_writer import Value, toml_value, write_struct, write_value
 from forewarn.core.scope import ApprovalRule, Scope
 from forewarn.core.vm import Address, Traits, Vm
 
@@ -95,11 +93,7 @@ def _address(address: Address) -> Value:
 
 def _traits(traits: Traits) -> Content:
     values = ((name, getattr(traits, name)) for name in Traits.__struct_fields__)
-    return {
-        name: format_duration(value) if isinstance(value, timedelta) else value
-        for name, value in values
-        if value is not None
-    }
+    return {name: write_value(value) for name, value in values if value is not None}
 
 
 def _json(content: Content) -> str:

@@ -5,59 +5,22 @@ off a key that has a default.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime, time
+from collections.abc import Iterable, Mapping
+from datetime import datetime, time, timedelta
 from functools import cache
 from typing import Any, NamedTuple, TypeVar, cast
 
 import msgspec
 from msgspec import inspect
 
-from forewarn.api.campaign_windows import parse_blackout, parse_moment, parse_window
-from forewarn.core.campaign.spec import Blackout, Limit, Window
+from forewarn.api.campaign_windows import parse_moment
+from forewarn.api.form import FORMS, check_str
 from forewarn.core.text import join_choices
 from forewarn.settings.file_reader import FileError, FileTable, FileValue
 
 S = TypeVar("S", bound=msgspec.Struct)
 
 NONE = "none"
-
-
-class TextForm(NamedTuple):
-    """The form of a struct as a string or number. `parse` raises TypeError for other types of values."""
-
-    parse: Callable[[Any], msgspec.Struct]
-    write: Callable[[Any], str | int]
-    allowed: str
-    is_table_allowed: bool = True
-
-
-def _parse_limit(value: object) -> Limit:
-    if not isinstance(value, int | str) or isinstance(value, bool):
-        raise TypeError
-    return Limit.parse(value)
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError
-    return value
-
-
-TEXT_FORMS: Mapping[type[msgspec.Struct], TextForm] = {
-    Window: TextForm(lambda value: parse_window(_text(value)), str, 'a text such as "sat,sun 22:00-04:00", or a table'),
-    Blackout: TextForm(
-        lambda value: parse_blackout(_text(value)),
-        str,
-        'a text such as "2026-12-24T12:00Z/2027-01-02T06:00Z", or a table with start and end',
-    ),
-    Limit: TextForm(
-        _parse_limit,
-        lambda limit: limit.number or str(limit),
-        'a number such as 10, or a percentage such as "10%"',
-        is_table_allowed=False,
-    ),
-}
 
 
 class FieldType(NamedTuple):
@@ -127,7 +90,7 @@ def read_value(raw: FileValue, type_: FieldType) -> Any:
         case inspect.EnumType(cls=cls):
             return cls(raw.choice(type_.extra.get("choices", cls)).value)
         case inspect.TimeDeltaType():
-            return raw.duration()
+            return raw.read(FORMS[timedelta].parse, FORMS[timedelta].allowed)
         case inspect.DateTimeType():
             return raw.read(_parse_moment, _allowed(type_))
         case inspect.VarTupleType(item_type=item_type):
@@ -135,7 +98,7 @@ def read_value(raw: FileValue, type_: FieldType) -> Any:
         case inspect.DictType(value_type=value_type):
             return {key: read_value(value, field_type(value_type)) for key, value in raw.entries().items()}
         case inspect.StructType(cls=cls):
-            form = TEXT_FORMS.get(cls)
+            form = FORMS.get(cls)
             if form is None or (form.is_table_allowed and isinstance(raw.value, Mapping)):
                 return read_struct(raw, cls, _allowed(type_))
             return raw.read(form.parse, form.allowed)
@@ -158,7 +121,7 @@ def _check_alternative(value: object) -> None:
 
 
 def _parse_moment(value: object) -> datetime:
-    return value if isinstance(value, datetime) else parse_moment(_text(value))
+    return value if isinstance(value, datetime) else parse_moment(check_str(value))
 
 
 def _allowed(type_: FieldType) -> str:
@@ -170,11 +133,11 @@ def _allowed(type_: FieldType) -> str:
         case inspect.StrType():
             return ("a name in quotes" if "is_name" in type_.extra else "a text in quotes") + example
         case inspect.TimeDeltaType():
-            return 'a duration such as "5m"'
+            return FORMS[timedelta].allowed
         case inspect.DateTimeType():
             return "a moment such as 2026-12-24T12:00:00Z"
-        case inspect.StructType(cls=cls) if cls in TEXT_FORMS:
-            return TEXT_FORMS[cls].allowed
+        case inspect.StructType(cls=cls) if cls in FORMS:
+            return FORMS[cls].allowed
         case inspect.StructType(cls=cls):
             required = [name for name, field in struct_fields(cls).items() if field.required]
             return f"a table with {' and '.join(required)}" if required else f"a table{example}"

@@ -6,8 +6,8 @@ from enum import StrEnum
 
 import msgspec
 
-from forewarn.api.table_reader import NONE, TEXT_FORMS, struct_fields
-from forewarn.core.duration import format_duration
+from forewarn.api.form import FORMS
+from forewarn.api.table_reader import NONE, struct_fields
 from forewarn.core.errors import Invalid
 
 Value = str | bool | int | float | date | time | Sequence["Value"] | Mapping[str, "Value"]
@@ -20,19 +20,20 @@ MAX_LINE = 100
 def write_struct(struct: msgspec.Struct) -> dict[str, Value]:
     """Return the table of a struct, without the keys that have their default value."""
     fields = ((name, field.default, getattr(struct, name)) for name, field in struct_fields(type(struct)).items())
-    return {name: _write(value) for name, default, value in fields if value != default and value not in ((), {})}
+    return {name: write_value(value) for name, default, value in fields if value != default and value not in ((), {})}
 
 
-def _write(value: object) -> Value:
+def write_value(value: object) -> Value:
+    """Return a value of a field as a file has it."""
     match value:
         case None:
             return NONE
         case StrEnum():
             return value.value
         case timedelta():
-            return format_duration(value)
+            return FORMS[timedelta].write(value)
         case tuple():
-            return [_write(item) for item in value]
+            return [write_value(item) for item in value]
         case msgspec.Struct():
             return _short_form(value) or write_struct(value)
         case str() | bool() | int() | datetime() | dict():
@@ -43,7 +44,7 @@ def _write(value: object) -> Value:
 
 def _short_form(struct: msgspec.Struct) -> str | int | None:
     """Return a struct as a string or number; None if it has no such form, or if its form does not have all of it."""
-    form = TEXT_FORMS.get(type(struct))
+    form = FORMS.get(type(struct))
     if form is None:
         return None
     written = form.write(struct)

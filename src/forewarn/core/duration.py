@@ -32,6 +32,11 @@ def parse_duration(text: str) -> timedelta:
     return duration
 
 
+def parse_optional_duration(text: str | None) -> timedelta | None:
+    """Parse a duration that a caller can omit."""
+    return None if text is None else parse_duration(text)
+
+
 def format_duration(duration: timedelta) -> str:
     """Format a duration in the form that `parse_duration` accepts."""
     minutes, seconds = divmod(duration - timedelta(days=duration.days), timedelta(minutes=1))

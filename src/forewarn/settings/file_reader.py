@@ -1,14 +1,13 @@
 """Read a TOML or JSON file with validation: every error names the file, the line, the key and what is allowed.
 
 `read_toml` and `read_json` return the whole file as a `FileValue`. Read the expected type from it (`table`, `items`,
-`text`, `duration`, …); for other errors raise `FileValue.error`.
+`text`, `number`, …); for other errors raise `FileValue.error`.
 """
 
 import re
 import tomllib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
 from typing import TypeVar
@@ -16,7 +15,6 @@ from typing import TypeVar
 import msgspec
 
 from forewarn.core.base_error import BaseError
-from forewarn.core.duration import parse_duration
 from forewarn.core.errors import CoreError
 from forewarn.core.text import check_name, describe_range, join_choices
 from forewarn.settings.key_positions import KeyPositions
@@ -156,10 +154,6 @@ class FileValue:
         if not allowed and (least, most) != (None, None):
             allowed = f" of {describe_range(least, most)}"
         return self.read(lambda value: _number(value, least, most), f"an integer{allowed}")
-
-    def duration(self) -> timedelta:
-        """Read a duration."""
-        return self.read(lambda value: parse_duration(_text(value)), 'a duration such as "5m"')
 
     def choice(self, choices: type[E]) -> E:
         """Read one of several words."""

@@ -16,9 +16,10 @@ from typing import Annotated, Any, NamedTuple, TypeVar, Union, get_args, get_ori
 
 import msgspec
 
+from forewarn.api.form import FORMS
 from forewarn.api.v1.common import Duration, Moment
 from forewarn.core.campaign.spec import Limit
-from forewarn.core.duration import RANGE, format_duration, parse_duration
+from forewarn.core.duration import RANGE, format_duration
 from forewarn.core.errors import Invalid
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -58,9 +59,9 @@ def _to_utc(moment: datetime) -> datetime:
 
 
 VALUE_FORMS: Mapping[Any, Form] = {
-    timedelta: value_form(Duration, format_duration, parse_duration),
+    timedelta: value_form(Duration, FORMS[timedelta].write, FORMS[timedelta].parse),
     datetime: value_form(Moment, lambda moment: moment, _to_utc),
-    Limit: value_form(PositiveCount | Percent, lambda limit: limit.number or str(limit), Limit.parse),
+    Limit: value_form(PositiveCount | Percent, FORMS[Limit].write, FORMS[Limit].parse),
 }
 
 

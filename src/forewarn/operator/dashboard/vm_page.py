@@ -14,7 +14,7 @@ from forewarn.api.v1.common import Duration
 from forewarn.core import operations
 from forewarn.core.access import Role
 from forewarn.core.change import OUTCOMES
-from forewarn.core.duration import format_duration, parse_duration
+from forewarn.core.duration import format_duration, parse_optional_duration
 from forewarn.core.event import EventType, Source
 from forewarn.core.event_type import EVENT_TYPES
 from forewarn.core.schedule import unannounced_reason
@@ -156,7 +156,7 @@ async def operate_vm(
 ) -> Response[str]:
     """Restart, redeploy or evict a VM, or report that its hardware has failed."""
     form = convert_form(await read_form(request), OperateForm)
-    notice = None if form.notice is None else parse_duration(form.notice)
+    notice = parse_optional_duration(form.notice)
     if form.operation == "fail":
         await event_creation.create_events(
             lambda vms: operations.fail(vms, request=event_creation.request_id, by=event_creation.by, why=form.reason),

@@ -7,7 +7,7 @@ from litestar.params import JSONBody, QueryParameter
 
 from forewarn.api import v1
 from forewarn.core.access import Role
-from forewarn.core.duration import parse_duration
+from forewarn.core.duration import parse_optional_duration
 from forewarn.core.errors import EventVmNotFound, InvalidTransition, KeyConflict, ScopeTooLarge, ScopeVmNotFound
 from forewarn.core.event import EventType, Source
 from forewarn.core.schedule import ScheduleRequest
@@ -215,8 +215,8 @@ def schedule_request(data: v1.ScheduleEvents, vms: tuple[str, ...], *, id_: str,
         by=by,
         source=data.source,
         not_before=None if data.not_before is None else to_utc(data.not_before, "not_before"),
-        notice=None if data.notice is None else parse_duration(data.notice),
-        duration=None if data.duration is None else parse_duration(data.duration),
+        notice=parse_optional_duration(data.notice),
+        duration=parse_optional_duration(data.duration),
         description=data.description,
         why=data.reason,
         failure=data.failure,

@@ -7,7 +7,7 @@ from litestar.params import JSONBody
 
 from forewarn.api import v1
 from forewarn.core.access import Role
-from forewarn.core.duration import parse_duration
+from forewarn.core.duration import parse_optional_duration
 from forewarn.core.errors import KeyConflict
 from forewarn.core.fault import Fault, format_signed_duration, parse_signed_duration
 from forewarn.core.idempotency import IdempotencyKey
@@ -105,7 +105,7 @@ async def set_fault(
     return await faults.set(
         request.kind,
         vm=None if request.vm is None else _full_name(state, caller, request.vm),
-        lasting=None if request.duration is None else parse_duration(request.duration),
+        lasting=parse_optional_duration(request.duration),
         times=request.times,
         amount=None if request.amount is None else parse_signed_duration(request.amount),
         by=caller.name,

@@ -6,7 +6,7 @@ from litestar.params import JSONBody
 from forewarn.api import v1
 from forewarn.core import operations
 from forewarn.core.access import Role
-from forewarn.core.duration import parse_duration
+from forewarn.core.duration import parse_duration, parse_optional_duration
 from forewarn.core.errors import (
     EvictionNotAllowed,
     HostInUse,
@@ -53,7 +53,7 @@ class OperationController(Controller):
     @post("/restart", operation_id="restartVm", summary="Restart a VM", responses=CREATION_ERRORS)
     async def restart(self, event_creation: EventCreationDep, data: JSONBody[v1.Restart]) -> v1.ScheduleResponse:
         """Restart a VM for its owner: a Reboot with source User."""
-        notice = None if data.notice is None else parse_duration(data.notice)
+        notice = parse_optional_duration(data.notice)
         return await event_creation.create_events(
             lambda vms: operations.restart(
                 vms[0], request=event_creation.request_id, by=event_creation.by, notice=notice, why=data.reason
@@ -66,7 +66,7 @@ class OperationController(Controller):
     @post("/redeploy", operation_id="redeployVm", summary="Redeploy a VM", responses=CREATION_ERRORS)
     async def redeploy(self, event_creation: EventCreationDep, data: JSONBody[v1.Restart]) -> v1.ScheduleResponse:
         """Move a VM to another host for its owner: a Redeploy with source User."""
-        notice = None if data.notice is None else parse_duration(data.notice)
+        notice = parse_optional_duration(data.notice)
         return await event_creation.create_events(
             lambda vms: operations.redeploy(
                 vms[0], request=event_creation.request_id, by=event_creation.by, notice=notice, why=data.reason
@@ -84,7 +84,7 @@ class OperationController(Controller):
     @post("/evict", operation_id="evictVm", summary="Evict a low-priority VM", responses=CREATION_ERRORS)
     async def evict(self, event_creation: EventCreationDep, data: JSONBody[v1.Evict]) -> v1.ScheduleResponse:
         """Evict a low-priority VM, as the platform does when it needs the capacity: a Preempt."""
-        notice = None if data.notice is None else parse_duration(data.notice)
+        notice = parse_optional_duration(data.notice)
         return await event_creation.create_events(
             lambda vms: operations.evict(
                 vms[0], request=event_creation.request_id, by=event_creation.by, notice=notice, why=data.reason
