@@ -109,7 +109,7 @@ async def test_error_has_the_public_name_of_the_parameter(
         (
             "/v1/scopes",
             {"id": "x", "kind": "standalone", "auto_approve": ["y"]},
-            "auto_approve[0]: 'y' is not one of Freeze, Reboot, Redeploy, Preempt, Terminate and Spot",
+            "auto_approve[0]: 'y' is not one of Reboot and Redeploy",
         ),
     ],
 )

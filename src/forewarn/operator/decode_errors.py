@@ -37,6 +37,10 @@ def _choices(type_: Any, path: str) -> list[str]:
 def _allowed_values(kind: inspect.Type) -> Iterator[str]:
     """Yield the allowed values of this type or of its items."""
     match kind:
+        case inspect.Metadata(extra_json_schema={"enum": [*words]}):  # a rule allows only some of them
+            yield from words
+        case inspect.Metadata(type=inner):
+            yield from _allowed_values(inner)
         case inspect.EnumType():
             yield from (str(member.value) for member in kind.cls)
         case inspect.LiteralType():
