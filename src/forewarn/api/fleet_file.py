@@ -20,7 +20,7 @@ from forewarn.api.table_reader import field_type, read_value, struct_fields
 from forewarn.core.event import EventType
 from forewarn.core.event_type import AutoApproved
 from forewarn.core.inventory import create_scope
-from forewarn.core.limits import MAX_DOMAIN, MAX_VMS_PER_SCOPE
+from forewarn.core.limits import MAX_VMS_PER_SCOPE
 from forewarn.core.scope import ApprovalRule, Scope, ScopeKind
 from forewarn.core.text import check_name, is_guid
 from forewarn.core.vm import (
@@ -216,6 +216,7 @@ SCOPE_KEYS = frozenset(
     "traits",
 }
 VM_KEYS = (frozenset(VmTemplate.__struct_fields__) | frozenset(TRAITS)) - {"traits"}
+VM = {name: field_type(field.type) for name, field in struct_fields(Vm).items()}
 ADDRESS = {name: field_type(field.type) for name, field in struct_fields(Address).items()}
 
 
@@ -304,14 +305,19 @@ def _vm_template(table: FileTable, scope_template: ScopeTemplate) -> VmTemplate:
         count=count,
         name=_name_template(table, scope_template) if is_template else _single_name(table, scope_template),
         vm_id=table.get("vm_id", _guid, None),
-        role_instance=table.get("role_instance", FileValue.flag, is_role_instance(scope_template.kind)),
-        update_domain=table.get("update_domain", lambda number: number.number(0, MAX_DOMAIN), None),
-        fault_domain=table.get("fault_domain", lambda number: number.number(0, MAX_DOMAIN), None),
-        host=table.get("host", FileValue.name, None),
+        role_instance=_own(table, "role_instance", is_role_instance(scope_template.kind)),
+        update_domain=_own(table, "update_domain"),
+        fault_domain=_own(table, "fault_domain"),
+        host=_own(table, "host"),
         addresses=table.get("addresses", _addresses, ()),
         first_address=table.get("first_address", partial(_first_address, count), None),
         traits=_traits(table),
     )
+
+
+def _own(table: FileTable, name: str, default: Any = None) -> Any:
+    """Read a field of a VM with the type and bounds that it has in the core."""
+    return table.get(name, lambda raw: read_value(raw, VM[name]), default)
 
 
 def _single_name(table: FileTable, scope_template: ScopeTemplate) -> str:

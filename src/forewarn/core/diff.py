@@ -9,7 +9,7 @@ from forewarn.core.scope import Scope
 from forewarn.core.vm import Address, Traits, Vm
 
 SCOPE_FIELDS = ("approval", "auto_approve", "scale_set", "placement_group")
-VM_FIELDS = ("vm_id", "role_instance", "update_domain", "fault_domain", "host", "addresses")
+VM_FIELDS = tuple(name for name in Vm.__struct_fields__ if name not in ("name", "traits"))
 
 FieldDiff = dict[str, tuple[str, str]]
 """The old and the new value of each field that differs."""
