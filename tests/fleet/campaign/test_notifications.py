@@ -115,3 +115,17 @@ async def test_no_process_deletes_a_campaign_before_its_notifications_are_delive
         await start_campaign(other, campaign_spec(name="last"), id_=CAMPAIGN_ID.replace("0F", "2F"))
         assert [campaign.name for campaign in other.campaigns.all()] == ["next", "last"]
     assert [message.what for message in post.messages if message.name == "kernel"] == ["started", "ended"]
+
+
+async def test_campaigns_whose_notifications_cannot_be_delivered_are_kept_up_to_a_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("forewarn.fleet.campaign.service.MAX_FINISHED", 0)
+    monkeypatch.setattr("forewarn.fleet.campaign.service.MAX_ENDED", 2)
+    async with run_fleet(single(1), messenger=SwitchedNotifier()) as fleet:
+        for number in range(4):
+            id_ = CAMPAIGN_ID.replace("0F", f"{number}F")
+            await start_campaign(fleet, campaign_spec(name=f"c{number}"), id_=id_)
+            await fleet.campaigns.abort(id_, by="bob")
+            await until(lambda: all(campaign.state.is_over for campaign in fleet.campaigns.all()))
+        assert [campaign.name for campaign in fleet.campaigns.all()] == ["c1", "c2", "c3"]

@@ -4,7 +4,7 @@
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import NamedTuple
@@ -48,6 +48,9 @@ MAX_OPEN_CAMPAIGNS = 100
 
 MAX_FINISHED = 100
 """How many ended campaigns, the newest ones, are kept; the journal has all."""
+
+MAX_ENDED = 1_000
+"""The same, with campaigns whose notifications cannot be delivered."""
 
 CAMPAIGN_IDS = UUID("6f0c9a52-3d1b-4f5e-9c64-0a4c2f8e7b13")
 """The namespace of campaign ids that follow from an idempotency key."""
@@ -249,15 +252,19 @@ class Campaigns:
             return await self._registry.run(create)
 
     async def _drop_oldest(self) -> None:
-        """Delete the oldest ended campaigns, except those that have notifications to deliver, by any process."""
+        """Delete the oldest ended campaigns; those that have notifications to deliver, by any process, last."""
+        ended = [campaign for campaign in self.all() if campaign.state.is_over]
+        finished = [campaign for campaign in ended if self.duty.is_finished(campaign)]
+        await self._drop(finished[: max(len(finished) - MAX_FINISHED, 0)], self.duty.is_finished)
+        await self._drop(ended[: max(len(ended) - MAX_ENDED, 0)], lambda campaign: campaign.state.is_over)
 
+    async def _drop(self, campaigns: Iterable[Campaign], may_drop: Callable[[Campaign], bool]) -> None:
         def drop(known: Campaign | None) -> Decision[Campaign, None]:
-            return Decision(None if known is None or self.duty.is_finished(known) else known, (), None)
+            return Decision(None if known is None or may_drop(known) else known, (), None)
 
-        finished = [campaign.id for campaign in self.all() if self.duty.is_finished(campaign)]
-        for id_ in finished[: max(len(finished) - MAX_FINISHED, 0)]:
+        for campaign in campaigns:
             with suppress(*SAVE_ERRORS):
-                await self._loop.apply(id_, drop)
+                await self._loop.apply(campaign.id, drop)
 
     async def _start(
         self, spec: CampaignSpec, plan: Plan, *, id_: str, by: str, why: str, unannounced: bool
