@@ -62,6 +62,19 @@ async def read_journal(store: Store, key: RecordKey | None = None) -> list[Journ
     return await store.journal(JournalQuery(key=key, limit=10_000))
 
 
+class Rounds:
+    """Counts the iterations of the event loop."""
+
+    def __init__(self) -> None:
+        self.number = 0
+        self._loop = asyncio.get_running_loop()
+        self._loop.call_soon(self._count)
+
+    def _count(self) -> None:
+        self.number += 1
+        self._loop.call_soon(self._count)
+
+
 class SteppedClock(SystemClock):
     """The system clock after a step, or after a suspend of the machine."""
 

@@ -19,20 +19,7 @@ from forewarn.fleet.event_loop import (
     pause_gc,
     start_without_gc,
 )
-from tests.fleet.fleets import until
-
-
-class Rounds:
-    """Counts the iterations of the event loop."""
-
-    def __init__(self) -> None:
-        self.number = 0
-        self._loop = asyncio.get_running_loop()
-        self._loop.call_soon(self._count)
-
-    def _count(self) -> None:
-        self.number += 1
-        self._loop.call_soon(self._count)
+from tests.fleet.fleets import Rounds, until
 
 
 async def test_work_without_time_left_continues_in_the_next_iteration() -> None:

@@ -1,6 +1,7 @@
 """The main loop: queued commands are saved together, each gets its own result, conflicts are decided again."""
 
 import asyncio
+import collections
 import weakref
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -16,12 +17,12 @@ from forewarn.core.inventory import add_vm, change_scope, remove_scope
 from forewarn.core.journal import Entry, EntryKind
 from forewarn.core.scope import ApprovalRule, Scope
 from forewarn.fleet.errors import OutcomeUnknown, SaveFailed, ScopeExists, ScopeNotFound
-from forewarn.fleet.event_loop import pause_gc, tasks_until_exit
+from forewarn.fleet.event_loop import FairShare, pause_gc, tasks_until_exit
 from forewarn.fleet.main_loop import Decision, MainLoop, RecordChange, RecordCodec, RecordLoop, RecordTable
 from forewarn.store.memory import MemoryStore
 from forewarn.store.port import MAX_GUARDS, NO_GUARDS, Deleted, Guards, Record, RecordKey, RecordKind
 from tests.core.sample_scopes import TEN, schedule_request, scope, vm, web_scope
-from tests.fleet.fleets import FailingStore, UnsureStore, read_journal, run_fleet, until
+from tests.fleet.fleets import FailingStore, Rounds, UnsureStore, read_journal, run_fleet, until
 
 WEB = RecordKey(RecordKind.SCOPE, "web")
 
@@ -253,13 +254,14 @@ class Order:
 
 @asynccontextmanager
 async def run_loops(
-    store: MemoryStore, *, follows: bool = True
+    store: MemoryStore, *, follows: bool = True, max_items: int | None = None
 ) -> AsyncIterator[tuple[MainLoop, RecordLoop[Counter], RecordLoop[Counter]]]:
     """Run a main loop with two kinds of records: tokens, and leases on which they rest."""
     encode, decode = msgspec.json.Encoder().encode, msgspec.json.Decoder(Counter).decode
     async with store.watch() as changes, tasks_until_exit() as tasks:
         main_loop = MainLoop(store, tasks, on_followed=lambda: None)
-        tokens = main_loop.add(RecordCodec(RecordKind.TOKEN, encode, decode), RecordTable[Counter]())
+        codec, share = RecordCodec(RecordKind.TOKEN, encode, decode), FairShare(max_items=max_items)
+        tokens = main_loop.add(codec, RecordTable[Counter](), fair_share=share)
         leases = main_loop.add(RecordCodec(RecordKind.LEASE, encode, decode), RecordTable[Counter]())
         await main_loop.fill(changes)
         if follows:
@@ -466,6 +468,46 @@ async def test_drain_returns_when_every_command_that_waits_has_its_reply() -> No
         await tokens.drain()
         assert [one.done() for one in waiting] == [True] * 5
         assert tokens.busy == 0
+
+
+class HeldLeaseStore(MemoryStore):
+    """A store that holds back saves of leases."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_save = asyncio.Event()
+
+    async def save(
+        self,
+        key: RecordKey,
+        value: bytes | None,
+        entries: Sequence[Entry],
+        *,
+        expected: int | None,
+        guards: Guards = NO_GUARDS,
+    ) -> int:
+        """Save, a lease only when it may be saved."""
+        if key.kind is RecordKind.LEASE:
+            await self.may_save.wait()
+        return await super().save(key, value, entries, expected=expected, guards=guards)
+
+
+async def test_records_that_wait_for_the_same_guard_are_decided_in_slices() -> None:
+    store, rounds, decided = HeldLeaseStore(), Rounds(), list[int]()
+
+    def count(_: Counter | None) -> Decision[Counter, None]:
+        decided.append(rounds.number)
+        return Decision(Counter(1), (), None, leases.guards("clock"))
+
+    async with run_loops(store, max_items=4) as (_, tokens, leases):
+        saving = leases.submit("clock", count_up)
+        await until(lambda: bool(leases.saves))
+        waiting = [tokens.submit(f"t-{n}", count) for n in range(40)]
+        await until(lambda: len(decided) == 40)
+        decided.clear()
+        store.may_save.set()
+        await asyncio.gather(saving, *waiting)
+    assert max(collections.Counter(decided).values()) <= 4
 
 
 async def test_newer_value_that_overtakes_the_reply_of_a_save_is_observed_last() -> None:

@@ -401,9 +401,11 @@ class RecordLoop(Generic[V]):
 
     async def _run(self, id_: str) -> None:
         """Process batches until the record has no queued commands."""
+        has_turn = True
         while batch := self._pending[id_]:
             self._pending[id_] = []
-            await self._process(id_, batch)
+            await self._process(id_, batch, has_turn=has_turn)
+            has_turn = False
         del self._pending[id_]
         self._forget_if_gone(id_)
 
@@ -416,11 +418,14 @@ class RecordLoop(Generic[V]):
         for _, caller in self._pending.pop(id_):
             caller.cancel()
 
-    async def _process(self, id_: str, batch: list[PendingCommand[V]]) -> None:
-        """Decide and save a batch, in as few saves as possible, and reply to the callers after each save."""
+    async def _process(self, id_: str, batch: list[PendingCommand[V]], *, has_turn: bool) -> None:
+        """Decide and save a batch, in as few saves as possible, and reply to the callers after each save.
+
+        With `has_turn` the first command is decided at once: the task was started at its turn.
+        """
         while batch:
             try:
-                results = await self._decide_and_save(id_, batch)
+                results = await self._decide_and_save(id_, batch, has_turn=has_turn)
             except SaveFailed as error:
                 results = [error] * len(batch)
             except SaveUnknown as error:
@@ -432,14 +437,15 @@ class RecordLoop(Generic[V]):
                     caller.cancel()
                 raise
             _reply(batch, results)
-            batch = batch[len(results) :]
+            batch, has_turn = batch[len(results) :], False
 
-    async def _decide_and_save(self, id_: str, batch: list[PendingCommand[V]]) -> list[Any]:
+    async def _decide_and_save(self, id_: str, batch: list[PendingCommand[V]], *, has_turn: bool) -> list[Any]:
         """Save the decisions of the first commands of the batch, as many as fit into one save; return their results."""
         has_waited = False
         for _ in range(MAX_CONFLICTS):
             before, revision = self._values.newest(id_)
-            decided = await self._decide(before, batch)
+            decided = await self._decide(before, batch, has_turn=has_turn)
+            has_turn = False
             if decided is None:
                 continue
             if decided.value is before and not decided.entries:
@@ -462,7 +468,7 @@ class RecordLoop(Generic[V]):
             return decided.results
         raise SaveFailed(f"{id_} could not be saved because of {MAX_CONFLICTS} conflicts in a row")
 
-    async def _decide(self, value: V | None, batch: list[PendingCommand[V]]) -> _Decided[V] | None:
+    async def _decide(self, value: V | None, batch: list[PendingCommand[V]], *, has_turn: bool) -> _Decided[V] | None:
         """Apply the commands of a batch in order, up to the maximum number of guards of a save.
 
         Return None if a guard has changed in the meantime; then decide again.
@@ -470,9 +476,10 @@ class RecordLoop(Generic[V]):
         entries: list[Entry] = []
         results: list[Any] = []
         guards: dict[RecordKey, int | None] = {}
-        for number, (command, _) in enumerate(batch):
-            if number:  # the turn of the first one was waited for before
+        for command, _ in batch:
+            if not has_turn:
                 await self._fair_share.wait_turn()
+            has_turn = False
             try:
                 decision = command(value)
             except CodedError as refusal:
