@@ -72,7 +72,7 @@ async def test_outage_is_measured_from_the_clock_after_a_step_back() -> None:
 async def test_outage_is_saved_before_idle_timeouts_are_evaluated(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(scheduler, "RETRY_DELAY", 0.001)
+    monkeypatch.setattr(scheduler, "FIRST_PAUSE", 0.001)
     clock, store = SteppedClock(), FailingStore()
     async with run_fleet(web_scope(), clock=clock, store=store, policy=PRODUCTION) as fleet:
         await request_from_guest(fleet)

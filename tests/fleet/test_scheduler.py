@@ -242,3 +242,43 @@ async def test_scopes_that_cannot_be_saved_are_retried_in_rounds_within_the_slot
     lines = [record.getMessage() for record in caplog.records if "could not save due changes" in record.getMessage()]
     assert len(lines) == 4
     assert lines[0].startswith("could not save due changes of 5 scopes, retrying in 0 s: ")
+
+
+class HangingStore(FailingStore):
+    """A store that does not return from saves of one record, and once cannot save another one."""
+
+    def __init__(self, hanging: str, failing: str) -> None:
+        super().__init__()
+        self.hanging, self.failing = hanging, failing
+        self.may_save = asyncio.Event()
+        self.may_save.set()
+
+    async def save(
+        self,
+        key: RecordKey,
+        value: bytes | None,
+        entries: Sequence[Entry],
+        *,
+        expected: int | None,
+        guards: Guards = NO_GUARDS,
+    ) -> int:
+        """Save, unless this record hangs or fails."""
+        if not self.may_save.is_set() and key.id == self.hanging:
+            await self.may_save.wait()
+        self.full = not self.may_save.is_set() and key.id == self.failing and not self.refused
+        return await super().save(key, value, entries, expected=expected, guards=guards)
+
+
+async def test_failed_tick_is_retried_while_another_one_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("forewarn.fleet.scheduler.FIRST_PAUSE", 0.001)
+    monkeypatch.setattr("forewarn.fleet.scheduler.ROUND_TIME", 0.001)
+    clock, store = ManualClock(TEN), HangingStore("db-1", "db-2")
+    async with run_fleet(single(1), single(2), store=store, clock=clock) as fleet:
+        ((_, first),) = await fleet.events.schedule(schedule_request(EventType.FREEZE, "db-1", number=1))
+        ((_, second),) = await fleet.events.schedule(schedule_request(EventType.FREEZE, "db-2", number=2))
+        store.may_save.clear()
+        clock.set(TEN + timedelta(days=1))
+        await until(lambda: fleet.events.find(second)[1].state is State.STARTED)
+        assert (fleet.events.find(first)[1].state, store.refused) == (State.SCHEDULED, 1)
+        store.may_save.set()
+        await until(lambda: fleet.events.find(first)[1].state is State.STARTED)

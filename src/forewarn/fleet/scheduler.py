@@ -8,6 +8,7 @@ import heapq
 import logging
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
 
@@ -33,8 +34,11 @@ log = logging.getLogger(__name__)
 WAKE_BATCH = 100
 """How many scopes are woken in one iteration of the event loop."""
 
-RETRY_DELAY, MAX_RETRY_DELAY = 1.0, 5.0
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 5.0
 """The bounds of the pause in seconds before due changes that could not be saved are tried again."""
+
+ROUND_TIME = 1.0
+"""How long, in seconds, a round of these attempts waits for other ticks, so that they share a line of the log."""
 
 TICK_CONCURRENCY = 512
 """How many scopes are ticked at once. If ten thousand are due in one second, an approval waits only for a few."""
@@ -344,8 +348,10 @@ class Scheduler:
 
     async def _retry_failed(self) -> None:
         """Tick the scopes that could not be saved, for example while the disk is full, in rounds until they are."""
-        for pause in backoff(RETRY_DELAY, MAX_RETRY_DELAY):
-            await self._idle.wait()
+        for pause in backoff(FIRST_PAUSE, LONGEST_PAUSE):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(ROUND_TIME):
+                    await self._idle.wait()
             if not self._failed:
                 break
             id_, error = next(iter(self._failed.items()))

@@ -147,7 +147,7 @@ async def test_start_that_could_not_be_saved_in_the_window_does_not_happen_after
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("forewarn.fleet.campaign.executor.CLEAR_PAUSE", 0.001)
-    monkeypatch.setattr("forewarn.fleet.scheduler.RETRY_DELAY", 0.001)
+    monkeypatch.setattr("forewarn.fleet.scheduler.FIRST_PAUSE", 0.001)
     store, clock = HalfFull(), ManualClock(TEN)
     async with run_fleet(web_scope(), store=store, clock=clock, platform=DurablePlatform(clock)) as fleet:
         await start_campaign(fleet, campaign_spec(windows=(Window(start="10:00", end="10:20"),)))

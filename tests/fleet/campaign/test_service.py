@@ -508,7 +508,7 @@ async def test_invalid_campaign_is_refused_before_anything_is_saved() -> None:
 async def test_campaign_continues_when_the_disk_has_room_again(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("campaign.runner", "retry"):
         monkeypatch.setattr(f"forewarn.fleet.{module}.FIRST_PAUSE", 0.001)
-    monkeypatch.setattr("forewarn.fleet.scheduler.RETRY_DELAY", 0.001)
+    monkeypatch.setattr("forewarn.fleet.scheduler.FIRST_PAUSE", 0.001)
     store, clock = FailingStore(), ManualClock(TEN)
     async with run_fleet(web_scope(), store=store, clock=clock, platform=SimulatedPlatform(clock)) as fleet:
         await start_campaign(fleet, campaign_spec())
