@@ -129,3 +129,33 @@ async def test_campaigns_whose_notifications_cannot_be_delivered_are_kept_up_to_
             await fleet.campaigns.abort(id_, by="bob")
             await until(lambda: all(campaign.state.is_over for campaign in fleet.campaigns.all()))
         assert [campaign.name for campaign in fleet.campaigns.all()] == ["c1", "c2", "c3"]
+
+
+class PickyNotifier(FakeNotifier):
+    """Takes only the messages of one campaign."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name = name
+
+    async def notify(self, message: NotificationMessage) -> None:
+        """Take a message, or fail."""
+        if message.name != self.name:
+            raise NotificationFailed("no response")
+        await super().notify(message)
+
+
+async def test_undelivered_notifications_are_kept_while_older_campaigns_make_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("forewarn.fleet.campaign.service.MAX_FINISHED", 0)
+    monkeypatch.setattr("forewarn.fleet.campaign.service.MAX_ENDED", 1)
+    monkeypatch.setattr("forewarn.fleet.campaign.notifications.FIRST_PAUSE", 0.001)
+    async with run_fleet(single(1), messenger=PickyNotifier("c1")) as fleet:
+        for number in range(3):
+            id_ = CAMPAIGN_ID.replace("0F", f"{number}F")
+            await start_campaign(fleet, campaign_spec(name=f"c{number}"), id_=id_)
+            await fleet.campaigns.abort(id_, by="bob")
+            await until(lambda: all(campaign.state.is_over for campaign in fleet.campaigns.all()))
+            await until(lambda: number != 1 or not fleet.campaigns.find("c1").notifications)  # noqa: B023 - in the loop
+        assert [campaign.name for campaign in fleet.campaigns.all()] == ["c0", "c2"]

@@ -50,7 +50,8 @@ MAX_FINISHED = 100
 """How many ended campaigns, the newest ones, are kept; the journal has all."""
 
 MAX_ENDED = 1_000
-"""The same, with campaigns whose notifications cannot be delivered."""
+"""How many ended campaigns are kept at most, including those whose notifications are not delivered yet. The oldest are
+deleted."""
 
 CAMPAIGN_IDS = UUID("6f0c9a52-3d1b-4f5e-9c64-0a4c2f8e7b13")
 """The namespace of campaign ids that follow from an idempotency key."""
@@ -253,9 +254,9 @@ class Campaigns:
 
     async def _drop_oldest(self) -> None:
         """Delete the oldest ended campaigns; those that have notifications to deliver, by any process, last."""
-        ended = [campaign for campaign in self.all() if campaign.state.is_over]
-        finished = [campaign for campaign in ended if self.duty.is_finished(campaign)]
+        finished = [campaign for campaign in self.all() if self.duty.is_finished(campaign)]
         await self._drop(finished[: max(len(finished) - MAX_FINISHED, 0)], self.duty.is_finished)
+        ended = [campaign for campaign in self.all() if campaign.state.is_over]
         await self._drop(ended[: max(len(ended) - MAX_ENDED, 0)], lambda campaign: campaign.state.is_over)
 
     async def _drop(self, campaigns: Iterable[Campaign], may_drop: Callable[[Campaign], bool]) -> None:
