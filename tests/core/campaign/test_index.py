@@ -173,7 +173,7 @@ def derived(index: CampaignIndex) -> dict[str, object]:
     kept = ("record", "scopes", "statuses", "in_flight", "open", "held", "unclosed", "advanced", "stale")
     queues = {"ready": (index.ready, index.at_gate), "to_announce": (index.to_announce,)}
     return {name: getattr(index, name) for name in kept} | {
-        name: {id_ for queue in parts for id_ in queue.queued + queue.deferred} for name, parts in queues.items()
+        name: {id_ for queue in parts for _, id_ in queue.queued + queue.deferred} for name, parts in queues.items()
     }
 
 
@@ -194,8 +194,8 @@ def test_queue_keeps_the_order_of_turns_and_of_times() -> None:
     for n, name in enumerate(names):
         queue.put(name, (20 - n, n))
         queue.put(name, (20 - n, n), TEN + (n % 3) * MINUTE if n % 2 else None)
-    assert queue.queued == tuple(reversed(names[::2]))
-    assert queue.deferred == tuple(f"s{n}" for third in range(3) for n in range(19, 0, -2) if n % 3 == third)
+    assert queue.queued == [((20 - n, n), f"s{n}") for n in range(18, -1, -2)]
+    assert queue.deferred == [((20 - n, n), f"s{n}") for third in range(3) for n in range(19, 0, -2) if n % 3 == third]
     assert queue.first == ((2, 18), "s18")
     queue.remove("s18")
     queue.remove("s18")
@@ -205,4 +205,4 @@ def test_queue_keeps_the_order_of_turns_and_of_times() -> None:
     assert (queue.is_due(TEN), queue.is_due(TEN + MINUTE)) == (False, True)
     for name in names:
         queue.remove(name)
-    assert (queue.queued, queue.deferred, queue.wakes_at, bool(queue)) == ((), (), None, False)
+    assert (queue.queued, queue.deferred, queue.wakes_at, bool(queue)) == ([], [], None, False)

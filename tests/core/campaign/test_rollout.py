@@ -242,3 +242,24 @@ def test_gate_is_checked_again_after_each_wave() -> None:
     assert hand.decide() == [CheckGate("web", 2)]
     hand.report(CheckGate("web", 2), GateOpened("web", 2, asked_at=end))
     assert [type(action) for action in hand.decide()] == [ClearWave]
+
+
+def test_gate_is_not_asked_for_a_wave_behind_one_that_waits_for_room() -> None:
+    hand = RolloutDriver(web("a"), web("b"), gate="health", gap=timedelta(0), vms_at_once=Limit(2))
+    ends = {"a": TEN + 16 * MINUTE, "b": TEN + 16 * MINUTE + 10 * SECOND}
+    for name, end in ends.items():
+        hand.put_wave(name, 1, WaveState.DONE, end)
+    hand.now = ends["b"]
+    for action in hand.decide():
+        assert isinstance(action, AnnounceWave)
+        hand.announce(action)
+    for name in ends:
+        event = hand.scopes[name].events[0]
+        approved = approve(hand.scopes[name], event.vms[0], [event.id], CONDITIONS, now=hand.now).scope
+        assert approved is not None
+        hand.scopes[name] = approved
+    hand.find(GateOpened("a", 2, asked_at=ends["a"]))
+    hand.load.reserve("other", Load("c", ("c-hv-0",), 2))
+    assert (hand.decide(), hand.decision.blockers.at_gate, hand.decision.blockers.has_limit) == ([], (), True)
+    hand.load.release(["other"])
+    assert [(type(action), action.scope) for action in hand.decide()] == [(ClearWave, "a"), (CheckGate, "b")]

@@ -74,14 +74,14 @@ class WaveQueue:
         return bool(self._deferred) and self._deferred[0][0] <= now
 
     @property
-    def queued(self) -> tuple[str, ...]:
-        """The scopes of the queue, in order."""
-        return tuple([id_ for _, id_ in self._queue])
+    def queued(self) -> list[tuple[Turn, str]]:
+        """The scopes of the queue after their turns, in order."""
+        return list(self._queue)
 
     @property
-    def deferred(self) -> tuple[str, ...]:
-        """The deferred scopes, in the order of their times."""
-        return tuple([id_ for _, _, id_ in self._deferred])
+    def deferred(self) -> list[tuple[Turn, str]]:
+        """The deferred scopes after their turns, in the order of their times."""
+        return [(turn, id_) for _, turn, id_ in self._deferred]
 
 
 def _time_of(entry: tuple[datetime, Turn, str]) -> datetime:

@@ -56,6 +56,7 @@ from forewarn.core.campaign.record import (
     WaveState,
 )
 from forewarn.core.campaign.spec import gate_name
+from forewarn.core.campaign.status import Turn
 from forewarn.core.change import format_timestamp
 from forewarn.core.journal import EntryKind
 from forewarn.core.schedule import ceil_to_second
@@ -322,22 +323,29 @@ class _Step:
             self.has_more = True
             return
         self.wake_times.append(ready.wakes_at)
-        if not ready and not at_gate and not at_gate.deferred:
+        if not (ready or at_gate or at_gate.deferred):
             return
         if (opens_at := self.calendar.next_start(now)) != now:
             self.wake_times.append(opens_at)
             return
         is_gate_open = not self.index.advanced or now - opened_at <= GATE_OPEN_TTL
         queues = (ready, at_gate) if is_gate_open else (ready,)
+        blocked: tuple[Turn, str] | None = None
         for _ in range(MAX_CLEARED):
-            queue = min(filter(None, queues), key=lambda queue: queue.first, default=None)
-            if queue is None or not self._clear_wave(queue.first[1]):
+            first = min((queue.first for queue in queues if queue), default=None)
+            if first is None:
+                break
+            if not self._clear_wave(first[1]):
+                blocked = first
                 break
         else:
             self.has_more = any(queues)
-        self.at_gate = at_gate.deferred if is_gate_open else at_gate.queued + at_gate.deferred
-        if self.at_gate:
-            self._check_gate(self.at_gate[0])
+        waiting = at_gate.deferred if is_gate_open else at_gate.deferred + at_gate.queued
+        if blocked is not None:
+            waiting = [wave for wave in waiting if wave < blocked]  # the others wait for room first
+        self.at_gate = tuple([id_ for _, id_ in waiting])
+        if waiting:
+            self._check_gate(min(waiting)[1])
 
     def _has_due_waves(self, opened_at: datetime) -> bool:
         """Queue a limited number of waves whose time is reached; return whether there are more.
