@@ -21,6 +21,9 @@ from forewarn.store.port import Guards
 
 log = logging.getLogger(__name__)
 
+MAX_UNLOADED = 1_000
+"""How many changed scopes may wait to be counted. When a campaign starts, they are counted in one step."""
+
 
 class CampaignDuty:
     """Runs every open campaign while this process has the duty."""
@@ -138,6 +141,8 @@ class CampaignDuty:
         scope, _ = self._scopes.replica.newest(change.id)
         if not self._runners and scope is not None and scope.events:
             self._unloaded.add(change.id)
+            if len(self._unloaded) > MAX_UNLOADED:
+                self._load(self._unloaded.pop())
         else:
             self._unloaded.discard(change.id)
             if self._fleet_load.update(change.id, scope):
@@ -161,8 +166,7 @@ class CampaignDuty:
         if not self._is_started or campaign.id in self._runners or self.is_finished(campaign):
             return
         while self._unloaded:
-            id_ = self._unloaded.pop()
-            self._fleet_load.update(id_, self._scopes.replica.newest(id_)[0])
+            self._load(self._unloaded.pop())
         runner = CampaignRunner(
             campaign,
             self._scopes,
@@ -181,6 +185,9 @@ class CampaignDuty:
         for progress in campaign.scopes:
             self._by_scope.setdefault(progress.scope, []).append(runner)
         runner.wake()
+
+    def _load(self, id_: str) -> None:
+        self._fleet_load.update(id_, self._scopes.replica.newest(id_)[0])
 
     def _remove_runner(self, runner: CampaignRunner) -> None:
         self._runners.pop(runner.id, None)
