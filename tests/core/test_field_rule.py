@@ -113,3 +113,20 @@ def test_struct_enforces_the_bounds_of_its_fields(sample: msgspec.Struct, field:
 def test_every_struct_of_a_campaign_is_tested() -> None:
     structs = {each for each in vars(spec).values() if isinstance(each, msgspec.StructMeta)}
     assert {each for each in structs if field_rules(each)} <= {type(sample) for sample in SAMPLES}
+
+
+class Either(msgspec.Struct, frozen=True):
+    """A field of two types with bounds of their own, and a default of one of them."""
+
+    value: Annotated[int, Meta(le=10)] | Annotated[str, Meta(max_length=3)] = 5
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
+def test_each_type_of_a_field_has_its_own_bounds() -> None:
+    assert (Either(7).value, Either("abc").value) == (7, "abc")
+    with pytest.raises(Invalid, match="value must be at most 10, got 11"):
+        Either(11)
+    with pytest.raises(Invalid, match="value has 4 characters"):
+        Either("abcd")

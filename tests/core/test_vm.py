@@ -84,7 +84,7 @@ def test_largest_vm_is_accepted() -> None:
 
 @pytest.mark.parametrize("field", ["update_domain", "fault_domain"])
 def test_domain_above_the_largest_is_refused(field: str) -> None:
-    with pytest.raises(Invalid, match=str(MAX_DOMAIN)):
+    with pytest.raises(Invalid, match=f"VM v: {field} must be 0 to {MAX_DOMAIN}, got {MAX_DOMAIN + 1}"):
         a_vm("v", **{field: MAX_DOMAIN + 1})
 
 

@@ -68,7 +68,9 @@ def field_rules(struct: type[msgspec.Struct]) -> tuple[FieldRule, ...]:
         alternatives = list(_alternatives(hints[field.name]))
         for type_, bounds, extra in alternatives:
             if (check := _check(type_, bounds, extra)) is not None:
-                is_only_type = all(other in (type_, type(field.default)) for other, _, _ in alternatives)
+                is_only_type = all(
+                    other is type_ or (other is type(None) and field.default is None) for other, _, _ in alternatives
+                )
                 label = extra.get("label", field.name)
                 rules.append(FieldRule(field.name, field.default, type_, is_only_type, check, label))
     return tuple(rules)

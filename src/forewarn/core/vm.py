@@ -186,7 +186,10 @@ class Vm(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False
     traits: Traits = NO_TRAITS
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        try:
+            check_fields(self)
+        except Invalid as error:
+            raise Invalid(f"VM {self.name}: {error}") from error
 
 
 def unique_keys(vm: Vm) -> set[UniqueKey]:
