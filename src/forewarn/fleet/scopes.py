@@ -60,21 +60,19 @@ class Scopes:
         roster_changes = RosterObservers()
         self.roster_observers = roster_changes.observers
         """The observers of scopes that are created or removed, and of changes of their VMs, in order."""
-        self._loop = main_loop.add(
-            RecordCodec(RecordKind.SCOPE, encode, decode),
-            self.replica,
-            (roster_changes.observe, LongPollObserver(self.replica).observe),
-            fair_share=self.new_fair_share(),
-        )
+        self._last = (roster_changes.observe, LongPollObserver(self.replica).observe)
+        codec = RecordCodec(RecordKind.SCOPE, encode, decode)
+        self._loop = main_loop.add(codec, self.replica, self._last, fair_share=self.new_fair_share())
 
     @property
     def observers(self) -> tuple[Observer[Scope], ...]:
-        """The observers of every change of a scope, in order. The last two are roster observers and long polls."""
+        """The observers of every change of a scope, in order; those of rosters and the long polls are the last ones."""
         return tuple(self._loop.observers)
 
     def add_observers(self, *observers: Observer[Scope]) -> None:
         """Add observers, which get a change after those that were added before."""
-        self._loop.observers[-2:-2] = observers
+        added = self._loop.observers
+        added[len(added) - len(self._last) : -len(self._last)] = observers
 
     @property
     def rule_context(self) -> RuleContext:

@@ -259,13 +259,13 @@ class Fleet:
         self._reevaluate(include_idle=True)
 
     def _on_policy_changed(self, _: RecordChange[CellPolicy]) -> None:
-        """Apply the policy of the cell; reevaluate all, except when the loop is filled."""
+        """Apply the policy of the cell; reevaluate all, except while the loop is being filled."""
         self.scopes.policy = self.cluster.policy.override(self.scopes.policy)
         if self._main_loop.is_filled:
             self._reevaluate(include_idle=True)
 
     def _on_hold_changed(self, _: RecordChange[FleetHold]) -> None:
-        """Reevaluate all, except when the loop is filled."""
+        """Reevaluate all, except while the loop is being filled."""
         if self._main_loop.is_filled:
             self._reevaluate(include_idle=False)
 

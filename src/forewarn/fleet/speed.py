@@ -17,9 +17,10 @@ from forewarn.fleet.scopes import Scopes
 
 
 class Speed:
-    """The current speed, which is part of the policy. A change applies when it is saved, in every process.
+    """The current speed, which is part of the policy. A change applies in every process when it is saved.
 
-    `setting` is the speed of the settings: a changed speed outlives a restart, unless this setting is another one then.
+    `setting` is the speed of the settings: a changed speed outlives a restart, unless this setting is another one then,
+    and it does not apply in a process with another setting.
     """
 
     def __init__(self, scopes: Scopes, state_record: FleetStateRecord, setting: float) -> None:

@@ -77,7 +77,7 @@ class Tokens:
         self._tokens = RecordTable[Token]()
         self._by_hash: dict[str, Token] = {}
         self._by_calendar: dict[str, Token] = {}
-        self._names = asyncio.Lock()
+        self._name_lock = asyncio.Lock()
         """Held while a name is checked and saved; between processes the registry does the same."""
         self._loop = main_loop.add(RecordCodec(RecordKind.TOKEN, _encode, _decode), self._tokens, [self._observe])
 
@@ -136,7 +136,7 @@ class Tokens:
             await self._loop.apply(token.id, lambda present: self._create_record(present, token, guards(), by=by))
             return token, secret
 
-        async with self._names:
+        async with self._name_lock:
             return await self._registry.run(create)
 
     def _check_new(
@@ -171,7 +171,7 @@ class Tokens:
             )
             await self._loop.apply(token.id, lambda present: self._create_record(present, token, guards(), by=by))
 
-        async with self._names:
+        async with self._name_lock:
             await self._registry.run(create)
 
     async def revoke(
