@@ -5,11 +5,20 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from litestar import Request
+from litestar.exceptions import InternalServerException
+from litestar.types import HTTPScope
 
 import forewarn.fleet.importer
 from forewarn.core.errors import CoreError
 from forewarn.fleet.errors import AmbiguousVm, FleetError, PositionNotReached, ScopeNotFound, VmNotFound
-from forewarn.operator.error_responses import OTHER_ERRORS, STATUS_BY_ERROR, meaning_of, statuses_by_code
+from forewarn.operator.error_responses import (
+    OTHER_ERRORS,
+    STATUS_BY_ERROR,
+    http_error_response,
+    meaning_of,
+    statuses_by_code,
+)
 from forewarn.operator.errors import OperatorError, ScopeNotAllowed, TokenNotAllowed, TokenVmNotFound
 from tests.operator.running_api import run_api
 
@@ -59,6 +68,33 @@ async def test_openapi_document_describes_the_errors_of_a_path_by_status() -> No
         "429": "Too many wrong tokens came from this address.",
         "503": meaning_of(PositionNotReached),
     }
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "fact"),
+    [
+        ("/v1/campaigns", "409", "A VM, address, token or open campaign of that name already exists."),
+        ("/v1/tokens", "409", "A VM, address, token or open campaign of that name already exists."),
+        ("/v1/fleet/import", "422", "`key` and `problem`"),
+        ("/v1/scenario-runs", "422", "`line` and `column`"),
+    ],
+)
+async def test_openapi_document_has_the_reason_and_the_details_of_an_error(path: str, status: str, fact: str) -> None:
+    async with run_api() as service:
+        post = (await service.request("GET", "/openapi.json")).json["paths"][path]["post"]
+    assert fact in post["responses"][status]["description"]
+
+
+async def test_openapi_document_has_the_rule_for_advancing_the_clock() -> None:
+    async with run_api() as service:
+        post = (await service.request("GET", "/openapi.json")).json["paths"]["/v1/clock/advance"]["post"]
+    assert "exactly one of `duration` and `to_next_change`" in post["description"]
+
+
+def test_body_that_ends_early_is_a_malformed_request() -> None:
+    scope: HTTPScope = {"type": "http", "headers": []}  # type: ignore[typeddict-item]  # nothing else is read
+    response = http_error_response(Request(scope), InternalServerException("client disconnected prematurely"))
+    assert (response.status_code, response.content.error.code) == (400, "invalid-request")
 
 
 async def test_openapi_document_has_every_operation() -> None:

@@ -19,7 +19,7 @@ CoreError
     ├── ResourceInUse          open events affect the VM or the scope
     ├── HostInUse              the VM's host carries out an impact on it
     ├── WrongHost              the VM is on another host, or a later process of the host has taken over
-    ├── ResourceExists         the VM or address already exists
+    ├── ResourceExists         the VM, address, token or open campaign already exists
     ├── PlacementFailed        the campaign's policy leaves no time for some VMs
     ├── InvalidCampaignState   the campaign's state does not allow it
     └── ScopeTooLarge          the record would exceed its size limit
@@ -209,7 +209,7 @@ class WrongHost(RefusedError):
 
 
 class ResourceExists(RefusedError):
-    """The VM or address already exists."""
+    """A VM, address, token or open campaign of that name already exists."""
 
     template = "{resource} already exists"
     resource: str

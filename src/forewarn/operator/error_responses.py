@@ -207,9 +207,7 @@ def store_error_response(request: AnyRequest, error: StoreError) -> Response[v1.
 
 def http_error_response(request: AnyRequest, error: HTTPException) -> Response[v1.ErrorResponse]:
     """Return the response for a request that does not reach a handler."""
-    # The framework raises an internal error, too: a body of which the client has not sent the end.
-    codes = (code for code in (*MALFORMED, INTERNAL_ERROR) if status_of(code) == error.status_code)
-    code = next(codes, INVALID_REQUEST)
+    code = next((code for code in MALFORMED if status_of(code) == error.status_code), INVALID_REQUEST)
     body = error_body(code, _message(request, error, code))
     return Response(body, status_code=status_of(code), headers=error.headers)
 

@@ -240,7 +240,7 @@ class ScenarioRefused(OperatorError):
 
 
 class InvalidScenario(OperatorError):
-    """The text of a scenario is invalid."""
+    """The text of a scenario is invalid; `line` and `column` have the place."""
 
     template = "line {line}, column {column}: {shown}{problem}"
     line: int
@@ -270,7 +270,7 @@ class ReportNotSaved(OperatorError):
 
 
 class InvalidFleetFile(OperatorError):
-    """The fleet file is invalid; nothing has changed."""
+    """The fleet file is invalid; `key` and `problem` describe the error. Nothing has changed."""
 
     template = "{place}{problem}"
     key: str

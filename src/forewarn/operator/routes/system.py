@@ -50,6 +50,7 @@ class ClockController(Controller):
     async def advance(self, state: AppState, caller: CallerDep, data: JSONBody[v1.AdvanceClock]) -> v1.AdvanceResult:
         """Advance a manual clock by a duration, or to the next change of an event.
 
+        The body has exactly one of `duration` and `to_next_change`; neither or both is `invalid-value`.
         Everything that becomes due in this time has happened, in order, when the response is sent. If no event changes
         with time alone, `to_next_change` does not move the clock.
         """
