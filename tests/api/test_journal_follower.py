@@ -1,12 +1,10 @@
 """Following the journal: entries, heartbeats, and a connection that is lost and found again."""
 
+import threading
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-
-from forewarn.api import journal_follower
 from forewarn.api.errors import ApiError, InvalidResponse, RequestRefused, ServiceUnreachable
 from forewarn.api.journal_follower import Heartbeat, StreamResumed, StreamUnavailable, follow_journal
 
@@ -36,17 +34,26 @@ class FakeApi:
             yield each
 
 
-@pytest.fixture(autouse=True)
-def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journal_follower, "FIRST_PAUSE", 0.0)
+class Pauses(threading.Event):
+    """An event that is never set, and records its pauses instead of waiting."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seconds: list[float | None] = []
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.seconds.append(timeout)
+        return False
 
 
-def follow(*connections: list[Any], after: int | None = None, is_known: bool = False) -> tuple[list[Any], Any]:
+def follow(
+    *connections: list[Any], after: int | None = None, is_known: bool = False, pauses: Pauses | None = None
+) -> tuple[list[Any], Any]:
     """Follow the journal to the error that ends it, which is the last item."""
     api: Any = FakeApi(*connections)
     items: list[Any] = []
     try:
-        items.extend(follow_journal(api, after=after, is_known=is_known))
+        items.extend(follow_journal(api, after=after, is_known=is_known, closed=pauses or Pauses()))
     except ApiError as error:
         items.append(error)
     return items, api.asked
@@ -67,3 +74,9 @@ def test_service_that_cannot_be_reached_at_first_is_an_error_unless_it_is_known(
     assert follow([LOST]) == ([LOST], [None])
     items, asked = follow([LOST], [STARTING], [None, END], is_known=True)
     assert (items, asked) == ([LOST_ONCE, StreamResumed(), Heartbeat(), END], [None, None, None])
+
+
+def test_pause_grows_with_each_failure_until_an_entry_arrives() -> None:
+    pauses = Pauses()
+    follow([LOST], [LOST], [LOST], [STARTING], [entry(7), LOST], [END], is_known=True, pauses=pauses)
+    assert pauses.seconds == [1, 2, 4, 5, 1]

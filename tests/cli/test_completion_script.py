@@ -51,6 +51,22 @@ def test_unwritable_file_is_reported(machine: Machine) -> None:
     assert (ended.code, str(machine.home / ".zfunc") in ended.stderr) == (1, True)
 
 
+def test_failed_replacement_is_reported_with_the_name_of_the_script(machine: Machine) -> None:
+    file = machine.home / SCRIPTS["zsh"]
+    file.mkdir(parents=True)
+    ended = run(machine, "--install-completion", "zsh")
+    assert (ended.code, f"cannot write {file}: " in ended.stderr) == (1, True)
+
+
+def test_script_behind_a_symbolic_link_is_replaced(machine: Machine) -> None:
+    file, target = machine.home / SCRIPTS["zsh"], machine.home / "dotfiles"
+    file.parent.mkdir()
+    target.write_text("old")
+    file.symlink_to(target)
+    assert run(machine, "--install-completion", "zsh").code == 0
+    assert (file.is_symlink(), target.read_text()) == (True, run(machine, "--show-completion", "zsh").stdout)
+
+
 def test_parent_shell_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for pid, name, parent in ((30, "python (3)", 20), (20, "zsh", 1)):
         (tmp_path / str(pid)).mkdir()

@@ -7,7 +7,6 @@ import click
 from click.shell_completion import get_completion_class
 
 from forewarn.cli.errors import CliError, ExitCode
-from forewarn.files import write_file
 
 PROGRAM = "forewarn"
 COMPLETE_VARIABLE = "_FOREWARN_COMPLETE"
@@ -63,7 +62,7 @@ def install_completion(app: click.Command, shell: str) -> Path:
     file = Path.home() / SCRIPT_FILES[shell]
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        write_file(file, script.encode(), is_private=False)
+        file.write_text(script)  # follows a symbolic link, unlike `write_file`
         if shell in STARTUP_LINES:
             startup_file, line = STARTUP_LINES[shell]
             _add_line(Path.home() / startup_file, line.format(file=file))

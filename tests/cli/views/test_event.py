@@ -78,8 +78,10 @@ def test_event_waits_for_its_blockers_or_for_its_work() -> None:
 
 
 def test_stuck_work_is_shown_with_the_command_that_retries_it() -> None:
-    failed = v1.Blocker(code=BlockerCode.IMPACT_STUCK, text="failed", vms=("web-0",))
-    text = blockers_text(an_event(explanation=("failed",), blockers=[failed]))
+    impacts = [an_impact("web-0", ImpactState.FAILED), an_impact("web-1", ImpactState.DONE)]
+    event = an_event(explanation=("failed",), impacts=impacts)
+    assert event.stuck_vms == ["web-0"]
+    text = blockers_text(event)
     assert f"`forewarn event retry {ID[:8]}`" in text
 
 

@@ -10,7 +10,7 @@ from forewarn.api.v1.common import Duration, Hold, Moment, Reason, Request, Resp
 from forewarn.core.event import Cause, EventType, Source
 from forewarn.core.event_type import DEFAULT_FAILURE_TYPE
 from forewarn.core.explain import BlockerCode
-from forewarn.core.impact import ImpactState
+from forewarn.core.impact import STUCK, ImpactState
 from forewarn.core.journal import EntryKind
 from forewarn.core.scope import EventOutcome
 from forewarn.core.text import Name, Text
@@ -71,7 +71,7 @@ class Blocker(Response, frozen=True):
 
     `until` is the time at which the reason ends by itself, if it is known. `event` is the event that must end first (of
     several the stuck one, else the first), `hold` the hold that stops the event. `vms` are VMs of the event whose work
-    is stuck, that must approve because all must, or whose host cannot be reached.
+    is stuck, that must approve because all must, or whose host is missing, unknown or silent.
     """
 
     code: BlockerCode
@@ -120,8 +120,7 @@ class Event(Response, frozen=True):
     @property
     def stuck_vms(self) -> Sequence[str]:
         """The VMs whose work failed or has an unknown outcome: an operator can retry or resolve it."""
-        stuck = (blocker for blocker in self.blockers if blocker.code is BlockerCode.IMPACT_STUCK)
-        return [vm for blocker in stuck for vm in blocker.vms]
+        return [impact.vm for impact in self.impacts if impact.state in STUCK]
 
 
 class EventPage(Response, frozen=True):
