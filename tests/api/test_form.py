@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from forewarn.api.form import FORMS
+from forewarn.api.form import SHORT_FORMS
 from forewarn.core.campaign.spec import Blackout, Limit, Weekday, Window
 
 VALUES: dict[type, tuple[tuple[object, str | int], ...]] = {
@@ -20,15 +20,15 @@ VALUES: dict[type, tuple[tuple[object, str | int], ...]] = {
 }
 
 
-@pytest.mark.parametrize("type_", FORMS)
+@pytest.mark.parametrize("type_", SHORT_FORMS)
 def test_short_form_is_read_as_the_same_value(type_: type) -> None:
-    form = FORMS[type_]
+    form = SHORT_FORMS[type_]
     for value, written in VALUES[type_]:
         assert form.write(value) == written
         assert form.parse(written) == value
 
 
-@pytest.mark.parametrize("type_", FORMS)
+@pytest.mark.parametrize("type_", SHORT_FORMS)
 def test_value_of_another_type_is_refused(type_: type) -> None:
     with pytest.raises(TypeError):
-        FORMS[type_].parse([])
+        SHORT_FORMS[type_].parse([])

@@ -39,7 +39,7 @@ def read_cells(file: Path) -> dict[str, CellEntry]:
                 'as [east] url = "https://…" token_file = "…"'
             )
     except FileError as error:
-        raise InvalidCells(file, str(error)) from error
+        raise InvalidCells(str(error)) from error
     return cells
 
 

@@ -130,7 +130,6 @@ class InvalidCells(ApiError):
     """The file of cells cannot be read; the reason names the file, the line and the cell."""
 
     template = "{reason}"
-    file: Path
     reason: str
 
 

@@ -305,17 +305,17 @@ def _vm_template(table: FileTable, scope_template: ScopeTemplate) -> VmTemplate:
         count=count,
         name=_name_template(table, scope_template) if is_template else _single_name(table, scope_template),
         vm_id=table.get("vm_id", _guid, None),
-        role_instance=_own(table, "role_instance", is_role_instance(scope_template.kind)),
-        update_domain=_own(table, "update_domain"),
-        fault_domain=_own(table, "fault_domain"),
-        host=_own(table, "host"),
+        role_instance=_vm_field(table, "role_instance", is_role_instance(scope_template.kind)),
+        update_domain=_vm_field(table, "update_domain"),
+        fault_domain=_vm_field(table, "fault_domain"),
+        host=_vm_field(table, "host"),
         addresses=table.get("addresses", _addresses, ()),
         first_address=table.get("first_address", partial(_first_address, count), None),
         traits=_traits(table),
     )
 
 
-def _own(table: FileTable, name: str, default: Any = None) -> Any:
+def _vm_field(table: FileTable, name: str, default: Any = None) -> Any:
     """Read a field of a VM with the type and bounds that it has in the core."""
     return table.get(name, lambda raw: read_value(raw, VM[name]), default)
 

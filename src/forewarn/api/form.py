@@ -1,6 +1,6 @@
 """The short forms of values: how a file, and partly the API, writes them as a text or number.
 
-The core has a `timedelta` or a struct; `FORMS` is the only conversion of both directions.
+The core has a `timedelta` or a struct; `SHORT_FORMS` lists each short form once, for files and the derived API types.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,7 +22,7 @@ class ShortForm(NamedTuple):
     """Whether a file can also have it as a table."""
 
 
-def check_str(value: object) -> str:
+def require_str(value: object) -> str:
     """Return a text; raise TypeError for other values."""
     if not isinstance(value, str):
         raise TypeError
@@ -35,8 +35,8 @@ def _parse_limit(value: object) -> Limit:
     return Limit.parse(value)
 
 
-FORMS: Mapping[type, ShortForm] = {
-    timedelta: ShortForm(lambda value: parse_duration(check_str(value)), format_duration, 'a duration such as "5m"'),
+SHORT_FORMS: Mapping[type, ShortForm] = {
+    timedelta: ShortForm(lambda value: parse_duration(require_str(value)), format_duration, 'a duration such as "5m"'),
     Limit: ShortForm(
         _parse_limit,
         lambda limit: limit.number or str(limit),
@@ -44,10 +44,10 @@ FORMS: Mapping[type, ShortForm] = {
         is_table_allowed=False,
     ),
     Window: ShortForm(
-        lambda value: parse_window(check_str(value)), str, 'a text such as "sat,sun 22:00-04:00", or a table'
+        lambda value: parse_window(require_str(value)), str, 'a text such as "sat,sun 22:00-04:00", or a table'
     ),
     Blackout: ShortForm(
-        lambda value: parse_blackout(check_str(value)),
+        lambda value: parse_blackout(require_str(value)),
         str,
         'a text such as "2026-12-24T12:00Z/2027-01-02T06:00Z", or a table with start and end',
     ),

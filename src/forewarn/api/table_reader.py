@@ -14,7 +14,7 @@ import msgspec
 from msgspec import inspect
 
 from forewarn.api.campaign_windows import parse_moment
-from forewarn.api.form import FORMS, check_str
+from forewarn.api.form import SHORT_FORMS, require_str
 from forewarn.core.text import join_choices
 from forewarn.settings.file_reader import FileError, FileTable, FileValue
 
@@ -90,7 +90,7 @@ def read_value(raw: FileValue, type_: FieldType) -> Any:
         case inspect.EnumType(cls=cls):
             return cls(raw.choice(type_.extra.get("choices", cls)).value)
         case inspect.TimeDeltaType():
-            return raw.read(FORMS[timedelta].parse, FORMS[timedelta].allowed)
+            return raw.read(SHORT_FORMS[timedelta].parse, SHORT_FORMS[timedelta].allowed)
         case inspect.DateTimeType():
             return raw.read(_parse_moment, _allowed(type_))
         case inspect.VarTupleType(item_type=item_type):
@@ -98,7 +98,7 @@ def read_value(raw: FileValue, type_: FieldType) -> Any:
         case inspect.DictType(value_type=value_type):
             return {key: read_value(value, field_type(value_type)) for key, value in raw.entries().items()}
         case inspect.StructType(cls=cls):
-            form = FORMS.get(cls)
+            form = SHORT_FORMS.get(cls)
             if form is None or (form.is_table_allowed and isinstance(raw.value, Mapping)):
                 return read_struct(raw, cls, _allowed(type_))
             return raw.read(form.parse, form.allowed)
@@ -121,7 +121,7 @@ def _check_alternative(value: object) -> None:
 
 
 def _parse_moment(value: object) -> datetime:
-    return value if isinstance(value, datetime) else parse_moment(check_str(value))
+    return value if isinstance(value, datetime) else parse_moment(require_str(value))
 
 
 def _allowed(type_: FieldType) -> str:
@@ -133,11 +133,11 @@ def _allowed(type_: FieldType) -> str:
         case inspect.StrType():
             return ("a name in quotes" if "is_name" in type_.extra else "a text in quotes") + example
         case inspect.TimeDeltaType():
-            return FORMS[timedelta].allowed
+            return SHORT_FORMS[timedelta].allowed
         case inspect.DateTimeType():
             return "a moment such as 2026-12-24T12:00:00Z"
-        case inspect.StructType(cls=cls) if cls in FORMS:
-            return FORMS[cls].allowed
+        case inspect.StructType(cls=cls) if cls in SHORT_FORMS:
+            return SHORT_FORMS[cls].allowed
         case inspect.StructType(cls=cls):
             required = [name for name, field in struct_fields(cls).items() if field.required]
             return f"a table with {' and '.join(required)}" if required else f"a table{example}"

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 import msgspec
 
-from forewarn.api.form import FORMS
+from forewarn.api.form import SHORT_FORMS
 from forewarn.api.table_reader import NONE, struct_fields
 from forewarn.core.errors import Invalid
 
@@ -31,7 +31,7 @@ def write_value(value: object) -> Value:
         case StrEnum():
             return value.value
         case timedelta():
-            return FORMS[timedelta].write(value)
+            return SHORT_FORMS[timedelta].write(value)
         case tuple():
             return [write_value(item) for item in value]
         case msgspec.Struct():
@@ -44,7 +44,7 @@ def write_value(value: object) -> Value:
 
 def _short_form(struct: msgspec.Struct) -> str | int | None:
     """Return a struct as a string or number; None if it has no such form, or if its form does not have all of it."""
-    form = FORMS.get(type(struct))
+    form = SHORT_FORMS.get(type(struct))
     if form is None:
         return None
     written = form.write(struct)

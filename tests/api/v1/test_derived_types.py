@@ -41,6 +41,23 @@ class Whole(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     after: Annotated[int, Meta(ge=1, le=9)] | None = 1
 
 
+class Described(msgspec.Struct, frozen=True, kw_only=True):
+    """A duration with bounds and other metadata."""
+
+    gap: Annotated[
+        timedelta,
+        duration_range(timedelta(0), timedelta(1)),
+        Meta(description="Between two.", examples=["5m"]),
+        Meta(extra_json_schema={"deprecated": True}),
+    ] = timedelta(minutes=30)
+
+
+class Undescribed(msgspec.Struct, frozen=True, kw_only=True):
+    """A duration with bounds and no description."""
+
+    gap: Annotated[timedelta, duration_range(timedelta(0), timedelta(1))] = timedelta(minutes=30)
+
+
 class Wider(Whole, frozen=True, kw_only=True):
     """The same with one more key, as a later version could have."""
 
@@ -207,3 +224,18 @@ def test_type_gets_the_fields_that_it_does_not_declare() -> None:
         "pause": "10s",
     }
     assert (Shown.__name__, Shown.__doc__) == ("Shown", "A response with a field of its own.")
+
+
+def test_bounds_of_a_duration_are_added_to_its_description() -> None:
+    derived = DerivedTypes(Response, {Described: "DescribedType"}, {}).derive(Described)
+    gap = msgspec.json.schema(derived)["$defs"]["DescribedType"]["properties"]["gap"]
+    assert {key: gap[key] for key in ("description", "examples", "deprecated")} == {
+        "description": "Between two. Allowed: 0s to 1d.",
+        "examples": ["5m"],
+        "deprecated": True,
+    }
+
+
+def test_duration_with_bounds_requires_a_description() -> None:
+    with pytest.raises(TypeError):
+        DerivedTypes(Response, {Undescribed: "UndescribedType"}, {}).derive(Undescribed)

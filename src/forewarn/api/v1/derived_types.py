@@ -16,7 +16,7 @@ from typing import Annotated, Any, NamedTuple, TypeVar, Union, get_args, get_ori
 
 import msgspec
 
-from forewarn.api.form import FORMS
+from forewarn.api.form import SHORT_FORMS
 from forewarn.api.v1.common import Duration, Moment
 from forewarn.core.campaign.spec import Limit
 from forewarn.core.duration import RANGE, format_duration
@@ -59,9 +59,9 @@ def _to_utc(moment: datetime) -> datetime:
 
 
 VALUE_FORMS: Mapping[Any, Form] = {
-    timedelta: value_form(Duration, FORMS[timedelta].write, FORMS[timedelta].parse),
+    timedelta: value_form(Duration, SHORT_FORMS[timedelta].write, SHORT_FORMS[timedelta].parse),
     datetime: value_form(Moment, lambda moment: moment, _to_utc),
-    Limit: value_form(PositiveCount | Percent, FORMS[Limit].write, FORMS[Limit].parse),
+    Limit: value_form(PositiveCount | Percent, SHORT_FORMS[Limit].write, SHORT_FORMS[Limit].parse),
 }
 
 
@@ -162,9 +162,11 @@ class DerivedTypes:
         if origin is Annotated:
             extra = {key: value for meta in arguments[1:] for key, value in (meta.extra or {}).items()}
             inner = _choice_form(arguments[0], extra["choices"]) if "choices" in extra else self._form(arguments[0])
-            metas = [meta for meta in arguments[1:] if self._has_descriptions or meta.description is None]
-            if RANGE in extra:  # JSON schema has no such bounds for texts
-                metas = [_with_range(meta, *extra[RANGE]) for meta in metas if meta.description is not None]
+            metas = [meta for meta in arguments[1:] if RANGE not in (meta.extra or {})]
+            if not self._has_descriptions:
+                metas = [meta for meta in metas if meta.description is None]
+            elif RANGE in extra:  # JSON schema has no such bounds for texts
+                metas.append(_range_description(metas, *extra[RANGE]))
             return inner._replace(type=Annotated[inner.type, *metas]) if metas else inner
         if origin is tuple:
             return _items_form(self._form(arguments[0]))
@@ -175,9 +177,12 @@ class DerivedTypes:
         return Form(type_, lambda value: value, lambda value, _: value)
 
 
-def _with_range(meta: msgspec.Meta, least: timedelta, most: timedelta) -> msgspec.Meta:
-    """Return the metadata with the bounds of the duration in its description."""
-    return msgspec.Meta(description=f"{meta.description} Allowed: {format_duration(least)} to {format_duration(most)}.")
+def _range_description(metas: Iterable[msgspec.Meta], least: timedelta, most: timedelta) -> msgspec.Meta:
+    """Return metadata that replaces the description of a duration by one with its bounds."""
+    text = next((meta.description for meta in metas if meta.description), None)
+    if text is None:
+        raise TypeError("a duration with bounds must have a description")
+    return msgspec.Meta(description=f"{text} Allowed: {format_duration(least)} to {format_duration(most)}.")
 
 
 def _definition(field: msgspec.structs.FieldInfo, form: Form) -> tuple[str, Any] | tuple[str, Any, Any]:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec import inspect
 
-from forewarn.api.form import FORMS
+from forewarn.api.form import SHORT_FORMS
 from forewarn.api.table_reader import FieldType, field_type, struct_fields
 from forewarn.api.table_writer import Value, toml_value
 from forewarn.core.campaign.spec import Blackout, CampaignSpec, Limit, Window
@@ -200,7 +200,7 @@ def form_tables(struct: type[msgspec.Struct] = CampaignSpec) -> tuple[FormTable,
 
 def _table(field: inspect.Field) -> type[msgspec.Struct] | None:
     type_ = field_type(field.type).type
-    return type_.cls if isinstance(type_, inspect.StructType) and type_.cls not in FORMS else None
+    return type_.cls if isinstance(type_, inspect.StructType) and type_.cls not in SHORT_FORMS else None
 
 
 def _fields(prefix: str, struct: type[msgspec.Struct], without: Container[str] = ()) -> Iterator[FormField]:
