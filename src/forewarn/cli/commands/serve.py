@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from forewarn.cli.extras import require_cluster, require_server
-from forewarn.cli.options.common import config_option, given_settings, service_option, setting_option
+from forewarn.cli.options.common import config_option, given_settings, setting_option, shared_setting_option
 from forewarn.settings.load import find_settings_file, load_settings
 from forewarn.settings.schema import PRODUCTION, Settings
 from forewarn.settings.types import StoreName
@@ -14,11 +14,11 @@ from forewarn.settings.types import StoreName
 
 @click.command()
 @config_option
-@service_option("data")
-@service_option("fleet")
+@shared_setting_option("data")
+@shared_setting_option("fleet")
 @setting_option("listen_link_local", "Serve 169.254.169.254:80 on these interfaces.", "INTERFACE[=NETWORK],…")
-@service_option("network")
-@service_option("operator")
+@shared_setting_option("network")
+@shared_setting_option("operator")
 @setting_option("role", "What this process does in a cluster.", "single|control|host")
 @setting_option("host", "The host whose VMs this process serves, with --role host.", "NAME")
 @setting_option("platform", "What carries out maintenance; no default.", "command|simulated")

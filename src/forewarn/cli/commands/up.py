@@ -14,8 +14,8 @@ from forewarn.cli.options.common import (
     config_option,
     given_settings,
     output_option,
-    service_option,
     setting_option,
+    shared_setting_option,
 )
 from forewarn.cli.output import Output
 from forewarn.settings.load import find_settings_file, load_settings
@@ -24,15 +24,15 @@ from forewarn.settings.schema import EMULATOR, Settings
 
 
 @click.command()
-@service_option("data")
+@shared_setting_option("data")
 @setting_option("ephemeral", "Keep all data in memory; nothing is saved.")
-@service_option("fleet")
+@shared_setting_option("fleet")
 @setting_option("listen", "The first of the VMs' ports; port 0: any free ports.", "HOST[:PORT]|none")
 @setting_option("listen_shared", "One port for all VMs, named in the path: /vm/NAME/metadata/…", "HOST[:PORT]|none")
 @setting_option("allow_remote", "Let other machines reach the ports; the emulator protects nothing.")
-@service_option("operator")
+@shared_setting_option("operator")
 @setting_option("listen_link_local", "Serve 169.254.169.254:80 on these interfaces, as root.", "INTERFACE[=NETWORK],…")
-@service_option("network")
+@shared_setting_option("network")
 @setting_option("manual_time", "Use a manual clock; `forewarn clock advance` moves it.")
 @setting_option("speed", "Divide notices and durations by this.", "NUMBER")
 @click.option(

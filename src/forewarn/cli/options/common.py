@@ -107,7 +107,7 @@ def option(*declarations: str, **attributes: Any) -> Decorator:
     return click.option(*declarations, show_envvar=True, **attributes)
 
 
-SERVICE_OPTIONS = {
+SHARED_SETTINGS = {
     "data": ("Keep the fleet in this directory.", "DIR"),
     "fleet": ("Fill an empty data directory from this fleet file.", "FILE"),
     "network": ("The network of interfaces for which none is given.", "NAME"),
@@ -116,9 +116,9 @@ SERVICE_OPTIONS = {
 """Help and value of the settings that are options of both `forewarn up` and `forewarn serve`."""
 
 
-def service_option(key: str) -> Decorator:
-    """Declare one of `SERVICE_OPTIONS`."""
-    return setting_option(key, *SERVICE_OPTIONS[key])
+def shared_setting_option(key: str) -> Decorator:
+    """Declare one of `SHARED_SETTINGS`."""
+    return setting_option(key, *SHARED_SETTINGS[key])
 
 
 def setting_option(

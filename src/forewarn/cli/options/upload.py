@@ -1,12 +1,14 @@
 """Option --upload of commands that make a report: add it to the pages of a running emulator."""
 
-import click
+import os
+from pathlib import Path
 
 from forewarn.api import v1
 from forewarn.api.client import ApiClient
-from forewarn.cli.options.common import option, with_options
-from forewarn.cli.options.connection import SERVICE_OPTIONS, connect
+from forewarn.cli.options.common import option
+from forewarn.cli.options.connection import connect
 from forewarn.cli.output import write_message
+from forewarn.settings.types import variable_name
 
 upload_option = option(
     "--upload",
@@ -23,8 +25,10 @@ OPTIONS = ("url", "token", "token_file", "ca", "data", "config")
 
 def find_upload_target() -> ApiClient:
     """Return the emulator that will get the report; raise an error at once if it would not accept one."""
-    command = click.command("upload")(with_options(SERVICE_OPTIONS[name] for name in OPTIONS)(lambda **_: None))
-    api = connect(**command.make_context("upload", []).params)
+    url, token, token_file, ca, data, config = (os.environ.get(variable_name(name)) or None for name in OPTIONS)
+    api = connect(
+        url, token, Path(token_file) if token_file else None, Path(ca) if ca else None, data=data, config=config
+    )
     api.reports()
     return api
 
