@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import cache
+from http import HTTPStatus
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl, quote
 
@@ -17,11 +18,11 @@ from forewarn import __version__
 from forewarn.api import v1
 from forewarn.clock import ManualClock
 from forewarn.core.access import Role
-from forewarn.core.errors import CoreError, NotFound, RefusedError
+from forewarn.core.errors import CoreError
 from forewarn.core.event import Cause, EventType, Source
 from forewarn.core.idempotency import REQUEST_FACTS
 from forewarn.core.text import GUID_PATTERN, Text
-from forewarn.fleet.errors import FleetError, JournalPruned
+from forewarn.fleet.errors import FleetError
 from forewarn.operator.auth import Caller
 from forewarn.operator.dashboard.assets import assets
 from forewarn.operator.dashboard.session_middleware import BACKGROUND, CSRF, ROOT, SESSION, SIGN_IN
@@ -29,14 +30,12 @@ from forewarn.operator.dashboard.time_chart import chart_data
 from forewarn.operator.decode_errors import plain_message, with_choices
 from forewarn.operator.emulator import is_time_virtual
 from forewarn.operator.error_responses import (
-    INTERNAL_ERROR,
     domain_error_response,
     http_error_response,
     internal_error_response,
-    status_of,
     store_error_response,
 )
-from forewarn.operator.errors import OperatorError, TokenNotAllowed
+from forewarn.operator.errors import OperatorError
 from forewarn.operator.sessions import Session
 from forewarn.operator.state import current_service
 from forewarn.store.port import StoreError
@@ -78,12 +77,12 @@ MARKED_TEXT = re.compile(
 )
 """A command, a time, or the id of an event, in a text of the service."""
 
-ERRORS = {
-    status_of("invalid-request"): "Malformed request",
-    status_of(TokenNotAllowed): "Not allowed",
-    status_of(NotFound): "Not found",
-    status_of(RefusedError): "Not possible now",
-    status_of(JournalPruned): "Gone",
+ERRORS: dict[int, str] = {
+    HTTPStatus.BAD_REQUEST: "Malformed request",
+    HTTPStatus.FORBIDDEN: "Not allowed",
+    HTTPStatus.NOT_FOUND: "Not found",
+    HTTPStatus.CONFLICT: "Not possible now",
+    HTTPStatus.GONE: "Gone",
 }
 """Titles of error pages, by status."""
 
@@ -255,7 +254,7 @@ def changed(location: str | None = None) -> Response[str]:
 def error_page(request: AnyRequest, error: Exception) -> Response[str]:
     """Show an error, as the API would describe it, in the form that was sent or on its own page."""
     found = _api_response(request, error)
-    message, status = found.content.error.message, found.status_code or status_of(INTERNAL_ERROR)
+    message, status = found.content.error.message, found.status_code or HTTPStatus.INTERNAL_SERVER_ERROR
     for field, advice in ADVICE.items():
         if message.endswith(field):
             message = message.removesuffix(field) + advice

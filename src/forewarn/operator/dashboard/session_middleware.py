@@ -6,6 +6,7 @@ session's CSRF token.
 """
 
 from collections.abc import Callable
+from http import HTTPStatus
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import quote, urlsplit
 
@@ -13,8 +14,6 @@ from litestar.enums import ScopeType
 from litestar.types import ASGIApp, HTTPScope, Message, Receive, Scope, Send
 
 from forewarn.operator.auth import IS_STILL_VALID, SAFE_METHODS, TokenRecord, caller_of
-from forewarn.operator.error_responses import status_of
-from forewarn.operator.errors import TokenNotAllowed
 from forewarn.operator.routes.calendar import FEEDS
 from forewarn.operator.sessions import Session, Sessions, is_same_secret
 
@@ -90,7 +89,7 @@ class SessionMiddleware:
         is_change = scope["method"] not in SAFE_METHODS
         if is_change and not is_same_origin(scope):
             text = b"This change does not come from a page of this service."
-            await _send_text(send, status_of(TokenNotAllowed), text)
+            await _send_text(send, HTTPStatus.FORBIDDEN, text)
             return
         session, token = self._find_session(scope)
         if session is None or token is None:
@@ -98,7 +97,7 @@ class SessionMiddleware:
             return
         given = (_header(scope, CSRF) or b"").decode("latin-1")
         if is_change and scope["path"] != SIGN_IN and not is_same_secret(given, session.csrf):
-            await _send_text(send, status_of(TokenNotAllowed), b"This page is older than your session. Reload it.")
+            await _send_text(send, HTTPStatus.FORBIDDEN, b"This page is older than your session. Reload it.")
             return
         scope["user"] = caller_of(token)
         scope[SESSION] = session  # type: ignore[literal-required]  # our own key
@@ -137,9 +136,9 @@ async def _ask_to_sign_in(scope: HTTPScope, send: Send) -> None:
     if scope["method"] != "GET" or _header(scope, b"hx-request") is not None:
         current = urlsplit(_header(scope, b"hx-current-url") or b"").path.decode("latin-1")
         headers = [(b"hx-redirect", _sign_in_path(current).encode())]
-        await _send_text(send, status_of("token-required"), b"Your session has ended. Sign in again.", headers)
+        await _send_text(send, HTTPStatus.UNAUTHORIZED, b"Your session has ended. Sign in again.", headers)
     elif b"text/event-stream" in (_header(scope, b"accept") or b""):
-        await _send_text(send, status_of("token-required"), b"Your session has ended. Sign in again.")
+        await _send_text(send, HTTPStatus.UNAUTHORIZED, b"Your session has ended. Sign in again.")
     elif _header(scope, b"sec-fetch-site") == b"cross-site":
         await _send_text(send, 200, SAME_SITE_PAGE, [(b"content-type", b"text/html; charset=utf-8")])
     else:

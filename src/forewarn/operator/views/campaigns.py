@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime
-from itertools import count, islice
+from itertools import islice
 from typing import NamedTuple
 
 from forewarn.api import v1
@@ -24,7 +24,7 @@ from forewarn.fleet.service import Fleet
 async def show_campaign(fleet: Fleet, campaign: Campaign) -> v1.Campaign:
     """Return a campaign with its progress and what it waits for. Counting a large one yields to the event loop."""
     counts = await count_waves(fleet, campaign)
-    progress = tuple(_wave_progress(*each) for each in zip(count(1), counts.states, counts.vms))
+    progress = tuple(_wave_progress(n, *each) for n, each in enumerate(zip(counts.states, counts.vms, strict=True), 1))
     prospects = await fleet.campaigns.status(campaign.id)
     return v1.Campaign(
         id=campaign.id,
