@@ -32,6 +32,4 @@ async def test_approval_follows_the_settings(tmp_path: Path) -> None:
         peers=PeersSettings(ask_every=timedelta(seconds=1)),
     )
     async with open_context(settings, hide=hide_nothing) as context:
-        assert context.policy == ApprovalPolicy(
-            policy=ApprovalMode.EACH, short_freeze=None, user_events_at_once=False, ask_every=timedelta(seconds=1)
-        )
+        assert context.policy == ApprovalPolicy(settings=settings.approval, ask_every=timedelta(seconds=1))

@@ -9,7 +9,7 @@ import pytest
 from forewarn.agent import daemon
 from forewarn.agent.handlers.base import Failed, HandlerCall, Phase, Retry
 from forewarn.agent.lock import StateDirectoryInUse
-from forewarn.agent.settings import ApprovalMode
+from forewarn.agent.settings import ApprovalMode, ApprovalSettings
 from forewarn.agent.workflow.approval import ApprovalPolicy
 from forewarn.agent.workflow.planner import WorkflowContext, advance
 from forewarn.agent.workflow.state import ApprovalState, CallState, EventWorkflow, WorkflowChange
@@ -447,7 +447,11 @@ async def test_dry_run_marks_approvals_in_the_log(tmp_path: Path, caplog: pytest
 async def test_scheduled_event_is_prepared_again_after_a_reboot(tmp_path: Path, diary: list[str]) -> None:
     drain, late = RecordingHandler("drain", diary, importance=9), RecordingHandler("late", diary)
     harness = AgentHarness(
-        tmp_path, FakeService(), [drain, late], boot="first", policy=ApprovalPolicy(policy=ApprovalMode.NEVER)
+        tmp_path,
+        FakeService(),
+        [drain, late],
+        boot="first",
+        policy=ApprovalPolicy(settings=ApprovalSettings(policy=ApprovalMode.NEVER)),
     )
     late.results = [Failed("no")]
     async with harness.run_agent():

@@ -4,8 +4,6 @@ import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 
-import msgspec
-
 from forewarn.agent.context import AgentContext
 from forewarn.agent.handlers.readiness import ReadinessHandler
 from forewarn.agent.handlers.registry import create_handlers
@@ -48,7 +46,7 @@ async def open_context(
             choose=lambda event: choose_handlers(settings, event).handlers,
             may_approve=lambda event: choose_handlers(settings, event).rule is not None,
             state_directory=settings.state,
-            policy=ApprovalPolicy(**msgspec.structs.asdict(settings.approval), ask_every=settings.peers.ask_every),
+            policy=ApprovalPolicy(settings=settings.approval, ask_every=settings.peers.ask_every),
             peers=load_peers(settings.peers, hide),
             listen=settings.http.listen,
             boot=boot_id(),

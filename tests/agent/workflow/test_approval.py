@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from forewarn.agent.phases import Phase
-from forewarn.agent.settings import ApprovalMode
+from forewarn.agent.settings import ApprovalMode, ApprovalSettings
 from forewarn.agent.workflow.approval import (
     ApprovalAllowed,
     ApprovalDecision,
@@ -55,7 +55,7 @@ VERDICTS: dict[str, tuple[EventWorkflow, ApprovalPolicy, frozenset[str], float, 
     "its name with the first version's underscore": (workflow(resources=("_web_0",)), LEADER, frozenset(), 0, ALONE),
     "never": (
         workflow(),
-        ApprovalPolicy(policy=ApprovalMode.NEVER),
+        ApprovalPolicy(settings=ApprovalSettings(policy=ApprovalMode.NEVER)),
         PEERS,
         0,
         ApprovalNotAllowed("this agent never approves; the event starts at its NotBefore"),
@@ -92,7 +92,7 @@ VERDICTS: dict[str, tuple[EventWorkflow, ApprovalPolicy, frozenset[str], float, 
     "unknown NotBefore": (workflow(at=None), LEADER, PEERS, 9000, ALONE),
     "each for itself": (
         workflow(me="web_1", resources=BOTH),
-        ApprovalPolicy(policy=ApprovalMode.EACH),
+        ApprovalPolicy(settings=ApprovalSettings(policy=ApprovalMode.EACH)),
         frozenset(),
         0,
         ApprovalAllowed("this VM is ready, and every VM approves for itself"),
@@ -187,7 +187,7 @@ VERDICTS: dict[str, tuple[EventWorkflow, ApprovalPolicy, frozenset[str], float, 
     ),
     "a user's event with user_events_at_once off": (
         workflow(resources=BOTH, source=Source.USER),
-        ApprovalPolicy(user_events_at_once=False),
+        ApprovalPolicy(settings=ApprovalSettings(user_events_at_once=False)),
         PEERS,
         0,
         PeersRequired(("web_1",)),
@@ -216,14 +216,14 @@ VERDICTS: dict[str, tuple[EventWorkflow, ApprovalPolicy, frozenset[str], float, 
     ),
     "a short Freeze with short_freeze off": (
         workflow(resources=BOTH, type=EventType.FREEZE, duration=seconds(0)),
-        ApprovalPolicy(short_freeze=None),
+        ApprovalPolicy(settings=ApprovalSettings(short_freeze=None)),
         PEERS,
         0,
         PeersRequired(("web_1",)),
     ),
     "a short Freeze with short_freeze zero": (
         workflow(resources=BOTH, type=EventType.FREEZE, duration=seconds(0)),
-        ApprovalPolicy(short_freeze=seconds(0)),
+        ApprovalPolicy(settings=ApprovalSettings(short_freeze=seconds(0))),
         PEERS,
         0,
         PeersRequired(("web_1",)),
@@ -247,8 +247,13 @@ def test_approval_decisions(
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"short_freeze": seconds(-1)}, {"deputy_after": seconds(-1)}, {"ask_every": seconds(0)}], ids=str
+    ("settings", "ask_every", "wrong"),
+    [
+        (ApprovalSettings(short_freeze=seconds(-1)), seconds(5), "short_freeze"),
+        (ApprovalSettings(deputy_after=seconds(-1)), seconds(5), "deputy_after"),
+        (ApprovalSettings(), seconds(0), "ask_every"),
+    ],
 )
-def test_invalid_policy_is_refused(wrong: dict[str, timedelta]) -> None:
-    with pytest.raises(ValueError, match=next(iter(wrong))):
-        ApprovalPolicy(**wrong)  # type: ignore[arg-type]  # each value fits its key
+def test_invalid_policy_is_refused(settings: ApprovalSettings, ask_every: timedelta, wrong: str) -> None:
+    with pytest.raises(ValueError, match=wrong):
+        ApprovalPolicy(settings=settings, ask_every=ask_every)

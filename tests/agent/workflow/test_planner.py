@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from forewarn.agent.handlers.base import Done, Failed, Retry
 from forewarn.agent.phases import HandlerCall, Phase
-from forewarn.agent.settings import ApprovalMode
+from forewarn.agent.settings import ApprovalMode, ApprovalSettings
 from forewarn.agent.workflow.approval import ApprovalPolicy
 from forewarn.agent.workflow.planner import WorkflowContext, advance, handlers_in_use, resume, start
 from forewarn.agent.workflow.reducer import apply_input, infer_ending
@@ -183,7 +183,7 @@ NO_TIME = "no time left before the event"
 
 
 def test_skipped_call_runs_when_the_deadline_becomes_unknown() -> None:
-    never = ApprovalPolicy(policy=ApprovalMode.NEVER)
+    never = ApprovalPolicy(settings=ApprovalSettings(policy=ApprovalMode.NEVER))
     late = start(event(at=NOON + seconds(1)), (HandlerStep(handler="a"),), context(policy=never)).workflow
     assert late.steps[0].prepare.state is CallState.SKIPPED
     assert handler_calls(after(late, EventSeen(event(at=None)), policy=never)) == [("a", "prepare", 1)]
@@ -329,7 +329,7 @@ class WorkflowStateMachine(RuleBasedStateMachine):
 
     @initialize(by=st.sampled_from(ApprovalMode))
     def begin(self, by: ApprovalMode) -> None:
-        self.policy = ApprovalPolicy(policy=by, deputy_after=seconds(20))
+        self.policy = ApprovalPolicy(settings=ApprovalSettings(policy=by, deputy_after=seconds(20)))
         self.now = NOON
         self.boot = ""
         self.document: dict[str, Event] = {}
@@ -491,7 +491,7 @@ class WorkflowStateMachine(RuleBasedStateMachine):
             case Approve():
                 assert workflow.is_ready
                 assert workflow.event.status == "Scheduled"
-                assert self.policy.policy is not ApprovalMode.NEVER
+                assert self.policy.settings.policy is not ApprovalMode.NEVER
                 assert workflow.event.deadline is None or self.now < workflow.event.deadline
                 self.posts[workflow.id] += 1
                 self.posting.add(workflow.id)
@@ -509,7 +509,7 @@ class WorkflowStateMachine(RuleBasedStateMachine):
                 pass
 
     def check_peers(self, workflow: EventWorkflow) -> None:
-        if self.policy.policy is ApprovalMode.LEADER and len(workflow.event.resources) > 1:
+        if self.policy.settings.policy is ApprovalMode.LEADER and len(workflow.event.resources) > 1:
             assert workflow.event.resources != ("web_2", "web_1", "web_0"), "neither leader nor deputy"
             assert all(word.is_ready for word in workflow.peers)
             assert workflow.peers

@@ -15,14 +15,15 @@ from forewarn.client.leader_election import is_deputy, is_leader
 from forewarn.core.event import EventType, Source
 
 
-class ApprovalPolicy(ApprovalSettings, frozen=True, kw_only=True):
+class ApprovalPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """The settings for approval, and when to ask peers again."""
 
+    settings: ApprovalSettings = ApprovalSettings()
     ask_every: timedelta = PeersSettings().ask_every
     """Interval at which peers that are not ready are asked again."""
 
     def __post_init__(self) -> None:
-        if (self.short_freeze or ZERO) < ZERO or self.deputy_after < ZERO:
+        if (self.settings.short_freeze or ZERO) < ZERO or self.settings.deputy_after < ZERO:
             raise ValueError("short_freeze and deputy_after must not be negative")
         if self.ask_every <= ZERO:
             raise ValueError("ask_every must be positive")
@@ -62,7 +63,7 @@ def decide_approval(
     """Decide whether to approve the event of a workflow, given the names of the peers whose addresses are known."""
     if not workflow.is_scheduled:
         return ApprovalNotAllowed("the event is not waiting for approval")
-    if policy.policy is ApprovalMode.NEVER:
+    if policy.settings.policy is ApprovalMode.NEVER:
         return ApprovalNotAllowed("this agent never approves; the event starts at its NotBefore")
     if workflow.is_notify_only:
         return ApprovalNotAllowed("no rule matches this event; handlers are only notified")
@@ -70,7 +71,7 @@ def decide_approval(
         return ApprovalNotAllowed("this VM is not ready")
     if (deadline := workflow.event.deadline) is not None and now >= deadline:
         return ApprovalNotAllowed(_too_late(workflow))
-    if policy.policy is ApprovalMode.EACH:
+    if policy.settings.policy is ApprovalMode.EACH:
         return ApprovalAllowed("this VM is ready, and every VM approves for itself")
     return _as_leader_or_deputy(workflow, workflow.ready_at, policy, peers, now)
 
@@ -96,7 +97,7 @@ def _as_leader_or_deputy(
         return _as_approver(workflow, policy, peers, now)
     if not is_deputy(workflow.event, workflow.vm_name):
         return ApprovalNotAllowed(f"{workflow.event.resources[0]} approves for all")
-    if now < (takeover_at := ready_at + policy.deputy_after):
+    if now < (takeover_at := ready_at + policy.settings.deputy_after):
         return ApprovalDelayed(
             f"{workflow.event.resources[0]} approves for all; this VM takes over if it does not", takeover_at
         )
@@ -109,7 +110,7 @@ def _as_approver(
     names = other_vms(workflow.event, workflow.vm_name)
     if not names:
         return ApprovalAllowed("this VM is ready, and no other VM is affected")
-    if is_immediate(workflow.event, policy):
+    if is_immediate(workflow.event, policy.settings):
         return ApprovalAllowed("this VM is ready, and this kind of event does not wait for the other VMs")
     if not peers:
         return ApprovalNotAllowed(
