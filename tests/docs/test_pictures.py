@@ -53,7 +53,7 @@ def test_every_transition_of_a_state_machine_is_drawn() -> None:
 
 def test_main_loop_shows_the_observers_of_the_code() -> None:
     picture = main_loop.draw()
-    names = ["scheduler", "impacts", "campaigns", "metrics", "logs", "rosters", "long polls"]
+    names = ["scheduler", "impacts", "campaigns", "metrics", "logs", "roster changes", "long polls"]
     assert re.findall(r">\d\. ([\w ]+)<", picture) == names
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tools.pictures.svg import AMBER, BLUE, GREEN, MUTED, PLAIN, Canvas
 
-SERVICE = Path(__file__).resolve().parents[2] / "src/forewarn/fleet/service.py"
+FLEET = Path(__file__).resolve().parents[2] / "src/forewarn/fleet"
 
 STEPS = ("command", "decide", "save", "replica", "observers", "reply")
 WIDTH, GAP, TOP = 106, 32, 70
@@ -14,8 +14,8 @@ WIDTH, GAP, TOP = 106, 32, 70
 
 def draw() -> str:
     """Draw the picture."""
-    tree = ast.parse(SERVICE.read_text())
-    observers, duties = read_observers(tree), read_duties(tree)
+    service, scopes = (ast.parse((FLEET / name).read_text()) for name in ("service.py", "scopes.py"))
+    observers, duties = [*read_observers(service), *read_last_observers(scopes)], read_duties(service)
     canvas = Canvas(40 + len(STEPS) * WIDTH + (len(STEPS) - 1) * GAP, 300, title="The main loop: how a change is made")
     boxes = {}
     for number, step in enumerate(STEPS):
@@ -44,11 +44,20 @@ def draw() -> str:
 
 
 def read_observers(tree: ast.Module) -> list[str]:
-    """Return the observers of scopes in their order, from the call that adds them; `Scopes` has the last two."""
+    """Return the observers of scopes in their order, from the call that adds them."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "self.scopes.add_observers":
-            return [*(_plain(argument) for argument in node.args), "rosters", "long polls"]
+            return [_plain(argument) for argument in node.args]
     raise LookupError("fleet/service.py registers no observers of scopes")
+
+
+def read_last_observers(tree: ast.Module) -> list[str]:
+    """Return the observers that `Scopes` itself keeps after all others."""
+    for node in ast.walk(tree):
+        value = node.value if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "self._last" else None
+        if isinstance(value, ast.Tuple):
+            return [_plain(observer) for observer in value.elts]
+    raise LookupError("fleet/scopes.py has no observers of its own")
 
 
 def read_duties(tree: ast.Module) -> list[str]:
