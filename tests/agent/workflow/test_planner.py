@@ -463,7 +463,7 @@ class WorkflowStateMachine(RuleBasedStateMachine):
     def apply(self, following: WorkflowChange) -> None:
         workflow = following.workflow
         before = self.workflows.get(workflow.id)
-        if before is not None and before.noticed_at != workflow.noticed_at:
+        if before is not None and before.ending is not None and workflow.ending is None:  # announced again
             self.posts[workflow.id] = self.may_post[workflow.id] = 0
         self.workflows[workflow.id] = workflow
         self.disk[workflow.id] = encode_workflow(workflow)
