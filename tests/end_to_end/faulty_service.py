@@ -232,7 +232,8 @@ def _step(service: FaultyService) -> Report:
 
 def _is_refused_step(record: dict[str, Any]) -> bool:
     """Return whether the line says that a step of a campaign was not saved, so that the outcome is known by now."""
-    return record.get("level") == "warning" and record["logger"].startswith("forewarn.fleet.campaign.")
+    loggers = ("forewarn.fleet.campaign.", "forewarn.fleet.retry")
+    return record.get("level") == "warning" and record["logger"].startswith(loggers)
 
 
 OPERATIONS = {
