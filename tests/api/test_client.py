@@ -111,7 +111,20 @@ def test_url_without_a_service() -> None:
             ApiClient(url, "token").clock()
 
 
-@pytest.mark.parametrize("url", ["", "127.0.0.1:8170", "ftp://x", "http://", "http://x:99999", "http://x:y"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "127.0.0.1:8170",
+        "ftp://x",
+        "http://",
+        "http://x:99999",
+        "http://x:y",
+        "http://x y",
+        "http://x/y z",
+        "http://x\n",
+    ],
+)
 def test_invalid_url_is_refused_at_once(url: str) -> None:
     with pytest.raises(InvalidUrl, match="is not the URL of a service"):
         ApiClient(url, "token")

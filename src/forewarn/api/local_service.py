@@ -95,9 +95,14 @@ def read_token(path: Path, *, may_be_link: bool = False) -> str:
         raise InvalidToken(path, error.strerror or str(error)) from error
     except ValueError as error:
         raise InvalidToken(path, "the content is not a token") from error
-    if not token or not token.isprintable() or " " in token:
+    if not is_token(token):
         raise InvalidToken(path, "the content is not a token")
     return token
+
+
+def is_token(text: str) -> bool:
+    """Return whether the text can be a token, which is sent as part of a header."""
+    return bool(text) and text.isascii() and text.isprintable() and " " not in text
 
 
 def is_readable_by_others(path: Path) -> bool:

@@ -228,6 +228,7 @@ def _first_certificate(file: Path) -> str:
 def _parse_url(url: str) -> SplitResult:
     with suppress(ValueError):
         parts = urlsplit(url)
-        if parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0:
+        is_plain = url.isprintable() and " " not in url
+        if is_plain and parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0:
             return parts
     raise InvalidUrl(url)

@@ -24,10 +24,7 @@ StepProgress = Callable[[str, int, int], None]
 class DatabaseNotFound(BaseError):
     """The directory has no database."""
 
-    template = (
-        "{directory} has no {name}, so there is nothing to back up: choose the data directory of a service with "
-        "--data. A service that was started with --ephemeral keeps nothing on disk"
-    )
+    template = "{directory} has no {name} (a service that was started with --ephemeral keeps nothing on disk)"
     directory: Path
     name: str = DATABASE_FILE
 

@@ -12,6 +12,8 @@ from forewarn.cli.options.common import (
     CommandGroup,
     complete_words,
     given_settings,
+    option,
+    origin_of,
     setting_option,
     with_options,
 )
@@ -55,6 +57,33 @@ def test_setting_is_passed_on_only_if_it_was_typed(monkeypatch: pytest.MonkeyPat
     for arguments in ([], ["--speed", "2"], ["--manual-time"]):
         CliRunner().invoke(command, arguments, catch_exceptions=False)
     assert given == [{}, {"speed": "2"}, {"manual_time": True}]
+
+
+@pytest.mark.parametrize("arguments", [[], ["--speed", "2"]])
+def test_origin_of_a_value_is_its_option(arguments: list[str]) -> None:
+    assert found_origin(arguments) == "--speed"
+
+
+def test_origin_of_a_value_is_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An option that was not typed is not named: nobody would find the wrong value there."""
+    monkeypatch.setenv("FOREWARN_SPEED", "7")
+    assert found_origin([]) == "FOREWARN_SPEED"
+    assert found_origin(["--speed", "2"]) == "--speed"
+
+
+def found_origin(arguments: list[str]) -> str:
+    @click.command()
+    @option("--speed", envvar="FOREWARN_SPEED")
+    def command(speed: str | None) -> None:
+        del speed
+        click.echo(origin_of("--speed"))
+
+    return CliRunner().invoke(command, arguments, catch_exceptions=False).output.strip()
+
+
+def test_origin_outside_a_command_is_the_option() -> None:
+    """Completion has no running command in its thread."""
+    assert origin_of("--speed") == "--speed"
 
 
 def test_help_lists_options_and_commands_in_the_order_of_their_definition() -> None:

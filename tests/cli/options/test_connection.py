@@ -15,6 +15,7 @@ from forewarn.api.errors import ServiceNotFound
 from forewarn.cli.errors import CliError, ExitCode
 from forewarn.cli.options.connection import SERVICE_OPTIONS, ServiceConnection, connect, with_service
 from forewarn.cli.output import Output
+from forewarn.settings.errors import SettingsError
 
 URL = "http://127.0.0.1:1"
 
@@ -24,7 +25,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Let nothing of this machine be found."""
     for name in ("HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR"):
         monkeypatch.setenv(name, str(tmp_path))
-    for name in ("URL", "TOKEN", "TOKEN_FILE", "CA", "DATA", "CONFIG", "OUTPUT"):
+    for name in ("URL", "TOKEN", "TOKEN_FILE", "CA", "CELL", "CELLS", "DATA", "CONFIG", "OUTPUT"):
         monkeypatch.delenv(f"FOREWARN_{name}", raising=False)
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -65,6 +66,55 @@ def test_command_gets_the_service_in_place_of_the_options() -> None:
     result = CliRunner().invoke(command, arguments, catch_exceptions=False)
     assert (result.exit_code, given) == (0, [(Output.JSON, "x")])
     assert {parameter.name for parameter in command.params} == {*SERVICE_OPTIONS, "output", "more"}
+
+
+@pytest.mark.parametrize(
+    ("variables", "arguments", "origin"),
+    [
+        ({}, ("--url", URL), "--url requires"),
+        ({"URL": URL}, (), "FOREWARN_URL requires"),
+        ({}, ("--cell", "c"), "--cell requires"),
+        ({"CELL": "c"}, (), "FOREWARN_CELL requires"),
+        ({}, ("--token-file", "none"), "--token-file: "),
+        ({"TOKEN_FILE": "none"}, (), "FOREWARN_TOKEN_FILE: "),
+        ({"TOKEN_FILE": "none"}, ("--token-file", "other"), "--token-file: no token in other"),
+        ({"URL": URL}, ("--token", "two words"), "--token: the value is not a token"),
+        ({"URL": URL, "TOKEN": "one\n"}, (), "FOREWARN_TOKEN: the value is not a token"),
+        ({"TOKEN": "\N{EURO SIGN}"}, (), "FOREWARN_TOKEN: the value is not a token"),
+    ],
+)
+def test_refusal_names_where_the_value_comes_from(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], arguments: tuple[str, ...], origin: str
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(f"FOREWARN_{name}", value)
+    result = CliRunner().invoke(ask, arguments)
+    assert isinstance(result.exception, CliError)
+    assert str(result.exception).startswith(origin)
+    assert result.exception.code is ExitCode.USAGE
+
+
+@pytest.mark.parametrize(("variable", "arguments"), [("~nobody-here/x", ()), ("", ("--data", "~nobody-here/x"))])
+def test_wrong_data_directory_is_refused_by_its_origin(
+    monkeypatch: pytest.MonkeyPatch, variable: str, arguments: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("FOREWARN_DATA", variable)
+    refused = CliRunner().invoke(ask, arguments).exception
+    assert isinstance(refused, SettingsError)
+    assert str(refused).startswith("--data: " if arguments else "FOREWARN_DATA: ")
+
+
+def test_data_directory_comes_before_the_file_of_cells(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both are variables for all commands; the directory is of a service on this machine."""
+    monkeypatch.setenv("FOREWARN_CELLS", str(home / "cells.toml"))
+    monkeypatch.setenv("FOREWARN_DATA", str(home / "data"))
+    assert isinstance(CliRunner().invoke(ask, ()).exception, ServiceNotFound)
+
+
+@click.command()
+@with_service
+def ask(connection: ServiceConnection) -> None:
+    connection.api.health()
 
 
 def test_next_command_waits_for_what_this_one_has_changed(home: Path) -> None:

@@ -9,7 +9,7 @@ import click
 from forewarn.cli.colours import Colour
 from forewarn.cli.errors import CliError, ExitCode
 from forewarn.cli.files import atomic_write
-from forewarn.cli.options.common import ANY_NUMBER, FILE_PATH, option, output_option
+from forewarn.cli.options.common import ANY_NUMBER, FILE_PATH, option, origin_of, output_option
 from forewarn.cli.options.endpoint import exit_code_for
 from forewarn.cli.options.upload import find_upload_target, upload_option, upload_report
 from forewarn.cli.output import Output, write_json, write_message
@@ -153,7 +153,7 @@ def _check_options(approve: tuple[str, ...], pace: float) -> None:
     if len(approve) > MAX_APPROVED or len({id_.upper() for id_ in approve}) < len(approve):
         raise CliError(ExitCode.USAGE, f"--approve: name at most {MAX_APPROVED} events, each once")
     if not 0 < pace <= MAX_PACE:
-        raise CliError(ExitCode.USAGE, f"--pace must be above 0 and at most {MAX_PACE:g} (got {pace:g})")
+        raise CliError(ExitCode.USAGE, f"{origin_of('--pace')} must be above 0 and at most {MAX_PACE:g} (got {pace:g})")
 
 
 def _run_checks(
@@ -236,7 +236,7 @@ def _seconds(flag: str, duration: str) -> float:
     try:
         seconds = parse_duration(duration) / timedelta(seconds=1)
     except Invalid as error:
-        raise CliError(ExitCode.USAGE, f"{flag}: {error}") from None
+        raise CliError(ExitCode.USAGE, f"{origin_of(flag)}: {error}") from None
     if seconds <= 0:
-        raise CliError(ExitCode.USAGE, f"{flag} must be greater than 0")
+        raise CliError(ExitCode.USAGE, f"{origin_of(flag)} must be greater than 0")
     return seconds

@@ -21,6 +21,7 @@ from forewarn.cli.options.common import (
     ONE_SHOT_SECONDS,
     complete_words,
     option,
+    origin_of,
     output_option,
 )
 from forewarn.cli.options.ports import REACH_HELP, read_ports
@@ -283,7 +284,7 @@ def _expectations(kit: "ModuleType", texts: Sequence[str], *, for_others: bool) 
     try:
         parsed: Expectations = kit.parse_expectations(texts, for_others=for_others)
     except kit.InvalidExpectation as error:
-        raise CliError(ExitCode.USAGE, f"--expect: {error}") from None
+        raise CliError(ExitCode.USAGE, f"{origin_of('--expect')}: {error}") from None
     return parsed
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
+from click.core import ParameterSource
 
 from forewarn.cli.output import Output
 from forewarn.settings.types import flag_name, variable_name
@@ -105,6 +106,15 @@ def complete_words(words: Iterable[str], incomplete: str) -> "list[CompletionIte
 def option(*declarations: str, **attributes: Any) -> Decorator:
     """Declare an option whose help shows its environment variable."""
     return click.option(*declarations, show_envvar=True, **attributes)
+
+
+def origin_of(flag: str) -> str:
+    """Return the variable if the option of the running command has its value from it, else the flag; for messages."""
+    if ctx := click.get_current_context(silent=True):
+        for param in ctx.command.params:
+            if flag in param.opts and ctx.get_parameter_source(param.name or "") is ParameterSource.ENVIRONMENT:
+                return str(param.envvar)
+    return flag
 
 
 SHARED_SETTINGS = {

@@ -13,7 +13,7 @@ from click.core import ParameterSource
 from forewarn.api.cells import connect_cell, connect_cells
 from forewarn.api.client import TIMEOUT, ApiClient, LocalApiClient, ServiceAddress
 from forewarn.api.errors import InvalidToken, RequestRefused
-from forewarn.api.local_service import TOKEN_FILE, ephemeral_root, find_service, read_token
+from forewarn.api.local_service import TOKEN_FILE, ephemeral_root, find_service, is_token, read_token
 from forewarn.cli.errors import CliError, ExitCode
 from forewarn.cli.options.common import (
     FILE_PATH,
@@ -21,32 +21,29 @@ from forewarn.cli.options.common import (
     OptionTable,
     config_option,
     option,
+    origin_of,
     output_option,
+    setting_option,
     with_options,
 )
 from forewarn.cli.output import Output
 from forewarn.core.errors import NoticeTooShort
 from forewarn.settings.load import find_data_directory, find_settings_file, find_store
 from forewarn.settings.paths import user_cache_directory, user_data_directory
-from forewarn.settings.types import StoreName
+from forewarn.settings.types import StoreName, variable_name
 
 P = ParamSpec("P")
 
 POSITIONS_FILE = "positions"
 """What the last commands have changed, so that the next one waits for it."""
 
-data_option = option(
-    "--data", envvar="FOREWARN_DATA", metavar="DIR", help="The data directory of a service on this machine."
-)
+data_option = setting_option("data", "The data directory of a service on this machine.", "DIR")
 
 
 GIVEN = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
 
 FIELDS = {"at": "not_before", "expires": "expires_at", "lasting": "duration"}
 """The fields of the API whose options have another name in the code."""
-
-TOKEN_OPTIONS = ("token", "token_file")
-"""The options with a token; the first one has precedence."""
 
 SERVICE_OPTIONS: OptionTable = {
     "url": option("--url", envvar="FOREWARN_URL", metavar="URL", help="The URL of the operator API."),
@@ -109,7 +106,7 @@ def with_service(command: Callable[Concatenate[ServiceConnection, P], None]) -> 
 def _with_option_names(error: RequestRefused, ctx: click.Context) -> RequestRefused:
     """Return the refusal with the given options in place of the fields of the API, such as --in for `notice`."""
     options = {
-        param.name: param.opts[0]
+        param.name: origin_of(param.opts[0])
         for param in ctx.command.params
         if isinstance(param, click.Option) and ctx.get_parameter_source(param.name or "") in GIVEN
     }
@@ -118,21 +115,11 @@ def _with_option_names(error: RequestRefused, ctx: click.Context) -> RequestRefu
         # Only at the beginning is a plain word certainly a field.
         pattern = rf"\b{field}\b" if "_" in field else rf"^{field}\b(?=[ :])"
         message = re.sub(pattern, flag, message)
-    if error.code == "invalid-token" and (origin := _find_token_origin(ctx)):
+    if error.code == "invalid-token" and (origin := options.get("token") or options.get("token_file")):
         message = f"{origin}: {message}"
     if error.code == NoticeTooShort.code and (start := options.get("at") or options.get("now")):
         message = f"{start}: {message}"
     return type(error)(error.status, error.code, message, error.details)
-
-
-def _find_token_origin(ctx: click.Context) -> str | None:
-    """Return the option or variable that the token comes from; None for the service's own token."""
-    for param in ctx.command.params:
-        if param.name in TOKEN_OPTIONS:
-            source = ctx.get_parameter_source(param.name)
-            if source in GIVEN:
-                return param.opts[0] if source is ParameterSource.COMMANDLINE else str(param.envvar)
-    return None
 
 
 def connect(
@@ -153,17 +140,22 @@ def connect(
     """
     if token is None and token_file is not None:
         token = _read_token_file(token_file)
+    elif token and not is_token(token):
+        raise CliError(ExitCode.USAGE, f"{origin_of('--token')}: the value is not a token")
     if url is not None:
         if token is None:
-            raise CliError(ExitCode.USAGE, "--url requires a token: set FOREWARN_TOKEN or use --token-file")
+            raise CliError(
+                ExitCode.USAGE, f"{origin_of('--url')} requires a token: set FOREWARN_TOKEN or use --token-file"
+            )
         return _keep_positions(ApiClient(url, token, ca=ca, timeout=timeout))
     if cell is not None and cells is None:
         raise CliError(
-            ExitCode.USAGE, "--cell requires the file that lists the cells: set FOREWARN_CELLS or use --cells"
+            ExitCode.USAGE,
+            f"{origin_of('--cell')} requires the file that lists the cells: set FOREWARN_CELLS or use --cells",
         )
     if cells is not None and cell is not None:
         return _keep_positions(connect_cell(cells, cell, timeout=timeout))
-    if cells is not None and data is None:
+    if cells is not None and data is None and not os.environ.get(variable_name("data")):
         return connect_cells(cells, timeout=timeout)
     return LocalApiClient(lambda: _find_address(token, ca, data, config), timeout=timeout)
 
@@ -206,4 +198,4 @@ def _read_token_file(file: Path) -> str:
     try:
         return read_token(file, may_be_link=True)
     except InvalidToken as error:
-        raise CliError(ExitCode.USAGE, f"--token-file: {error}") from None
+        raise CliError(ExitCode.USAGE, f"{origin_of('--token-file')}: {error}") from None

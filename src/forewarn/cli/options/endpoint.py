@@ -6,7 +6,7 @@ from functools import wraps
 from typing import Any, Concatenate, NamedTuple, ParamSpec
 
 from forewarn.cli.errors import CliError, ExitCode
-from forewarn.cli.options.common import Command, OptionTable, option, output_option, with_options
+from forewarn.cli.options.common import Command, OptionTable, option, origin_of, output_option, with_options
 from forewarn.cli.output import Output, write_message
 from forewarn.client import (
     ClientError,
@@ -111,4 +111,4 @@ def _seconds(duration: str) -> float:
     try:
         return parse_duration(duration) / timedelta(seconds=1)
     except Invalid as error:
-        raise CliError(ExitCode.USAGE, f"--retry-for: {error}") from None
+        raise CliError(ExitCode.USAGE, f"{origin_of('--retry-for')}: {error}") from None

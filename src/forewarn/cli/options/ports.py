@@ -3,6 +3,7 @@
 import click
 
 from forewarn.cli.errors import CliError, ExitCode
+from forewarn.cli.options.common import origin_of
 from forewarn.testing.sandbox.ports import parse_ports
 
 REACH_HELP = "Let it reach these ports of this machine's loopback, at the same ports of its own 127.0.0.1."
@@ -13,4 +14,4 @@ def read_ports(_: click.Context, __: click.Parameter, text: str | None) -> tuple
     try:
         return () if text is None else parse_ports(text)
     except ValueError as error:
-        raise CliError(ExitCode.USAGE, f"--reach: {error}") from None
+        raise CliError(ExitCode.USAGE, f"{origin_of('--reach')}: {error}") from None

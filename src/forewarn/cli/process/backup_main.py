@@ -42,7 +42,7 @@ def run_backup(directory: Path, file: Path, replace: bool, output: Output) -> No
         try:
             content = back_up(directory, file, replace=replace, now=now, on_progress=steps.show)
         except DatabaseNotFound as error:
-            raise CliError(ExitCode.USAGE, f"--data: {error}") from error
+            raise CliError(ExitCode.USAGE, f"{error}; choose the data directory of a service with --data") from error
         except BackupExists as error:
             raise CliError(ExitCode.USAGE, f"FILE: {error}") from error
         except (WrongOwner, UnsafeDirectory, OSError, StoreError) as error:

@@ -30,7 +30,7 @@ def run_migrate(source: Path | NatsSettings, target: Path | NatsSettings, restar
                 work = migrate_to_directory(source, target, restart=restart, on_progress=steps.show)
             report = asyncio.run(work)
         except DatabaseNotFound as error:
-            raise CliError(ExitCode.USAGE, f"--from: {error.directory} has no {error.name}") from error
+            raise CliError(ExitCode.USAGE, f"--from: {error}") from error
         except StoreMissing as error:
             raise CliError(ExitCode.NOT_FOUND, str(error)) from error
         except (StoreInUse, CellInUse) as error:
