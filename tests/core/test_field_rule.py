@@ -130,3 +130,18 @@ def test_each_type_of_a_field_has_its_own_bounds() -> None:
         Either(11)
     with pytest.raises(Invalid, match="value has 4 characters"):
         Either("abcd")
+
+
+class Unsupported(msgspec.Struct, frozen=True):
+    """A field with a bound that has no rule."""
+
+    value: Annotated[int, Meta(gt=1)] = 2
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
+def test_bound_without_a_rule_is_refused_at_once() -> None:
+    """Otherwise it would only apply to decoded values."""
+    with pytest.raises(TypeError, match="gt: use ge, le or max_length"):
+        Unsupported()

@@ -35,7 +35,10 @@ class FieldRule(NamedTuple):
 
 
 def check_fields(struct: msgspec.Struct) -> None:
-    """Refuse a value outside the bounds of its field. Items of a tuple or dict are not checked."""
+    """Refuse a value outside the bounds of its field.
+
+    Patterns and the items of a tuple or dict are not checked: the struct does that, with a message of its own.
+    """
     _compile(type(struct))(struct)
 
 
@@ -92,7 +95,8 @@ def _alternatives(hint: Any) -> Iterator[tuple[type, dict[str, int], dict[str, A
         yield origin or hint, {}, {}
 
 
-_BOUNDS = ("ge", "le", "max_length")
+_UNSUPPORTED_BOUNDS = ("gt", "lt", "multiple_of", "min_length")
+_BOUNDS = ("ge", "le", "max_length", *_UNSUPPORTED_BOUNDS)
 
 
 def _check(type_: type, bounds: dict[str, int], extra: dict[str, Any]) -> Check | None:
@@ -100,6 +104,8 @@ def _check(type_: type, bounds: dict[str, int], extra: dict[str, Any]) -> Check 
         return check_name
     if type_ is str and "is_guid" in extra:
         return check_guid
+    if unsupported := bounds.keys() & _UNSUPPORTED_BOUNDS:
+        raise TypeError(f"{', '.join(sorted(unsupported))}: use ge, le or max_length, because only these have rules")
     if type_ is str and "max_length" in bounds:
         return check_text if bounds["max_length"] == MAX_TEXT_LENGTH else _text_check(bounds["max_length"])
     if type_ is tuple and "max_length" in bounds:
