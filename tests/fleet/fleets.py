@@ -1,9 +1,10 @@
 """A small fleet on a memory store and a manual clock, and stores and clocks that fail on demand."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 from forewarn.clock import Clock, ManualClock, SystemClock
@@ -85,7 +86,32 @@ class SteppedClock(SystemClock):
         return super().now() + self.step
 
 
-class FailingStore(MemoryStore):
+Save = Callable[[], Awaitable[int]]
+"""Does the save that was intercepted, and returns its revision."""
+
+
+class InterceptedStore(MemoryStore):
+    """A store whose subclasses delay, refuse or count saves."""
+
+    async def save(
+        self,
+        key: RecordKey,
+        value: bytes | None,
+        entries: Sequence[Entry],
+        *,
+        expected: int | None,
+        guards: Guards = NO_GUARDS,
+    ) -> int:
+        """Save in the way of the subclass."""
+        return await self.intercept(key, partial(super().save, key, value, entries, expected=expected, guards=guards))
+
+    async def intercept(self, key: RecordKey, save: Save) -> int:
+        """Call `save` for this record, or raise what a store raises."""
+        del key
+        return await save()
+
+
+class FailingStore(InterceptedStore):
     """A store whose disk is full while `full` is set, and which counts what it saves and what it refuses."""
 
     def __init__(self) -> None:
@@ -94,47 +120,31 @@ class FailingStore(MemoryStore):
         self.saves = 0
         self.refused = 0
 
-    async def save(
-        self,
-        key: RecordKey,
-        value: bytes | None,
-        entries: Sequence[Entry],
-        *,
-        expected: int | None,
-        guards: Guards = NO_GUARDS,
-    ) -> int:
+    async def intercept(self, key: RecordKey, save: Save) -> int:
         """Save, if there is room."""
         if self.full:
             self.refused += 1
             raise StoreFull(Path("/test"))
         self.saves += 1
-        return await super().save(key, value, entries, expected=expected, guards=guards)
+        return await save()
 
 
-class UnsureStore(MemoryStore):
+class UnsureStore(InterceptedStore):
     """A store that does not know whether it has saved while `is_unsure` is set; it has if `saves` is set, too."""
 
     is_unsure = False
     saves = False
 
-    async def save(
-        self,
-        key: RecordKey,
-        value: bytes | None,
-        entries: Sequence[Entry],
-        *,
-        expected: int | None,
-        guards: Guards = NO_GUARDS,
-    ) -> int:
+    async def intercept(self, key: RecordKey, save: Save) -> int:
         """Save, and raise SaveUnknown in any case while it is unsure."""
         if not self.is_unsure:
-            return await super().save(key, value, entries, expected=expected, guards=guards)
+            return await save()
         if self.saves:
-            await super().save(key, value, entries, expected=expected, guards=guards)
+            await save()
         raise SaveUnknown(Path("/test"), "disk I/O error")
 
 
-class GatedStore(MemoryStore):
+class GatedStore(InterceptedStore):
     """A store that saves scopes only when its gate is open, and everything else at once."""
 
     def __init__(self) -> None:
@@ -143,24 +153,16 @@ class GatedStore(MemoryStore):
         self.may_save_scopes.set()
         self.waiting = 0
 
-    async def save(
-        self,
-        key: RecordKey,
-        value: bytes | None,
-        entries: Sequence[Entry],
-        *,
-        expected: int | None,
-        guards: Guards = NO_GUARDS,
-    ) -> int:
+    async def intercept(self, key: RecordKey, save: Save) -> int:
         """Wait if it is gated, then save."""
         if key.kind is RecordKind.SCOPE:
             self.waiting += 1
             await self.may_save_scopes.wait()
             self.waiting -= 1
-        return await super().save(key, value, entries, expected=expected, guards=guards)
+        return await save()
 
 
-class CampaignGatedStore(MemoryStore):
+class CampaignGatedStore(InterceptedStore):
     """A store that reads the journal and saves campaigns only when it may; all else at once."""
 
     def __init__(self) -> None:
@@ -178,19 +180,11 @@ class CampaignGatedStore(MemoryStore):
         await self._wait(self.may_read_journal)
         return await super().journal(query)
 
-    async def save(
-        self,
-        key: RecordKey,
-        value: bytes | None,
-        entries: Sequence[Entry],
-        *,
-        expected: int | None,
-        guards: Guards = NO_GUARDS,
-    ) -> int:
+    async def intercept(self, key: RecordKey, save: Save) -> int:
         """Wait if it is gated, then save."""
         if key.kind is RecordKind.CAMPAIGN:
             await self._wait(self.may_save_campaigns)
-        revision = await super().save(key, value, entries, expected=expected, guards=guards)
+        revision = await save()
         for _ in range(20 if self.is_slow_to_answer else 0):
             await asyncio.sleep(0)
         return revision

@@ -1,7 +1,7 @@
 """A repeated request with the same idempotency key has no further effect, even after a restart or a crash."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -16,7 +16,7 @@ from forewarn.core.event import EventType
 from forewarn.core.idempotency import IdempotencyKey
 from forewarn.core.impact import Failed, NotStarted
 from forewarn.core.impact_lifecycle import PLATFORM
-from forewarn.core.journal import Entry, EntryKind
+from forewarn.core.journal import EntryKind
 from forewarn.core.limits import MAX_RECENT_AGE
 from forewarn.core.scope import ApprovalRule, Scope, ScopeKind
 from forewarn.core.vm import Traits
@@ -33,9 +33,9 @@ from forewarn.fleet.events import new_request_id
 from forewarn.fleet.service import Fleet
 from forewarn.platform.port import Work
 from forewarn.store.memory import MemoryStore
-from forewarn.store.port import NO_GUARDS, Guards, RecordKey, RecordKind, StoreFailed
+from forewarn.store.port import RecordKey, RecordKind, StoreFailed
 from tests.core.sample_scopes import TEN, schedule_request, scope, vm, web_scope
-from tests.fleet.fleets import read_journal, run_fleet
+from tests.fleet.fleets import InterceptedStore, Save, read_journal, run_fleet
 
 KEY = IdempotencyKey("order-66", "d1")
 OTHER = IdempotencyKey("order-66", "d2")
@@ -55,27 +55,19 @@ class Broken:
         return NotStarted()
 
 
-class Lossy(MemoryStore):
+class Lossy(InterceptedStore):
     """A store that fails on demand at the next save, before or after it has saved."""
 
     def __init__(self) -> None:
         super().__init__()
         self.breaks: str | None = None
 
-    async def save(
-        self,
-        key: RecordKey,
-        value: bytes | None,
-        entries: Sequence[Entry],
-        *,
-        expected: int | None,
-        guards: Guards = NO_GUARDS,
-    ) -> int:
+    async def intercept(self, key: RecordKey, save: Save) -> int:
         """Save, or break."""
         breaks, self.breaks = self.breaks, None
         if breaks == "before":
             raise StoreFailed(Path("/test"), "broken")
-        revision = await super().save(key, value, entries, expected=expected, guards=guards)
+        revision = await save()
         if breaks == "after":
             raise StoreFailed(Path("/test"), "broken")
         return revision

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
 from datetime import timedelta
 
 import pytest
@@ -12,15 +11,15 @@ from forewarn.core.event import EventType, State
 from forewarn.core.event_type import EVENT_TYPES
 from forewarn.core.impact import Done, Failed, ImpactState, NotStarted, Retry, Unknown
 from forewarn.core.impact_lifecycle import resolve, retry
-from forewarn.core.journal import Entry, EntryKind
+from forewarn.core.journal import EntryKind
 from forewarn.core.scope import Scope, ScopeKind
 from forewarn.fleet import impacts, scheduler
 from forewarn.platform.port import Work
 from forewarn.platform.simulated import SimulatedPlatform
 from forewarn.store.memory import MemoryStore
-from forewarn.store.port import NO_GUARDS, Guards, JournalQuery, RecordKey, RecordKind
+from forewarn.store.port import JournalQuery, RecordKey, RecordKind
 from tests.core.sample_scopes import TEN, schedule_request, scope, vm, web_scope
-from tests.fleet.fleets import FailingStore, read_journal, run_fleet, until
+from tests.fleet.fleets import FailingStore, InterceptedStore, Save, read_journal, run_fleet, until
 
 MINUTE = timedelta(minutes=1)
 WEB = RecordKey(RecordKind.SCOPE, "web")
@@ -269,7 +268,7 @@ async def test_unknown_work_is_repeated_after_a_crash_on_a_repeatable_platform()
     assert [work.attempt for work in platform.given] == [1, 2]
 
 
-class CrashingStore(MemoryStore):
+class CrashingStore(InterceptedStore):
     """A store whose process dies right before or right after its n-th save."""
 
     def __init__(self) -> None:
@@ -278,20 +277,12 @@ class CrashingStore(MemoryStore):
         self.before = False
         self.dead = asyncio.Event()
 
-    async def save(
-        self,
-        key: RecordKey,
-        value: bytes | None,
-        entries: Sequence[Entry],
-        *,
-        expected: int | None,
-        guards: Guards = NO_GUARDS,
-    ) -> int:
+    async def intercept(self, key: RecordKey, save: Save) -> int:
         if self.lives is None:
-            return await super().save(key, value, entries, expected=expected, guards=guards)
+            return await save()
         if self.lives == 0 and self.before:
             await self._die()
-        revision = await super().save(key, value, entries, expected=expected, guards=guards)
+        revision = await save()
         self.lives -= 1
         if self.lives < 0:
             await self._die()

@@ -3,7 +3,7 @@
 import asyncio
 import collections
 import weakref
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import msgspec
@@ -20,9 +20,9 @@ from forewarn.fleet.errors import OutcomeUnknown, SaveFailed, ScopeExists, Scope
 from forewarn.fleet.event_loop import FairShare, pause_gc, tasks_until_exit
 from forewarn.fleet.main_loop import Decision, MainLoop, RecordChange, RecordCodec, RecordLoop, RecordTable
 from forewarn.store.memory import MemoryStore
-from forewarn.store.port import MAX_GUARDS, NO_GUARDS, Deleted, Guards, Record, RecordKey, RecordKind
+from forewarn.store.port import MAX_GUARDS, Deleted, Record, RecordKey, RecordKind
 from tests.core.sample_scopes import TEN, schedule_request, scope, vm, web_scope
-from tests.fleet.fleets import FailingStore, Rounds, UnsureStore, read_journal, run_fleet, until
+from tests.fleet.fleets import FailingStore, InterceptedStore, Rounds, Save, UnsureStore, read_journal, run_fleet, until
 
 WEB = RecordKey(RecordKind.SCOPE, "web")
 
@@ -470,26 +470,18 @@ async def test_drain_returns_when_every_command_that_waits_has_its_reply() -> No
         assert tokens.busy == 0
 
 
-class HeldLeaseStore(MemoryStore):
+class HeldLeaseStore(InterceptedStore):
     """A store that holds back saves of leases."""
 
     def __init__(self) -> None:
         super().__init__()
         self.may_save = asyncio.Event()
 
-    async def save(
-        self,
-        key: RecordKey,
-        value: bytes | None,
-        entries: Sequence[Entry],
-        *,
-        expected: int | None,
-        guards: Guards = NO_GUARDS,
-    ) -> int:
+    async def intercept(self, key: RecordKey, save: Save) -> int:
         """Save, a lease only when it may be saved."""
         if key.kind is RecordKind.LEASE:
             await self.may_save.wait()
-        return await super().save(key, value, entries, expected=expected, guards=guards)
+        return await save()
 
 
 async def test_records_that_wait_for_the_same_guard_are_decided_in_slices() -> None:
@@ -513,17 +505,9 @@ async def test_records_that_wait_for_the_same_guard_are_decided_in_slices() -> N
 async def test_newer_value_that_overtakes_the_reply_of_a_save_is_observed_last() -> None:
     """Another process saves, and the watch brings that, before our own save returns."""
 
-    class OvertakenStore(MemoryStore):
-        async def save(
-            self,
-            key: RecordKey,
-            value: bytes | None,
-            entries: Sequence[Entry],
-            *,
-            expected: int | None,
-            guards: Guards = NO_GUARDS,
-        ) -> int:
-            revision = await super().save(key, value, entries, expected=expected, guards=guards)
+    class OvertakenStore(InterceptedStore):
+        async def intercept(self, key: RecordKey, save: Save) -> int:
+            revision = await save()
             main_loop.take_in(Record(key, b'{"value":5}', revision + 1))
             return revision
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import gc
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 import pytest
@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 from forewarn.clock import ManualClock, SystemClock
 from forewarn.core.backoff import backoff
 from forewarn.core.event import EventType, State
-from forewarn.core.journal import Entry
 from forewarn.fleet.scheduler import WAKE_BATCH, TimerHeap
-from forewarn.store.port import NO_GUARDS, Guards, RecordKey
+from forewarn.store.port import RecordKey
 from tests.core.sample_scopes import TEN, schedule_request
 from tests.fleet.campaign.campaigns import single
-from tests.fleet.fleets import FailingStore, run_fleet, until
+from tests.fleet.fleets import FailingStore, Save, run_fleet, until
 
 MINUTE = timedelta(minutes=1)
 
@@ -194,21 +193,13 @@ class CountingStore(FailingStore):
 
     saving = most = 0
 
-    async def save(
-        self,
-        key: RecordKey,
-        value: bytes | None,
-        entries: Sequence[Entry],
-        *,
-        expected: int | None,
-        guards: Guards = NO_GUARDS,
-    ) -> int:
+    async def intercept(self, key: RecordKey, save: Save) -> int:
         """Count, and save if there is room."""
         self.saving += 1
         self.most = max(self.most, self.saving if self.full else 0)
         try:
             await asyncio.sleep(0)
-            return await super().save(key, value, entries, expected=expected, guards=guards)
+            return await super().intercept(key, save)
         finally:
             self.saving -= 1
 
@@ -253,20 +244,12 @@ class HangingStore(FailingStore):
         self.may_save = asyncio.Event()
         self.may_save.set()
 
-    async def save(
-        self,
-        key: RecordKey,
-        value: bytes | None,
-        entries: Sequence[Entry],
-        *,
-        expected: int | None,
-        guards: Guards = NO_GUARDS,
-    ) -> int:
+    async def intercept(self, key: RecordKey, save: Save) -> int:
         """Save, unless this record hangs or fails."""
         if not self.may_save.is_set() and key.id == self.hanging:
             await self.may_save.wait()
         self.full = not self.may_save.is_set() and key.id == self.failing and not self.refused
-        return await super().save(key, value, entries, expected=expected, guards=guards)
+        return await super().intercept(key, save)
 
 
 async def test_failed_tick_is_retried_while_another_one_hangs(monkeypatch: pytest.MonkeyPatch) -> None:

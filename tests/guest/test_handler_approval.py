@@ -2,17 +2,15 @@
 
 import asyncio
 import json
-from collections.abc import Sequence
 
 import pytest
 
 from forewarn.core.event import EventType, State
-from forewarn.core.journal import Entry
 from forewarn.guest.connection_state import ConnectionState
-from forewarn.store.port import NO_GUARDS, Guards, RecordKey
+from forewarn.store.port import RecordKey
 from forewarn.wire.error_responses import ErrorReason
 from tests.core.sample_scopes import schedule_request, scope, vm
-from tests.fleet.fleets import FailingStore, UnsureStore, until
+from tests.fleet.fleets import FailingStore, Save, UnsureStore, until
 from tests.guest.running_endpoint import EVENTS, GET, approval, request, run_endpoint
 
 UNKNOWN = "602D9444-D2CD-49C7-8624-8643E7171297"
@@ -38,17 +36,9 @@ class SlowStore(FailingStore):
         self.may_save = asyncio.Event()
         self.may_save.set()
 
-    async def save(
-        self,
-        key: RecordKey,
-        value: bytes | None,
-        entries: Sequence[Entry],
-        *,
-        expected: int | None,
-        guards: Guards = NO_GUARDS,
-    ) -> int:
+    async def intercept(self, key: RecordKey, save: Save) -> int:
         await self.may_save.wait()
-        return await super().save(key, value, entries, expected=expected, guards=guards)
+        return await super().intercept(key, save)
 
 
 async def test_approval_is_answered_after_the_save_and_pipelined_requests_wait() -> None:

@@ -4,7 +4,7 @@ import asyncio
 import os
 import resource
 import socket
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -12,16 +12,15 @@ import pytest
 
 from forewarn.core.change import Change
 from forewarn.core.inventory import add_vm, remove_vm
-from forewarn.core.journal import Entry
 from forewarn.core.scope import Scope
 from forewarn.fleet.service import Fleet
 from forewarn.guest.limits import SPARE_FILES, Limits
 from forewarn.guest.server import GuestServer
 from forewarn.guest.vm_listeners import ListenFailed, PortUnavailable, VmPortListeners
 from forewarn.store.memory import MemoryStore
-from forewarn.store.port import NO_GUARDS, Guards, RecordKey, RecordKind, StoreFull
+from forewarn.store.port import RecordKey, RecordKind, StoreFull
 from tests.core.sample_scopes import scope, vm, web_scope
-from tests.fleet.fleets import run_fleet, until
+from tests.fleet.fleets import InterceptedStore, Save, run_fleet, until
 
 HOST = "127.0.0.1"
 ASK = b"GET /metadata/instance/compute/name?api-version=2021-02-01&format=text HTTP/1.0\r\nMetadata: true\r\n\r\n"
@@ -98,25 +97,17 @@ async def come(fleet: Fleet, name: str) -> None:
     await fleet.scopes.apply("web", lambda value: add_vm(value, vm(name), by="test", now=fleet.clock.now()))
 
 
-class FullFleetStateStore(MemoryStore):
+class FullFleetStateStore(InterceptedStore):
     """A store that saves scopes, but fails to save the fleet state while `full` is set."""
 
     full = False
     refused = 0
 
-    async def save(
-        self,
-        key: RecordKey,
-        value: bytes | None,
-        entries: Sequence[Entry],
-        *,
-        expected: int | None,
-        guards: Guards = NO_GUARDS,
-    ) -> int:
+    async def intercept(self, key: RecordKey, save: Save) -> int:
         if self.full and key.kind is RecordKind.FLEET:
             self.refused += 1
             raise StoreFull(Path("/test"))
-        return await super().save(key, value, entries, expected=expected, guards=guards)
+        return await save()
 
 
 async def test_port_that_cannot_be_saved_is_opened_later(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,9 +16,9 @@ from forewarn.core.impact import SETTLED
 from forewarn.core.journal import Entry, EntryKind
 from forewarn.core.scope import Scope
 from forewarn.fleet.campaign.time_zones import find_zone
-from forewarn.store.memory import MemoryStore
 from forewarn.store.port import NO_GUARDS, Guards, JournalQuery, JournalRow, RecordKey, RecordKind
 from tests.core.campaign.plan_invariants import is_open
+from tests.fleet.fleets import InterceptedStore
 
 _decode_scope = msgspec.json.Decoder(Scope).decode
 
@@ -41,7 +41,7 @@ NOTICE = {
 }
 
 
-class PolicyCheckingStore(MemoryStore):
+class PolicyCheckingStore(InterceptedStore):
     """A store that looks at everything it keeps."""
 
     def __init__(self) -> None:

@@ -1,7 +1,7 @@
 """A campaign over the demonstration fleet, with everything that can get in its way, and with deaths at every save."""
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import count
 
@@ -11,10 +11,10 @@ from forewarn.clock import ManualClock
 from forewarn.core.campaign.spec import Limit, Weekday, Window
 from forewarn.core.event import EventType, State
 from forewarn.core.idempotency import IdempotencyKey
-from forewarn.core.journal import Entry, EntryKind
+from forewarn.core.journal import EntryKind
 from forewarn.fleet.service import Fleet
 from forewarn.store.memory import MemoryStore
-from forewarn.store.port import NO_GUARDS, Guards, RecordKey, RecordKind
+from forewarn.store.port import RecordKey, RecordKind
 from tests.core.sample_scopes import schedule_request, vm
 from tests.fleet.campaign.campaigns import (
     DurablePlatform,
@@ -27,7 +27,7 @@ from tests.fleet.campaign.campaigns import (
     read_campaign_journal,
     start_campaign,
 )
-from tests.fleet.fleets import read_journal, run_fleet
+from tests.fleet.fleets import InterceptedStore, Save, read_journal, run_fleet
 
 VIENNA = "Europe/Vienna"
 SATURDAY = datetime(2026, 3, 28, tzinfo=UTC)
@@ -200,7 +200,7 @@ async def test_dst_change_shortens_the_night_and_moves_the_next_window() -> None
     assert cleared[-1] == at(7 * 24 + 20)
 
 
-class CrashingStore(MemoryStore):
+class CrashingStore(InterceptedStore):
     """A store whose process dies right after, or right before, the next save of a scope or campaign of its life."""
 
     def __init__(self) -> None:
@@ -211,22 +211,14 @@ class CrashingStore(MemoryStore):
         self.saves = 0
         self.dead = asyncio.Event()
 
-    async def save(
-        self,
-        key: RecordKey,
-        value: bytes | None,
-        entries: Sequence[Entry],
-        *,
-        expected: int | None,
-        guards: Guards = NO_GUARDS,
-    ) -> int:
+    async def intercept(self, key: RecordKey, save: Save) -> int:
         if self.lives is None or key.kind not in (RecordKind.SCOPE, RecordKind.CAMPAIGN):
-            return await super().save(key, value, entries, expected=expected, guards=guards)
+            return await save()
         if self.dead.is_set() or (self.before and self.lives == 0):
             await self._die()
         self.lives -= 1
         self.saves += 1
-        revision = await super().save(key, value, entries, expected=expected, guards=guards)
+        revision = await save()
         if self.lives < 0 or (not self.before and self.lives == 0):
             await self._die()
         return revision

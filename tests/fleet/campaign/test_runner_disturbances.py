@@ -1,7 +1,6 @@
 """Campaigns with disturbances: late results break no policy, and no VM is maintained twice."""
 
 import asyncio
-from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -13,12 +12,12 @@ from forewarn.core.campaign.spec import Window
 from forewarn.core.errors import NotAnnounced
 from forewarn.core.event import EventType
 from forewarn.core.impact import Done, Failed, NotStarted
-from forewarn.core.journal import Entry, EntryKind
+from forewarn.core.journal import EntryKind
 from forewarn.core.policy import PRODUCTION
 from forewarn.core.scope import Scope
 from forewarn.fleet.campaign.runner import CampaignRunner
 from forewarn.platform.port import GatePassed, GateRequest, Work
-from forewarn.store.port import NO_GUARDS, Guards, RecordKey, RecordKind, StoreFull
+from forewarn.store.port import RecordKey, RecordKind, StoreFull
 from tests.core.sample_scopes import TEN, scope, vm, web_scope
 from tests.fleet.campaign.campaigns import (
     CAMPAIGN_ID,
@@ -30,7 +29,7 @@ from tests.fleet.campaign.campaigns import (
     start_campaign,
 )
 from tests.fleet.campaign.policy_checks import PolicyCheckingStore
-from tests.fleet.fleets import CampaignGatedStore, read_journal, run_fleet, until
+from tests.fleet.fleets import CampaignGatedStore, Save, read_journal, run_fleet, until
 
 HOUR = timedelta(hours=1)
 
@@ -128,19 +127,11 @@ class HalfFull(PolicyCheckingStore):
     full = False
     refused = 0
 
-    async def save(
-        self,
-        key: RecordKey,
-        value: bytes | None,
-        entries: Sequence[Entry],
-        *,
-        expected: int | None,
-        guards: Guards = NO_GUARDS,
-    ) -> int:
+    async def intercept(self, key: RecordKey, save: Save) -> int:
         if self.full and key.kind is RecordKind.SCOPE:
             self.refused += 1
             raise StoreFull(Path("/test"))
-        return await super().save(key, value, entries, expected=expected, guards=guards)
+        return await save()
 
 
 async def test_start_that_could_not_be_saved_in_the_window_does_not_happen_after_it(
@@ -172,18 +163,10 @@ class Hesitant(PolicyCheckingStore):
         self.goes_on = asyncio.Event()
         self.goes_on.set()
 
-    async def save(
-        self,
-        key: RecordKey,
-        value: bytes | None,
-        entries: Sequence[Entry],
-        *,
-        expected: int | None,
-        guards: Guards = NO_GUARDS,
-    ) -> int:
+    async def intercept(self, key: RecordKey, save: Save) -> int:
         if key.kind is RecordKind.SCOPE:
             await self.goes_on.wait()
-        return await super().save(key, value, entries, expected=expected, guards=guards)
+        return await save()
 
 
 async def test_cleared_wave_does_not_start_after_the_campaign_is_paused() -> None:

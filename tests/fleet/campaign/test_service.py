@@ -1,7 +1,7 @@
 """Campaigns that were started: what they announce and let start, when they stop, and what people do with them."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 
 import msgspec
@@ -25,13 +25,13 @@ from forewarn.core.event import EventType, State
 from forewarn.core.explain import explain
 from forewarn.core.idempotency import IdempotencyKey
 from forewarn.core.impact import Done
-from forewarn.core.journal import Entry, EntryKind
+from forewarn.core.journal import EntryKind
 from forewarn.core.scope import Scope
 from forewarn.fleet.errors import CampaignNotFound, GateNotFound
 from forewarn.fleet.service import Fleet
 from forewarn.platform.simulated import SimulatedPlatform
 from forewarn.store.memory import MemoryStore
-from forewarn.store.port import MAX_GUARDS, NO_GUARDS, Guards, RecordKey, RecordKind
+from forewarn.store.port import MAX_GUARDS, RecordKey, RecordKind
 from tests.core.campaign.wave_counts import wave_counts
 from tests.core.sample_scopes import TEN, schedule_request, scope, vm, web_scope
 from tests.fleet.campaign.campaigns import (
@@ -48,7 +48,7 @@ from tests.fleet.campaign.campaigns import (
     start_campaign,
 )
 from tests.fleet.campaign.policy_checks import PolicyCheckingStore
-from tests.fleet.fleets import FailingStore, read_journal, run_fleet, until
+from tests.fleet.fleets import FailingStore, InterceptedStore, Save, read_journal, run_fleet, until
 
 HOUR = timedelta(hours=1)
 
@@ -261,27 +261,19 @@ async def test_given_up_wave_is_announced_again_for_the_vms_that_are_not_done() 
     assert platform.done == {f"web/web-{n}": [EventType.REBOOT] for n in range(6)}
 
 
-class InterruptedStore(MemoryStore):
+class InterruptedStore(InterceptedStore):
     """A store in which something else happens before the next save of a campaign."""
 
     def __init__(self) -> None:
         super().__init__()
         self.interruption: Callable[[], Awaitable[object]] | None = None
 
-    async def save(
-        self,
-        key: RecordKey,
-        value: bytes | None,
-        entries: Sequence[Entry],
-        *,
-        expected: int | None,
-        guards: Guards = NO_GUARDS,
-    ) -> int:
+    async def intercept(self, key: RecordKey, save: Save) -> int:
         """Let it happen, then save."""
         if key.kind is RecordKind.CAMPAIGN and (interruption := self.interruption) is not None:
             self.interruption = None
             await interruption()
-        return await super().save(key, value, entries, expected=expected, guards=guards)
+        return await save()
 
 
 async def test_retry_is_decided_again_if_the_scope_changes_meanwhile() -> None:
