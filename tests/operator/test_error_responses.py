@@ -1,18 +1,21 @@
 """Every error of the rules, the fleet and the operator API has its response."""
 
+import asyncio
+import logging
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from litestar import Request
-from litestar.exceptions import InternalServerException
+from litestar.exceptions import HTTPException, ImproperlyConfiguredException, InternalServerException
 from litestar.types import HTTPScope
 
 import forewarn.fleet.importer
 from forewarn.core.errors import CoreError
 from forewarn.fleet.errors import AmbiguousVm, FleetError, PositionNotReached, ScopeNotFound, VmNotFound
 from forewarn.operator.error_responses import (
+    CLIENT_GONE,
     OTHER_ERRORS,
     STATUS_BY_ERROR,
     http_error_response,
@@ -20,7 +23,7 @@ from forewarn.operator.error_responses import (
     statuses_by_code,
 )
 from forewarn.operator.errors import OperatorError, ScopeNotAllowed, TokenNotAllowed, TokenVmNotFound
-from tests.operator.running_api import run_api
+from tests.operator.running_api import GUARD, TOKEN, run_api
 
 NEVER_ASKED_FOR = {forewarn.fleet.importer.FleetFileConflict}
 """Raised only while the service starts."""
@@ -91,10 +94,35 @@ async def test_openapi_document_has_the_rule_for_advancing_the_clock() -> None:
     assert "exactly one of `duration` and `to_next_change`" in post["description"]
 
 
-def test_body_that_ends_early_is_a_malformed_request() -> None:
-    scope: HTTPScope = {"type": "http", "headers": []}  # type: ignore[typeddict-item]  # nothing else is read
-    response = http_error_response(Request(scope), InternalServerException("client disconnected prematurely"))
-    assert (response.status_code, response.content.error.code) == (400, "invalid-request")
+@pytest.mark.parametrize(
+    ("error", "status", "code"),
+    [
+        (InternalServerException(CLIENT_GONE), 400, "invalid-request"),
+        (InternalServerException(), 500, "internal-error"),
+        (ImproperlyConfiguredException("Unable to serialize response content"), 500, "internal-error"),
+    ],
+)
+def test_only_a_client_that_leaves_turns_an_error_of_litestar_into_a_malformed_request(
+    error: HTTPException, status: int, code: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    scope: HTTPScope = {"type": "http", "method": "GET", "path": "/v1/events", "headers": []}  # type: ignore[typeddict-item]  # nothing else is read
+    response = http_error_response(Request(scope), error)
+    assert (response.status_code, response.content.error.code) == (status, code)
+    assert [record.getMessage() for record in caplog.records] == ["GET /v1/events failed"] * (status == 500)
+
+
+async def test_client_that_leaves_within_its_body_is_no_error_of_the_service(caplog: pytest.LogCaptureFixture) -> None:
+    fields = {"Host": "localhost", "Authorization": f"Bearer {TOKEN}", "Content-Length": "99", "Expect": "100-continue"}
+    head = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
+    async with run_api() as service:
+        reader, writer = await asyncio.open_connection("127.0.0.1", service.port)
+        writer.write(f"POST /v1/events HTTP/1.1\r\n{head}\r\n".encode())
+        async with asyncio.timeout(GUARD):
+            assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 \r\n\r\n"
+        writer.write(b"{")
+        writer.transport.abort()
+        await service.request("GET", "/v1/events")
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR] == []
 
 
 async def test_openapi_document_has_every_operation() -> None:

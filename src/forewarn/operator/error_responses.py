@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Iterable
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, NamedTuple
 
 import msgspec
@@ -13,7 +13,6 @@ from litestar.types import Send
 from forewarn.api import v1
 from forewarn.api.errors import NOT_FOUND_HINTS
 from forewarn.core import errors as core
-from forewarn.core.duration import format_duration
 from forewarn.fleet import errors as fleet
 from forewarn.operator import errors as operator
 from forewarn.operator.decode_errors import plain_message, with_choices
@@ -119,6 +118,9 @@ MALFORMED = {
 """Messages for requests that do not reach a handler, by code."""
 
 INVALID_REQUEST = "invalid-request"
+CLIENT_GONE = "client disconnected prematurely"
+"""What Litestar says when a client leaves within its body. The error has no class or status of its own."""
+
 INTERNAL_ERROR = "internal-error"
 INTERNAL_ERROR_MESSAGE = "internal error; see the log of the service"
 
@@ -206,7 +208,9 @@ def store_error_response(request: AnyRequest, error: StoreError) -> Response[v1.
 
 
 def http_error_response(request: AnyRequest, error: HTTPException) -> Response[v1.ErrorResponse]:
-    """Return the response for a request that does not reach a handler."""
+    """Return the response for an error of Litestar: the request reaches no handler, or the service has a bug."""
+    if error.status_code >= 500 and error.detail != CLIENT_GONE:
+        return internal_error_response(request, error)
     code = next((code for code in MALFORMED if status_of(code) == error.status_code), INVALID_REQUEST)
     body = error_body(code, _message(request, error, code))
     return Response(body, status_code=status_of(code), headers=error.headers)
@@ -247,8 +251,6 @@ def _detail(value: object) -> str | list[str]:
     match value:
         case datetime():
             return value.isoformat().replace("+00:00", "Z")
-        case timedelta():
-            return format_duration(value)
         case tuple() | list():
             return [str(item) for item in value]
         case _:
