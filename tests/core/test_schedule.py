@@ -214,7 +214,7 @@ def test_notice_that_is_too_short_is_refused_with_the_earliest_start() -> None:
         schedule(scope, a_request("v0", notice=timedelta(minutes=14)), RuleContext(), now=NOW)
     error = refused.value
     assert (error.minimum_notice, error.earliest_start_at, error.requested_start_at) == (
-        timedelta(minutes=15),
+        "15m",
         NOW + timedelta(minutes=15),
         NOW + timedelta(minutes=14),
     )

@@ -25,7 +25,7 @@ CoreError
     └── ScopeTooLarge          the record would exceed its size limit
 """
 
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from forewarn.core.base_error import CodedError
 
@@ -105,21 +105,16 @@ class NoticeTooShort(RefusedError):
     """The event would start before the minimum notice of its type is over."""
 
     template = (
-        "notice must be at least {minimum} for {type}: the earliest start is {earliest_start_at} "
+        "notice must be at least {minimum_notice} for {type}: the earliest start is {earliest_start_at} "
         "(requested: {requested_start_at}){advice}"
     )
     hidden_fields = frozenset({"advice"})
     type: str
-    minimum_notice: timedelta
+    minimum_notice: str
+    """As the request states notices: the speed of an emulator divides them later."""
     earliest_start_at: datetime
     requested_start_at: datetime
     advice: str = ""
-
-    @property
-    def minimum(self) -> str:
-        """The minimum notice in minutes, or in seconds if it is shorter than one."""
-        seconds = self.minimum_notice.total_seconds()
-        return f"{seconds:g}s" if seconds < 60 else f"{seconds / 60:g}m"
 
 
 class NotAnnounced(RefusedError):

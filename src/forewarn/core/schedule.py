@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from forewarn.core.change import Change, Draft, derive_id, format_timestamp
+from forewarn.core.duration import format_duration
 from forewarn.core.errors import (
     EvictionNotAllowed,
     Invalid,
@@ -288,7 +289,8 @@ def _not_before(
         raise Invalid(f"not_before must be at most {MAX_NOTICE.days} days ahead")
     if requested < earliest and policy.enforce_notice and (announced or not request.at_once):
         advice = "" if announced else NOW_ADVICE
-        raise NoticeTooShort(request.type.value, earliest - draft.now, ceil_to_second(earliest), requested, advice)
+        shown = format_duration(minimum)
+        raise NoticeTooShort(request.type.value, shown, ceil_to_second(earliest), requested, advice)
     return ceil_to_second(requested)
 
 

@@ -2,7 +2,9 @@
 
 from datetime import UTC, datetime, timedelta, tzinfo
 
-from forewarn.core.campaign.calendar import Calendar
+import msgspec
+
+from forewarn.core.campaign.calendar import Calendar, wave_notice
 from forewarn.core.campaign.record import FAR_PAST
 from forewarn.core.campaign.spec import Blackout, CampaignPolicy, CampaignSpec, Selection, Window
 from forewarn.core.event import EventType
@@ -31,6 +33,13 @@ def calendar(*, since: datetime = TEN, start_at: datetime | None = None, **polic
 def test_without_windows_every_time_is_open() -> None:
     moment = TEN + timedelta(milliseconds=300)
     assert calendar(since=moment).is_open(moment)
+
+
+def test_speed_divides_the_notice_down_to_the_shortest_one() -> None:
+    spec = CampaignSpec(name="kernel", type=EventType.REBOOT, selection=Selection(all=True))
+    for speed, shortest, expected in ((1, 10, 900), (7, 10, 129), (600, 10, 10), (600, 0, 2)):
+        policy = msgspec.structs.replace(EMULATOR, speed=float(speed), shortest_notice=timedelta(seconds=shortest))
+        assert wave_notice(spec, RuleContext(policy=policy)) == timedelta(seconds=expected)
 
 
 def test_window_within_another_one_has_no_effect() -> None:

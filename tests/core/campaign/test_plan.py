@@ -296,6 +296,16 @@ def test_notice_below_the_minimum_is_refused_where_it_is_enforced() -> None:
     assert times(a_plan(a_set("a", 1), policy=policy, type=EventType.REDEPLOY)) == ["10:10 a/0"]
 
 
+def test_notice_at_a_speed_is_as_short_as_that_of_events() -> None:
+    """A campaign on a copy of the fleet: the production policy, faster."""
+    shortest = timedelta(seconds=10)
+    faster = RuleContext(policy=Policy(speed=600.0, shortest_notice=shortest))
+    assert [wave.not_before for wave in a_plan(a_set("a", 1), conditions=faster).waves] == [NOW + shortest]
+    with pytest.raises(NoticeTooShort) as refused:
+        a_plan(a_set("a", 1), policy=CampaignPolicy(notice=timedelta(seconds=9)), conditions=faster)
+    assert (refused.value.minimum_notice, refused.value.earliest_start_at) == ("15m", NOW + shortest)
+
+
 def test_selection_that_matches_nothing_is_refused() -> None:
     with pytest.raises(Invalid, match="the selection matches no VM"):
         a_plan(a_set("a"), selection=Selection(scopes=("b",)))

@@ -21,24 +21,23 @@ Time = TypeVar("Time", datetime, int)
 
 def wave_notice(spec: CampaignSpec, context: RuleContext) -> timedelta:
     """Return the time from a wave's announcement to its start."""
-    notice = spec.policy.notice
-    return _apply_speed(context.policy.minimum_notice[spec.type] if notice is None else notice, context)
+    notice, policy = spec.policy.notice, context.policy
+    return _whole_seconds(policy.faster_notice(policy.minimum_notice[spec.type] if notice is None else notice))
 
 
 def wave_gap(spec: CampaignSpec, context: RuleContext) -> timedelta:
     """Return the shortest time from the end of a scope's wave to the start of its next."""
-    return _apply_speed(spec.policy.gap, context)
+    return _whole_seconds(spec.policy.gap / context.policy.speed)
 
 
 def wave_duration(spec: CampaignSpec, context: RuleContext) -> timedelta:
     """Return how long a wave is expected to take."""
-    return max(_apply_speed(spec.expected, context), SECOND)
+    return max(_whole_seconds(spec.expected / context.policy.speed), SECOND)
 
 
-def _apply_speed(time: timedelta, context: RuleContext) -> timedelta:
-    """Return the duration divided by the service's speed, rounded up to whole seconds."""
-    seconds = -(-(time / context.policy.speed) // SECOND)
-    return seconds * SECOND
+def _whole_seconds(duration: timedelta) -> timedelta:
+    """Return the duration rounded up to whole seconds."""
+    return -(-duration // SECOND) * SECOND
 
 
 def announce_at(spec: CampaignSpec, now: datetime) -> datetime:

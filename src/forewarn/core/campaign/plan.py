@@ -167,10 +167,10 @@ def _begin(spec: CampaignSpec, context: RuleContext, now: datetime) -> datetime:
     begin = announce_at(spec, now)
     if begin > now + MAX_CAMPAIGN_DURATION:
         raise Invalid(f"start_at must be at most {MAX_CAMPAIGN_DURATION.days} days ahead")
-    notice = wave_notice(spec, context)
-    minimum = context.policy.minimum_notice[spec.type] / context.policy.speed
-    if notice < minimum and context.policy.enforce_notice:
-        raise NoticeTooShort(spec.type.value, minimum, ceil_to_second(begin + minimum), begin + notice)
+    notice, minimum = wave_notice(spec, context), context.policy.minimum_notice[spec.type]
+    earliest = begin + context.policy.faster_notice(minimum)
+    if begin + notice < earliest and context.policy.enforce_notice:
+        raise NoticeTooShort(spec.type.value, format_duration(minimum), ceil_to_second(earliest), begin + notice)
     return begin
 
 
