@@ -244,6 +244,30 @@ def test_gate_is_checked_again_after_each_wave() -> None:
     assert [type(action) for action in hand.decide()] == [ClearWave]
 
 
+def test_open_gate_counts_for_a_minute_after_a_check_that_took_longer() -> None:
+    hand = RolloutDriver(web(), gate="health", gap=timedelta(0))
+    end = TEN + 16 * MINUTE
+    hand.put_wave("web", 1, WaveState.DONE, end)
+    hand.now = end
+    hand.announce_next()
+    hand.now = end + 15 * MINUTE
+    assert hand.decide() == [CheckGate("web", 2)]
+    asked_at, hand.now = hand.now, hand.now + 10 * MINUTE
+    hand.report(CheckGate("web", 2), GateOpened("web", 2, asked_at=asked_at))
+    assert [type(action) for action in hand.decide()] == [ClearWave]
+
+
+def test_gate_is_checked_again_a_minute_after_it_was_found_open() -> None:
+    hand = RolloutDriver(web(), gate="health", gap=timedelta(0))
+    end = TEN + 16 * MINUTE
+    hand.put_wave("web", 1, WaveState.DONE, end)
+    hand.now = end
+    hand.announce_next()
+    hand.find(GateOpened("web", 2, asked_at=end))
+    hand.now = end + 15 * MINUTE
+    assert hand.decide() == [CheckGate("web", 2)]
+
+
 def test_gate_is_not_asked_for_a_wave_behind_one_that_waits_for_room() -> None:
     hand = RolloutDriver(web("a"), web("b"), gate="health", gap=timedelta(0), vms_at_once=Limit(2))
     ends = {"a": TEN + 16 * MINUTE, "b": TEN + 16 * MINUTE + 10 * SECOND}

@@ -97,6 +97,8 @@ class PendingActions:
         self.clearing: set[str] = set()
         self.gate_checks = 0
         self.gate_opened_at = FAR_PAST
+        """When the last check that found the gate open was requested: it counts for waves that had ended before."""
+        self.gate_open_until = FAR_PAST
 
     def add(self, action: Action) -> bool:
         """Add an action; return whether it is new."""

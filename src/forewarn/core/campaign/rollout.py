@@ -64,7 +64,7 @@ from forewarn.core.scope import Scope
 from forewarn.core.text import truncate_text
 
 GATE_OPEN_TTL = timedelta(minutes=1)
-"""How long an open gate counts as open without another check."""
+"""How long a gate counts as open after a check has found it open; the check itself can take longer."""
 
 GATE_RETRY_DELAY = timedelta(minutes=1)
 """The pause between two checks of a closed gate."""
@@ -108,6 +108,7 @@ def apply_result(
     index.pending.discard(result.action)
     if isinstance(result.finding, GateOpened):
         index.pending.gate_opened_at = result.finding.asked_at
+        index.pending.gate_open_until = now + GATE_OPEN_TTL
     draft = CampaignDraft(record, index.positions, notify=notify)
     if result.finding is not None and not record.state.is_over:
         _apply_finding(draft, result.finding, now)
@@ -328,7 +329,7 @@ class _Step:
         if (opens_at := self.calendar.next_start(now)) != now:
             self.wake_times.append(opens_at)
             return
-        is_gate_open = not self.index.advanced or now - opened_at <= GATE_OPEN_TTL
+        is_gate_open = not self.index.advanced or now <= self.index.pending.gate_open_until
         queues = (ready, at_gate) if is_gate_open else (ready,)
         blocked: tuple[Turn, str] | None = None
         for _ in range(MAX_CLEARED):
