@@ -1,6 +1,6 @@
 """The rollout of a campaign as rules: observed scopes in, journal entries and actions out."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import msgspec
 
@@ -11,6 +11,7 @@ from forewarn.core.campaign.actions import (
     CheckGate,
     ClearWave,
     CloseScope,
+    GateClosed,
     GateOpened,
     ReadOutcome,
     ScopeClosed,
@@ -266,6 +267,34 @@ def test_gate_is_checked_again_a_minute_after_it_was_found_open() -> None:
     hand.find(GateOpened("web", 2, asked_at=end))
     hand.now = end + 15 * MINUTE
     assert hand.decide() == [CheckGate("web", 2)]
+
+
+def test_closed_gate_is_forgotten_when_no_wave_waits_for_it() -> None:
+    """Nobody checks it then: found closed again later, it has not been closed all the time."""
+    hand = RolloutDriver(web(), gate="health", gap=timedelta(0), gate_patience=20 * MINUTE)
+    end = TEN + 16 * MINUTE
+    hand.put_wave("web", 1, WaveState.DONE, end)
+    hand.now = end
+    hand.announce_next()
+    hand.now = end + 15 * MINUTE
+    assert hand.decide() == [CheckGate("web", 2)]
+    hand.report(CheckGate("web", 2), GateClosed("web", 2, "error rate 7%"))
+    closed_at = hand.now
+    assert (hand.decide(), closed_since(hand)) == ([], closed_at)
+    waiting = hand.scopes["web"]
+    held = operations.hold(waiting, by="bob", reason="disk swap", now=hand.now).scope
+    assert held is not None
+    hand.scopes["web"] = held
+    assert (hand.decide(), closed_since(hand)) == ([], None)
+    hand.now += 60 * MINUTE
+    hand.scopes["web"] = waiting
+    assert hand.decide() == [CheckGate("web", 2)]
+    hand.report(CheckGate("web", 2), GateClosed("web", 2, "error rate 7%"))
+    assert (hand.decide(), hand.record.state, closed_since(hand)) == ([], CampaignState.RUNNING, hand.now)
+
+
+def closed_since(hand: RolloutDriver) -> datetime | None:
+    return None if hand.record.gate is None else hand.record.gate.since
 
 
 def test_gate_is_not_asked_for_a_wave_behind_one_that_waits_for_room() -> None:

@@ -256,6 +256,8 @@ class _Step:
         self._apply_findings()
         if not self.index.news and self._is_running:
             self._clear()
+            if not self.at_gate and not self.has_more and self.draft.record.gate is not None:
+                self.draft.set(gate=None)  # no wave waits for it, so it is not checked, and may open unseen
             if self.actions or self.has_more:
                 self.has_more = True
             elif self.index.context.hold is None:
