@@ -191,14 +191,19 @@ async def test_stop_ends_the_pause_of_gc(monkeypatch: pytest.MonkeyPatch) -> Non
 class CountingStore(FailingStore):
     """A store that counts how many scopes it is asked to save at once while it is full."""
 
-    saving = most = 0
+    def __init__(self, turns: int) -> None:
+        super().__init__()
+        self.turns = turns
+        """How many turns of the event loop a save takes."""
+        self.saving = self.most = 0
 
     async def intercept(self, key: RecordKey, save: Save) -> int:
         """Count, and save if there is room."""
         self.saving += 1
         self.most = max(self.most, self.saving if self.full else 0)
         try:
-            await asyncio.sleep(0)
+            for _ in range(self.turns):
+                await asyncio.sleep(0)
             return await super().intercept(key, save)
         finally:
             self.saving -= 1
@@ -208,15 +213,8 @@ async def test_scopes_that_cannot_be_saved_are_retried_in_rounds_within_the_slot
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A round logs one line, and the pauses grow."""
-    clock, store, pauses = ManualClock(TEN), CountingStore(), list[float]()
-
-    def record_pauses(first: float, maximum: float) -> Iterator[float]:
-        for pause in backoff(first, maximum):
-            pauses.append(pause)
-            store.full = len(pauses) < 5
-            yield 0.0
-
-    monkeypatch.setattr("forewarn.fleet.scheduler.backoff", record_pauses)
+    clock, store = ManualClock(TEN), CountingStore(turns=1)
+    pauses = record_pauses(monkeypatch, store)
     monkeypatch.setattr("forewarn.fleet.scheduler.TICK_CONCURRENCY", 2)
     async with run_fleet(*(single(n) for n in range(5)), store=store, clock=clock) as fleet:
         events = [
@@ -228,11 +226,37 @@ async def test_scopes_that_cannot_be_saved_are_retried_in_rounds_within_the_slot
         clock.set(TEN + timedelta(days=1))
         await until(lambda: fleet.duties.scheduler.busy == 0)
         assert {fleet.events.find(event)[1].state for event in events} == {State.STARTED}
-    assert pauses == [1.0, 2.0, 4.0, 5.0, 5.0]
+    assert pauses == [1.0, 2.0, 4.0, 5.0]
     assert store.most == 2
     lines = [record.getMessage() for record in caplog.records if "could not save due changes" in record.getMessage()]
     assert len(lines) == 4
     assert lines[0].startswith("could not save due changes of 5 scopes, retrying in 0 s: ")
+
+
+async def test_pauses_grow_although_saves_take_longer_than_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, store = ManualClock(TEN), CountingStore(turns=50)
+    pauses = record_pauses(monkeypatch, store)
+    monkeypatch.setattr("forewarn.fleet.scheduler.ROUND_TIME", 0.0)
+    async with run_fleet(single(0), store=store, clock=clock) as fleet:
+        ((_, event),) = await fleet.events.schedule(schedule_request(EventType.FREEZE, "db-0"))
+        store.full = True
+        clock.set(TEN + timedelta(days=1))
+        await until(lambda: fleet.events.find(event)[1].state is State.STARTED)
+    assert pauses == [1.0, 2.0, 4.0, 5.0]
+
+
+def record_pauses(monkeypatch: pytest.MonkeyPatch, store: FailingStore) -> list[float]:
+    """Return a list of all pauses, which take no time. The fourth one ends when the store has room again."""
+    pauses: list[float] = []
+
+    def recorded(first: float, maximum: float) -> Iterator[float]:
+        for pause in backoff(first, maximum):
+            pauses.append(pause)
+            store.full = len(pauses) < 4
+            yield 0.0
+
+    monkeypatch.setattr("forewarn.fleet.scheduler.backoff", recorded)
+    return pauses
 
 
 class HangingStore(FailingStore):

@@ -113,7 +113,7 @@ def test_results_of_all_scopes_are_collected() -> None:
 
 
 def test_error_of_the_only_scope_is_raised_as_it_is() -> None:
-    error = NoticeTooShort("Reboot", timedelta(minutes=15), TEN, TEN)
+    error = NoticeTooShort("Reboot", "15m", TEN, TEN)
     with pytest.raises(NoticeTooShort) as raised:
         collect_scheduled({"web": error})
     assert raised.value is error

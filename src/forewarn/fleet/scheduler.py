@@ -348,19 +348,22 @@ class Scheduler:
 
     async def _retry_failed(self) -> None:
         """Tick the scopes that could not be saved, for example while the disk is full, in rounds until they are."""
-        for pause in backoff(FIRST_PAUSE, LONGEST_PAUSE):
+        pauses, fair_share = backoff(FIRST_PAUSE, LONGEST_PAUSE), self._scopes.new_fair_share()
+        while self._failed or not self.is_idle:
             with suppress(TimeoutError):
                 async with asyncio.timeout(ROUND_TIME):
                     await self._idle.wait()
             if not self._failed:
-                break
+                continue
             id_, error = next(iter(self._failed.items()))
             scopes = f"scope {id_}" if len(self._failed) == 1 else f"{len(self._failed)} scopes"
+            pause = next(pauses)
             log.warning("could not save due changes of %s, retrying in %g s: %s", scopes, pause, error)
             await asyncio.sleep(pause)
-            failed, self._failed = self._failed, {}
-            for id_ in failed:
-                self.wake(id_)
+            for failed in tuple(self._failed):
+                await fair_share.wait_turn()
+                del self._failed[failed]
+                self.wake(failed)
         self._is_retrying = False
 
     def _on_applied(self, view: ScopeView, now: datetime, revision: int) -> None:

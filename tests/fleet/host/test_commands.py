@@ -87,7 +87,7 @@ def test_host_gets_the_error_that_control_has_raised(error: SaveFailed | ScopeNo
 
 
 def test_other_refusals_keep_their_code_and_text() -> None:
-    error = NoticeTooShort("Reboot", timedelta(minutes=15), NOW, NOW)
+    error = NoticeTooShort("Reboot", "15m", NOW, NOW)
     response = decode_response(encode(CommandResponse.from_error(error)))
     with pytest.raises(CommandRefused) as raised:
         response.check()
