@@ -24,7 +24,7 @@ from forewarn.store.port import NO_GUARDS, Guards, RecordKey, RecordKind
 from forewarn.wire.document import encode_document
 from forewarn.wire.protocol import PREVIEW_VERSION
 from tests.core.sample_scopes import TEN, schedule_request, scope, vm, web_scope
-from tests.fleet.fleets import CallbackObserver, run_fleet
+from tests.fleet.fleets import CallbackObserver, run_fleet, until
 
 HOUR = timedelta(hours=1)
 
@@ -157,6 +157,22 @@ async def test_roster_observers_get_changes_of_vms_and_existence_and_not_of_even
         assert seen == [(False, True)]
         await fleet.inventory.add_vm("web", vm("web-6"), by="t")
         await fleet.inventory.remove_scope("web", by="t", force=True)
+        assert seen == [(False, True), (True, True), (True, False)]
+
+
+async def test_roster_observers_get_no_changes_of_events_that_another_process_saves() -> None:
+    store, seen = MemoryStore(), list[tuple[bool, bool]]()
+    async with run_fleet(store=store) as other, run_fleet(store=store) as fleet:
+        fleet.scopes.roster_observers.append(
+            lambda change: seen.append((change.before is not None, change.after is not None))
+        )
+        await other.inventory.add_scope(web_scope(), by="t")
+        await other.events.schedule(schedule_request(EventType.REBOOT, "web-0"))
+        await until(lambda: (found := fleet.replica.newest("web")[0]) is not None and len(found.events) == 1)
+        assert seen == [(False, True)]
+        await other.inventory.add_vm("web", vm("web-6"), by="t")
+        await other.inventory.remove_scope("web", by="t", force=True)
+        await until(lambda: fleet.replica.newest("web")[0] is None)
         assert seen == [(False, True), (True, True), (True, False)]
 
 

@@ -149,6 +149,8 @@ class RecordCodec(NamedTuple, Generic[V]):
     encode: Callable[[V], bytes]
     decode: Callable[[bytes], V]
     id: str | None = None
+    reuse: Callable[[V, V], V] = lambda _, after: after
+    """Return the newer value with the equal parts of the older one that observers compare by identity."""
 
 
 class PendingCommand(NamedTuple, Generic[V]):
@@ -388,6 +390,8 @@ class RecordLoop(Generic[V]):
         if self._values.is_newer(id_, change.revision):
             before, _ = self._values.newest(id_)
             after = self._codec.decode(change.value) if isinstance(change, Record) else None
+            if before is not None and after is not None:
+                after = self._codec.reuse(before, after)
             self._values.update(id_, after, change.revision)
             self.notify(RecordChange(id_, before, after))
         if isinstance(change, Deleted):

@@ -36,6 +36,11 @@ def decode(value: bytes) -> Scope:
     return migrate(_decode(value))
 
 
+def reuse_roster(before: Scope, after: Scope) -> Scope:
+    """Return the newer scope with the roster of the older one, if its VMs are the same: most changes are of events."""
+    return msgspec.structs.replace(after, roster=before.roster) if after.roster == before.roster else after
+
+
 def guarded(change: Change[R], guards: Guards) -> Decision[Scope, R]:
     """Return a rule's change as a decision that depends on these records besides the scope."""
     return Decision(change.scope, change.entries, change.result, guards)
@@ -61,7 +66,7 @@ class Scopes:
         self.roster_observers = roster_changes.observers
         """The observers of scopes that are created or removed, and of changes of their VMs, in order."""
         self._last = (roster_changes.observe, LongPollObserver(self.replica).observe)
-        codec = RecordCodec(RecordKind.SCOPE, encode, decode)
+        codec = RecordCodec(RecordKind.SCOPE, encode, decode, reuse=reuse_roster)
         self._loop = main_loop.add(codec, self.replica, self._last, fair_share=self.new_fair_share())
 
     @property
