@@ -9,7 +9,7 @@ from forewarn.clock import ManualClock
 from forewarn.core.campaign.record import CampaignState
 from forewarn.core.policy import EMULATOR
 from forewarn.fleet.service import Fleet
-from forewarn.platform.port import NotificationFailed, NotificationMessage
+from forewarn.platform.port import NotificationFailed, NotificationMessage, Notifier
 from forewarn.store.memory import MemoryStore
 from tests.core.sample_scopes import TEN
 from tests.fleet.campaign.campaigns import (
@@ -97,13 +97,13 @@ async def test_no_process_deletes_a_campaign_before_its_notifications_are_delive
     monkeypatch.setattr("forewarn.fleet.campaign.notifications.LONGEST_PAUSE", 0.001)
     store, clock, post = MemoryStore(), ManualClock(TEN), SwitchedNotifier()
 
-    def run(*, has_duties: bool) -> AbstractAsyncContextManager[Fleet]:
+    def run(notifier: Notifier | None, *, has_duties: bool) -> AbstractAsyncContextManager[Fleet]:
         platform = DurablePlatform(clock)
         return Fleet.run(
-            store=store, platform=platform, clock=clock, policy=EMULATOR, notifier=post, has_duties=has_duties
+            store=store, platform=platform, clock=clock, policy=EMULATOR, notifier=notifier, has_duties=has_duties
         )
 
-    async with run(has_duties=True) as runs_it, run(has_duties=False) as other:
+    async with run(post, has_duties=True) as runs_it, run(None, has_duties=False) as other:
         await runs_it.inventory.add_scope(single(1), by="test")
         await start_campaign(runs_it, campaign_spec())
         await runs_it.campaigns.abort(CAMPAIGN_ID, by="bob")

@@ -4,7 +4,7 @@
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import NamedTuple
@@ -254,16 +254,17 @@ class Campaigns:
 
     async def _drop_oldest(self) -> None:
         """Delete the oldest ended campaigns; those that have notifications to deliver, by any process, last."""
-        finished = [campaign for campaign in self.all() if self.duty.is_finished(campaign)]
-        await self._drop(finished[: max(len(finished) - MAX_FINISHED, 0)], self.duty.is_finished)
-        ended = [campaign for campaign in self.all() if campaign.state.is_over]
-        await self._drop(ended[: max(len(ended) - MAX_ENDED, 0)], lambda campaign: campaign.state.is_over)
+        await self._drop(MAX_FINISHED, lambda campaign: campaign.state.is_over and not campaign.notifications)
+        await self._drop(MAX_ENDED, lambda campaign: campaign.state.is_over)
 
-    async def _drop(self, campaigns: Iterable[Campaign], may_drop: Callable[[Campaign], bool]) -> None:
+    async def _drop(self, limit: int, may_drop: Callable[[Campaign], bool]) -> None:
+        """Delete the oldest of the campaigns that may be deleted, over a limit."""
+
         def drop(known: Campaign | None) -> Decision[Campaign, None]:
             return Decision(None if known is None or may_drop(known) else known, (), None)
 
-        for campaign in campaigns:
+        campaigns = [campaign for campaign in self.all() if may_drop(campaign)]
+        for campaign in campaigns[: max(len(campaigns) - limit, 0)]:
             with suppress(*SAVE_ERRORS):
                 await self._loop.apply(campaign.id, drop)
 
