@@ -48,12 +48,14 @@ PLUMBING = {
     "HTTP clients": Plumbing(
         "http_client",
         frozenset({
-            "asyncio.open_connection", "socket.create_connection", "http.client", "http.client.HTTPConnection",
-            "http.client.HTTPSConnection", "http.client.HTTPException", "urllib.request", "urllib.request.urlopen",
-            "h11", "aiohttp", "httpx", "requests",
+            "asyncio.open_connection", "asyncio.open_unix_connection", "loop.create_connection",
+            "loop.create_unix_connection", "loop.sock_connect", "socket.create_connection", "socket.connect",
+            "http.client", "http.client.HTTPConnection", "http.client.HTTPSConnection", "http.client.HTTPException",
+            "urllib.request", "urllib.request.urlopen", "h11", "aiohttp", "httpx", "requests",
         }),
         {
             "agent.handlers.haproxy": "HAProxy's runtime API is not HTTP",
+            "agent.status": "synchronous, one GET from the agent's Unix socket",
             "api.transport": "synchronous, and streams long responses",
             "client.discovery": "looks whether a port is open, and sends nothing",
             "client.transport": "synchronous, and any thread can cancel it",
@@ -62,6 +64,7 @@ PLUMBING = {
             "testing.conformance.raw_http": "sees every byte of a response that may be wrong",
             "testing.sandbox.relay": "copies bytes, whatever they mean",
             "testing.sandbox.ports": "asks a port whose server may not speak HTTP",
+            "testing.sandbox.supervisor": "connects namespaces, not sockets",
         },
     ),
     "live view": Plumbing("cli.live.live_view", frozenset({"rich.live", "rich.live.Live"}), {}),
@@ -95,6 +98,10 @@ def _find_used_names(tree: ast.Module) -> Iterator[str]:
             for alias in node.names:
                 yield f"{node.module}.{alias.name}"
                 aliases[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+
+    def is_imported(value: ast.expr) -> bool:
+        return ast.unparse(value).partition(".")[0] in aliases
+
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute):
             name = ast.unparse(node)
@@ -105,6 +112,12 @@ def _find_used_names(tree: ast.Module) -> Iterator[str]:
             # `str.replace` has two arguments; those of `datetime.replace` have names.
             case ast.Call(func=ast.Attribute(attr="replace" | "rename" as method), args=[_], keywords=[]):
                 yield f"Path.{method}"
+            case ast.Call(func=ast.Attribute(value, "connect"), args=[_], keywords=[]) if not is_imported(value):
+                yield "socket.connect"
+            case ast.Call(
+                func=ast.Attribute(value, "create_connection" | "create_unix_connection" | "sock_connect" as method)
+            ) if not is_imported(value):
+                yield f"loop.{method}"
             case _:
                 pass
 
@@ -155,6 +168,10 @@ def test_status_line_alone_redraws_a_line(root: Path) -> None:
         ("import http.client", "http_client"),
         ("import httpx", "http_client"),
         ("from asyncio import open_connection", "http_client"),
+        ("from asyncio import open_unix_connection", "http_client"),
+        ("import socket\ndef get(path):\n    s = socket.socket(socket.AF_UNIX)\n    s.connect(path)", "http_client"),
+        ("async def get(loop):\n    await loop.create_connection(Protocol, host, 80)", "http_client"),
+        ("async def get(loop, s):\n    await loop.sock_connect(s, address)", "http_client"),
         ("from rich.live import Live", "cli.live.live_view"),
     ],
 )
