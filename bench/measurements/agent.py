@@ -110,7 +110,7 @@ def measure(workspace: Workspace, size: Size = FULL) -> BenchmarkResult:
 
 def _bare_interpreter() -> float:
     """Return the resident size of an interpreter with only BARE_IMPORTS, in millions of bytes."""
-    program = f"import {', '.join(BARE_IMPORTS)}; print(flush=True); input()"
+    program = f"import sys, {', '.join(BARE_IMPORTS)}; print(flush=True); sys.stdin.read()"
     with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.readline()
