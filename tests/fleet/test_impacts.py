@@ -9,7 +9,7 @@ import pytest
 from forewarn.clock import ManualClock
 from forewarn.core.event import EventType, State
 from forewarn.core.event_type import EVENT_TYPES
-from forewarn.core.impact import Done, Failed, ImpactState, NotStarted, Retry, Unknown
+from forewarn.core.impact import Done, Failed, ImpactOutcome, ImpactState, NotStarted, Retry, Unknown
 from forewarn.core.impact_lifecycle import resolve, retry
 from forewarn.core.journal import EntryKind
 from forewarn.core.scope import Scope, ScopeKind
@@ -375,3 +375,30 @@ async def test_work_begins_although_scopes_are_always_due(monkeypatch: pytest.Mo
         ((_, id_),) = await fleet.events.schedule(schedule_request(EventType.FREEZE, "web-0"))
         await fleet.events.approve("web", "web-0", [id_])
         await until(lambda: fleet.events.find(id_)[1].impacts[0].state is ImpactState.BEGUN)
+
+
+class BegunWork(SimulatedPlatform):
+    """Counts the work that it is given."""
+
+    begun = 0
+
+    async def carry_out(self, work: Work) -> ImpactOutcome:
+        """Count the work, then carry it out."""
+        self.begun += 1
+        return await super().carry_out(work)
+
+
+async def test_halted_duty_begins_no_work() -> None:
+    """Not even work that waits for its turn."""
+    clock = ManualClock(TEN)
+    platform = BegunWork(clock)
+    count = 5 * impacts.MAX_CONCURRENT
+    scopes = [scope(f"s{n}", vm(f"vm-{n}", host=f"hv-{n}")) for n in range(count)]
+    async with run_fleet(*scopes, clock=clock, platform=platform) as fleet:
+        await fleet.events.schedule(schedule_request(EventType.REBOOT, *(f"vm-{n}" for n in range(count))))
+        clock.set(TEN + 15 * MINUTE)
+        await until(lambda: platform.begun > 0)
+        fleet.duties.halt()
+        begun = platform.begun
+        await until(lambda: fleet.duties.impacts.waiting == 0)
+        assert platform.begun == begun < count

@@ -27,7 +27,7 @@ class Duty(Protocol):
         ...
 
     def halt(self) -> None:
-        """Begin nothing more, at once, because the service stops. Running tasks are cancelled with it."""
+        """Cancel all tasks and begin nothing more, at once, for example because the service stops."""
         ...
 
     async def stop(self) -> None:
@@ -56,13 +56,16 @@ class DutyWork:
         """Whether a task is running."""
         return bool(self._tasks)
 
-    async def cancel(self) -> None:
-        """Cancel all tasks, and wait until they have ended and none of their saves is pending."""
-        tasks = tuple(self._tasks)
-        for task in tasks:
+    def halt(self) -> None:
+        """Cancel all tasks."""
+        for task in self._tasks:
             task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+
+    async def stop(self) -> None:
+        """Cancel all tasks, and wait until they have ended and none of their saves is pending."""
+        self.halt()
+        if self._tasks:
+            await asyncio.wait(tuple(self._tasks))
         await self._main_loop.drain()
 
     def _finish(self, on_done: Callable[[], None] | None, task: asyncio.Task[None]) -> None:

@@ -95,16 +95,16 @@ class Impacts:
             self._evaluate(view)
 
     def halt(self) -> None:
-        """Begin no further impacts, at once."""
+        """Cancel all tasks and begin no further impacts, at once."""
         self._is_running = False
+        self._to_begin.clear()
+        self._tasks.halt()
 
     async def stop(self) -> None:
         """Stop the duty. Begun work continues at the platform; the next process with the duty probes it."""
-        if self._is_running:
-            self.halt()
-            await self._tasks.cancel()
-            self._in_flight.clear()
-            self._to_begin.clear()
+        self.halt()
+        await self._tasks.stop()
+        self._in_flight.clear()
 
     def observe(self, change: ScopeChange) -> None:
         """Begin the pending impacts of a changed scope."""

@@ -252,11 +252,12 @@ class JournalPruner:
             self._tasks.create(self._run(), name="prune the journal")
 
     def halt(self) -> None:
-        """Do nothing: the end of the service cancels the task."""
+        """Cancel the task."""
+        self._tasks.halt()
 
     async def stop(self) -> None:
         """Stop pruning."""
-        await self._tasks.cancel()
+        await self._tasks.stop()
 
     async def _run(self) -> None:
         """Remove rows beyond the retention, a small batch at a time, now and every hour."""

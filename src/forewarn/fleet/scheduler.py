@@ -201,22 +201,24 @@ class Scheduler:
         self._tasks.create(self._outages.run(), name="heartbeat")
 
     def halt(self) -> None:
-        """Begin nothing more, at once."""
+        """Cancel all tasks and begin nothing more, at once."""
         self.is_running = False
         self._timer_heap.stop()
+        self._ticking -= len(self._due)
+        self._due.clear()
+        self._failed.clear()
+        self._idle.set()
+        self._tasks.halt()
 
     async def stop(self) -> None:
         """Stop the duty. On return none of its tasks is running, and the time of the stop is saved."""
-        if self.is_running:
-            self.halt()
-            self._ticking -= len(self._due)
-            self._due.clear()
-            self._failed.clear()
-            self._idle.set()
-            await self._tasks.cancel()
-            self._is_retrying = False
-            self._free_slots = TICK_CONCURRENCY
-            self._gc_pause.end()
+        was_running = self.is_running
+        self.halt()
+        await self._tasks.stop()
+        self._is_retrying = False
+        self._free_slots = TICK_CONCURRENCY
+        self._gc_pause.end()
+        if was_running:
             await self._outages.stop()
 
     def observe(self, change: ScopeChange) -> None:

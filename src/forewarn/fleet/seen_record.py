@@ -70,11 +70,12 @@ class SeenWriter:
             self._tasks.create(self._run(), name="save polls")
 
     def halt(self) -> None:
-        """Do nothing: the end of the service cancels the task."""
+        """Cancel the task."""
+        self._tasks.halt()
 
     async def stop(self) -> None:
         """Stop saving."""
-        await self._tasks.cancel()
+        await self._tasks.stop()
 
     async def _run(self) -> None:
         while True:

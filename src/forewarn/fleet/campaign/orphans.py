@@ -41,7 +41,7 @@ class OrphanEvents:
 
     async def stop(self) -> None:
         """Start no further cancellation. On return none is in progress."""
-        await self._tasks.cancel()
+        await self._tasks.stop()
 
     def cancel_of(self, campaign: Campaign) -> None:
         """Cancel the Scheduled events of a campaign whose record was deleted."""
