@@ -102,6 +102,26 @@ async def test_speed_applies_in_every_process_whose_settings_have_the_same_speed
         assert later.emulator.speed.current == 60
 
 
+async def test_change_in_a_process_with_another_setting_keeps_the_speed() -> None:
+    store, seen = MemoryStore(), list[float]()
+    other_setting = msgspec.structs.replace(EMULATOR, speed=2)
+    async with (
+        run_fleet(web_scope(), store=store, policy=EMULATOR, clock=SystemClock()) as here,
+        run_fleet(store=store, policy=other_setting) as elsewhere,
+    ):
+        here.emulator.speed.observers.append(seen.append)
+        for speed, other in ((60, 30), (1, 20)):
+            await here.emulator.speed.change(speed, by="ann")
+            await elsewhere.emulator.speed.change(other, by="bob")
+            await elsewhere.holds.set(by="bob", reason="reaches the others after the speed")
+            await until(lambda: here.holds.current is not None)
+            await elsewhere.holds.release(by="bob")
+            await until(lambda: here.holds.current is None)
+            assert (here.emulator.speed.current, elsewhere.emulator.speed.current) == (speed, other)
+            assert here.emulator.speed.is_time_virtual
+        assert seen == [60, 1]
+
+
 @pytest.mark.parametrize("speed", [0, -1, 1_000_001, float("nan"), float("inf")])
 async def test_impossible_speed_is_refused(speed: float) -> None:
     async with run_fleet(web_scope(), policy=EMULATOR) as fleet:

@@ -19,14 +19,15 @@ from forewarn.fleet.scopes import Scopes
 class Speed:
     """The current speed, which is part of the policy. A change applies in every process when it is saved.
 
-    `setting` is the speed of the settings: a changed speed outlives a restart, unless this setting is another one then,
-    and it does not apply in a process with another setting.
+    `setting` is the speed of the settings: a changed speed outlives a restart, unless this setting is another one then.
+    A process with another setting keeps its own speed, but not over a restart, because only the last change is saved.
     """
 
     def __init__(self, scopes: Scopes, state_record: FleetStateRecord, setting: float) -> None:
         self._scopes = scopes
         self._state_record = state_record
         self._setting = setting
+        self._was_changed = False
         state_record.observers.append(self._observe)
         self.observers: list[Callable[[float], None]] = []
         """Called with every new speed, for parts that keep their own."""
@@ -39,9 +40,7 @@ class Speed:
     @property
     def is_time_virtual(self) -> bool:
         """Whether the time of this service differs from real time: a manual clock, or a speed that was chosen."""
-        changed = self._state_record.state.speed
-        is_chosen = self.current != 1 or (changed is not None and changed.setting == self._setting)
-        return is_chosen or isinstance(self._scopes.clock, ManualClock)
+        return self.current != 1 or self._was_changed or isinstance(self._scopes.clock, ManualClock)
 
     async def change(self, speed: float, *, by: str) -> None:
         """Change the speed for new events; those that exist keep their times. The same speed again changes nothing."""
@@ -54,13 +53,15 @@ class Speed:
         await self._state_record.apply(partial(fleet_state.change_speed, change=change, by=by, now=now))
 
     def _observe(self, _: RecordChange[FleetState]) -> None:
-        """Apply the saved speed, unless the settings replace it."""
+        """Apply the saved speed, unless it was changed where the settings have another one."""
         changed = self._state_record.state.speed
-        speed = changed.speed if changed is not None and changed.setting == self._setting else self._setting
-        if speed != self.current:
-            self._scopes.policy = msgspec.structs.replace(self._scopes.policy, speed=speed)
+        if changed is None or changed.setting != self._setting:
+            return
+        self._was_changed = True
+        if changed.speed != self.current:
+            self._scopes.policy = msgspec.structs.replace(self._scopes.policy, speed=changed.speed)
             for observe in self.observers:
-                observe(speed)
+                observe(changed.speed)
 
     def keep(self, policy: Policy) -> Policy:
         """Return another policy at the current speed."""
