@@ -11,11 +11,16 @@ from typing import Any
 
 import pytest
 
+from forewarn.clock import SystemClock
 from forewarn.compose import RunningService, operators, run_service
+from forewarn.core.errors import Invalid
+from forewarn.core.event import EventType
+from forewarn.core.event_type import EVENT_TYPES
 from forewarn.fleet.service import Fleet
 from forewarn.settings.load import load_settings
-from forewarn.settings.schema import EMULATOR
+from forewarn.settings.schema import EMULATOR, PRODUCTION, Preset
 from tests.compose.reporters import RecordingReporter
+from tests.core.sample_scopes import schedule_request
 
 GUARD = 60.0
 EVENTS = "/metadata/scheduledevents?api-version=2020-07-01"
@@ -45,11 +50,11 @@ def ask(port: int) -> int:
         connection.close()
 
 
-def started(data: Path) -> AbstractAsyncContextManager[RunningService]:
-    """Start the emulator on any ports."""
-    flags = {"data": str(data), "listen": "127.0.0.1:0", "operator": "127.0.0.1:0"}
-    settings = load_settings(EMULATOR, flags=flags, environ={}, file=None).settings
-    return run_service(settings, EMULATOR, environ={}, reporter=RecordingReporter())
+def started(data: Path, preset: Preset = EMULATOR) -> AbstractAsyncContextManager[RunningService]:
+    """Start the emulator, or another preset, on any ports."""
+    flags = {"data": str(data), "listen": "127.0.0.1:0", "operator": "127.0.0.1:0", "platform": "simulated"}
+    settings = load_settings(preset, flags=flags, environ={}, file=None).settings
+    return run_service(settings, preset, environ={}, reporter=RecordingReporter())
 
 
 @pytest.fixture
@@ -128,3 +133,16 @@ async def test_error_while_loading_the_operator_api_ends_the_start(
     for port in ports:
         with pytest.raises(ConnectionRefusedError):
             ask(port)
+
+
+async def test_speed_of_the_emulator_does_not_apply_to_real_vms(tmp_path: Path) -> None:
+    """It would shorten their notices, and `forewarn serve` has no command that resets it."""
+    async with started(tmp_path) as emulator:
+        await emulator.fleet.emulator.speed.change(60, by="ann")
+    async with started(tmp_path, PRODUCTION) as running:
+        fleet, earliest = running.fleet, SystemClock().now() + EVENT_TYPES[EventType.REBOOT].minimum_notice
+        ((scope, _),) = await fleet.events.schedule(schedule_request(EventType.REBOOT, "web-0", unannounced=True))
+        (event,) = fleet.replica.scope(scope).events
+        assert (fleet.emulator.speed.current, event.not_before >= earliest) == (1, True)
+        with pytest.raises(Invalid, match="only in the emulator"):
+            await fleet.emulator.speed.change(60, by="ann")

@@ -50,6 +50,7 @@ async def run_fleet(
         policy=policy,
         checker=checker,
         notifier=messenger,
+        speed_setting=policy.speed,
     ) as fleet:
         known = {view.id for view in fleet.replica.views()}
         for new in scopes:

@@ -13,6 +13,8 @@ from forewarn.core.journal import EntryKind
 from forewarn.core.policy import EMULATOR
 from forewarn.fleet.errors import OutcomeUnknown, SaveFailed
 from forewarn.fleet.fleet_state import speed_at_start
+from forewarn.fleet.service import Fleet
+from forewarn.platform.simulated import SimulatedPlatform
 from forewarn.store.memory import MemoryStore
 from tests.core.sample_scopes import TEN, schedule_request, web_scope
 from tests.fleet.fleets import FailingStore, UnsureStore, read_journal, run_fleet, until
@@ -120,6 +122,20 @@ async def test_change_in_a_process_with_another_setting_keeps_the_speed() -> Non
             assert (here.emulator.speed.current, elsewhere.emulator.speed.current) == (speed, other)
             assert here.emulator.speed.is_time_virtual
         assert seen == [60, 1]
+
+
+async def test_saved_speed_does_not_apply_where_it_cannot_change() -> None:
+    store, clock = MemoryStore(), SystemClock()
+    async with (
+        run_fleet(web_scope(), store=store, policy=EMULATOR) as emulator,
+        Fleet.run(store=store, platform=SimulatedPlatform(clock), clock=clock, policy=EMULATOR) as production,
+    ):
+        await emulator.emulator.speed.change(60, by="ann")
+        await emulator.holds.set(by="ann", reason="reaches the other after the speed")
+        await until(lambda: production.holds.current is not None)
+        assert (production.emulator.speed.current, production.emulator.speed.is_time_virtual) == (1, False)
+        with pytest.raises(Invalid, match="only in the emulator"):
+            await production.emulator.speed.change(60, by="ann")
 
 
 @pytest.mark.parametrize("speed", [0, -1, 1_000_001, float("nan"), float("inf")])

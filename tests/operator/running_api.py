@@ -167,7 +167,8 @@ async def run_api(
     birth = CreationContext(clock.now(), lambda: "e1")
     scopes = demonstration_fleet(birth) if fleet_file is None else read_fleet_file(fleet_file, file="", context=birth)
     store = store or MemoryStore()
-    async with Fleet.run(store=store, platform=platform, clock=clock, policy=policy) as fleet:
+    setting = policy.speed if emulates else None
+    async with Fleet.run(store=store, platform=platform, clock=clock, policy=policy, speed_setting=setting) as fleet:
         await fill_fleet(fleet, scopes, by="test", on_saved=lambda _: None)
         with socket.create_server(("127.0.0.1", port)) as listener:
             await fleet.tokens.adopt(TOKEN, by="test")

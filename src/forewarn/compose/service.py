@@ -94,9 +94,13 @@ async def run_service(
         listener = stack.enter_context(operators.bind_listener(settings.operator))
         clock = clock or await _create_clock(settings, store, reporter)
         hosts = HostSet()
-        speed = await speed_at_start(store, setting=settings.speed)
-        adapters = create_adapters(msgspec.structs.replace(settings, speed=speed), clock, hosts, directory, rehearsal)
-        fleet = await stack.enter_async_context(_run_fleet(settings, store, lease, clock, adapters, hosts, speed))
+        speed_setting = settings.speed if preset.simulated_time else None
+        speed = settings.speed if speed_setting is None else await speed_at_start(store, setting=speed_setting)
+        at_speed = msgspec.structs.replace(settings, speed=speed)
+        adapters = create_adapters(at_speed, clock, hosts, directory, rehearsal)
+        fleet = await stack.enter_async_context(
+            _run_fleet(at_speed, store, lease, clock, adapters, hosts, speed_setting)
+        )
         if is_single:
             await adopt_token(fleet, directory, by="first start")
             await fill_if_empty(fleet, settings, reporter, fleet_loader)
@@ -205,15 +209,15 @@ async def _run_fleet(
     clock: Clock,
     adapters: PlatformAdapters,
     hosts: HostSet,
-    speed: float,
+    speed_setting: float | None,
 ) -> AsyncIterator[Fleet]:
     retention = Retention(age=settings.journal.age, rows=settings.journal.rows)
     async with Fleet.run(
         store=store,
         platform=adapters.platform,
         clock=clock,
-        policy=msgspec.structs.replace(create_policy(settings), speed=speed),
-        speed_setting=settings.speed,
+        policy=create_policy(settings),
+        speed_setting=speed_setting,
         retention=retention,
         checker=adapters.gates,
         notifier=adapters.webhooks,

@@ -130,7 +130,7 @@ class Fleet:
         seen = SeenRecords(loop)
         seen_writer = SeenWriter(seen, self.scopes, loop, clock_lease.guards)
         self.emulator = Emulator(
-            Speed(self.scopes, state_record, policy.speed if speed_setting is None else speed_setting),
+            Speed(self.scopes, state_record, speed_setting),
             EmulatorJournal(self.scopes, state_record),
             Timers(clock, tasks),
         )
@@ -207,7 +207,7 @@ class Fleet:
         operators, and another one starts events, runs campaigns and carries out impacts; `duties` can be started later.
         With a `lease`, this process has the duties while it holds the lease, which it does only while its clock agrees
         with `times`. If it `has_hosts`, they carry out impacts.
-        `speed_setting` is the speed of the settings, if an operator has set the speed of the policy.
+        `speed_setting` is the speed of the settings in an emulator, whose operator can change the speed of the policy.
         """
         offset = ClockOffset(clock) if times is not None else None
         if times is not None and offset is not None:

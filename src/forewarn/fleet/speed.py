@@ -19,11 +19,12 @@ from forewarn.fleet.scopes import Scopes
 class Speed:
     """The current speed, which is part of the policy. A change applies in every process when it is saved.
 
-    `setting` is the speed of the settings: a changed speed outlives a restart, unless this setting is another one then.
-    A process with another setting keeps its own speed, but not over a restart, because only the last change is saved.
+    `setting` is the speed of the settings; None outside the emulator, where the speed stays that of the policy.
+    A changed speed outlives a restart, unless this setting is another one then. A process with another setting keeps
+    its own speed, but not over a restart, because only the last change is saved.
     """
 
-    def __init__(self, scopes: Scopes, state_record: FleetStateRecord, setting: float) -> None:
+    def __init__(self, scopes: Scopes, state_record: FleetStateRecord, setting: float | None) -> None:
         self._scopes = scopes
         self._state_record = state_record
         self._setting = setting
@@ -44,6 +45,8 @@ class Speed:
 
     async def change(self, speed: float, *, by: str) -> None:
         """Change the speed for new events; those that exist keep their times. The same speed again changes nothing."""
+        if self._setting is None:
+            raise Invalid("the speed can be changed only in the emulator")
         if not 0 < speed <= MAX_SPEED:
             raise Invalid(f"speed must be above 0 and at most {MAX_SPEED} (got {speed:g})")
         if speed == self.current:
