@@ -81,6 +81,14 @@ def found_origin(arguments: list[str]) -> str:
     return CliRunner().invoke(command, arguments, catch_exceptions=False).output.strip()
 
 
+def test_origin_of_a_value_is_its_variable_if_the_command_has_no_such_option() -> None:
+    @click.command()
+    def command() -> None:
+        click.echo(origin_of("--token-file"))
+
+    assert CliRunner().invoke(command, catch_exceptions=False).output == "FOREWARN_TOKEN_FILE\n"
+
+
 def test_origin_outside_a_command_is_the_option() -> None:
     """Completion has no running command in its thread."""
     assert origin_of("--speed") == "--speed"

@@ -1,5 +1,7 @@
 """`--upload`: the report of a check is on the pages of the emulator that the environment names."""
 
+import pytest
+
 from forewarn.cli.errors import ExitCode
 from forewarn.testing import Forewarn
 from tests.cli.in_process import run
@@ -27,3 +29,19 @@ def test_token_is_read_from_the_named_file(machine: Machine, forewarn: Forewarn)
 def test_missing_emulator_is_noticed_before_the_check(machine: Machine) -> None:
     ended = run(machine, "conformance", "http://127.0.0.1:1", *QUICK)
     assert (ended.code != 0, ended.stdout, "no service" in ended.stderr) == (True, "", True), ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("environ", "message"),
+    [
+        ({"FOREWARN_TOKEN": "a b"}, "forewarn: FOREWARN_TOKEN: the value is not a token\n"),
+        (
+            {"FOREWARN_URL": "http://127.0.0.1:1"},
+            "forewarn: FOREWARN_URL requires a token: set FOREWARN_TOKEN or use FOREWARN_TOKEN_FILE\n",
+        ),
+    ],
+)
+def test_refusal_names_the_variable(machine: Machine, environ: dict[str, str], message: str) -> None:
+    """The commands with `--upload` have no options for the connection."""
+    ended = run(machine, "conformance", "http://127.0.0.1:1", *QUICK, **environ)
+    assert (ended.code, ended.stdout, ended.stderr) == (ExitCode.USAGE, "", message)

@@ -109,12 +109,17 @@ def option(*declarations: str, **attributes: Any) -> Decorator:
 
 
 def origin_of(flag: str) -> str:
-    """Return the variable if the option of the running command has its value from it, else the flag; for messages."""
-    if ctx := click.get_current_context(silent=True):
-        for param in ctx.command.params:
-            if flag in param.opts and ctx.get_parameter_source(param.name or "") is ParameterSource.ENVIRONMENT:
-                return str(param.envvar)
-    return flag
+    """Return where a value comes from, for messages: the flag, or its variable.
+
+    It is the variable if the running command has its value from there, or has no such option.
+    """
+    if (ctx := click.get_current_context(silent=True)) is None:
+        return flag
+    for param in ctx.command.params:
+        if flag in param.opts:
+            from_variable = ctx.get_parameter_source(param.name or "") is ParameterSource.ENVIRONMENT
+            return str(param.envvar) if from_variable else flag
+    return variable_name(flag.removeprefix("--").replace("-", "_"))
 
 
 SHARED_SETTINGS = {

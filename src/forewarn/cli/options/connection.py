@@ -145,7 +145,8 @@ def connect(
     if url is not None:
         if token is None:
             raise CliError(
-                ExitCode.USAGE, f"{origin_of('--url')} requires a token: set FOREWARN_TOKEN or use --token-file"
+                ExitCode.USAGE,
+                f"{origin_of('--url')} requires a token: set FOREWARN_TOKEN or use {origin_of('--token-file')}",
             )
         return _keep_positions(ApiClient(url, token, ca=ca, timeout=timeout))
     if cell is not None and cells is None:
