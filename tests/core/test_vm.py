@@ -76,6 +76,15 @@ def test_invalid_vm_is_refused(case: str) -> None:
         create()
 
 
+@pytest.mark.parametrize("name", ["a b\n\x1b[31m", "a/b", ""])
+def test_refusal_has_an_invalid_name_once_and_escaped(name: str) -> None:
+    """It gets to logs and terminals."""
+    with pytest.raises(Invalid) as refused:
+        a_vm(name)
+    advice = "use 1 to 128 letters, digits, '.', '_', '-', beginning with a letter or digit"
+    assert str(refused.value) == f"VM name {name!r}: {advice}"
+
+
 def test_largest_vm_is_accepted() -> None:
     addresses = tuple(Address(ip=f"10.0.0.{n}") for n in range(16))
     vm = a_vm("n" * 128, update_domain=MAX_DOMAIN, fault_domain=MAX_DOMAIN, host="h" * 128, addresses=addresses)

@@ -44,9 +44,14 @@ _KEY = re.compile(rf"{KEY_CHARACTER}{{1,{MAX_KEY_LENGTH}}}")
 _GUID = re.compile(GUID_PATTERN)
 
 
+def is_name(text: str) -> bool:
+    """Return whether the text can be used as a name in a path, a document or a shell word."""
+    return _NAME.fullmatch(text) is not None
+
+
 def check_name(name: str, what: str) -> None:
     """Refuse a name that cannot be used in a path, a document or a shell word."""
-    if not _NAME.fullmatch(name):
+    if not is_name(name):
         raise Invalid(
             f"{what} {name!r}: use 1 to {MAX_NAME_LENGTH} letters, digits, '.', '_', '-', "
             "beginning with a letter or digit"

@@ -19,7 +19,7 @@ from forewarn.core.errors import Invalid, ResourceExists
 from forewarn.core.field_rule import check_fields
 from forewarn.core.instance import INSTANCE_KEY_PATTERN, MAX_INSTANCE_KEYS, MAX_INSTANCE_TEXT_LENGTH, check_instance
 from forewarn.core.limits import MAX_DOMAIN, MAX_TEXT_LENGTH, MAX_VMS_PER_SCOPE
-from forewarn.core.text import Guid, Name, Text, check_text, schema_pattern
+from forewarn.core.text import Guid, Name, Text, check_text, is_name, schema_pattern
 
 MAX_TAGS = 50
 _OCTET = "(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
@@ -189,6 +189,8 @@ class Vm(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False
         try:
             check_fields(self)
         except Invalid as error:
+            if not is_name(self.name):
+                raise  # its message has the name, escaped
             raise Invalid(f"VM {self.name}: {error}") from error
 
 
