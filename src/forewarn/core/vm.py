@@ -14,12 +14,14 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from forewarn.core.duration import duration_range
+from forewarn.core.duration import duration_range, format_duration
 from forewarn.core.errors import Invalid, ResourceExists
+from forewarn.core.event import EventType
+from forewarn.core.event_type import EVENT_TYPES
 from forewarn.core.field_rule import check_fields
 from forewarn.core.instance import INSTANCE_KEY_PATTERN, MAX_INSTANCE_KEYS, MAX_INSTANCE_TEXT_LENGTH, check_instance
 from forewarn.core.limits import MAX_DOMAIN, MAX_TEXT_LENGTH, MAX_VMS_PER_SCOPE
-from forewarn.core.text import Guid, Name, Text, check_text, is_name, schema_pattern
+from forewarn.core.text import Guid, Name, Text, check_text, describe_range, is_name, schema_pattern
 
 MAX_TAGS = 50
 _OCTET = "(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
@@ -33,8 +35,9 @@ TAG_NAME_PATTERN = r"[^:;]*"
 _MAC = re.compile(MAC_PATTERN)
 _TAG_NAME = re.compile(TAG_NAME_PATTERN)
 MAX_ADDRESSES = 16
-TERMINATE_NOTICE_RANGE = (timedelta(minutes=5), timedelta(minutes=15))
-"""PROTOCOL §6: 5 to 15 minutes, default 5."""
+TERMINATE_NOTICE_RANGE = (EVENT_TYPES[EventType.TERMINATE].minimum_notice, timedelta(minutes=15))
+"""PROTOCOL §6: at least the minimum notice, which is the default, and at most 15 minutes."""
+_ALLOWED_TERMINATE_NOTICE = describe_range(*map(format_duration, TERMINATE_NOTICE_RANGE))
 
 Domain = Annotated[int, Meta(ge=0, le=MAX_DOMAIN)]
 """The number of an update domain or fault domain."""
@@ -129,7 +132,7 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
     terminate_notice: Annotated[
         timedelta | None,
         duration_range(*TERMINATE_NOTICE_RANGE),
-        Meta(description="The notice before a delete, 5m to 15m."),
+        Meta(description=f"The notice before a delete, {_ALLOWED_TERMINATE_NOTICE}."),
     ] = None
     location: Annotated[Text | None, Meta(description="The region.")] = None
     zone: Annotated[Text | None, Meta(description="The availability zone.")] = None
