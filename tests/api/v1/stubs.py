@@ -36,13 +36,23 @@ def _stub_of(struct: type[msgspec.Struct]) -> str:
 
 def _text_of(type_: Any) -> str:
     """Return a type as source text, without the bounds that only the decoder checks."""
+    alternatives = _alternatives(type_)
+    if len(alternatives) > 1:
+        return " | ".join(map(_text_of, sorted(alternatives, key=lambda each: each is NoneType)))
+    (type_,) = alternatives
     origin, arguments = get_origin(type_), get_args(type_)
-    if origin is Annotated:
-        return _text_of(arguments[0])
-    if origin in (Union, UnionType):
-        return " | ".join(map(_text_of, sorted(arguments, key=lambda each: each is NoneType)))
     if origin is not None:
         return f"{origin.__name__}[{', '.join(map(_text_of, arguments))}]"
     if type_ in (Ellipsis, NoneType):
         return "..." if type_ is Ellipsis else "None"
     return str(type_.__name__)
+
+
+def _alternatives(type_: Any) -> list[Any]:
+    """Return the types of a union, also of one within it, or the type itself, without metadata."""
+    origin, arguments = get_origin(type_), get_args(type_)
+    if origin is Annotated:
+        return _alternatives(arguments[0])
+    if origin in (Union, UnionType):
+        return [each for argument in arguments for each in _alternatives(argument)]
+    return [type_]

@@ -35,7 +35,7 @@ class Whole(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     )
     most: Limit | None = None
     parts: Annotated[tuple[Part, ...], Meta(max_length=2)] = ()
-    gate: str | Part | None = None
+    gate: Annotated[str | Part | None, Meta(description="Asked before each.")] = None
     at: datetime | None = None
     tags: dict[str, str] = {}
     after: Annotated[int, Meta(ge=1, le=9)] | None = 1
@@ -203,11 +203,15 @@ def test_change_can_omit_every_field() -> None:
     assert changes.read_fields(Whole, change) == {"most": Limit(percent=10), "gate": None}
 
 
-def test_descriptions_can_be_left_out() -> None:
-    undescribed = DerivedTypes(Request, NAMES, {}, has_descriptions=False)
+@pytest.mark.parametrize("is_change", [False, True])
+def test_descriptions_can_be_left_out_except_for_the_bounds_of_durations(is_change: bool) -> None:
+    """JSON schema has no other place for these bounds."""
+    undescribed = DerivedTypes(Request, NAMES, {}, is_change=is_change, has_descriptions=False)
     _, schemas = msgspec.json.schema_components((undescribed.derive(Whole),))
-    assert "description" not in schemas["WholeType"]["properties"]["gap"]
-    assert schemas["WholeType"]["properties"]["parts"]["maxItems"] == 2
+    properties = schemas["WholeType"]["properties"]
+    assert properties["gap"]["description"] == "Allowed: 0s to 1d."
+    assert "description" not in properties["gate"]
+    assert properties["parts"]["maxItems"] == 2
 
 
 def test_type_gets_the_fields_that_it_does_not_declare() -> None:

@@ -2,8 +2,10 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from forewarn.api import v1
 from forewarn.api.v1 import traits
 from tests.api.v1.extended_package import extended_package, schemas_with_property
 from tests.api.v1.stubs import check_stub
@@ -35,6 +37,12 @@ vms = [{ name = "web-0" }, { name = "web-1", rack = "r1" }]
 
 def test_type_checkers_see_the_fields_of_derived_types(rewrite: bool) -> None:
     check_stub(traits, HEAD, "", rewrite=rewrite)
+
+
+@pytest.mark.parametrize("request_", [v1.AddScope, v1.AddVm, v1.ChangeScope, v1.ChangeVm])
+def test_schema_of_a_request_has_the_bounds_of_the_terminate_notice(request_: type[msgspec.Struct]) -> None:
+    _, schemas = msgspec.json.schema_components((request_,))
+    assert schemas[request_.__name__]["properties"]["terminate_notice"]["description"] == "Allowed: 5m to 15m."
 
 
 @pytest.mark.process

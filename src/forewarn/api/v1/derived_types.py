@@ -70,7 +70,7 @@ class DerivedTypes:
 
     `own_forms` has the forms of fields that do not follow from their type, by struct and name. `is_change`: the types
     are requests that change a value, and an omitted field stays. Without `has_descriptions`, metadata with a
-    description is left out of the schema.
+    description is left out of the schema; only the bounds of durations are then descriptions.
     """
 
     def __init__(
@@ -163,10 +163,11 @@ class DerivedTypes:
             extra = {key: value for meta in arguments[1:] for key, value in (meta.extra or {}).items()}
             inner = _choice_form(arguments[0], extra["choices"]) if "choices" in extra else self._form(arguments[0])
             metas = [meta for meta in arguments[1:] if RANGE not in (meta.extra or {})]
+            text = next((meta.description for meta in metas if meta.description), None)
             if not self._has_descriptions:
-                metas = [meta for meta in metas if meta.description is None]
-            elif RANGE in extra:  # JSON schema has no such bounds for texts
-                metas.append(_range_description(metas, *extra[RANGE]))
+                text, metas = "", [meta for meta in metas if meta.description is None]
+            if RANGE in extra:  # JSON schema has no such bounds for texts
+                metas.append(_range_description(text, *extra[RANGE]))
             return inner._replace(type=Annotated[inner.type, *metas]) if metas else inner
         if origin is tuple:
             return _items_form(self._form(arguments[0]))
@@ -177,12 +178,12 @@ class DerivedTypes:
         return Form(type_, lambda value: value, lambda value, _: value)
 
 
-def _range_description(metas: Iterable[msgspec.Meta], least: timedelta, most: timedelta) -> msgspec.Meta:
+def _range_description(text: str | None, least: timedelta, most: timedelta) -> msgspec.Meta:
     """Return metadata that replaces the description of a duration by one with its bounds."""
-    text = next((meta.description for meta in metas if meta.description), None)
     if text is None:
         raise TypeError("a duration with bounds must have a description")
-    return msgspec.Meta(description=f"{text} Allowed: {format_duration(least)} to {format_duration(most)}.")
+    allowed = f"Allowed: {format_duration(least)} to {format_duration(most)}."
+    return msgspec.Meta(description=f"{text} {allowed}".lstrip())
 
 
 def _definition(field: msgspec.structs.FieldInfo, form: Form) -> tuple[str, Any] | tuple[str, Any, Any]:
