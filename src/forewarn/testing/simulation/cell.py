@@ -247,7 +247,8 @@ class CellSimulation:
             scope = self._layout.scope_of(vm)
             name = scope_name(scope)
             affected.setdefault(name, []).append(f"{name}-{vm - self._layout.vms_of(scope).start}")
-        duration = timedelta(seconds=5) if type_ is EventType.FREEZE else None
+        spec = EVENT_TYPES[type_]
+        duration = spec.default_duration if spec.simulates_duration else None
         for name, vms in affected.items():
             self._schedule(name, tuple(vms), type_, Source.PLATFORM, duration=duration, failure=failure)
 
