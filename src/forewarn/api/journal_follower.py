@@ -38,8 +38,9 @@ def follow_journal(
     is_known: bool = False,
     closed: threading.Event | None = None,
 ) -> Iterator[v1.JournalEntry | Heartbeat | StreamUnavailable | StreamResumed]:
-    """Yield entries after a position, or from now on, and the state of the connection, until `closed` is set.
+    """Yield entries after a position, or from now on, and the state of the connection.
 
+    `closed` ends it, but is checked only between connections: one that is open goes on until it is lost or ends.
     Raises ApiError if the service refuses, or if the first connection fails and the service is not known to exist.
     """
     closed, is_lost, pauses = closed or threading.Event(), False, backoff(FIRST_PAUSE, LONGEST_PAUSE)

@@ -223,7 +223,6 @@ class HostRegistry:
 
         A process that returns nevertheless has lost its term, and cannot report an outcome any more.
         """
-
         check_abandon_reason(why)
 
         def command(value: HostRecord | None) -> Decision[HostRecord, int]:
