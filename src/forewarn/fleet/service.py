@@ -180,6 +180,7 @@ class Fleet:
         self.campaigns.observers.append(log.observe_campaign)
         hold_record.observers.append(self._on_hold_changed)
         self.cluster.policy.observers.append(self._on_policy_changed)
+        self.emulator.speed.observers.append(lambda _: self.campaigns.duty.reevaluate())
 
     @classmethod
     @asynccontextmanager

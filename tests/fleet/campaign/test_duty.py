@@ -49,6 +49,18 @@ async def test_command_while_the_duty_stops_is_journaled_in_order() -> None:
         assert (fleet.campaigns.duty.busy, fleet.campaigns.duty.waiting) == (0, 0)
 
 
+async def test_campaign_continues_by_a_changed_speed() -> None:
+    """The gap after its wave ends sixty times sooner."""
+    clock = ManualClock(TEN)
+    async with run_fleet(web_scope(), clock=clock, policy=EMULATOR) as fleet:
+        await start_campaign(fleet, campaign_spec(gap=10 * HOUR))
+        await fleet.time.advance(20 * MINUTE)
+        assert fleet.campaigns.find(CAMPAIGN_ID).state is CampaignState.RUNNING
+        await fleet.emulator.speed.change(60, by="bob")
+        await fleet.time.advance(30 * MINUTE)
+        assert fleet.campaigns.find(CAMPAIGN_ID).state is CampaignState.COMPLETED
+
+
 async def test_nothing_is_canceled_after_the_duty_was_stopped() -> None:
     store = GatedStore()
     async with run_cluster(web_scope(), store=store) as cluster:
