@@ -191,7 +191,7 @@ def test_fleet_can_be_parsed_in_another_process(format_: FleetFormat, write: Wri
         (b"\xff", FleetFormat.TOML, "not valid UTF-8"),
         (b"scopes = ", FleetFormat.TOML, "invalid TOML"),
         (b'{"scopes":', FleetFormat.JSON, "invalid JSON"),
-        (b"[1]", FleetFormat.JSON, "a list is not allowed"),
+        (b"[1]", FleetFormat.JSON, r"\[1\] is not allowed"),
         (b'{"scopes":[{"name":null}]}', FleetFormat.JSON, "use a name in quotes"),
         (b'{"scopes":[{"name":"a","kind":"x"}]}', FleetFormat.JSON, "scopes\\[0\\].kind"),
     ],

@@ -131,9 +131,15 @@ def test_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     [
         ("1.5", "1.5 "),
         ("false", "false "),
-        ("[1]", "a list "),
+        ("[]", "[] "),
+        ('[1, "a", true]', '[1, "a", true] '),
+        ("[1, 2, 3, 4, 5, 6, 7, 8, 9]", "a list "),
+        ("[[1]]", "a list "),
+        ("[{}]", "a list "),
         ("{}", "a table "),
-        ("2030-01-01", "this kind of value "),
+        ("2030-01-01", "2030-01-01 "),
+        ("10:15:00", "10:15:00 "),
+        ("2030-01-01T10:15:00Z", "2030-01-01 10:15:00+00:00 "),
     ],
 )
 def test_refused_value_is_shown_as_it_is_written(written: str, shown: str) -> None:

@@ -172,9 +172,9 @@ def test_bad_value_is_refused_with_its_place_and_what_is_allowed(key: str, tmp_p
         load_settings(EMULATOR, flags={}, environ={}, file=file)
     with pytest.raises(SettingsError) as as_flag:
         load_settings(EMULATOR, flags={key: BAD_VALUES[key]}, environ={})
-    complaint = f"{key} takes {KEYS[key].allowed}, not {BAD_VALUES[key]!r}"
-    assert str(in_file.value) == f"{file}:2: {complaint}"
-    assert str(as_flag.value) == f"--{key.replace('.', '-').replace('_', '-')}: {complaint}"
+    complaint = f"{key} takes {KEYS[key].allowed}, not"
+    assert str(in_file.value) == f'{file}:2: {complaint} "{BAD_VALUES[key]}"'
+    assert str(as_flag.value) == f"--{key.replace('.', '-').replace('_', '-')}: {complaint} {BAD_VALUES[key]!r}"
 
 
 @pytest.mark.parametrize(
@@ -187,14 +187,14 @@ def test_bad_value_is_refused_with_its_place_and_what_is_allowed(key: str, tmp_p
         ),
         ("[guests]\nrate = 5", "1: there is no setting guests; known here: data"),
         ("speed = ", " invalid TOML: "),
-        ("speed = true", "1: speed takes a number above 0, at most 1000000, not True"),
+        ("speed = true", "1: speed takes a number above 0, at most 1000000, not true"),
         ("\nguest = 5", "2: guest takes a table, not 5"),
         (
             "[gates.web]\nuri = 'http://h'",
             "2: gates.web.uri takes nothing: there is no such key, only command, url",
         ),
         ("[gates.web]\nurl = 'h:80'", "2: gates.web.url takes a URL such as"),
-        ("[gates.web]\nretries = 1", "1: gates.web takes either command or url, not {'retries': 1}"),
+        ("[gates.web]\nretries = 1", "1: gates.web takes either command or url, not a table"),
         ("[gates.web]\nurl = 'http://h'\ncommand = ['/bin/a']", "1: gates.web takes either command or url, not"),
         (
             "[gates]\nweb = 5",

@@ -90,6 +90,13 @@ WRONG: dict[str, tuple[str, type[SettingsError], str]] = {
         InvalidSetting,
         ":2: section.inner.size takes an integer, at least 1, not 0",
     ),
+    "text": (
+        "[section]\nis_on = 'maybe'",
+        InvalidSetting,
+        ':2: section.is_on takes true or false, not "maybe"',
+    ),
+    "date": ("path = 2026-01-01", InvalidSetting, ':1: path takes a path, or "none", not 2026-01-01'),
+    "list": ("path = ['a', true]", InvalidSetting, ':1: path takes a path, or "none", not ["a", true]'),
 }
 
 

@@ -37,10 +37,11 @@ class SettingNotFound(SettingsError):
 class InvalidSetting(SettingsError):
     """The value is not allowed."""
 
-    template = "{source}: {key} takes {allowed}, not {value!r}"
+    template = "{source}: {key} takes {allowed}, not {value}"
     source: str
     key: str
-    value: object
+    value: str
+    """The value as it is written at its source."""
     allowed: str
 
 

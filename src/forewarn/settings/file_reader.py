@@ -8,6 +8,7 @@ import re
 import tomllib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import date, time
 from enum import StrEnum
 from pathlib import Path
 from typing import TypeVar
@@ -26,6 +27,12 @@ E = TypeVar("E", bound=StrEnum)
 
 MAX_DEPTH = 64
 """How deeply brackets can be nested; more is refused at the latest when it can no longer be parsed."""
+
+MAX_SHOWN_LENGTH = 80
+"""How many characters of a text are shown in a message."""
+
+MAX_SHOWN_ITEMS = 8
+"""A list with more items is not shown in a message."""
 
 _BRACKETS = re.compile(
     r'"""(?:[^"\\]|\\.|"(?!""))*"""|"(?:[^"\\\n]|\\.)*"|' + r"'''.*?'''|'[^'\n]*'|#[^\n]*|[\[\]{}]", re.DOTALL
@@ -126,7 +133,7 @@ class FileValue:
             with self.wrap_errors():
                 return parse(self.value)
         except (TypeError, ValueError):
-            raise self.error(f"{_value_text(self.value)} is not allowed: use {allowed}") from None
+            raise self.error(f"{value_text(self.value)} is not allowed: use {allowed}") from None
 
     @contextmanager
     def wrap_errors(self) -> Iterator[None]:
@@ -255,15 +262,17 @@ def _mapping(value: object) -> Mapping[str, object]:
     return value
 
 
-def _value_text(value: object) -> str:
+def value_text(value: object) -> str:
     """Return a value as written in the file, or at least its type."""
     match value:
         case str():
-            return f'"{value}"' if len(value) <= 80 else f'"{value[:80]}…"'
+            return f'"{value}"' if len(value) <= MAX_SHOWN_LENGTH else f'"{value[:MAX_SHOWN_LENGTH]}…"'
         case bool():
             return str(value).lower()
-        case int() | float():
+        case int() | float() | date() | time():
             return str(value)
+        case list() if len(value) <= MAX_SHOWN_ITEMS and not any(isinstance(each, list | Mapping) for each in value):
+            return f"[{', '.join(map(value_text, value))}]"
         case list():
             return "a list"
         case Mapping():

@@ -8,6 +8,7 @@ import msgspec
 
 from forewarn.core.campaign.spec import HttpCheck
 from forewarn.core.text import check_name
+from forewarn.settings.file_reader import value_text
 from forewarn.settings.types import (
     NONE,
     AnyStatus,
@@ -82,20 +83,20 @@ def _build_gates(tables: Mapping[str, object]) -> Iterator[Gate]:
     for name, table in tables.items():
         check_name(name, "gate")
         if not isinstance(table, Mapping):
-            raise InvalidField(name, table, f"a table with {', '.join(KEYS)}")
+            raise InvalidField(name, value_text(table), f"a table with {', '.join(KEYS)}")
         fields = {key: _parse_field(name, key, value) for key, value in table.items()}
         if bool(fields.get("command")) is bool(fields.get("url")):
-            raise InvalidField(name, dict(table), "either command or url")
+            raise InvalidField(name, value_text(table), "either command or url")
         yield Gate(name, msgspec.structs.replace(GateSettings(), **fields))
 
 
 def _parse_field(name: str, key: str, value: object) -> object:
     if key not in KEYS:
-        raise InvalidField(f"{name}.{key}", value, f"nothing: there is no such key, only {', '.join(KEYS)}")
+        raise InvalidField(f"{name}.{key}", value_text(value), f"nothing: there is no such key, only {', '.join(KEYS)}")
     try:
         return KEYS[key].parse(value)
     except (TypeError, ValueError, KeyError):
-        raise InvalidField(f"{name}.{key}", value, KEYS[key].allowed) from None
+        raise InvalidField(f"{name}.{key}", value_text(value), KEYS[key].allowed) from None
 
 
 Gates = Annotated[

@@ -14,7 +14,7 @@ from typing import Any, Generic, NamedTuple, TypeVar, get_args, get_type_hints
 import msgspec
 
 from forewarn.settings.errors import InvalidSetting, InvalidSettingsFile, SettingNotFound
-from forewarn.settings.file_reader import FileError, FileValue, read_toml_file
+from forewarn.settings.file_reader import FileError, FileValue, read_toml_file, value_text
 from forewarn.settings.types import InvalidField, SettingType, resolve_path
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -106,8 +106,8 @@ def parse_value(
 ) -> object:
     """Parse a value of a key; raise InvalidSetting. `file` provides the line of a part of the value."""
     if file is not None and source.precedence is Precedence.FILE:
-        return _parse(setting_types(section)[key], key, value, lambda part: place(file.at(part)))
-    return _parse(setting_types(section)[key], key, value, lambda _: source.place)
+        return _parse(setting_types(section)[key], file.at(key), value)
+    return _parse(setting_types(section)[key], FileValue(source.place, key, value), value, show=repr)
 
 
 def find_value(section: type[msgspec.Struct], key: str, given: LoadOptions, file: Path | None) -> object:
@@ -133,15 +133,14 @@ def read_section(section: type[S], table: FileValue, **given: object) -> S:
     for name, value in read_table(table).items():
         if name not in known:
             raise SettingNotFound(place(value), value.key, known)
-        written = _resolve_path(types[name], value)
-        values[name] = _parse(types[name], value.key, written, lambda part: place(table.at(part)))
+        values[name] = _parse(types[name], value, _resolve_path(types[name], value))
     return section(**given, **values)
 
 
 def read_table(value: FileValue) -> dict[str, FileValue]:
     """Return the entries of a table; raise InvalidSetting if it is not a table."""
     if not isinstance(value.value, Mapping):
-        raise InvalidSetting(place(value), value.key, value.value, "a table")
+        raise InvalidSetting(place(value), value.key, value_text(value.value), "a table")
     return value.entries()
 
 
@@ -194,7 +193,7 @@ def _iter_file(section: type[msgspec.Struct], table: FileValue, tables: frozense
             yield from _iter_file(section, value, frozenset())
         elif value.key not in tables:
             if is_section:
-                raise InvalidSetting(place(value), value.key, value.value, "a table")
+                raise InvalidSetting(place(value), value.key, value_text(value.value), "a table")
             raise SettingNotFound(place(value), value.key, _known_keys(types, table.key, tables))
 
 
@@ -211,11 +210,12 @@ def _resolve_path(type_: SettingType, value: FileValue) -> object:
     return resolve_path(Path(value.file).parent, str(written)) if is_location else written
 
 
-def _parse(type_: SettingType, key: str, value: object, place_of: Callable[[str], str]) -> object:
+def _parse(type_: SettingType, at: FileValue, value: object, *, show: Callable[[object], str] = value_text) -> object:
+    """Parse a value. `at` is its place; `show` returns the value as it is written there."""
     try:
         return type_.parse(value)
     except InvalidField as wrong:
-        part = f"{key}.{wrong.key}"
-        raise InvalidSetting(place_of(part), part, wrong.value, wrong.allowed) from None
+        part = at.at(f"{at.key}.{wrong.key}")
+        raise InvalidSetting(place(part), part.key, wrong.value, wrong.allowed) from None
     except (TypeError, ValueError, KeyError):
-        raise InvalidSetting(place_of(key), key, value, type_.allowed) from None
+        raise InvalidSetting(place(at), at.key, show(value), type_.allowed) from None

@@ -112,9 +112,9 @@ class GuestInterface(msgspec.Struct, frozen=True):
 class InvalidField(BaseError, ValueError):
     """A part of a value is invalid; `key` names the part, relative to the value's own key."""
 
-    template = "{key} takes {allowed}, not {value!r}"
+    template = "{key} takes {allowed}, not {value}"
     key: str
-    value: object
+    value: str
     allowed: str
 
 

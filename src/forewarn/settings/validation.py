@@ -72,7 +72,7 @@ def _check_loopback(settings: Settings, sources: Mapping[str, str]) -> None:
                 "a loopback address such as 127.0.0.1 or [::1] here, because the emulator protects nothing; "
                 "--allow-remote allows others"
             )
-            raise InvalidSetting(sources[key], key, str(endpoint), allowed)
+            raise InvalidSetting(sources[key], key, repr(str(endpoint)), allowed)
 
 
 def _check_protected(settings: Settings, sources: Mapping[str, str]) -> None:

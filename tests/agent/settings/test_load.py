@@ -279,8 +279,8 @@ WRONG = {
     "unknown key of a section": ("[http]\nport = 1", "there is no setting http.port; known here: listen"),
     "section that is no table": ("http = 1", "http takes a table, not 1"),
     "endpoint with a path": ('endpoint = "http://h/metadata"', "endpoint takes a host, HOST:PORT or an http URL"),
-    "interval too short": ('interval = "1ms"', 'interval takes a duration from "0.1s" to "5m", not \'1ms\''),
-    "policy": ('[approval]\npolicy = "all"', 'approval.policy takes "never", "leader", "each", not \'all\''),
+    "interval too short": ('interval = "1ms"', 'interval takes a duration from "0.1s" to "5m", not "1ms"'),
+    "policy": ('[approval]\npolicy = "all"', 'approval.policy takes "never", "leader", "each", not "all"'),
     "flag": ("[approval]\nuser_events_at_once = 1", "approval.user_events_at_once takes true or false, not 1"),
     "peer without a port": (
         '[peers]\nsecret_file = "s"\nagents = { a = "10.0.0.5" }',
@@ -354,6 +354,10 @@ WRONG = {
     "rule with an unknown type": (
         '[[rules]]\ntypes = ["Reboots"]\nhandlers = []',
         'rules[0].types takes a list of "Freeze"',
+    ),
+    "rule with an unknown source": (
+        '[[rules]]\nsources = ["Me"]\nhandlers = []',
+        'rules[0].sources takes a list of "Platform", "User", not ["Me"]',
     ),
     "rule that no event can match": (
         '[[rules]]\nat_least = "2m"\nat_most = "1m"\nhandlers = []',

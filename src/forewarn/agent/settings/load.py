@@ -12,7 +12,7 @@ from forewarn.agent.settings.validation import validate
 from forewarn.core.errors import Invalid
 from forewarn.core.text import check_name
 from forewarn.settings.errors import InvalidSetting, SettingsConflict
-from forewarn.settings.file_reader import FileValue
+from forewarn.settings.file_reader import FileValue, value_text
 from forewarn.settings.loader import (
     LoadedSettings,
     LoadOptions,
@@ -93,7 +93,7 @@ def _handlers(tables: FileValue) -> Iterator[HandlerSettings]:
             raise SettingsConflict(f"{place(value)}: {value.key}.kind is missing; use one of {_kinds()}")
         kind = fields["kind"].value
         if not isinstance(kind, str) or kind not in KINDS:
-            raise InvalidSetting(place(fields["kind"]), fields["kind"].key, kind, _kinds())
+            raise InvalidSetting(place(fields["kind"]), fields["kind"].key, value_text(kind), _kinds())
         content = {key: field.value for key, field in fields.items() if key != "kind"}
         yield read_section(KINDS[kind], value.with_value(content), name=name)
 
@@ -105,7 +105,7 @@ def _kinds() -> str:
 def _rules(tables: FileValue) -> Iterator[Rule]:
     if not isinstance(tables.value, list):
         allowed = "a list of tables: begin each rule with [[rules]]"
-        raise InvalidSetting(place(tables), tables.key, tables.value, allowed)
+        raise InvalidSetting(place(tables), tables.key, value_text(tables.value), allowed)
     for value in tables.items():
         if "handlers" not in read_table(value):
             raise SettingsConflict(f"{place(value)}: {value.key}.handlers is missing: expected a list of handler names")
