@@ -172,9 +172,11 @@ def test_bad_value_is_refused_with_its_place_and_what_is_allowed(key: str, tmp_p
         load_settings(EMULATOR, flags={}, environ={}, file=file)
     with pytest.raises(SettingsError) as as_flag:
         load_settings(EMULATOR, flags={key: BAD_VALUES[key]}, environ={})
-    complaint = f"{key} takes {KEYS[key].allowed}, not"
-    assert str(in_file.value) == f'{file}:2: {complaint} "{BAD_VALUES[key]}"'
-    assert str(as_flag.value) == f"--{key.replace('.', '-').replace('_', '-')}: {complaint} {BAD_VALUES[key]!r}"
+    flag = f"--{key.replace('.', '-').replace('_', '-')}"
+    for error, place, shown in ((in_file, f"{file}:2", f'"{BAD_VALUES[key]}"'), (as_flag, flag, repr(BAD_VALUES[key]))):
+        complaint = f"{place}: {key} takes {KEYS[key].allowed}"
+        # The reason of a rule replaces the value.
+        assert str(error.value) == f"{complaint}, not {shown}" or str(error.value).startswith(f"{complaint}; ")
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """The settings loader works for any struct: a new field is a new setting, and nothing else has to know it."""
 
+from datetime import timedelta
 from pathlib import Path
 
 import msgspec
@@ -18,7 +19,7 @@ from forewarn.settings.loader import (
     read_settings_file,
     setting_types,
 )
-from forewarn.settings.types import Count, Flag, PathOrNone
+from forewarn.settings.types import Count, Duration, Flag, PathOrNone
 
 
 class Inner(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,6 +28,7 @@ class Inner(msgspec.Struct, frozen=True, kw_only=True):
 
 class Section(msgspec.Struct, frozen=True, kw_only=True):
     is_on: Flag = False
+    pause: Duration = timedelta(0)
     inner: Inner = Inner()
 
 
@@ -49,8 +51,13 @@ def load(text: str, environ: dict[str, str] | None = None, **flags: object) -> L
 
 
 def test_every_annotated_field_is_a_key() -> None:
-    assert list(setting_types(Toy)) == ["path", "section.is_on", "section.inner.size"]
-    assert dict(iter_values(Toy())) == {"path": None, "section.is_on": False, "section.inner.size": 1}
+    assert list(setting_types(Toy)) == ["path", "section.is_on", "section.pause", "section.inner.size"]
+    assert dict(iter_values(Toy())) == {
+        "path": None,
+        "section.is_on": False,
+        "section.pause": timedelta(0),
+        "section.inner.size": 1,
+    }
 
 
 def test_source_with_the_highest_precedence_wins_and_is_recorded() -> None:
@@ -60,6 +67,7 @@ def test_source_with_the_highest_precedence_wins_and_is_recorded() -> None:
     assert loaded.sources == {
         "path": SettingSource(Precedence.FILE, "/etc/toy.toml", 1),
         "section.is_on": SettingSource(Precedence.FLAG, "--section.is_on"),
+        "section.pause": SettingSource(Precedence.PRESET, "default"),
         "section.inner.size": SettingSource(Precedence.ENVIRONMENT, "TOY_SECTION_INNER_SIZE"),
     }
     assert loaded.places["path"] == "/etc/toy.toml:1"
@@ -112,6 +120,16 @@ def test_error_elsewhere_names_its_source() -> None:
         load("", {"TOY_SECTION_IS_ON": "maybe"})
     with pytest.raises(InvalidSetting, match=r"^--path: path takes a path"):
         load("", path="")
+
+
+def test_reason_of_a_rule_is_part_of_the_message() -> None:
+    """40000d is a duration, so what a setting takes does not explain the refusal."""
+    with pytest.raises(InvalidSetting) as refused:
+        load("[section]\npause = '40000d'")
+    assert str(refused.value) == (
+        '/etc/toy.toml:2: section.pause takes a duration such as "90s", "15m" or "1h30m"; '
+        "'40000d' is too long: the longest duration is 36500d"
+    )
 
 
 def test_table_of_the_file_is_read_as_a_separate_struct() -> None:

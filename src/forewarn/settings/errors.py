@@ -37,12 +37,19 @@ class SettingNotFound(SettingsError):
 class InvalidSetting(SettingsError):
     """The value is not allowed."""
 
-    template = "{source}: {key} takes {allowed}, not {value}"
+    template = "{source}: {key} takes {allowed}{problem}"
     source: str
     key: str
     value: str
     """The value as it is written at its source."""
     allowed: str
+    reason: str = ""
+    """What is wrong with the value, if a rule says more than that it is not allowed."""
+
+    @property
+    def problem(self) -> str:
+        """The reason, else the value."""
+        return f"; {self.reason}" if self.reason else f", not {self.value}"
 
 
 class MissingSetting(SettingsError):

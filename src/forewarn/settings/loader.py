@@ -13,6 +13,7 @@ from typing import Any, Generic, NamedTuple, TypeVar, get_args, get_type_hints
 
 import msgspec
 
+from forewarn.core.errors import Invalid
 from forewarn.settings.errors import InvalidSetting, InvalidSettingsFile, SettingNotFound
 from forewarn.settings.file_reader import FileError, FileValue, read_toml_file, value_text
 from forewarn.settings.types import InvalidField, SettingType, resolve_path
@@ -217,5 +218,7 @@ def _parse(type_: SettingType, at: FileValue, value: object, *, show: Callable[[
     except InvalidField as wrong:
         part = at.at(f"{at.key}.{wrong.key}")
         raise InvalidSetting(place(part), part.key, wrong.value, wrong.allowed) from None
+    except Invalid as error:
+        raise InvalidSetting(place(at), at.key, show(value), type_.allowed, str(error)) from None
     except (TypeError, ValueError, KeyError):
         raise InvalidSetting(place(at), at.key, show(value), type_.allowed) from None

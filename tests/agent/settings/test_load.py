@@ -279,7 +279,10 @@ WRONG = {
     "unknown key of a section": ("[http]\nport = 1", "there is no setting http.port; known here: listen"),
     "section that is no table": ("http = 1", "http takes a table, not 1"),
     "endpoint with a path": ('endpoint = "http://h/metadata"', "endpoint takes a host, HOST:PORT or an http URL"),
-    "interval too short": ('interval = "1ms"', 'interval takes a duration from "0.1s" to "5m", not "1ms"'),
+    "interval too short": (
+        'interval = "1ms"',
+        'interval takes a duration from "0.1s" to "5m"; \'1ms\' is not a duration: ',
+    ),
     "policy": ('[approval]\npolicy = "all"', 'approval.policy takes "never", "leader", "each", not "all"'),
     "flag": ("[approval]\nuser_events_at_once = 1", "approval.user_events_at_once takes true or false, not 1"),
     "peer without a port": (
