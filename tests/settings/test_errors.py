@@ -29,7 +29,7 @@ def test_error_tree_in_the_docstring_is_the_tree_of_classes() -> None:
     ("error", "facts"),
     [
         (InvalidSettingsFile(Path("/f.toml"), "it is gone"), ["/f.toml", "it is gone"]),
-        (SettingNotFound("/f.toml:2", "sped", ("speed", "data")), ["/f.toml:2", "sped", "speed", "data"]),
+        (SettingNotFound("/f.toml:2", "sped", "unknown key"), ["/f.toml:2: sped: unknown key"]),
         (InvalidSetting("--speed", "speed", "'0'", "a number"), ["--speed", "speed", "'0'", "a number"]),
         (InvalidSetting("--age", "age", "'9d'", "a time", "9d is too long"), ["--age: ", "a time; 9d is too long"]),
         (MissingSetting("platform", "a word", "nobody knows"), ["platform", "a word", "nobody knows"]),

@@ -86,11 +86,20 @@ def test_only_a_relative_path_is_resolved_against_the_file(path: str) -> None:
 
 
 WRONG: dict[str, tuple[str, type[SettingsError], str]] = {
-    "unknown": ("\npaths = 1", SettingNotFound, ":2: there is no setting paths; known here: path, section, others"),
+    "unknown": (
+        "\npaths = 1",
+        SettingNotFound,
+        ":2: paths: unknown key; did you mean path? Valid keys: others, path, section",
+    ),
     "unknown in a section": (
         "[section.inner]\nsizes = 1",
         SettingNotFound,
-        ":2: there is no setting section.inner.sizes; known here: size",
+        ":2: section.inner.sizes: unknown key; did you mean size? Valid keys: size",
+    ),
+    "key of another table": (
+        "[section]\npath = 1",
+        SettingNotFound,
+        ":2: section.path: unknown key; valid keys: inner, is_on, pause",
     ),
     "not a section": ("section = 1", InvalidSetting, ":1: section takes a table, not 1"),
     "value": (
@@ -135,7 +144,7 @@ def test_reason_of_a_rule_is_part_of_the_message() -> None:
 def test_table_of_the_file_is_read_as_a_separate_struct() -> None:
     table = read_toml("[others.x]\nsize = 7", file="toy.toml").entries()["others"].entries()["x"]
     assert read_section(Inner, table) == Inner(size=7)
-    with pytest.raises(SettingNotFound, match=r"^toy.toml:1: there is no setting others\.x\.length; known here: size$"):
+    with pytest.raises(SettingNotFound, match=r"^toy.toml:1: others\.x\.length: unknown key; valid keys: size$"):
         read_section(Inner, table.with_value({"length": 1}))
     with pytest.raises(InvalidSetting, match=r"^toy.toml:1: others\.x takes a table, not 7$"):
         read_section(Inner, table.with_value(7))

@@ -177,7 +177,10 @@ class TestMarker:
                 "the fixture forewarn cannot start: */none.toml: cannot be read: No such file*",
             ),
             ("fleet='[[scopes]]'", "the fixture forewarn cannot start: fleet:1: *"),
-            ("settings={'sped': 3}", "the fixture forewarn cannot start: settings: there is no setting sped*"),
+            (
+                "settings={'sped': 3}",
+                "the fixture forewarn cannot start: settings: sped: unknown key; did you mean speed*",
+            ),
             ("settings={'speed': -3}", "the fixture forewarn cannot start: --speed: speed takes *"),
             ("start=datetime(2030, 1, 1)", "the fixture forewarn cannot start: * has no time zone*"),
         ],

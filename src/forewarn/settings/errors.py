@@ -28,10 +28,10 @@ class InvalidSettingsFile(SettingsError):
 class SettingNotFound(SettingsError):
     """The key does not exist."""
 
-    template = "{source}: there is no setting {key}; known here: {known}"
+    template = "{source}: {key}: {problem}"
     source: str
     key: str
-    known: tuple[str, ...]
+    problem: str
 
 
 class InvalidSetting(SettingsError):

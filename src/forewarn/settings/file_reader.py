@@ -177,11 +177,7 @@ class FileValue:
         table = FileTable(self, content)
         for key in content:
             if key not in known:
-                from difflib import get_close_matches  # late: an idle agent does not need it
-
-                close = get_close_matches(key, sorted(known), n=1, cutoff=0.7)
-                meant = f"did you mean {close[0]}? Valid" if close else "valid"
-                raise table.at(key).error(f"unknown key; {meant} keys: {', '.join(sorted(known))}")
+                raise table.at(key).error(describe_unknown_key(key, known))
         return table
 
     def entries(self) -> dict[str, "FileValue"]:
@@ -260,6 +256,15 @@ def _mapping(value: object) -> Mapping[str, object]:
     if not isinstance(value, Mapping):
         raise TypeError
     return value
+
+
+def describe_unknown_key(key: str, known: Collection[str]) -> str:
+    """Return the message about an unknown key, with the known one that is closest to it."""
+    from difflib import get_close_matches  # late: an idle agent does not need it
+
+    close = get_close_matches(key, sorted(known), n=1, cutoff=0.7)
+    meant = f"did you mean {close[0]}? Valid" if close else "valid"
+    return f"unknown key; {meant} keys: {', '.join(sorted(known))}"
 
 
 def value_text(value: object) -> str:

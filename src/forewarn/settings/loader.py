@@ -15,7 +15,7 @@ import msgspec
 
 from forewarn.core.errors import Invalid
 from forewarn.settings.errors import InvalidSetting, InvalidSettingsFile, SettingNotFound
-from forewarn.settings.file_reader import FileError, FileValue, read_toml_file, value_text
+from forewarn.settings.file_reader import FileError, FileValue, describe_unknown_key, read_toml_file, value_text
 from forewarn.settings.types import InvalidField, SettingType, resolve_path
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -133,7 +133,7 @@ def read_section(section: type[S], table: FileValue, **given: object) -> S:
     values: dict[str, object] = {}
     for name, value in read_table(table).items():
         if name not in known:
-            raise SettingNotFound(place(value), value.key, known)
+            raise SettingNotFound(place(value), value.key, describe_unknown_key(name, known))
         values[name] = _parse(types[name], value, _resolve_path(types[name], value))
     return section(**given, **values)
 
@@ -186,7 +186,7 @@ def setting_types(section: type[msgspec.Struct]) -> Mapping[str, SettingType]:
 
 def _iter_file(section: type[msgspec.Struct], table: FileValue, tables: frozenset[str]) -> Iterator[FileValue]:
     types = setting_types(section)
-    for value in read_table(table).values():
+    for name, value in read_table(table).items():
         is_section = any(key.startswith(f"{value.key}.") for key in types)
         if value.key in types:
             yield value
@@ -195,13 +195,9 @@ def _iter_file(section: type[msgspec.Struct], table: FileValue, tables: frozense
         elif value.key not in tables:
             if is_section:
                 raise InvalidSetting(place(value), value.key, value_text(value.value), "a table")
-            raise SettingNotFound(place(value), value.key, _known_keys(types, table.key, tables))
-
-
-def _known_keys(types: Mapping[str, SettingType], section: str, tables: frozenset[str]) -> tuple[str, ...]:
-    prefix = f"{section}." if section else ""
-    inside = [key.removeprefix(prefix) for key in types if key.startswith(prefix)]
-    return (*dict.fromkeys(key.split(".")[0] for key in inside), *sorted(tables))
+            prefix = f"{table.key}." if table.key else ""
+            known = {key.removeprefix(prefix).partition(".")[0] for key in types if key.startswith(prefix)}
+            raise SettingNotFound(place(value), value.key, describe_unknown_key(name, known | tables))
 
 
 def _resolve_path(type_: SettingType, value: FileValue) -> object:

@@ -23,7 +23,7 @@ from forewarn.compose import FleetLoader, RunningService, run_service
 from forewarn.core.scope import Scope
 from forewarn.guest.vm_listeners import ListenFailed, PortUnavailable, TooManyListeners
 from forewarn.settings.errors import SettingNotFound, SettingsError
-from forewarn.settings.file_reader import FileError
+from forewarn.settings.file_reader import FileError, describe_unknown_key
 from forewarn.settings.load import load_settings
 from forewarn.settings.schema import EMULATOR, KEYS, Settings
 from forewarn.testing.background import BackgroundContext
@@ -257,7 +257,7 @@ def _resolve_settings(overrides: Mapping[str, object], *, manual_time: bool, spe
     """Return the emulator's settings with these overrides; settings files and variables of the user have no effect."""
     for key in overrides:
         if key not in KEYS:
-            raise SettingNotFound("settings", key, tuple(KEYS))
+            raise SettingNotFound("settings", key, describe_unknown_key(key, KEYS))
     defaults = {"ephemeral": True, "listen": ANY_PORT, "operator": ANY_PORT, "manual_time": manual_time, "speed": speed}
     defaults["policy.shortest_notice"] = "0s"  # a test waits for what it needs, and a speed means exactly that
     return load_settings(EMULATOR, flags={**defaults, **overrides}, environ={}).settings

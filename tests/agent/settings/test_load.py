@@ -275,8 +275,8 @@ def test_settings_file_search_order(tmp_path: Path) -> None:
 HANDLER = "[handlers.h]\nkind = "
 WRONG = {
     "no toml": ("a = ", "invalid TOML"),
-    "unknown key": ("speed = 1", "there is no setting speed; known here: endpoint, name, state, interval, http"),
-    "unknown key of a section": ("[http]\nport = 1", "there is no setting http.port; known here: listen"),
+    "unknown key": ("speed = 1", "speed: unknown key; valid keys: approval, endpoint, handlers, http, interval"),
+    "unknown key of a section": ("[http]\nport = 1", "http.port: unknown key; valid keys: listen"),
     "section that is no table": ("http = 1", "http takes a table, not 1"),
     "endpoint with a path": ('endpoint = "http://h/metadata"', "endpoint takes a host, HOST:PORT or an http URL"),
     "interval too short": (
@@ -303,9 +303,9 @@ WRONG = {
     "unknown kind": (f'{HANDLER}"email"', 'handlers.h.kind takes "exec", "systemd", "http", "haproxy"'),
     "key of another kind": (
         f'{HANDLER}"log"\nunits = []',
-        "there is no setting handlers.h.units; known here: importance",
+        "handlers.h.units: unknown key; valid keys: importance, ",
     ),
-    "name is no key": (f'{HANDLER}"log"\nname = "x"', "there is no setting handlers.h.name"),
+    "name is no key": (f'{HANDLER}"log"\nname = "x"', "handlers.h.name: unknown key; valid keys: "),
     "importance": (f'{HANDLER}"log"\nimportance = 101', "handlers.h.importance takes an integer from 0 to 100"),
     "no time at all": (f'{HANDLER}"log"\ntime_limit = "0s"', "handlers.h.time_limit takes a duration above 0s"),
     "program that is not absolute": (f'{HANDLER}"exec"\nprepare = ["drain"]', "handlers.h.prepare takes the absolute"),
@@ -379,9 +379,9 @@ def test_error_names_file_key_and_allowed_values(tmp_path: Path, text: str, said
 
 LINES = {
     "value": ('endpoint = "h"\n\n[approval]\npolicy = "perhaps"', "4: approval.policy takes "),
-    "unknown key": ('[http]\nlisten = "none"\nport = 1', "3: there is no setting http.port; known here: listen"),
+    "unknown key": ('[http]\nlisten = "none"\nport = 1', "3: http.port: unknown key; valid keys: listen"),
     "no section": ("\npeers = 1", "2: peers takes a table, not 1"),
-    "unknown table": ("[peer]", "1: there is no setting peer; known here: endpoint, "),
+    "unknown table": ("[peer]", "1: peer: unknown key; did you mean peers? Valid keys: approval, "),
     "key of a handler": ('[handlers.h]\nkind = "log"\nimportance = -1', "3: handlers.h.importance takes "),
     "missing key of a handler": ('\n[handlers.h]\nkind = "systemd"', "2: handlers.h.units is missing"),
     "rule": ("[[rules]]\nhandlers = []\n[[rules]]\ntypes = []", "3: rules[1].handlers is missing"),
