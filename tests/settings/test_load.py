@@ -193,16 +193,19 @@ def test_bad_value_is_refused_with_its_place_and_what_is_allowed(key: str, tmp_p
         ("\nguest = 5", "2: guest takes a table, not 5"),
         (
             "[gates.web]\nuri = 'http://h'",
-            "2: gates.web.uri takes nothing: there is no such key, only command, url",
+            "2: gates.web.uri: unknown key; valid keys: command, expect_status, pause, retries, timeout, url",
         ),
         ("[gates.web]\nurl = 'h:80'", "2: gates.web.url takes a URL such as"),
-        ("[gates.web]\nretries = 1", "1: gates.web takes either command or url, not a table"),
-        ("[gates.web]\nurl = 'http://h'\ncommand = ['/bin/a']", "1: gates.web takes either command or url, not"),
+        ("[gates.web]\nretries = 1", "1: gates.web takes either command or url; it has neither"),
+        (
+            "[gates.web]\nurl = 'http://h'\ncommand = ['/bin/a']",
+            "1: gates.web takes either command or url; it has both",
+        ),
         (
             "[gates]\nweb = 5",
-            "2: gates.web takes a table with command, url, expect_status, timeout, re",
+            "2: gates.web takes a table, not 5",
         ),
-        ("[gates.'a b']\nurl = 'http://h'", "1: gates takes tables by name, each with command or url"),
+        ("[gates.'a b']\nurl = 'http://h'", "1: gates takes tables by name, each with command or url, such as "),
     ],
     ids=[
         "key",
@@ -224,6 +227,21 @@ def test_invalid_file_is_refused_by_name(text: str, complaint: str, tmp_path: Pa
     with pytest.raises(SettingsError) as refused:
         load_settings(EMULATOR, flags={}, environ={}, file=file)
     assert str(refused.value).startswith(f"{file}:{complaint}")
+
+
+@pytest.mark.parametrize(
+    ("gate", "complaint"),
+    [
+        ('{"urll": "http://h"}', "gates.web.urll: unknown key; did you mean url? Valid keys: command, "),
+        ('{"url": "http://h", "retries": true}', "gates.web.retries takes an integer from 0 to 100, not true"),
+        ('{"command": "/bin/a", "timeout": "40000d"}', 'gates.web.timeout takes a duration above 0s, at most "1d"; '),
+    ],
+    ids=["key", "value", "reason"],
+)
+def test_wrong_gate_in_a_variable_is_refused_like_one_in_a_file(gate: str, complaint: str) -> None:
+    with pytest.raises(SettingsError) as refused:
+        load_settings(EMULATOR, flags={}, environ={"FOREWARN_GATES": f'{{"web": {gate}}}'})
+    assert str(refused.value).startswith(f"FOREWARN_GATES: {complaint}")
 
 
 def test_missing_file_is_refused_by_name(tmp_path: Path) -> None:

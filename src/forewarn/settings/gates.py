@@ -2,18 +2,19 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Annotated, get_args, get_type_hints
+from typing import Annotated
 
 import msgspec
 
 from forewarn.core.campaign.spec import HttpCheck
 from forewarn.core.text import check_name
-from forewarn.settings.file_reader import value_text
+from forewarn.settings.errors import InvalidSetting
+from forewarn.settings.file_reader import FileValue, value_text
+from forewarn.settings.loader import read_section, read_table
 from forewarn.settings.types import (
     NONE,
     AnyStatus,
     DurationWithinDay,
-    InvalidField,
     Program,
     Retries,
     SettingType,
@@ -55,13 +56,6 @@ class Gate(msgspec.Struct, frozen=True):
         return json.dumps({self.name: fields})
 
 
-KEYS = {
-    field: next(item for item in get_args(hint) if isinstance(item, SettingType))
-    for field, hint in get_type_hints(GateSettings, include_extras=True).items()
-}
-"""The keys of a gate."""
-
-
 def _parse_gates(value: object) -> tuple[Gate, ...]:
     """Parse tables by name; a text, such as a variable, contains them as JSON, and so does each text of a list."""
     if value == NONE:
@@ -80,23 +74,14 @@ def _parse_tables(value: object) -> Mapping[str, object]:
 
 
 def _build_gates(tables: Mapping[str, object]) -> Iterator[Gate]:
-    for name, table in tables.items():
+    """Read each table. Errors have no source: the loader adds it."""
+    for name, table in read_table(FileValue("", "", tables)).items():
         check_name(name, "gate")
-        if not isinstance(table, Mapping):
-            raise InvalidField(name, value_text(table), f"a table with {', '.join(KEYS)}")
-        fields = {key: _parse_field(name, key, value) for key, value in table.items()}
-        if bool(fields.get("command")) is bool(fields.get("url")):
-            raise InvalidField(name, value_text(table), "either command or url")
-        yield Gate(name, msgspec.structs.replace(GateSettings(), **fields))
-
-
-def _parse_field(name: str, key: str, value: object) -> object:
-    if key not in KEYS:
-        raise InvalidField(f"{name}.{key}", value_text(value), f"nothing: there is no such key, only {', '.join(KEYS)}")
-    try:
-        return KEYS[key].parse(value)
-    except (TypeError, ValueError, KeyError):
-        raise InvalidField(f"{name}.{key}", value_text(value), KEYS[key].allowed) from None
+        settings = read_section(GateSettings, table)
+        if bool(settings.command) is bool(settings.url):
+            reason = "it has both" if settings.url else "it has neither"
+            raise InvalidSetting("", name, value_text(table.value), "either command or url", reason)
+        yield Gate(name, settings)
 
 
 Gates = Annotated[

@@ -16,7 +16,7 @@ import msgspec
 from forewarn.core.errors import Invalid
 from forewarn.settings.errors import InvalidSetting, InvalidSettingsFile, SettingNotFound
 from forewarn.settings.file_reader import FileError, FileValue, describe_unknown_key, read_toml_file, value_text
-from forewarn.settings.types import InvalidField, SettingType, resolve_path
+from forewarn.settings.types import SettingType, resolve_path
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -208,12 +208,15 @@ def _resolve_path(type_: SettingType, value: FileValue) -> object:
 
 
 def _parse(type_: SettingType, at: FileValue, value: object, *, show: Callable[[object], str] = value_text) -> object:
-    """Parse a value. `at` is its place; `show` returns the value as it is written there."""
+    """Parse a value. `at` is its place; `show` returns the value as it is written there.
+
+    A value that is a table of settings raises SettingsError about a part, with the key of the part within the value.
+    """
     try:
         return type_.parse(value)
-    except InvalidField as wrong:
-        part = at.at(f"{at.key}.{wrong.key}")
-        raise InvalidSetting(place(part), part.key, wrong.value, wrong.allowed) from None
+    except (InvalidSetting, SettingNotFound) as error:
+        part = at.at(f"{at.key}.{error.key}")
+        raise type(error)(place(part), part.key, *error.args[2:]) from None
     except Invalid as error:
         raise InvalidSetting(place(at), at.key, show(value), type_.allowed, str(error)) from None
     except (TypeError, ValueError, KeyError):

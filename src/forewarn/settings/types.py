@@ -13,7 +13,6 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from forewarn.core.base_error import BaseError
 from forewarn.core.duration import format_duration, parse_duration
 from forewarn.core.limits import MAX_SPEED
 from forewarn.core.text import check_name
@@ -107,15 +106,6 @@ class GuestInterface(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         return self.interface if self.network is None else f"{self.interface}={self.network}"
-
-
-class InvalidField(BaseError, ValueError):
-    """A part of a value is invalid; `key` names the part, relative to the value's own key."""
-
-    template = "{key} takes {allowed}, not {value}"
-    key: str
-    value: str
-    allowed: str
 
 
 class SettingType(NamedTuple):
