@@ -74,7 +74,7 @@ def test_shown_settings_can_be_used_as_a_settings_file(machine: Machine, tmp_pat
     [
         (("--for", "serve"), "platform is not set"),
         (("--for", "down"), "'down' is not one of 'up', 'serve'"),
-        (("--config", "gone.toml"), "gone.toml: cannot be read: No such file or directory"),
+        (("--config", "gone.toml"), "forewarn: --config: gone.toml: cannot be read: No such file or directory"),
     ],
     ids=["no platform", "no such command", "no file"],
 )

@@ -266,7 +266,8 @@ def test_unreachable_endpoint_exits_with_5(machine: Machine) -> None:
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        (("http://127.0.0.1:1/metadata",), "is not a metadata endpoint"),
+        (("http://127.0.0.1:1/metadata",), "forewarn: URL: 'http://127.0.0.1:1/metadata' is not a metadata endpoint"),
+        (("http://127.0.0.1:1/vm/a",), "forewarn: URL: 'http://127.0.0.1:1/vm/a' is not a metadata endpoint"),
         (("127.0.0.1:1", "--approve", "all"), "--approve: all is not an event id"),
         (("127.0.0.1:1", *(("--approve", EVENT_ID) * 2)), "--approve: name at most 2 events, each once"),
         (("127.0.0.1:1", "--watch", "soon"), "--watch: 'soon' is not a duration"),
@@ -275,12 +276,18 @@ def test_unreachable_endpoint_exits_with_5(machine: Machine) -> None:
         (("127.0.0.1:1", "--timeout", "soon"), "--timeout: 'soon' is not a duration"),
         (("127.0.0.1:1", "--timeout", "0s"), "--timeout must be greater than 0"),
     ],
-    ids=["url", "approve", "approve twice", "watch", "no watch", "pace", "timeout", "no time"],
+    ids=["url", "path", "approve", "approve twice", "watch", "no watch", "pace", "timeout", "no time"],
 )
 def test_wrong_usage_exits_with_2(machine: Machine, options: tuple[str, ...], why: str) -> None:
     ended = run(machine, "conformance", *options)
     assert ended.code == 2
     assert why in ended.stderr
+
+
+def test_wrong_endpoint_of_the_environment_is_refused_by_its_variable(machine: Machine) -> None:
+    ended = run(machine, "conformance", FOREWARN_ENDPOINT="ftp://x")
+    assert (ended.code, ended.stdout) == (2, "")
+    assert ended.stderr.startswith("forewarn: FOREWARN_ENDPOINT: 'ftp://x' is not a metadata endpoint")
 
 
 def test_table_fits_a_narrow_terminal(machine: Machine, forewarn: Forewarn) -> None:

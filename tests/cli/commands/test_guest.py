@@ -353,7 +353,7 @@ EXITS: dict[str, tuple[tuple[str, ...], int, str]] = {
     "invalid endpoint": (
         ("guest", "list", "--endpoint", "https://here/there"),
         2,
-        "is not a metadata endpoint; write it like",
+        "forewarn: --endpoint: 'https://here/there' is not a metadata endpoint; write it like",
     ),
     "invalid duration": (("guest", "list", "--retry-for", "long"), 2, "--retry-for: 'long' is not a duration"),
     "unknown command": (("guest", "reboot"), 2, "reboot"),

@@ -172,3 +172,8 @@ def test_options_of_a_rehearsal_belong_together(tmp_path: Path) -> None:
     both = run(machine, "up", "--like", "a.toml", "--config", "b.toml")
     alone = run(machine, "up", "--closed-gate", "web")
     assert [(ended.code, "--like" in ended.stderr) for ended in (both, alone)] == [(2, True), (2, True)]
+
+
+def test_production_file_that_cannot_be_read_is_refused_by_its_option(tmp_path: Path) -> None:
+    ended = run(Machine(tmp_path), "up", "--like", "gone.toml", FOREWARN_CONFIG="gone.toml")
+    assert ended == (2, "", "forewarn: --like: gone.toml: cannot be read: No such file or directory\n")

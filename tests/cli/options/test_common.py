@@ -1,22 +1,27 @@
 """Options shared by several commands, and the types of their values."""
 
 from enum import StrEnum
+from pathlib import Path
 
 import click
 import pytest
 from click.testing import CliRunner
 
+from forewarn.cli.errors import CliError, ExitCode
 from forewarn.cli.options.common import (
     FROM_1,
     ChoiceType,
     CommandGroup,
     complete_words,
+    declare_config_option,
     given_settings,
     option,
     origin_of,
     setting_option,
+    usage_errors,
     with_options,
 )
+from forewarn.settings.loader import read_settings_file
 
 
 class Colour(StrEnum):
@@ -81,12 +86,57 @@ def found_origin(arguments: list[str]) -> str:
     return CliRunner().invoke(command, arguments, catch_exceptions=False).output.strip()
 
 
-def test_origin_of_a_value_is_its_variable_if_the_command_has_no_such_option() -> None:
+def test_origin_of_a_value_is_its_argument_as_in_the_usage() -> None:
+    @click.command()
+    @click.argument("url", envvar="FOREWARN_ENDPOINT")
+    def command(url: str) -> None:
+        del url
+        click.echo(origin_of("URL"))
+
+    runner = CliRunner()
+    assert runner.invoke(command, ["x"]).output.strip() == "URL"
+    assert runner.invoke(command, env={"FOREWARN_ENDPOINT": "x"}).output.strip() == "FOREWARN_ENDPOINT"
+
+
+def test_origin_of_an_option_that_the_command_lacks_is_its_variable() -> None:
+    """`forewarn exam --upload` reads the variables of a connection, and has none of its options."""
+
     @click.command()
     def command() -> None:
         click.echo(origin_of("--token-file"))
 
-    assert CliRunner().invoke(command, catch_exceptions=False).output == "FOREWARN_TOKEN_FILE\n"
+    assert CliRunner().invoke(command).output.strip() == "FOREWARN_TOKEN_FILE"
+
+
+def test_usage_error_has_the_name_of_its_option() -> None:
+    with pytest.raises(CliError, match=r"^--speed: too fast$") as refused, usage_errors("--speed", ValueError):
+        raise ValueError("too fast")
+    assert refused.value.code is ExitCode.USAGE
+    with pytest.raises(KeyError), usage_errors("--speed", ValueError):
+        raise KeyError
+
+
+@pytest.mark.parametrize(
+    ("arguments", "variable", "origin"),
+    [
+        (["--config", "gone.toml"], "", "--config: gone.toml"),
+        ([], "gone.toml", "TOY_CONFIG: gone.toml"),
+        ([], "other.toml", "gone.toml"),
+        ([], "", "gone.toml"),
+    ],
+    ids=["option", "variable", "another file", "no option"],
+)
+def test_settings_file_that_cannot_be_read_is_refused_by_its_origin(
+    arguments: list[str], variable: str, origin: str
+) -> None:
+    @click.command()
+    @declare_config_option("TOY_CONFIG", "The file.")
+    def command(config: str | None) -> None:
+        del config
+        read_settings_file(Path("gone.toml"))
+
+    refused = CliRunner().invoke(command, arguments, env={"TOY_CONFIG": variable}).exception
+    assert str(refused) == f"{origin}: cannot be read: No such file or directory"
 
 
 def test_origin_outside_a_command_is_the_option() -> None:

@@ -81,6 +81,12 @@ def test_command_gets_the_service_in_place_of_the_options() -> None:
         ({"URL": URL}, ("--token", "two words"), "--token: the value is not a token"),
         ({"URL": URL, "TOKEN": "one\n"}, (), "FOREWARN_TOKEN: the value is not a token"),
         ({"TOKEN": "\N{EURO SIGN}"}, (), "FOREWARN_TOKEN: the value is not a token"),
+        ({"TOKEN": "t"}, ("--url", "127.0.0.1:1"), "--url: 127.0.0.1:1 is not the URL of a service"),
+        ({"URL": "ftp://x", "TOKEN": "t"}, (), "FOREWARN_URL: ftp://x is not the URL of a service"),
+        ({}, ("--cells", "gone.toml"), "--cells: gone.toml: cannot be read"),
+        ({"CELLS": "gone.toml", "CELL": "c"}, (), "FOREWARN_CELLS: gone.toml: cannot be read"),
+        ({}, ("--config", "gone.toml"), "--config: gone.toml: cannot be read"),
+        ({"CONFIG": "gone.toml"}, (), "FOREWARN_CONFIG: gone.toml: cannot be read"),
     ],
 )
 def test_refusal_names_where_the_value_comes_from(

@@ -1,8 +1,13 @@
-"""Exit codes for errors of the client library."""
+"""Options of a guest endpoint: the origin of a wrong value, and exit codes for errors of the client library."""
 
 from collections.abc import Iterator
 
-from forewarn.cli.options.endpoint import exit_code_for
+import click
+import pytest
+from click.testing import CliRunner
+
+from forewarn.cli.errors import CliError
+from forewarn.cli.options.endpoint import EndpointConnection, exit_code_for, with_endpoint
 from forewarn.client import ClientError
 from forewarn.client.discovery import NotDiscovered
 
@@ -31,3 +36,19 @@ def test_every_error_of_the_client_has_its_exit_code() -> None:
         "NotUnderstood": 5,
         "NoName": 5,
     }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "variable", "origin"),
+    [(["--endpoint", "ftp://x"], "", "--endpoint"), ([], "ftp://x", "FOREWARN_ENDPOINT")],
+    ids=["option", "variable"],
+)
+def test_wrong_endpoint_is_refused_by_its_origin(arguments: list[str], variable: str, origin: str) -> None:
+    @click.command()
+    @with_endpoint
+    def command(connection: EndpointConnection) -> None:
+        del connection
+
+    refused = CliRunner().invoke(command, arguments, env={"FOREWARN_ENDPOINT": variable}).exception
+    assert isinstance(refused, CliError)
+    assert str(refused).startswith(f"{origin}: 'ftp://x' is not a metadata endpoint; write it like ")

@@ -12,7 +12,7 @@ import msgspec
 from forewarn.agent.settings import AgentSettings, read_settings, searched_files, settings_file, variable
 from forewarn.cli.colours import Colour, coloured
 from forewarn.cli.errors import CliError, ExitCode
-from forewarn.cli.options.common import FILE_PATH, CommandGroup, option, output_option, setting_option
+from forewarn.cli.options.common import FILE_PATH, CommandGroup, declare_config_option, output_option, setting_option
 from forewarn.cli.options.endpoint import ENDPOINT_HELP
 from forewarn.cli.output import Output, write, write_json, write_message
 from forewarn.clock import SystemClock
@@ -23,11 +23,8 @@ if TYPE_CHECKING:
 
 app = CommandGroup()
 
-agent_config_option = option(
-    "--config",
-    envvar="FOREWARN_AGENT_CONFIG",
-    metavar="FILE",
-    help="The settings file; default: ./agent.toml, else /etc/forewarn/agent.toml.",
+agent_config_option = declare_config_option(
+    "FOREWARN_AGENT_CONFIG", "The settings file; default: ./agent.toml, else /etc/forewarn/agent.toml."
 )
 endpoint_option = setting_option("endpoint", ENDPOINT_HELP, "URL", variable=variable)
 state_option = setting_option("state", "The directory of the agent's journal.", "DIR", variable=variable)

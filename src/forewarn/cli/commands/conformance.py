@@ -9,13 +9,13 @@ import click
 from forewarn.cli.colours import Colour
 from forewarn.cli.errors import CliError, ExitCode
 from forewarn.cli.files import atomic_write
-from forewarn.cli.options.common import ANY_NUMBER, FILE_PATH, option, origin_of, output_option
+from forewarn.cli.options.common import ANY_NUMBER, FILE_PATH, option, origin_of, output_option, usage_errors
 from forewarn.cli.options.endpoint import exit_code_for
 from forewarn.cli.options.upload import find_upload_target, upload_option, upload_report
 from forewarn.cli.output import Output, write_json, write_message
 from forewarn.cli.views.progress import ProgressBar
 from forewarn.cli.views.tables import Column, write_table
-from forewarn.client import ClientError, Unreachable
+from forewarn.client import ClientError, NotAnEndpoint, Unreachable
 from forewarn.client.endpoint import resolve_endpoint
 from forewarn.core.duration import parse_duration
 from forewarn.core.errors import Invalid
@@ -162,7 +162,7 @@ def _run_checks(
     first, second, *_ = (*approve, None, None)
     done = 0
     try:
-        with ProgressBar("Checking", writes_end=False) as bar:
+        with usage_errors("URL", NotAnEndpoint), ProgressBar("Checking", writes_end=False) as bar:
 
             def show(_: Finding) -> None:
                 nonlocal done
@@ -233,10 +233,8 @@ def _write_summary(found: Report, options: Mapping[str, bool]) -> None:
 
 
 def _seconds(flag: str, duration: str) -> float:
-    try:
+    with usage_errors(flag, Invalid):
         seconds = parse_duration(duration) / timedelta(seconds=1)
-    except Invalid as error:
-        raise CliError(ExitCode.USAGE, f"{origin_of(flag)}: {error}") from None
     if seconds <= 0:
         raise CliError(ExitCode.USAGE, f"{origin_of(flag)} must be greater than 0")
     return seconds

@@ -21,8 +21,8 @@ from forewarn.cli.options.common import (
     ONE_SHOT_SECONDS,
     complete_words,
     option,
-    origin_of,
     output_option,
+    usage_errors,
 )
 from forewarn.cli.options.ports import REACH_HELP, read_ports
 from forewarn.cli.options.upload import find_upload_target, upload_option, upload_report
@@ -281,10 +281,8 @@ def _own_scenario(kit: "ModuleType", path: Path) -> "ExamScenario":
 
 
 def _expectations(kit: "ModuleType", texts: Sequence[str], *, for_others: bool) -> "Expectations":
-    try:
+    with usage_errors("--expect", kit.InvalidExpectation):
         parsed: Expectations = kit.parse_expectations(texts, for_others=for_others)
-    except kit.InvalidExpectation as error:
-        raise CliError(ExitCode.USAGE, f"{origin_of('--expect')}: {error}") from None
     return parsed
 
 

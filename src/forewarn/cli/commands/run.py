@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from forewarn.cli.errors import CliError, ExitCode
-from forewarn.cli.options.common import option, origin_of, with_options
+from forewarn.cli.options.common import option, usage_errors, with_options
 from forewarn.cli.options.completion import complete_vms
 from forewarn.cli.options.connection import SERVICE_OPTIONS, connect
 from forewarn.cli.options.ports import REACH_HELP, read_ports
@@ -20,10 +20,8 @@ from forewarn.testing.sandbox.ports import parse_listener
 
 
 def _read_listeners(_: click.Context, __: click.Parameter, texts: Sequence[str]) -> tuple[tuple[str, int], ...]:
-    try:
+    with usage_errors("--listen-also", ValueError):
         return tuple(dict.fromkeys(parse_listener(text) for text in texts))
-    except ValueError as error:
-        raise CliError(ExitCode.USAGE, f"{origin_of('--listen-also')}: {error}") from None
 
 
 # Without interspersed arguments, options after the program's name belong to the program, with or without `--`.

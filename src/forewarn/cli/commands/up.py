@@ -16,8 +16,10 @@ from forewarn.cli.options.common import (
     output_option,
     setting_option,
     shared_setting_option,
+    usage_errors,
 )
 from forewarn.cli.output import Output
+from forewarn.settings.errors import InvalidSettingsFile
 from forewarn.settings.load import find_settings_file, load_settings
 from forewarn.settings.rehearsal import Rehearsal, load_rehearsal
 from forewarn.settings.schema import EMULATOR, Settings
@@ -52,7 +54,8 @@ def up(config: str | None, output: Output, like: Path | None, closed_gate: tuple
     if like is not None:
         if click.get_current_context().get_parameter_source("config") is ParameterSource.COMMANDLINE:
             raise CliError(ExitCode.USAGE, "--like and --config are mutually exclusive: --like is the settings file")
-        settings, rehearsal = load_rehearsal(like, flags=given_settings(flags), closed_gates=closed_gate)
+        with usage_errors("--like", InvalidSettingsFile):
+            settings, rehearsal = load_rehearsal(like, flags=given_settings(flags), closed_gates=closed_gate)
         _run(settings, output, like, rehearsal)
         return
     if closed_gate:

@@ -1,14 +1,18 @@
 """Options shared by several commands, as decorators, and the types of their values."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from enum import StrEnum
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 from click.core import ParameterSource
 
+from forewarn.cli.errors import CliError, ExitCode
 from forewarn.cli.output import Output
+from forewarn.settings.errors import InvalidSettingsFile
 from forewarn.settings.types import flag_name, variable_name
 
 if TYPE_CHECKING:
@@ -109,17 +113,52 @@ def option(*declarations: str, **attributes: Any) -> Decorator:
 
 
 def origin_of(flag: str) -> str:
-    """Return where a value comes from, for messages: the flag, or its variable.
+    """Return the option or argument, as in the usage, or the variable that its value is from; for messages.
 
-    It is the variable if the running command has its value from there, or has no such option.
+    A command without this option has read the variable itself.
     """
-    if (ctx := click.get_current_context(silent=True)) is None:
+    ctx = click.get_current_context(silent=True)
+    if ctx is None:
         return flag
-    for param in ctx.command.params:
-        if flag in param.opts:
-            from_variable = ctx.get_parameter_source(param.name or "") is ParameterSource.ENVIRONMENT
-            return str(param.envvar) if from_variable else flag
-    return variable_name(flag.removeprefix("--").replace("-", "_"))
+    param = next((each for each in ctx.command.params if flag.lower() in each.opts), None)
+    if param is None:
+        return variable_name(flag.removeprefix("--").replace("-", "_"))
+    is_variable = ctx.get_parameter_source(param.name or "") is ParameterSource.ENVIRONMENT
+    return str(param.envvar) if is_variable else flag
+
+
+@contextmanager
+def usage_errors(flag: str, *kinds: type[Exception]) -> Iterator[None]:
+    """Report these errors, raised within this context, as wrong usage of an option."""
+    try:
+        yield
+    except kinds as error:
+        raise CliError(ExitCode.USAGE, f"{origin_of(flag)}: {error}") from error
+
+
+@contextmanager
+def config_errors(config: str | None) -> Iterator[None]:
+    """Report that the settings file that --config names cannot be read, as wrong usage of this option."""
+    try:
+        yield
+    except InvalidSettingsFile as error:
+        if config is None or error.path != Path(config).expanduser():
+            raise
+        raise CliError(ExitCode.USAGE, f"{origin_of('--config')}: {error}") from error
+
+
+def declare_config_option(variable: str, help_: str) -> Decorator:
+    """Declare --config. If its file cannot be read, the error names the option or the variable."""
+
+    def decorate(command: Command) -> Command:
+        @wraps(command)
+        def wrapped(config: str | None, **given: Any) -> None:
+            with config_errors(config):
+                command(config=config, **given)
+
+        return option("--config", envvar=variable, metavar="FILE", help=help_)(wrapped)
+
+    return decorate
 
 
 SHARED_SETTINGS = {
@@ -160,7 +199,7 @@ def with_options(options: Iterable[Decorator]) -> Decorator:
     return decorate
 
 
-config_option = option("--config", envvar="FOREWARN_CONFIG", metavar="FILE", help="The settings file.")
+config_option = declare_config_option("FOREWARN_CONFIG", "The settings file.")
 output_option = option(
     "--output",
     "-o",

@@ -12,7 +12,7 @@ from click.core import ParameterSource
 
 from forewarn.api.cells import connect_cell, connect_cells
 from forewarn.api.client import TIMEOUT, ApiClient, LocalApiClient, ServiceAddress
-from forewarn.api.errors import InvalidToken, RequestRefused
+from forewarn.api.errors import InvalidCells, InvalidToken, InvalidUrl, RequestRefused
 from forewarn.api.local_service import TOKEN_FILE, ephemeral_root, find_service, is_token, read_token
 from forewarn.cli.errors import CliError, ExitCode
 from forewarn.cli.options.common import (
@@ -24,6 +24,7 @@ from forewarn.cli.options.common import (
     origin_of,
     output_option,
     setting_option,
+    usage_errors,
     with_options,
 )
 from forewarn.cli.output import Output
@@ -139,7 +140,8 @@ def connect(
     A local service is looked up at the first request, so that errors in the command's own options come first.
     """
     if token is None and token_file is not None:
-        token = _read_token_file(token_file)
+        with usage_errors("--token-file", InvalidToken):
+            token = read_token(token_file, may_be_link=True)
     elif token and not is_token(token):
         raise CliError(ExitCode.USAGE, f"{origin_of('--token')}: the value is not a token")
     if url is not None:
@@ -148,16 +150,18 @@ def connect(
                 ExitCode.USAGE,
                 f"{origin_of('--url')} requires a token: set FOREWARN_TOKEN or use {origin_of('--token-file')}",
             )
-        return _keep_positions(ApiClient(url, token, ca=ca, timeout=timeout))
+        with usage_errors("--url", InvalidUrl):
+            return _keep_positions(ApiClient(url, token, ca=ca, timeout=timeout))
     if cell is not None and cells is None:
         raise CliError(
             ExitCode.USAGE,
             f"{origin_of('--cell')} requires the file that lists the cells: set FOREWARN_CELLS or use --cells",
         )
-    if cells is not None and cell is not None:
-        return _keep_positions(connect_cell(cells, cell, timeout=timeout))
-    if cells is not None and data is None and not os.environ.get(variable_name("data")):
-        return connect_cells(cells, timeout=timeout)
+    with usage_errors("--cells", InvalidCells, InvalidUrl):
+        if cells is not None and cell is not None:
+            return _keep_positions(connect_cell(cells, cell, timeout=timeout))
+        if cells is not None and data is None and not os.environ.get(variable_name("data")):
+            return connect_cells(cells, timeout=timeout)
     return LocalApiClient(lambda: _find_address(token, ca, data, config), timeout=timeout)
 
 
@@ -193,10 +197,3 @@ def _find_address(token: str | None, ca: Path | None, data: str | None, config: 
     token = token or read_token(found / TOKEN_FILE)
     pinned = Path(service.certificate) if service.certificate is not None else None
     return ServiceAddress(service.operator_url, token, ca, pinned)
-
-
-def _read_token_file(file: Path) -> str:
-    try:
-        return read_token(file, may_be_link=True)
-    except InvalidToken as error:
-        raise CliError(ExitCode.USAGE, f"{origin_of('--token-file')}: {error}") from None

@@ -6,7 +6,7 @@ from functools import wraps
 from typing import Any, Concatenate, NamedTuple, ParamSpec
 
 from forewarn.cli.errors import CliError, ExitCode
-from forewarn.cli.options.common import Command, OptionTable, option, origin_of, output_option, with_options
+from forewarn.cli.options.common import Command, OptionTable, option, output_option, usage_errors, with_options
 from forewarn.cli.output import Output, write_message
 from forewarn.client import (
     ClientError,
@@ -79,7 +79,10 @@ def with_endpoint(command: Callable[Concatenate[EndpointConnection, P], None]) -
 
 def connect(endpoint: str | None = None, name: str | None = None, retry_for: str = "30s") -> ScheduledEvents:
     """Return a client of the endpoint that the options name; it reports retries on stderr."""
-    return ScheduledEvents(endpoint, name=name, retry_for=_seconds(retry_for), on_trouble=_write_retry)
+    with usage_errors("--retry-for", Invalid):
+        seconds = parse_duration(retry_for) / timedelta(seconds=1)
+    with usage_errors("--endpoint", NotAnEndpoint):
+        return ScheduledEvents(endpoint, name=name, retry_for=seconds, on_trouble=_write_retry)
 
 
 def _emulator_hint(error: ClientError) -> str:
@@ -105,10 +108,3 @@ def exit_code_for(error: ClientError) -> ExitCode:
 
 def _write_retry(error: ClientError, pause: float) -> None:
     write_message(f"{error.what}; retrying in {pause:.0f} s.")
-
-
-def _seconds(duration: str) -> float:
-    try:
-        return parse_duration(duration) / timedelta(seconds=1)
-    except Invalid as error:
-        raise CliError(ExitCode.USAGE, f"{origin_of('--retry-for')}: {error}") from None

@@ -2,8 +2,7 @@
 
 import click
 
-from forewarn.cli.errors import CliError, ExitCode
-from forewarn.cli.options.common import origin_of
+from forewarn.cli.options.common import usage_errors
 from forewarn.testing.sandbox.ports import parse_ports
 
 REACH_HELP = "Let it reach these ports of this machine's loopback, at the same ports of its own 127.0.0.1."
@@ -11,7 +10,5 @@ REACH_HELP = "Let it reach these ports of this machine's loopback, at the same p
 
 def read_ports(_: click.Context, __: click.Parameter, text: str | None) -> tuple[int, ...]:
     """Return the ports that the user typed."""
-    try:
+    with usage_errors("--reach", ValueError):
         return () if text is None else parse_ports(text)
-    except ValueError as error:
-        raise CliError(ExitCode.USAGE, f"{origin_of('--reach')}: {error}") from None

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from forewarn.api import v1
 from forewarn.api.client import ApiClient
-from forewarn.cli.options.common import option
+from forewarn.cli.options.common import config_errors, option
 from forewarn.cli.options.connection import connect
 from forewarn.cli.output import write_message
 from forewarn.settings.types import variable_name
@@ -26,11 +26,12 @@ OPTIONS = ("url", "token", "token_file", "ca", "data", "config")
 def find_upload_target() -> ApiClient:
     """Return the emulator that will get the report; raise an error at once if it would not accept one."""
     url, token, token_file, ca, data, config = (os.environ.get(variable_name(name)) or None for name in OPTIONS)
-    api = connect(
-        url, token, Path(token_file) if token_file else None, Path(ca) if ca else None, data=data, config=config
-    )
-    api.reports()
-    return api
+    with config_errors(config):
+        api = connect(
+            url, token, Path(token_file) if token_file else None, Path(ca) if ca else None, data=data, config=config
+        )
+        api.reports()
+        return api
 
 
 def upload_report(api: ApiClient, report: v1.AddReport) -> None:
