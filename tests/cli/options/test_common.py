@@ -9,7 +9,11 @@ from click.testing import CliRunner
 
 from forewarn.cli.errors import CliError, ExitCode
 from forewarn.cli.options.common import (
+    ANY_NUMBER,
+    FROM_0,
     FROM_1,
+    FROM_1_TO_100,
+    ONE_SHOT_SECONDS,
     ChoiceType,
     CommandGroup,
     complete_words,
@@ -43,6 +47,27 @@ def test_wrong_choice_is_refused_with_all_and_the_nearest() -> None:
     with pytest.raises(click.BadParameter) as refused:
         convert("zzz")
     assert "?" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("type_", "accepted", "refused", "allowed"),
+    [
+        (FROM_0, ("0", "7"), ("-1", "1.5", "x", ""), "use an integer of at least 0."),
+        (FROM_1, ("1",), ("0",), "use an integer of at least 1."),
+        (ANY_NUMBER, ("-0.5", "1e9"), ("x", "nan"), "use a number."),
+        (FROM_1_TO_100, ("1", "99.5", "100"), ("0.9", "101", "nan"), "use a number from 1 to 100."),
+        (ONE_SHOT_SECONDS, ("0.1", "3600"), ("0", "3601"), "use a number from 0.1 to 3600."),
+    ],
+    ids=["from 0", "from 1", "any", "from 1 to 100", "seconds"],
+)
+def test_number_out_of_bounds_is_refused_with_those_that_are_allowed(
+    type_: click.ParamType[float], accepted: tuple[str, ...], refused: tuple[str, ...], allowed: str
+) -> None:
+    assert [type_.convert(text, None, None) for text in accepted] == list(map(float, accepted))
+    for text in refused:
+        with pytest.raises(click.BadParameter) as error:
+            type_.convert(text, None, None)
+        assert error.value.message == f"{text} is not allowed: {allowed}"
 
 
 def test_words_are_completed_in_any_case() -> None:
@@ -149,9 +174,3 @@ def test_help_lists_options_and_commands_in_the_order_of_their_definition() -> N
     for name in ("zeta", "alpha"):
         group.command(name)(lambda: None)
     assert group.list_commands(click.Context(group)) == ["zeta", "alpha"]
-
-
-def test_number_out_of_its_limits_is_refused() -> None:
-    assert FROM_1.convert(1, None, None) == 1
-    with pytest.raises(click.BadParameter):
-        FROM_1.convert(0, None, None)

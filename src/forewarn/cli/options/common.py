@@ -4,8 +4,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import StrEnum
 from functools import wraps
+from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import click
 from click.core import ParameterSource
@@ -17,6 +18,8 @@ from forewarn.settings.types import flag_name, variable_name
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
+
+N = TypeVar("N", bound=float)
 
 Command: TypeAlias = Callable[..., None]
 Decorator: TypeAlias = Callable[[Command], Command]
@@ -65,23 +68,30 @@ class ChoiceType(click.ParamType[StrEnum]):
         return f"{', '.join(others)} and {last}" if others else last
 
 
-class _Integer(click.IntRange):
-    """An integer within limits; Click's messages would say `integer range`."""
-
-    name = "integer"
-
-
-class _Number(click.FloatRange):
-    """A number within limits."""
+class _Number(click.ParamType[N]):
+    """A number within bounds; the error about another one says which are allowed, where Click's says `x>=1`."""
 
     name = "number"
 
+    def __init__(self, parse: Callable[[str], N], allowed: str, least: float = -inf, most: float = inf) -> None:
+        self._parse, self._allowed, self._least, self._most = parse, allowed, least, most
 
-FROM_0 = _Integer(min=0)
-FROM_1 = _Integer(min=1)
-ANY_NUMBER = _Number()
-FROM_1_TO_100 = _Number(min=1, max=100)
-ONE_SHOT_SECONDS = _Number(min=0.1, max=3600)
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> N:
+        """Return the number."""
+        try:
+            number = self._parse(value)
+        except ValueError:
+            number = None
+        if number is None or not self._least <= number <= self._most:
+            self.fail(f"{value} is not allowed: use {self._allowed}.", param, ctx)
+        return number
+
+
+FROM_0 = _Number(int, "an integer of at least 0", 0)
+FROM_1 = _Number(int, "an integer of at least 1", 1)
+ANY_NUMBER = _Number(float, "a number")
+FROM_1_TO_100 = _Number(float, "a number from 1 to 100", 1, 100)
+ONE_SHOT_SECONDS = _Number(float, "a number from 0.1 to 3600", 0.1, 3600)
 
 
 class CommandGroup(click.Group):
