@@ -8,7 +8,7 @@ import click
 
 from forewarn.cli.errors import CliError, ExitCode
 from forewarn.cli.extras import require_cluster
-from forewarn.cli.options.common import CommandGroup, config_option, output_option
+from forewarn.cli.options.common import CommandGroup, config_option, output_option, reason_option
 from forewarn.cli.output import Output
 from forewarn.settings.load import find_settings_file, load_settings
 from forewarn.settings.loader import Precedence, SettingSource, parse_value
@@ -69,7 +69,7 @@ def check(config: str | None, output: Output) -> None:
 
 @app.command("config")
 @click.argument("values", nargs=-1, metavar="[KEY=VALUE]...")
-@click.option("--reason", default="", help="Why, for the journal.", metavar="TEXT")
+@reason_option
 @config_option
 @output_option
 def configure(values: tuple[str, ...], reason: str, config: str | None, output: Output) -> None:
