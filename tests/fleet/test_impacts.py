@@ -9,7 +9,7 @@ import pytest
 from forewarn.clock import ManualClock
 from forewarn.core.event import EventType, State
 from forewarn.core.event_type import EVENT_TYPES
-from forewarn.core.impact import Done, Failed, ImpactOutcome, ImpactState, NotStarted, Retry, Unknown
+from forewarn.core.impact import Done, Failed, ImpactState, NotStarted, Retry, Unknown
 from forewarn.core.impact_lifecycle import resolve, retry
 from forewarn.core.journal import EntryKind
 from forewarn.core.scope import Scope, ScopeKind
@@ -382,7 +382,7 @@ class BegunWork(SimulatedPlatform):
 
     begun = 0
 
-    async def carry_out(self, work: Work) -> ImpactOutcome:
+    async def carry_out(self, work: Work) -> Done | Failed | Retry:
         """Count the work, then carry it out."""
         self.begun += 1
         return await super().carry_out(work)
