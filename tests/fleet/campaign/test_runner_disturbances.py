@@ -8,7 +8,7 @@ import pytest
 
 from forewarn.clock import ManualClock, wait_until
 from forewarn.core.campaign.record import CampaignState, WaveState
-from forewarn.core.campaign.spec import Window
+from forewarn.core.campaign.spec import Limit, Selection, Window
 from forewarn.core.errors import NotAnnounced
 from forewarn.core.event import EventType
 from forewarn.core.impact import Done, Failed, NotStarted
@@ -16,6 +16,7 @@ from forewarn.core.journal import EntryKind
 from forewarn.core.policy import PRODUCTION
 from forewarn.core.scope import Scope
 from forewarn.fleet.campaign.runner import CampaignRunner
+from forewarn.fleet.service import Fleet
 from forewarn.platform.port import GatePassed, GateRequest, Work
 from forewarn.store.port import RecordKey, RecordKind, StoreFull
 from tests.core.sample_scopes import TEN, scope, vm, web_scope
@@ -32,6 +33,7 @@ from tests.fleet.campaign.policy_checks import PolicyCheckingStore
 from tests.fleet.fleets import CampaignGatedStore, Save, read_journal, run_fleet, until
 
 HOUR = timedelta(hours=1)
+OTHER_ID = CAMPAIGN_ID[:-1] + "1"
 
 
 def at(hours: int, minutes: int = 0) -> datetime:
@@ -115,7 +117,7 @@ async def test_two_campaigns_over_one_scope_take_turns_by_update_domain() -> Non
     async with run_fleet(web_scope(), store=store, clock=clock, platform=platform) as fleet:
         await start_campaign(fleet, campaign_spec())
         await fleet.time.advance(10 * MINUTE)
-        await start_campaign(fleet, campaign_spec(name="firmware"), id_=CAMPAIGN_ID[:-1] + "1")
+        await start_campaign(fleet, campaign_spec(name="firmware"), id_=OTHER_ID)
         await fleet.time.advance(12 * HOUR)
         assert [each.state for each in fleet.campaigns.all()] == [CampaignState.COMPLETED] * 2
     assert platform.done == {f"web/web-{n}": [EventType.REBOOT] * 2 for n in range(6)}
@@ -329,3 +331,78 @@ async def test_index_is_kept_when_the_watch_is_faster_than_the_save(
         await advance_to(fleet, at(16))
         assert fleet.campaigns.find(CAMPAIGN_ID).state is CampaignState.COMPLETED
     assert rebuilt == []
+
+
+class HesitantCampaignStore(CampaignGatedStore):
+    """A store that can also delay, and then refuse, the next save of one campaign."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.delayed: RecordKey | None = None
+        self.is_delaying = asyncio.Event()
+        self.may_refuse = asyncio.Event()
+
+    async def intercept(self, key: RecordKey, save: Save) -> int:
+        if key != self.delayed:
+            return await super().intercept(key, save)
+        self.delayed = None
+        self.is_delaying.set()
+        await self.may_refuse.wait()
+        raise StoreFull(Path("/test"))
+
+
+def rivals() -> tuple[Scope, Scope]:
+    """Make a scope for each of two campaigns."""
+    return scope("a", vm("a-0")), scope("b", vm("b-0"))
+
+
+async def start_rivals(fleet: Fleet) -> None:
+    """Start two campaigns whose waves are due at 10:15 and of which only one may have impact."""
+    for name, id_ in (("a", CAMPAIGN_ID), ("b", OTHER_ID)):
+        spec = campaign_spec(name=name, selection=Selection(scopes=(name,)), scopes_at_once=Limit(1))
+        await start_campaign(fleet, spec, id_=id_)
+    await advance_to(fleet, at(10, 14))
+
+
+async def test_campaign_continues_when_another_one_was_paused_before_its_wave_was_saved_as_cleared() -> None:
+    store, clock = CampaignGatedStore(), ManualClock(TEN)
+    async with run_fleet(*rivals(), store=store, clock=clock, platform=DurablePlatform(clock)) as fleet:
+        await start_rivals(fleet)
+        store.may_save_campaigns.clear()
+        pausing = asyncio.create_task(fleet.campaigns.pause(CAMPAIGN_ID, by="bob"))
+        await until(lambda: store.waiting == 1)
+        clock.set(at(10, 15))
+        await until(lambda: fleet.campaigns.duty.blockers(OTHER_ID).has_limit)
+        store.may_save_campaigns.set()
+        await pausing
+        await until(lambda: fleet.campaigns.find(OTHER_ID).scopes[0].wave(1).state is WaveState.CLEARED)
+        await advance_to(fleet, at(10, 20))
+        states = [fleet.campaigns.find(id_).state for id_ in (CAMPAIGN_ID, OTHER_ID)]
+        assert states == [CampaignState.PAUSED, CampaignState.COMPLETED]
+
+
+async def test_campaign_continues_when_the_record_of_another_one_could_not_be_saved() -> None:
+    store, clock = HesitantCampaignStore(), ManualClock(TEN)
+    async with run_fleet(*rivals(), store=store, clock=clock, platform=DurablePlatform(clock)) as fleet:
+        await start_rivals(fleet)
+        store.delayed = RecordKey(RecordKind.CAMPAIGN, CAMPAIGN_ID)
+        clock.set(at(10, 15))
+        await store.is_delaying.wait()
+        await until(lambda: fleet.campaigns.duty.blockers(OTHER_ID).has_limit)
+        store.may_refuse.set()
+        await until(lambda: fleet.campaigns.find(OTHER_ID).scopes[0].wave(1).state is WaveState.CLEARED)
+
+
+async def test_campaign_continues_when_the_record_of_another_one_was_deleted() -> None:
+    store, clock = HesitantCampaignStore(), ManualClock(TEN)
+    async with run_fleet(*rivals(), store=store, clock=clock, platform=DurablePlatform(clock)) as fleet:
+        await start_rivals(fleet)
+        store.delayed = RecordKey(RecordKind.CAMPAIGN, CAMPAIGN_ID)
+        record = await store.load(store.delayed)
+        assert record is not None
+        clock.set(at(10, 15))
+        await store.is_delaying.wait()
+        await until(lambda: fleet.campaigns.duty.blockers(OTHER_ID).has_limit)
+        await store.save(record.key, None, (), expected=record.revision)
+        await until(lambda: fleet.campaigns.find(OTHER_ID).scopes[0].wave(1).state is WaveState.CLEARED)
+        store.may_refuse.set()

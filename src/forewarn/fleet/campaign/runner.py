@@ -294,9 +294,15 @@ class CampaignRunner:
                 self._fleet_load.release(action.events)
 
     def _drop_unsaved(self) -> None:
-        """Return to the saved record. The index still has to be brought back to it."""
-        self._release(*self._unsaved.actions)
-        self._unsaved = _Unsaved(self.record)
+        """Return to the saved record. The index still has to be brought back to it.
+
+        Another campaign may wait for the load that was reserved.
+        """
+        actions, self._unsaved = self._unsaved.actions, _Unsaved(self.record)
+        self._release(*actions)
+        is_cleared = any(isinstance(action, ClearWave) for action in actions)
+        if is_cleared and self._lifecycle is not _Lifecycle.STOPPED:
+            self._on_capacity()
 
     async def _save(self) -> bool:
         """Save the decisions, if they change anything. If the record was changed meanwhile, return False."""
