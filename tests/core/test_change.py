@@ -48,10 +48,12 @@ def test_each_reserve_is_large_enough() -> None:
     vm = a_vm(LONGEST_NAME)
     event = saved_scope(schedule(a_scope([vm]), a_request(vm.name), ALWAYS, now=NOW)).events[0]
     approvals = (Approval(vm=vm.name, at=LATE),) * 10
-    worst = Impact(vm=vm.name, state=ImpactState.UNKNOWN, attempt=99_999, begun_at=LATE, retry_at=LATE, why="w" * 96)
+    worst = Impact(vm=vm.name, state=ImpactState.RETRY, attempt=99_999, begun_at=LATE, retry_at=LATE, why="w" * 96)
+    stuck = msgspec.structs.replace(worst, state=ImpactState.UNKNOWN, retry_at=None, stuck_entry=9_999_999)
     done = Impact(vm=vm.name, state=ImpactState.DONE, attempt=99_999, begun_at=LATE)
     assert growth(event, approvals=approvals) <= 10 * (APPROVAL_RESERVE + len(vm.name))
-    assert growth(event, impacts=(worst,) * 10) <= 10 * (IMPACT_RESERVE + len(vm.name))
+    for impact in (worst, stuck):
+        assert growth(event, impacts=(impact,) * 10) <= 10 * (IMPACT_RESERVE + len(vm.name))
     assert growth(event, impacts=(done,)) + growth(vm, host="h" * MAX_NAME_LENGTH) <= IMPACT_RESERVE + len(vm.name)
     assert growth(event, started_at=LATE, host="h" * MAX_NAME_LENGTH) <= EVENT_RESERVE
 
@@ -160,6 +162,18 @@ def test_impact_of_one_vm_is_replaced() -> None:
     draft = Draft(scope, NOW)
     draft.put_impact(scope.events[0], Impact(vm="v1", state=ImpactState.DONE))
     assert draft.scope.events[0].impacts == (Impact(vm="v0"), Impact(vm="v1", state=ImpactState.DONE))
+
+
+def test_stuck_impact_has_the_number_of_the_entry_that_follows() -> None:
+    scope = a_scope([a_vm("v0")])
+    scope = saved_scope(schedule(scope, a_request("v0", failure=True), ALWAYS, now=NOW))
+    draft = Draft(scope, NOW)
+    draft.add_entry(EntryKind.HELD, by="ann")
+    draft.put_impact(scope.events[0], Impact(vm="v0", state=ImpactState.FAILED))
+    draft.add_entry(EntryKind.IMPACT_FAILED, by="ann")
+    assert draft.scope.events[0].impacts == (
+        Impact(vm="v0", state=ImpactState.FAILED, stuck_entry=draft.entries[-1].n),
+    )
 
 
 def test_ended_events_and_keys_are_forgotten_after_a_day() -> None:

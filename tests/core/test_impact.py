@@ -60,6 +60,14 @@ def test_state_of_work_is_either_settled_or_stuck_or_under_way() -> None:
     assert set(ImpactState) - SETTLED - STUCK == {ImpactState.PENDING, ImpactState.BEGUN, ImpactState.RETRY}
 
 
+def test_impact_is_stuck_since_an_entry_until_its_state_changes() -> None:
+    failed = Impact(vm="v0", state=ImpactState.FAILED, stuck_entry=7)
+    assert [failed.is_stuck(seen) for seen in (None, 8, 7, 6)] == [True, True, True, False]
+    assert Impact(vm="v0", state=ImpactState.UNKNOWN).is_stuck(1), "saved by an older version"
+    pending = failed.with_state(ImpactState.PENDING)
+    assert (pending, pending.is_stuck()) == (Impact(vm="v0"), False)
+
+
 def test_impact_is_stored_without_defaults_and_decoded_as_it_was() -> None:
     assert msgspec.to_builtins(Impact(vm="v0")) == {"vm": "v0"}
     impact = Impact(vm="v0", state=ImpactState.GIVEN_UP, attempt=3, begun_at=NOW, why="given up by ann")

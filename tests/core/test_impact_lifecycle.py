@@ -103,7 +103,7 @@ def test_stuck_work_waits_for_a_person(outcome: ImpactOutcome, state: ImpactStat
     (entry,) = change.entries
     assert (entry.kind, entry.why, entry.facts) == (kind, "no power", {"attempt": "1", "output": "output"})
     assert saved_scope(change).event(id_).impacts == (
-        Impact(vm="v0", state=state, attempt=1, begun_at=NOW, why="no power"),
+        Impact(vm="v0", state=state, attempt=1, begun_at=NOW, why="no power", stuck_entry=entry.n),
     )
     assert impacts_to_begin(saved_scope(change), now=NOW + timedelta(days=30)) == ()
 
@@ -157,6 +157,16 @@ def test_failed_work_is_retried_on_one_vm_or_on_all() -> None:
     ]
     assert saved_scope(change).event(id_).impact("v0") == Impact(vm="v0", attempt=1, begun_at=NOW)
     assert retry(scope, id_, by="ann", now=NOW, why="power is back").scope == change.scope
+
+
+def test_work_that_has_failed_since_the_request_is_not_retried() -> None:
+    scope, id_ = worked_on(Failed("no power"), "v0", "v1")
+    seen = scope.entries
+    scope = saved_scope(begin(scope, id_, "v1", now=NOW))
+    scope = saved_scope(settle(scope, id_, "v1", Failed("no power"), CONTEXT, now=NOW))
+    change = retry(scope, id_, by="ann", now=NOW, seen=seen)
+    assert [entry.vms for entry in change.entries] == [("v0",)]
+    assert retry(saved_scope(change), id_, by="ann", now=NOW, seen=seen).entries == ()
 
 
 @pytest.mark.parametrize("vm", ["v1", None])

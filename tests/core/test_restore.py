@@ -40,14 +40,15 @@ def test_work_that_had_not_ended_becomes_unknown_until_a_person_decides() -> Non
     (event,) = scope.events
     change = restore(scope, epoch="e2", shown=0, why=WHY, now=LATER)
     restored = saved_scope(change)
+    entries = {vm: entry.n for entry in change.entries if entry.kind is EntryKind.IMPACT_UNKNOWN for vm in entry.vms}
     why = f"{WHY}; the work may have been done since"
     assert restored.events[0].impacts == (
-        Impact(vm="v0", state=ImpactState.UNKNOWN, attempt=1, begun_at=NOW, why=why),
-        Impact(vm="v1", state=ImpactState.UNKNOWN, why=why),
+        Impact(vm="v0", state=ImpactState.UNKNOWN, attempt=1, begun_at=NOW, why=why, stuck_entry=entries["v0"]),
+        Impact(vm="v1", state=ImpactState.UNKNOWN, why=why, stuck_entry=entries["v1"]),
     )
     assert [(of.id, impact.vm) for of, impact in change.result.unknown] == [(event.id, "v0"), (event.id, "v1")]
     assert impacts_to_begin(restored, now=LATER) == ()
-    assert [entry.vms for entry in change.entries if entry.kind is EntryKind.IMPACT_UNKNOWN] == [("v0",), ("v1",)]
+    assert list(entries) == ["v0", "v1"]
     again = saved_scope(retry(restored, event.id, "v1", by="ann", now=LATER))
     assert [impact.vm for _, impact in impacts_to_begin(again, now=LATER)] == ["v1"]
 

@@ -73,6 +73,11 @@ class Draft:
         """Replace fields of the scope."""
         self.scope = msgspec.structs.replace(self.scope, **fields)
 
+    @property
+    def _next_entry(self) -> int:
+        """The number of the next journal entry."""
+        return self.scope.entries + len(self.entries) + 1
+
     def add_entry(
         self,
         entry_kind: EntryKind,
@@ -86,7 +91,7 @@ class Draft:
         """Add a journal entry."""
         self.entries.append(
             Entry(
-                n=self.scope.entries + len(self.entries) + 1,
+                n=self._next_entry,
                 at=self.now,
                 kind=entry_kind,
                 by=by,
@@ -134,7 +139,9 @@ class Draft:
         self.set(events=tuple(events.values()), **fields)
 
     def put_impact(self, event: Event, impact: Impact) -> None:
-        """Store the event with the impact on one VM replaced."""
+        """Store the event with the impact on one VM replaced. The next journal entry records its new state."""
+        if impact.is_stuck():
+            impact = msgspec.structs.replace(impact, stuck_entry=self._next_entry)
         impacts = tuple(impact if other.vm == impact.vm else other for other in event.impacts)
         self.put(msgspec.structs.replace(event, impacts=impacts))
 

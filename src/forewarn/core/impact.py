@@ -97,8 +97,14 @@ class Impact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
     """The host whose process began the work; None outside a cluster."""
     term: int = 0
     """The term of that process: only it, or a later one of the same host, may report the outcome."""
+    stuck_entry: int = 0
+    """The scope's journal entry since which it is stuck; 0: it is not stuck, or an older version saved it."""
+
+    def is_stuck(self, seen: int | None = None) -> bool:
+        """Return whether it waits for a person; with `seen`, since this entry of the scope's journal or before."""
+        return self.state in STUCK and (seen is None or self.stuck_entry <= seen)
 
     def with_state(self, state: ImpactState, *, why: str = "", retry_at: datetime | None = None) -> "Impact":
         """Return the impact in another state, without the texts of the previous state."""
         short = truncate_text(why, MAX_IMPACT_TEXT_BYTES)
-        return msgspec.structs.replace(self, state=state, why=short, retry_at=retry_at)
+        return msgspec.structs.replace(self, state=state, why=short, retry_at=retry_at, stuck_entry=0)

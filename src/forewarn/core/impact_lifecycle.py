@@ -144,13 +144,26 @@ def abandon_host(
     return draft.finish(len(begun))
 
 
-def retry(scope: Scope, event_id: str, vm: str | None = None, *, by: str, now: datetime, why: str = "") -> Change[None]:
-    """Retry failed or unknown impacts on request of a person: on one VM, or on all VMs that have one."""
+def retry(
+    scope: Scope,
+    event_id: str,
+    vm: str | None = None,
+    *,
+    by: str,
+    now: datetime,
+    why: str = "",
+    seen: int | None = None,
+) -> Change[None]:
+    """Retry failed or unknown impacts on request of a person: on one VM, or on all VMs that have one.
+
+    `seen`: the scope's last journal entry when it was requested; impacts that became stuck later are not retried.
+    """
     draft = Draft(scope, now)
     event, stuck = _find_stuck(scope, event_id, vm, "be retried")
     for impact in stuck:
-        draft.put_impact(draft.scope.event(event.id), impact.with_state(ImpactState.PENDING))
-        draft.add_entry(EntryKind.IMPACT_RETRIED, by=by, why=why, event=event, vms=(impact.vm,))
+        if impact.is_stuck(seen):
+            draft.put_impact(draft.scope.event(event.id), impact.with_state(ImpactState.PENDING))
+            draft.add_entry(EntryKind.IMPACT_RETRIED, by=by, why=why, event=event, vms=(impact.vm,))
     return draft.finish(None)
 
 

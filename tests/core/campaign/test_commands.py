@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from forewarn.core.campaign.actions import (
+    AnnounceWave,
     GateClosed,
     WaveRefused,
 )
@@ -29,6 +30,8 @@ from forewarn.core.campaign.record import (
 from forewarn.core.campaign.spec import CampaignPolicy, CampaignSpec, Limit, Selection
 from forewarn.core.errors import CampaignScopeNotFound, Invalid, InvalidCampaignState, NotAnnounced, PlacementFailed
 from forewarn.core.event import EventType
+from forewarn.core.impact import Failed
+from forewarn.core.impact_lifecycle import begin, settle
 from forewarn.core.journal import Entry, EntryKind
 from forewarn.core.policy import RuleContext
 from forewarn.core.scope import EventOutcome, Scope
@@ -68,6 +71,41 @@ def test_number_of_waves_in_retry_is_limited() -> None:
     draft.settle("s0", 1, [EventOutcome.COMPLETED], now=TEN)
     record = retry(draft.finish().record, many[-1].id, many[-1], by="bob", now=TEN).record
     assert len(record.attempts) == MAX_ATTEMPTS
+
+
+def with_stuck_work(*names: str) -> tuple[Campaign, list[Scope]]:
+    """Return a campaign over scopes of which the work on every first wave has failed."""
+    hand = RolloutDriver(*(scope(name, vm(name)) for name in names), halt_after=None)
+    for action in hand.decide():
+        assert isinstance(action, AnnounceWave)
+        hand.announce(action)
+    due = TEN + timedelta(minutes=15)
+    while actions := hand.decide(due):
+        for action in actions:
+            hand.clear(action)
+    for name in names:
+        (event,) = hand.scopes[name].events
+        begun = begin(hand.scopes[name], event.id, name, now=due).scope or hand.scopes[name]
+        settled = settle(begun, event.id, name, Failed("no power"), CONDITIONS, now=due).scope
+        hand.scopes[name] = settled or begun
+    hand.decide()
+    return hand.record, list(hand.scopes.values())
+
+
+def test_retry_of_stuck_work_is_for_the_failures_that_the_scope_has_then() -> None:
+    record, (web_scope,) = with_stuck_work("web")
+    decision = retry(record, "web", web_scope, by="bob", now=TEN)
+    assert decision.record.scopes[0].wave(1).state is WaveState.RETRYING
+    assert (decision.record.retries, decision.record.attempts) == ({"1/web": web_scope.entries}, {})
+
+
+def test_number_of_waves_with_stuck_work_in_retry_is_limited() -> None:
+    record, (first, second) = with_stuck_work("a", "b")
+    others = {f"1/s{n}": 1 for n in range(MAX_ATTEMPTS - 1)}
+    record = retry(msgspec.structs.replace(record, retries=others), "a", first, by="bob", now=TEN).record
+    assert len(record.retries) == MAX_ATTEMPTS
+    with pytest.raises(InvalidCampaignState, match="campaign kernel is about to retry 300 waves"):
+        retry(record, "b", second, by="bob", now=TEN)
 
 
 def test_while_aborting_only_failed_waves_can_be_skipped_and_only_stuck_ones_retried() -> None:

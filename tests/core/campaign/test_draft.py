@@ -67,6 +67,12 @@ def test_wave_is_changed_in_its_scope_only() -> None:
     assert (draft.has("b"), draft.has("c")) == (True, False)
 
 
+def test_wave_that_is_no_longer_retrying_has_no_retry() -> None:
+    draft = CampaignDraft(msgspec.structs.replace(a_campaign(), retries={"1/a": 7, "1/b": 8}))
+    draft.put_wave("a", 1, WaveState.CLEARED, TEN)
+    assert draft.finish().record.retries == {"1/b": 8}
+
+
 def test_completed_wave_is_done_and_its_failure_and_attempts_are_forgotten() -> None:
     record = a_campaign(halt_after=None)
     draft = CampaignDraft(msgspec.structs.replace(record, attempts={"1/a": 2, "1/b": 3}))

@@ -30,7 +30,11 @@ from forewarn.core.campaign.scope_rules import (
 from forewarn.core.campaign.spec import Window
 from forewarn.core.change import Change
 from forewarn.core.event import State
+from forewarn.core.impact import Failed
+from forewarn.core.impact_lifecycle import begin, settle
+from forewarn.core.journal import EntryKind
 from forewarn.core.policy import RuleContext
+from forewarn.core.scope import Scope
 from tests.core.campaign.rollout_driver import CONDITIONS, KERNEL, MINUTE, RolloutDriver, web
 from tests.core.sample_scopes import TEN
 
@@ -119,7 +123,31 @@ def test_nothing_is_cleared_after_the_window_has_closed() -> None:
 def test_ended_event_is_neither_withdrawn_nor_retried() -> None:
     withdraw = WithdrawEvent("web", KERNEL, "bob", "no")
     assert withdraw_event(web(), withdraw, CONDITIONS, now=TEN).entries == ()
-    assert retry_event(web(), RetryEvent("web", KERNEL, "bob"), now=TEN).entries == ()
+    assert retry_event(web(), RetryEvent("web", KERNEL, "bob", None), now=TEN).entries == ()
+
+
+def test_repeated_action_does_not_retry_what_has_failed_again() -> None:
+    hand = RolloutDriver(web())
+    hand.announce_next()
+    (clear,) = hand.decide(TEN + 15 * MINUTE)
+    hand.clear(clear)
+    (event,) = hand.scopes["web"].events
+    hand.scopes["web"] = fail_work(hand.scopes["web"], event.id)
+    action = RetryEvent("web", event.id, "bob", hand.scopes["web"].entries)
+    retried = retry_event(hand.scopes["web"], action, now=hand.now)
+    assert [(entry.kind, entry.vms) for entry in retried.entries] == [(EntryKind.IMPACT_RETRIED, ("web-0",))]
+    assert retried.scope is not None
+    again = fail_work(retried.scope, event.id)
+    assert retry_event(again, action, now=hand.now) == Change(again, (), None)
+
+
+def fail_work(scope: Scope, event: str) -> Scope:
+    """Begin the work on web-0, and let it fail."""
+    begun = begin(scope, event, "web-0", now=scope.changed_at).scope
+    assert begun is not None
+    failed = settle(begun, event, "web-0", Failed("no power"), CONDITIONS, now=scope.changed_at).scope
+    assert failed is not None
+    return failed
 
 
 def test_vms_without_an_event_are_left_over_unless_their_wave_was_skipped() -> None:

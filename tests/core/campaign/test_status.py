@@ -1,14 +1,17 @@
 """The status of a scope in its campaign, derived only from the record and the scope."""
 
 import msgspec
+import pytest
 
 from forewarn.core import operations
 from forewarn.core.campaign.actions import (
     CloseScope,
     ReadOutcome,
+    RetryEvent,
     ScopeRemoved,
     SkippedWaveEnded,
     WaveEnded,
+    WaveResumed,
     WaveStuck,
 )
 from forewarn.core.campaign.calendar import Calendar
@@ -92,6 +95,33 @@ def test_failure_is_found_once() -> None:
     hand.decide()
     assert hand.wave("web", 1).state is WaveState.FAILED
     assert status(hand.record, stuck).findings == ()
+
+
+@pytest.mark.parametrize(
+    ("state", "retries", "is_requested", "is_failed"),
+    [
+        (ImpactState.FAILED, {"1/web": 7}, True, False),
+        (ImpactState.FAILED, {"1/web": 6}, False, True),
+        (ImpactState.FAILED, {}, True, False),
+        (ImpactState.BEGUN, {"1/web": 7}, False, False),
+    ],
+    ids=["known to the request", "newer than the request", "requested in an older version", "retried"],
+)
+def test_request_for_a_retry_is_for_the_failures_that_it_has_seen(
+    state: ImpactState, retries: dict[str, int], is_requested: bool, is_failed: bool
+) -> None:
+    hand = announced()
+    (clear,) = hand.decide(TEN + 15 * MINUTE)
+    hand.clear(clear)
+    (event,) = hand.scopes["web"].events
+    impact = msgspec.structs.replace(event.impacts[0], state=state, why="no power", stuck_entry=7)
+    scope = msgspec.structs.replace(hand.scopes["web"], events=(msgspec.structs.replace(event, impacts=(impact,)),))
+    record = msgspec.structs.replace(with_wave(hand.record, WaveState.RETRYING), retries=retries)
+    found = status(record, scope)
+    request = RetryEvent("web", event.id, "campaign:kernel", retries.get("1/web"))
+    failure = WaveStuck("web", 1, "web-0: no power", unknown=False)
+    assert found.actions == ((request,) if is_requested else ())
+    assert found.findings == (() if is_requested else (failure,) if is_failed else (WaveResumed("web", 1),))
 
 
 def test_late_end_of_a_skipped_wave_is_found() -> None:

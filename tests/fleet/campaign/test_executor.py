@@ -231,7 +231,7 @@ async def test_stuck_work_of_an_event_is_retried() -> None:
             "web", lambda value: settle(value, bench.event, "web-0", Failed("no power"), context, now=DUE)
         )
         assert bench.impacts == [ImpactState.FAILED]
-        assert await bench.executor.execute(RetryEvent("web", bench.event, "bob")) is None
+        assert await bench.executor.execute(RetryEvent("web", bench.event, "bob", None)) is None
         assert bench.impacts == [ImpactState.PENDING]
 
 

@@ -406,3 +406,58 @@ async def test_campaign_continues_when_the_record_of_another_one_was_deleted() -
         await store.save(record.key, None, (), expected=record.revision)
         await until(lambda: fleet.campaigns.find(OTHER_ID).scopes[0].wave(1).state is WaveState.CLEARED)
         store.may_refuse.set()
+
+
+class AlwaysBroken:
+    """Work always fails, at once."""
+
+    repeatable = False
+
+    def __init__(self) -> None:
+        self.attempts: list[int] = []
+
+    async def carry_out(self, work: Work) -> Failed:
+        self.attempts.append(work.attempt)
+        return Failed("no power")
+
+    async def probe(self, work: Work) -> NotStarted:
+        return NotStarted()
+
+
+async def test_one_request_retries_failed_work_once_although_the_record_cannot_be_saved(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("forewarn.fleet.campaign.runner.FIRST_PAUSE", 0.001)
+    store, clock, platform = HesitantCampaignStore(), ManualClock(TEN), AlwaysBroken()
+    async with run_fleet(scope("a", vm("a-0")), store=store, clock=clock, platform=platform) as fleet:
+        await start_campaign(fleet, campaign_spec(halt_after=None))
+        await advance_to(fleet, at(10, 30))
+        await fleet.campaigns.retry(CAMPAIGN_ID, "a", by="bob")
+        store.may_refuse.set()
+        for _ in range(3):
+            store.is_delaying.clear()
+            store.delayed = RecordKey(RecordKind.CAMPAIGN, CAMPAIGN_ID)
+            await store.is_delaying.wait()
+        await until(lambda: fleet.campaigns.find(CAMPAIGN_ID).scopes[0].wave(1).state is WaveState.FAILED)
+        assert platform.attempts == [1, 2]
+        await fleet.campaigns.retry(CAMPAIGN_ID, "a", by="bob")
+        await until(lambda: fleet.campaigns.duty.busy == 0 and len(platform.attempts) == 3)
+
+
+@pytest.mark.parametrize("rounds", range(8))
+async def test_one_request_retries_failed_work_once_although_another_process_continues(rounds: int) -> None:
+    """The first process stops at any moment after the request."""
+    store, clock, platform = CampaignGatedStore(), ManualClock(TEN), AlwaysBroken()
+    async with run_fleet(scope("a", vm("a-0")), store=store, clock=clock, platform=platform) as fleet:
+        await start_campaign(fleet, campaign_spec(halt_after=None))
+        await advance_to(fleet, at(10, 30))
+        await fleet.campaigns.retry(CAMPAIGN_ID, "a", by="bob")
+        for _ in range(rounds):
+            await asyncio.sleep(0)
+        await fleet.campaigns.duty.stop()
+        await fleet.time.advance(MINUTE)
+        await fleet.campaigns.duty.start()
+        await until(lambda: fleet.campaigns.find(CAMPAIGN_ID).scopes[0].wave(1).state is WaveState.FAILED)
+        assert platform.attempts == [1, 2]
+        kinds = [row.entry.kind for row in await read_campaign_journal(store)]
+        assert kinds[-2:] == [EntryKind.WAVE_RETRIED, EntryKind.WAVE_FAILED]

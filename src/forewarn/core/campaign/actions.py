@@ -45,11 +45,13 @@ class WithdrawEvent(msgspec.Struct, frozen=True, gc=False):
 
 
 class RetryEvent(msgspec.Struct, frozen=True, gc=False):
-    """Retry the failed impacts of an event."""
+    """Retry the failed impacts of an event, except those that have failed since a person requested it."""
 
     scope: str
     event: str
     by: str
+    seen: int | None
+    """The scope's last journal entry when it was requested; None: unknown."""
 
 
 class ReadOutcome(msgspec.Struct, frozen=True, gc=False):

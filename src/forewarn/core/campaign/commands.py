@@ -150,20 +150,23 @@ def retry(
         return draft.finish()
     if wave.state is not WaveState.FAILED:
         raise InvalidCampaignState(f"wave {n} of scope {id_}", wave.state.text, "be retried")
-    request = record.request(id_, n)
-    if scope is not None and any(has_stuck_work(event) for event in scope.events if event.request == request):
-        draft.put_wave(id_, n, WaveState.RETRYING, now)
-    elif record.state is CampaignState.ABORTING:
+    request, key = record.request(id_, n), f"{n}/{id_}"
+    is_stuck = scope is not None and any(has_stuck_work(event) for event in scope.events if event.request == request)
+    if not is_stuck and record.state is CampaignState.ABORTING:
         raise InvalidCampaignState(
             f"wave {n} of scope {id_}", "over, and its campaign is aborted", "be announced again"
         )
-    elif len(record.attempts) >= MAX_ATTEMPTS and f"{n}/{id_}" not in record.attempts:
+    waiting = record.retries if is_stuck else record.attempts
+    if len(waiting) >= MAX_ATTEMPTS and key not in waiting:
         raise InvalidCampaignState(
             f"campaign {record.name}", f"about to retry {MAX_ATTEMPTS} waves", "retry more of them yet"
         )
+    if scope is not None and is_stuck:
+        draft.put_wave(id_, n, WaveState.RETRYING, now)
+        draft.set(retries={**record.retries, key: scope.entries})
     else:
         draft.put_wave(id_, n, WaveState.PLANNED, None)
-        draft.set(attempts={**record.attempts, f"{n}/{id_}": record.attempt(id_, n) + 1})
+        draft.set(attempts={**record.attempts, key: record.attempt(id_, n) + 1})
     draft.clear_failure(id_)
     draft.add_wave_entry(EntryKind.WAVE_RETRIED, id_, n, by=by, now=now, why=why)
     return draft.finish()

@@ -110,6 +110,8 @@ class CampaignDraft:
         wave = progress.wave(n)
         seconds = 0 if at is None else self.record.seconds(progress, at)
         self.put(progress.with_wave(n, wave.with_state(state, seconds)))
+        if (key := f"{n}/{scope}") in self.record.retries:
+            self.set(retries={other: seen for other, seen in self.record.retries.items() if other != key})
         return wave
 
     def add_entry(self, entry_kind: EntryKind, *, by: str = "", now: datetime, why: str = "", **facts: str) -> None:

@@ -42,9 +42,9 @@ def has_active_work(scope: Scope) -> bool:
     )
 
 
-def has_stuck_work(event: Event) -> bool:
-    """Return whether an impact of an event waits for a person."""
-    return any(impact.state in STUCK for impact in event.impacts)
+def has_stuck_work(event: Event, seen: int | None = None) -> bool:
+    """Return whether an impact of an event waits for a person; `seen` is as in `Impact.is_stuck`."""
+    return any(impact.is_stuck(seen) for impact in event.impacts)
 
 
 class FleetLoad:

@@ -33,7 +33,7 @@ MAX_FAILURE_BYTES = 192
 """How much of such a reason the record keeps."""
 
 MAX_ATTEMPTS = 300
-"""How many waves can be in a repeated attempt at the same time."""
+"""How many waves can be in a repeated attempt at the same time, and how many can wait for a retry of their impacts."""
 
 MAX_WAVES = 1_100
 """How many waves a scope can have: more than it can have update domains."""
@@ -216,6 +216,9 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc
     """How many waves have failed since it was last resumed."""
     attempts: dict[str, int] = {}
     """The number of attempts of unfinished waves, by `wave/scope`, if there was more than one."""
+    retries: dict[str, int] = {}
+    """The scope's last journal entry when a person requested a retry, by `wave/scope`, for waves that are RETRYING:
+    what has failed since is not retried. An older version has saved none."""
     wave_failures: dict[str, WaveFailure] = msgspec.field(default_factory=dict, name="troubles")
     """The reasons of the newest failures of current waves. `failed_waves` yields all."""
     gate: ClosedGate | None = None
@@ -274,6 +277,10 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc
     def attempt(self, scope: str, n: int) -> int:
         """Return the number of the current attempt of a wave, from 1."""
         return self.attempts.get(f"{n}/{scope}", 1)
+
+    def retry_seen(self, scope: str, n: int) -> int | None:
+        """Return the scope's last journal entry when the retry of a wave was requested; None: unknown."""
+        return self.retries.get(f"{n}/{scope}")
 
     def request(self, scope: str, n: int) -> str:
         """Derive the id of a wave's request: the same attempt of a wave always has the same id."""

@@ -144,11 +144,11 @@ def withdraw_event(scope: Scope, action: WithdrawEvent, context: RuleContext, *,
 
 
 def retry_event(scope: Scope, action: RetryEvent, *, now: datetime) -> Change[None]:
-    """Retry the failed impacts of an event."""
+    """Retry the failed impacts of an event, except those that have failed since the request, so also not twice."""
     event = scope.find_event(action.event)
-    if event is None or not has_stuck_work(event):
+    if event is None or not has_stuck_work(event, action.seen):
         return Change(scope, (), None)
-    return impact_lifecycle.retry(scope, event.id, by=action.by, now=now)
+    return impact_lifecycle.retry(scope, event.id, by=action.by, now=now, seen=action.seen)
 
 
 def close_scope(id_: str, scope: Scope | None, index: CampaignIndex, history: ScopeHistory) -> ScopeClosed:

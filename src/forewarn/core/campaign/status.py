@@ -195,9 +195,10 @@ class _StatusBuilder:
             elif not ended and wave.state is not WaveState.FAILED:
                 self.actions.append(ReadOutcome(id_, n))
             return
-        stuck = _find_stuck(id_, n, mine)
-        if stuck is not None and wave.state is WaveState.RETRYING:
-            self.actions += [RetryEvent(id_, event.id, self.record.actor) for event in mine if has_stuck_work(event)]
+        stuck, seen = _find_stuck(id_, n, mine), self.record.retry_seen(id_, n)
+        requested = [event for event in mine if wave.state is WaveState.RETRYING and has_stuck_work(event, seen)]
+        if requested:
+            self.actions += [RetryEvent(id_, event.id, self.record.actor, seen) for event in requested]
         elif stuck is not None:
             if wave.state is not WaveState.FAILED or self._is_news(stuck):
                 self.findings.append(stuck)
