@@ -110,6 +110,7 @@ class CampaignDriver:
         self.changed: set[str] = set()
         self.steps: list[Step] = []
         self.encode = CampaignEncoder()
+        self.encode.remember(self.record.id)
         self.encode(self.record)
         for id_, scope in self.scopes.items():
             self.index = observe(self.index, id_, scope)

@@ -43,6 +43,7 @@ def test_record_is_decoded_as_it_was_encoded() -> None:
 
 def test_incremental_encoding_equals_the_full_one() -> None:
     hand, encoder = RolloutDriver(web("a"), web("b")), CampaignEncoder()
+    encoder.remember(KERNEL)
     assert encoder(hand.record) == encode(hand.record)
     for finding in (WaveRefused("a", 1, "no power"), WaveRefused("b", 1, "no power")):
         hand.find(finding)
@@ -54,6 +55,15 @@ def test_incremental_encoding_equals_the_full_one() -> None:
         encode(over),
         encode(over),
     ]
+
+
+def test_only_scopes_of_a_remembered_campaign_are_kept() -> None:
+    record, encoder = campaign_over(web()), CampaignEncoder()
+    assert (encoder(record), encoder._known) == (encode(record), {})
+    encoder.remember(KERNEL)
+    assert (encoder(record), list(encoder._known)) == (encode(record), [KERNEL])
+    encoder.forget(KERNEL)
+    assert (encoder(record), encoder._known) == (encode(record), {})
 
 
 def test_times_of_waves_are_rounded_up_so_that_no_gap_is_too_short() -> None:

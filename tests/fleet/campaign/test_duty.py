@@ -180,3 +180,26 @@ async def test_campaign_continues_when_its_hosts_are_heard_after_a_restart() -> 
         after.cluster.hosts.hear("hv-0", "process")
         after.cluster.hosts.expect_hosts()
         await until(lambda: states(after) == [State.STARTED])
+
+
+async def test_encoded_scopes_are_kept_only_of_campaigns_that_the_process_runs() -> None:
+    async with run_cluster(web_scope()) as cluster:
+        first, second = cluster.fleets
+
+        def kept() -> list[list[str]]:
+            return [list(fleet.campaigns.duty._encoder._known) for fleet in cluster.fleets]
+
+        await start_campaign(second, campaign_spec())
+        await until(lambda: bool(first.replica.scope("web").events))
+        await second.campaigns.pause(CAMPAIGN_ID, by="bob")
+        await until(lambda: first.campaigns.find(CAMPAIGN_ID).state is CampaignState.PAUSED)
+        assert kept() == [[CAMPAIGN_ID], []]
+        await cluster.give_back()
+        await first.campaigns.resume(CAMPAIGN_ID, by="bob")
+        assert kept() == [[], []]
+        await first.campaigns.duty.start()
+        record = await cluster.store.load(RecordKey(RecordKind.CAMPAIGN, CAMPAIGN_ID))
+        assert record is not None
+        await cluster.store.save(record.key, None, (), expected=record.revision)
+        await until(lambda: not first.campaigns.all() and first.campaigns.duty.busy == 0)
+        assert kept() == [[], []]

@@ -336,17 +336,28 @@ decode = msgspec.json.Decoder(Campaign).decode
 
 
 class CampaignEncoder:
-    """Encodes campaign records as `encode` does, but encodes a scope again only if it has changed.
+    """Encodes campaign records as `encode` does, but a scope of a remembered campaign only if it has changed.
 
     A record of 25,000 waves has half a megabyte, of which a save changes a few hundred bytes.
     """
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[tuple[ScopeProgress, ...], list[msgspec.Raw]]] = {}
-        """By campaign: its scopes as last encoded."""
+        """By remembered campaign: its scopes as last encoded. They need several times the memory of the record."""
+
+    def remember(self, id_: str) -> None:
+        """Remember the encoded scopes of a campaign from now on; for one that this process runs, and saves often."""
+        self._known[id_] = (), []
+
+    def forget(self, id_: str) -> None:
+        """Forget the encoded scopes of a campaign."""
+        self._known.pop(id_, None)
 
     def __call__(self, campaign: Campaign) -> bytes:
-        before, parts = self._known.pop(campaign.id, ((), []))
+        if campaign.id not in self._known:
+            return encode(campaign)
+        before, parts = self._known[campaign.id]
+        self.remember(campaign.id)  # an error must not leave parts of this record with the scopes of another one
         if len(before) == len(campaign.scopes):
             for i, (old, new) in enumerate(zip(before, campaign.scopes, strict=True)):
                 if new is not old:
@@ -354,5 +365,5 @@ class CampaignEncoder:
         else:
             parts = [msgspec.Raw(encode(progress)) for progress in campaign.scopes]
         if not campaign.state.is_over:
-            self._known[campaign.id] = (campaign.scopes, parts)
+            self._known[campaign.id] = campaign.scopes, parts
         return encode(msgspec.structs.replace(campaign, scopes=parts))

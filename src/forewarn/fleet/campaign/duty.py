@@ -9,7 +9,7 @@ from datetime import datetime
 
 from forewarn.core.campaign.draft import CampaignBlockers
 from forewarn.core.campaign.load import FleetLoad, has_active_work
-from forewarn.core.campaign.record import Campaign
+from forewarn.core.campaign.record import Campaign, CampaignEncoder
 from forewarn.fleet.campaign.orphans import OrphanEvents
 from forewarn.fleet.campaign.runner import CampaignRunner
 from forewarn.fleet.duty import no_guards
@@ -34,6 +34,7 @@ class CampaignDuty:
         main_loop: MainLoop,
         record_loop: RecordLoop[Campaign],
         records: RecordTable[Campaign],
+        encoder: CampaignEncoder,
         *,
         checker: GateChecker,
         notifier: Notifier,
@@ -44,6 +45,7 @@ class CampaignDuty:
         self._main_loop = main_loop
         self._record_loop = record_loop
         self._records = records
+        self._encoder = encoder
         self._checker = checker
         self._notifier = notifier
         self._runners: dict[str, CampaignRunner] = {}
@@ -182,6 +184,7 @@ class CampaignDuty:
             on_finished=self._remove_runner,
         )
         self._runners[campaign.id] = runner
+        self._encoder.remember(campaign.id)
         for progress in campaign.scopes:
             self._by_scope.setdefault(progress.scope, []).append(runner)
         runner.wake()
@@ -191,6 +194,7 @@ class CampaignDuty:
 
     def _remove_runner(self, runner: CampaignRunner) -> None:
         self._runners.pop(runner.id, None)
+        self._encoder.forget(runner.id)
         for progress in runner.record.scopes:
             left = [other for other in self._by_scope.get(progress.scope, ()) if other is not runner]
             if left:

@@ -100,9 +100,10 @@ class Campaigns:
         self._notifier = notifier
         self._records = RecordTable[Campaign]()
         self._lock = asyncio.Lock()
-        self._loop = main_loop.add(RecordCodec(RecordKind.CAMPAIGN, CampaignEncoder(), decode), self._records)
+        encoder = CampaignEncoder()
+        self._loop = main_loop.add(RecordCodec(RecordKind.CAMPAIGN, encoder, decode), self._records)
         self.duty = CampaignDuty(
-            scopes, main_loop, self._loop, self._records, checker=checker, notifier=notifier, guards=guards
+            scopes, main_loop, self._loop, self._records, encoder, checker=checker, notifier=notifier, guards=guards
         )
         self._loop.observers.append(self.duty.observe_record)
 
