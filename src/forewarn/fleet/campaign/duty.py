@@ -10,6 +10,7 @@ from datetime import datetime
 from forewarn.core.campaign.draft import CampaignBlockers
 from forewarn.core.campaign.load import FleetLoad, has_active_work
 from forewarn.core.campaign.record import Campaign, CampaignEncoder
+from forewarn.fleet.campaign.notifications import is_finished
 from forewarn.fleet.campaign.orphans import OrphanEvents
 from forewarn.fleet.campaign.runner import CampaignRunner
 from forewarn.fleet.duty import no_guards
@@ -21,7 +22,7 @@ from forewarn.store.port import Guards
 
 log = logging.getLogger(__name__)
 
-MAX_UNLOADED = 1_000
+MAX_UNCOUNTED = 1_000
 """How many changed scopes may wait to be counted. When a campaign starts, they are counted in one step."""
 
 
@@ -51,7 +52,7 @@ class CampaignDuty:
         self._runners: dict[str, CampaignRunner] = {}
         self._by_scope: dict[str, list[CampaignRunner]] = {}
         self._fleet_load = FleetLoad()
-        self._unloaded: set[str] = set()
+        self._uncounted: set[str] = set()
         """Scopes with events that have changed while no campaign ran: their load is counted when one starts."""
         self._orphans = OrphanEvents(scopes, record_loop, main_loop, guards)
         self._timer_heap = TimerHeap(scopes.clock, self._wake)
@@ -69,7 +70,7 @@ class CampaignDuty:
 
     def is_finished(self, campaign: Campaign) -> bool:
         """Return whether a campaign has ended and all of its notifications were delivered."""
-        return campaign.state.is_over and not (campaign.notifications and self._notifier.has_receivers)
+        return is_finished(campaign, self._notifier)
 
     def now(self, campaign: Campaign) -> datetime:
         """Return the campaign's time, which never goes back."""
@@ -96,7 +97,7 @@ class CampaignDuty:
         self._is_started = True
         self._timer_heap.start()
         self._fleet_load = FleetLoad()
-        self._unloaded.clear()
+        self._uncounted.clear()
         for view in self._scopes.replica.views():
             if view.scope is not None:
                 self._fleet_load.update(view.id, view.scope)
@@ -142,11 +143,11 @@ class CampaignDuty:
         """Update with the current value of a scope. This is cheap for scopes without campaigns and events."""
         scope, _ = self._scopes.replica.newest(change.id)
         if not self._runners and scope is not None and scope.events:
-            self._unloaded.add(change.id)
-            if len(self._unloaded) > MAX_UNLOADED:
-                self._load(self._unloaded.pop())
+            self._uncounted.add(change.id)
+            if len(self._uncounted) > MAX_UNCOUNTED:
+                self._count(self._uncounted.pop())
         else:
-            self._unloaded.discard(change.id)
+            self._uncounted.discard(change.id)
             if self._fleet_load.update(change.id, scope):
                 self._wake_waiting_for_capacity()
         for runner in self._by_scope.get(change.id, ()):
@@ -167,8 +168,8 @@ class CampaignDuty:
     def _start_runner(self, campaign: Campaign) -> None:
         if not self._is_started or campaign.id in self._runners or self.is_finished(campaign):
             return
-        while self._unloaded:
-            self._load(self._unloaded.pop())
+        while self._uncounted:
+            self._count(self._uncounted.pop())
         runner = CampaignRunner(
             campaign,
             self._scopes,
@@ -189,7 +190,7 @@ class CampaignDuty:
             self._by_scope.setdefault(progress.scope, []).append(runner)
         runner.wake()
 
-    def _load(self, id_: str) -> None:
+    def _count(self, id_: str) -> None:
         self._fleet_load.update(id_, self._scopes.replica.newest(id_)[0])
 
     def _remove_runner(self, runner: CampaignRunner) -> None:

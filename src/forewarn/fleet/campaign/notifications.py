@@ -17,6 +17,11 @@ _STATES = {"started": CampaignState.RUNNING.value, "halted": CampaignState.HALTE
 """The campaign's state at the time of the notification; the notification of its end has the state as its reason."""
 
 
+def is_finished(campaign: Campaign, notifier: Notifier) -> bool:
+    """Return whether a campaign has ended and all of its notifications were delivered."""
+    return campaign.state.is_over and not (campaign.notifications and notifier.has_receivers)
+
+
 async def deliver_notifications(
     notifier: Notifier, record: Callable[[], Campaign], remove: Callable[[Notification], Awaitable[None]]
 ) -> None:

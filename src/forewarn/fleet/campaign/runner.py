@@ -22,7 +22,7 @@ from forewarn.core.campaign.rollout import apply_result, decide
 from forewarn.core.errors import CoreError
 from forewarn.core.journal import Entry
 from forewarn.fleet.campaign.executor import ActionExecutor
-from forewarn.fleet.campaign.notifications import deliver_notifications
+from forewarn.fleet.campaign.notifications import deliver_notifications, is_finished
 from forewarn.fleet.campaign.time_zones import find_zone
 from forewarn.fleet.errors import SAVE_ERRORS, ScopeNotFound
 from forewarn.fleet.event_loop import FairShare
@@ -200,8 +200,7 @@ class CampaignRunner:
         if self.record.notifications and self._notifier.has_receivers and not self._is_notifying:
             self._is_notifying = True
             self._create_task(self._deliver_notifications(), name=f"notifications of campaign {self.record.name}")
-        is_notified = not self.record.notifications or not self._notifier.has_receivers
-        if self.record.state.is_over and is_notified and not self._executing:
+        if is_finished(self.record, self._notifier) and not self._executing:
             self._on_finished(self)
 
     async def _step(self) -> None:
