@@ -21,6 +21,7 @@ from forewarn.core.campaign.actions import (
     ActionResult,
     CheckGate,
     ClearWave,
+    Finding,
     GateClosed,
     GateOpened,
 )
@@ -191,16 +192,18 @@ class CampaignDriver:
         """Do what the runner does at this time."""
         now, actions, self.actions = self.now, self.actions[:MAX_CONCURRENT], self.actions[MAX_CONCURRENT:]
         for action in actions:
-            scope = self.scopes[action.scope]
-            change = execute(action, scope, self.record, self.index, (), self.context, now=now)
-            if change.scope is not scope:
-                self._put(change.scope)
-            if isinstance(action, ClearWave):
-                self.load.release(action.events)
-            finding = change.result
+            finding: Finding | None
             if isinstance(action, CheckGate):
                 id_, n = action.scope, action.n
                 finding = GateOpened(id_, n, asked_at=now) if self.is_gate_open else GateClosed(id_, n, "sick")
+            else:
+                scope = self.scopes[action.scope]
+                change = execute(action, scope, self.record, self.index, (), self.context, now=now)
+                if change.scope is not scope:
+                    self._put(change.scope)
+                finding = change.result
+            if isinstance(action, ClearWave):
+                self.load.release(action.events)
             self.results.append(ActionResult(action, finding))
 
     def _put(self, scope: Scope | None) -> None:

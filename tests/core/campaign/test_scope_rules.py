@@ -4,11 +4,12 @@ import msgspec
 
 from forewarn.core.campaign.actions import (
     AnnounceWave,
-    CheckGate,
     ClearWave,
     CloseScope,
+    Finding,
     ReadOutcome,
     RetryEvent,
+    ScopeAction,
     ScopeClosed,
     WaveAnnounced,
     WaveEnded,
@@ -72,11 +73,11 @@ def test_refused_announcement_is_a_finding() -> None:
 
 def test_reading_a_scope_does_not_change_it() -> None:
     hand = RolloutDriver(web())
-    for action, finding in (
+    cases: tuple[tuple[ScopeAction, Finding], ...] = (
         (ReadOutcome("web", 1), WaveEnded("web", 1, ())),
         (CloseScope("web"), ScopeClosed("web", ((0, 1), (1, 1)))),
-        (CheckGate("web", 1), None),
-    ):
+    )
+    for action, finding in cases:
         assert execute(action, web(), hand.record, hand.index, (), CONDITIONS, now=TEN) == Change(web(), (), finding)
 
 

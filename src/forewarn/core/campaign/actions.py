@@ -74,7 +74,10 @@ class CheckGate(msgspec.Struct, frozen=True, gc=False):
     n: int
 
 
-Action = AnnounceWave | ClearWave | WithdrawEvent | RetryEvent | ReadOutcome | CloseScope | CheckGate
+ScopeAction = AnnounceWave | ClearWave | WithdrawEvent | RetryEvent | ReadOutcome | CloseScope
+"""An action that reads or changes a scope."""
+
+Action = ScopeAction | CheckGate
 
 
 class ScopeDiff(NamedTuple):

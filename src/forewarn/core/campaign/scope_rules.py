@@ -5,14 +5,13 @@ from datetime import datetime
 
 from forewarn.core import impact_lifecycle, operations
 from forewarn.core.campaign.actions import (
-    Action,
     AnnounceWave,
-    CheckGate,
     ClearWave,
     CloseScope,
     Finding,
     ReadOutcome,
     RetryEvent,
+    ScopeAction,
     ScopeClosed,
     WaveAnnounced,
     WaveEnded,
@@ -33,7 +32,7 @@ from forewarn.core.scope import Scope
 
 
 def execute(
-    action: Action,
+    action: ScopeAction,
     scope: Scope,
     record: Campaign,
     index: CampaignIndex,
@@ -44,7 +43,7 @@ def execute(
 ) -> Change[Finding | None]:
     """Execute an action in its scope, whose relevant journal entries since the campaign began are `journal`.
 
-    Return its finding; None: the scope itself shows the result. A check of the gate changes no scope.
+    Return its finding; None: the scope itself shows the result.
     """
 
     def history() -> ScopeHistory:
@@ -63,8 +62,6 @@ def execute(
             return Change(scope, (), WaveEnded(scope.id, n, history().outcomes.get(n, ())))
         case CloseScope():
             return Change(scope, (), close_scope(scope.id, scope, index, history()))
-        case CheckGate():
-            return Change(scope, (), None)
 
 
 def announce_wave(

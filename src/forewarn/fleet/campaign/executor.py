@@ -20,6 +20,7 @@ from forewarn.core.campaign.actions import (
     GateOpened,
     ReadOutcome,
     RetryEvent,
+    ScopeAction,
     ScopeClosed,
     WaveEnded,
     WithdrawEvent,
@@ -107,7 +108,9 @@ class ActionExecutor:
             case CheckGate():
                 return await self._check_gate(action)
 
-    async def _apply(self, action: Action, journal: Sequence[Entry], guards: Callable[[], Guards]) -> Finding | None:
+    async def _apply(
+        self, action: ScopeAction, journal: Sequence[Entry], guards: Callable[[], Guards]
+    ) -> Finding | None:
         """Execute an action in its scope, and retry until that is saved."""
 
         def rule(scope: Scope) -> Decision[Scope, Finding | None]:
