@@ -49,6 +49,20 @@ async def test_command_while_the_duty_stops_is_journaled_in_order() -> None:
         assert (fleet.campaigns.duty.busy, fleet.campaigns.duty.waiting) == (0, 0)
 
 
+async def test_halted_duty_clears_no_wave() -> None:
+    """Not even one that a VM approves while the service stops."""
+    clock = ManualClock(TEN)
+    async with run_fleet(web_scope(), clock=clock) as fleet:
+        await start_campaign(fleet, campaign_spec())
+        await fleet.time.advance(14 * MINUTE)
+        (event,) = fleet.replica.scope("web").events
+        fleet.duties.halt()
+        await fleet.events.approve("web", event.vms[0], [event.id])
+        await until(lambda: fleet.campaigns.duty.busy == 0)
+        (event,) = fleet.replica.scope("web").events
+        assert (event.state, len(event.approvals), event.cleared) == (State.SCHEDULED, 1, False)
+
+
 async def test_campaign_continues_by_a_changed_speed() -> None:
     """The gap after its wave ends sixty times sooner."""
     clock = ManualClock(TEN)

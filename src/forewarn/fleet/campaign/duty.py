@@ -106,18 +106,20 @@ class CampaignDuty:
             self._start_runner(campaign)
 
     def halt(self) -> None:
-        """Wake no campaign any more, at once."""
+        """Cancel all tasks and begin nothing more, at once."""
         self._is_started = False
         self._timer_heap.stop()
+        for runner in self._runners.values():
+            runner.halt()
+        self._orphans.halt()
 
     async def stop(self) -> None:
         """Stop the duty. On return none of its tasks is running."""
-        if self._is_started:
-            self.halt()
-            for runner in tuple(self._runners.values()):
-                await runner.stop()
-                self._remove_runner(runner)
-            await self._orphans.stop()
+        self.halt()
+        for runner in tuple(self._runners.values()):
+            await runner.stop()
+            self._remove_runner(runner)
+        await self._orphans.stop()
 
     def observe_record(self, change: RecordChange[Campaign]) -> None:
         """Run a new campaign, continue a changed one from its saved record, and stop one whose record was deleted."""

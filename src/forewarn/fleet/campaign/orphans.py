@@ -39,6 +39,10 @@ class OrphanEvents:
         """The number of cancellations in progress."""
         return len(self._in_flight)
 
+    def halt(self) -> None:
+        """Cancel all cancellations in progress."""
+        self._tasks.halt()
+
     async def stop(self) -> None:
         """Start no further cancellation. On return none is in progress."""
         await self._tasks.stop()

@@ -153,16 +153,19 @@ class CampaignRunner:
             self._lifecycle = _Lifecycle.OUTDATED
             self.wake()
 
-    async def stop(self) -> None:
-        """Decide and execute nothing more. On return no task is running."""
+    def halt(self) -> None:
+        """Cancel all tasks; decide and execute nothing more."""
         self._lifecycle = _Lifecycle.STOPPED
         self._drop_unsaved()
         self._set_timer(self.id, None)
-        tasks = tuple(self._running_tasks)
-        for task in tasks:
+        for task in self._running_tasks:
             task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+
+    async def stop(self) -> None:
+        """Decide and execute nothing more. On return no task is running."""
+        self.halt()
+        if self._running_tasks:
+            await asyncio.wait(tuple(self._running_tasks))
 
     def _create_task(self, work: Coroutine[object, object, None], *, name: str) -> None:
         task = self._tasks.create_task(work, name=name)
