@@ -31,7 +31,7 @@ def test_platform_setting_is_required(machine: Machine, tmp_path: Path) -> None:
     ("settings", "complaint"),
     [
         ('platform = "command"', "forewarn.toml:1: platform command needs command.program"),
-        ("sped = 2", "forewarn.toml:1: there is no setting sped"),
+        ("sped = 2", "forewarn.toml:1: sped: unknown key; did you mean speed?"),
         ("speed = 2", "forewarn.toml:1: speed is for the emulator only"),
         ('operator = "0.0.0.0:8170"', "forewarn.toml:1: operator 0.0.0.0:8170 can be reached from other machines"),
         ('[tls]\ncertificate = "c.pem"', "forewarn.toml:2: tls.certificate is set but tls.key is not"),

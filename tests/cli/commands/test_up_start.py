@@ -177,7 +177,7 @@ def test_busy_saved_guest_port_is_reported(machine: Machine, tmp_path: Path) -> 
         (("--listen", "0.0.0.0:0"), "--listen: listen takes a loopback address"),
         (("--speed", "fast"), "--speed: speed takes a number above 0, at most 1000000, not 'fast'"),
         (("--data", "d", "--ephemeral"), "--data and --ephemeral: data and ephemeral are mutually exclusive"),
-        (("--config", "gone.toml"), "gone.toml: cannot be read: No such file or directory"),
+        (("--config", "gone.toml"), "--config: gone.toml: cannot be read: No such file or directory"),
         (("--fleet", "gone.toml"), "gone.toml: cannot be read: No such file or directory"),
         (("--fleet", "bad.toml"), 'bad.toml:1: scopes[0].kind: "pool" is not allowed: use "standalone"'),
         (("--fleet", "binary.toml"), "binary.toml: invalid TOML: the file is not UTF-8"),
