@@ -34,7 +34,7 @@ def test_json_is_the_same_for_the_same_seed(machine: InProcessMachine) -> None:
 def test_wrong_numbers_are_refused(machine: InProcessMachine) -> None:
     none = run(machine, "simulate", "--vms", "0")
     assert none.code == ExitCode.USAGE
-    assert none.stderr.endswith("Invalid value for '--vms': 0 is not allowed: use an integer of at least 1.\n")
+    assert none.stderr.endswith("Invalid value for '--vms': '0' is not allowed: use an integer of at least 1.\n")
     refused = run(machine, "simulate", "--vms", "2", "--cells", "3")
     assert refused.code == ExitCode.USAGE
     assert "3 cells" in refused.stderr

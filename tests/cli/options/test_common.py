@@ -67,7 +67,7 @@ def test_number_out_of_bounds_is_refused_with_those_that_are_allowed(
     for text in refused:
         with pytest.raises(click.BadParameter) as error:
             type_.convert(text, None, None)
-        assert error.value.message == f"{text} is not allowed: {allowed}"
+        assert error.value.message == f"{text!r} is not allowed: {allowed}"
 
 
 def test_words_are_completed_in_any_case() -> None:

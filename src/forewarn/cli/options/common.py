@@ -83,7 +83,7 @@ class _Number(click.ParamType[N]):
         except ValueError:
             number = None
         if number is None or not self._least <= number <= self._most:
-            self.fail(f"{value} is not allowed: use {self._allowed}.", param, ctx)
+            self.fail(f"{value!r} is not allowed: use {self._allowed}.", param, ctx)
         return number
 
 
