@@ -241,7 +241,7 @@ EXITS: dict[str, tuple[tuple[str, ...], int, str]] = {
         2,
         "--at and --since or --until are mutually exclusive",
     ),
-    "unknown role": (("token", "create", "me", "--role", "boss"), 2, "boss is not one of viewer, operator and admin"),
+    "unknown role": (("token", "create", "me", "--role", "boss"), 2, "'boss' is not one of viewer, operator and admin"),
     "missing fleet file": (
         ("fleet", "import", "/no/fleet.toml"),
         2,
@@ -252,12 +252,16 @@ EXITS: dict[str, tuple[tuple[str, ...], int, str]] = {
         5,
         "/no",
     ),
-    "unknown type": (("event", "schedule", "Explode", "web-0"), 2, "Explode is not one of Freeze, Reboot, Redeploy, P"),
+    "unknown type": (
+        ("event", "schedule", "Explode", "web-0"),
+        2,
+        "'Explode' is not one of Freeze, Reboot, Redeploy, P",
+    ),
     "mistyped type": (("event", "schedule", "rebot", "web-0"), 2, "Did you mean Reboot?"),
     "unknown source": (
         ("event", "schedule", "Reboot", "web-0", "--source", "me"),
         2,
-        "me is not one of Platform and User",
+        "'me' is not one of Platform and User",
     ),
     "unknown output": (("vm", "list", "-o", "xml"), 2, "xml"),
     "invalid duration": (("event", "schedule", "Reboot", "web-0", "--in", "soon"), 2, "--in: 'soon' is not a duration"),

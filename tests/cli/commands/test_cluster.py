@@ -36,6 +36,29 @@ def config(nats_server: NatsCluster, tmp_path: Path) -> str:
     return str(file)
 
 
+@pytest.mark.parametrize(
+    ("content", "environ", "origin"),
+    [
+        ('platform = "simulated"\nstore = "sqlite"\n', {}, "{file}:2"),
+        ('platform = "simulated"\n', {}, "{file}"),
+        ('platform = "simulated"\n', {"FOREWARN_STORE": "sqlite"}, "FOREWARN_STORE"),
+        (None, {"FOREWARN_PLATFORM": "simulated"}, "default settings"),
+    ],
+    ids=["file", "file without it", "variable", "no file"],
+)
+def test_settings_with_another_store_are_refused_with_their_origin(
+    machine: InProcessMachine, tmp_path: Path, content: str | None, environ: dict[str, str], origin: str
+) -> None:
+    file = tmp_path / "cell.toml"
+    if content is not None:
+        file.write_text(content)
+    refused = run(machine, "cluster", "status", *(() if content is None else ("--config", str(file))), **environ)
+    assert refused.code == ExitCode.USAGE
+    place = origin.format(file=file)
+    advice = 'set store = "nats" and nats.servers in the file of --config'
+    assert refused.stderr == f"forewarn: {place}: the store is sqlite; {advice}\n"
+
+
 def test_cell_is_created_shown_and_checked(machine: InProcessMachine, config: str) -> None:
     missing = run(machine, "cluster", "status", "--config", config)
     assert missing.code == ExitCode.NOT_FOUND

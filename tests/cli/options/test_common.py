@@ -42,7 +42,7 @@ def test_choice_is_read_in_any_case() -> None:
 
 
 def test_wrong_choice_is_refused_with_all_and_the_nearest() -> None:
-    with pytest.raises(click.BadParameter, match=r"rd is not one of Red and Blue\..*Red\?"):
+    with pytest.raises(click.BadParameter, match=r"'rd' is not one of Red and Blue\..*Red\?"):
         convert("rd")
     with pytest.raises(click.BadParameter) as refused:
         convert("zzz")

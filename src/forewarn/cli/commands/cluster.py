@@ -142,9 +142,11 @@ def _read_settings(config: str | None) -> NatsSettings:
 
 def _read_all_settings(config: str | None) -> Settings:
     file = find_settings_file(config, os.environ, Path.cwd())
-    settings = load_settings(PRODUCTION, flags={}, environ=os.environ, file=file).settings
+    loaded = load_settings(PRODUCTION, flags={}, environ=os.environ, file=file)
+    settings = loaded.settings
     if settings.store is not StoreName.NATS:
-        raise CliError(
-            ExitCode.USAGE, f'--config: its store is {settings.store.value}; set store = "nats" and nats.servers'
-        )
+        source = loaded.sources["store"]
+        origin = file or "default settings" if source.precedence is Precedence.PRESET else source.place
+        advice = 'set store = "nats" and nats.servers in the file of --config'
+        raise CliError(ExitCode.USAGE, f"{origin}: the store is {settings.store.value}; {advice}")
     return settings

@@ -47,7 +47,7 @@ class ChoiceType(click.ParamType[StrEnum]):
 
             close = get_close_matches(value.casefold(), by_name, n=1)
             meant = f" Did you mean {by_name[close[0]].value}?" if close else ""
-            self.fail(f"{value} is not one of {self._all_values()}.{meant}", param, ctx)
+            self.fail(f"{value!r} is not one of {self._all_values()}.{meant}", param, ctx)
         return member
 
     def get_missing_message(self, param: click.Parameter, ctx: click.Context | None) -> str:  # noqa: ARG002  # Click's signature
