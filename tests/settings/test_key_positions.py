@@ -89,6 +89,12 @@ def test_missing_key_has_the_line_of_its_table(key: str, line: int | None) -> No
     assert KeyPositions(FILE).find(key) == line
 
 
+@pytest.mark.timeout(10)
+@pytest.mark.parametrize("key", ["table.a[b", "table.[", "table.a]b.c", "table.a[0]b"])
+def test_missing_key_with_a_bracket_has_the_line_of_its_table(key: str) -> None:
+    assert KeyPositions(FILE).find(key) == 20
+
+
 WRITTEN = st.recursive(
     st.sampled_from([
         "1", "-2.5e3", "true", "inf", '"a # ]"', "'[\"'", '"\\""', '""', "'''\n''\n'''", '"""\n""\\"\n"""', "07:32:00",

@@ -14,7 +14,6 @@ SPACES = re.compile(r"[ \t]*")
 KEY_PART = re.compile(r'"(?:[^"\\]|\\.)*"|\'[^\']*\'|[A-Za-z0-9_-]+')
 STRING = re.compile(r'"""(?:[^\\]|\\.)*?"""\"{0,2}|\'\'\'.*?\'\'\'\'{0,2}|"(?:[^"\\]|\\.)*"|\'[^\']*\'', re.DOTALL)
 SCALAR = re.compile(r"[^,\]}#\n]+")
-LAST_PART = re.compile(r"(?:(?:^|\.)[^.\[\]]*|\[\d+\])$")
 
 
 class KeyPositions:
@@ -26,7 +25,7 @@ class KeyPositions:
     def find(self, key: str) -> int | None:
         """Return the line of the key or, if it is missing, of the table or list that should contain it."""
         while key and key not in self._lines:
-            key = LAST_PART.sub("", key, count=1)
+            key = key[: max(key.rfind("."), key.rfind("["), 0)]
         return self._lines.get(key)
 
     @cached_property
