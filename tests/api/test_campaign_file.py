@@ -158,9 +158,9 @@ WRONG = {
         SMALL.replace("Reboot", "Preempt"),
         'type: "Preempt" is not allowed: use "Freeze", "Reboot" or "Redeploy"',
     ),
-    "name": (SMALL.replace("kernel", "a b"), "name: name 'a b': use 1 to 128 letters"),
+    "name": (SMALL.replace("kernel", "a b"), "name: 'a b': use 1 to 128 letters"),
     "duration": (SMALL + "duration = 90", 'duration: 90 is not allowed: use a duration such as "5m"'),
-    "too long": (SMALL + "[policy]\ngap = '40d'", "policy: gap must be 0s to 30d, got 40d"),
+    "too long": (SMALL + "[policy]\ngap = '40d'", "policy.gap: must be 0s to 30d, got 40d"),
     "limit": (SMALL + "[policy]\nvms_at_once = 'a few'", "policy.vms_at_once: 'a few' is not a limit: write a number"),
     "limit of another kind": (
         SMALL + "[policy]\nvms_at_once = 1.5",
@@ -174,9 +174,9 @@ WRONG = {
         SMALL + "[policy]\nwindows = [{ start = '22:00' }]",
         "policy.windows[0].end: required key is missing: use",
     ),
-    "time of day": (SMALL + "[policy]\nwindows = ['25:00-04:00']", "policy.windows[0]: start '25:00' is not a"),
+    "time of day": (SMALL + "[policy]\nwindows = ['25:00-04:00']", "policy.windows[0]: start: '25:00' is not a"),
     "day": (SMALL + "[policy]\nwindows = ['son 22:00-04:00']", "policy.windows[0]: 'son' is not a day; use mon, tue"),
-    "moment without zone": (SMALL + "start_at = 2026-11-20T20:00:00", "start_at needs a time zone: write it like"),
+    "moment without zone": (SMALL + "start_at = 2026-11-20T20:00:00", "start_at: must have a time zone: write it like"),
     "moment": (SMALL + "start_at = 'soon'", "start_at: 'soon' is not a time; write it like 2026-12-24T12:00Z"),
     "black-out": (
         SMALL + "[policy]\nblackouts = [{ start = 2026-12-24T12:00:00Z, end = 2026-12-23T12:00:00Z }]",
@@ -186,8 +186,8 @@ WRONG = {
         SMALL + "[policy]\ngate = { uri = 'http://h' }",
         "policy.gate.uri: unknown key; valid keys: expect_status",
     ),
-    "gate's URL": (SMALL + "[policy]\ngate = { url = 'h' }", "policy.gate: 'h' is not a valid gate URL"),
-    "gate's name": (SMALL + "[policy]\ngate = 'a b'", "policy.gate: name 'a b': use 1 to 128"),
+    "gate's URL": (SMALL + "[policy]\ngate = { url = 'h' }", "policy.gate.url: 'h' is not a valid gate URL"),
+    "gate's name": (SMALL + "[policy]\ngate = 'a b'", "policy.gate: 'a b': use 1 to 128"),
     "halt_after": (
         SMALL + "[policy]\nhalt_after = 0",
         "policy.halt_after: 0 is not allowed: use an integer from 1",
@@ -207,7 +207,7 @@ LINES = {
     "unknown key": 5,
     "type": 2,
     "duration": 4,
-    "too long": 4,
+    "too long": 5,
     "window": 5,
     "window table": 5,
     "gate": 5,
@@ -269,3 +269,63 @@ def test_reference_names_every_key(title: str) -> None:
 
 def test_campaign_can_have_every_type_of_planned_maintenance() -> None:
     assert [choice.value for choice in v1.CampaignType] == [type_.value for type_ in MAINTENANCE_TYPES]
+
+
+SPREAD = """\
+name = "kernel"
+type = "Reboot"
+duration = "90s"
+
+[selection]
+scopes = ["a"]
+exclude_scopes = [
+  "a",
+  "b",
+]
+
+[selection.tags]
+team = "web"
+
+[policy]
+zone = "UTC"
+gap = "1h"
+
+[policy.gate]
+url = "http://h/"
+timeout = "1s"
+
+[[policy.windows]]
+start = "22:00"
+zone = "UTC"
+end = "04:00"
+days = ["mon"]
+
+[[policy.blackouts]]
+start = 2026-12-24T12:00:00Z
+end = 2027-01-02T06:00:00Z
+"""
+
+
+@pytest.mark.parametrize(
+    ("written", "wrong", "message"),
+    [
+        ('"90s"', '"8d"', "3: duration: must be 0s to 7d, got 8d"),
+        ('  "b",', '  "b c",', "9: selection.exclude_scopes[1]: 'b c' is neither a name nor a pattern"),
+        ('team = "web"', f'team = "{"x" * 513}"', "13: selection.tags.team: tag 'team' has 513 characters"),
+        ('zone = "UTC"\ngap', 'zone = ".."\ngap', "16: policy.zone: '..' is not a time zone"),
+        ('"1h"', '"400d"', "17: policy.gap: must be 0s to 30d, got 400d"),
+        ('"http://h/"', '"ftp://h/"', "20: policy.gate.url: 'ftp://h/' is not a valid gate URL"),
+        ('"1s"', '"1h"', "21: policy.gate.timeout: must be 0.001s to 10m, got 1h"),
+        ('zone = "UTC"\nend', 'zone = ".."\nend', "25: policy.windows[0].zone: '..' is not a time zone"),
+        ('"04:00"', '"26:00"', "26: policy.windows[0].end: '26:00' is not a time of day"),
+        ('["mon"]', '["mon", "mon"]', "27: policy.windows[0].days: a window must name each day at most once"),
+        ("06:00:00Z", "06:00:00", "31: policy.blackouts[0].end: must have a time zone"),
+        ("2027-", "2025-", "29: policy.blackouts[0]: a black-out must end after it starts"),
+    ],
+)
+def test_error_of_a_rule_names_the_line_of_its_key(written: str, wrong: str, message: str) -> None:
+    assert SPREAD.count(written) == 1
+    read(SPREAD)
+    with pytest.raises(FileError) as refused:
+        read(SPREAD.replace(written, wrong))
+    assert str(refused.value).startswith(f"kernel.toml:{message}")

@@ -65,7 +65,7 @@ def test_struct_can_be_a_string() -> None:
     ("struct", "content", "message"),
     [
         (Sample, {}, 'label: required key is missing: use a name in quotes such as "kernel"'),
-        (Sample, {"label": "a b"}, "label: name 'a b': use 1 to 128 letters"),
+        (Sample, {"label": "a b"}, "label: 'a b': use 1 to 128 letters"),
         (
             Sample,
             {"label": "a"},

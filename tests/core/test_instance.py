@@ -25,12 +25,28 @@ def test_every_settable_key_is_accepted() -> None:
         ({f"publicKeys.{n}.path": "x" for n in range(17)}, "has 17 items: at most 16"),
         ({"userData": "x" * (MAX_INSTANCE_TEXT_LENGTH + 1)}, "at most 1024"),
         ({"userData": "\ud800"}, "not valid Unicode"),
-        ({f"vmSize{n}": "x" for n in range(101)}, "has 101 keys: at most 100"),
+        ({f"vmSize{n}": "x" for n in range(101)}, "101 keys: at most 100"),
     ],
 )
 def test_other_values_are_refused(values: dict[str, str], message: str) -> None:
     with pytest.raises(Invalid, match=message.replace("*", r"\*")):
         Traits(instance=values)
+
+
+@pytest.mark.parametrize(
+    ("key", "field"),
+    [
+        ("vmsize", "instance.vmsize"),
+        ("publicKeys.1.path", "instance.publicKeys"),
+        ("x" * 2_000, "instance." + "x" * 80),
+    ],
+    ids=["unknown", "gap in a list", "long"],
+)
+def test_refusal_names_the_key(key: str, field: str) -> None:
+    with pytest.raises(Invalid) as refusal:
+        Traits(instance={key: "x"})
+    assert refusal.value.field == field
+    assert len(str(refusal.value)) < 400
 
 
 def test_values_are_merged_with_those_of_the_scope() -> None:

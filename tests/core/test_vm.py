@@ -40,32 +40,32 @@ def changed(value: Any, **fields: Any) -> Callable[[], object]:
 
 
 REFUSED: dict[str, tuple[Callable[[], object], str]] = {
-    "name with a slash": (lambda: a_vm("a/b"), "VM name 'a/b': use 1 to 128 letters, digits"),
-    "name that is empty": (lambda: a_vm(""), "VM name ''"),
-    "name that is too long": (lambda: a_vm("n" * 129), "VM name 'nnn"),
-    "name that begins with a dash": (lambda: a_vm("-rf"), "VM name '-rf'"),
-    "vm id that is no GUID": (changed(a_vm("v"), vm_id="1"), "vm_id '1' is not a GUID"),
-    "update domain below 0": (lambda: a_vm("v", update_domain=-1), "update_domain must be 0 to 1000, got -1"),
-    "fault domain below 0": (lambda: a_vm("v", fault_domain=-1), "fault_domain must be 0 to 1000, got -1"),
-    "host with a space": (lambda: a_vm("v", host="a b"), "host 'a b'"),
+    "name with a slash": (lambda: a_vm("a/b"), "name: 'a/b': use 1 to 128 letters, digits"),
+    "name that is empty": (lambda: a_vm(""), "name: ''"),
+    "name that is too long": (lambda: a_vm("n" * 129), "name: 'nnn"),
+    "name that begins with a dash": (lambda: a_vm("-rf"), "name: '-rf'"),
+    "vm id that is no GUID": (changed(a_vm("v"), vm_id="1"), "vm_id: '1' is not a GUID"),
+    "update domain below 0": (lambda: a_vm("v", update_domain=-1), "update_domain: must be 0 to 1000, got -1"),
+    "fault domain below 0": (lambda: a_vm("v", fault_domain=-1), "fault_domain: must be 0 to 1000, got -1"),
+    "host with a space": (lambda: a_vm("v", host="a b"), "host: 'a b'"),
     "17 addresses": (
         lambda: a_vm("v", addresses=(Address(ip="10.0.0.1"),) * 17),
-        "17 addresses: at most 16 are allowed",
+        "addresses: 17 items: at most 16 are allowed",
     ),
     "two VMs of one name": (lambda: Roster((a_vm("v"), a_vm("V"))), "two VMs of one scope have the same name"),
     "address": (lambda: Address(ip="localhost"), "address 'localhost' is neither IPv4 nor IPv6"),
     "address written otherwise": (lambda: Address(ip="FE80::0:1"), "address 'FE80::0:1': write it as fe80::1"),
     "tag with a colon": (lambda: Traits(tags={"a:b": "c"}), "tag 'a:b': ':' and ';' separate tags"),
-    "tag that is too long": (lambda: Traits(tags={"a": "c" * 513}), "tag a has 513 characters"),
+    "tag that is too long": (lambda: Traits(tags={"a": "c" * 513}), "tag 'a' has 513 characters"),
     "short terminate notice": (
         lambda: Traits(terminate_notice=timedelta(minutes=5) - timedelta.resolution),
-        "terminate_notice must be 5m to 15m",
+        "terminate_notice: must be 5m to 15m",
     ),
     "long terminate notice": (
         lambda: Traits(terminate_notice=timedelta(minutes=15) + timedelta.resolution),
-        "terminate_notice must be 5m to 15m",
+        "terminate_notice: must be 5m to 15m",
     ),
-    "location that is too long": (lambda: Traits(location="x" * 513), "location has 513 characters"),
+    "location that is too long": (lambda: Traits(location="x" * 513), "location: 513 characters"),
 }
 
 
@@ -82,7 +82,7 @@ def test_refusal_has_an_invalid_name_once_and_escaped(name: str) -> None:
     with pytest.raises(Invalid) as refused:
         a_vm(name)
     advice = "use 1 to 128 letters, digits, '.', '_', '-', beginning with a letter or digit"
-    assert str(refused.value) == f"VM name {name!r}: {advice}"
+    assert str(refused.value) == f"name: {name!r}: {advice}"
 
 
 def test_largest_vm_is_accepted() -> None:
@@ -93,7 +93,7 @@ def test_largest_vm_is_accepted() -> None:
 
 @pytest.mark.parametrize("field", ["update_domain", "fault_domain"])
 def test_domain_above_the_largest_is_refused(field: str) -> None:
-    with pytest.raises(Invalid, match=f"VM v: {field} must be 0 to {MAX_DOMAIN}, got {MAX_DOMAIN + 1}"):
+    with pytest.raises(Invalid, match=rf"{field}: must be 0 to {MAX_DOMAIN}, got {MAX_DOMAIN + 1} \(VM v\)"):
         a_vm("v", **{field: MAX_DOMAIN + 1})
 
 
@@ -142,3 +142,22 @@ def test_vm_of_a_known_name_is_not_added_to_a_roster() -> None:
     with pytest.raises(ResourceExists) as refused:
         Roster((a_vm("web"),)).with_vm(a_vm("WEB"))
     assert refused.value.resource == "VM WEB"
+
+
+@pytest.mark.parametrize(
+    ("create", "message"),
+    [
+        (lambda: Address(ip="10.0.0.4", mac="00:0d"), "mac: '00:0d': write it as six pairs of hex digits"),
+        (lambda: Address(ip="10.0.0.4", prefix=33), "prefix: 33 of 10.0.0.4: use 1 to 32, such as 24"),
+        (lambda: Traits(tags={"a": "c" * 513}), "tags.a: tag 'a' has 513 characters"),
+        (lambda: Traits(tags={"a:b": ""}), "tags.a:b: tag 'a:b': ':' and ';' separate tags"),
+        (lambda: a_vm("v", host="a b"), "host: 'a b': use 1 to 128 letters"),
+        (lambda: a_vm("a b"), "name: 'a b': use 1 to 128 letters"),
+    ],
+)
+def test_refusal_begins_with_the_field(create: Callable[[], object], message: str) -> None:
+    with pytest.raises(Invalid) as refusal:
+        create()
+    assert str(refusal.value).startswith(message)
+    assert refusal.value.field == message.partition(": ")[0]
+    assert str(refusal.value).endswith(" (VM v)") == message.startswith("host")

@@ -65,7 +65,7 @@ async def test_error_names_the_path_of_an_invalid_campaign_value() -> None:
     async with run_api() as service:
         reply = await service.request("POST", "/v1/campaigns/plan", body)
     assert (reply.status, reply.code) == (422, "invalid-value")
-    assert reply.json["error"]["message"] == "policy: gap must be 0s to 30d, got 40d"
+    assert reply.json["error"]["message"] == "policy.gap: must be 0s to 30d, got 40d"
 
 
 @pytest.mark.parametrize(

@@ -152,3 +152,20 @@ def test_long_text_is_shown_in_part() -> None:
     with pytest.raises(FileError) as refused:
         value_of(f'"{"a" * 5_000}"').choice(Colour)
     assert refused.value.problem.startswith(f'"{"a" * 80}…" ')
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (Invalid("too much", "gap"), "f.toml:3: x.gap: too much"),
+        (Invalid("unknown", "names[1]"), "f.toml:6: x.names[1]: unknown"),
+        (Invalid("needed", "zone"), "f.toml:2: x.zone: needed"),
+        (Invalid("too few keys"), "f.toml:2: x: too few keys"),
+    ],
+    ids=["key", "item", "missing key", "table"],
+)
+def test_refusal_of_a_rule_is_about_the_key_of_its_field(error: Invalid, message: str) -> None:
+    table = table_of('\n[x]\ngap = 9\nnames = [\n"a",\n"b",\n]', "x").at("x").table(("gap", "names"))
+    with pytest.raises(FileError) as refused, table.wrap_errors():
+        raise error
+    assert str(refused.value) == message

@@ -225,20 +225,19 @@ def _defaults(raw: FileValue) -> Traits:
 
 
 def _traits(table: FileTable) -> Traits:
-    return Traits(**{trait: table.get(trait, partial(_trait, trait), None) for trait in TRAITS})
+    values = {trait: table.get(trait, partial(_trait, trait), None) for trait in TRAITS}
+    with table.wrap_errors():
+        return Traits(**values)
 
 
 def _merge_traits(table: FileTable, traits: Traits, base: Traits) -> Traits:
     """Merge traits with their defaults. The merge can fail only because of too many tags or instance keys."""
-    with table.at("tags").wrap_errors():
+    with table.wrap_errors():
         return traits.with_defaults(base)
 
 
 def _trait(trait: str, raw: FileValue) -> Any:
-    parsed: Any = _instance(raw) if trait == "instance" else read_value(raw, TRAITS[trait])
-    with raw.wrap_errors():
-        Traits(**{trait: parsed})
-    return parsed
+    return _instance(raw) if trait == "instance" else read_value(raw, TRAITS[trait])
 
 
 def _instance(raw: FileValue, levels: int = 1) -> dict[str, str]:
@@ -277,7 +276,7 @@ def _expand_vms(raw: FileValue, scope_template: ScopeTemplate, unique_names: Nam
     vm_template = _vm_template(table, scope_template)
     _merge_traits(table, vm_template.traits, scope_template.traits)
     unique_names.add_vms(vm_template.count, table.at("count") if table.has("count") else raw)
-    with raw.wrap_errors():
+    with table.wrap_errors():
         vms = [_vm(vm_template, scope_template, n, position=first + n) for n in range(vm_template.count)]
     name, vm_id = table.at("name"), table.at("vm_id")
     addresses = table.at("first_address" if vm_template.first_address else "addresses")
@@ -392,12 +391,14 @@ def _address(raw: FileValue) -> Address:
     table = raw.table(ADDRESS, 'an address in quotes, or a table such as { ip = "10.0.0.4", network = "blue" }')
     ip = table.require("ip", lambda ip: _checked_address(ip, ip=ip.text()).ip, "an IPv4 or IPv6 address")
     others = (name for name in ADDRESS if name != "ip" and table.has(name))
-    return _checked_address(raw, ip=ip, **{name: read_value(table.at(name), ADDRESS[name]) for name in others})
+    values = {name: read_value(table.at(name), ADDRESS[name]) for name in others}
+    with table.wrap_errors():
+        return Address(ip=ip, **values)
 
 
-def _checked_address(raw: FileValue, **fields: Any) -> Address:
+def _checked_address(raw: FileValue, *, ip: str) -> Address:
     with raw.wrap_errors():
-        address = Address(**fields)
+        address = Address(ip=ip)
         check_addresses([address])
     return address
 

@@ -61,7 +61,7 @@ def read_struct(raw: FileValue, struct: type[S], allowed: str = "a table") -> S:
     fields = struct_fields(struct)
     table = raw.table(fields, allowed)
     values = {name: _read_field(table, field) for name, field in fields.items() if field.required or table.has(name)}
-    with raw.wrap_errors():
+    with table.wrap_errors():
         return struct(**values)
 
 

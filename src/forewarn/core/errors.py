@@ -41,9 +41,20 @@ class Invalid(CoreError, ValueError):
     """A value is invalid."""
 
     code = "invalid-value"
-    template = "{problem}"
-    hidden_fields = frozenset({"problem"})
+    template = "{place}{problem}"
+    hidden_fields = frozenset({"problem", "field"})
     problem: str
+    field: str = ""
+    """The field with the value, such as `gap`, or `policy.gap` in a whole campaign; empty if it is not about one."""
+
+    @property
+    def place(self) -> str:
+        """The field at the beginning of the message, escaped, because a user may have chosen the key of a tag."""
+        return f"{repr(self.field)[1:-1]}: " if self.field else ""
+
+    def below(self, path: str) -> "Invalid":
+        """Return the error for an object that has the value, or the struct with the field, at this path."""
+        return Invalid(self.problem, ".".join(filter(None, (path, self.field))))
 
 
 class NotFound(CoreError):

@@ -6,10 +6,10 @@ them when code creates it.
 
 from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
-from functools import cache
+from functools import cache, partial
 from math import inf
 from types import UnionType
-from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, NamedTuple, Protocol, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -18,8 +18,12 @@ from forewarn.core.errors import Invalid
 from forewarn.core.limits import MAX_TEXT_LENGTH
 from forewarn.core.text import check_guid, check_name, check_text, describe_range
 
-Check = Callable[[Any, str], None]
-"""Refuses a value; the text is what messages call it."""
+
+class Check(Protocol):
+    """Refuses a value of a field."""
+
+    def __call__(self, value: Any, /, *, field: str) -> None:
+        """Raise Invalid with the field if the value is outside its bounds."""
 
 
 class FieldRule(NamedTuple):
@@ -31,11 +35,10 @@ class FieldRule(NamedTuple):
     is_only_type: bool
     """Whether other values than the default are always of this type."""
     check: Check
-    label: str
 
 
 def check_fields(struct: msgspec.Struct) -> None:
-    """Refuse a value outside the bounds of its field.
+    """Refuse a value outside the bounds of its field; the error has the field.
 
     Patterns and the items of a tuple or dict are not checked: the struct does that, with a message of its own.
     """
@@ -55,9 +58,9 @@ def _compile(struct: type[msgspec.Struct]) -> Callable[[msgspec.Struct], None]:
         lines.append(
             f"    if (value := struct.{rule.field}) is not default{n}"
             + ("" if rule.is_only_type else f" and isinstance(value, type{n})")
-            + f": check{n}(value, {rule.label!r})"
+            + f": check{n}(value, field={rule.field!r})"
         )
-    exec("\n".join(lines), names)  # noqa: S102 - only names of fields and labels, which are constants
+    exec("\n".join(lines), names)  # noqa: S102 - only names of fields, which are constants
     compiled: Callable[[msgspec.Struct], None] = names["check"]
     return compiled
 
@@ -74,8 +77,7 @@ def field_rules(struct: type[msgspec.Struct]) -> tuple[FieldRule, ...]:
                 is_only_type = all(
                     other is type_ or (other is type(None) and field.default is None) for other, _, _ in alternatives
                 )
-                label = extra.get("label", field.name)
-                rules.append(FieldRule(field.name, field.default, type_, is_only_type, check, label))
+                rules.append(FieldRule(field.name, field.default, type_, is_only_type, check))
     return tuple(rules)
 
 
@@ -107,7 +109,8 @@ def _check(type_: type, bounds: dict[str, int], extra: dict[str, Any]) -> Check 
     if unsupported := bounds.keys() & _UNSUPPORTED_BOUNDS:
         raise TypeError(f"{', '.join(sorted(unsupported))}: use ge, le or max_length, because only these have rules")
     if type_ is str and "max_length" in bounds:
-        return check_text if bounds["max_length"] == MAX_TEXT_LENGTH else _text_check(bounds["max_length"])
+        limit = bounds["max_length"]
+        return check_text if limit == MAX_TEXT_LENGTH else partial(check_text, limit=limit)  # a partial is slower
     if type_ is tuple and "max_length" in bounds:
         return _count_check(bounds["max_length"], extra.get("advice", ""))
     if type_ is int and bounds:
@@ -117,17 +120,10 @@ def _check(type_: type, bounds: dict[str, int], extra: dict[str, Any]) -> Check 
     return None
 
 
-def _text_check(most: int) -> Check:
-    def check(text: str, label: str) -> None:
-        check_text(text, label, most)
-
-    return check
-
-
 def _count_check(most: int, advice: str) -> Check:
-    def check(items: tuple[object, ...], label: str) -> None:
+    def check(items: tuple[object, ...], /, *, field: str) -> None:
         if len(items) > most:
-            raise Invalid(f"{len(items)} {label}: at most {most} are allowed{advice}")
+            raise Invalid(f"{len(items)} items: at most {most} are allowed{advice}", field)
 
     return check
 
@@ -135,9 +131,9 @@ def _count_check(most: int, advice: str) -> Check:
 def _number_check(least: int | None, most: int | None) -> Check:
     low, high = -inf if least is None else least, inf if most is None else most
 
-    def check(number: int, label: str) -> None:
+    def check(number: int, /, *, field: str) -> None:
         if not low <= number <= high:
-            raise Invalid(f"{label} must be {describe_range(least, most)}, got {number}")
+            raise Invalid(f"must be {describe_range(least, most)}, got {number}", field)
 
     return check
 
@@ -145,8 +141,8 @@ def _number_check(least: int | None, most: int | None) -> Check:
 def _duration_check(least: timedelta, most: timedelta) -> Check:
     allowed = describe_range(format_duration(least), format_duration(most))
 
-    def check(duration: timedelta, label: str) -> None:
+    def check(duration: timedelta, /, *, field: str) -> None:
         if not least <= duration <= most:
-            raise Invalid(f"{label} must be {allowed}, got {format_duration(duration)}")
+            raise Invalid(f"must be {allowed}, got {format_duration(duration)}", field)
 
     return check

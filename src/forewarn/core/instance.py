@@ -115,16 +115,18 @@ _NUMBER = re.compile(r"(?<=\.)(0|[1-9][0-9]{0,2})(?=\.)")
 def check_instance(values: Mapping[str, str]) -> None:
     """Refuse values of the instance document with unknown keys or gaps in lists, and too many or too long ones."""
     if len(values) > MAX_INSTANCE_KEYS:
-        raise Invalid(f"instance has {len(values)} keys: at most {MAX_INSTANCE_KEYS} are allowed")
+        raise Invalid(f"{len(values)} keys: at most {MAX_INSTANCE_KEYS} are allowed", "instance")
     for key, value in values.items():
         if "*" in key or general_key(key) not in SETTABLE_KEYS:
-            raise Invalid(_unknown_key(key))
-        check_text(value, f"instance key {key}", MAX_INSTANCE_TEXT_LENGTH)
+            raise Invalid(_unknown_key(key), f"instance.{key[:80]}")
+        check_text(value, f"key {key}", MAX_INSTANCE_TEXT_LENGTH, field=f"instance.{key}")
     for name, numbers in list_numbers(values).items():
         if (count := max(numbers) + 1) > MAX_LIST_ITEMS:
-            raise Invalid(f"instance key {name} has {count} items: at most {MAX_LIST_ITEMS} are allowed")
+            raise Invalid(f"{name} has {count} items: at most {MAX_LIST_ITEMS} are allowed", f"instance.{name}")
         if missing := set(range(count)) - numbers:
-            raise Invalid(f"instance key {name} has no item {min(missing)}: number the items from 0, without gaps")
+            raise Invalid(
+                f"{name} has no item {min(missing)}: number the items from 0, without gaps", f"instance.{name}"
+            )
 
 
 def general_key(key: str) -> str:
@@ -143,9 +145,9 @@ def list_numbers(values: Mapping[str, str]) -> dict[str, set[int]]:
 
 def _unknown_key(key: str) -> str:
     if key in COMPUTED_KEYS:
-        return f"instance key {key!r} cannot be set: it follows from the VM and its scope"
+        return f"key {key!r} cannot be set: it follows from the VM and its scope"
     from difflib import get_close_matches  # imported late: a service starts faster without it
 
     near = get_close_matches(general_key(key), SETTABLE_KEYS, n=1)
     hint = f"; did you mean {near[0]!r}?" if near else ": use the names of Azure's document below compute"
-    return f"instance key {key[:80]!r} is unknown{hint}"
+    return f"key {key[:80]!r} is unknown{hint}"

@@ -44,26 +44,26 @@ _KEY = re.compile(rf"{KEY_CHARACTER}{{1,{MAX_KEY_LENGTH}}}")
 _GUID = re.compile(GUID_PATTERN)
 
 
-def is_name(text: str) -> bool:
-    """Return whether the text can be used as a name in a path, a document or a shell word."""
-    return _NAME.fullmatch(text) is not None
+def check_name(name: str, what: str = "", *, field: str = "") -> None:
+    """Refuse a name that cannot be used in a path, a document or a shell word.
 
-
-def check_name(name: str, what: str) -> None:
-    """Refuse a name that cannot be used in a path, a document or a shell word."""
-    if not is_name(name):
+    Messages call it `what`, which is not needed if they name the field.
+    """
+    if not _NAME.fullmatch(name):
+        subject = f"{what} {name!r}" if what else repr(name)
         raise Invalid(
-            f"{what} {name!r}: use 1 to {MAX_NAME_LENGTH} letters, digits, '.', '_', '-', "
-            "beginning with a letter or digit"
+            f"{subject}: use 1 to {MAX_NAME_LENGTH} letters, digits, '.', '_', '-', beginning with a letter or digit",
+            field,
         )
 
 
-def check_text(text: str, what: str, limit: int = MAX_TEXT_LENGTH) -> None:
-    """Refuse a text that is too long for a record, or not valid Unicode."""
+def check_text(text: str, what: str = "", limit: int = MAX_TEXT_LENGTH, *, field: str = "") -> None:
+    """Refuse a text that is too long for a record, or not valid Unicode. For `what` see `check_name`."""
     if len(text) > limit:
-        raise Invalid(f"{what} has {len(text)} characters: at most {limit} are allowed")
+        subject = f"{what} has " if what else ""
+        raise Invalid(f"{subject}{len(text)} characters: at most {limit} are allowed", field)
     if not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text):
-        raise Invalid(f"{what} is not valid Unicode: it contains an unpaired surrogate")
+        raise Invalid(f"{what or 'the text'} is not valid Unicode: it contains an unpaired surrogate", field)
 
 
 def check_key(key: str) -> None:
@@ -79,10 +79,10 @@ def is_guid(text: str) -> bool:
     return _GUID.fullmatch(text) is not None
 
 
-def check_guid(text: str, what: str) -> None:
+def check_guid(text: str, *, field: str) -> None:
     """Refuse a text that is not a GUID."""
     if not is_guid(text):
-        raise Invalid(f"{what} {text!r} is not a GUID")
+        raise Invalid(f"{text!r} is not a GUID", field)
 
 
 def truncate_text(text: str, limit: int = MAX_TEXT_LENGTH) -> str:

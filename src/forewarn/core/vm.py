@@ -21,7 +21,7 @@ from forewarn.core.event_type import EVENT_TYPES
 from forewarn.core.field_rule import check_fields
 from forewarn.core.instance import INSTANCE_KEY_PATTERN, MAX_INSTANCE_KEYS, MAX_INSTANCE_TEXT_LENGTH, check_instance
 from forewarn.core.limits import MAX_DOMAIN, MAX_TEXT_LENGTH, MAX_VMS_PER_SCOPE
-from forewarn.core.text import Guid, Name, Text, check_text, describe_range, is_name, schema_pattern
+from forewarn.core.text import Guid, Name, Text, check_text, describe_range, schema_pattern
 
 MAX_TAGS = 50
 _OCTET = "(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
@@ -103,10 +103,10 @@ class Address(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=
             if canonical != self.ip:
                 raise Invalid(f"address {self.ip!r}: write it as {canonical}")
         if self.mac and not _MAC.fullmatch(self.mac):
-            raise Invalid(f"MAC address {self.mac!r}: write it as six pairs of hex digits, 00:0d:3a:12:34:56")
+            raise Invalid(f"{self.mac!r}: write it as six pairs of hex digits, 00:0d:3a:12:34:56", "mac")
         longest = 128 if ":" in self.ip else 32
         if self.prefix is not None and not 1 <= self.prefix <= longest:
-            raise Invalid(f"prefix {self.prefix} of {self.ip}: use 1 to {longest}, such as 24 for 10.0.0.0/24")
+            raise Invalid(f"{self.prefix} of {self.ip}: use 1 to {longest}, such as 24 for 10.0.0.0/24", "prefix")
         check_fields(self)
 
 
@@ -165,12 +165,15 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
 def check_tags(tags: dict[str, str]) -> None:
     """Refuse tags that are too many or too long."""
     if len(tags) > MAX_TAGS:
-        raise Invalid(f"{len(tags)} tags: at most {MAX_TAGS} are allowed")
+        raise Invalid(f"{len(tags)} tags: at most {MAX_TAGS} are allowed", "tags")
     for key, value in tags.items():
-        check_text(key, "a tag's name")
-        check_text(value, f"tag {key[:40]}")
+        check_text(key, "a tag's name", field="tags")
+        check_text(value, f"tag {key[:40]!r}", field=f"tags.{key}")
         if not _TAG_NAME.fullmatch(key):
-            raise Invalid(f"tag {key!r}: ':' and ';' separate tags in the instance document and cannot be in a name")
+            raise Invalid(
+                f"tag {key!r}: ':' and ';' separate tags in the instance document and cannot be in a name",
+                f"tags.{key}",
+            )
 
 
 NO_TRAITS = Traits()
@@ -179,7 +182,7 @@ NO_TRAITS = Traits()
 class Vm(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """One virtual machine of a scope."""
 
-    name: Annotated[Name, Meta(extra={"label": "VM name"})]
+    name: Name
     vm_id: Guid
     role_instance: bool = False
     update_domain: Domain = 0
@@ -192,9 +195,9 @@ class Vm(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False
         try:
             check_fields(self)
         except Invalid as error:
-            if not is_name(self.name):
+            if error.field == "name":
                 raise  # its message has the name, escaped
-            raise Invalid(f"VM {self.name}: {error}") from error
+            raise Invalid(f"{error.problem} (VM {self.name})", error.field) from error
 
 
 def unique_keys(vm: Vm) -> set[UniqueKey]:

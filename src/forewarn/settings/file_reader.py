@@ -16,7 +16,7 @@ from typing import TypeVar
 import msgspec
 
 from forewarn.core.base_error import BaseError
-from forewarn.core.errors import CoreError
+from forewarn.core.errors import CoreError, Invalid
 from forewarn.core.text import check_name, describe_range, join_choices
 from forewarn.settings.key_positions import KeyPositions
 
@@ -220,6 +220,14 @@ class FileTable:
         if self.has(key):
             raise value.error(why)
 
+    @contextmanager
+    def wrap_errors(self) -> Iterator[None]:
+        """Report errors about a field, raised within this context, as errors of its key, and others of the table."""
+        try:
+            yield
+        except Invalid as error:
+            raise (self.at(error.field) if error.field else self._parent).error(error.problem) from None
+
 
 def _text(value: object) -> str:
     if not isinstance(value, str):
@@ -228,8 +236,9 @@ def _text(value: object) -> str:
 
 
 def _name(value: object) -> str:
-    check_name(_text(value), "name")
-    return _text(value)
+    name = _text(value)
+    check_name(name)
+    return name
 
 
 def _flag(value: object) -> bool:

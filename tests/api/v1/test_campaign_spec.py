@@ -137,8 +137,8 @@ def test_value_outside_its_bounds_is_refused_with_its_path(change: dict[str, obj
     ("change", "message"),
     [
         ({"selection": {}}, "selection: select VMs by scopes, hosts or tags, or all VMs with all = true"),
-        ({"duration": "8d"}, "duration must be 0s to 7d, got 8d"),
-        ({"policy": {"gap": "31d"}}, "policy: gap must be 0s to 30d, got 31d"),
+        ({"duration": "8d"}, "duration: must be 0s to 7d, got 8d"),
+        ({"policy": {"gap": "31d"}}, "policy.gap: must be 0s to 30d, got 31d"),
         (
             {"policy": {"blackouts": [{"start": "2026-12-24T00:00:00Z", "end": "2026-12-24T00:00:00Z"}]}},
             (

@@ -312,7 +312,7 @@ def test_selection_that_matches_nothing_is_refused() -> None:
 
 
 def test_start_more_than_a_year_ahead_is_refused() -> None:
-    with pytest.raises(Invalid, match="start_at must be at most 366 days ahead"):
+    with pytest.raises(Invalid, match="start_at: must be at most 366 days ahead"):
         a_plan(a_set("a"), start_at=NOW + timedelta(days=367))
 
 

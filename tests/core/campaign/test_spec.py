@@ -32,13 +32,13 @@ EVERYTHING = Selection(all=True)
         ({}, "select VMs by scopes, hosts or tags, or all VMs"),
         ({"all": True, "scopes": ("web",)}, "all = true selects every VM: omit scopes, hosts and tags"),
         ({"exclude_scopes": ("web",)}, "select VMs by scopes"),
-        ({"scopes": ("web 1",)}, "scopes: 'web 1' is neither a name nor a pattern such as web-*"),
-        ({"all": True, "exclude_vms": ("",)}, "exclude_vms: '' is neither a name nor a pattern"),
+        ({"scopes": ("web 1",)}, "scopes[0]: 'web 1' is neither a name nor a pattern such as web-*"),
+        ({"all": True, "exclude_vms": ("",)}, "exclude_vms[0]: '' is neither a name nor a pattern"),
         (
             {"hosts": tuple(f"h{n}" for n in range(MAX_NAMES + 1))},
-            "1001 hosts: at most 1000 are allowed; use patterns",
+            "hosts: 1001 items: at most 1000 are allowed; use patterns",
         ),
-        ({"tags": {"a": "x" * 513}}, "tags a has 513 characters"),
+        ({"tags": {"a": "x" * 513}}, "tags.a: tag 'a' has 513 characters"),
     ],
 )
 def test_invalid_selection_is_refused(fields: dict[str, Any], message: str) -> None:
@@ -87,32 +87,32 @@ def test_percentage_is_rounded_down_but_at_least_1(percent: float, total: int) -
     [
         (Limit, "a limit must be a number such as 10, or a percentage"),
         (lambda: Limit(number=1, percent=1.0), "a limit must be a number such as 10, or a percentage"),
-        (lambda: Window(start="9:00", end="10:00"), "start '9:00' is not a time of day: write it like \"22:00\""),
-        (lambda: Window(start="24:00", end="10:00"), "start '24:00' is not a time of day"),
-        (lambda: Window(start="22:00", end="25:00"), "end '25:00' is not a time of day"),
-        (lambda: Window(start="22:00", end="04:00", zone="../etc/passwd"), "is not a time zone"),
+        (lambda: Window(start="9:00", end="10:00"), "start: '9:00' is not a time of day: write it like \"22:00\""),
+        (lambda: Window(start="24:00", end="10:00"), "start: '24:00' is not a time of day"),
+        (lambda: Window(start="22:00", end="25:00"), "end: '25:00' is not a time of day"),
+        (lambda: Window(start="22:00", end="04:00", zone="../etc/passwd"), "zone: '../etc/passwd' is not a time zone"),
         (
             lambda: Window(days=(Weekday.MON, Weekday.MON), start="22:00", end="04:00"),
-            "a window must name each day at most once",
+            "days: a window must name each day at most once",
         ),
         (lambda: Blackout(start=NOW, end=NOW), "a black-out must end after it starts"),
-        (lambda: Blackout(start=NOW.replace(tzinfo=None), end=NOW), "a black-out's start needs a time zone"),
-        (lambda: HttpCheck(url="ftp://host/"), "is not a valid gate URL"),
+        (lambda: Blackout(start=NOW.replace(tzinfo=None), end=NOW), "start: must have a time zone"),
+        (lambda: HttpCheck(url="ftp://host/"), "url: 'ftp://host/' is not a valid gate URL"),
         (lambda: HttpCheck(url="http://"), "is not a valid gate URL"),
         (lambda: HttpCheck(url="http://host:99999/"), "is not a valid gate URL"),
         (lambda: HttpCheck(url="http://host/a b"), "is not a valid gate URL"),
-        (lambda: HttpCheck(url="http://host/", expect_status=42), "expect_status must be 100 to 599, got 42"),
-        (lambda: HttpCheck(url="http://host/", retries=-1), "retries must be 0 to 100, got -1"),
-        (lambda: HttpCheck(url="http://host/", timeout=timedelta(0)), "timeout must be 0.001s to 10m, got 0s"),
-        (lambda: CampaignPolicy(gap=timedelta(seconds=-1)), "gap must be 0s to 30d"),
-        (lambda: CampaignPolicy(notice=timedelta(days=400)), "notice must be 0s to 366d"),
-        (lambda: CampaignPolicy(expected=timedelta(0)), "expected must be 1s to 7d"),
-        (lambda: CampaignPolicy(halt_after=0), "halt_after must be 1 to 1000000, got 0"),
-        (lambda: CampaignPolicy(halt_after=10**9), "halt_after must be 1 to 1000000, got 1000000000"),
-        (lambda: HttpCheck(url="http://host/" + "a" * 2_048), "url has 2060 characters: at most 2048 are allowed"),
-        (lambda: CampaignPolicy(zone=""), "'' is not a time zone"),
-        (lambda: CampaignPolicy(gate="a b"), "gate 'a b': use 1 to 128 letters"),
-        (lambda: CampaignPolicy(windows=(Window(start="22:00", end="04:00"),) * 65), "65 windows: at most 64"),
+        (lambda: HttpCheck(url="http://host/", expect_status=42), "expect_status: must be 100 to 599, got 42"),
+        (lambda: HttpCheck(url="http://host/", retries=-1), "retries: must be 0 to 100, got -1"),
+        (lambda: HttpCheck(url="http://host/", timeout=timedelta(0)), "timeout: must be 0.001s to 10m, got 0s"),
+        (lambda: CampaignPolicy(gap=timedelta(seconds=-1)), "gap: must be 0s to 30d"),
+        (lambda: CampaignPolicy(notice=timedelta(days=400)), "notice: must be 0s to 366d"),
+        (lambda: CampaignPolicy(expected=timedelta(0)), "expected: must be 1s to 7d"),
+        (lambda: CampaignPolicy(halt_after=0), "halt_after: must be 1 to 1000000, got 0"),
+        (lambda: CampaignPolicy(halt_after=10**9), "halt_after: must be 1 to 1000000, got 1000000000"),
+        (lambda: HttpCheck(url="http://host/" + "a" * 2_048), "url: 2060 characters: at most 2048 are allowed"),
+        (lambda: CampaignPolicy(zone=""), "zone: '' is not a time zone"),
+        (lambda: CampaignPolicy(gate="a b"), "gate: 'a b': use 1 to 128 letters"),
+        (lambda: CampaignPolicy(windows=(Window(start="22:00", end="04:00"),) * 65), "windows: 65 items: at most 64"),
     ],
 )
 def test_invalid_value_is_refused(make: Any, message: str) -> None:
@@ -123,7 +123,7 @@ def test_invalid_value_is_refused(make: Any, message: str) -> None:
 
 @pytest.mark.parametrize("type_", [EventType.PREEMPT, EventType.TERMINATE])
 def test_campaign_is_planned_maintenance(type_: EventType) -> None:
-    with pytest.raises(Invalid, match=f"the type of a campaign must be Freeze, Reboot or Redeploy, not {type_.value}"):
+    with pytest.raises(Invalid, match=f"type: must be Freeze, Reboot or Redeploy, not {type_.value}"):
         CampaignSpec(name="kernel", type=type_, selection=EVERYTHING)
 
 

@@ -30,7 +30,12 @@ def test_edit_of_the_form_keeps_the_comments_of_the_toml() -> None:
     ("more", "error"),
     [
         ('gap = "soon"', InputError("line 8: policy.gap: 'soon' is not a duration", "policy.gap", 8)),
-        ('gap = "40d"', InputError("line 8: policy.gap: gap must be 0s to 30d, got 40d", "policy.gap", 8)),
+        ('gate = "a b"', InputError("line 8: policy.gate: 'a b': use 1 to 128 letters", "policy.gate", 8)),
+        (
+            '[[policy.windows]]\nstart = "22:00"\nend = "26:00"',
+            InputError("line 10: policy.windows[0].end: '26:00' is not a time of day", "policy.windows", 10),
+        ),
+        ('gap = "40d"', InputError("line 8: policy.gap: must be 0s to 30d, got 40d", "policy.gap", 8)),
         ('windows = [\n"sat",\n]', InputError("line 9: policy.windows[0]: 'sat' is not a window", "policy.windows", 9)),
         ("gate = {}", InputError("line 8: policy.gate.url: required key is missing", "policy.gate", 8, True)),
         ("vms_at_once = 0", InputError("line 8: policy.vms_at_once: a limit must be", "policy.vms_at_once", 8)),
@@ -75,7 +80,7 @@ def test_other_way_to_write_the_same_is_shown() -> None:
 
 def test_error_of_a_rule_is_located() -> None:
     typed = input_from_toml(BEGIN + 'zone = "Mars"\ngate = "g"')
-    found = typed.locate(Invalid("policy.zone: there is no time zone Mars"))
+    found = typed.locate(Invalid("there is no time zone Mars", "policy.zone"))
     assert found == InputError("line 8: policy.zone: there is no time zone Mars", "policy.zone", 8)
     gate = typed.locate(GateNotFound("g", ()))
     assert (gate.key, gate.line, gate.message.startswith("line 9: policy.gate: ")) == ("policy.gate", 9, True)

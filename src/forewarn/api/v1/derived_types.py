@@ -46,7 +46,7 @@ def value_form(type_: Any, write: Callable[[Any], Any], read: Callable[[Any], An
         try:
             return read(value)
         except Invalid as error:
-            raise Invalid(f"{path}: {error}") from None
+            raise error.below(path) from None
 
     return Form(type_, write, read_at)
 
@@ -143,7 +143,7 @@ class DerivedTypes:
         try:
             return struct(**fields)
         except Invalid as error:
-            raise (Invalid(f"{path}: {error}") if path else error) from None
+            raise error.below(path) from None
 
     def read_fields(self, struct: type[msgspec.Struct], value: Any, path: str = "") -> dict[str, Any]:
         """Return the fields of a struct that are set in a value of the API."""

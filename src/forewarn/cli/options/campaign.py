@@ -87,9 +87,7 @@ def _check_option(given: FieldOption, value: object) -> None:
     try:
         read_campaign(FileValue("", "", content), file="")
     except FileError as error:
-        named = error.problem.startswith((f"{key} ", f"{key}: "))
-        problem = error.problem.removeprefix(key) if named else f": {error.problem}"
-        raise CliError(ExitCode.USAGE, given.flag + problem) from None
+        raise CliError(ExitCode.USAGE, f"{given.flag}: {error.problem}") from None
 
 
 def _name_of(file: Path | None) -> str:

@@ -166,7 +166,7 @@ def _begin(spec: CampaignSpec, context: RuleContext, now: datetime) -> datetime:
     """Return when the first wave may be announced; refuse a start that is too far ahead."""
     begin = announce_at(spec, now)
     if begin > now + MAX_CAMPAIGN_DURATION:
-        raise Invalid(f"start_at must be at most {MAX_CAMPAIGN_DURATION.days} days ahead")
+        raise Invalid(f"must be at most {MAX_CAMPAIGN_DURATION.days} days ahead", "start_at")
     notice, minimum = wave_notice(spec, context), context.policy.minimum_notice[spec.type]
     earliest = begin + context.policy.faster_notice(minimum)
     if begin + notice < earliest and context.policy.enforce_notice:

@@ -106,17 +106,17 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def _check_patterns(patterns: tuple[str, ...], field: str) -> None:
-    for pattern in patterns:
+    for n, pattern in enumerate(patterns):
         if not _PATTERN.fullmatch(pattern):
-            raise Invalid(f"{field}: {pattern!r} is neither a name nor a pattern such as web-*")
+            raise Invalid(f"{pattern!r} is neither a name nor a pattern such as web-*", f"{field}[{n}]")
 
 
 def _check_tags(tags: dict[str, str], field: str) -> None:
     if len(tags) > MAX_NAMES:
-        raise Invalid(f"{field} has {len(tags)} tags: at most {MAX_NAMES} are allowed")
+        raise Invalid(f"{len(tags)} tags: at most {MAX_NAMES} are allowed", field)
     for name, value in tags.items():
-        check_text(name, f"a name in {field}")
-        check_text(value, f"{field} {name}")
+        check_text(name, "a name", field=field)
+        check_text(value, f"tag {name[:40]!r}", field=f"{field}.{name}")
 
 
 class Limit(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -172,7 +172,7 @@ class Window(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         if self.zone:
             check_zone(self.zone)
         if len(set(self.days)) < len(self.days):
-            raise Invalid("a window must name each day at most once")
+            raise Invalid("a window must name each day at most once", "days")
 
     def __str__(self) -> str:
         days = ",".join(self.days) or "every day"
@@ -181,13 +181,13 @@ class Window(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 def _check_clock_time(written: str, field: str) -> None:
     if not _CLOCK_TIME.fullmatch(written):
-        raise Invalid(f'{field} {written!r} is not a time of day: write it like "22:00"')
+        raise Invalid(f'{written!r} is not a time of day: write it like "22:00"', field)
 
 
 def check_zone(zone: str) -> None:
     """Refuse what cannot be the name of a time zone. Only the shell can look up whether it exists."""
     if not _ZONE.fullmatch(zone) or ".." in zone:
-        raise Invalid(f'{zone!r} is not a time zone: write it like "Europe/Vienna" or "UTC"')
+        raise Invalid(f'{zone!r} is not a time zone: write it like "Europe/Vienna" or "UTC"', "zone")
 
 
 class Blackout(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -198,8 +198,8 @@ class Blackout(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     why: Annotated[Text, Meta(description="Shown when a wave waits for the end of the black-out.")] = ""
 
     def __post_init__(self) -> None:
-        check_aware(self.start, "a black-out's start")
-        check_aware(self.end, "a black-out's end")
+        check_aware(self.start, "start")
+        check_aware(self.end, "end")
         check_fields(self)
         if not self.start < self.end:
             raise Invalid(
@@ -216,10 +216,10 @@ def _format_time(moment: datetime) -> str:
     return moment.isoformat().replace("+00:00", "Z")
 
 
-def check_aware(moment: datetime, what: str) -> None:
+def check_aware(moment: datetime, field: str) -> None:
     """Refuse a datetime without a time zone."""
     if moment.tzinfo is None or moment.utcoffset() is None:
-        raise Invalid(f"{what} needs a time zone: write it like 2030-01-07T10:00:00Z")
+        raise Invalid("must have a time zone: write it like 2030-01-07T10:00:00Z", field)
 
 
 class HttpCheck(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -262,7 +262,7 @@ def _check_url(url: str) -> None:
     except ValueError:
         usable = False
     if not usable or not url.isascii() or not url.isprintable() or " " in url:
-        raise Invalid(f"{url[:MAX_TEXT_LENGTH]!r} is not a valid gate URL: write http://… or https://…")
+        raise Invalid(f"{url[:MAX_TEXT_LENGTH]!r} is not a valid gate URL: write http://… or https://…", "url")
 
 
 class CampaignPolicy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -324,9 +324,7 @@ class CampaignPolicy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 class CampaignSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A whole campaign, as it was requested."""
 
-    name: Annotated[
-        Name, Meta(description="The name of the campaign.", examples=["kernel-6.1"], extra={"label": "campaign"})
-    ]
+    name: Annotated[Name, Meta(description="The name of the campaign.", examples=["kernel-6.1"])]
     type: Annotated[
         EventType,
         Meta(
@@ -346,7 +344,7 @@ class CampaignSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     def __post_init__(self) -> None:
         check_fields(self)
         if self.type not in MAINTENANCE_TYPES:
-            raise Invalid(f"the type of a campaign must be {join_choices(MAINTENANCE_TYPES)}, not {self.type.value}")
+            raise Invalid(f"must be {join_choices(MAINTENANCE_TYPES)}, not {self.type.value}", "type")
         if self.start_at is not None:
             check_aware(self.start_at, "start_at")
 

@@ -8,7 +8,7 @@ from forewarn.api.campaign_file import parse_campaign, read_campaign
 from forewarn.api.table_comments import keep_comments
 from forewarn.api.table_writer import toml_text
 from forewarn.core.campaign.spec import CampaignSpec
-from forewarn.core.errors import NoticeTooShort
+from forewarn.core.errors import Invalid, NoticeTooShort
 from forewarn.fleet.errors import GateNotFound
 from forewarn.operator.dashboard.campaign_form import Content, form_content, form_fields, form_texts
 from forewarn.operator.errors import GateNotAllowed, ScopeNotAllowed, SelectionNotAllowed
@@ -24,11 +24,9 @@ ERROR_KEYS: Mapping[type[Exception], str] = {
     ScopeNotAllowed: "selection.scopes",
     SelectionNotAllowed: "selection",
 }
-"""The key that an error is about, if its message does not begin with it."""
+"""The key that an error is about."""
 
 SYNTAX_LINE = re.compile(r"\(at line (\d+), column \d+\)$")
-FIRST_WORD = re.compile(r"[a-z_]+")
-KEY_IN_MESSAGE = re.compile(r"([a-z_]+(?:\.[a-z_]+|\[\d+\])*): ")
 
 
 class InputError(NamedTuple):
@@ -54,13 +52,10 @@ class CampaignInput(NamedTuple):
 
     def locate(self, error: Exception) -> InputError:
         """Return an error of a rule, a permission or the plan with the line and key that it is about."""
-        message = str(error)
-        found = KEY_IN_MESSAGE.match(message)
-        key = found[1] if found else ERROR_KEYS.get(type(error), "")
-        place = parse_campaign(self.toml, file="").at(key)
-        line = place.line if key else None
-        described = message if found else str(FileError("", key, message))
-        return InputError(described if line is None else f"line {line}: {described}", _field_key(key), line)
+        key, problem = ERROR_KEYS.get(type(error), ""), str(error)
+        if isinstance(error, Invalid):
+            key, problem = error.field, error.problem
+        return _input_error(parse_campaign(self.toml, file="").at(key).error(problem))
 
 
 def read_input(texts: Mapping[str, str] | None, toml: str) -> CampaignInput:
@@ -103,25 +98,16 @@ def _read(file: FileValue) -> tuple[CampaignSpec | None, InputError | None]:
     try:
         return read_campaign(file, file=""), None
     except FileError as error:
-        return None, _located(file, error)
+        return None, _input_error(error)
 
 
-def _located(file: FileValue, error: FileError) -> InputError:
-    """Return an error of the file. A message of a table's rules begins with the key that it is about."""
-    name = FIRST_WORD.match(error.problem)
-    key = f"{error.key}.{name[0]}".removeprefix(".") if name else ""
-    if name and key in _field_keys():
-        error = FileError("", key, error.problem.removeprefix(f"{name[0]}: "), file.at(key).line)
+def _input_error(error: FileError) -> InputError:
     return InputError(str(error), _field_key(error.key), error.line, error.problem.startswith(MISSING))
-
-
-def _field_keys() -> set[str]:
-    return {field.key for field in form_fields()}
 
 
 def _field_key(key: str) -> str:
     """Return the field of the form to which a key belongs: `policy.windows` for `policy.windows[1].zone`."""
-    keys, place = _field_keys(), re.sub(r"\[\d+\].*", "", key)
+    keys, place = {field.key for field in form_fields()}, re.sub(r"\[\d+\].*", "", key)
     while place and place not in keys:
         place = place.rpartition(".")[0]
     return place

@@ -333,7 +333,7 @@ def checked_spec(caller: Caller, request: v1.CampaignRequest) -> CampaignSpec:
     """Return the campaign spec of a request; check its values and the caller's permissions."""
     spec = spec_from_request(request)
     if spec.name == PLAN_PATH:
-        raise Invalid(f"a campaign cannot be named {PLAN_PATH}, which is the path of planning; use another name")
+        raise Invalid(f"must not be {PLAN_PATH}, which is the path of planning; use another name", "name")
     if isinstance(spec.policy.gate, HttpCheck):
         _check_gate(caller, spec.policy.gate)
     _check_selection(caller, spec.selection)
@@ -348,7 +348,7 @@ def _check_zones(policy: CampaignPolicy) -> None:
         try:
             find_zone(zone)
         except Invalid as error:
-            raise Invalid(f"{key}: {error}") from None
+            raise error.below(key) from None
 
 
 def _check_selection(caller: Caller, selection: Selection) -> None:
@@ -364,8 +364,9 @@ def _check_gate(caller: Caller, gate: HttpCheck) -> None:
         raise GateNotAllowed(caller.name, caller.role)
     if "@" in urlsplit(gate.url).netloc:
         raise Invalid(
-            "gate: the url must not contain a password, because everyone who sees the campaign sees it; "
-            "define the gate in the settings and use its name"
+            "must not contain a password, because everyone who sees the campaign sees it; "
+            "define the gate in the settings and use its name",
+            "policy.gate.url",
         )
 
 
