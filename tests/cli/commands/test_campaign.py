@@ -264,6 +264,7 @@ WRONG = {
         "--blackout: a black-out must end after it starts, not 2027-12-24T12:00:00Z to 2026-12-24T12:00:00Z",
     ),
     "tag": (("kernel.toml", "--tag", "tier"), "--tag: 'tier' is not a tag; write NAME=VALUE, such as team=web"),
+    "all and some": (("kernel.toml", "--all", "--scope", "web"), "--all and --scope are mutually exclusive"),
     "halt after": (("kernel.toml", "--halt-after", "0"), "--halt-after: 0 is not allowed: use an integer from 1"),
 }
 

@@ -10,7 +10,7 @@ import pytest
 from forewarn.api import v1
 from forewarn.api.campaign_file import parse_campaign, read_campaign
 from forewarn.api.v1.campaign_spec import spec_from_request, spec_request
-from forewarn.cli.errors import CliError
+from forewarn.cli.errors import CliError, ExitCode
 from forewarn.cli.options.campaign import OPTIONS, TABLES, campaign_from_options
 from forewarn.cli.options.field_option import FieldOption
 from forewarn.core.campaign.spec import CampaignPolicy, HttpCheck, Limit, Selection, WaveKind
@@ -160,3 +160,16 @@ def test_request_contains_the_given_campaign() -> None:
     sent = campaign_from_options(None, typed(**REQUIRED, gap="1h"))
     assert sent == spec_request(spec_from_request(sent))
     assert sent.policy.gap == "1h"
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"scopes": ("web",)}, "--all and --scope are mutually exclusive"),
+        ({"hosts": ("hv-0",), "tags": ("a=b",)}, "--all and --host or --tag are mutually exclusive"),
+    ],
+)
+def test_all_vms_and_some_are_mutually_exclusive(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(CliError) as refused:
+        campaign_from_options(None, typed(name="k", type_=v1.CampaignType.REBOOT, all_=True, **values))
+    assert (refused.value.code, str(refused.value)) == (ExitCode.USAGE, message)

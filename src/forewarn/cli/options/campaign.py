@@ -63,6 +63,7 @@ def campaign_from_options(file: Path | None, values: Mapping[str, Any]) -> v1.Ca
         elif (value := each.read(typed)) is not None:
             _check_option(each, value)
             given[each.table][each.key] = value
+    _check_exclusive(given["selection"])
     if not given["selection"].keys().isdisjoint(SELECTION_KEYS):  # replaces the selection of the file
         given["selection"] = {"scopes": [], "hosts": [], "tags": {}, "all": False} | given["selection"]
     for table, values in given.items():
@@ -88,6 +89,14 @@ def _check_option(given: FieldOption, value: object) -> None:
         read_campaign(FileValue("", "", content), file="")
     except FileError as error:
         raise CliError(ExitCode.USAGE, f"{given.flag}: {error.problem}") from None
+
+
+def _check_exclusive(selection: Content) -> None:
+    """Refuse --all together with options that select some VMs."""
+    keys = selection.keys() & {*SELECTION_KEYS} - {"all"}
+    if "all" in selection and keys:
+        some = " or ".join(each.flag for each in OPTIONS if each.key in keys)
+        raise CliError(ExitCode.USAGE, f"--all and {some} are mutually exclusive")
 
 
 def _name_of(file: Path | None) -> str:
