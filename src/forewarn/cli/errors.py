@@ -55,6 +55,12 @@ HINTS = NOT_FOUND_HINTS | {
 """What the user can do about a refusal, by its code."""
 
 
+KEY_PATH = re.compile(r"(?P<path>(?:policy\.|selection\.)?(?P<field>[a-z_]+)(?:\..+?|\[\d+\])*): ")
+"""The key at the beginning of a message of the service, such as `policy.windows[1].zone`, and the field of its option.
+
+The fields of a campaign are in two tables.
+"""
+
 ADVISED_FIELD = re.compile(r"\b(?:use|set|consent with|revoke it with) (now|unannounced|force)$")
 """The end of a message of the service that advises a field of the API whose option has the same name."""
 

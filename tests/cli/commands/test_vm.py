@@ -105,3 +105,8 @@ def test_owner_can_choose_the_notice(service_machine: ServiceMachine, command: s
     (event,) = run_json(service_machine, "vm", command, service_machine.take_vm(), "--in", "3h")["events"]
     assert (event["type"], event["source"]) == (type_, "User")
     assert datetime.fromisoformat(event["not_before"]) - now >= timedelta(hours=3)
+
+
+def test_wrong_address_is_refused_by_its_option(service_machine: ServiceMachine) -> None:
+    refused = run(service_machine, "vm", "add", "web/x", "--address", "10.0.0.300")
+    assert (refused.code, refused.stderr) == (3, "forewarn: --address: address '10.0.0.300' is neither IPv4 nor IPv6\n")

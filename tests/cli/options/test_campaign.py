@@ -4,14 +4,18 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import click
 import msgspec
 import pytest
+from click.testing import CliRunner
 
 from forewarn.api import v1
 from forewarn.api.campaign_file import parse_campaign, read_campaign
+from forewarn.api.errors import RequestRefused
 from forewarn.api.v1.campaign_spec import spec_from_request, spec_request
-from forewarn.cli.errors import CliError, ExitCode
-from forewarn.cli.options.campaign import OPTIONS, TABLES, campaign_from_options
+from forewarn.cli.errors import KEY_PATH, CliError, ExitCode
+from forewarn.cli.options.campaign import OPTIONS, TABLES, campaign_from_options, read_document, with_campaign
+from forewarn.cli.options.connection import ServiceConnection, with_service
 from forewarn.cli.options.field_option import FieldOption
 from forewarn.core.campaign.spec import CampaignPolicy, HttpCheck, Limit, Selection, WaveKind
 
@@ -57,6 +61,10 @@ def typed(**values: Any) -> dict[str, Any]:
     return {each.parameter: values.get(each.parameter) for each in OPTIONS}
 
 
+def build(file: Path | None, values: dict[str, Any]) -> v1.CampaignRequest:
+    return campaign_from_options(read_document(file), values)
+
+
 def option_of(table: str, key: str) -> FieldOption:
     (found,) = (each for each in OPTIONS if (each.table, each.key) == (table, key))
     return found
@@ -70,6 +78,14 @@ def test_key_has_an_option_of_its_name_with_a_help(table: str, key: str) -> None
     assert option.flag in {f"--{name.replace('_', '-')}" for name in (key, key.removesuffix("s"))}
 
 
+@pytest.mark.parametrize(("table", "key"), KEYS)
+def test_key_is_found_in_a_message(table: str, key: str) -> None:
+    path = f"{table}.{key}".removeprefix(".")
+    found = KEY_PATH.match(f"{path}[1].x: wrong")
+    assert found is not None
+    assert (found["path"], found["field"]) == (f"{path}[1].x", key)
+
+
 def test_this_module_covers_every_key() -> None:
     assert list(TYPED) == KEYS
 
@@ -78,7 +94,7 @@ def test_this_module_covers_every_key() -> None:
 def test_option_value_reaches_the_campaign(table: str, key: str) -> None:
     text, expected = TYPED[table, key]
     values = {name: value for name, value in REQUIRED.items() if key != "all" or name != "scopes"}
-    spec = spec_from_request(campaign_from_options(None, typed(**{**values, option_of(table, key).parameter: text})))
+    spec = spec_from_request(build(None, typed(**{**values, option_of(table, key).parameter: text})))
     found = getattr(getattr(spec, table) if table else spec, key)
     match key:
         case "start_at":
@@ -107,15 +123,15 @@ def test_option_overrides_the_file(tmp_path: Path, key: str) -> None:
     text, _ = TYPED["policy" if key in CampaignPolicy.__struct_fields__ else "selection", key]
     written = read_campaign(parse_campaign(full, file=""), file="")
     option = next(each for each in OPTIONS if each.key == key)
-    changed = spec_from_request(campaign_from_options(file, typed(**{option.parameter: text})))
-    alone = spec_from_request(campaign_from_options(None, typed(**REQUIRED, **{option.parameter: text})))
+    changed = spec_from_request(build(file, typed(**{option.parameter: text})))
+    alone = spec_from_request(build(None, typed(**REQUIRED, **{option.parameter: text})))
     expected = msgspec.structs.replace(
         getattr(written, option.table), **{key: getattr(getattr(alone, option.table), key)}
     )
     assert getattr(changed, option.table) == expected
     if option.is_clearable:
         cleared = spec_from_request(
-            campaign_from_options(file, typed(**{option.parameter: ("none",) if option.is_repeatable else "none"}))
+            build(file, typed(**{option.parameter: ("none",) if option.is_repeatable else "none"}))
         )
         assert not getattr(getattr(cleared, option.table), key)
 
@@ -123,10 +139,8 @@ def test_option_overrides_the_file(tmp_path: Path, key: str) -> None:
 def test_selection_options_replace_the_files_selection(tmp_path: Path) -> None:
     file = tmp_path / "kernel.toml"
     file.write_text('name = "k"\ntype = "Reboot"\nselection = { hosts = ["hv-1"], exclude_vms = ["a"] }\n')
-    assert spec_from_request(campaign_from_options(file, typed(all_=True))).selection == Selection(
-        all=True, exclude_vms=("a",)
-    )
-    assert spec_from_request(campaign_from_options(file, typed(scopes=("web",)))).selection == Selection(
+    assert spec_from_request(build(file, typed(all_=True))).selection == Selection(all=True, exclude_vms=("a",))
+    assert spec_from_request(build(file, typed(scopes=("web",)))).selection == Selection(
         scopes=("web",), exclude_vms=("a",)
     )
 
@@ -152,12 +166,12 @@ def test_selection_options_replace_the_files_selection(tmp_path: Path) -> None:
 )
 def test_error_names_the_option(values: dict[str, Any], message: str) -> None:
     with pytest.raises(CliError) as refused:
-        campaign_from_options(None, typed(**{**REQUIRED, **values}))
+        build(None, typed(**{**REQUIRED, **values}))
     assert str(refused.value).startswith(message)
 
 
 def test_request_contains_the_given_campaign() -> None:
-    sent = campaign_from_options(None, typed(**REQUIRED, gap="1h"))
+    sent = build(None, typed(**REQUIRED, gap="1h"))
     assert sent == spec_request(spec_from_request(sent))
     assert sent.policy.gap == "1h"
 
@@ -171,5 +185,48 @@ def test_request_contains_the_given_campaign() -> None:
 )
 def test_all_vms_and_some_are_mutually_exclusive(values: dict[str, Any], message: str) -> None:
     with pytest.raises(CliError) as refused:
-        campaign_from_options(None, typed(name="k", type_=v1.CampaignType.REBOOT, all_=True, **values))
+        build(None, typed(name="k", type_=v1.CampaignType.REBOOT, all_=True, **values))
     assert (refused.value.code, str(refused.value)) == (ExitCode.USAGE, message)
+
+
+FILE = """\
+name = "k"
+type = "Reboot"
+selection = { all = true }
+[policy]
+windows = [
+  "01:00-02:00",
+  "03:00-04:00 Mars/Base",
+]
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem", "message"),
+    [
+        ((), "policy.windows[1].zone: unknown", "k.toml:7: policy.windows[1].zone: unknown"),
+        (("--window", "22:00-23:00 Mars"), "policy.windows[0].zone: unknown", "--window: unknown"),
+        (("--zone", "UTC"), "policy.windows[1].zone: unknown", "k.toml:7: policy.windows[1].zone: unknown"),
+        (("--gate-patience", "1h"), "policy.gate_patience: too long", "--gate-patience: too long"),
+        (("--zone", "Mars"), "policy.zone: unknown", "--zone: unknown"),
+        (("--scope", "web"), "policy.gate: unknown", "k.toml:4: policy.gate: unknown"),
+        ((), "name: taken", "k.toml:1: name: taken"),
+        (("--name", "l"), "name: taken", "--name: taken"),
+        ((), "the selection matches no VM", "the selection matches no VM"),
+        ((), "journal: unknown", "journal: unknown"),
+    ],
+)
+def test_refusal_of_the_service_names_the_option_or_the_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], problem: str, message: str
+) -> None:
+    @click.command()
+    @with_campaign
+    @with_service
+    def command(connection: ServiceConnection, spec: v1.CampaignRequest) -> None:
+        raise RequestRefused(422, "invalid-value", problem, {})
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "k.toml").write_text(FILE)
+    refused = CliRunner().invoke(command, ["k.toml", *arguments]).exception
+    assert isinstance(refused, RequestRefused)
+    assert (refused.status, refused.code, refused.message) == (422, "invalid-value", message)

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from forewarn.api import v1
 from forewarn.api.client import ApiClient, LocalApiClient
-from forewarn.api.errors import ServiceNotFound
+from forewarn.api.errors import RequestRefused, ServiceNotFound
 from forewarn.cli.errors import CliError, ExitCode
 from forewarn.cli.options.connection import SERVICE_OPTIONS, ServiceConnection, connect, with_service
 from forewarn.cli.output import Output
@@ -155,3 +155,33 @@ def test_next_command_waits_for_what_this_one_has_changed(home: Path) -> None:
             thread.join()
     assert [request.get("Forewarn-After") for request in requests] == [None, None, "cell-9"]
     assert (home / "forewarn" / "positions").read_text() == "cell-9"
+
+
+@pytest.mark.parametrize(
+    ("problem", "message"),
+    [
+        ("addresses[0]: unknown", "--address: unknown"),
+        ("addresses[0].mac: unknown", "--address: unknown"),
+        ("terminate_notice: must be 5m to 15m", "--terminate-notice: must be 5m to 15m"),
+        ("tags.my zone: tag my zone has 600 characters", "--tag: tag my zone has 600 characters"),
+        ("notice must be at least 15m", "--in must be at least 15m"),
+        ("notice: must be at least 15m", "--in: must be at least 15m"),
+        ("no address has notice: add one", "no address has notice: add one"),
+        ("hosts[0]: unknown", "hosts[0]: unknown"),
+    ],
+)
+def test_refusal_names_the_option_of_a_field(problem: str, message: str) -> None:
+    @click.command()
+    @click.option("--address", "addresses", multiple=True)
+    @click.option("--terminate-notice")
+    @click.option("--tag", "tags", multiple=True)
+    @click.option("--in", "notice")
+    @click.option("--host", "hosts", multiple=True)
+    @with_service
+    def command(connection: ServiceConnection, /, **given: Any) -> None:
+        raise RequestRefused(422, "invalid-value", problem, {})
+
+    arguments = ["--address", "a", "--terminate-notice", "1h", "--tag", "a=b", "--in", "5m"]
+    refused = CliRunner().invoke(command, arguments).exception
+    assert isinstance(refused, RequestRefused)
+    assert refused.message == message

@@ -14,9 +14,10 @@ import msgspec
 
 from forewarn.api import v1
 from forewarn.api.campaign_file import parse_campaign, read_campaign
+from forewarn.api.errors import RequestRefused
 from forewarn.api.table_reader import NONE
 from forewarn.api.v1.campaign_spec import spec_request
-from forewarn.cli.errors import CliError, ExitCode
+from forewarn.cli.errors import KEY_PATH, CliError, ExitCode
 from forewarn.cli.options.common import FILE_PATH, Command, with_options
 from forewarn.cli.options.field_option import SELECTION_KEYS, FieldOption, field_options
 from forewarn.core.campaign.spec import CampaignPolicy, CampaignSpec, Selection
@@ -42,18 +43,22 @@ def with_campaign(command: Command) -> Command:
     @wraps(command)
     def wrapped(file: Path | None, **given: Any) -> None:
         values = {each.parameter: given.pop(each.parameter) for each in OPTIONS}
-        command(spec=campaign_from_options(file, values), **given)
+        document = read_document(file)
+        spec = campaign_from_options(document, values)
+        try:
+            command(spec=spec, **given)
+        except RequestRefused as error:
+            raise _with_line(error, document) from error
 
     file_argument = click.argument("file", type=FILE_PATH, metavar="[FILE]", required=False)
     return with_options((file_argument, *(each.declare() for each in OPTIONS)))(wrapped)
 
 
-def campaign_from_options(file: Path | None, values: Mapping[str, Any]) -> v1.CampaignRequest:
-    """Build the campaign spec from file and options. Errors name the key or option.
+def campaign_from_options(document: FileValue, values: Mapping[str, Any]) -> v1.CampaignRequest:
+    """Build the campaign spec from the file's content and options. Errors name the key or option.
 
     `values` has the typed values by parameter.
     """
-    document = _read(file) if file is not None else FileValue("", "", {})
     content: Content = {key: each.value for key, each in document.entries().items()}
     given: dict[str, Content] = {table: {} for table in TABLES}
     for each in OPTIONS:
@@ -68,9 +73,22 @@ def campaign_from_options(file: Path | None, values: Mapping[str, Any]) -> v1.Ca
         given["selection"] = {"scopes": [], "hosts": [], "tags": {}, "all": False} | given["selection"]
     for table, values in given.items():
         _merge(content, table, values)
-    if file is None:
+    if not document.file:
         _check_complete(content)
-    return spec_request(read_campaign(document.with_value(content), file=_name_of(file)))
+    return spec_request(read_campaign(document.with_value(content), file=document.file))
+
+
+def _with_line(error: RequestRefused, document: FileValue) -> RequestRefused:
+    """Return the refusal with file and line of the key at its beginning, if the value comes from the file.
+
+    If it comes from an option, the message begins with the option instead.
+    """
+    found = KEY_PATH.match(error.message)
+    line = document.at(found["path"]).line if found else None
+    if line is None:
+        return error
+    message = str(FileError(document.file, "", error.message, line))
+    return type(error)(error.status, error.code, message, error.details)
 
 
 def _remove(content: Content, cleared: FieldOption) -> None:
@@ -99,18 +117,18 @@ def _check_exclusive(selection: Content) -> None:
         raise CliError(ExitCode.USAGE, f"--all and {some} are mutually exclusive")
 
 
-def _name_of(file: Path | None) -> str:
-    return "" if file is None else "stdin" if file == STDIN else str(file)
-
-
-def _read(file: Path) -> FileValue:
+def read_document(file: Path | None) -> FileValue:
+    """Read the campaign file, without checking its keys; without a file it is empty and has no name."""
+    if file is None:
+        return FileValue("", "", {})
+    name = "stdin" if file == STDIN else str(file)
     try:
         text = sys.stdin.read() if file == STDIN else file.read_text(encoding="utf-8")
     except OSError as error:
         raise CliError(ExitCode.USAGE, f"FILE: cannot read {file}: {error.strerror or error}") from error
     except ValueError as error:
-        raise CliError(ExitCode.USAGE, f"FILE: {_name_of(file)}: not valid UTF-8: {error}") from error
-    return parse_campaign(text, file=_name_of(file))
+        raise CliError(ExitCode.USAGE, f"FILE: {name}: not valid UTF-8: {error}") from error
+    return parse_campaign(text, file=name)
 
 
 def _merge(content: Content, table: str, values: Content) -> None:

@@ -14,7 +14,7 @@ from forewarn.api.cells import connect_cell, connect_cells
 from forewarn.api.client import TIMEOUT, ApiClient, LocalApiClient, ServiceAddress
 from forewarn.api.errors import InvalidCells, InvalidToken, InvalidUrl, RequestRefused
 from forewarn.api.local_service import TOKEN_FILE, ephemeral_root, find_service, is_token, read_token
-from forewarn.cli.errors import CliError, ExitCode
+from forewarn.cli.errors import KEY_PATH, CliError, ExitCode
 from forewarn.cli.options.common import (
     FILE_PATH,
     Command,
@@ -111,10 +111,13 @@ def _with_option_names(error: RequestRefused, ctx: click.Context) -> RequestRefu
         for param in ctx.command.params
         if isinstance(param, click.Option) and ctx.get_parameter_source(param.name or "") in GIVEN
     }
+    fields = {FIELDS.get(name or "", name or ""): flag for name, flag in options.items()}
     message = error.message
-    for field, flag in ((FIELDS.get(name or "", name or ""), flag) for name, flag in options.items()):
+    if (found := KEY_PATH.match(message)) and found["field"] in fields:
+        message = f"{fields[found['field']]}: {message[found.end() :]}"
+    for field, flag in fields.items():
         # Only at the beginning is a plain word certainly a field.
-        pattern = rf"\b{field}\b" if "_" in field else rf"^{field}\b(?=[ :])"
+        pattern = rf"\b{field}\b" if "_" in field else rf"^{field}(?= )"
         message = re.sub(pattern, flag, message)
     if error.code == "invalid-token" and (origin := options.get("token") or options.get("token_file")):
         message = f"{origin}: {message}"
