@@ -147,6 +147,9 @@ def _read_all_settings(config: str | None) -> Settings:
     if settings.store is not StoreName.NATS:
         source = loaded.sources["store"]
         origin = file or "default settings" if source.precedence is Precedence.PRESET else source.place
-        advice = 'set store = "nats" and nats.servers in the file of --config'
-        raise CliError(ExitCode.USAGE, f"{origin}: the store is {settings.store.value}; {advice}")
+        raise CliError(
+            ExitCode.USAGE,
+            f"{origin}: the store is {settings.store.value}; "
+            'set store = "nats" and nats.servers in the file of --config',
+        )
     return settings
