@@ -1,7 +1,7 @@
 """Decoder errors in plain words."""
 
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 import pytest
@@ -70,3 +70,22 @@ def test_other_complaint_stays_as_it_is(message: str) -> None:
 def test_message_of_the_decoder_is_in_plain_words(message: str, word: str) -> None:
     assert plain_message(message).startswith(word)
     assert "Expected `str`" not in plain_message(message)
+
+
+class Bounded(msgspec.Struct):
+    number: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 1
+    share: Annotated[float, msgspec.Meta(ge=0.5)] = 1.0
+    many: Annotated[list[int], msgspec.Meta(max_length=2)] = []
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ({"number": 0}, "number: must be at least 1"),
+        ({"number": 1001}, "number: must be at most 1000"),
+        ({"share": 0.1}, "share: must be at least 0.5"),
+        ({"many": [1, 2, 3]}, "many: at most 2 items are allowed"),
+    ],
+)
+def test_value_outside_its_bounds_is_reported_with_its_field(value: object, message: str) -> None:
+    assert plain_message(complaint(Bounded, value)) == message

@@ -72,6 +72,9 @@ PLAIN_MESSAGES = (
     (re.compile(r"Expected `str` of length >= 1 - at `\$\.(.+)`"), r"\1 is empty"),
     (re.compile(r"(.+): Expected `str` of length >= 1"), r"\1: must not be empty; omit it to match everything"),
     (re.compile(r"Expected `str` of length <= (\d+) - at `\$\.(.+)`"), r"\2 is longer than \1 characters"),
+    (re.compile(r"Expected `array` of length <= (\d+) - at `\$\.(.+)`"), r"\2: at most \1 items are allowed"),
+    (re.compile(r"Expected `(?:int|float)` >= (\S+) - at `\$\.(.+)`"), r"\2: must be at least \1"),
+    (re.compile(r"Expected `(?:int|float)` <= (\S+) - at `\$\.(.+)`"), r"\2: must be at most \1"),
     (
         re.compile(r"Idempotency-Key: Expected `str` .*"),
         (

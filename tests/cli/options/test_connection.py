@@ -168,10 +168,14 @@ def test_next_command_waits_for_what_this_one_has_changed(home: Path) -> None:
         ("notice: must be at least 15m", "--in: must be at least 15m"),
         ("no address has notice: add one", "no address has notice: add one"),
         ("hosts[0]: unknown", "hosts[0]: unknown"),
+        ("name: 'a b' is wrong", "VM: 'a b' is wrong"),
+        ("id: 'a b' is wrong", "VM: 'a b' is wrong"),
+        ("name has 600 characters", "name has 600 characters"),
     ],
 )
-def test_refusal_names_the_option_of_a_field(problem: str, message: str) -> None:
+def test_refusal_names_the_option_or_argument_of_a_field(problem: str, message: str) -> None:
     @click.command()
+    @click.argument("name", metavar="VM")
     @click.option("--address", "addresses", multiple=True)
     @click.option("--terminate-notice")
     @click.option("--tag", "tags", multiple=True)
@@ -181,7 +185,7 @@ def test_refusal_names_the_option_of_a_field(problem: str, message: str) -> None
     def command(connection: ServiceConnection, /, **given: Any) -> None:
         raise RequestRefused(422, "invalid-value", problem, {})
 
-    arguments = ["--address", "a", "--terminate-notice", "1h", "--tag", "a=b", "--in", "5m"]
+    arguments = ["a b", "--address", "a", "--terminate-notice", "1h", "--tag", "a=b", "--in", "5m"]
     refused = CliRunner().invoke(command, arguments).exception
     assert isinstance(refused, RequestRefused)
     assert refused.message == message

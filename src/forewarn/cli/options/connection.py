@@ -105,16 +105,26 @@ def with_service(command: Callable[Concatenate[ServiceConnection, P], None]) -> 
 
 
 def _with_option_names(error: RequestRefused, ctx: click.Context) -> RequestRefused:
-    """Return the refusal with the given options in place of the fields of the API, such as --in for `notice`."""
+    """Return the refusal with the given options in place of the fields of the API, such as --in for `notice`.
+
+    A field at the beginning can also be that of an argument.
+    """
     options = {
         param.name: origin_of(param.opts[0])
         for param in ctx.command.params
         if isinstance(param, click.Option) and ctx.get_parameter_source(param.name or "") in GIVEN
     }
     fields = {FIELDS.get(name or "", name or ""): flag for name, flag in options.items()}
+    arguments = {
+        param.name: param.make_metavar(ctx).strip("[.]")
+        for param in ctx.command.params
+        if isinstance(param, click.Argument)
+    }
     message = error.message
-    if (found := KEY_PATH.match(message)) and found["field"] in fields:
-        message = f"{fields[found['field']]}: {message[found.end() :]}"
+    if found := KEY_PATH.match(message):
+        field = found["field"]
+        if origin := fields.get(field) or arguments.get("name" if field == "id" else field):
+            message = f"{origin}: {message[found.end() :]}"
     for field, flag in fields.items():
         # Only at the beginning is a plain word certainly a field.
         pattern = rf"\b{field}\b" if "_" in field else rf"^{field}(?= )"
