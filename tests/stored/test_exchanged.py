@@ -112,8 +112,9 @@ def test_commands_end_with_the_same_codes(tmp_path: Path) -> None:
     assert exchanged.exit_codes(Service(tmp_path)) == expected("exit-codes")
 
 
-ADDED = {".answered[].caller", ".facts.caller", ".facts.unavailable"}
-"""What is stored since: the token that an idempotency key belongs to; that the platform cannot work on a host."""
+ADDED = {".answered[].caller", ".events[].impacts[].stuck_entry", ".facts.caller", ".facts.unavailable"}
+"""What is stored since: the token that an idempotency key belongs to; since which journal entry an impact is stuck;
+that the platform cannot work on a host."""
 
 
 def test_the_same_history_is_stored_under_the_same_names(tmp_path: Path) -> None:
