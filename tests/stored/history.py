@@ -3,10 +3,13 @@
 The data were made by playing this on commit 450409b. Tests play it again: the journal must still be written alike.
 """
 
+import json
 import os
 import shutil
 import signal
+import sqlite3
 import time
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatch
 from pathlib import Path
@@ -20,6 +23,7 @@ from forewarn.core.campaign.record import CampaignState
 from forewarn.core.event import EventType
 from forewarn.core.fault import FaultKind
 from forewarn.core.impact import ImpactState
+from tests.stored.rendering import key_paths
 from tests.stored.service_process import Service, agent, ask_as, wait_for, write_program
 
 FLEET = """
@@ -213,6 +217,8 @@ class History:
     def __init__(self, service: Service) -> None:
         self.service = service
         self.known: dict[str, str] = {}
+        self.keys_at_gate: set[str] = set()
+        """The keys of the stored campaigns while the gate is closed: what is stored of that is removed by a hold."""
 
     def play(self) -> None:
         """Play from an empty data directory to the service's last end."""
@@ -406,6 +412,12 @@ class History:
         (service.directory / "gate-is-open").unlink()
         api.advance("20m")
         wait_for(lambda: api.campaign("kernel").gate is not None)
+        self.keys_at_gate = self._stored_keys("campaign")
+
+    def _stored_keys(self, kind: str) -> set[str]:
+        with closing(sqlite3.connect(f"file:{self.service.data / 'forewarn.db'}?mode=ro", uri=True)) as database:
+            rows = database.execute("SELECT value FROM records WHERE kind = ?", (kind,)).fetchall()
+        return {path for (content,) in rows for path in key_paths(json.loads(content))}
 
     def _open_events(self) -> None:
         """Leave events open: announced and not, approved and not, of every type."""

@@ -119,8 +119,10 @@ that the platform cannot work on a host."""
 
 def test_the_same_history_is_stored_under_the_same_names(tmp_path: Path) -> None:
     """Keys of facts are often keyword arguments, and stored by the code that runs today: play it all again."""
-    History(Service(tmp_path)).play()
+    history = History(Service(tmp_path))
+    history.play()
     now, then = written(tmp_path), written(STORED)
+    now["campaign"] = sorted({*now["campaign"], *history.keys_at_gate})
     if ".outages" not in now["fleet"]:  # the service was back within the same second
         then["fleet"] = [path for path in then["fleet"] if not path.startswith(".outages")]
     added = {path for record, paths in now.items() for path in paths if path not in then.get(record, ())}
