@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forewarn.core.duration import MAX_DURATION, format_duration, parse_duration
+from forewarn.core.duration import MAX_DURATION, at_speed, format_duration, parse_duration
 from forewarn.core.errors import Invalid
 
 WRITTEN = {
@@ -37,3 +37,20 @@ def test_invalid_duration_is_refused(text: str) -> None:
 @given(st.timedeltas(min_value=timedelta(0), max_value=MAX_DURATION))
 def test_formatted_duration_is_parsed_back(duration: timedelta) -> None:
     assert parse_duration(format_duration(duration)) == duration
+
+
+@pytest.mark.parametrize(
+    ("minutes", "speed", "expected"),
+    [
+        (15, 60.0, timedelta(seconds=15)),
+        (15, 1.0, timedelta(minutes=15)),
+        (15, 0.5, timedelta(minutes=30)),
+        (15, 1e-6, timedelta(days=400)),
+        (15, 5e-324, timedelta(days=400)),
+        (0, 5e-324, timedelta(0)),
+        (1_000_000, 0.5, timedelta(minutes=1_000_000)),
+        (1_000_000, 1.0, timedelta(minutes=1_000_000)),
+    ],
+)
+def test_low_speed_makes_no_duration_longer_than_any_date(minutes: int, speed: float, expected: timedelta) -> None:
+    assert at_speed(timedelta(minutes=minutes), speed) == expected

@@ -12,6 +12,9 @@ DURATION_PATTERN = r"^([0-9]{1,6}d)?([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}(\.[0
 
 MAX_DURATION = timedelta(days=36_500)
 
+MAX_SLOWED_DURATION = timedelta(days=400)
+"""No duration gets longer than this because of a low speed. It is longer than any notice that is allowed."""
+
 RANGE = "range"
 """The key of a duration's bounds in the metadata of its field."""
 
@@ -44,6 +47,12 @@ def format_duration(duration: timedelta) -> str:
     amount = f"{seconds / timedelta(seconds=1):.6f}".rstrip("0").rstrip(".")
     parts = ((duration.days, "d"), (hours, "h"), (minutes, "m"), (amount if seconds else 0, "s"))
     return "".join(f"{number}{unit}" for number, unit in parts if number) or "0s"
+
+
+def at_speed(duration: timedelta, speed: float) -> timedelta:
+    """Divide a duration by a speed. A speed near 0 does not make it longer than any date."""
+    longest = max(duration, MAX_SLOWED_DURATION)
+    return longest if duration.total_seconds() > longest.total_seconds() * speed else duration / speed
 
 
 def duration_range(least: timedelta, most: timedelta) -> msgspec.Meta:

@@ -5,6 +5,7 @@ from enum import StrEnum
 
 import msgspec
 
+from forewarn.core.duration import at_speed
 from forewarn.core.errors import Invalid
 from forewarn.core.event import EventType
 from forewarn.core.event_type import EVENT_TYPES
@@ -46,7 +47,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 
     def faster_notice(self, notice: timedelta) -> timedelta:
         """Return the notice at the service's speed."""
-        return max(notice / self.speed, min(notice, self.shortest_notice))
+        return max(at_speed(notice, self.speed), min(notice, self.shortest_notice))
 
     def announces(self, *, enabled: bool) -> bool:
         """Return whether the document shows new events of a scope that is enabled, or is not."""

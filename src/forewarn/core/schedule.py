@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from forewarn.core.change import Change, Draft, derive_id, format_timestamp
-from forewarn.core.duration import format_duration
+from forewarn.core.duration import at_speed, format_duration
 from forewarn.core.errors import (
     EvictionNotAllowed,
     Invalid,
@@ -230,7 +230,7 @@ def _create_event(draft: Draft, request: ScheduleRequest, vms: tuple[Vm, ...], c
         host=first.host,
         created_at=draft.now,
         not_before=draft.now if is_started else _not_before(draft, request, vms, context, announced=announced),
-        duration=None if request.duration is None else request.duration / context.policy.speed,
+        duration=None if request.duration is None else at_speed(request.duration, context.policy.speed),
         description=request.description or EVENT_TYPES[request.type].descriptions[request.cause],
         by=request.by,
         why=request.why,

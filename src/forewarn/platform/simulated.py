@@ -8,6 +8,7 @@ import msgspec
 
 from forewarn.clock import Clock, wait_until
 from forewarn.core.campaign.spec import HttpCheck
+from forewarn.core.duration import at_speed
 from forewarn.core.event import EventType
 from forewarn.core.event_type import EVENT_TYPES
 from forewarn.core.impact import Done, Failed, NotStarted, Retry, Unknown
@@ -85,7 +86,7 @@ class SimulatedPlatform:
         """Return how long the work takes. The event's own duration was divided by the speed when it was created."""
         if EVENT_TYPES[work.type].simulates_duration and work.duration is not None:
             return work.duration
-        return self._durations[work.type] / self._speed
+        return at_speed(self._durations[work.type], self._speed)
 
     def new_host(self, work: Work) -> str | None:
         """Return the VM's host afterwards: a redeployed VM moves to the next host of the fleet after its own."""

@@ -5,16 +5,19 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from datetime import timedelta
 
+import pytest
+
 from forewarn.clock import ManualClock
 from forewarn.core.campaign.record import CampaignState
-from forewarn.core.event import State
+from forewarn.core.errors import Invalid
+from forewarn.core.event import EventType, State
 from forewarn.core.policy import EMULATOR
 from forewarn.fleet.service import Fleet
 from forewarn.platform.port import GatePassed, GateRequest
 from forewarn.platform.simulated import SimulatedPlatform
 from forewarn.store.memory import MemoryStore
 from forewarn.store.port import RecordKey, RecordKind
-from tests.core.sample_scopes import TEN, scope, vm, web_scope
+from tests.core.sample_scopes import TEN, schedule_request, scope, vm, web_scope
 from tests.fleet.campaign.campaigns import (
     CAMPAIGN_ID,
     MINUTE,
@@ -73,6 +76,16 @@ async def test_campaign_continues_by_a_changed_speed() -> None:
         await fleet.emulator.speed.change(60, by="bob")
         await fleet.time.advance(30 * MINUTE)
         assert fleet.campaigns.find(CAMPAIGN_ID).state is CampaignState.COMPLETED
+
+
+async def test_lowest_speed_ends_neither_campaign_nor_service() -> None:
+    async with run_fleet(web_scope(), policy=EMULATOR) as fleet:
+        await start_campaign(fleet, campaign_spec(gap=HOUR))
+        await fleet.emulator.speed.change(5e-324, by="bob")
+        await until(lambda: fleet.campaigns.duty.busy == 0)
+        assert (await fleet.campaigns.status(CAMPAIGN_ID)).expected_end is not None
+        with pytest.raises(Invalid, match="at most 366 days ahead"):
+            await fleet.events.schedule(schedule_request(EventType.FREEZE, "web-5", duration=MINUTE))
 
 
 async def test_nothing_is_canceled_after_the_duty_was_stopped() -> None:

@@ -10,6 +10,7 @@ from typing import TypeVar
 from forewarn.core.campaign.record import SECOND
 from forewarn.core.campaign.spec import CampaignSpec
 from forewarn.core.campaign.windows import DAY, ZoneLookup, start_spans
+from forewarn.core.duration import at_speed
 from forewarn.core.policy import RuleContext
 from forewarn.core.schedule import ceil_to_second
 
@@ -27,12 +28,12 @@ def wave_notice(spec: CampaignSpec, context: RuleContext) -> timedelta:
 
 def wave_gap(spec: CampaignSpec, context: RuleContext) -> timedelta:
     """Return the shortest time from the end of a scope's wave to the start of its next."""
-    return _whole_seconds(spec.policy.gap / context.policy.speed)
+    return _whole_seconds(at_speed(spec.policy.gap, context.policy.speed))
 
 
 def wave_duration(spec: CampaignSpec, context: RuleContext) -> timedelta:
     """Return how long a wave is expected to take."""
-    return max(_whole_seconds(spec.expected / context.policy.speed), SECOND)
+    return max(_whole_seconds(at_speed(spec.expected, context.policy.speed)), SECOND)
 
 
 def _whole_seconds(duration: timedelta) -> timedelta:
