@@ -13,7 +13,6 @@ from bench.result import BenchmarkResult
 from bench.workspace import Workspace
 
 TARGET_RATIO = 1.5
-TIMEOUT = 60.0
 HELP = (str(Path(sys.executable).parent / "forewarn"), "--help")
 IMPORTS = (sys.executable, "-c", "import click, rich")
 
@@ -49,5 +48,6 @@ def measure(workspace: Workspace, size: Size = FULL) -> BenchmarkResult:
 
 def _seconds(command: tuple[str, ...]) -> float:
     began_at = time.monotonic()
-    subprocess.run(command, stdout=subprocess.DEVNULL, timeout=TIMEOUT, check=True)
+    # Without a time limit, because a wait with one polls at growing intervals: all times would be 32 or 64 ms.
+    subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
     return time.monotonic() - began_at
