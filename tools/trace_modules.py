@@ -227,7 +227,8 @@ class Lab:
         """Return the variables of a process, which is traced if it is given a name."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("FOREWARN_", "PYTHON"))}
         traced = self.tracer.environment(process) if process else {}
-        return kept | {"FOREWARN_DATA": str(self.directory / "data")} | traced
+        own = {"FOREWARN_DATA": str(self.directory / "data"), "FOREWARN_POLICY_SHORTEST_NOTICE": "0s"}
+        return kept | own | traced
 
     def command(self, *words: str, process: str | None = None) -> None:
         """Run a command of Forewarn to its end."""
