@@ -9,7 +9,7 @@ import pytest
 
 import forewarn.cli
 from forewarn.api.errors import AmbiguousService, InvalidUrl, NotFound, RequestRefused, ServiceUnreachable
-from forewarn.cli.errors import HINTS, CliError, ExitCode, error_message, exit_code
+from forewarn.cli.errors import HINTS, KEY_PATH, CliError, ExitCode, error_message, exit_code
 from forewarn.settings.errors import SettingsConflict
 from forewarn.settings.file_reader import FileError
 
@@ -86,3 +86,11 @@ def test_every_usage_error_names_the_option_or_argument() -> None:
     assert {
         place: text for place, text in silent.items() if not any(each in text for each in NOT_ABOUT_PARAMETERS)
     } == {}
+
+
+def test_key_of_a_message_is_found_in_linear_time() -> None:
+    """A nested repetition would try each of 2 to the power of 2,000 divisions of this text."""
+    assert KEY_PATH.match("tags" + ".a" * 2_000) is None
+    found = KEY_PATH.match("policy.windows[1].zone: wrong: x")
+    assert found is not None
+    assert (found["path"], found["field"]) == ("policy.windows[1].zone", "windows")

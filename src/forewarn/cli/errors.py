@@ -55,7 +55,7 @@ HINTS = NOT_FOUND_HINTS | {
 """What the user can do about a refusal, by its code."""
 
 
-KEY_PATH = re.compile(r"(?P<path>(?:policy\.|selection\.)?(?P<field>[a-z_]+)(?:\..+?|\[\d+\])*): ")
+KEY_PATH = re.compile(r"(?P<path>(?:policy\.|selection\.)?(?P<field>[a-z_]+)(?:[.\[].*?)?): ")
 """The key at the beginning of a message of the service, such as `policy.windows[1].zone`, and the field of its option.
 
 The fields of a campaign are in two tables.
