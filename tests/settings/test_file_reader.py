@@ -169,3 +169,9 @@ def test_refusal_of_a_rule_is_about_the_key_of_its_field(error: Invalid, message
     with pytest.raises(FileError) as refused, table.wrap_errors():
         raise error
     assert str(refused.value) == message
+
+
+def test_text_in_a_message_has_no_control_characters() -> None:
+    with pytest.raises(FileError) as refused:
+        value_of(r'"\u001b[31mred"').number(1, 9)
+    assert r'"\x1b[31mred" is not allowed' in str(refused.value)

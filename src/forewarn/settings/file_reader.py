@@ -280,7 +280,8 @@ def value_text(value: object) -> str:
     """Return a value as written in the file, or at least its type."""
     match value:
         case str():
-            return f'"{value}"' if len(value) <= MAX_SHOWN_LENGTH else f'"{value[:MAX_SHOWN_LENGTH]}…"'
+            shown = repr(value[:MAX_SHOWN_LENGTH])[1:-1]  # escapes control characters, for terminals and logs
+            return f'"{shown}"' if len(value) <= MAX_SHOWN_LENGTH else f'"{shown}…"'
         case bool():
             return str(value).lower()
         case int() | float() | date() | time():
