@@ -1,6 +1,7 @@
 """The rollout of a campaign as rules: observed scopes in, journal entries and actions out."""
 
 from datetime import datetime, timedelta
+from typing import Any
 
 import msgspec
 
@@ -230,28 +231,32 @@ def test_event_saved_by_a_version_without_campaigns_is_decoded() -> None:
     assert (old.campaign, old.cleared) == ("", False)
 
 
-def test_gate_is_checked_again_after_each_wave() -> None:
-    hand = RolloutDriver(web(), gate="health", gap=timedelta(0))
-    end = TEN + 16 * MINUTE
-    hand.put_wave("web", 1, WaveState.DONE, end)
-    hand.now = end
+FIRST_END = TEN + 16 * MINUTE
+
+
+def gated_rollout(**policy: Any) -> RolloutDriver:
+    """Return a campaign with a gate, whose first wave has just ended and whose second one is announced."""
+    hand = RolloutDriver(web(), gate="health", gap=timedelta(0), **policy)
+    hand.put_wave("web", 1, WaveState.DONE, FIRST_END)
+    hand.now = FIRST_END
     hand.announce_next()
-    approved = approve(hand.scopes["web"], "web-1", [hand.scopes["web"].events[0].id], CONDITIONS, now=end).scope
+    return hand
+
+
+def test_gate_is_checked_again_after_each_wave() -> None:
+    hand = gated_rollout()
+    approved = approve(hand.scopes["web"], "web-1", [hand.scopes["web"].events[0].id], CONDITIONS, now=FIRST_END).scope
     assert approved is not None
     hand.scopes["web"] = approved
-    hand.find(GateOpened("web", 2, asked_at=end - 10 * SECOND))
+    hand.find(GateOpened("web", 2, asked_at=FIRST_END - 10 * SECOND))
     assert hand.decide() == [CheckGate("web", 2)]
-    hand.report(CheckGate("web", 2), GateOpened("web", 2, asked_at=end))
+    hand.report(CheckGate("web", 2), GateOpened("web", 2, asked_at=FIRST_END))
     assert [type(action) for action in hand.decide()] == [ClearWave]
 
 
 def test_open_gate_counts_for_a_minute_after_a_check_that_took_longer() -> None:
-    hand = RolloutDriver(web(), gate="health", gap=timedelta(0))
-    end = TEN + 16 * MINUTE
-    hand.put_wave("web", 1, WaveState.DONE, end)
-    hand.now = end
-    hand.announce_next()
-    hand.now = end + 15 * MINUTE
+    hand = gated_rollout()
+    hand.now += 15 * MINUTE
     assert hand.decide() == [CheckGate("web", 2)]
     asked_at, hand.now = hand.now, hand.now + 10 * MINUTE
     hand.report(CheckGate("web", 2), GateOpened("web", 2, asked_at=asked_at))
@@ -259,24 +264,16 @@ def test_open_gate_counts_for_a_minute_after_a_check_that_took_longer() -> None:
 
 
 def test_gate_is_checked_again_a_minute_after_it_was_found_open() -> None:
-    hand = RolloutDriver(web(), gate="health", gap=timedelta(0))
-    end = TEN + 16 * MINUTE
-    hand.put_wave("web", 1, WaveState.DONE, end)
-    hand.now = end
-    hand.announce_next()
-    hand.find(GateOpened("web", 2, asked_at=end))
-    hand.now = end + 15 * MINUTE
+    hand = gated_rollout()
+    hand.find(GateOpened("web", 2, asked_at=FIRST_END))
+    hand.now += 15 * MINUTE
     assert hand.decide() == [CheckGate("web", 2)]
 
 
 def test_closed_gate_is_forgotten_when_no_wave_waits_for_it() -> None:
     """Nobody checks it then: found closed again later, it has not been closed all the time."""
-    hand = RolloutDriver(web(), gate="health", gap=timedelta(0), gate_patience=20 * MINUTE)
-    end = TEN + 16 * MINUTE
-    hand.put_wave("web", 1, WaveState.DONE, end)
-    hand.now = end
-    hand.announce_next()
-    hand.now = end + 15 * MINUTE
+    hand = gated_rollout(gate_patience=20 * MINUTE)
+    hand.now += 15 * MINUTE
     assert hand.decide() == [CheckGate("web", 2)]
     hand.report(CheckGate("web", 2), GateClosed("web", 2, "error rate 7%"))
     closed_at = hand.now

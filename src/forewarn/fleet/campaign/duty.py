@@ -68,10 +68,6 @@ class CampaignDuty:
         """How many timers wait for the clock."""
         return int(self._timer_heap.is_armed)
 
-    def is_finished(self, campaign: Campaign) -> bool:
-        """Return whether a campaign has ended and all of its notifications were delivered."""
-        return is_finished(campaign, self._notifier)
-
     def now(self, campaign: Campaign) -> datetime:
         """Return the campaign's time, which never goes back."""
         runner = self._runners.get(campaign.id)
@@ -168,7 +164,7 @@ class CampaignDuty:
                 runner.wake()
 
     def _start_runner(self, campaign: Campaign) -> None:
-        if not self._is_started or campaign.id in self._runners or self.is_finished(campaign):
+        if not self._is_started or campaign.id in self._runners or is_finished(campaign, self._notifier):
             return
         while self._uncounted:
             self._count(self._uncounted.pop())
