@@ -50,7 +50,7 @@ def format_duration(duration: timedelta) -> str:
 
 
 def at_speed(duration: timedelta, speed: float) -> timedelta:
-    """Divide a duration by a speed. A speed near 0 does not make it longer than any date."""
+    """Divide a duration by a speed. Below 1, the result has an upper bound, so that no date becomes too late."""
     longest = max(duration, MAX_SLOWED_DURATION)
     return longest if duration.total_seconds() > longest.total_seconds() * speed else duration / speed
 
